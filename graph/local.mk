@@ -8,3 +8,5 @@ include graph/build/local.mk
 include graph/exec/local.mk
 include graph/io/local.mk
 include graph/relax/local.mk
+
+libbackplane_graph_la_SOURCES += graph/start.c

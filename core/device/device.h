@@ -3,8 +3,10 @@
 #ifndef BACKPLANE_CORE_DEVICE_DEVICE_H
 #define BACKPLANE_CORE_DEVICE_DEVICE_H
 
+#include "core/registry/names.h"
+
 #include <backplane/device.h>
-#include <backplane/plugins.h>
+#include <backplane/host_api.h>
 
 /* The name of a device type, or NULL when it is neither published in sdk/device-types.txt nor in
  * use; and the number of a name, -1 with an error. A name that is not published activates the
@@ -18,8 +20,8 @@ int32_t bp__device_type_published(const char *name);
  * there are, and why a plugin that should have had it cannot be used. */
 const BpDeviceApi *bp__device_api_by_name(const char *name);
 
-/* bp_device_kinds by a list of plugins that is there already. */
-char **bp__device_kinds(const BpPluginList *plugins, size_t *count);
+/* Adds the kinds whose plugins are in use. 0, or -1 with an error. */
+int bp__device_add_kinds(BpNames *names);
 
 /* Raises that no plugin has devices of a kind, with the nearest that there is. Returns -1. */
 int bp__device_raise_unknown(const char *name);

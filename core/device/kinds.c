@@ -13,12 +13,12 @@
 #include "core/system/lock.h"
 #include "core/registry/given.h"
 #include "core/registry/host.h"
+#include "core/registry/installed.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
-#include <backplane/plugins.h>
 #include <glib.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -209,7 +209,8 @@ static const char *find_meant(const char *name, char *const *installed, size_t c
 /* What to install for a kind that no installed plugin has; "" if that is unknown (transfer full).
  */
 static char *explain_kind(const char *name) {
-  char *why = bp_plugin_explain_absence(name);
+  const Installed *installed = bp__installed();
+  char *why = installed ? installed->explain_absence(name) : g_strdup("");
   if (*why || !bp__device_type_published(name))
     return why;
   bp_str_free(why);
@@ -341,33 +342,21 @@ size_t bp_device_format(BpDevice device, char *text, size_t capacity) {
   return (size_t)size;
 }
 
-static int add_declared(const BpPluginList *plugins, BpNames *names) {
-  int rc = plugins ? 0 : -1;
-  for (size_t i = 0; !rc && i < bp_plugin_list_size(plugins); i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(plugins, i);
-    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
-      rc = bp__names_add_words(names, info->devices);
-  }
-  return rc;
-}
-
 static int add_name(Kind *kind, void *names) {
   return bp__names_add(names, kind->name, strlen(kind->name));
 }
 
-char **bp__device_kinds(const BpPluginList *plugins, size_t *count) {
-  BpNames names = {.text = NULL};
-  if (!add_declared(plugins, &names) && !visit_kinds(add_name, &names))
-    return bp__names_finish(&names, count);
-  bp__names_clear(&names);
-  return NULL;
+int bp__device_add_kinds(BpNames *names) {
+  return visit_kinds(add_name, names);
 }
 
 char **bp_device_kinds(size_t *count) {
-  BpPluginList *plugins = bp_plugin_list();
-  char **names = bp__device_kinds(plugins, count);
-  bp_plugin_list_free(plugins);
-  return names;
+  const Installed *installed = bp__installed();
+  BpNames names = {.text = NULL};
+  if (installed && !installed->add_device_kinds(&names) && !bp__device_add_kinds(&names))
+    return bp__names_finish(&names, count);
+  bp__names_clear(&names);
+  return NULL;
 }
 
 /* ---- Devices of a kind ------------------------------------------------------------------- */
@@ -380,25 +369,13 @@ int bp__device_failed(BpDevice device, const char *slot) {
   return bp_error_add_context("%s: %s", text, slot);
 }
 
-/* The variables that the plugin with devices of a kind says it reads (transfer full). */
-static char *variables_of(const char *kind) {
-  char *variables = NULL;
-  BpPluginList *list = bp_plugin_list();
-  for (size_t i = 0; i < bp_plugin_list_size(list) && !variables; i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(list, i);
-    if (info->state == BP_PLUGIN_ACTIVE && bp__words_have(info->devices, kind))
-      variables = g_strdup(info->variables);
-  }
-  bp_plugin_list_free(list);
-  return variables ? variables : g_strdup("");
-}
-
 /* Why a kind has no device: by its plugin, after what of the environment may be the cause, unless
  * the plugin names that itself. Valid until the thread asks again. */
 static const char *explain_none(const char *kind, const char *reason) {
   static _Thread_local char text[2048];
-  g_autofree char *variables = variables_of(kind);
-  g_auto(GStrv) names = g_strsplit(variables, " ", -1);
+  const Installed *installed = bp__installed();
+  g_autofree char *variables = installed ? installed->variables_of(kind) : NULL;
+  g_auto(GStrv) names = g_strsplit(variables ? variables : "", " ", -1);
   g_autoptr(GString) set = g_string_new(NULL);
   int count = 0;
   for (char **name = names; *name; name++) {

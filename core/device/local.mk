@@ -13,13 +13,10 @@ libbackplane_la_SOURCES += \
 	core/device/launch.c \
 	core/device/library_slots.c core/device/library_slots.h \
 	core/device/memory.c \
-	core/device/preferences.c core/device/preferences.h \
 	core/device/runtime.c \
-	core/device/select.c \
 	core/device/stream.c \
 	core/device/team.c core/device/team.h \
 	core/device/threads.c \
 	core/device/tensor.c \
 	core/device/tensor.h \
-	core/device/view.c \
 	core/device/workspace.c

@@ -1,36 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this room gives the host when the core starts. */
 
-#include "core/module/compile.h"
-#include "core/module/device_code.h"
 #include "core/module/library.h"
 #include "core/module/mblob.h"
 #include "core/module/module.h"
 #include "core/module/packed_c.h"
-#include "core/module/tool.h"
-#include "core/registry/host.h"
 #include "core/registry/registry.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
-#include <backplane/plugins.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const BpModuleTable module_table = {
-    .struct_size = sizeof module_table,
-    .create = bp_module_create,
-    .get_context = bp_module_get_context,
-    .function_create = bp_module_function_create,
-    .kernel_create = bp_module_kernel_create,
-    .import = bp_module_import,
-    .encode_device_code = bp__device_code_encode,
-    .decode_device_code = bp__device_code_decode,
-    .load_from_c = bp__compile_load_c,
-    .load_from_object = bp__compile_load_object,
-    .get_function = bp_module_get_function,
-    .run_compiler = bp__tool_run,
-};
 
 /* runtime.module.loadfile_so(path, extension) -> Module */
 static int load_library(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -52,8 +32,7 @@ static int load_library(void *self, const BpValue *args, int32_t num_args, BpVal
 }
 
 int bp__module_start(void) {
-  if (bp_host_add_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION, &module_table) ||
-      bp__library_add_own_slots() || bp__packed_c_add_slots() || bp__mblob_start())
+  if (bp__library_add_own_slots() || bp__packed_c_add_slots() || bp__mblob_start())
     return -1;
   return bp__registry_set_call("runtime.module.loadfile_so", load_library);
 }

@@ -101,6 +101,7 @@ static int activate_provider(const char *registry_name) {
 int bp__plugin_start(void) {
   bp__plugins_watch_forks();
   bp__registry_set_resolver(activate_provider);
+  bp__plugins_tell_installed();
   return 0;
 }
 

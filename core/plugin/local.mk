@@ -2,7 +2,6 @@
 # Discovery, descriptors, activation.
 
 libbackplane_la_SOURCES += \
-	core/plugin/start.c \
 	core/plugin/activate.c \
 	core/plugin/candidates.c \
 	core/plugin/container.c core/plugin/container.h \

@@ -3,6 +3,7 @@
 
 #include "core/plugin/trial_cache.h"
 #include "core/registry/given.h"
+#include "core/registry/installed.h"
 #include "core/registry/names.h"
 
 #include <backplane/error.h>
@@ -207,6 +208,59 @@ char *bp_plugin_explain_absence(const char *name) {
                            "backplane-%s.so in BACKPLANE_PLUGIN_PATH",
                            package_of(name), package_of(name));
   return text ? text : g_strdup("");
+}
+
+/* ---- For the lower rooms ----------------------------------------------------------------- */
+
+int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names) {
+  int rc = 0;
+  for (size_t i = 0; !rc && i < list->size; i++) {
+    const BpPluginInfo *info = &list->infos[i];
+    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
+      rc = bp__names_add_words(names, info->devices);
+  }
+  return rc;
+}
+
+static int add_device_kinds(BpNames *names) {
+  BpPluginList *list = bp_plugin_list();
+  int rc = bp__plugin_list_add_devices(list, names);
+  bp_plugin_list_free(list);
+  return rc;
+}
+
+static int add_target_kinds(BpNames *names) {
+  BpPluginList *list = bp_plugin_list();
+  int rc = 0;
+  for (size_t i = 0; !rc && i < list->size; i++) {
+    const BpPluginInfo *info = &list->infos[i];
+    if (info->state == BP_PLUGIN_FOUND || info->state == BP_PLUGIN_ACTIVE)
+      rc = bp__names_add_words(names, info->targets);
+  }
+  bp_plugin_list_free(list);
+  return rc;
+}
+
+static char *variables_of(const char *device_kind) {
+  BpPluginList *list = bp_plugin_list();
+  char *variables = NULL;
+  for (size_t i = 0; i < list->size && !variables; i++) {
+    const BpPluginInfo *info = &list->infos[i];
+    if (info->state == BP_PLUGIN_ACTIVE && bp__words_have(info->devices, device_kind))
+      variables = g_strdup(info->variables);
+  }
+  bp_plugin_list_free(list);
+  return variables ? variables : g_strdup("");
+}
+
+void bp__plugins_tell_installed(void) {
+  static const Installed installed = {
+      .add_device_kinds = add_device_kinds,
+      .add_target_kinds = add_target_kinds,
+      .explain_absence = bp_plugin_explain_absence,
+      .variables_of = variables_of,
+  };
+  bp__installed_set(&installed);
 }
 
 /* ---- Linked into the program ------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "core/plugin/descriptor.h"
 #include "core/plugin/reasons.h"
+#include "core/registry/names.h"
 
 #include <glib.h>
 #include <pthread.h>
@@ -111,6 +112,13 @@ void bp__plugins_watch_forks(void);
 /* Loads and initialises a plugin, or waits until another thread has (activate.c). Without the lock.
  * BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 int bp__plugin_activate(Plugin *plugin);
+
+/* Adds the kinds of devices that the plugins of a list declare, but for those that are rejected or
+ * shadowed. 0, or -1 with an error. */
+int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
+
+/* Tells the lower rooms, by core/registry/installed.h, what plugins declare. */
+void bp__plugins_tell_installed(void);
 
 /* Tries a plugin out if it is new, as its activation would first, and loads nothing. What speaks
  * against it becomes its state. Without the lock. */

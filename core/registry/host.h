@@ -17,8 +17,8 @@ const BpHost *bp__host(void);
  * thread. */
 int bp__core_start(void);
 
-/* The start of all rooms, defined in the topmost one (core/plugin/start.c), called by
- * bp__core_start alone. What an earlier start that failed has added is added no second time. */
+/* The start of all rooms, above which it is defined (core/start.c); called by bp__core_start alone.
+ * What an earlier start that failed has added is added no second time. */
 int bp__core_start_rooms(void);
 
 /* The start of this room. */

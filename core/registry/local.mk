@@ -14,9 +14,11 @@ libbackplane_la_SOURCES += \
 	core/registry/registration.c core/registry/registration.h \
 	core/registry/registry.c \
 	core/registry/registry.h \
+	core/registry/installed.c core/registry/installed.h \
 	core/registry/sized.c core/registry/sized.h \
 	core/registry/value.c \
 	core/registry/version.c \
+	core/registry/view.c \
 	core/registry/cache.c core/registry/cache.h \
 	core/registry/config.c core/registry/config.h \
 	core/registry/lines.c core/registry/lines.h \

@@ -8,9 +8,9 @@
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
-#include <backplane/plugins.h>
 
 #include "core/registry/host.h"
+#include "core/registry/installed.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
 #include "core/system/lock.h"
@@ -151,7 +151,7 @@ static int unknown_kind(const char *name) {
   char **kinds = bp_target_kinds(&count);
   if (!kinds)
     return -1;
-  char *why = bp_plugin_explain_absence(name);
+  char *why = bp__installed()->explain_absence(name);
   bp_error_raise(BP_ERROR_NOT_FOUND,
                  "no installed plugin has the target kind '%s'%s%s%s; `backplane targets` lists "
                  "those that are there",
@@ -182,20 +182,6 @@ int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name) {
 
 /* ---- Listing ----------------------------------------------------------------------------- */
 
-static int add_declared(BpNames *names) {
-  BpPluginList *plugins = bp_plugin_list();
-  if (!plugins)
-    return -1;
-  int status = 0;
-  for (size_t i = 0; status == 0 && i < bp_plugin_list_size(plugins); i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(plugins, i);
-    if (info->state == BP_PLUGIN_FOUND || info->state == BP_PLUGIN_ACTIVE)
-      status = bp__names_add_words(names, info->targets);
-  }
-  bp_plugin_list_free(plugins);
-  return status;
-}
-
 static int add_registered(BpNames *names) {
   int status = 0;
   bp__lock(BP__LOCK_STATE);
@@ -206,8 +192,9 @@ static int add_registered(BpNames *names) {
 }
 
 char **bp_target_kinds(size_t *count) {
+  const Installed *installed = bp__installed();
   BpNames names = {.text = NULL};
-  if (add_declared(&names) == 0 && add_registered(&names) == 0)
+  if (installed && installed->add_target_kinds(&names) == 0 && add_registered(&names) == 0)
     return bp__names_finish(&names, count);
   bp__names_clear(&names);
   return NULL;

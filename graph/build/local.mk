@@ -9,6 +9,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/json.c \
 	graph/build/kernels.c \
 	graph/build/layout.c \
+	graph/build/load.c \
 	graph/build/lower.c \
 	graph/build/outputs.c \
 	graph/build/pack.c \

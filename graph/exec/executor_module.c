@@ -2,7 +2,6 @@
 /* The graph executor behind packed functions. */
 #include <backplane/graph/executor.h>
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +14,8 @@
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
 #include "graph/exec/linked.h"
-#include "graph/exec/sort.h"
 #include "graph/io/given.h"
 #include "graph/io/json.h"
-#include "graph/relax/module.h"
 
 typedef struct ExecutorModule {
   BpModule *module; /* this one; it owns the context, so no reference is held */
@@ -509,22 +506,8 @@ int bp__graph_register(const char *name, BpPackedCall call) {
   return status;
 }
 
-/* Why the functions could not be registered; NULL: they are. */
-static BpError *failure;
-
-static void initialize(void) {
-  if (bp__graph_register("graph_executor.create", create) < 0 ||
-      bp__graph_register("graph_executor_debug.create", create_debug) < 0 ||
-      bp__graph_module_register() < 0 || bp__factory_register() < 0 || bp__relax_register() < 0 ||
-      bp__sort_register() < 0)
-    failure = bp_error_take();
-}
-
-int bp_graph_initialize(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, initialize);
-  if (!failure)
-    return 0;
-  bp_error_put(bp_object_retain(failure));
-  return -1;
+int bp__executor_register(void) {
+  if (bp__graph_register("graph_executor.create", create) < 0)
+    return -1;
+  return bp__graph_register("graph_executor_debug.create", create_debug);
 }

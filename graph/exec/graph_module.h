@@ -49,7 +49,9 @@ const BpGraphContent *bp__factory_content(BpModule *module);
  * with an error. Any thread. */
 const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant);
 
-/* Register the loaders of these kinds; called once, by bp_graph_initialize. */
+/* Register the functions that create executors, and the loaders of these kinds; called once, by
+ * bp_graph_initialize. */
+int bp__executor_register(void);
 int bp__graph_module_register(void);
 int bp__factory_register(void);
 /* Makes a function global. */

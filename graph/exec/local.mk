@@ -8,7 +8,6 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/executor_module.c \
 	graph/exec/factory.c \
 	graph/exec/linked.c graph/exec/linked.h \
-	graph/exec/load.c \
 	graph/exec/model.c \
 	graph/exec/params.c \
 	graph/exec/sort.c graph/exec/sort.h

@@ -94,6 +94,13 @@ source_file graph/build/b.c <<<'#include <backplane/compiler/a.h>'
 source_file core/plugin/b.c <<<'#include "core/registry/a.h"'
 holds includes "includes in the table's direction"
 
+# object PATH SOURCE: a source of the fixture tree, and its object in the build folder.
+object() {
+  source_file "$1.c" <<<"$2"
+  mkdir -p "$tree/build/$(dirname "$1")/.libs"
+  "${CC:-cc}" -c -o "$tree/build/$(dirname "$1")/.libs/$(basename "$1").o" "$tree/$1.c"
+}
+
 # library PATH SOURCE: a shared library in the fixture's build folder.
 library() {
   mkdir -p "$tree/build/.libs" "$tree/build/plugins/built"
@@ -132,6 +139,16 @@ if command -v "${CC:-cc}" >/dev/null && command -v nm >/dev/null; then
   mkdir -p "$tree/build/core/.libs"
   "${CC:-cc}" -c -o "$tree/build/core/.libs/a.o" -x c - <<<'int helper(void) { return 0; }'
   breaks names 'core/.libs/a.o:0: helper' "a global without the prefix"
+  object core/registry/a 'int bp__b(void); int bp__a(void) { return bp__b(); }'
+  object core/device/b 'int bp__b(void) { return 0; }'
+  breaks links '^#   core/registry/a.c:0: uses bp__b of core/device/b.c, which is above' "a call against the direction"
+  object core/registry/a 'int bp__a(void) { return 0; }'
+  object core/device/b 'int bp__a(void); int bp__b(void) { return bp__a(); }'
+  holds links "a call in the direction"
+  for i in 1 2 3 4; do
+    object core/device/f$i "int bp__f$((i % 4 + 1))(void); int bp__f$i(void) { return bp__f$((i % 4 + 1))(); }"
+  done
+  breaks links '^#   core/device:0: 4 files use each other: f1.c f2.c f3.c f4.c' "a cycle of four files"
 fi
 
 source_file include/backplane/a.h <<<'size_t bp_a(void);'

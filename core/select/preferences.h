@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The grammar of preferences for devices, parsed. */
-#ifndef BACKPLANE_CORE_DEVICE_PREFERENCES_H
-#define BACKPLANE_CORE_DEVICE_PREFERENCES_H
+#ifndef BACKPLANE_CORE_SELECT_PREFERENCES_H
+#define BACKPLANE_CORE_SELECT_PREFERENCES_H
 
 #include <glib.h>
 #include <stdint.h>

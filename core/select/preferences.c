@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing preferences for devices. */
 
-#include "core/device/preferences.h"
+#include "core/select/preferences.h"
 
 #include "core/device/device.h"
 #include "core/registry/names.h"

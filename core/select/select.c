@@ -2,7 +2,8 @@
 /* Choosing a device: the list of preferences, and the report on what was passed over. */
 
 #include "core/device/device.h"
-#include "core/device/preferences.h"
+#include "core/plugin/store.h"
+#include "core/select/preferences.h"
 
 #include "core/registry/config.h"
 #include "core/system/env.h"
@@ -249,7 +250,10 @@ static int see_all(Selection *selection) {
   if (selection->has_seen_all)
     return 0;
   BpPluginList *list = bp_plugin_list();
-  char **kinds = bp__device_kinds(list, NULL);
+  BpNames names = {.text = NULL};
+  int rc = bp__plugin_list_add_devices(list, &names) || bp__device_add_kinds(&names);
+  char **kinds = rc ? NULL : bp__names_finish(&names, NULL);
+  bp__names_clear(&names);
   if (kinds) {
     try_kinds(selection, kinds);
     for (char **kind = kinds; *kind; kind++)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What installed plugins declare, for the rooms below core/plugin. */
+#ifndef BACKPLANE_CORE_REGISTRY_INSTALLED_H
+#define BACKPLANE_CORE_REGISTRY_INSTALLED_H
+
+#include "core/registry/names.h"
+
+/* core/plugin fills this in. Any thread, no lock held. */
+typedef struct Installed {
+  /* Adds the kinds of devices, or of targets, that plugins declare. 0, or -1 with an error. */
+  int (*add_device_kinds)(BpNames *names);
+  int (*add_target_kinds)(BpNames *names);
+  /* Why no plugin has a kind of that name, and the remedy; "" if nothing is known of it (transfer
+   * full, bp_str_free). */
+  char *(*explain_absence)(const char *name);
+  /* The environment variables that the active plugin with devices of a kind declares; "" if there
+   * is none (transfer full, bp_str_free). */
+  char *(*variables_of)(const char *device_kind);
+} Installed;
+
+/* Sets the source, once, while the core starts; it is borrowed for ever. */
+void bp__installed_set(const Installed *source);
+
+/* The source, with the core started; NULL with an error. */
+const Installed *bp__installed(void);
+
+#endif
