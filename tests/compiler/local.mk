@@ -31,6 +31,7 @@ tests_compiler_test_codegen_LDADD = $(LDADD) -lm
 slow_tests += tests/compiler/test-codegen
 test_programs += tests/compiler/test-emitted
 EXTRA_DIST += tests/compiler/emitted/elementwise.c.txt tests/compiler/emitted/long-sum.c.txt \
+	tests/compiler/emitted/example.c.txt tests/compiler/emitted/example.ir.txt \
 	tests/compiler/emitted/packed-product.c.txt \
 	tests/compiler/emitted/product.c.txt tests/compiler/emitted/softmax.c.txt
 regenerate-emitted: all tests/compiler/test-emitted

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C source of some computations, scheduled for the machine that the target states, is what
- * tests/compiler/emitted/ holds: what a change does to generated code is seen in its review.
- * `make regenerate-emitted` writes the files anew. */
+/* The generated C source of some computations equals the files in tests/compiler/emitted/, so that
+ * a review shows how a change affects generated code. The schedules are made for the machine that
+ * TARGET states. `make regenerate-emitted` rewrites the files. */
 #include <glib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@
   "-l2_bytes=1048576"
 #define MAX_INPUTS 3
 
-/* What a body reads. */
+/* The tensors that a body reads. */
 typedef struct Inputs {
   BpTeTensor *tensors[MAX_INPUTS];
 } Inputs;
@@ -32,6 +32,21 @@ static const BpIrNode *call1(BpTe *te, const char *name, const BpIrNode *x) {
 }
 
 /* ---- Element by element ------------------------------------------------------------------ */
+
+/* docs/lowering.md quotes this computation, its IR and its C. */
+static const BpIrNode *example_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Inputs *in = context;
+  const BpIrNode *a = te_read2(te, in->tensors[0], axes[0], axes[1]);
+  const BpIrNode *b = te_read1(te, in->tensors[1], axes[1]);
+  return te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, a, te_float(te, 0.5)), b);
+}
+
+static BpTeTensor *make_example(BpTe *te, Inputs *in) {
+  const int64_t shape[] = {4, 37};
+  in->tensors[0] = bp_te_placeholder(te, "a", te_f32, shape, 2);
+  in->tensors[1] = bp_te_placeholder(te, "b", te_f32, shape + 1, 1);
+  return bp_te_compute(te, "y", shape, 2, example_body, in);
+}
 
 static const BpIrNode *scaled_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Inputs *in = context;
@@ -160,14 +175,23 @@ typedef struct Case {
 } Case;
 
 static const Case cases[] = {
-    {"elementwise", make_elementwise},       {"long-sum", make_long_sum}, {"product", make_product},
-    {"packed-product", make_packed_product}, {"softmax", make_softmax},
+    {"example", make_example},   {"elementwise", make_elementwise},
+    {"long-sum", make_long_sum}, {"product", make_product},
+    {"softmax", make_softmax},   {"packed-product", make_packed_product},
 };
 
-static BpIrModule *lower(const Case *c, const BpTarget *target) {
+static void append_pass(void *context, const char *pass, const char *text) {
+  g_string_append_printf(context, "; after %s\n%s\n", pass, text);
+}
+
+/* If `passes` is not NULL, the IR after each pass is appended to it. */
+static BpIrModule *lower(const Case *c, const BpTarget *target, GString *passes) {
   BpTe *te = bp_te_create();
   BpIrModule *module = bp_ir_module_create();
-  BpLowerOptions options = {.struct_size = sizeof options, .target = target};
+  BpLowerOptions options = {.struct_size = sizeof options,
+                            .target = target,
+                            .dump = passes ? append_pass : NULL,
+                            .dump_context = passes};
   BpTeTensor *args[MAX_INPUTS + 1];
   Inputs in = {{NULL}};
   int32_t count = 0;
@@ -210,31 +234,46 @@ static void assert_same_text(const char *path, const char *text, const char *exp
             path, line, text + i, expected + i);
 }
 
-static void test_case(gconstpointer data) {
-  const Case *c = data;
-  BpTarget *target = bp_target_parse(TARGET);
-  BpIrModule *ir = target ? lower(c, target) : NULL;
-  BpModule *built = ir ? bp_target_build(ir, target) : NULL;
-  if (!built)
-    g_error("%s: %s", c->name, bp_error_message());
-  char *file = g_strdup_printf("%s.c.txt", c->name), *expected = NULL;
+/* Compares the text with the stored file, or stores it if the files are to be regenerated. */
+static void assert_is_stored(const char *file, const char *text) {
   char *path = g_build_filename(g_getenv("top_srcdir"), "tests/compiler/emitted", file, NULL);
-  char *text = own_source(built, c->name);
+  char *expected = NULL;
   if (g_getenv("BP_TEST_REGENERATE"))
     g_assert_true(g_file_set_contents(path, text, -1, NULL));
   g_assert_true(g_file_get_contents(path, &expected, NULL, NULL));
   assert_same_text(path, text, expected);
-  g_free(text);
   g_free(expected);
   g_free(path);
+}
+
+static void test_case(gconstpointer data) {
+  const Case *c = data;
+  BpTarget *target = bp_target_parse(TARGET);
+  BpIrModule *ir = target ? lower(c, target, NULL) : NULL;
+  BpModule *built = ir ? bp_target_build(ir, target) : NULL;
+  if (!built)
+    g_error("%s: %s", c->name, bp_error_message());
+  char *file = g_strdup_printf("%s.c.txt", c->name), *text = own_source(built, c->name);
+  assert_is_stored(file, text);
+  g_free(text);
   g_free(file);
   bp_object_release(built);
   bp_object_release(ir);
   bp_object_release(target);
 }
 
+static void test_passes_of_example(void) {
+  BpTarget *target = bp_target_parse(TARGET);
+  GString *passes = g_string_new(NULL);
+  bp_object_release(lower(&cases[0], target, passes));
+  assert_is_stored("example.ir.txt", passes->str);
+  g_string_free(passes, TRUE);
+  bp_object_release(target);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/emitted/passes-of-the-example-are-what-is-stored", test_passes_of_example);
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *name = g_strdup_printf("/emitted/is-what-is-stored/%s", cases[i].name);
     g_test_add_data_func(name, &cases[i], test_case);

@@ -10,7 +10,7 @@ In the pages of EXECUTED, in their order and each page in a folder of its own:
                                 stands for any lines
     ```python                   run by tests/python/test-python.sh: check_pages.py --python PAGE FOLDER
 
-In every page: links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
+In every page: a block ```text FILE is a part of FILE, apart from blanks and line breaks; links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
 functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that is linked next.
 """
 
@@ -225,6 +225,21 @@ def check_functions(root, pages):
                 yield f"{page.path}: {path} does not define {function}"
 
 
+def without_blanks(text):
+    return re.sub(r"\s", "", text)
+
+
+def check_quotations(root, pages):
+    """A block ```text FILE is a part of that file."""
+    for page in pages:
+        for kind, name, block in blocks(page.text):
+            if kind != "text" or not name:
+                continue
+            with open(os.path.join(root, name), encoding="utf-8") as file:
+                if without_blanks(block) not in without_blanks(file.read()):
+                    yield f"{page.path}: {name} does not contain\n{block}"
+
+
 def check_numbers(root, page):
     """Each number in bold stands in the measurements that are linked next."""
     seen = 0
@@ -294,6 +309,7 @@ def main():
               ("files-are-there", check_paths(root, pages)),
               ("headers-are-there", check_headers(root, pages)),
               ("functions-are-where-pages-say", check_functions(root, pages)),
+              ("blocks-are-quoted-from-files", check_quotations(root, pages)),
               ("figures-are-those-measured", check_numbers(root, by_path["README.md"])),
               ("readme-is-short", check_length(by_path["README.md"])),
               ("version-is-one", check_versions(root)),
