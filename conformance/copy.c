@@ -354,7 +354,7 @@ static void run_devices(Kit *kit) {
 }
 
 static const Check checks[] = {
-    {"copy.roundtrip", "bytes sent to the device and fetched are the same, at any size",
+    {"copy.roundtrip", "bytes copied to the device and back are the same, for any size",
      "memory.alloc", CHECK_CORE, run_roundtrip},
     {"copy.source-overwritten", "the source has been consumed when the copy returns",
      "copy.roundtrip", CHECK_CORE, run_overwritten},
@@ -378,9 +378,9 @@ static const Check checks[] = {
      run_order},
     {"copy.freed", "queued copies complete although their memory is freed", "copy.order",
      CHECK_CORE, run_freed},
-    {"copy.large", "33 MiB at once, or what fits", "copy.roundtrip", CHECK_CORE | CHECK_STRESS,
-     run_large},
-    {"copy.many", "thousands of copies before one is waited for", "copy.offsets.upload",
+    {"copy.large", "33 MiB in one copy, or as much as fits", "copy.roundtrip",
+     CHECK_CORE | CHECK_STRESS, run_large},
+    {"copy.many", "thousands of copies are queued before the first wait", "copy.offsets.upload",
      CHECK_CORE | CHECK_STRESS, run_many},
     {"copy.devices", "from one device of the kind to another", "copy.device", CHECK_OPTIONAL,
      run_devices},

@@ -108,15 +108,15 @@ static void run_exit(Kit *kit) {
 }
 
 static const Check checks[] = {
-    {"fault.error-state", "an error that was raised is not raised again by what comes next",
+    {"fault.error-state", "a raised error is not raised again by later calls",
      "memory.exhaustion stream.sync", CHECK_CORE | CHECK_FAULT, run_error_state},
-    {"fault.host-memory", "without host memory there is a MemoryError, and the device goes on",
+    {"fault.host-memory", "without host memory there is a MemoryError, and the device stays usable",
      "memory.exhaustion copy.large copy.offsets.download",
      CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_host_memory},
-    {"fault.descriptors", "without file descriptors there is an error, and the device goes on",
+    {"fault.descriptors", "without file descriptors there is an error, and the device stays usable",
      "copy.roundtrip", CHECK_OPTIONAL | CHECK_FAULT, run_descriptors},
     {"fault.exit",
-     "a process that has used the device, and freed nothing, ends and leaves no other",
+     "a process that used the device and freed nothing ends, and leaves no other process",
      "copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exit},
 };
 

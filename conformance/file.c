@@ -116,7 +116,7 @@ static const Check checks[] = {
      run_exports},
     {"plugin.stack", "the file does not ask for an executable stack", "plugin.activate",
      CHECK_OPTIONAL, run_stack},
-    {"plugin.paths", "the file has libraries looked for in no folder that others write to",
+    {"plugin.paths", "libraries are looked for only in folders that others cannot write to",
      "plugin.activate", CHECK_OPTIONAL, run_paths},
 };
 

@@ -270,32 +270,34 @@ static void run_workspace(Kit *kit) {
 }
 
 static const Check checks[] = {
-    {"memory.alloc", "data space of various sizes is given, under distinct handles, and freed",
+    {"memory.alloc", "data space of various sizes is allocated, with distinct handles, and freed",
      "device.present", CHECK_CORE, run_alloc},
     {"memory.zero", "data space of no bytes has a valid handle of its own", "memory.alloc",
      CHECK_CORE, run_zero},
-    {"memory.alignment", "any alignment up to a page is given, and kept where it can be seen",
-     "memory.alloc", CHECK_CORE, run_alignment},
-    {"memory.scope", "the scope \"global\" is there, and an unknown one, or flag, is an error",
+    {"memory.alignment",
+     "any alignment up to a page is accepted, and kept where that can be checked", "memory.alloc",
+     CHECK_CORE, run_alignment},
+    {"memory.scope", "the scope \"global\" exists; an unknown scope or flag is an error",
      "memory.alloc", CHECK_CORE, run_scope},
-    {"memory.hints", "a hint of any element type is let pass", "memory.alloc", CHECK_CORE,
+    {"memory.hints", "a hint of any element type is accepted", "memory.alloc", CHECK_CORE,
      run_hints},
 };
 
 static const Check used_checks[] = {
-    {"memory.exhaustion", "more than there can be is a MemoryError, and the device stays usable",
+    {"memory.exhaustion", "allocating too much is a MemoryError, and the device stays usable",
      "memory.alloc copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exhaustion},
-    {"memory.free", "memory that was freed can be had again", "memory.alloc copy.roundtrip",
+    {"memory.free", "freed memory can be allocated again", "memory.alloc copy.roundtrip",
      CHECK_CORE, run_free},
-    {"memory.released", "memory that queued copies used can be had again", "memory.free",
+    {"memory.released", "memory that queued copies used can be allocated again", "memory.free",
      CHECK_CORE, run_released},
-    {"memory.fill", "memory can be used up: a MemoryError, and all is to be had again once freed",
+    {"memory.fill",
+     "if memory is used up, that is a MemoryError; once freed, all of it can be allocated again",
      "memory.exhaustion memory.free", CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_fill},
     {"memory.many", "many data spaces at once do not overlap", "memory.alloc copy.roundtrip",
      CHECK_CORE | CHECK_STRESS, run_many},
-    {"memory.available", "what is free is the same when what was allocated is freed", "memory.free",
-     CHECK_OPTIONAL, run_available},
-    {"memory.workspace", "workspace holds what is written, and is freed in any order",
+    {"memory.available", "the available memory is the same after everything allocated is freed",
+     "memory.free", CHECK_OPTIONAL, run_available},
+    {"memory.workspace", "workspace keeps its content, and is freed in any order",
      "memory.alloc copy.roundtrip", CHECK_CORE, run_workspace},
 };
 

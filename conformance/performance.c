@@ -229,7 +229,7 @@ static void run_asynchronous(Kit *kit) {
 
 static const Check copy_checks[] = {
     {"performance.copy-linear",
-     "16 MiB, or what fits, take at most some sixteen times as long as one", "copy.large",
+     "16 MiB, or as much as fits, take at most about sixteen times as long as 1 MiB", "copy.large",
      CHECK_OPTIONAL | CHECK_PERFORMANCE, run_linear},
     {"performance.copy-bandwidth", "a copy to the device takes at most 100 times memcpy's time",
      "copy.large", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_bandwidth},

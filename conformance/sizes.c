@@ -123,8 +123,8 @@ static const Check checks[] = {
      "module.arguments.scalars", CHECK_CORE, run_many_arguments},
     {"module.arguments.wide", "int64 arguments beyond the range of int32 arrive in full",
      "module.arguments.scalars", CHECK_OPTIONAL, run_wide_numbers},
-    {"module.program.long", "a function of a thousand statements does them all", "module.call",
-     CHECK_CORE, run_long_program},
+    {"module.program.long", "a function of a thousand statements executes all of them",
+     "module.call", CHECK_CORE, run_long_program},
 };
 
 const Section bp__kit_sizes_section = {"module", NEEDS_TARGET, checks, G_N_ELEMENTS(checks)};

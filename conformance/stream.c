@@ -298,21 +298,21 @@ static void run_recording(Kit *kit) {
 }
 
 static const Check checks[] = {
-    {"stream.sync", "stream_sync waits for all that was queued", "copy.offsets.upload", CHECK_CORE,
+    {"stream.sync", "stream_sync waits for all queued work", "copy.offsets.upload", CHECK_CORE,
      run_sync},
-    {"stream.create", "streams have handles of their own, and are freed", "stream.sync",
-     CHECK_OPTIONAL, run_create},
+    {"stream.create", "streams have distinct handles, and are freed", "stream.sync", CHECK_OPTIONAL,
+     run_create},
     {"stream.independent", "several streams at once, each waited for by itself",
      "stream.create copy.order", CHECK_OPTIONAL, run_independent},
-    {"stream.order", "what is queued after sync_stream_from_to waits for the other stream",
+    {"stream.order", "work queued after sync_stream_from_to waits for the other stream",
      "stream.create copy.order", CHECK_OPTIONAL, run_order},
-    {"stream.freed", "a stream that is freed completes what is queued on it", "stream.order",
-     CHECK_OPTIONAL, run_freed},
+    {"stream.freed", "a freed stream completes its queued work", "stream.order", CHECK_OPTIONAL,
+     run_freed},
     {"stream.threads", "several threads at once, each with a stream of its own", "copy.freed",
      CHECK_CORE | CHECK_STRESS, run_threads},
-    {"stream.timer", "a timer measures no less than nothing and no more than all", "stream.sync",
+    {"stream.timer", "a timer measures at least 0 and at most the whole time", "stream.sync",
      CHECK_OPTIONAL, run_timer},
-    {"stream.recording", "what is recorded runs when it is replayed, and not before", "copy.device",
+    {"stream.recording", "recorded work runs at each replay, and not before", "copy.device",
      CHECK_OPTIONAL, run_recording},
 };
 
