@@ -8,17 +8,20 @@
 # with LDFLAGS_TEST_PLUGIN, and lands in tests/plugins/.libs/odd.so. A program that tests start is
 # check_PROGRAMS += it.
 # slow_tests names those that the short sanitized run leaves out, thread_tests those that matter to
-# the thread sanitizer.
+# the thread sanitizer. A test of minutes is one of long_programs or long_scripts instead: they begin first, so that
+# none of them is left at the end with nothing beside it, and `make check-quick` leaves them out.
 
 test_programs =
 test_scripts =
+long_programs =
+long_scripts =
 slow_tests =
 thread_tests =
-check_PROGRAMS = $(test_programs)
+check_PROGRAMS = $(long_programs) $(test_programs)
 
 LDFLAGS_TEST_PLUGIN = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared -rpath /nowhere
 
-TESTS = $(test_programs) $(test_scripts)
+TESTS = $(long_scripts) $(long_programs) $(test_programs) $(test_scripts)
 TEST_EXTENSIONS = .sh
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(TAP_DRIVER)
@@ -51,6 +54,9 @@ AM_TESTS_ENVIRONMENT = \
 # The suite without its slow tests: what ./quickstart check runs under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
+# The suite without what takes long: what ./quickstart check --quick runs.
+check-quick:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
 # Some of the suite, and no other test program is built: make check-part PART='tests/abi/% tests/core/%'.
 # distcheck-part is distcheck with these tests.
 only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
@@ -62,7 +68,7 @@ distcheck-part: all
 # The tests of threads alone, in a build with --enable-tsan; no other test program is built.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
-.PHONY: check-sanitized check-part check-threads distcheck-part
+.PHONY: check-sanitized check-quick check-part check-threads distcheck-part
 
 EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h \
 	tests/bare_device.h tests/tap.sh tests/run-test

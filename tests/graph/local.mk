@@ -13,7 +13,8 @@ nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
-test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-load tests/graph/test-convolution \
+long_programs += tests/graph/test-convolution tests/graph/test-compile
+test_programs += tests/graph/test-onnx tests/graph/test-load \
 	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested tests/graph/test-open-extents \
 	tests/graph/test-types tests/graph/test-together tests/graph/test-values
 thread_tests += tests/graph/test-together

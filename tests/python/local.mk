@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Python package.
 
-test_scripts += tests/python/test-python.sh
+long_scripts += tests/python/test-python.sh
 slow_tests += tests/python/test-python.sh
 EXTRA_DIST += tests/python/test-python.sh
 EXTRA_DIST += python/pyproject.toml python/setup.py python/core/core.h python/core/core.c \
