@@ -133,29 +133,29 @@ static int read_header(const char *path, FILE *file, NpyHeader *header) {
 
 /* ---- Reading and writing ----------------------------------------------------------------- */
 
-/* Refuses a shape that the file cannot fill, before memory is asked for. */
-static int check_size(const char *path, FILE *file, const NpyHeader *header, int64_t *bytes) {
+/* Refuses a shape that the file, of `size` bytes, cannot fill, before memory is asked for. */
+static int check_size(const char *path, FILE *file, int64_t size, const NpyHeader *header,
+                      int64_t *bytes) {
   BpTensorView view = {
       .ndim = header->ndim, .dtype = header->dtype, .shape = (int64_t *)header->shape};
-  struct stat status;
   long start = ftell(file);
   *bytes = bp_view_num_bytes(&view);
   if (*bytes < 0)
     return bp_error_add_context("%s", path);
-  if (start < 0 || fstat(fileno(file), &status) < 0)
+  if (start < 0)
     return bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
-  if (status.st_size - start < *bytes)
+  if (size - start < *bytes)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "%s: truncated: its header promises %" PRId64
                           " bytes of elements and %" PRId64 " are there",
-                          path, *bytes, (int64_t)(status.st_size - start));
+                          path, *bytes, size - start);
   return 0;
 }
 
-static BpTensor *read_tensor(const char *path, FILE *file) {
+static BpTensor *read_tensor(const char *path, FILE *file, int64_t size) {
   NpyHeader header = {.ndim = 0};
   int64_t bytes;
-  if (read_header(path, file, &header) < 0 || check_size(path, file, &header, &bytes) < 0)
+  if (read_header(path, file, &header) < 0 || check_size(path, file, size, &header, &bytes) < 0)
     return NULL;
   BpTensor *tensor =
       bp_tensor_create(header.shape, header.ndim, header.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
@@ -173,11 +173,30 @@ BpTensor *bp_npy_read(const char *path) {
   if (!BP_GIVEN(path))
     return NULL;
   FILE *file = fopen(path, "rb");
-  if (!file) {
+  struct stat status;
+  BpTensor *tensor = NULL;
+  if (!file || fstat(fileno(file), &status) < 0)
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+  else
+    tensor = read_tensor(path, file, status.st_size);
+  if (file)
+    fclose(file);
+  return tensor;
+}
+
+BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name) {
+  if (!BP_GIVEN(bytes) || !BP_GIVEN(name))
+    return NULL;
+  if (bytes->size == 0) { /* of which fmemopen makes no stream everywhere */
+    bad_file(name, "it is empty");
     return NULL;
   }
-  BpTensor *tensor = read_tensor(path, file);
+  FILE *file = fmemopen((void *)bytes->data, bytes->size, "rb"); /* it is only read */
+  if (!file) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: %s", name, strerror(errno));
+    return NULL;
+  }
+  BpTensor *tensor = read_tensor(name, file, (int64_t)bytes->size);
   fclose(file);
   return tensor;
 }
@@ -253,22 +272,45 @@ static int write_file(const char *path, const char *data, size_t size) {
   return rc ? -1 : 0;
 }
 
-int bp_npy_write(const char *path, const BpTensorView *tensor) {
-  if (!BP_GIVEN(path) || !BP_GIVEN(tensor))
-    return -1;
+/* The file's bytes (transfer full, free) and how many they are; NULL with an error. */
+static char *encode(const BpTensorView *tensor, size_t *size) {
   char header[MAX_WRITTEN_HEADER];
   int head = format_header(tensor, header, sizeof header);
   int64_t bytes = bp_view_num_bytes(tensor);
   if (head < 0 || bytes < 0)
-    return bp_error_add_context("%s", path);
-  size_t size = (size_t)head + (size_t)bytes;
-  char *file = malloc(size);
-  if (!file)
-    return bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %zu bytes", path, size);
+    return NULL;
+  *size = (size_t)head + (size_t)bytes;
+  char *file = malloc(*size);
+  if (!file) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for %zu bytes", *size);
+    return NULL;
+  }
   memcpy(file, header, (size_t)head);
-  int rc = bp_tensor_copy_to_host(tensor, file + head, (uint64_t)bytes);
-  if (!rc)
-    rc = write_file(path, file, size);
+  if (bp_tensor_copy_to_host(tensor, file + head, (uint64_t)bytes) == 0)
+    return file;
+  free(file);
+  return NULL;
+}
+
+int bp_npy_write(const char *path, const BpTensorView *tensor) {
+  size_t size;
+  if (!BP_GIVEN(path) || !BP_GIVEN(tensor))
+    return -1;
+  char *file = encode(tensor, &size);
+  if (!file)
+    return bp_error_add_context("%s", path);
+  int rc = write_file(path, file, size);
   free(file);
   return rc;
+}
+
+int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes) {
+  size_t size;
+  if (!BP_GIVEN(tensor) || !BP_GIVEN(bytes))
+    return -1;
+  char *file = encode(tensor, &size);
+  if (!file)
+    return -1;
+  *bytes = (BpOwnedBytes){file, size, free};
+  return 0;
 }

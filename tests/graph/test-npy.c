@@ -77,6 +77,42 @@ static void test_round_trip(void) {
   g_free(path);
 }
 
+/* A file in memory is the one that is written, and is checked as that one is. */
+static void test_memory(void) {
+  const int64_t shape[] = {2, 3};
+  char *path = path_of("memory.npy"), *written;
+  gsize size;
+  BpOwnedBytes bytes;
+  BpTensor *out = bp_tensor_create(shape, 2, (BpDataType){BP_DTYPE_INT, 32, 1},
+                                   (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  g_assert_nonnull(out);
+  for (int i = 0; i < 6; i++)
+    ((int32_t *)out->view.data)[i] = i * i;
+  g_assert_cmpint(bp_npy_write(path, &out->view), ==, 0);
+  g_assert_cmpint(bp_npy_encode(&out->view, &bytes), ==, 0);
+  g_assert_true(g_file_get_contents(path, &written, &size, NULL));
+  g_assert_cmpmem(written, size, bytes.data, bytes.size);
+  BpTensor *in = bp_npy_decode(&(BpByteArray){bytes.data, bytes.size}, "m");
+  g_assert_nonnull(in);
+  g_assert_cmpint(in->view.shape[1], ==, 3);
+  g_assert_cmpint(((int32_t *)in->view.data)[5], ==, 25);
+  bp_object_release(in);
+  assert_error(bp_npy_decode(&(BpByteArray){bytes.data, bytes.size - 1}, "m"), BP_ERROR_FORMAT,
+               "m: truncated");
+  assert_error(bp_npy_decode(&(BpByteArray){bytes.data, 5}, "m"), BP_ERROR_FORMAT, "m: not a");
+  assert_error(bp_npy_decode(&(BpByteArray){bytes.data, 0}, "m"), BP_ERROR_FORMAT, "m: not a");
+  assert_error(bp_npy_decode(NULL, "m"), BP_ERROR_VALUE, "");
+  out->view.dtype.lanes = 2;
+  g_assert_cmpint(bp_npy_encode(&out->view, &bytes), ==, -1);
+  out->view.dtype.lanes = 1;
+  assert_error(NULL, BP_ERROR_TYPE, "no place for");
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(out);
+  g_unlink(path);
+  g_free(written);
+  g_free(path);
+}
+
 static void test_numpy_headers(void) {
   BpTensor *tensor =
       read_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24);
@@ -166,6 +202,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   folder = g_dir_make_tmp("backplane-npy-XXXXXX", NULL);
   g_test_add_func("/npy/round-trip/every-dtype-and-rank", test_round_trip);
+  g_test_add_func("/npy/memory/is-as-a-file", test_memory);
   g_test_add_func("/npy/read/headers-as-numpy-writes-them", test_numpy_headers);
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);

@@ -5,6 +5,7 @@
 #define BACKPLANE_GRAPH_NPY_H
 
 #include <backplane/api.h>
+#include <backplane/module.h>
 #include <backplane/tensor.h>
 
 #ifdef __cplusplus
@@ -17,6 +18,12 @@ BP_API BpTensor *bp_npy_read(const char *path);
 
 /* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all. */
 BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
+
+/* The same of a file in memory, as a member of an .npz archive. `name` is what errors call it; the
+ * bytes are only read, and not kept. Any thread. Since 0.6. */
+BP_API BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name);
+/* *bytes: what bp_npy_write writes, freed with bp_owned_bytes_clear. Any thread. Since 0.6. */
+BP_API int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes);
 
 #ifdef __cplusplus
 }
