@@ -2,6 +2,7 @@
 /* `backplane run`: a model, inputs from files, outputs to the terminal or to files. */
 #include "tools/command.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +10,26 @@
 #include <backplane/object.h>
 
 #define SHOWN_ELEMENTS 10
+#define SHOWN_ROWS     10 /* of which the best elements are shown */
+
+typedef struct RunOptions {
+  ModelOptions model;
+  char *output;  /* a folder, FILE.npz, or NULL */
+  char **expect; /* FILE or NAME=FILE */
+  Tolerance tolerance;
+  int top;
+  char *labels;
+} RunOptions;
 
 typedef struct Output {
   const BpModelTensorInfo *info;
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
-  char *path; /* where it was written, or NULL */
-  char *data; /* the elements, where it was not written */
+  char *path;           /* where it was written, or NULL */
+  char *data;           /* the elements, in host memory */
+  const char *expected; /* the file of the expected value, or NULL */
+  Difference difference;
 } Output;
 
 static void output_clear(void *output) {
@@ -28,21 +41,6 @@ static void output_clear(void *output) {
 }
 
 /* ---- Elements ---------------------------------------------------------------------------- */
-
-/* The elements in host memory (transfer full); NULL with an error. */
-static char *copy_elements(const BpTensorView *view) {
-  int64_t bytes = bp_view_num_bytes(view);
-  char *data = bytes < 0 ? NULL : g_try_malloc((gsize)MAX(bytes, 1));
-  if (!data) {
-    if (bytes >= 0)
-      bp_error_raise(BP_ERROR_MEMORY, "no memory for %" G_GINT64_FORMAT " bytes of output", bytes);
-    return NULL;
-  }
-  if (bp_tensor_copy_to_host(view, data, (uint64_t)bytes) == 0)
-    return data;
-  g_free(data);
-  return NULL;
-}
 
 /* The first elements as text, or that the type has none (transfer full). */
 static char *first_elements(const Output *output) {
@@ -71,6 +69,281 @@ static json_t *elements_json(const BpTensorView *view, const char *data) {
   return array;
 }
 
+/* ---- Best elements ----------------------------------------------------------------------- */
+
+typedef struct Element {
+  int64_t index;
+  double value;
+} Element;
+
+/* The largest first, NaN last, equal ones in order. */
+static int larger_first(const void *a, const void *b) {
+  const Element *x = a, *y = b;
+  int x_nan = isnan(x->value), y_nan = isnan(y->value);
+  if (x_nan || y_nan || x->value == y->value)
+    return x_nan != y_nan ? x_nan - y_nan : (x->index > y->index) - (x->index < y->index);
+  return x->value < y->value ? 1 : -1;
+}
+
+static int64_t last_extent(const BpTensorView *view) {
+  return view->ndim ? view->shape[view->ndim - 1] : 1;
+}
+
+/* The `count` best of a row along the last axis (transfer full, g_array_unref). */
+static GArray *best_elements(const Output *output, int64_t row, int count) {
+  const BpTensorView *view = &output->tensor->view;
+  int64_t extent = last_extent(view);
+  size_t size = bp_dtype_bytes(view->dtype);
+  GArray *elements = g_array_new(FALSE, FALSE, sizeof(Element));
+  for (int64_t i = 0; i < extent; i++) {
+    Element element = {
+        i, element_number(output->data + (size_t)(row * extent + i) * size, view->dtype)};
+    g_array_append_val(elements, element);
+  }
+  g_array_sort(elements, larger_first);
+  g_array_set_size(elements, MIN(elements->len, (guint)count));
+  return elements;
+}
+
+static int64_t num_rows(const Output *output) {
+  const BpTensorView *view = &output->tensor->view;
+  int64_t extent = last_extent(view);
+  return extent ? bp_view_num_elements(view) / extent : 0;
+}
+
+/* The element as its type has it (transfer full): a double has not all integers. */
+static char *best_text(const Output *output, int64_t row, int64_t index) {
+  const BpTensorView *view = &output->tensor->view;
+  GString *text = g_string_new(NULL);
+  int64_t at = row * last_extent(view) + index;
+  element_append(text, output->data + (size_t)at * bp_dtype_bytes(view->dtype), view->dtype);
+  return g_string_free(text, FALSE);
+}
+
+/* One label for each element of the last axis, or "". */
+static const char *label_of(char *const *labels, const Output *output, int64_t index) {
+  int64_t extent = last_extent(&output->tensor->view);
+  return labels && (int64_t)g_strv_length((char **)labels) == extent ? labels[index] : "";
+}
+
+static void add_row(Table *table, const Output *output, int64_t row, int top, char *const *labels) {
+  const BpTensorView *view = &output->tensor->view;
+  GArray *elements = best_elements(output, row, top);
+  char *at = index_to_text(row, view->shape, MAX(view->ndim - 1, 0));
+  for (guint i = 0; i < elements->len; i++) {
+    int64_t index = g_array_index(elements, Element, i).index;
+    char *number = g_strdup_printf("%" G_GINT64_FORMAT, index);
+    char *value = best_text(output, row, index);
+    table_add(table, output->info->name, at, number, value, label_of(labels, output, index));
+    g_free(number);
+    g_free(value);
+  }
+  g_free(at);
+  g_array_unref(elements);
+}
+
+static void print_best(const GPtrArray *outputs, int top, char *const *labels) {
+  static const char *const headers[] = {"OUTPUT", "ROW", "INDEX", "VALUE", "LABEL", NULL};
+  static const char *const unlabelled[] = {"OUTPUT", "ROW", "INDEX", "VALUE", NULL};
+  Table *table = table_new(labels ? headers : unlabelled);
+  int64_t hidden = 0;
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    int64_t rows = element_is_number(output->tensor->view.dtype) ? num_rows(output) : 0;
+    for (int64_t row = 0; row < MIN(rows, SHOWN_ROWS); row++)
+      add_row(table, output, row, top, labels);
+    hidden += MAX(rows - SHOWN_ROWS, 0);
+  }
+  fputc('\n', command_out());
+  table_print(table);
+  if (hidden)
+    fprintf(command_out(), "... and %" G_GINT64_FORMAT " rows more, which --json has\n", hidden);
+}
+
+/* For each row along the last axis a list of its best elements. */
+static json_t *best_json(const Output *output, int top, char *const *labels) {
+  const BpTensorView *view = &output->tensor->view;
+  json_t *rows = json_array();
+  size_t size = bp_dtype_bytes(view->dtype);
+  for (int64_t row = 0; row < num_rows(output); row++) {
+    GArray *elements = best_elements(output, row, top);
+    json_t *list = json_array();
+    for (guint i = 0; i < elements->len; i++) {
+      int64_t index = g_array_index(elements, Element, i).index;
+      const char *label = label_of(labels, output, index);
+      const char *data = output->data + (size_t)(row * last_extent(view) + index) * size;
+      json_t *object = json_object();
+      json_add_int(object, "index", index);
+      json_add(object, "value", element_json(data, view->dtype));
+      if (*label)
+        json_add_str(object, "label", label);
+      json_append(list, object);
+    }
+    json_append(rows, list);
+    g_array_unref(elements);
+  }
+  return rows;
+}
+
+/* The lines of the file of labels (transfer full, g_strfreev); NULL with an error. */
+static char **read_labels(const char *path) {
+  gsize size;
+  char *text = file_read(path, &size);
+  if (!text) {
+    bp_error_add_context("--labels");
+    return NULL;
+  }
+  char **lines = g_strsplit(text, "\n", -1);
+  guint count = g_strv_length(lines);
+  if (count && !*lines[count - 1]) { /* behind the last end of a line */
+    g_free(lines[count - 1]);
+    lines[count - 1] = NULL;
+  }
+  for (char **line = lines; *line; line++)
+    g_strchomp(*line);
+  g_free(text);
+  return lines;
+}
+
+/* That the labels are those of an output. */
+static int check_labels(const RunOptions *options, char *const *labels, const GPtrArray *outputs) {
+  guint count = g_strv_length((char **)labels);
+  GString *extents = g_string_new(NULL);
+  gboolean fits = FALSE;
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    int64_t extent = last_extent(&output->tensor->view);
+    fits |= (int64_t)count == extent;
+    g_string_append_printf(extents, "%s%" G_GINT64_FORMAT " of '%s'", i ? ", " : "", extent,
+                           output->info->name);
+  }
+  int status = fits ? 0
+                    : bp_error_raise(BP_ERROR_VALUE,
+                                     "%s has %u lines; expected one for each element of an "
+                                     "output's last axis: %s",
+                                     options->labels, count, extents->str);
+  g_string_free(extents, TRUE);
+  return status;
+}
+
+/* ---- Expected values --------------------------------------------------------------------- */
+
+static GPtrArray *output_names(const GPtrArray *outputs) {
+  GPtrArray *names = g_ptr_array_new();
+  for (guint i = 0; i < outputs->len; i++)
+    g_ptr_array_add(names, (char *)((const Output *)outputs->pdata[i])->info->name);
+  return names;
+}
+
+static int raise_no_output(const char *what, const char *name, const GPtrArray *names) {
+  GString *list = g_string_new(NULL);
+  for (guint i = 0; i < names->len; i++)
+    g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)names->pdata[i]);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "--expect %s: the model has no output '%s'; it has: %s", what,
+                 name, list->str);
+  g_string_free(list, TRUE);
+  return -1;
+}
+
+/* Compares an output with the array, which is released; NULL: an error was raised. */
+static int compare_output(Output *output, const char *path, BpTensor *expected,
+                          const Tolerance *tolerance) {
+  if (!expected)
+    return -1;
+  output->expected = path;
+  int status =
+      difference_find(&output->tensor->view, &expected->view, tolerance, &output->difference);
+  bp_object_release(expected);
+  return status < 0 ? bp_error_add_context("output '%s' against %s", output->info->name, path) : 0;
+}
+
+/* Each array of an archive against the output of its name. */
+static int compare_archive(const char *path, const GPtrArray *outputs, const GPtrArray *names,
+                           const Tolerance *tolerance) {
+  Npz *npz = npz_open(path);
+  int status = npz ? 0 : -1;
+  for (guint i = 0; status == 0 && i < npz_size(npz); i++) {
+    guint index;
+    if (g_ptr_array_find_with_equal_func((GPtrArray *)names, npz_name(npz, i), g_str_equal, &index))
+      status = compare_output(outputs->pdata[index], path, npz_get(npz, i), tolerance);
+    else
+      status = raise_no_output(path, npz_name(npz, i), names);
+  }
+  npz_close(npz);
+  return status;
+}
+
+static int compare_with(const char *expect, const GPtrArray *outputs, const GPtrArray *names,
+                        const Tolerance *tolerance) {
+  int32_t found = name_find(expect, names);
+  if (found >= 0) {
+    const char *name = names->pdata[found], *path = expect + strlen(name) + 1;
+    return compare_output(outputs->pdata[found], path, array_read(path, name), tolerance);
+  }
+  gboolean is_file = !strchr(expect, '=') || g_file_test(expect, G_FILE_TEST_EXISTS);
+  if (path_has_extension(expect, ".npz") && is_file)
+    return compare_archive(expect, outputs, names, tolerance);
+  if (!is_file) {
+    char *name = g_strndup(expect, strcspn(expect, "="));
+    raise_no_output(expect, name, names);
+    g_free(name);
+    return -1;
+  }
+  if (outputs->len != 1)
+    return command_raise_usage("--expect %s: the model has %u outputs; say which, as --expect "
+                               "%s=%s",
+                               expect, outputs->len,
+                               outputs->len ? (const char *)names->pdata[0] : "NAME", expect);
+  return compare_output(outputs->pdata[0], expect, array_read(expect, names->pdata[0]), tolerance);
+}
+
+static int compare_outputs(const RunOptions *options, const GPtrArray *outputs) {
+  GPtrArray *names = output_names(outputs);
+  int status = 0;
+  for (char **expect = options->expect; status == 0 && expect && *expect; expect++)
+    status = compare_with(*expect, outputs, names, &options->tolerance);
+  g_ptr_array_unref(names);
+  return status;
+}
+
+/* Raises the first mismatch; 0: there is none. */
+static int raise_mismatch(const RunOptions *options, const GPtrArray *outputs) {
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    if (!output->expected || output->difference.mismatches == 0)
+      continue;
+    difference_raise(&output->difference, &output->tensor->view, &options->tolerance);
+    return bp_error_add_context("output '%s' differs from %s", output->info->name,
+                                output->expected);
+  }
+  return 0;
+}
+
+static void print_differences(const RunOptions *options, const GPtrArray *outputs) {
+  static const char *const headers[] = {
+      "OUTPUT", "EXPECTED", "LARGEST ABSOLUTE DIFFERENCE", "LARGEST RELATIVE", "MISMATCHES", NULL};
+  Table *table = table_new(headers);
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    if (!output->expected)
+      continue;
+    const BpTensorView *view = &output->tensor->view;
+    const Difference *difference = &output->difference;
+    char *absolute = difference_absolute_text(difference, view);
+    char *relative = difference_relative_text(difference, view);
+    char *mismatches = g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT,
+                                       difference->mismatches, difference->elements);
+    table_add(table, output->info->name, output->expected, absolute, relative, mismatches);
+    g_free(mismatches);
+    g_free(relative);
+    g_free(absolute);
+  }
+  fputc('\n', command_out());
+  table_print(table);
+  fprintf(command_out(), "An element matches within atol %g + rtol %g * |expected|.\n",
+          options->tolerance.absolute, options->tolerance.relative);
+}
+
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 static int write_output(Output *output, const char *dir) {
@@ -80,9 +353,29 @@ static int write_output(Output *output, const char *dir) {
   return bp_npy_write(output->path, &output->tensor->view);
 }
 
-/* Writes an output to a file in `dir`, or, without one, fetches it: for `json` only if it can be
- * written as such. */
-static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir, gboolean json,
+/* Writes all outputs into one archive. */
+static int write_archive(const char *path, const GPtrArray *outputs) {
+  const char **names = g_new0(const char *, outputs->len + 1);
+  const BpTensorView **views = g_new0(const BpTensorView *, outputs->len + 1);
+  for (guint i = 0; i < outputs->len; i++) {
+    Output *output = outputs->pdata[i];
+    names[i] = output->info->name;
+    views[i] = &output->tensor->view;
+    output->path = g_strdup(path);
+  }
+  int status = npz_write(path, names, views, outputs->len);
+  g_free(views);
+  g_free(names);
+  return status;
+}
+
+static gboolean is_archive(const char *output) {
+  return output && path_has_extension(output, ".npz");
+}
+
+/* Fetches an output's elements, and writes it if a folder is given; for JSON only if its elements
+ * can be written as such, or are in a file. */
+static int collect_output(const LoadedModel *loaded, int32_t index, const RunOptions *options,
                           Output *output) {
   output->info = bp_model_output_info(loaded->model, index);
   output->tensor = bp_model_get_output(loaded->context, index);
@@ -91,30 +384,33 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
   const BpTensorView *view = &output->tensor->view;
   bp_dtype_format(view->dtype, output->dtype, sizeof output->dtype);
   output->shape = shape_to_text(view->shape, view->ndim);
-  if (dir)
-    return write_output(output, dir);
-  if (json && !element_is_number(view->dtype))
+  if (options->output && !is_archive(options->output) && write_output(output, options->output) < 0)
+    return -1;
+  if (!options->output && options->model.json && !element_is_number(view->dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "output '%s': elements of %s have no form in JSON", output->info->name,
                           output->dtype);
-  output->data = copy_elements(view);
+  output->data = elements_copy(view);
   return output->data ? 0 : bp_error_add_context("output '%s'", output->info->name);
 }
 
-static int collect_outputs(const LoadedModel *loaded, const char *dir, gboolean json,
+static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
                            GPtrArray *outputs) {
   for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
     Output *output = g_new0(Output, 1);
     g_ptr_array_add(outputs, output);
-    if (collect_output(loaded, i, dir, json, output) < 0)
+    if (collect_output(loaded, i, options, output) < 0)
       return -1;
   }
-  return 0;
+  if (is_archive(options->output) && write_archive(options->output, outputs) < 0)
+    return -1;
+  return compare_outputs(options, outputs);
 }
 
 /* ---- Reports ----------------------------------------------------------------------------- */
 
-static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
+static void print_text(const LoadedModel *loaded, const RunOptions *options, double ms,
+                       char *const *labels, const GPtrArray *outputs) {
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
   model_print_report(loaded);
   fprintf(command_out(),
@@ -129,28 +425,43 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
     g_free(values);
   }
   table_print(table);
+  if (options->top)
+    print_best(outputs, options->top, labels);
+  if (options->expect)
+    print_differences(options, outputs);
 }
 
-static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
+static json_t *output_json(const Output *output, int top, char *const *labels) {
+  const BpTensorView *view = &output->tensor->view;
+  json_t *object = json_object();
+  json_add_str(object, "name", output->info->name);
+  json_add_str(object, "dtype", output->dtype);
+  json_add(object, "shape", shape_json(view->shape, view->ndim));
+  if (output->path)
+    json_add_str(object, "file", output->path);
+  else
+    json_add(object, "values", elements_json(view, output->data));
+  if (top && element_is_number(view->dtype))
+    json_add(object, "top", best_json(output, top, labels));
+  if (output->expected) {
+    json_t *difference = json_object();
+    json_add_str(difference, "file", output->expected);
+    difference_add_json(difference, &output->difference, view);
+    json_add(object, "difference", difference);
+  }
+  return object;
+}
+
+static void print_json(const LoadedModel *loaded, const RunOptions *options, double ms,
+                       char *const *labels, const GPtrArray *outputs) {
   json_t *root = json_object(), *list = json_array();
   json_add_str(root, "device", loaded->device_text);
   json_add_str(root, "report", loaded->report);
   json_add_double(root, "compile_ms", loaded->compile_ms);
   json_add_double(root, "load_ms", loaded->load_ms);
   json_add_double(root, "run_ms", ms);
-  for (guint i = 0; i < outputs->len; i++) {
-    const Output *output = outputs->pdata[i];
-    const BpTensorView *view = &output->tensor->view;
-    json_t *object = json_object();
-    json_add_str(object, "name", output->info->name);
-    json_add_str(object, "dtype", output->dtype);
-    json_add(object, "shape", shape_json(view->shape, view->ndim));
-    if (output->path)
-      json_add_str(object, "file", output->path);
-    else
-      json_add(object, "values", elements_json(view, output->data));
-    json_append(list, object);
-  }
+  for (guint i = 0; i < outputs->len; i++)
+    json_append(list, output_json(outputs->pdata[i], options->top, labels));
   json_add(root, "outputs", list);
   command_print_json(root);
 }
@@ -168,41 +479,80 @@ static int run_once(LoadedModel *loaded, double *ms) {
   return 0;
 }
 
-static int run_model(const char *path, const ModelOptions *options, const char *output_dir) {
-  LoadedModel loaded;
+/* Runs, fetches, prints. A mismatch is raised once the results are printed. */
+static int run_and_print(LoadedModel *loaded, const RunOptions *options, GPtrArray *outputs,
+                         gboolean *printed) {
   double ms = 0;
-  if (command_check_folder(output_dir) < 0 || model_open(path, options, &loaded) < 0)
-    return command_fail(options->json);
+  char **labels = options->labels ? read_labels(options->labels) : NULL;
+  int status = options->labels && !labels ? -1 : 0;
+  if (status < 0 || model_set_inputs(loaded, &options->model) < 0 || run_once(loaded, &ms) < 0 ||
+      collect_outputs(loaded, options, outputs) < 0 ||
+      (labels && check_labels(options, labels, outputs) < 0))
+    status = -1;
+  if (status == 0) {
+    (options->model.json ? print_json : print_text)(loaded, options, ms, labels, outputs);
+    *printed = TRUE;
+    status = raise_mismatch(options, outputs);
+  }
+  g_strfreev(labels);
+  return status;
+}
+
+static int run_model(const char *path, const RunOptions *options) {
+  LoadedModel loaded;
+  gboolean printed = FALSE;
+  if ((!is_archive(options->output) && command_check_folder(options->output) < 0) ||
+      model_open(path, &options->model, &loaded) < 0)
+    return command_fail(options->model.json);
   GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);
-  int status = EXIT_OK;
-  if (model_set_inputs(&loaded, options) < 0 || run_once(&loaded, &ms) < 0 ||
-      collect_outputs(&loaded, output_dir, options->json, outputs) < 0)
-    status = command_fail(options->json);
-  else if (options->json)
-    print_json(&loaded, ms, outputs);
-  else
-    print_text(&loaded, ms, outputs);
+  int status = run_and_print(&loaded, options, outputs, &printed) < 0
+                   ? command_fail(options->model.json && !printed) /* one document */
+                   : EXIT_OK;
   g_ptr_array_free(outputs, TRUE);
   model_close(&loaded);
   return status;
 }
 
+static int check_and_run(int argc, char **argv, const RunOptions *options) {
+  if (explain_preferences(options->model.device))
+    return EXIT_OK;
+  if (argc != 2)
+    return command_usage_error("run takes one model");
+  if (options->top < 0)
+    return command_usage_error("--top %d: it is a number of at least 1", options->top);
+  if (options->labels && !options->top)
+    return command_usage_error("--labels %s: it is for --top N", options->labels);
+  if (tolerance_check(&options->tolerance) < 0)
+    return command_fail(options->model.json);
+  return run_model(argv[1], options);
+}
+
 int cmd_run(int argc, char **argv) {
-  ModelOptions options = MODEL_OPTIONS_INIT;
-  char *output_dir = NULL;
-  const GOptionEntry extra[] = {{"output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &output_dir,
-                                 "write each output to DIR/NAME.npy", "DIR"},
-                                {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  GOptionEntry *entries = model_option_entries(&options, extra);
+  RunOptions options = {.model = MODEL_OPTIONS_INIT, .tolerance = TOLERANCE_INIT};
+  const GOptionEntry extra[] = {
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output,
+       "write each output to DIR/NAME.npy, or all into one archive", "DIR|FILE.npz"},
+      {"output-dir", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_FILENAME, &options.output, NULL, "DIR"},
+      {"expect", 'e', 0, OPTION_TEXT_ARRAY, &options.expect,
+       "compare an output with a .npy or .npz file; exit status 1 if they differ; may be repeated",
+       "[NAME=]FILE"},
+      TOLERANCE_ENTRIES(&options.tolerance),
+      {"top", 0, 0, G_OPTION_ARG_INT, &options.top,
+       "show the N largest elements along each output's last axis", "N"},
+      {"labels", 0, 0, G_OPTION_ARG_FILENAME, &options.labels,
+       "their names, one a line, in the order of the axis", "FILE"},
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  GOptionEntry *entries = model_option_entries(&options.model, extra);
   int status = EXIT_USAGE;
   if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
                     "Runs a model once: an ONNX file, compiled first, or a compiled library.",
-                    "A picture given as an input is read as gray or RGB values in 0..1."))
-    status = explain_preferences(options.device) ? EXIT_OK
-             : argc == 2                         ? run_model(argv[1], &options, output_dir)
-                                                 : command_usage_error("run takes one model");
+                    "A picture given as an input is read as gray or RGB values in 0..1. A .bin "
+                    "file has the elements alone, little-endian, of the input's type and shape."))
+    status = check_and_run(argc, argv, &options);
   g_free(entries);
-  g_free(output_dir);
-  model_options_clear(&options);
+  g_free(options.output);
+  g_strfreev(options.expect);
+  g_free(options.labels);
+  model_options_clear(&options.model);
   return status;
 }

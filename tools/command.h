@@ -101,8 +101,15 @@ char *value_to_text(const BpValue *value);
 /* Whether elements of the type are shown as numbers: integers, bool, float16 to float64 and
  * bfloat16, of one lane. */
 gboolean element_is_number(BpDataType dtype);
-/* Writes a number from 0 to 1 as a float16 to float64 or bfloat16; FALSE: the type is another. */
+/* Writes a number as a float16 to float64 or bfloat16; FALSE: the type is another. */
 gboolean element_write_float(char *data, BpDataType dtype, double value);
+/* Writes what the text says, "1.5", "true", as such an element; FALSE: it is no number of the type.
+ */
+gboolean element_parse(const char *text, char *data, BpDataType dtype);
+/* Such an element as a double; and how far two of them are apart: 0 if both are NaN, infinite if
+ * one is, exact where both are integers. */
+double element_number(const char *data, BpDataType dtype);
+double element_distance(const char *a, BpDataType a_type, const char *b, BpDataType b_type);
 /* Appends an element that is a number as text. */
 void element_append(GString *text, const char *data, BpDataType dtype);
 /* Such an element. JSON has no NaN or infinity: they are null. */
@@ -145,12 +152,20 @@ const BpInputShape *shapes_find(const GArray *shapes, const char *name);
 /* Adds the shapes of files, as options NAME=FILE give them, for inputs whose extents the ONNX file
  * at `path` and the shapes leave open. 0 or -1 with an error. */
 int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs);
-/* Which of the inputs the option NAME=FILE is for; names and paths may hold '=', so the longest
- * name that fits is meant. -1 with an error, as that there is no such input. The value of an input
- * (transfer full). */
+/* Which of the names the text NAME=FILE begins with, -1: none; names and paths may hold '=', so the
+ * longest name that fits is meant. For inputs none is an error. */
+int32_t name_find(const char *option, const GPtrArray *names);
 int32_t input_find(const char *option, const GPtrArray *names);
 int input_raise_unknown(const char *option, const GPtrArray *names);
-BpTensor *input_read(const char *path, const BpModelTensorInfo *info);
+/* Values of --input (transfer full, g_strfreev): "FILE.npz" alone becomes NAME=FILE.npz for each of
+ * its arrays. NULL with an error. */
+char **inputs_expand(char *const *options);
+/* The value of an input (transfer full): a file, or a number or list as text. Extents of the info
+ * may be open. NULL with an error. */
+BpTensor *input_read(const char *text, const BpModelTensorInfo *info);
+/* An array of a .npy or .npz file (transfer full), in the latter the one of that name, or its only
+ * one; NULL with an error. */
+BpTensor *array_read(const char *path, const char *name);
 
 /* How an ONNX file is compiled. */
 typedef struct OnnxOptions {
@@ -183,7 +198,7 @@ typedef struct ModelOptions {
   char *device;
   char *target;
   OnnxOptions onnx;
-  char **inputs; /* NAME=FILE.npy|FILE.png */
+  char **inputs; /* NAME=VALUE, FILE.npz */
   char *library; /* of a graph of TVM's, or NULL */
   char *params;
   int threads;
@@ -246,7 +261,70 @@ gboolean path_has_extension(const char *path, const char *extension);
 /* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */
 char *name_to_file_name(const char *name);
 
+/* ---- Comparing --------------------------------------------------------------------------- */
+
+/* The elements of a tensor of any device in host memory (transfer full); NULL with an error. */
+char *elements_copy(const BpTensorView *view);
+/* The position of an element, "[0,3]" (transfer full). */
+char *index_to_text(int64_t index, const int64_t *shape, int32_t ndim);
+
+/* An element matches if it is at most absolute + relative * |expected| away. */
+typedef struct Tolerance {
+  double relative, absolute;
+} Tolerance;
+#define TOLERANCE_INIT                                                                             \
+  { .relative = 1e-3, .absolute = 1e-5 }
+#define TOLERANCE_ENTRIES(tolerance)                                                               \
+  {"rtol",                                                                                         \
+   0,                                                                                              \
+   0,                                                                                              \
+   G_OPTION_ARG_DOUBLE,                                                                            \
+   &(tolerance)->relative,                                                                         \
+   "part of the expected value that an element may differ by (0.001)",                             \
+   "R"},                                                                                           \
+  {                                                                                                \
+    "atol", 0, 0, G_OPTION_ARG_DOUBLE, &(tolerance)->absolute,                                     \
+        "amount that an element may differ by beside that (0.00001)", "A"                          \
+  }
+int tolerance_check(const Tolerance *tolerance); /* 0 or -1 with an error */
+
+/* How two tensors differ. Places count elements in row-major order; -1: there is none. */
+typedef struct Difference {
+  int64_t elements, mismatches;
+  double absolute, relative; /* the largest; relative ones only where 0 is not expected */
+  int64_t absolute_at, relative_at;
+  int64_t first;        /* mismatch */
+  double got, expected; /* there */
+} Difference;
+/* 0, or -1 with an error: other shapes, elements that are no numbers. */
+int difference_find(const BpTensorView *actual, const BpTensorView *expected,
+                    const Tolerance *tolerance, Difference *difference);
+/* The largest differences and where they are, as text (transfer full) and as members of an object.
+ * `view`: one of the tensors. */
+char *difference_absolute_text(const Difference *difference, const BpTensorView *view);
+char *difference_relative_text(const Difference *difference, const BpTensorView *view);
+void difference_add_json(json_t *object, const Difference *difference, const BpTensorView *view);
+/* Raises that there are mismatches; -1. */
+int difference_raise(const Difference *difference, const BpTensorView *view,
+                     const Tolerance *tolerance);
+
 /* ---- Files ------------------------------------------------------------------------------- */
+
+/* The bytes of a file and a zero behind them (transfer full, g_free); NULL with an error. */
+char *file_read(const char *path, gsize *size);
+/* An .npz archive. Opens one (transfer full, npz_close, which ignores NULL); NULL with an error.
+ * The number of its arrays, and of one its name, borrowed, and its value (transfer full). */
+typedef struct Npz Npz;
+Npz *npz_open(const char *path);
+void npz_close(Npz *npz);
+guint npz_size(const Npz *npz);
+const char *npz_name(const Npz *npz, guint index);
+BpTensor *npz_get(const Npz *npz, guint index);
+/* The array of that name, or the only one (transfer full); NULL with an error. */
+BpTensor *npz_read(const char *path, const char *name);
+/* Writes an archive, uncompressed, with tensors of any device. 0 or -1 with an error. */
+int npz_write(const char *path, const char *const *names, const BpTensorView *const *views,
+              guint count);
 
 /* Reads a PNG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W), value/255
  * (transfer full). N, H and W may be -1: one picture, of its own size. Other sizes are an error. */

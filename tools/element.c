@@ -2,6 +2,7 @@
 /* Elements of tensors as numbers, for people and as JSON. */
 #include "tools/command.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,14 +19,20 @@ static double decode_short_float(uint16_t bits, int exponent_bits) {
   return sign * ldexp(fraction, MAX(exponent, 1) - largest / 2 - fraction_bits);
 }
 
-/* The other way, for numbers from 0 to 1, cut off: less than the smallest normal one is 0. */
+/* The other way: rounded to the nearest, halfway cases to even; what is too large is infinite. */
 static uint16_t encode_short_float(double value, int exponent_bits) {
-  int fraction_bits = 15 - exponent_bits, exponent;
-  double fraction = 2 * frexp(value, &exponent) - 1; /* 1.xxx is 0.1xxx times two */
-  exponent += (1 << (exponent_bits - 1)) - 2;
-  return value > 0 && exponent > 0
-             ? (uint16_t)(exponent << fraction_bits | (int)ldexp(fraction, fraction_bits))
-             : 0;
+  int fraction_bits = 15 - exponent_bits, largest = (1 << exponent_bits) - 1, exponent;
+  uint16_t sign = (uint16_t)(signbit(value) ? 0x8000 : 0);
+  uint16_t infinity = (uint16_t)(largest << fraction_bits);
+  if (isnan(value))
+    return sign | infinity | (uint16_t)(1 << (fraction_bits - 1));
+  if (isinf(value))
+    return sign | infinity;
+  frexp(value, &exponent); /* 0.5 to 1 times two to the power of it */
+  int biased = value != 0 ? MAX(exponent - 1 + largest / 2, 1) : 1;
+  double fraction = nearbyint(ldexp(fabs(value), largest / 2 + fraction_bits - biased));
+  double bits = fraction + ldexp(biased - 1, fraction_bits); /* a carry raises the exponent */
+  return sign | (bits < infinity ? (uint16_t)bits : infinity);
 }
 
 static double read_float(const char *data, BpDataType dtype) {
@@ -72,6 +79,71 @@ gboolean element_write_float(char *data, BpDataType dtype, double value) {
   else
     memcpy(data, &bits, sizeof bits);
   return TRUE;
+}
+
+/* Whether the type has the whole number that the value is; then *out is it, as the type has it. */
+static gboolean to_integer(double value, BpDataType dtype, uint64_t *out) {
+  gboolean is_signed = dtype.code == BP_DTYPE_INT;
+  int bits = dtype.code == BP_DTYPE_BOOL ? 1 : dtype.bits - is_signed;
+  if (value != floor(value) || value < (is_signed ? -ldexp(1, bits) : 0) || value >= ldexp(1, bits))
+    return FALSE;
+  *out = value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
+  return TRUE;
+}
+
+/* As to_integer, of text that is a whole number: doubles do not have all of 64 bits. */
+static gboolean parse_integer(const char *text, BpDataType dtype, uint64_t *out) {
+  char *end;
+  errno = 0;
+  if (dtype.code == BP_DTYPE_INT)
+    *out = (uint64_t)g_ascii_strtoll(text, &end, 10);
+  else
+    *out = *text == '-' ? (errno = ERANGE, 0) : g_ascii_strtoull(text, &end, 10);
+  if (errno || dtype.bits != 64)
+    return FALSE;
+  return end != text && !*end;
+}
+
+gboolean element_parse(const char *text, char *data, BpDataType dtype) {
+  gboolean is_true = strcmp(text, "true") == 0, is_word = is_true || strcmp(text, "false") == 0;
+  char *end = NULL;
+  double value = is_word ? is_true : g_ascii_strtod(text, &end);
+  uint64_t whole;
+  if ((!is_word && (end == text || *end)) || !element_is_number(dtype))
+    return FALSE;
+  if (!is_integer(dtype))
+    return element_write_float(data, dtype, value);
+  if ((is_word || !parse_integer(text, dtype, &whole)) && !to_integer(value, dtype, &whole))
+    return FALSE;
+  memcpy(data, &whole, dtype.bits / 8); /* hosts are little-endian */
+  return TRUE;
+}
+
+double element_number(const char *data, BpDataType dtype) {
+  if (!is_integer(dtype))
+    return read_float(data, dtype);
+  int64_t whole = read_int(data, dtype);
+  return dtype.code == BP_DTYPE_INT ? (double)whole : (double)(uint64_t)whole;
+}
+
+/* How far apart two integers are, exactly where a double is. */
+static double integer_distance(const char *a, BpDataType a_type, const char *b, BpDataType b_type) {
+  int64_t x = read_int(a, a_type), y = read_int(b, b_type);
+  gboolean x_negative = a_type.code == BP_DTYPE_INT && x < 0;
+  gboolean y_negative = b_type.code == BP_DTYPE_INT && y < 0;
+  gboolean x_less = x_negative == y_negative ? (uint64_t)x < (uint64_t)y : x_negative;
+  if (x_negative != y_negative) /* the sum of their sizes may have 65 bits */
+    return fabs(element_number(a, a_type) - element_number(b, b_type));
+  return (double)(x_less ? (uint64_t)y - (uint64_t)x : (uint64_t)x - (uint64_t)y);
+}
+
+double element_distance(const char *a, BpDataType a_type, const char *b, BpDataType b_type) {
+  if (is_integer(a_type) && is_integer(b_type))
+    return integer_distance(a, a_type, b, b_type);
+  double x = element_number(a, a_type), y = element_number(b, b_type);
+  if (isnan(x) || isnan(y))
+    return isnan(x) && isnan(y) ? 0 : (double)INFINITY;
+  return x == y ? 0 : fabs(x - y); /* infinities that are equal are no NaN apart */
 }
 
 gboolean element_is_number(BpDataType dtype) {

@@ -22,7 +22,8 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
       ONNX_LIMIT_ENTRY(&options->onnx),
       ONNX_REFERENCE_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
-       "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
+       "an input's value: .npy, .npz, .png or .bin, a number or a list as [1,2]; may be repeated",
+       "NAME=VALUE"},
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
        "the library that belongs to a graph of TVM (default: that beside it)", "FILE.so"},
       {"params", 0, 0, G_OPTION_ARG_FILENAME, &options->params,
@@ -283,9 +284,17 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
   return NULL;
 }
 
+/* Raw elements say no shape: --shape may. */
+static gboolean has_raw_input(const ModelOptions *options) {
+  for (char **input = options->inputs; input && *input; input++)
+    if (path_has_extension(*input, ".bin"))
+      return TRUE;
+  return FALSE;
+}
+
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
-  gboolean is_shaped = options->onnx.shapes && !options->fills;
+  gboolean is_shaped = options->onnx.shapes && !options->fills && !has_raw_input(options);
   if (is_shaped || options->target || options->onnx.is_reference) {
     command_raise_usage("%s: %s is for ONNX files; a compiled one %s", path,
                         is_shaped         ? "--shape"
@@ -380,21 +389,33 @@ static int32_t find_input(const BpModel *model, const char *option) {
   return found;
 }
 
-static int set_from_file(LoadedModel *loaded, const char *option, gboolean *given) {
+/* An input as the model describes it, with the shape that --shape gives it. */
+static BpModelTensorInfo describe_input(const BpModel *model, int32_t index, const GArray *shapes) {
+  BpModelTensorInfo info = *bp_model_input_info(model, index);
+  const BpInputShape *given = shapes_find(shapes, info.name);
+  if (given) {
+    info.shape = given->shape;
+    info.ndim = given->ndim;
+  }
+  return info;
+}
+
+static int set_given(LoadedModel *loaded, const char *option, const GArray *shapes,
+                     gboolean *given) {
   int32_t index = find_input(loaded->model, option);
   if (index < 0)
     return -1;
-  const BpModelTensorInfo *info = bp_model_input_info(loaded->model, index);
-  const char *path = option + strlen(info->name) + 1;
+  const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);
+  const char *text = option + strlen(info.name) + 1;
   if (given[index])
-    return command_raise_usage("--input %s: input '%s' has a value already", option, info->name);
-  BpTensor *value = input_read(path, info);
+    return command_raise_usage("--input %s: input '%s' has a value already", option, info.name);
+  BpTensor *value = input_read(text, &info);
   if (!value)
     return -1;
-  int status = bp_model_set_input(loaded->context, info->name, &value->view);
+  int status = bp_model_set_input(loaded->context, info.name, &value->view);
   bp_object_release(value);
   given[index] = TRUE;
-  return status < 0 ? bp_error_add_context("%s", path) : 0;
+  return status < 0 ? bp_error_add_context("%.200s", text) : 0;
 }
 
 /* Floats in 0..1, small whole numbers otherwise; packed elements of less than a byte are any. */
@@ -445,13 +466,8 @@ static int check_shapes(const BpModel *model, const ModelOptions *options, const
 
 /* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to
  * what is missing. */
-static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const GArray *shapes,
-                          GRand *random, GString *missing) {
-  const BpInputShape *given = shapes_find(shapes, info.name);
-  if (given) {
-    info.shape = given->shape;
-    info.ndim = given->ndim;
-  }
+static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, GRand *random,
+                          GString *missing) {
   if (random && has_known_type(&info))
     return set_random(loaded, &info, random);
   char *shape = shape_to_text(info.shape, info.ndim);
@@ -462,28 +478,23 @@ static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const GAr
 
 /* Sets the inputs that no file gave, or names them all in an error: those too whose extents only a
  * run knows. */
-static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
+static int complete_inputs(LoadedModel *loaded, const ModelOptions *options, const GArray *shapes,
                            const gboolean *given) {
-  GArray *shapes = shapes_parse(options->fills ? options->onnx.shapes : NULL);
-  if (!shapes)
-    return -1;
   GRand *random = options->fills ? g_rand_new_with_seed(SEED) : NULL;
   GString *missing = g_string_new(NULL);
   int status = check_shapes(loaded->model, options, shapes);
   for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
     if (!given[i])
-      status =
-          complete_input(loaded, *bp_model_input_info(loaded->model, i), shapes, random, missing);
+      status = complete_input(loaded, describe_input(loaded->model, i, shapes), random, missing);
   }
   if (status == 0 && missing->len)
     status = bp_error_raise(BP_ERROR_VALUE,
                             "no value for %s; give each with --input NAME=FILE, "
-                            "a .npy or .png%s",
+                            "a .npy or .png (or .npz, .bin), or NAME=[1,2,3]%s",
                             missing->str, random ? ", or its shape with --shape" : "");
   g_string_free(missing, TRUE);
   if (random)
     g_rand_free(random);
-  g_array_unref(shapes);
   return status;
 }
 
@@ -491,12 +502,17 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options) {
   loaded->context = bp_model_context_create(loaded->model);
   if (!loaded->context)
     return -1;
+  GArray *shapes = shapes_parse(options->onnx.shapes);
+  char **inputs = shapes ? inputs_expand(options->inputs) : NULL;
   gboolean *given = g_new0(gboolean, bp_model_num_inputs(loaded->model) + 1);
-  int status = 0;
-  for (char **input = options->inputs; status == 0 && input && *input; input++)
-    status = set_from_file(loaded, *input, given);
+  int status = inputs ? 0 : -1;
+  for (char **input = inputs; status == 0 && *input; input++)
+    status = set_given(loaded, *input, shapes, given);
   if (status == 0)
-    status = complete_inputs(loaded, options, given);
+    status = complete_inputs(loaded, options, shapes, given);
   g_free(given);
+  g_strfreev(inputs);
+  if (shapes)
+    g_array_unref(shapes);
   return status;
 }

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
 #define MAX_NDIM 32
@@ -94,7 +93,7 @@ int input_raise_unknown(const char *option, const GPtrArray *names) {
   return -1;
 }
 
-int32_t input_find(const char *option, const GPtrArray *names) {
+int32_t name_find(const char *option, const GPtrArray *names) {
   int32_t found = -1;
   size_t longest = 0;
   for (guint i = 0; i < names->len; i++) {
@@ -104,20 +103,16 @@ int32_t input_find(const char *option, const GPtrArray *names) {
     found = (int32_t)i;
     longest = length;
   }
-  if (found < 0 && strchr(option, '='))
-    return input_raise_unknown(option, names);
-  if (found < 0 || !option[longest + 1])
-    return command_raise_usage("--input %s: it has the form NAME=FILE", option);
   return found;
 }
 
-BpTensor *input_read(const char *path, const BpModelTensorInfo *info) {
-  if (path_has_extension(path, ".png"))
-    return png_read(path, info->shape, info->ndim);
-  BpTensor *value = bp_npy_read(path);
-  if (!value && !path_has_extension(path, ".npy"))
-    bp_error_add_context("a value is a .npy file, or a picture as .png");
-  return value;
+int32_t input_find(const char *option, const GPtrArray *names) {
+  int32_t found = name_find(option, names);
+  if (found < 0 && strchr(option, '='))
+    return input_raise_unknown(option, names);
+  if (found < 0 || !option[strlen(names->pdata[found]) + 1])
+    return command_raise_usage("--input %s: it has the form NAME=FILE", option);
+  return found;
 }
 
 /* The inputs of a model that leave an extent open or have a default value, and the shapes that
@@ -184,9 +179,13 @@ static int check_inputs(const char *path, char *const *inputs) {
 }
 
 int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs) {
-  Opened opened = {inputs, shapes};
   if (!inputs)
     return 0;
-  return check_inputs(path, inputs) < 0 ? -1
-                                        : bp_onnx_visit_tensors(path, add_shape_of_file, &opened);
+  char **expanded = inputs_expand(inputs);
+  Opened opened = {expanded, shapes};
+  int status = !expanded || check_inputs(path, expanded) < 0
+                   ? -1
+                   : bp_onnx_visit_tensors(path, add_shape_of_file, &opened);
+  g_strfreev(expanded);
+  return status;
 }

@@ -3,6 +3,7 @@
 # The backplane command as its users call it: the main forms, and what is said of bad input.
 set -u
 . "$top_srcdir/tests/tap.sh"
+. "$top_srcdir/tests/tools/onnx.sh"
 backplane=$top_builddir/backplane
 digits=$top_srcdir/examples/digits
 shape=image=1x1x28x28
@@ -398,20 +399,6 @@ every_completion_of_the_kit() {
     completes verify --conformance --skip str stress && completes verify --conformance c cpu
 }
 
-# part TAG HEX: a field of protobuf's with its length, of less than 128 bytes, as hexadecimal digits.
-part() {
-  printf '%s%02x%s' "$1" $((${#2} / 2)) "$2"
-}
-
-# relu TYPE DIMENSIONS: an ONNX model of y = Relu(x), the type as ONNX numbers it, the dimensions as `part`s.
-relu() {
-  local about graph
-  about=$(part 12 "$(part 0a "08$1$(part 12 "$2")")")
-  graph=$(part 0a "$(part 0a 78)$(part 12 79)$(part 22 52656c75)")$(part 12 67)
-  graph+=$(part 5a "$(part 0a 78)$about")$(part 62 "$(part 0a 79)$about")
-  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$graph")" | sed 's/../\\x&/g')"
-}
-
 # Half floats, too, are from 0 to 1, and not what random bytes are: of 64 most are above 1/32, 0x2800.
 random_halves() {
   mkdir -p "$work/halves" && relu 0a "$(part 0a 0840)" >"$work/half.onnx" &&
@@ -629,7 +616,7 @@ ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/
 ok input-given-twice-is-a-usage-error fails 2 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
 ok missing-file-is-told-from-an-unknown-kind fails 1 "No such file" "$backplane" run "$work/nowhere.tar"
 cp "$digits/images/7-3710.png" "$work/picture.jpg"
-ok picture-of-another-form-is-told fails 1 "a value is a .npy file, or a picture as .png" "$backplane" run "$work/digits.so" --input "image=$work/picture.jpg"
+ok picture-of-another-form-is-told fails 1 "a file of arrays (.npy, .npz), of raw elements (.bin), or a picture (.png)" "$backplane" run "$work/digits.so" --input "image=$work/picture.jpg"
 ok missing-picture-is-an-error fails 1 "No such file" "$backplane" run "$work/digits.so" --input image=/nowhere.png
 ok folder-as-an-input-is-an-error fails 1 "Is a directory" "$backplane" run "$work/digits.so" --input "image=$work"
 ok output-folder-that-is-not-there-is-an-error fails 1 "'$work/nowhere'" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" -o "$work/nowhere"

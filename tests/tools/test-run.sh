@@ -1,0 +1,183 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `backplane run`: the forms that values of inputs have, the forms of results, and what they are compared with.
+set -u
+. "$top_srcdir/tests/tap.sh"
+. "$top_srcdir/tests/tools/onnx.sh"
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits
+seven="image=$digits/images/7-3710.png"
+export XDG_DATA_HOME=/proc/nonexistent XDG_CONFIG_HOME=/proc/nonexistent BACKPLANE_DEVICE=cpu
+
+# bytes HEX: as such.
+bytes() {
+  printf '%b' "$(sed 's/../\\x&/g' <<<"$1")"
+}
+
+# array DESCR SHAPE HEX: a .npy file, whose header has 118 bytes.
+array() {
+  local header
+  header=$(printf "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" "$1" "$2")
+  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$header" && bytes "$3"
+}
+
+# of MODEL VALUE... : the values of y, in one line of JSON; fails if the run does.
+of() {
+  "$backplane" run "$1" "${@:2}" --json >"$work/out" && tr -d ' \n' <"$work/out" | sed 's/.*"values":\[\([^]]*\)\].*/\1/'
+}
+
+# gives VALUES MODEL OPTION...
+gives() {
+  local got
+  got=$(of "${@:2}")
+  echo "got $got"
+  [ "$got" = "$1" ]
+}
+
+relu 01 "$(part 0a 0804)" >"$work/four.onnx"                                # float32, 4
+relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 0802)" >"$work/open.onnx"      # float32, nx2
+relu 0b "$(part 0a 0801)" >"$work/one.onnx"                                 # float64, 1
+relu 0a "$(part 0a 0804)" >"$work/half.onnx"                                # float16, 4
+relu 07 "$(part 0a 0802)" >"$work/whole.onnx"                               # int64, 2
+# -1.5, -0.5, 0.5, 1.5, deflated, with sizes of 64 bits in the local header, as NumPy writes it.
+base64 -d <<<UEsDBC0AAAAIAAAAIQD6vFG5//////////8FABQAeC5ucHkBABAAkAAAAAAAAABRAAAAAAAAAJvsF+obEMnIUMZQrZ6SWpxcpG6loG6TZqKuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GiY6mjoKtQoUAC4GhgP7GRgYQNgeyLYHAFBLAQItAy0AAAAIAAAAIQD6vFG5UQAAAJAAAAAFAAAAAAAAAAAAAACAAQAAAAB4Lm5weVBLBQYAAAAAAQABADMAAACIAAAAAAA= >"$work/x.npz"
+bytes 0000c0bf000000bf0000003f0000c03f >"$work/x.bin"
+four=(gives 0.0,0.0,0.5,1.5 "$work/four.onnx")
+
+# The size of the file says an extent that is open.
+extent_from_the_size() {
+  gives 0.0,0.0,0.5,1.5 "$work/open.onnx" --input "x=$work/x.bin" && describes_shape 2x2 &&
+    head -c 7 "$work/x.bin" >"$work/short.bin" &&
+    fails 1 "short.bin has 7 bytes; input 'x' is float32 ?x2, which takes a multiple of 8" "$backplane" run "$work/open.onnx" --input "x=$work/short.bin" &&
+    fails 1 "short.bin has 7 bytes; input 'x' is float32 4, which takes 16" "$backplane" run "$work/four.onnx" --input "x=$work/short.bin"
+}
+
+describes_shape() {
+  [ "$(tr -d ' \n' <"$work/out" | sed 's/.*"shape":\[\([^]]*\)\].*/\1/')" = "${1/x/,}" ]
+}
+
+# Half floats are rounded to the nearest, halfway cases to even; 65520 is no half float.
+rounds_to_halves() {
+  gives 2048.0,2052.0,5.9604644775390625e-08,null "$work/half.onnx" --input 'x=[2049,2051,5e-8,65520]'
+}
+
+refuses_lists() {
+  local run=("$backplane" run "$work/four.onnx" --input)
+  fails 2 "a list stands beside a number" "${run[@]}" 'x=[1,[2]]' && fails 2 "a number stands beside a list" "${run[@]}" 'x=[[1],2]' &&
+    fails 2 "it lacks a comma" "${run[@]}" 'x=[1 2]' && fails 2 "it lacks a comma" "${run[@]}" 'x=[1' &&
+    fails 2 "lists are not of one length" "${run[@]}" 'x=[[1],[2,3]]' && fails 2 "something follows its end" "${run[@]}" 'x=[1]]' &&
+    fails 2 "'one' is no float32" "${run[@]}" 'x=[one]' && fails 2 "32 dimensions" "${run[@]}" "x=$(printf '[%.0s' {1..40})" &&
+    fails 1 "is float32 4, and the value given is float32 2x2" "${run[@]}" 'x=[[1,2],[3,4]]' &&
+    fails 2 "'1.5' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[1.5,2]' &&
+    fails 2 "'9223372036854775808' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[9223372036854775808,2]'
+}
+
+# A member of another name, and the bytes of an archive changed one by one.
+refuses_archives() {
+  local at size status
+  fails 1 "has no input 'x'" "$backplane" run "$digits/digits.onnx" --input "$work/x.npz" || return 1
+  size=$(stat -c %s "$work/x.npz")
+  for ((at = 0; at < size; at += 9)); do
+    cp "$work/x.npz" "$work/flipped.npz"
+    printf '\252' | dd of="$work/flipped.npz" bs=1 seek=$at conv=notrunc status=none
+    "$backplane" run "$work/four.onnx" --input "x=$work/flipped.npz" >/dev/null 2>"$work/err"
+    status=$?
+    [ $status = 0 ] || { [ $status = 1 ] && grep -q flipped.npz "$work/err"; } || {
+      echo "byte $at: status $status"
+      cat "$work/err"
+      return 1
+    }
+  done
+  head -c 100 "$work/x.npz" >"$work/cut.npz"
+  fails 1 "no ZIP directory" "$backplane" run "$work/four.onnx" --input "x=$work/cut.npz"
+}
+
+# What is written is read again, by its name.
+archive_of_outputs() {
+  "$backplane" run "$work/four.onnx" --input "$work/x.npz" -o "$work/y.npz" &&
+    says '0 of 4' "$backplane" run "$work/four.onnx" --input "$work/x.npz" --expect "$work/y.npz" &&
+    says '0 of 4' "$backplane" run "$work/four.onnx" --input "$work/x.npz" --expect "y=$work/y.npz" &&
+    fails 1 "cannot write" "$backplane" run "$work/four.onnx" --input "$work/x.npz" -o "$work/nowhere/y.npz"
+}
+
+# compares STATUS TEXT VALUE HEX OPTION...: y = Relu(VALUE) against the floats.
+compares() {
+  array '<f4' '4,' "$4" >"$work/expected.npy"
+  ends_saying "$1" "$2" "$backplane" run "$work/four.onnx" --input "x=$3" --expect "$work/expected.npy" "${@:5}"
+}
+
+# 1, 2, 4, 8 and what differs from it, by 0.5 at 1 and by 1 at 3.
+says_the_largest_and_where() {
+  compares 1 '1 at [3]' '[1,2,4,8]' 0000803f00002040000080400000e040 &&
+    grep -q '0.2 at \[1\] *2 of 4' "$work/out" &&
+    grep -q "output 'y' differs from .*expected.npy: 2 of 4 elements .*; the first is 2 at \[1\], expected 2.5" "$work/out"
+}
+
+# As numpy.testing.assert_allclose: atol + rtol * |expected|, the limit included.
+tolerance_is_numpys() {
+  local expected=0000803f00002040000080400000e040
+  compares 0 '0 of 4' '[1,2,4,8]' $expected --rtol 0 --atol 1 && compares 1 '1 of 4' '[1,2,4,8]' $expected --rtol 0 --atol 0.99 &&
+    compares 0 '0 of 4' '[1,2,4,8]' $expected --rtol 0.2 --atol 0 && compares 1 '1 of 4' '[1,2,4,8]' $expected --rtol 0.19 --atol 0 &&
+    compares 2 'each is a number of at least 0' '[1,2,4,8]' $expected --atol -1
+}
+
+infinities() {
+  compares 0 '0 of 4' '[inf,2,4,8]' 0000807f000000400000804000000041 &&
+    compares 1 'inf at [1]' '[1,inf,4,8]' 0000803f000000400000804000000041 &&
+    compares 1 'inf at [0]' '[1,2,4,8]' 0000c07f000000400000804000000041 &&
+    compares 1 'inf at [0]' '[1,2,4,8]' 0000807f000000400000804000000041
+}
+
+nan_is_nan() {
+  unary Neg 01 "$(part 0a 0801)" >"$work/negative.onnx" && array '<f4' '1,' 0000c07f >"$work/nan.npy" &&
+    says '0 of 1' "$backplane" run "$work/negative.onnx" --input x=nan --expect "$work/nan.npy" &&
+    fails 1 '1 of 1 elements' "$backplane" run "$work/negative.onnx" --input x=1 --expect "$work/nan.npy"
+}
+
+difference_in_json() {
+  compares 1 '' '[1,2,4,8]' 0000807f000000400000804000000041 --json
+  tr -d ' \n' <"$work/out" | grep -qF '"matches":false,"elements":4,"mismatches":1,"max_absolute":null,"max_absolute_at":[0],"max_relative":null,"max_relative_at":[0]' &&
+    compares 0 '' '[1,2,4,8]' 0000803f000000400000804000000041 --json &&
+    tr -d ' \n' <"$work/out" | grep -qF '"matches":true,"elements":4,"mismatches":0,"max_absolute":0.0'
+}
+
+refuses_expectations() {
+  array '<f4' '2,2' 00000000000000000000000000000000 >"$work/square.npy"
+  local run=("$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --expect)
+  fails 1 "output 'y' against $work/square.npy: the shape is 4; expected 2x2" "${run[@]}" "$work/square.npy" &&
+    fails 1 "no output 'z'; it has: y" "${run[@]}" "z=$work/square.npy" && fails 1 "No such file" "${run[@]}" "$work/nowhere.npy" &&
+    fails 1 "no output 'x'; it has: y" "${run[@]}" "$work/x.npz"
+}
+
+# Equal ones in their order, NaN last.
+best_with_labels() {
+  local run=("$backplane" run "$work/four.onnx" --input 'x=[1,7,7,3]' --top)
+  printf 'a\nb\nc\nd\n' >"$work/labels" && printf 'a\n' >"$work/few"
+  says 'y       []   1      7      b' "${run[@]}" 2 --labels "$work/labels" && grep -qE '^y +\[\] +2 +7 +c$' "$work/out" &&
+    ! grep -qE '3 +d$' "$work/out" && says '"label": "b"' "${run[@]}" 2 --labels "$work/labels" --json &&
+    fails 1 "few has 1 lines; expected one for each element of an output's last axis: 4 of 'y'" "${run[@]}" 2 --labels "$work/few" &&
+    fails 2 "it is for --top N" "$backplane" run "$work/four.onnx" --input 'x=[1,7,7,3]' --labels "$work/few" &&
+    fails 2 "at least 1" "${run[@]}" -1
+}
+
+ok list-on-the-command-line-is-a-value "${four[@]}" --input 'x=[-1.5, -0.5, 0.5, 1.5]'
+ok number-is-a-value-of-one-element gives 2.5 "$work/one.onnx" --input x=2.5
+ok whole-numbers-keep-all-digits gives 9223372036854775807,0 "$work/whole.onnx" --input 'x=[9223372036854775807,-9223372036854775808]'
+ok half-floats-are-rounded rounds_to_halves
+ok nested-list-fixes-an-open-extent gives 1.0,0.0,3.0,4.0 "$work/open.onnx" --input 'x=[[1,-2],[3,4]]'
+ok list-that-is-none-says-why refuses_lists
+ok archive-is-a-value "${four[@]}" --input "x=$work/x.npz"
+ok archive-alone-has-the-names-of-inputs "${four[@]}" --input "$work/x.npz"
+ok damaged-archive-is-an-error refuses_archives
+ok raw-elements-are-a-value "${four[@]}" --input "x=$work/x.bin"
+ok raw-elements-say-an-open-extent extent_from_the_size
+ok outputs-become-an-archive archive_of_outputs
+ok difference-says-the-largest-and-where says_the_largest_and_where
+ok tolerance-is-that-of-numpy tolerance_is_numpys
+ok infinity-matches-itself-alone infinities
+ok nan-matches-nan nan_is_nan
+ok difference-in-json difference_in_json
+ok expectation-that-does-not-fit-says-why refuses_expectations
+ok digits-give-what-they-gave bash -c '"$0" run "$1/digits.onnx" --input "$2" -o "$3/d.npz" && "$0" run "$1/digits.onnx" --reference --input "$2" --expect "$3/d.npz" --top 1 | grep -E "^logits +\[0\] +7 "' "$backplane" "$digits" "$seven" "$work"
+ok best-elements-have-index-label-and-value best_with_labels
+echo "1..$count"

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NumPy's .npz archives: ZIP files whose members NAME.npy are stored or deflated. Untrusted input:
+ * every offset and size is checked, and no member may claim more than DEFLATE can give. */
+#include "tools/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <backplane/graph/npy.h>
+#include <backplane/module.h>
+
+#define END_SIGNATURE     0x06054b50u
+#define CENTRAL_SIGNATURE 0x02014b50u
+#define LOCAL_SIGNATURE   0x04034b50u
+#define END_SIZE          22
+#define CENTRAL_SIZE      46
+#define LOCAL_SIZE        30
+#define MAX_COMMENT       65535
+#define VERSION_NEEDED    20
+#define FLAG_ENCRYPTED    1
+#define FLAG_UTF8         0x800
+#define STORED            0
+#define DEFLATED          8
+#define MAX_RATIO         1032 /* of DEFLATE */
+#define JANUARY_1980      0x21 /* the date that ZIP begins with: the same arrays, the same bytes */
+#define SUFFIX            ".npy"
+
+typedef struct Member {
+  char *name; /* without ".npy" */
+  int method;
+  uint32_t crc;
+  uint64_t packed, size; /* bytes */
+  uint64_t start;        /* of its data */
+} Member;
+
+struct Npz {
+  char *path;
+  char *data;
+  gsize size;
+  GArray *members;
+};
+
+static int raise_bad(const Npz *npz, const char *what) {
+  return bp_error_raise(BP_ERROR_FORMAT, "%s: not a usable .npz file: %s", npz->path, what);
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+static uint64_t get_number(const char *at, int bytes) {
+  uint64_t number = 0;
+  for (int i = 0; i < bytes; i++)
+    number |= (uint64_t)(unsigned char)at[i] << (8 * i);
+  return number;
+}
+
+static void put_number(GByteArray *out, uint64_t number, int bytes) {
+  for (int i = 0; i < bytes; i++) {
+    guint8 byte = (guint8)(number >> (8 * i));
+    g_byte_array_append(out, &byte, 1);
+  }
+}
+
+/* ---- Reading ----------------------------------------------------------------------------- */
+
+static void clear_member(void *member) {
+  g_free(((Member *)member)->name);
+}
+
+void npz_close(Npz *npz) {
+  if (!npz)
+    return;
+  g_array_unref(npz->members);
+  g_free(npz->data);
+  g_free(npz->path);
+  g_free(npz);
+}
+
+/* The end record, which a comment may follow; -1: there is none. */
+static gssize find_end(const Npz *npz) {
+  for (gsize back = END_SIZE; back <= npz->size && back <= END_SIZE + MAX_COMMENT; back++)
+    if (get_number(npz->data + npz->size - back, 4) == END_SIGNATURE)
+      return (gssize)(npz->size - back);
+  return -1;
+}
+
+/* Where the data of a member begins, behind its local header. */
+static int locate_data(const Npz *npz, uint64_t header, Member *member) {
+  const char *local = npz->data + header;
+  if (header > npz->size || npz->size - header < LOCAL_SIZE ||
+      get_number(local, 4) != LOCAL_SIGNATURE)
+    return raise_bad(npz, "a member has no header where the directory says");
+  member->start = header + LOCAL_SIZE + get_number(local + 26, 2) + get_number(local + 28, 2);
+  if (member->start > npz->size || npz->size - member->start < member->packed)
+    return raise_bad(npz, "it is truncated within a member");
+  return 0;
+}
+
+/* Reads one record of the directory, at *at, and goes on to the next. */
+static int read_record(Npz *npz, uint64_t *at) {
+  const char *record = npz->data + *at;
+  Member member = {.name = NULL};
+  if (*at > npz->size || npz->size - *at < CENTRAL_SIZE ||
+      get_number(record, 4) != CENTRAL_SIGNATURE)
+    return raise_bad(npz, "its directory is damaged");
+  uint64_t name_size = get_number(record + 28, 2), flags = get_number(record + 8, 2);
+  uint64_t rest = name_size + get_number(record + 30, 2) + get_number(record + 32, 2);
+  if (npz->size - *at - CENTRAL_SIZE < rest)
+    return raise_bad(npz, "its directory is damaged");
+  member.method = (int)get_number(record + 10, 2);
+  member.crc = (uint32_t)get_number(record + 16, 4);
+  member.packed = get_number(record + 20, 4);
+  member.size = get_number(record + 24, 4);
+  if (member.packed == G_MAXUINT32 || member.size == G_MAXUINT32)
+    return raise_bad(npz, "a member is of 4 GiB or more; save it as .npy");
+  if (flags & FLAG_ENCRYPTED)
+    return raise_bad(npz, "a member is encrypted");
+  if (locate_data(npz, get_number(record + 42, 4), &member) < 0)
+    return -1;
+  member.name = g_strndup(record + CENTRAL_SIZE, name_size);
+  if (g_str_has_suffix(member.name, SUFFIX))
+    member.name[strlen(member.name) - strlen(SUFFIX)] = '\0';
+  g_array_append_val(npz->members, member);
+  *at += CENTRAL_SIZE + rest;
+  return 0;
+}
+
+static int read_directory(Npz *npz) {
+  gssize end = find_end(npz);
+  if (end < 0)
+    return raise_bad(npz, "it has no ZIP directory at its end");
+  uint64_t count = get_number(npz->data + end + 10, 2), at = get_number(npz->data + end + 16, 4);
+  for (uint64_t i = 0; i < count; i++)
+    if (read_record(npz, &at) < 0)
+      return -1;
+  return 0;
+}
+
+char *file_read(const char *path, gsize *size) {
+  FILE *file = fopen(path, "rb");
+  struct stat status;
+  char *data = NULL;
+  if (file && fstat(fileno(file), &status) == 0) {
+    *size = S_ISREG(status.st_mode) ? (gsize)status.st_size : 0;
+    data = g_try_malloc(*size + 1);
+  }
+  if (data && (fread(data, 1, *size, file) != *size || S_ISDIR(status.st_mode))) {
+    errno = S_ISDIR(status.st_mode) ? EISDIR : EIO;
+    g_clear_pointer(&data, g_free);
+  }
+  if (data)
+    data[*size] = '\0';
+  else
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(errno));
+  if (file)
+    fclose(file);
+  return data;
+}
+
+Npz *npz_open(const char *path) {
+  Npz *npz = g_new0(Npz, 1);
+  npz->path = g_strdup(path);
+  npz->members = g_array_new(FALSE, FALSE, sizeof(Member));
+  g_array_set_clear_func(npz->members, clear_member);
+  npz->data = file_read(path, &npz->size);
+  if (npz->data && read_directory(npz) == 0)
+    return npz;
+  npz_close(npz);
+  return NULL;
+}
+
+guint npz_size(const Npz *npz) {
+  return npz->members->len;
+}
+
+const char *npz_name(const Npz *npz, guint index) {
+  return g_array_index(npz->members, Member, index).name;
+}
+
+/* Undoes DEFLATE; whether exactly the promised bytes came. */
+static gboolean inflate_member(const Npz *npz, const Member *member, char *out) {
+  z_stream stream = {.next_in = (Bytef *)npz->data + member->start,
+                     .avail_in = (uInt)member->packed,
+                     .next_out = (Bytef *)out,
+                     .avail_out = (uInt)member->size};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+    return FALSE;
+  int result = inflate(&stream, Z_FINISH);
+  inflateEnd(&stream);
+  return result == Z_STREAM_END && stream.total_out == member->size;
+}
+
+/* The member's file (transfer full, g_free); NULL with an error. */
+static char *unpack(const Npz *npz, const Member *member) {
+  gboolean is_deflated = member->method == DEFLATED;
+  if (!is_deflated && member->method != STORED) {
+    raise_bad(npz, "a member is neither stored nor deflated; save it by numpy.savez");
+    return NULL;
+  }
+  if (is_deflated ? member->size / MAX_RATIO > member->packed : member->size != member->packed) {
+    raise_bad(npz, "a member claims more bytes than it has");
+    return NULL;
+  }
+  char *file = g_try_malloc(MAX(member->size, 1));
+  if (!file) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" G_GUINT64_FORMAT " bytes", npz->path,
+                   (guint64)member->size);
+    return NULL;
+  }
+  gboolean is_whole = TRUE;
+  if (is_deflated)
+    is_whole = inflate_member(npz, member, file);
+  else
+    memcpy(file, npz->data + member->start, member->size);
+  if (is_whole && crc32_z(0, (const Bytef *)file, member->size) == member->crc)
+    return file;
+  raise_bad(npz, "a member is damaged: its checksum is another");
+  g_free(file);
+  return NULL;
+}
+
+BpTensor *npz_get(const Npz *npz, guint index) {
+  const Member *member = &g_array_index(npz->members, Member, index);
+  char *file = unpack(npz, member), *name = g_strdup_printf("%s[%s]", npz->path, member->name);
+  BpTensor *tensor = file ? bp_npy_decode(&(BpByteArray){file, member->size}, name) : NULL;
+  g_free(name);
+  g_free(file);
+  return tensor;
+}
+
+BpTensor *npz_read(const char *path, const char *name) {
+  Npz *npz = npz_open(path);
+  BpTensor *tensor = NULL;
+  GString *names = g_string_new(NULL);
+  guint found = npz && npz_size(npz) == 1 ? 0 : G_MAXUINT; /* one array needs no name */
+  for (guint i = 0; npz && i < npz_size(npz); i++) {
+    g_string_append_printf(names, "%s%s", i ? ", " : "", npz_name(npz, i));
+    found = strcmp(npz_name(npz, i), name) == 0 ? i : found;
+  }
+  if (npz && found == G_MAXUINT)
+    bp_error_raise(BP_ERROR_NOT_FOUND, "%s: there is no array '%s'; it has: %s", path, name,
+                   names->str);
+  else if (npz)
+    tensor = npz_get(npz, found);
+  g_string_free(names, TRUE);
+  npz_close(npz);
+  return tensor;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------- */
+
+/* What a local header and a record of the directory have in common. */
+static void put_about(GByteArray *out, const char *name, const BpOwnedBytes *file, uint32_t crc) {
+  put_number(out, VERSION_NEEDED, 2);
+  put_number(out, FLAG_UTF8, 2);
+  put_number(out, STORED, 2);
+  put_number(out, 0, 2);
+  put_number(out, JANUARY_1980, 2);
+  put_number(out, crc, 4);
+  put_number(out, file->size, 4);
+  put_number(out, file->size, 4);
+  put_number(out, strlen(name), 2);
+  put_number(out, 0, 2);
+}
+
+static int put_member(const char *path, const char *array, const BpTensorView *view,
+                      GByteArray *out, GByteArray *directory) {
+  BpOwnedBytes file;
+  if (bp_npy_encode(view, &file) < 0)
+    return bp_error_add_context("%s[%s]", path, array);
+  guint start = out->len;
+  char *name = g_strconcat(array, SUFFIX, NULL);
+  int status = 0;
+  if (file.size + start > G_MAXINT32 || strlen(name) > G_MAXUINT16)
+    status = bp_error_raise(
+        BP_ERROR_VALUE, "%s: an archive has at most 2 GiB; write .npy files into a folder", path);
+  if (status == 0) {
+    uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)file.data, file.size);
+    put_number(out, LOCAL_SIGNATURE, 4);
+    put_about(out, name, &file, crc);
+    g_byte_array_append(out, (const guint8 *)name, (guint)strlen(name));
+    g_byte_array_append(out, (const guint8 *)file.data, (guint)file.size);
+    put_number(directory, CENTRAL_SIGNATURE, 4);
+    put_number(directory, VERSION_NEEDED, 2);
+    put_about(directory, name, &file, crc);
+    put_number(directory, 0, 2 + 2 + 2); /* comment, disk, attributes inside and outside */
+    put_number(directory, 0, 4);
+    put_number(directory, start, 4);
+    g_byte_array_append(directory, (const guint8 *)name, (guint)strlen(name));
+  }
+  g_free(name);
+  bp_owned_bytes_clear(&file);
+  return status;
+}
+
+int npz_write(const char *path, const char *const *names, const BpTensorView *const *views,
+              guint count) {
+  GByteArray *out = g_byte_array_new(), *directory = g_byte_array_new();
+  GError *error = NULL;
+  int status = 0;
+  for (guint i = 0; i < count && status == 0; i++)
+    status = put_member(path, names[i], views[i], out, directory);
+  guint start = out->len;
+  g_byte_array_append(out, directory->data, directory->len);
+  put_number(out, END_SIGNATURE, 4);
+  put_number(out, 0, 2 + 2);
+  put_number(out, count, 2);
+  put_number(out, count, 2);
+  put_number(out, directory->len, 4);
+  put_number(out, start, 4);
+  put_number(out, 0, 2);
+  if (status == 0 && !g_file_set_contents(path, (const char *)out->data, out->len, &error)) {
+    status = bp_error_raise(BP_ERROR_IO, "cannot write the archive: %s", error->message);
+    g_error_free(error);
+  }
+  g_byte_array_unref(directory);
+  g_byte_array_unref(out);
+  return status;
+}
