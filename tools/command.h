@@ -33,6 +33,7 @@ int cmd_targets(int argc, char **argv);
 int cmd_compile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_new_plugin(int argc, char **argv);
@@ -196,12 +197,14 @@ void onnx_options_clear(OnnxOptions *options);
 /* Options that run, bench and profile have in common. */
 typedef struct ModelOptions {
   char *device;
+  char **devices; /* in its place where has_sides */
   char *target;
   OnnxOptions onnx;
   char **inputs; /* NAME=VALUE, FILE.npz */
   char *library; /* of a graph of TVM's, or NULL */
   char *params;
   int threads;
+  gboolean has_sides; /* no option: --device may be repeated, for a run on each */
   gboolean fills; /* no option: inputs that are not given are random numbers, of the shapes given */
   gboolean json;
 } ModelOptions;
@@ -221,6 +224,7 @@ int preferences_check(const char *given);
 
 /* A model: selected device, loaded or compiled code; with inputs, ready to run. */
 typedef struct LoadedModel {
+  const char *path;                       /* of one among several, borrowed */
   BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and what a graph on two has beside it */
   size_t num_devices;
   char device_text[160];      /* "opencl:1", "opencl:1 and cpu:0" */
@@ -243,6 +247,13 @@ void model_close(LoadedModel *loaded);
 /* Makes the context and sets the inputs given on the command line, once. The others are filled with
  * seeded random numbers, if that is so of the command, or an error names all of them. */
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
+
+/* Several: each path on each of the options' devices (transfer full, g_ptr_array_unref; of
+ * LoadedModel); NULL with an error. The paths are borrowed. Adds further ones; 0 or -1 with an
+ * error. As explain_preferences, of all devices. */
+GPtrArray *sides_open(char *const *paths, const ModelOptions *options);
+int sides_add(char *const *paths, const ModelOptions *options, GPtrArray *sides);
+gboolean sides_explain_preferences(const ModelOptions *options);
 
 /* Compiles an ONNX file for targets (BpTarget), with progress on a terminal (transfer full).
  * fallback: NULL, or the target for nodes that one of them refuses, which are reported. inputs:

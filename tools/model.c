@@ -13,8 +13,13 @@
 
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra) {
   const GOptionEntry common[] = {
-      {"device", 'd', 0, OPTION_TEXT, &options->device,
-       "devices in order of preference (default: $BACKPLANE_DEVICE, else auto); help explains",
+      {"device", 'd', 0, options->has_sides ? OPTION_TEXT_ARRAY : OPTION_TEXT,
+       options->has_sides ? (gpointer)&options->devices : (gpointer)&options->device,
+       options->has_sides
+           ? "devices in order of preference (default: $BACKPLANE_DEVICE, else auto); help "
+             "explains; may be repeated"
+           : "devices in order of preference (default: $BACKPLANE_DEVICE, else auto); help "
+             "explains",
        "LIST"},
       {"target", 't', 0, OPTION_TEXT, &options->target,
        "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
@@ -50,6 +55,7 @@ void onnx_options_clear(OnnxOptions *options) {
 
 void model_options_clear(ModelOptions *options) {
   g_free(options->device);
+  g_strfreev(options->devices);
   g_free(options->target);
   onnx_options_clear(&options->onnx);
   g_strfreev(options->inputs);

@@ -1,0 +1,100 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `backplane compare` and `backplane bench`: several models and devices side by side.
+set -u
+. "$top_srcdir/tests/tap.sh"
+. "$top_srcdir/tests/tools/onnx.sh"
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits/digits.onnx
+shape=(--shape image=1x1x28x28)
+export XDG_DATA_HOME=/proc/nonexistent XDG_CONFIG_HOME=/proc/nonexistent BACKPLANE_DEVICE=cpu TMPDIR=$work
+
+for operator in Neg Abs Erf; do unary $operator 01 "$(part 0a 0804)" >"$work/$operator.onnx"; done
+unary Neg 01 "$(part 0a 0805)" >"$work/five.onnx"
+unary Neg 10 "$(part 0a 0804)" >"$work/bfloat.onnx"
+two=("$backplane" compare "$work/Neg.onnx" "$work/Abs.onnx")
+
+# The intermediates are gone afterwards.
+leaves_nothing() {
+  [ -z "$(find "$work" -maxdepth 1 -name 'backplane-*')" ]
+}
+
+# With no tolerance the sums of the fast code differ from those of the reference, before they reach the output.
+names_the_first_node() {
+  ends_saying 1 "The first node that differs: pool2, by " "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 &&
+    grep -q '^conv1 .*not compared: only A has it' "$work/out" && grep -q "as a reference" "$work/out" && leaves_nothing
+}
+
+nodes_in_json() {
+  ends 1 "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 --json && tr -d ' \n' <"$work/out" | tee "$work/flat" |
+    grep -qE '"matches":false,"first_difference":"pool2","nodes":\[\{"name":"conv1","reason":"onlyAhasit"\}' &&
+    grep -qE '"outputs":\[\{"name":"logits","shape":"1x10","difference":\{"matches":(true|false),"elements":10,' "$work/flat"
+}
+
+outputs_that_differ() {
+  ends_saying 1 "3 of 4" "${two[@]}" --input 'x=[1,0,2,3]' && ends_saying 0 "0 of 4" "${two[@]}" --input 'x=[-1,0,-2,-3]' &&
+    ends_saying 0 '"matches": true' "${two[@]}" --input 'x=[-1,0,-2,-3]' --json
+}
+
+refuses_other_numbers() {
+  fails 2 "one model or two" "$backplane" compare && fails 2 "these are more" "${two[@]}" --device cpu --device cpu &&
+    fails 2 "an ONNX file alone is compared" "$backplane" compare "$work/Neg.onnx" --reference &&
+    fails 2 "at least 0" "${two[@]}" --rtol -1 && fails 1 nowhere.so "$backplane" compare "$work/Neg.onnx" "$work/nowhere.so"
+}
+
+other_shapes() {
+  ends_saying 1 "not compared: its shape in B is 5" "$backplane" compare "$work/Neg.onnx" "$work/five.onnx"
+}
+
+# .npy files have no bfloat16: outputs are compared all the same.
+without_nodes() {
+  "$backplane" compare "$work/bfloat.onnx" >"$work/out" 2>"$work/err" && grep -q "only outputs are compared: .*bfloat16" "$work/err" &&
+    grep -q '^y .*0 of 4' "$work/out" && leaves_nothing
+}
+
+devices_agree() {
+  says "0 of 10" "$backplane" compare "$digits" "${shape[@]}" --device cpu --device opencl --reference && grep -q '^B: .* on opencl:0' "$work/out" &&
+    says "opencl:0" "$backplane" bench "$digits" "${shape[@]}" --device cpu --device opencl --runs 2 --seconds 0 &&
+    grep -qE 'digits.onnx +cpu:0 +[0-9.]+ ' "$work/out"
+}
+
+several_results() {
+  "$backplane" bench "$work/Neg.onnx" "$work/Abs.onnx" --runs 3 --seconds 0 --json | tr -d ' \n' >"$work/out"
+  cat "$work/out"
+  [ "$(grep -o '"runs":3' "$work/out" | wc -l)" = 2 ] && grep -q '^{"results":\[{"model":' "$work/out" &&
+    for name in mean_ms stddev_ms p99_ms runs_per_second compile_ms load_ms planned_bytes; do
+      [ "$(grep -oE "\"$name\":[0-9]" "$work/out" | wc -l)" = 2 ] || return 1
+    done
+}
+
+# The contexts share the parameters; each has storage of its own.
+contexts_at_once() {
+  says '"contexts": 3' "$backplane" bench "$digits" "${shape[@]}" --contexts 3 --runs 9 --seconds 0 --json &&
+    [ "$(sed -nE 's/.*"runs": ([0-9]+),/\1/p' "$work/out")" -ge 9 ] &&
+    [ "$(sed -nE 's/.*"planned_bytes": ([0-9]+).*/\1/p' "$work/out")" = $((3 * $(planned))) ]
+}
+
+planned() {
+  "$backplane" bench "$digits" "${shape[@]}" --runs 1 --seconds 0 --json | sed -nE 's/.*"planned_bytes": ([0-9]+).*/\1/p'
+}
+
+one_table() {
+  says 'RUNS/s' "$backplane" bench "$work/Neg.onnx" "$work/Abs.onnx" --runs 2 --seconds 0 && grep -q 'COMPILE (ms)  LOAD (ms)' "$work/out" &&
+    [ "$(grep -cE '^[^ ]*(Neg|Abs).onnx +cpu:0 ' "$work/out")" = 4 ] && grep -q 'in turns' "$work/out"
+}
+
+ok first-node-that-differs-is-named names_the_first_node
+ok nodes-that-differ-are-in-json nodes_in_json
+ok outputs-of-two-models-are-compared outputs_that_differ
+ok other-shapes-are-not-compared other_shapes
+ok elements-without-a-form-in-files-leave-nodes-out without_nodes
+ok comparing-takes-two refuses_other_numbers
+if "$backplane" list | grep -q '^opencl '; then
+  ok two-devices-are-compared-and-measured devices_agree
+fi
+ok several-models-are-measured-in-one-table one_table
+ok several-results-are-in-json several_results
+ok contexts-run-at-once contexts_at_once
+ok number-of-contexts-is-checked fails 2 "--contexts 0: it is 1 to 1024" "$backplane" bench "$work/Neg.onnx" --contexts 0
+ok bench-without-a-model-is-a-usage-error fails 2 "one model or several" "$backplane" bench
+echo "1..$count"
