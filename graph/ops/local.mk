@@ -8,8 +8,10 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/axes.c \
 	graph/ops/bind.c graph/ops/bind_pad.c graph/ops/vector.h \
 	graph/ops/blocked.c \
+	graph/ops/columns.c \
 	graph/ops/control.c graph/ops/control.h \
 	graph/ops/conv.c \
+	graph/ops/determinant.c \
 	graph/ops/einsum.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \
@@ -17,6 +19,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/fold.c \
 	graph/ops/grid_sample.c \
 	graph/ops/group_query.c \
+	graph/ops/linear_attention.c \
 	graph/ops/loss.c \
 	graph/ops/mark.c \
 	graph/ops/matmul.c \
@@ -34,6 +37,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/quantize.c \
 	graph/ops/reduce.c \
 	graph/ops/resize.c graph/ops/resize_in.c graph/ops/resize.h \
+	graph/ops/roi.c \
 	graph/ops/rows.h \
 	graph/ops/scalar.c \
 	graph/ops/scatter.c \

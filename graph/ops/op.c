@@ -184,7 +184,7 @@ int64_t bp__dtype_to_onnx(BpDataType dtype) {
 
 /* ---- Windows ----------------------------------------------------------------------------- */
 
-static int window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
+int bp__op_window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
                        int64_t otherwise, int64_t *values) {
   int32_t given = bp__op_ints(node, -1, name, values, 2 * BP_GRAPH_MAX_NDIM);
   if (given == -1)
@@ -216,7 +216,7 @@ static int same_padding(const BpGraphNode *node, BpOpWindow *w, int lower) {
 static int window_padding(const BpGraphNode *node, BpOpWindow *w) {
   const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
   int64_t pads[2 * BP_GRAPH_MAX_NDIM];
-  if (window_list(node, "pads", 2 * w->rank, 0, 0, pads))
+  if (bp__op_window_list(node, "pads", 2 * w->rank, 0, 0, pads))
     return -1;
   memcpy(w->pad_begin, pads, (size_t)w->rank * sizeof(*pads));
   memcpy(w->pad_end, pads + w->rank, (size_t)w->rank * sizeof(*pads));
@@ -253,9 +253,9 @@ int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindo
     return bp__op_error(node, "its input has fewer than 3 dimensions");
   w->rank = input->ndim - 2;
   memcpy(w->in, input->shape + 2, (size_t)w->rank * sizeof(w->in[0]));
-  if (window_list(node, "kernel_shape", w->rank, 1, kernel ? 1 : -1, lists[0]) ||
-      window_list(node, "strides", w->rank, 1, 1, lists[1]) ||
-      window_list(node, "dilations", w->rank, 1, 1, lists[2]))
+  if (bp__op_window_list(node, "kernel_shape", w->rank, 1, kernel ? 1 : -1, lists[0]) ||
+      bp__op_window_list(node, "strides", w->rank, 1, 1, lists[1]) ||
+      bp__op_window_list(node, "dilations", w->rank, 1, 1, lists[2]))
     return -1;
   for (int32_t i = 0; i < w->rank; i++) {
     if (kernel && bp__node_attr(node, "kernel_shape") && lists[0][i] != kernel[i])

@@ -229,6 +229,10 @@ typedef struct BpOpWindow {
   int64_t in[BP_GRAPH_MAX_NDIM];
   int64_t out[BP_GRAPH_MAX_NDIM];
 } BpOpWindow;
+/* One of its attributes: `count` integers of at least `least`, or all `otherwise` where it is not
+ * there. */
+int bp__op_window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
+                       int64_t otherwise, int64_t *values);
 /* Reads it from the attributes, all but `out`; `kernel` NULL: from kernel_shape. */
 int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
 /* The same, and `out`; a window larger than the padded input is an error. */

@@ -306,6 +306,29 @@ BP_ROW_COMPUTE(frames);
 BP_ROW_INFER(grid_sample);
 BP_ROW_COMPUTE(grid_sample);
 
+/* columns.c: pictures and columns of windows */
+BP_ROW_EXPAND(deform_conv);
+BP_ROW_INFER(deform_sample);
+BP_ROW_COMPUTE(deform_sample);
+BP_ROW_INFER(col2im);
+BP_ROW_COMPUTE(col2im);
+
+/* roi.c: regions of pictures */
+BP_ROW_EXPAND(roi_align); /* only checks; it is computed */
+BP_ROW_INFER(roi_align);
+BP_ROW_COMPUTE(roi_align);
+BP_ROW_INFER(max_roi_pool);
+BP_ROW_COMPUTE(max_roi_pool);
+
+/* determinant.c */
+BP_ROW_INFER(det);
+BP_ROW_COMPUTE(det);
+
+/* linear_attention.c */
+BP_ROW_EXPAND(linear_attention);
+BP_ROW_INFER(linear_steps);
+BP_ROW_COMPUTE(linear_steps);
+
 /* attention.c */
 BP_ROW_EXPAND(rotary_embedding);
 BP_ROW_EXPAND(attention);

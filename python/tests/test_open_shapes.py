@@ -288,6 +288,24 @@ CASES = {
          "z": RANDOM.random(8, np.float32), "aw": RANDOM.random((8, 24), np.float32), "ab": RANDOM.random(24, np.float32)},
         [{"i": RANDOM.integers(0, 20, (b, t)), "g": RANDOM.integers(0, 2, (b, t)),
           "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50), (1, 51)]]),
+    "regions_of_pictures_that_are_kept": (
+        [node("Compress", "rois keep", "r", axis=0), node("Compress", "places keep", "p", axis=0),
+         node("RoiAlign", "x r p", "y", output_height=2, output_width=3), node("Cast", "p", "f", to=FLOAT),
+         node("Unsqueeze", "f one", "u"), node("Concat", "u r", "rows", axis=1),
+         node("MaxRoiPool", "x rows", "z", pooled_shape=[3, 2])],
+        {"x": (FLOAT, ["n", 3, "h", "w"]), "rois": (FLOAT, ["r", 4]), "places": (INT64, ["r"]), "keep": (BOOL, ["r"])}, "y z",
+        {"one": np.array([1])},
+        [{"x": Shape((n, 3, h, w)), "rois": np.array([[0, 1, 4, 3], [2, 2, 5, 6], [-1, -2, 3, 9]] * 2)[:r],
+          "places": np.arange(r) % n, "keep": np.arange(r) % 2 == 0} for n, h, w, r in [(1, 5, 6, 3), (2, 8, 7, 6), (2, 3, 3, 1)]]),
+    "determinants_of_any_size": (
+        [node("Det", "x", "y")], {"x": (FLOAT, ["n", "m", "m"])}, "y", {},
+        [{"x": Shape((n, m, m))} for n, m in [(3, 1), (2, 4), (1, 7)]]),
+    "columns_of_an_open_batch": (
+        [node("DeformConv", "x w offset bias", "y"), node("Reshape", "y shape", "c"), node("Col2Im", "c image block", "z")],
+        {"x": (FLOAT, ["n", 2, 5, 5]), "offset": (FLOAT, ["k", 8, 4, 4])}, "y z",
+        {"w": RANDOM.random((4, 2, 2, 2), np.float32), "bias": RANDOM.random(4, np.float32), "shape": np.array([0, 4, 16]),
+         "image": np.array([5, 5]), "block": np.array([2, 2])},
+        [{"x": Shape((n, 2, 5, 5)), "offset": Shape((k, 8, 4, 4))} for n, k in [(1, 1), (3, 3), (2, 3)]]),
     "quantised_layers": (
         [node("QuantizeLinear", "xf a z", "x"), node("QuantizeLinear", "yf a z", "y"),
          node("QLinearAdd", "x a z y a z c z", "s", domain="com.microsoft"),

@@ -68,6 +68,13 @@ void make_rotary(RandomGraph *g, const Row *row);
 void make_attention(RandomGraph *g, const Row *row);
 void make_recurrent(RandomGraph *g, const Row *row);
 
+/* random_pictures.c */
+void make_col2im(RandomGraph *g, const Row *row);
+void make_deform_conv(RandomGraph *g, const Row *row);
+void make_roi(RandomGraph *g, const Row *row);
+void make_det(RandomGraph *g, const Row *row);
+void make_linear_attention(RandomGraph *g, const Row *row);
+
 /* random_signals.c */
 void make_window(RandomGraph *g, const Row *row);
 void make_mel(RandomGraph *g, const Row *row);

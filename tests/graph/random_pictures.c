@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generators for random graphs of operators that take parts of pictures, and of two of matrices:
+ * determinants and linear attention. */
+#include "tests/graph/random_make.h"
+
+#include <string.h>
+
+/* Blocks that overlap, leave gaps or reach into the padding. */
+void make_col2im(RandomGraph *g, const Row *row) {
+  int64_t image[2], block[2], step[2], pad = between(g, 0, 1), columns = 1, size = 1;
+  int64_t batch = between(g, 1, 2), channels = between(g, 1, 5);
+  int32_t type = below(g, 3) ? FLOAT : INT32;
+  for (int32_t i = 0; i < 2; i++) {
+    block[i] = between(g, 1, 3);
+    step[i] = between(g, 1, 3);
+    image[i] = between(g, 5, 9);
+    columns *= (image[i] + 2 * pad - 2 * (block[i] - 1) - 1) / step[i] + 1;
+    size *= block[i];
+  }
+  int64_t in[3] = {batch, channels * size, columns};
+  int64_t out[4] = {batch, channels, image[0], image[1]};
+  int32_t reads[3] = {given(g, type, in, 3, FALSE), int_list(g, image, 2), int_list(g, block, 2)};
+  int32_t result =
+      apply(g, row->op,
+            g_strdup_printf("dilations=2,2 strides=%d,%d pads=%d,%d,%d,%d", (int)step[0],
+                            (int)step[1], (int)pad, (int)pad, (int)pad, (int)pad),
+            reads, 3, type, out, 4);
+  const RandomValue *first = random_graph_value(g, reads[0]);
+  bits(g, result, first->fraction, first->magnitude + 4);
+}
+
+void make_deform_conv(RandomGraph *g, const Row *row) {
+  int64_t batch = between(g, 1, 2), groups = between(g, 1, 2), parts = between(g, 1, 2);
+  int64_t channels = groups * parts * between(g, 1, 3), outputs = groups * between(g, 1, 9);
+  int64_t kernel[2] = {between(g, 1, 3), between(g, 1, 3)}, pad = between(g, 0, 2);
+  int64_t in[4] = {batch, channels, between(g, 3, 8), between(g, 3, 8)};
+  int64_t out[4] = {batch, outputs, in[2] + 2 * pad - kernel[0] + 1,
+                    in[3] + 2 * pad - kernel[1] + 1};
+  int64_t rows[4] = {outputs, channels / groups, kernel[0], kernel[1]};
+  int64_t places[4] = {batch, parts * kernel[0] * kernel[1], out[2], out[3]};
+  int64_t offsets[4] = {batch, 2 * places[1], out[2], out[3]};
+  int32_t reads[5] = {given(g, FLOAT, in, 4, FALSE), weights(g, FLOAT, rows, 4),
+                      given(g, FLOAT, offsets, 4, FALSE),
+                      below(g, 2) ? weights(g, FLOAT, &outputs, 1) : -1,
+                      below(g, 2) ? given(g, FLOAT, places, 4, FALSE) : -1};
+  rounded(g, apply(g, row->op,
+                   g_strdup_printf("pads=%d,%d,%d,%d group=%d offset_group=%d", (int)pad, (int)pad,
+                                   (int)pad, (int)pad, (int)groups, (int)parts),
+                   reads, 5, FLOAT, out, 4));
+}
+
+/* Regions that reach beyond the picture, and some that end before they begin. Sizes are such that
+ * no place lies at the edge but for a rounding. */
+void make_roi(RandomGraph *g, const Row *row) {
+  gboolean is_align = row->op[0] == 'R';
+  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t count = between(g, 1, 4), first = is_align ? 0 : 1;
+  int64_t shape[2] = {count, 4 + first};
+  int64_t out[4] = {count, in.shape[1], 1 << below(g, 3), 1 << below(g, 3)};
+  int32_t reads[3] = {x, weights(g, FLOAT, shape, 2), -1};
+  float *numbers = random_graph_value(g, reads[1])->data;
+  for (int64_t i = 0; i < count; i++) {
+    float *at = numbers + i * shape[1];
+    at[0] = (float)below(g, in.shape[0]);
+    for (int32_t k = 0; k < 2; k++) {
+      int64_t extent = in.shape[3 - k], from = between(g, -8, 4 * extent);
+      at[first + k] = (float)from / 4;
+      at[first + 2 + k] = (float)(from + between(g, -4, 4 * extent + 8)) / 4;
+    }
+  }
+  char *attrs = choice(g, row->attrs);
+  if (is_align)
+    reads[2] = indices(g, &count, 1, in.shape[0]);
+  char *sizes = is_align
+                    ? g_strdup_printf("output_height=%d output_width=%d", (int)out[2], (int)out[3])
+                    : g_strdup_printf("pooled_shape=%d,%d", (int)out[2], (int)out[3]);
+  int32_t result = apply(g, row->op, g_strdup_printf("%s spatial_scale=0.5f %s", sizes, attrs),
+                         reads, is_align ? 3 : 2, FLOAT, out, 4);
+  if (is_align)
+    rounded(g, result);
+  g_free(sizes);
+  g_free(attrs);
+}
+
+void make_det(RandomGraph *g, const Row *row) {
+  int64_t size = between(g, 1, 5), shape[4] = {between(g, 1, 3), extent(g), size, size};
+  int32_t rank = (int32_t)between(g, 2, 4), first = 4 - rank;
+  int32_t x = given(g, FLOAT, shape + first, rank, FALSE);
+  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, FLOAT, shape + first, rank - 2);
+  rounded(g, result);
+  random_graph_value(g, result)->scale = 8;
+}
+
+/* A few tokens of small heads, by each of the rules. */
+void make_linear_attention(RandomGraph *g, const Row *row) {
+  int64_t batch = between(g, 1, 2), tokens = between(g, 1, 3), heads = between(g, 1, 2);
+  int64_t queries = heads * between(g, 1, 2), keys = between(g, 1, 3), values = between(g, 1, 9);
+  int32_t rule = (int32_t)below(g, 4);
+  static const char *const rules[] = {"linear", "gated", "delta", "gated_delta"};
+  int64_t q[3] = {batch, tokens, queries * keys}, k[3] = {batch, tokens, heads * keys};
+  int64_t v[3] = {batch, tokens, heads * values}, out[3] = {batch, tokens, queries * values};
+  int64_t state[4] = {batch, heads, keys, values};
+  int64_t decay[3] = {batch, tokens, below(g, 2) ? heads : heads * keys};
+  int64_t beta[3] = {batch, tokens, below(g, 2) ? heads : 1};
+  int32_t reads[6] = {given(g, FLOAT, q, 3, FALSE),
+                      given(g, FLOAT, k, 3, FALSE),
+                      given(g, FLOAT, v, 3, FALSE),
+                      below(g, 2) ? given(g, FLOAT, state, 4, FALSE) : -1,
+                      rule & 1 ? given(g, FLOAT, decay, 3, FALSE) : -1,
+                      rule & 2 ? given(g, FLOAT, beta, 3, FALSE) : -1};
+  int32_t result = apply(g, row->op,
+                         g_strdup_printf("q_num_heads=%d kv_num_heads=%d update_rule=%s",
+                                         (int)queries, (int)heads, rules[rule]),
+                         reads, 6, FLOAT, out, 3);
+  int32_t results[] = {result, add_result(g, FLOAT, state, 4)};
+  for (int32_t i = 0; i < 2; i++) {
+    rounded(g, results[i]);
+    random_graph_value(g, results[i])->scale = 64; /* of terms that cancel */
+  }
+}
