@@ -47,4 +47,5 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/state.c \
 	graph/ops/table.c \
 	graph/ops/topk.c \
+	graph/ops/unique.c \
 	graph/ops/winograd.c graph/ops/winograd.h

@@ -167,6 +167,11 @@ BP_ROW_COMPUTE(scatter_nd);
 BP_ROW_INFER(topk);
 BP_ROW_COMPUTE(topk);
 
+/* unique.c */
+BP_ROW_EXPAND(unique);
+BP_ROW_INFER(uniques);
+BP_ROW_COMPUTE(uniques);
+
 /* einsum.c */
 BP_ROW_EXPAND(einsum);
 

@@ -207,6 +207,7 @@ static const BpOp table[] = {
     EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
     OPEN_EXPANDED("NonZero", 9, 1, 1, 1, "", non_zero),
     OPEN_EXPANDED("Compress", 9, 2, 2, 1, "axis:i", compress),
+    OPEN_EXPANDED("Unique", 11, 1, 1, 4, "axis:i sorted:i", unique),
     OPEN_EXPANDED("NonMaxSuppression", 10, 2, 5, 1, "center_point_box:i", non_max_suppression),
 
     /* Statements. */
@@ -440,6 +441,8 @@ static const BpOp table[] = {
      bp__compute_pad_in, NULL, NULL, BP_OPEN_ALL},
     {"Marked", "backplane", 1, 1, 1, 2, 0, BP_FUSE_OPAQUE, "", bp__infer_marked, NULL,
      bp__compute_marked, NULL, NULL, BP_OPEN_ALL},
+    {"Uniques", "backplane", 1, 1, 1, 2, 0, BP_FUSE_OPAQUE, "sorted:i", bp__infer_uniques, NULL,
+     bp__compute_uniques, NULL, NULL, BP_OPEN_ALL},
     {"KeepBoxes", "backplane", 1, 6, 6, 1, 0, BP_FUSE_OPAQUE, "center_point_box:i",
      bp__infer_keep_boxes, NULL, bp__compute_keep_boxes, NULL, NULL, BP_OPEN_ALL},
     {"First", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_view_in, NULL,

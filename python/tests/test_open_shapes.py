@@ -288,6 +288,18 @@ CASES = {
          "z": RANDOM.random(8, np.float32), "aw": RANDOM.random((8, 24), np.float32), "ab": RANDOM.random(24, np.float32)},
         [{"i": RANDOM.integers(0, 20, (b, t)), "g": RANDOM.integers(0, 2, (b, t)),
           "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50), (1, 51)]]),
+    "unique_elements": (
+        [node("Unique", "x", "y i j c"), node("Unique", "x", "ys is js cs", sorted=0), node("Gather", "y j", "z", axis=0)],
+        {"x": (FLOAT, ["n", "m"])}, "y i j c ys is js cs z", {},
+        [{"x": RANDOM.integers(-5, 5, shape)} for shape in [(1, 1), (3, 7), (40, 13), (1, 2)]]),
+    "unique_rows": (
+        [node("Unique", "x", "y i j c", axis=-2), node("Unique", "x", "ys is js cs", sorted=0, axis=1)],
+        {"x": (INT64, ["n", "m", 3])}, "y i j c ys is js cs", {},
+        [{"x": RANDOM.integers(0, 2, shape)} for shape in [(1, 1, 3), (1, 17, 3), (2, 9, 3)]]),
+    "unique_of_fixed_shape": (
+        [node("Unique", "x", "y", axis=0), node("MatMul", "y w", "z")],
+        {"x": (FLOAT, [6, 2])}, "z", {"w": RANDOM.random((2, 3), np.float32)},
+        [{"x": RANDOM.integers(0, 2, (6, 2))} for _ in range(3)]),
     "regions_of_pictures_that_are_kept": (
         [node("Compress", "rois keep", "r", axis=0), node("Compress", "places keep", "p", axis=0),
          node("RoiAlign", "x r p", "y", output_height=2, output_width=3), node("Cast", "p", "f", to=FLOAT),

@@ -788,6 +788,20 @@ static void make_marked(RandomGraph *g, const Row *row) {
         in.rank);
 }
 
+/* Of a constant, so that it is known how many different numbers it has. */
+static void make_unique(RandomGraph *g, const Row *row) {
+  int64_t count = extent(g), different = 0, bits_of = 0;
+  int32_t x = weights(g, INT32, &count, 1);
+  const int32_t *data = random_graph_value(g, x)->data;
+  for (int64_t i = 0; i < count; i++) {
+    different += (bits_of >> (data[i] + 8) & 1) == 0;
+    bits_of |= (int64_t)1 << (data[i] + 8);
+  }
+  apply(g, row->op, choice(g, row->attrs), &x, 1, INT32, &different, 1);
+  for (int32_t i = 1; i < 4; i++)
+    bits(g, add_result(g, INT64, i == 2 ? &count : &different, 1), 0, 6);
+}
+
 static void make_dropout(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, row->types, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
@@ -1319,6 +1333,7 @@ static const Row rows[] = {
     {"EyeLike", make_eye, "|k=1|k=-2", 0, 0},
     {"NonZero", make_marked, "", 0, 0},
     {"Compress", make_marked, "", 0, 0},
+    {"Unique", make_unique, "|sorted=0", 0, 0},
     {"NonMaxSuppression", make_boxes, "", 0, 0},
     {"DepthToSpace", make_depth_space, "blocksize=2|blocksize=2 mode=CRD", 0, 0},
     {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},

@@ -9,7 +9,7 @@
 
 #define MAX_RANK    5
 #define MAX_READS   16
-#define MAX_RESULTS 3
+#define MAX_RESULTS 4
 
 /* A tensor: data that the graph is given, or what a node gives. */
 typedef struct RandomValue {

@@ -75,8 +75,9 @@ void make_roi(RandomGraph *g, const Row *row) {
   char *sizes = is_align
                     ? g_strdup_printf("output_height=%d output_width=%d", (int)out[2], (int)out[3])
                     : g_strdup_printf("pooled_shape=%d,%d", (int)out[2], (int)out[3]);
-  int32_t result = apply(g, row->op, g_strdup_printf("%s spatial_scale=0.5f %s", sizes, attrs),
-                         reads, is_align ? 3 : 2, FLOAT, out, 4);
+  int32_t result = apply(
+      g, row->op, g_strdup_printf("%s spatial_scale=0.5f%s%s", sizes, *attrs ? " " : "", attrs),
+      reads, is_align ? 3 : 2, FLOAT, out, 4);
   if (is_align)
     rounded(g, result);
   g_free(sizes);

@@ -8,6 +8,6 @@ if [ -z "${BP_TEST_PYTHON-}" ]; then
 fi
 . "$top_srcdir/tests/tap.sh"
 "$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm If Loop LSTM GRU RNN \
-  TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero NonMaxSuppression Hardmax EyeLike \
+  TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero NonMaxSuppression Unique Hardmax EyeLike \
   ReverseSequence RotaryEmbedding GridSample DFT STFT LinearAttention Col2Im DeformConv RoiAlign Det \
   QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv
