@@ -50,7 +50,7 @@ static const void *extension(const BpDeviceApi *own, const char *name, uint32_t 
   return BP_TABLE_HAS(own, get_extension) ? own->get_extension(own->context, name, version) : NULL;
 }
 
-/* A table has every slot, and one of another version is another table. */
+/* A table has every slot that is not optional, and one of another version is another table. */
 static void run_extensions(Kit *kit) {
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
@@ -63,11 +63,20 @@ static void run_extensions(Kit *kit) {
   KIT_TRUE(!recording || (BP_TABLE_HAS(recording, begin) && BP_TABLE_HAS(recording, end) &&
                           BP_TABLE_HAS(recording, replay) && BP_TABLE_HAS(recording, free)),
            "the extension \"recording\" lacks a slot");
+  const BpEventsApi *events = extension(own, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION);
+  KIT_TRUE(!events || (BP_TABLE_HAS(events, create) && BP_TABLE_HAS(events, free) &&
+                       BP_TABLE_HAS(events, record) && BP_TABLE_HAS(events, wait) &&
+                       BP_TABLE_HAS(events, query) && BP_TABLE_HAS(events, synchronize)),
+           "the extension \"events\" lacks a slot that is not optional");
+  KIT_TRUE(!events || BP_TABLE_HAS(events, hold) == BP_TABLE_HAS(events, signal),
+           "of hold and signal, the extension \"events\" has one");
   KIT_TRUE(!extension(own, "none of this name", 1), "there is an extension of any name");
   KIT_TRUE(!extension(own, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION + 1),
            "there is an extension \"timer\" of a later version, which is not known yet");
   KIT_TRUE(!extension(own, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION + 1),
            "there is an extension \"recording\" of a later version, which is not known yet");
+  KIT_TRUE(!extension(own, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION + 1),
+           "there is an extension \"events\" of a later version, which is not known yet");
 }
 
 static void run_count(Kit *kit) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section stream: queues and their order, timers, recordings. */
+/* Section stream: queues and their order, events, timers, recordings. */
 #include <pthread.h>
 #include <string.h>
 
@@ -218,6 +218,170 @@ static void run_threads(Kit *kit) {
     pthread_join(threads[i], NULL);
 }
 
+/* ---- Events ------------------------------------------------------------------------------ */
+
+static const BpEventsApi *open_events(Kit *kit) {
+  bp__kit_open_device(kit);
+  const BpEventsApi *api = bp_device_extension(kit->device.device_type, BP_EXTENSION_EVENTS,
+                                               BP_EXTENSION_EVENTS_VERSION);
+  if (!api)
+    bp__kit_skip("the device has no events");
+  return api;
+}
+
+static BpDeviceEvent *make_event(const Kit *kit, const BpEventsApi *api) {
+  BpDeviceEvent *event = NULL;
+  KIT_OK(api->create(kit->api->context, kit->device.device_id, &event), "create of an event");
+  KIT_TRUE(event, "create of an event gave NULL");
+  return event;
+}
+
+static int is_complete(const Kit *kit, const BpEventsApi *api, BpDeviceEvent *event) {
+  int32_t answer = -1;
+  KIT_OK(api->query(kit->api->context, event, &answer), "query of an event");
+  KIT_TRUE(answer == 0 || answer == 1, "query of an event answers %d", answer);
+  return answer;
+}
+
+/* Whether it is complete within a time. */
+static int wait_for_event(const Kit *kit, const BpEventsApi *api, BpDeviceEvent *event,
+                          uint64_t timeout_ns) {
+  int32_t answer = -1;
+  KIT_OK(api->synchronize(kit->api->context, event, timeout_ns, &answer),
+         "synchronize of an event");
+  KIT_TRUE(answer == 0 || answer == 1, "synchronize of an event answers %d", answer);
+  return answer;
+}
+
+static void run_event(Kit *kit) {
+  void *handles[CHAIN];
+  const BpEventsApi *api = open_events(kit);
+  const size_t size = piece_size(kit);
+  uint8_t *sent = g_malloc(size), *got = g_malloc(size);
+  BpDeviceEvent *event = make_event(kit, api);
+  KIT_TRUE(is_complete(kit, api, event), "an event that was never recorded is not complete");
+  KIT_TRUE(wait_for_event(kit, api, event, 0), "an event that was never recorded is waited for");
+  KIT_OK(api->wait(kit->api->context, event, NULL), "wait for an event that was never recorded");
+  make_chain(kit, handles);
+  for (uint64_t round = 0; round < 9; round++) {
+    bp__kit_fill(sent, size, kit->seed + round);
+    memset(got, 0, size);
+    queue_chain(kit, sent, handles, NULL);
+    bp__kit_download(kit, handles[CHAIN - 1], 0, got, size, NULL);
+    KIT_OK(api->record(kit->api->context, event, NULL), "record of an event");
+    while (round % 3 == 0 && !is_complete(kit, api, event))
+      g_usleep(100);
+    while (round % 3 == 1 && !wait_for_event(kit, api, event, 100000))
+      continue;
+    KIT_TRUE(round % 3 != 2 || wait_for_event(kit, api, event, BP_WAIT_FOREVER),
+             "synchronize without a timeout returned while the event was pending");
+    bp__kit_expect_bytes(got, sent, size, "what was queued before an event that is complete");
+    KIT_TRUE(is_complete(kit, api, event), "an event that was complete is pending");
+  }
+  bp__kit_sync(kit, NULL);
+  KIT_OK(api->free(kit->api->context, event), "free of an event");
+  free_chain(kit, handles);
+  g_free(sent);
+  g_free(got);
+}
+
+/* What `to` does after it was told to wait for an event of `from` comes after what `from` had to
+ * do. With `idle`, the event is recorded on that stream and freed before `to` can go on. */
+static void expect_event_order(const Kit *kit, const BpEventsApi *api, void *from, void *to,
+                               void *idle, const char *what) {
+  const size_t size = piece_size(kit);
+  void *handles[CHAIN], *result = bp__kit_alloc(kit, size);
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
+  make_chain(kit, handles);
+  BpDeviceEvent *event = make_event(kit, api);
+  for (uint64_t round = 0; round < 6; round++) {
+    bp__kit_fill(sent, size, kit->seed + round);
+    queue_chain(kit, sent, handles, from);
+    KIT_OK(api->record(kit->api->context, event, from), "record of an event");
+    KIT_OK(api->wait(kit->api->context, event, to), "wait for an event");
+    if (idle) {
+      KIT_OK(api->record(kit->api->context, event, idle), "another record of an event");
+      KIT_TRUE(wait_for_event(kit, api, event, BP_WAIT_FOREVER),
+               "synchronize without a timeout returned while the event was pending");
+      KIT_OK(api->free(kit->api->context, event), "free of an event that a stream waits for");
+      event = make_event(kit, api);
+    }
+    bp__kit_copy(kit, handles[CHAIN - 1], 0, result, 0, size, to);
+    bp__kit_download(kit, result, 0, got, size, to);
+    bp__kit_sync(kit, to);
+    bp__kit_expect_bytes(got, sent, size, what);
+  }
+  bp__kit_sync(kit, from);
+  KIT_OK(api->free(kit->api->context, event), "free of an event");
+  free_chain(kit, handles);
+  bp__kit_free(kit, result);
+  g_free(sent);
+  g_free(got);
+}
+
+static void run_event_order(Kit *kit) {
+  const BpEventsApi *api = open_events(kit);
+  open_streams(kit);
+  void *first = make_stream(kit), *second = make_stream(kit);
+  expect_event_order(kit, api, first, second, NULL, "a stream that was to wait for an event");
+  expect_event_order(kit, api, NULL, second, NULL,
+                     "a stream that was to wait for an event of the default one");
+  expect_event_order(kit, api, first, NULL, NULL,
+                     "the default stream, which was to wait for an event");
+  free_stream(kit, first);
+  free_stream(kit, second);
+}
+
+static void run_event_again(Kit *kit) {
+  const BpEventsApi *api = open_events(kit);
+  open_streams(kit);
+  void *streams[3];
+  for (int i = 0; i < 3; i++)
+    streams[i] = make_stream(kit);
+  expect_event_order(kit, api, streams[0], streams[1], streams[2],
+                     "a stream that was to wait for an event, which was then recorded elsewhere");
+  for (int i = 0; i < 3; i++)
+    free_stream(kit, streams[i]);
+}
+
+static void count_call(void *user) {
+  g_atomic_int_inc((gint *)user);
+}
+
+/* A held event keeps a stream waiting until it is signalled, and what was said of it before. */
+static void run_event_hold(Kit *kit) {
+  gint calls = 0, earlier = 0;
+  const BpEventsApi *api = open_events(kit);
+  if (!BP_TABLE_HAS(api, hold))
+    bp__kit_skip("the host cannot complete the device's events");
+  open_streams(kit);
+  const int has_notify = BP_TABLE_HAS(api, notify);
+  void *stream = make_stream(kit), *other = make_stream(kit);
+  BpDeviceEvent *event = make_event(kit, api);
+  KIT_OK(api->record(kit->api->context, event, stream), "record of an event");
+  KIT_OK(api->wait(kit->api->context, event, other), "wait for an event");
+  if (has_notify)
+    KIT_OK(api->notify(kit->api->context, event, count_call, &earlier), "notify of an event");
+  KIT_OK(api->hold(kit->api->context, event), "hold of an event");
+  bp__kit_sync(kit, other); /* waits for what was recorded before */
+  KIT_TRUE(!is_complete(kit, api, event), "an event that is held is complete");
+  KIT_TRUE(!wait_for_event(kit, api, event, 1000000), "an event that is held is complete");
+  KIT_OK(api->wait(kit->api->context, event, stream), "wait for an event that is held");
+  if (has_notify)
+    KIT_OK(api->notify(kit->api->context, event, count_call, &calls), "notify of an event");
+  KIT_TRUE(g_atomic_int_get(&calls) == 0, "notify called although the event is held");
+  KIT_OK(api->signal(kit->api->context, event), "signal of an event");
+  KIT_TRUE(wait_for_event(kit, api, event, BP_WAIT_FOREVER), "a signalled event is pending");
+  bp__kit_sync(kit, stream);
+  while (has_notify && (g_atomic_int_get(&calls) == 0 || g_atomic_int_get(&earlier) == 0))
+    g_usleep(100);
+  KIT_TRUE(g_atomic_int_get(&calls) == has_notify && g_atomic_int_get(&earlier) == has_notify,
+           "notify called more than once");
+  KIT_OK(api->free(kit->api->context, event), "free of an event");
+  free_stream(kit, stream);
+  free_stream(kit, other);
+}
+
 /* ---- Timers ------------------------------------------------------------------------------ */
 
 /* The device's clock runs about as fast as the host's: what it measures is not longer than what the
@@ -310,6 +474,15 @@ static const Check checks[] = {
      run_freed},
     {"stream.threads", "several threads at once, each with a stream of its own", "copy.freed",
      CHECK_CORE | CHECK_STRESS, run_threads},
+    {"stream.event", "an event is complete when what was queued before is done", "stream.sync",
+     CHECK_OPTIONAL, run_event},
+    {"stream.event-order", "what is queued after a wait comes after the event", "stream.event",
+     CHECK_OPTIONAL, run_event_order},
+    {"stream.event-again",
+     "a wait stays when its event is recorded elsewhere, and when it is freed",
+     "stream.event-order", CHECK_OPTIONAL, run_event_again},
+    {"stream.event-hold", "a held event is pending until the host signals it", "stream.event-order",
+     CHECK_OPTIONAL, run_event_hold},
     {"stream.timer", "a timer measures at least 0 and at most the whole time", "stream.sync",
      CHECK_OPTIONAL, run_timer},
     {"stream.recording", "recorded work runs at each replay, and not before", "copy.device",

@@ -27,6 +27,7 @@ dist_man_MANS += sdk/backplane-sdk.7
 template_plugin_sources = \
 	sdk/template/src/device.c \
 	sdk/template/src/launch.c \
+	sdk/template/src/events.c \
 	sdk/template/src/memory.c \
 	sdk/template/src/plugin.c \
 	sdk/template/src/queue.c \

@@ -47,6 +47,10 @@ int bp__stream_check(BpDevice device, void *stream);
 uint64_t bp__stream_current_number(BpDevice device);
 int bp__stream_is_alive(uint64_t number);
 
+/* Notes that an event stands for what is queued on the stream, on a device without events: the
+ * stream is synchronised before it is freed. Returns its number, 0 for the default stream. */
+uint64_t bp__stream_note_record(BpDevice device, void *stream);
+
 /* Host memory for devices and hosts; alignment is a power of two. NULL with an error when
  * exhausted. */
 void *bp__host_alloc(uint64_t size, uint64_t alignment);

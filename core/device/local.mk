@@ -4,6 +4,7 @@
 libbackplane_la_SOURCES += \
 	core/device/attr.c \
 	core/device/device.h \
+	core/device/event.c \
 	core/device/flush.h \
 	core/device/forked.c core/device/forked.h \
 	core/device/futex.h \

@@ -18,6 +18,7 @@ typedef struct Stream {
   BpDevice device;
   void *handle;
   uint64_t number; /* from 1; of no other stream, also after this one was freed */
+  int is_recorded; /* bp__stream_note_record */
 } Stream;
 
 /* Guarded by BP__LOCK_STATE. */
@@ -38,7 +39,7 @@ static gboolean is_same_stream(gconstpointer a, gconstpointer b) {
 static void add_stream(BpDevice device, void *handle) {
   Stream *stream = g_new(Stream, 1);
   bp__lock(BP__LOCK_STATE);
-  *stream = (Stream){device, handle, ++last_number};
+  *stream = (Stream){.device = device, .handle = handle, .number = ++last_number};
   if (!streams)
     streams = g_hash_table_new_full(hash_stream, is_same_stream, g_free, NULL);
   g_hash_table_add(streams, stream);
@@ -52,23 +53,41 @@ static int raise_unknown(BpDevice device, const void *handle) {
                         text);
 }
 
+/* With the lock held; NULL if there is none. */
+static Stream *find_stream(BpDevice device, void *handle) {
+  const Stream wanted = {.device = device, .handle = handle};
+  return streams ? g_hash_table_lookup(streams, &wanted) : NULL;
+}
+
 /* One of two threads that free it at once finds it. */
-static int take_stream(BpDevice device, void *handle) {
-  const Stream stream = {device, handle, 0};
+static int take_stream(BpDevice device, void *handle, int *is_recorded) {
   bp__lock(BP__LOCK_STATE);
-  int is_there = streams && g_hash_table_remove(streams, &stream);
+  const Stream *stream = find_stream(device, handle);
+  *is_recorded = stream && stream->is_recorded;
+  int is_there = stream && g_hash_table_remove(streams, stream);
   bp__unlock(BP__LOCK_STATE);
   return is_there ? 0 : raise_unknown(device, handle);
 }
 
 int bp__stream_check(BpDevice device, void *handle) {
-  const Stream stream = {device, handle, 0};
   if (!handle)
     return 0;
   bp__lock(BP__LOCK_STATE);
-  int is_there = streams && g_hash_table_contains(streams, &stream);
+  int is_there = find_stream(device, handle) != NULL;
   bp__unlock(BP__LOCK_STATE);
   return is_there ? 0 : raise_unknown(device, handle);
+}
+
+uint64_t bp__stream_note_record(BpDevice device, void *handle) {
+  uint64_t number = 0;
+  bp__lock(BP__LOCK_STATE);
+  Stream *stream = find_stream(device, handle);
+  if (stream) {
+    stream->is_recorded = 1;
+    number = stream->number;
+  }
+  bp__unlock(BP__LOCK_STATE);
+  return number;
 }
 
 /* ---- Current device and stream ----------------------------------------------------------- */
@@ -132,9 +151,8 @@ uint64_t bp__stream_current_number(BpDevice device) {
   const Current *entry = find_current(device.device_type);
   if (!entry || !entry->stream || entry->device_id != device.device_id)
     return 0;
-  const Stream wanted = {device, entry->stream, 0};
   bp__lock(BP__LOCK_STATE);
-  const Stream *stream = streams ? g_hash_table_lookup(streams, &wanted) : NULL;
+  const Stream *stream = find_stream(device, entry->stream);
   uint64_t number = stream ? stream->number : 0;
   bp__unlock(BP__LOCK_STATE);
   return number;
@@ -179,11 +197,14 @@ int bp_stream_free(BpDevice device, void *stream) {
     return -1;
   if (!stream)
     return 0;
-  if (take_stream(device, stream))
+  int is_recorded;
+  if (take_stream(device, stream, &is_recorded))
     return -1;
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
+  if (is_recorded && api->stream_sync(api->context, device.device_id, stream))
+    bp_error_clear(); /* nobody asked for it */
   leave_stream(device, stream);
   return api->free_stream(api->context, device.device_id, stream)
              ? bp__device_failed(device, "freeing a stream")

@@ -5,6 +5,7 @@
 
 #include <backplane/api.h>
 #include <backplane/device_api.h>
+#include <backplane/device_extensions.h>
 #include <backplane/host_api.h>
 #include <backplane/value.h>
 
@@ -93,11 +94,51 @@ BP_API int bp_workspace_free(BpDevice device, void *handle);
 /* A device with one queue answers NULL, its default stream. Where a stream is taken, one that was
  * not made by bp_stream_create on that device, or was freed, is BP_ERROR_VALUE; of a copy between
  * two devices of one kind it is the source's. A freed stream is no longer current in this thread;
- * in others it must not be. */
+ * in others it must not be. The default stream, NULL, is not ordered with the others, which are not
+ * ordered with each other: bp_stream_sync_from_to and events order them. Several threads may queue
+ * on one stream. */
 BP_API int bp_stream_create(BpDevice device, void **stream);
 BP_API int bp_stream_free(BpDevice device, void *stream);
 BP_API int bp_stream_sync(BpDevice device, void *stream);
 BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+/* A point that a stream of one device reaches. An event that was never recorded is complete. Each
+ * record replaces the one before; waits that are queued keep their meaning. An event is complete
+ * whether the work before it succeeded or failed: bp_stream_sync raises the failure, once.
+ *
+ * On a device without the extension "events" (device_extensions.h) the host does what it can: a
+ * query and a synchronize wait for all that is queued on the stream by then, whatever the timeout,
+ * and raise its failure in the place of bp_stream_sync; a wait orders the streams by
+ * bp_stream_sync_from_to. On the host's own device an event is always complete: work there has
+ * ended when the call returns.
+ *
+ * Any thread may call these at any time; bp_event_free alone needs the event for itself. A NULL,
+ * and a stream that the device does not have, is BP_ERROR_VALUE. Since 0.1. */
+typedef struct BpEvent BpEvent;
+
+/* An event of a device (transfer full, bp_event_free); NULL with an error. */
+BP_API BpEvent *bp_event_create(BpDevice device);
+/* Frees an event in any state; waits for it stay queued. NULL is ignored. */
+BP_API void bp_event_free(BpEvent *event);
+/* Records the event at the end of what is queued now on a stream of its device, which may be freed
+ * before it gets there. */
+BP_API int bp_event_record(BpEvent *event, void *stream);
+/* Makes work that is queued later on a stream of `device` wait for the event as it was recorded
+ * last. Within one device the call does not block. The event of another device, of any plugin, is
+ * waited for by its driver or by a thread of the host, and the call does not block, if the waiting
+ * device's extension has `hold` and `signal`; otherwise, and on the host's own device, the call
+ * returns when the event is complete. */
+BP_API int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event);
+/* Whether the event is complete now: *is_complete is 1 or 0. If it is, what copies before it
+ * brought to the host is there. */
+BP_API int bp_event_query(BpEvent *event, int *is_complete);
+/* Waits for the event, at most `timeout_ns` nanoseconds (BP_WAIT_FOREVER: as long as it takes).
+ * *is_complete is 1, or 0 if the time passed before, which is no error. */
+BP_API int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int *is_complete);
+
+/* ---- What is current --------------------------------------------------------------------- */
 
 /* The device and stream on which functions called by this thread launch; default: index 0, NULL. */
 BP_API int bp_device_set_current(BpDevice device, void *stream);

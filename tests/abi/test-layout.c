@@ -141,6 +141,17 @@ AT(BpRecordingApi, begin, 8);
 AT(BpRecordingApi, end, 16);
 AT(BpRecordingApi, replay, 24);
 AT(BpRecordingApi, free, 32);
+SIZE(BpEventsApi, 80);
+AT(BpEventsApi, struct_size, 0);
+AT(BpEventsApi, create, 8);
+AT(BpEventsApi, free, 16);
+AT(BpEventsApi, record, 24);
+AT(BpEventsApi, wait, 32);
+AT(BpEventsApi, query, 40);
+AT(BpEventsApi, synchronize, 48);
+AT(BpEventsApi, notify, 56);
+AT(BpEventsApi, hold, 64);
+AT(BpEventsApi, signal, 72);
 
 /* <backplane/emitter_api.h> */
 SIZE(BpDialectType, 64);

@@ -21,7 +21,7 @@ EXTRA_DIST += tests/core/plugin_files.h
 # Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
 test_programs += tests/core/test-privileged
 tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
-test_programs += tests/core/test-device tests/core/test-launch tests/core/test-packed
+test_programs += tests/core/test-device tests/core/test-events tests/core/test-launch tests/core/test-packed
 test_programs += tests/core/test-simdev
 test_programs += tests/core/test-runtime
 test_programs += tests/core/test-select
@@ -44,7 +44,7 @@ EXTRA_DIST += tests/core/defects.h
 thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-threads \
 	tests/core/test-plugins tests/core/test-registration tests/core/test-candidates \
 	tests/core/test-defects \
-	tests/core/test-doctor tests/core/test-load tests/core/test-select tests/core/test-device \
+	tests/core/test-doctor tests/core/test-load tests/core/test-select tests/core/test-device tests/core/test-events \
 	tests/core/test-simdev tests/core/test-target tests/core/test-runtime
 test_programs += tests/core/test-fork
 tests_core_test_fork_SOURCES = tests/core/test-fork.c tests/core/module-fixture.c

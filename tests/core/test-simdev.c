@@ -205,6 +205,26 @@ static void test_asynchronous_failure_is_raised_once_by_who_synchronises(void) {
   bp_object_release(add_one);
 }
 
+static void test_event_after_a_failure_is_complete_and_the_stream_raises_it(void) {
+  int is_complete = 0;
+  BpFunction *fail = find_function("fail");
+  BpTensor *tensor = make_numbers();
+  BpEvent *event = bp_event_create(device);
+  g_assert_nonnull(event);
+  assert_ok(bp_stream_sync(device, NULL));
+  assert_ok(launch(fail, view_of(tensor), view_of(tensor), COUNT));
+  assert_ok(bp_event_record(event, NULL));
+  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &is_complete));
+  g_assert_cmpint(is_complete, ==, 1);
+  assert_ok(bp_event_query(event, &is_complete));
+  assert_error(bp_stream_sync(device, NULL), BP_ERROR_RUNTIME, "simdev:0");
+  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &is_complete));
+  assert_ok(bp_stream_sync(device, NULL));
+  bp_event_free(event);
+  bp_object_release(tensor);
+  bp_object_release(fail);
+}
+
 static void test_wrong_arguments_are_errors(void) {
   BpValue result;
   BpFunction *add_one = find_function("add_one");
@@ -312,6 +332,8 @@ int main(int argc, char **argv) {
                   test_kernel_runs_on_the_current_stream);
   g_test_add_func("/simdev/asynchronous-failure-is-raised-once-by-who-synchronises",
                   test_asynchronous_failure_is_raised_once_by_who_synchronises);
+  g_test_add_func("/simdev/event-after-a-failure-is-complete-and-the-stream-raises-it",
+                  test_event_after_a_failure_is_complete_and_the_stream_raises_it);
   g_test_add_func("/simdev/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
   g_test_add_func("/simdev/missing-function-is-none", test_missing_function_is_none);
   g_test_add_func("/simdev/module-is-saved-and-loaded-again",

@@ -11,7 +11,9 @@
  *  - `context` is BpDeviceApi::context, so that one set of functions serves several kinds;
  *  - `device_id` was checked by the host to lie in [0, device count);
  *  - a stream is a handle that create_stream made on the same device, or NULL for the device's
- *    default stream.
+ *    default stream. Streams, the default one among them, are not ordered with each other unless
+ *    sync_stream_from_to or an event (device_extensions.h) orders them. Several threads may queue
+ *    on one stream: each call is queued whole, in the order in which the calls were made.
  * A slot marked (optional) may be NULL, or lie beyond `struct_size`: its default is stated.
  *
  * A device keeps its index, and an index its device, until the process ends: one that is lost, or
@@ -124,7 +126,9 @@ typedef struct BpDeviceApi {
                              void **handle);
   int32_t (*free_workspace)(void *context, int32_t device_id, void *handle);
 
-  /* Queues a copy on `stream`, or waits for the stream and copies at once. Host to device: the
+  /* Queues a copy on `stream`, or waits for the stream and copies at once. The stream is one of the
+   * device if the other end is the host, and of the source if both ends are devices of this kind:
+   * what is queued on the destination's streams is not ordered with the copy. Host to device: the
    * source has been consumed on return. Device to host: the destination must stay valid until the
    * stream is synchronised. Any offset and any size is valid; a device whose memory is moved in
    * larger units reads, changes and writes the units at both ends. */

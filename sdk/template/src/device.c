@@ -141,6 +141,8 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
     return &simdev_timers;
   if (!strcmp(name, BP_EXTENSION_RECORDING) && version == BP_EXTENSION_RECORDING_VERSION)
     return &simdev_recordings;
+  if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
+    return &simdev_events;
   return NULL;
 }
 

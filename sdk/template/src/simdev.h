@@ -66,6 +66,10 @@ int32_t simdev_stream_sync(void *context, int32_t device_id, void *stream);
 extern const BpTimerApi simdev_timers;
 extern const BpRecordingApi simdev_recordings;
 
+/* ---- events.c ---------------------------------------------------------------------------- */
+
+extern const BpEventsApi simdev_events;
+
 /* ---- launch.c ---------------------------------------------------------------------------- */
 
 /* What a thread of a kernel is given; programs begin with the same text. For each kernel there is a

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events, on devices with the extension "events" and on those without.
+ *
+ * An event has a record: a plugin's event, or, of a device without the extension, the stream that
+ * it was recorded on. A record that something still refers to, such as a wait between two devices
+ * that is under way, is never recorded again: the event then gets another. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include <backplane/device_extensions.h>
+#include <backplane/error.h>
+
+#include "core/device/device.h"
+#include "core/registry/given.h"
+#include "core/system/lock.h"
+
+typedef struct Record {
+  atomic_int references;
+  BpDevice device;
+  const BpDeviceApi *api;
+  const BpEventsApi *events; /* NULL: the device has none, and what follows counts */
+  BpDeviceEvent *handle;
+  void *stream;
+  uint64_t number;    /* of the stream: bp__stream_is_alive */
+  atomic_int is_done; /* the stream was synchronised since */
+} Record;
+
+struct BpEvent {
+  BpDevice device;
+  const BpDeviceApi *api; /* NULL: the host, whose work has ended when a call returns */
+  const BpEventsApi *events;
+  Record *record; /* the latest, or NULL; guarded by BP__LOCK_STATE */
+};
+
+/* ---- Records ----------------------------------------------------------------------------- */
+
+static Record *create_record(BpDevice device, const BpDeviceApi *api, const BpEventsApi *events) {
+  Record *record = calloc(1, sizeof *record);
+  if (!record) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for an event");
+    return NULL;
+  }
+  atomic_init(&record->references, 1);
+  record->device = device;
+  record->api = api;
+  record->events = events;
+  if (events && events->create(api->context, device.device_id, &record->handle)) {
+    bp__device_failed(device, "making an event");
+    free(record);
+    return NULL;
+  }
+  return record;
+}
+
+/* Keeps the thread's error. In the child of a fork the plugin's event is left to the parent. */
+static void release_record(Record *record) {
+  if (!record || atomic_fetch_sub(&record->references, 1) > 1)
+    return;
+  BpError *pending = bp_error_take();
+  if (record->events && !bp__device_check_fork())
+    record->events->free(record->api->context, record->handle);
+  bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+  free(record);
+}
+
+/* The event's record with a reference, or NULL: it is complete. */
+static Record *use_record(const BpEvent *event) {
+  bp__lock(BP__LOCK_STATE);
+  Record *record = event->record;
+  if (record)
+    atomic_fetch_add(&record->references, 1);
+  bp__unlock(BP__LOCK_STATE);
+  return record;
+}
+
+/* The event's record if nobody else refers to it, which the event then no longer has; or a new one.
+ * NULL with an error. */
+static Record *take_record(BpEvent *event) {
+  Record *record = NULL;
+  bp__lock(BP__LOCK_STATE);
+  if (event->record && atomic_load(&event->record->references) == 1) {
+    record = event->record;
+    event->record = NULL;
+  }
+  bp__unlock(BP__LOCK_STATE);
+  return record ? record : create_record(event->device, event->api, event->events);
+}
+
+static void put_record(BpEvent *event, Record *record) {
+  bp__lock(BP__LOCK_STATE);
+  Record *before = event->record;
+  event->record = record;
+  bp__unlock(BP__LOCK_STATE);
+  release_record(before);
+}
+
+/* ---- Without the extension --------------------------------------------------------------- */
+
+/* A stream that was freed was synchronised before, as it had been recorded. */
+static int is_over(const Record *record) {
+  return atomic_load(&record->is_done) || !bp__stream_is_alive(record->number);
+}
+
+static int synchronize_stream(Record *record) {
+  if (is_over(record))
+    return 0;
+  int rc = record->api->stream_sync(record->api->context, record->device.device_id, record->stream);
+  atomic_store(&record->is_done, 1);
+  return rc ? bp__device_failed(record->device, "a stream") : 0;
+}
+
+static int order_streams(const Record *record, void *stream) {
+  const BpDeviceApi *api = record->api;
+  if (record->stream == stream || !api->sync_stream_from_to || is_over(record))
+    return 0;
+  return api->sync_stream_from_to(api->context, record->device.device_id, record->stream, stream)
+             ? bp__device_failed(record->device, "ordering two streams")
+             : 0;
+}
+
+/* ---- Any record -------------------------------------------------------------------------- */
+
+static int query(Record *record, int *is_complete) {
+  int32_t answer = 1;
+  int rc = record->events ? record->events->query(record->api->context, record->handle, &answer)
+                          : synchronize_stream(record);
+  *is_complete = answer != 0;
+  return rc && record->events ? bp__device_failed(record->device, "asking for an event") : rc;
+}
+
+static int synchronize(Record *record, uint64_t timeout_ns, int *is_complete) {
+  int32_t answer = 1;
+  int rc = record->events ? record->events->synchronize(record->api->context, record->handle,
+                                                        timeout_ns, &answer)
+                          : synchronize_stream(record);
+  *is_complete = answer != 0;
+  return rc && record->events ? bp__device_failed(record->device, "waiting for an event") : rc;
+}
+
+/* ---- Between two devices ----------------------------------------------------------------- */
+
+/* A wait for an event of another device: when `from` is complete the host signals `gate`, for which
+ * the stream waits. */
+typedef struct Crossing {
+  Record *from, *gate;
+} Crossing;
+
+/* The failure of a device is raised where that device is synchronised, so none is raised here. */
+static void cross(void *user) {
+  Crossing *crossing = user;
+  const Record *gate = crossing->gate;
+  BpError *pending = bp_error_take();
+  gate->events->signal(gate->api->context, gate->handle);
+  bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+  release_record(crossing->gate);
+  release_record(crossing->from);
+  free(crossing);
+}
+
+static void *wait_and_cross(void *user) {
+  int is_complete;
+  if (synchronize(((Crossing *)user)->from, BP_WAIT_FOREVER, &is_complete))
+    bp_error_clear();
+  cross(user);
+  return NULL;
+}
+
+/* One thread for each wait: waits that one thread did in turn could wait for each other. */
+static int start_thread(Crossing *crossing) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  sigset_t all, before;
+  if (pthread_attr_init(&attributes))
+    return -1;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int rc = pthread_create(&thread, &attributes, wait_and_cross, crossing);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return rc ? -1 : 0;
+}
+
+/* Sees to it that the crossing is crossed. Where neither the driver nor a thread can wait, the
+ * calling thread does. */
+static void begin_crossing(Crossing *crossing) {
+  const Record *from = crossing->from;
+  if (BP_TABLE_HAS(from->events, notify)) {
+    if (!from->events->notify(from->api->context, from->handle, cross, crossing))
+      return;
+    bp_error_clear();
+  }
+  if (start_thread(crossing))
+    wait_and_cross(crossing);
+}
+
+/* A held event of the waiting device. NULL with an error. */
+static Record *create_gate(BpDevice device, const BpDeviceApi *api, const BpEventsApi *events) {
+  Record *gate = create_record(device, api, events);
+  if (!gate || !events->hold(api->context, gate->handle))
+    return gate;
+  bp__device_failed(device, "holding an event");
+  release_record(gate);
+  return NULL;
+}
+
+static int wait_at_gate(Record *from, Record *gate, void *stream) {
+  const BpDeviceApi *api = gate->api;
+  Crossing *crossing = malloc(sizeof *crossing);
+  int rc = crossing ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory for a wait between devices");
+  if (!rc && gate->events->wait(api->context, gate->handle, stream))
+    rc = bp__device_failed(gate->device, "waiting for an event");
+  if (rc) {
+    free(crossing);
+    return rc;
+  }
+  atomic_fetch_add(&from->references, 1);
+  atomic_fetch_add(&gate->references, 1);
+  *crossing = (Crossing){from, gate};
+  begin_crossing(crossing);
+  return 0;
+}
+
+/* The extension of a kind of device, or NULL. -1 with an error: a table that lacks a slot. */
+static int find_events(const BpDeviceApi *api, const BpEventsApi **found) {
+  const BpEventsApi *events = *found =
+      api->get_extension
+          ? api->get_extension(api->context, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION)
+          : NULL;
+  if (!events || (BP_TABLE_HAS(events, create) && BP_TABLE_HAS(events, free) &&
+                  BP_TABLE_HAS(events, record) && BP_TABLE_HAS(events, wait) &&
+                  BP_TABLE_HAS(events, query) && BP_TABLE_HAS(events, synchronize)))
+    return 0;
+  return bp_error_raise(BP_ERROR_PLUGIN,
+                        "the extension \"events\" of %s lacks a slot that is not optional; this is "
+                        "a defect of the plugin",
+                        api->name);
+}
+
+static int wait_for_other(Record *from, BpDevice device, void *stream) {
+  int is_complete = 0;
+  const BpEventsApi *events = NULL;
+  const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
+  if ((!api && !bp__device_is_host(device)) || (api && find_events(api, &events)) ||
+      query(from, &is_complete))
+    return -1;
+  if (is_complete)
+    return 0;
+  if (!events || !BP_TABLE_HAS(events, hold) || !BP_TABLE_HAS(events, signal))
+    return synchronize(from, BP_WAIT_FOREVER, &is_complete);
+  Record *gate = create_gate(device, api, events);
+  int rc = gate ? wait_at_gate(from, gate, stream) : -1;
+  release_record(gate);
+  return rc;
+}
+
+/* ---- The API ----------------------------------------------------------------------------- */
+
+BpEvent *bp_event_create(BpDevice device) {
+  if (bp__device_check_fork())
+    return NULL;
+  const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
+  const BpEventsApi *events = NULL;
+  if ((!api && !bp__device_is_host(device)) || (api && find_events(api, &events)))
+    return NULL;
+  BpEvent *event = calloc(1, sizeof *event);
+  if (event)
+    *event = (BpEvent){device, api, events, NULL};
+  else
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for an event");
+  return event;
+}
+
+void bp_event_free(BpEvent *event) {
+  if (!event)
+    return;
+  release_record(event->record);
+  free(event);
+}
+
+int bp_event_record(BpEvent *event, void *stream) {
+  if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(event->device, stream))
+    return -1;
+  if (!event->api)
+    return 0;
+  Record *record = take_record(event);
+  if (!record)
+    return -1;
+  int rc = 0;
+  if (!record->events) {
+    record->stream = stream;
+    record->number = bp__stream_note_record(event->device, stream);
+    atomic_store(&record->is_done, 0);
+  } else if (record->events->record(record->api->context, record->handle, stream)) {
+    rc = bp__device_failed(event->device, "recording an event");
+  }
+  put_record(event, record);
+  return rc;
+}
+
+int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event) {
+  if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(device, stream))
+    return -1;
+  Record *record = use_record(event);
+  int rc = 0;
+  if (!record)
+    return 0;
+  if (device.device_type != record->device.device_type ||
+      device.device_id != record->device.device_id)
+    rc = wait_for_other(record, device, stream);
+  else if (!record->events)
+    rc = order_streams(record, stream);
+  else if (record->events->wait(record->api->context, record->handle, stream))
+    rc = bp__device_failed(device, "waiting for an event");
+  release_record(record);
+  return rc;
+}
+
+int bp_event_query(BpEvent *event, int *is_complete) {
+  if (!BP_GIVEN(event) || !BP_GIVEN(is_complete) || bp__device_check_fork())
+    return -1;
+  *is_complete = 1;
+  Record *record = use_record(event);
+  int rc = record ? query(record, is_complete) : 0;
+  release_record(record);
+  return rc;
+}
+
+int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int *is_complete) {
+  if (!BP_GIVEN(event) || !BP_GIVEN(is_complete) || bp__device_check_fork())
+    return -1;
+  *is_complete = 1;
+  Record *record = use_record(event);
+  int rc = record ? synchronize(record, timeout_ns, is_complete) : 0;
+  release_record(record);
+  return rc;
+}
