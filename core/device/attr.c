@@ -50,7 +50,7 @@ int32_t bp_device_attr_by_name(const char *name) {
   return -1;
 }
 
-/* Whether the device is there is a question, and no answer to it an error. */
+/* BP_ATTR_EXIST never fails: for an unknown device the answer is false. */
 static int get_exist(BpDevice device, BpValue *value) {
   const BpDeviceApi *api = bp__device_get(device);
   int answered = api && !api->get_attr(api->context, device.device_id, BP_ATTR_EXIST, value);

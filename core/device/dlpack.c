@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DLPack's managed tensors, the legacy form and that of 1.x, out and in. */
+/* Import and export of DLPack's managed tensors, in the legacy form and in that of 1.x. */
 #include <stdlib.h>
 
 #include <backplane/error.h>
@@ -11,9 +11,9 @@
 #include "core/registry/given.h"
 
 #define VERSION_MAJOR 1
-#define VERSION_MINOR 1 /* names the floats of 8 bits and less, and packs them */
+#define VERSION_MINOR 1 /* names floats of 8 bits and less, and defines how they are packed */
 
-/* ---- Out --------------------------------------------------------------------------------- */
+/* ---- Export ---------------------------------------------------------------------------------- */
 
 static void delete_legacy(BpManagedTensor *managed) {
   bp_object_release(managed->manager_context);
@@ -61,7 +61,7 @@ BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
   return managed;
 }
 
-/* ---- In ---------------------------------------------------------------------------------- */
+/* ---- Import ---------------------------------------------------------------------------------- */
 
 static void release_legacy(void *context) {
   BpManagedTensor *managed = context;
@@ -88,7 +88,7 @@ static int check_view(const BpTensorView *view) {
   return 0;
 }
 
-/* Tensors are packed here, so padded elements would be read as others. */
+/* Sub-byte elements are packed here; padded ones would be read wrongly. */
 static int check_packed(const BpManagedTensorVersioned *managed) {
   char name[32];
   BpDataType dtype = managed->view.dtype;

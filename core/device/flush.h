@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flushing denormal floats to zero, in results and operands, for the calling thread: arithmetic on
+/* Flushes denormal floats to zero, as results and as operands, in the calling thread: arithmetic on
  * denormals is up to 150 times slower. */
 #ifndef BACKPLANE_CORE_DEVICE_FLUSH_H
 #define BACKPLANE_CORE_DEVICE_FLUSH_H
 
 #include <stdint.h>
 
-/* Begins it and returns what bp__flush_end() puts back. A few nanoseconds. */
+/* Turns flushing on and returns the state that bp__flush_end() restores. Takes a few
+ * nanoseconds. */
 static inline uint64_t bp__flush_begin(void) {
 #if defined(__x86_64__)
   uint32_t before = __builtin_ia32_stmxcsr();

@@ -11,17 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sleeps while *word is `value`; may return early for no reason. */
+/* Sleeps while *word is `value`; may return early without a reason. */
 static inline void bp__futex_wait(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-/* Wakes those who sleep on `word`. */
+/* Wakes all threads that sleep on `word`. */
 static inline void bp__futex_wake_all(_Atomic uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Tells the CPU that this is a loop that waits. */
+/* Tells the CPU that this is a busy-waiting loop. */
 static inline void bp__cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -35,12 +35,12 @@ static inline void bp__cpu_relax(void) {
 /* A bounded spin: `while (!condition && bp__spin_on(&spin)) {}`. `limit_ns` 0 does not spin. */
 typedef struct Spin {
   int64_t limit_ns;
-  int64_t end_ns; /* 0 before the clock was first read */
+  int64_t end_ns; /* 0 before the clock is first read */
   unsigned turns;
 } Spin;
 
 static inline int bp__spin_on(Spin *spin) {
-  enum { TURNS_PER_LOOK = 32 }; /* the clock costs as much as a few turns */
+  enum { TURNS_PER_LOOK = 32 }; /* reading the clock costs as much as a few turns */
   if (!spin->limit_ns)
     return 0;
   bp__cpu_relax();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory: aligned, and an error rather than an abort when there is none. */
+/* Aligned host memory; if memory is exhausted, an error instead of an abort. */
 #include "core/device/device.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: functions that are launched on the device and stream of an invocation. Called without
- * one, they are launched on those that are current in the thread. */
+/* Kernels: functions that are launched on the device and stream of an invocation. If called without
+ * an invocation, they are launched on the current device and stream of the thread. */
 #include "core/device/device.h"
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
@@ -11,7 +11,7 @@
 #include <backplane/object.h>
 #include <stdlib.h>
 
-/* Of the first version. */
+/* The size of BpInvocation in its first version. */
 #define LEAST_INVOCATION 32
 
 typedef struct Kernel {

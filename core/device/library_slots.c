@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What compiled host code asks of the host: threads, workspace, the device to launch on. The names
+/* Functions that compiled host code calls: threads, workspace, the device to launch on. The names
  * and signatures are those of the tvm-ffi world. */
 
 #include "core/device/device.h"
@@ -18,7 +18,7 @@ static int parallel_barrier(int task_id, BpParallelGroup *group) {
   return bp_parallel_barrier(task_id, group);
 }
 
-/* The type of the elements comes as its code and bits. */
+/* The element type is given by its code and bits. */
 static void *alloc_workspace(int device_type, int device_id, uint64_t size, int code, int bits) {
   BpDataType hint = {(uint8_t)code, (uint8_t)bits, 1};
   void *handle;
@@ -30,8 +30,8 @@ static int free_workspace(int device_type, int device_id, void *handle) {
   return bp_workspace_free((BpDevice){device_type, device_id}, handle);
 }
 
-/* __tvm_set_device(device_type, device_id): before it launches, host code says where. The stream
- * stays if the device does. */
+/* __tvm_set_device(device_type, device_id): host code calls it before it launches. The current
+ * stream is kept if the device does not change. */
 static int set_device(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;

@@ -14,7 +14,7 @@
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
 
-/* Host memory that a copy between two kinds of device takes at most. */
+/* The most host memory that a copy between two kinds of device uses. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
 
 int bp__device_is_host(BpDevice device) {
@@ -38,7 +38,7 @@ static int alloc_on_host(const BpAllocation *allocation, void **handle) {
   return *handle ? 0 : -1;
 }
 
-/* The size that BpAllocation had in the first version that has it. */
+/* The size of BpAllocation in the first version that has it. */
 #define LEAST_ALLOCATION (offsetof(BpAllocation, scope) + sizeof(const char *))
 
 static int read_allocation(const BpAllocation *given, BpAllocation *own) {
@@ -91,7 +91,7 @@ static int check_copy(const BpCopy *copy) {
   return 0;
 }
 
-/* Does what stands between two devices of one kind, or a device and the host. */
+/* Copies between two devices of one kind, or between a device and the host. */
 static int copy_by_device(const BpCopy *copy, void *stream) {
   BpDevice device = bp__device_is_host(copy->from_device) ? copy->to_device : copy->from_device;
   const BpDeviceApi *api = bp__device_get(device);
@@ -108,8 +108,8 @@ static void *get_current_stream(BpDevice device) {
   return device_id == device.device_id ? stream : NULL;
 }
 
-/* Neither of two kinds of device can reach the other's memory. A device has consumed what comes
- * from the host when its copy returns, so one piece of host memory serves for all. */
+/* Devices of two kinds cannot reach each other's memory. A copy from the host returns after the
+ * device has read its source, so one staging buffer is reused for all parts. */
 static int copy_through_host(const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   uint64_t most = copy->size < STAGING_SIZE ? copy->size : STAGING_SIZE;
@@ -131,7 +131,7 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* The size that BpCopy had in the first version that has a size. */
+/* The size of BpCopy in the first version that has a size. */
 #define LEAST_COPY (offsetof(BpCopy, size) + sizeof(uint64_t))
 
 int bp_device_copy(const BpCopy *given, void *stream) {

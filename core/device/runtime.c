@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "runtime" table: host memory, host threads and the like, as plugins see them; and the start
- * of this room. */
+/* The "runtime" table: host memory, host threads and the like, for plugins; and the start of this
+ * part of the core. */
 
 #include "core/device/device.h"
 #include "core/device/library_slots.h"
@@ -11,7 +11,7 @@
 #include <backplane/plugins.h>
 #include <string.h>
 
-/* Only the variables that are ours: a plugin is no way around env.c. */
+/* Plugins may read only BACKPLANE_* variables. */
 static const char *get_option(const char *name) {
   return name && !strncmp(name, "BACKPLANE_", strlen("BACKPLANE_")) ? bp__env_get(name) : NULL;
 }

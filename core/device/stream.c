@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, and the device and stream that are current in a thread.
+/* Streams, and each thread's current device and stream.
  *
- * A plugin takes a stream's handle for what it is. The streams that were made and not freed are
- * kept here, so that another pointer, or one to what is gone, is an error instead.
- */
+ * A plugin does not check the handle of a stream. The core keeps a set of the streams that were
+ * created and not freed, so that another pointer, or that of a freed stream, is an error. */
 #include <glib.h>
 
 #include <backplane/error.h>
@@ -12,12 +11,12 @@
 #include "core/registry/given.h"
 #include "core/system/lock.h"
 
-/* ---- Those that there are ---------------------------------------------------------------- */
+/* ---- The existing streams -------------------------------------------------------------------- */
 
 typedef struct Stream {
   BpDevice device;
   void *handle;
-  uint64_t number; /* from 1; of no other stream, also after this one was freed */
+  uint64_t number; /* from 1; never reused, even after the stream was freed */
   int is_recorded; /* bp__stream_note_record */
 } Stream;
 
@@ -59,7 +58,7 @@ static Stream *find_stream(BpDevice device, void *handle) {
   return streams ? g_hash_table_lookup(streams, &wanted) : NULL;
 }
 
-/* One of two threads that free it at once finds it. */
+/* If two threads free a stream at once, only one of them finds it. */
 static int take_stream(BpDevice device, void *handle, int *is_recorded) {
   bp__lock(BP__LOCK_STATE);
   const Stream *stream = find_stream(device, handle);
@@ -94,7 +93,8 @@ uint64_t bp__stream_note_record(BpDevice device, void *handle) {
 
 #define MAX_CURRENT 16
 
-/* Of this thread, by device type; few kinds are ever used at once. */
+/* The current device and stream of this thread for one device type; few kinds are ever used at
+ * once. */
 typedef struct Current {
   int32_t device_type;
   int32_t device_id;
@@ -172,7 +172,7 @@ int bp__stream_is_alive(uint64_t number) {
   return is_alive;
 }
 
-/* ---- Making, freeing, waiting ------------------------------------------------------------ */
+/* ---- Creating, freeing, waiting -------------------------------------------------------------- */
 
 int bp_stream_create(BpDevice device, void **stream) {
   if (!BP_GIVEN(stream))

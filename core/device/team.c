@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A team of host threads.
  *
- * Each launch is a generation, published in one 64-bit word: the generation's number, how many
- * threads take part, how many workers are inside it now, and whether it may still be entered. A
- * worker that sees a new generation enters by compare-and-swap, takes tasks until none is left, and
- * leaves; the leader does the same, closes the generation, and waits until nobody is inside. So
- * whoever is asleep or late is not waited for: others take its tasks.
+ * Each launch is a generation, published in one 64-bit word: the generation's number, the number of
+ * threads that take part, the number of workers inside it now, and whether it may still be entered.
+ * A worker that sees a new generation enters it by compare-and-swap, runs tasks until none is left,
+ * and leaves. The leader does the same, closes the generation, and waits until no worker is inside.
+ * So a launch does not wait for an idle or late thread: others run its tasks.
  *
- * Tasks are dealt in ranges, one for each thread, which takes its own first: the same task index
- * goes to the same core from launch to launch, where its data is. Idle workers spin for a while and
- * then sleep on a futex of their own. */
+ * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
+ * a task index runs on the same core from launch to launch, where its data is. Idle workers spin
+ * for a while and then sleep on a futex of their own. */
 
 #include "core/device/team.h"
 
@@ -26,35 +26,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a thread spins before it sleeps. Launches of one model follow each other more closely.
- */
+/* How long a thread spins before it sleeps. Consecutive launches of one model are closer
+ * together. */
 #define SPIN_NS 50000
 
-/* The word of a generation. */
+/* The parts of a generation's word. */
 #define OPEN               1ull
 #define INSIDE_ONE         2ull
 #define INSIDE(word)       ((unsigned)((word) >> 1) & 0x7fff)
 #define PARTICIPANTS(word) ((int)((word) >> 16 & 0xffff))
 #define GENERATION(word)   ((uint32_t)((word) >> 32))
 
-/* What the tasks of one launch share. It lies on the leader's stack. */
+/* The data that the tasks of one launch share, on the leader's stack. */
 typedef struct Group {
-  BpParallelGroup view; /* what the tasks see; its sync_handle points here */
+  BpParallelGroup view; /* passed to the tasks; its sync_handle points here */
   BpParallelTask task;
   void *data;
   int64_t spin_ns;
-  int is_concurrent; /* every task has a thread of its own */
+  int is_concurrent; /* every task runs in a thread of its own */
   _Atomic(BpError *) error;
   atomic_int has_failed;
   /* The barrier. */
   _Atomic uint32_t arrived;
-  _Atomic uint32_t phase;    /* how often all have arrived */
+  _Atomic uint32_t phase;    /* number of times that all tasks have arrived */
   _Atomic uint32_t ended;    /* tasks that have returned */
-  _Atomic uint32_t sleepers; /* tasks that sleep in the barrier */
-  _Atomic uint32_t bell;     /* what they sleep on */
+  _Atomic uint32_t sleepers; /* tasks that sleep at the barrier */
+  _Atomic uint32_t bell;     /* the futex that they sleep on */
 } Group;
 
-/* Tasks [next, end) of one thread, on a cache line of its own. */
+/* Tasks [next, end) of one thread, in a cache line of its own. */
 typedef struct Range {
   _Alignas(64) _Atomic int64_t next;
   int64_t end;
@@ -70,13 +70,13 @@ typedef struct Worker {
 struct Team {
   _Alignas(64) _Atomic uint64_t word;
   _Alignas(64) _Atomic uint32_t leader_is_asleep; /* a futex */
-  int wanted;                                     /* threads asked for */
-  int threads;                                    /* that there are, the leader counted */
+  int wanted;                                     /* the requested number of threads */
+  int threads;                                    /* the existing threads, including the leader */
   int64_t spin_ns;
   atomic_int stops;
   Group *group;
   Range *ranges;
-  Worker *workers; /* [0] is not used */
+  Worker *workers; /* [0] is unused */
 };
 
 static _Thread_local int in_task;
@@ -118,7 +118,7 @@ static void run_task(Group *group, int index) {
   }
 }
 
-/* Takes the next task of a range; -1 when it is empty. */
+/* Takes the next task of a range; -1 if it is empty. */
 static int64_t claim(Range *range) {
   if (atomic_load_explicit(&range->next, memory_order_relaxed) >= range->end)
     return -1;
@@ -126,7 +126,7 @@ static int64_t claim(Range *range) {
   return index < range->end ? index : -1;
 }
 
-/* Runs this thread's range and then what is left of the others'. */
+/* Runs this thread's range, then the remaining tasks of others. */
 static void run_tasks(Team *team, int self, int participants) {
   in_task = 1;
   for (int i = 0; i < participants; i++) {
@@ -139,13 +139,13 @@ static void run_tasks(Team *team, int self, int participants) {
 
 /* ---- The barrier ------------------------------------------------------------------------- */
 
-/* 1: all have arrived; -1: one will not; 0: not yet. */
+/* 1: all tasks have arrived; -1: a task ended and will not arrive; 0: not yet. */
 static int look_at_barrier(Group *group, uint32_t phase) {
   if (atomic_load(&group->phase) != phase)
     return 1;
   if (!atomic_load(&group->ended))
     return 0;
-  /* A task that left this very barrier may have ended since. */
+  /* A task that passed this barrier may have ended since. */
   return atomic_load(&group->phase) != phase ? 1 : -1;
 }
 
@@ -213,7 +213,7 @@ static uint32_t wait_for_generation(Worker *worker, uint32_t seen) {
   return now;
 }
 
-/* Whether the worker is now inside `generation`. */
+/* Whether the worker could enter `generation`. */
 static int enter(Team *team, int index, uint32_t generation) {
   uint64_t word = atomic_load(&team->word);
   while (GENERATION(word) == generation && (word & OPEN) && index < PARTICIPANTS(word))
@@ -245,7 +245,7 @@ static void *run_worker(void *argument) {
   }
 }
 
-/* Signals are the application's: workers block them all. */
+/* Signals are for the application's threads: workers block all of them. */
 static int start_worker(Team *team, int index) {
   Worker *worker = &team->workers[index];
   sigset_t all, before;
@@ -352,7 +352,8 @@ static void run_on_team(Team *team, Group *group) {
   wait_for_workers(team);
 }
 
-/* Within a task of a larger group nothing changes; else a single task may itself launch a group. */
+/* Within a task of a larger group the thread's state stays; the single task of a group may itself
+ * launch one. */
 static void run_here(Group *group) {
   int before = in_task;
   in_task = before || group->view.num_task > 1;

@@ -7,24 +7,24 @@
 
 #define BP_THREADS_MAX 1024
 
-/* A leader, which is whoever launches, and workers. One launch at a time. */
+/* A team: a leader, which is the launching thread, and workers. One launch at a time. */
 typedef struct Team Team;
 
-/* Makes a team of `threads` (2..BP_THREADS_MAX), the leader counted, that spins while it waits or
- * does not (transfer full). Threads that the system refuses are missing, which is logged. NULL with
- * an error: no memory. */
+/* Makes a team of `threads` (2..BP_THREADS_MAX) including the leader; `spins` says whether it spins
+ * while it waits (transfer full). Threads that the system refuses are missing, which is logged.
+ * NULL with an error: no memory. */
 Team *bp__team_create(int threads, int spins);
 /* Ends the workers of an idle team. */
 void bp__team_destroy(Team *team);
-/* What was asked for at its creation. */
+/* The number of threads requested at its creation. */
 int bp__team_threads(const Team *team);
 
-/* Runs task(0..num_task-1), on this thread and the team's, and waits; num_task 0: one for each
+/* Runs task(0..num_task-1) on this thread and the team's, and waits; num_task 0: one task for each
  * thread. `team` NULL: on this thread alone, in order. Fails with the error of the first task that
- * fails; tasks not begun by then are left out. */
+ * fails; tasks that have not begun by then are skipped. */
 int bp__team_run(Team *team, BpParallelTask task, void *data, int num_task);
 
-/* Whether this thread is running a task of a group of several. */
+/* Whether this thread is running a task of a group with several tasks. */
 int bp__team_in_task(void);
 
 #endif

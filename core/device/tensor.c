@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors: an object with a view, and what its memory is held by. */
+/* Tensors: an object with a view, and the owner of its memory. */
 #include "core/device/tensor.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ void bp__tensor_set_read_only(BpTensor *tensor) {
   ((OwnedTensor *)tensor)->is_read_only = 1;
 }
 
-/* Of a tensor without elements they may wrap around: nobody goes by them. */
+/* The strides of a tensor without elements may overflow: they are never used. */
 static void fill_compact_strides(const BpTensorView *view, int64_t *strides) {
   uint64_t stride = 1;
   for (int32_t i = view->ndim - 1; i >= 0; i--) {
@@ -77,9 +77,9 @@ BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void
   return bp__tensor_make(view, release, context);
 }
 
-/* ---- Making ------------------------------------------------------------------------------ */
+/* ---- Creation -------------------------------------------------------------------------------- */
 
-/* Device memory of a tensor's, for its release. */
+/* A tensor's device memory, which its release frees. */
 typedef struct Allocation {
   BpDevice device;
   void *handle;
@@ -130,8 +130,8 @@ BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype,
   return create_on_device(&view, (uint64_t)bytes, mem_scope);
 }
 
-/* Where `data` is known to be an address the offset goes into it: there are kernels, TVM's among
- * them, that insist on a byte_offset of 0. */
+/* If `data` is known to be an address, the offset is added to it: some kernels, TVM's among them,
+ * require byte_offset 0. */
 static void advance(BpTensorView *view, uint64_t byte_offset) {
   if (view->device.device_type == BP_DEVICE_CPU && view->data)
     view->data = (char *)view->data + byte_offset;
@@ -184,7 +184,7 @@ static int check_compact(const BpTensorView *view, const char *role) {
                         role);
 }
 
-/* Bytes are copied, so anything else would be read as what it is not. */
+/* Bytes are copied, so tensors of other types or shapes would be misread. */
 static int check_alike(const BpTensorView *from, const BpTensorView *to) {
   if (memcmp(&from->dtype, &to->dtype, sizeof(from->dtype)) != 0) {
     char have[32], want[32];
@@ -218,7 +218,7 @@ int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *strea
   return bp_device_copy(&copy, stream);
 }
 
-/* A view of host bytes as large as `like`. */
+/* A view of host bytes with the shape and type of `like`. */
 static int host_view(const BpTensorView *like, void *data, uint64_t size, BpTensorView *view) {
   int64_t bytes = bp_view_num_bytes(like);
   if (bytes < 0)

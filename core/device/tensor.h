@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making tensors, for the files of this room. */
+/* Making tensors, for the files of core/device. */
 #ifndef BACKPLANE_CORE_DEVICE_TENSOR_H
 #define BACKPLANE_CORE_DEVICE_TENSOR_H
 
@@ -8,11 +8,11 @@
 /* Tensors start at multiples of this many bytes: planned storage and vector loads rely on it. */
 #define BP_TENSOR_ALIGNMENT 256
 
-/* A tensor (transfer full) over memory that is there; `view` is checked already, its extents are
- * copied. On failure `release` is not called. */
+/* Makes a tensor (transfer full) over existing memory; `view` was checked, its shape is copied. On
+ * failure `release` is not called. */
 BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context);
 
-/* What bp_tensor_is_read_only then says. */
+/* Makes bp_tensor_is_read_only return true for the tensor. */
 void bp__tensor_set_read_only(BpTensor *tensor);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's thread pool: how many threads, and which team runs a launch.
+/* The host's thread pool: the number of threads, and the team that runs a launch.
  *
- * A launch takes an idle team or makes one, so launches of several application threads run at the
- * same time and none waits for another, which also means that no lock is held while tasks run. */
+ * A launch takes an idle team or makes one. So launches of several application threads run at the
+ * same time without waiting for each other, and no lock is held while tasks run. */
 
 #include "core/device/team.h"
 #include "core/system/env.h"
@@ -17,17 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Idle teams: one within reach of an exchange, further ones in a list that BP__LOCK_STATE guards.
- */
+/* Idle teams: one that is taken by an atomic exchange, further ones in a list that BP__LOCK_STATE
+ * guards. */
 static _Atomic(Team *) ready;
 static GPtrArray *idle;
 
 static atomic_int num_threads; /* 0 before it is first needed */
-static atomic_int is_lost;     /* the threads are those of the process that forked */
+static atomic_int is_lost;     /* the threads belong to the process that forked */
 
-/* ---- How many ---------------------------------------------------------------------------- */
+/* ---- Number of threads ----------------------------------------------------------------------- */
 
-/* CPUs' worth of time that the control group may use; INT32_MAX without a limit. */
+/* The CPU time that the control group may use, in CPUs; INT32_MAX without a limit. */
 static int32_t cgroup_limit(void) {
   int64_t quota = 0, period = 0;
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
@@ -74,7 +74,7 @@ static void lose_threads(void) {
   atomic_store(&is_lost, 1);
 }
 
-/* Before there is a team. */
+/* Called before the first team is made. */
 static void watch_forks(void) {
   static BpForkHook hook = {lose_threads, NULL};
   bp__lock(BP__LOCK_STATE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workspace pool, for devices that have none of their own: blocks of data space that each
- * thread keeps for reuse, since operators ask for the same sizes over and over.
+/* The workspace pool, for devices without one: blocks of data space that each thread keeps for
+ * reuse, because operators allocate the same sizes again and again.
  *
- * A block belongs to the stream that was current when it was allocated. Work that is queued there
+ * A block belongs to the stream that was current when it was allocated. Work queued on that stream
  * may still use the block after it was freed, so only that stream gets it again. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ typedef struct Block {
   void *handle;
 } Block;
 
-/* One thread's blocks: some in use, some free, the latest freed first. */
+/* One thread's blocks: some in use, some free, the most recently freed first. */
 typedef struct Pool {
   Block *used;
   Block *unused;
@@ -105,8 +105,8 @@ static void drop_orphans(Pool *pool) {
       free_block(unlink_block(link));
 }
 
-/* Frees the stream's largest free block, which was too small. So a stream has never more blocks
- * than were in use together. */
+/* Frees the stream's largest free block, which was too small. So a stream never has more blocks
+ * than were in use at the same time. */
 static void drop_unused(Pool *pool, BpDevice device, uint64_t stream) {
   Block **largest = NULL;
   for (Block **link = &pool->unused; *link; link = &(*link)->next)

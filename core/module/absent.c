@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library may hold code for several kinds of device, and not every machine has a plugin for each.
- * What is for an absent one waits: the rest of the library works, the bytes can be exported again,
- * and who asks for a function of it learns why there is none. */
+/* A library may hold code for several kinds of device, and a machine may lack a plugin for some.
+ * The code for an absent plugin is kept: the rest of the library works, the bytes can be exported
+ * again, and asking for one of its functions is an error with the reason. */
 
 #include "core/module/absent.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct Absent {
-  BpModuleApi api; /* its kind is the absent one's, so each has its own */
+  BpModuleApi api; /* each has its own table, whose kind is the absent plugin's */
   char *kind;
   char *error_kind;
   char *reason;
@@ -32,8 +32,8 @@ static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
   return 0;
 }
 
-/* Only bytes in the form of device code say which functions they hold; others are said to hold
- * none, as a name that is looked up may well be found elsewhere. */
+/* Only bytes in the form of device code list their functions. Others are said to hold none, as
+ * another import may have the function. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   const Absent *absent = context;
   BpByteArray format, code;

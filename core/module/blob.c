@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads a list of numbers into memory of its own, as the stream is not aligned. */
+/* Reads a list of numbers into allocated memory, because the stream is not aligned. */
 static uint64_t *read_numbers(BpReader *reader, uint64_t *count, const char *item) {
   const char *items;
   if (bp__read_list(reader, sizeof(uint64_t), count, &items, item))
@@ -96,8 +96,8 @@ int bp__blob_is_library(const BpBlob *blob, size_t index) {
          !memcmp(kind->data, BP_BLOB_LIBRARY_KIND, kind->size);
 }
 
-/* Takes away, again and again, the modules that nothing imports any more; `pending` counts the
- * importers of each, `queue` holds those to be taken. */
+/* Repeatedly removes the modules that no remaining module imports; `pending` counts the importers
+ * of each, `queue` holds the modules to remove. */
 static int all_can_be_taken(const uint64_t *indptr, const uint64_t *child_indices,
                             size_t num_modules, uint64_t *pending, uint64_t *queue) {
   size_t queued = 0, taken = 0;
@@ -137,8 +137,8 @@ static BpModule *load_bytes(const BpBlob *blob, size_t index, const BpByteArray 
   return module;
 }
 
-/* The bytes become an object, which keeps them for as long as they are used; a few bytes need none,
- * and are valid for the call alone. */
+/* Larger bytes become an object, which keeps them for as long as they are used; a few bytes are
+ * valid during the call only. */
 static BpModule *load_converted(const BpBlob *blob, size_t index, const BpOwnedBytes *converted) {
   BpValue value;
   BpByteArray bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library blob, `__tvm_ffi__library_bin`: how a library carries modules that are no host code.
- * See docs/artifacts.md. */
+/* The library blob, `__tvm_ffi__library_bin`: the modules of a library that are not host code. See
+ * docs/artifacts.md. */
 #ifndef BACKPLANE_CORE_MODULE_BLOB_H
 #define BACKPLANE_CORE_MODULE_BLOB_H
 
@@ -8,10 +8,10 @@
 
 #include <backplane/module.h>
 
-/* The kind under which the library that holds the blob appears in it; it has no bytes. */
+/* The kind of the entry that stands for the library itself; it has no bytes. */
 #define BP_BLOB_LIBRARY_KIND "_lib"
 
-/* A tree of modules with imports in compressed-row form: those of module i are
+/* A tree of modules, with imports in compressed-row form: the imports of module i are
  * child_indices[indptr[i]] to child_indices[indptr[i + 1]] (exclusive). Module 0 is the root. */
 typedef struct BpBlob {
   size_t num_modules;
@@ -19,23 +19,23 @@ typedef struct BpBlob {
   uint64_t *child_indices;
   BpByteArray *kinds;
   BpByteArray *bytes; /* of a library entry: empty */
-  /* Or NULL. Gives the bytes that a kind's loader takes for those in the blob: 1, or 0 if they are
-   * the same; -1 with an error. */
+  /* Or NULL. Converts the bytes in the blob to those that the kind's loader takes. Returns 1 with
+   * new bytes, 0 if they are unchanged, -1 with an error. */
   int (*convert)(const BpByteArray *kind, const BpByteArray *record, BpOwnedBytes *bytes);
 } BpBlob;
 
 /* Import chains are released recursively, so their length is bounded. */
 #define BP_BLOB_MOST_MODULES 4096
 
-/* Reads `stream`, whose length prefix was taken off: kinds and bytes are borrowed from it. What is
- * allocated is freed with bp__blob_clear. `what` is for messages. */
+/* Parses `stream`, without its length prefix: kinds and bytes are borrowed from it. bp__blob_clear
+ * frees allocated memory. `what` is for messages. */
 int bp__blob_parse(BpBlob *blob, const BpByteArray *stream, const char *what);
 void bp__blob_clear(BpBlob *blob);
-/* Reads the import tree alone, and with it the number of modules. */
+/* Reads only the import tree, and with it the number of modules. */
 int bp__blob_read_tree(BpReader *reader, BpBlob *blob);
 int bp__blob_is_library(const BpBlob *blob, size_t index);
 
-/* Makes the modules and their imports; `library` stands for the entry of that kind. `owner` keeps
+/* Makes the modules and their imports; `library` is the entry for the library itself. `owner` keeps
  * the bytes valid. Returns the root (transfer full), or NULL with an error. */
 BpModule *bp__blob_load(const BpBlob *blob, BpModule *library, BpObject *owner);
 

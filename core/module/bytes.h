@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and writing the streams of numbers and strings that modules are serialised as: integers
- * are little-endian, a string is its length (uint64) and its bytes, a list its count (uint64) and
- * its items. The reader trusts nothing; the writer remembers that memory ran out until the end. */
+/* Reading and writing the byte streams of serialised modules: integers are little-endian, a string
+ * is its length (uint64) and its bytes, a list its count (uint64) and its items. The reader trusts
+ * nothing. The writer remembers until the end that memory ran out. */
 #ifndef BACKPLANE_CORE_MODULE_BYTES_H
 #define BACKPLANE_CORE_MODULE_BYTES_H
 
@@ -18,16 +18,16 @@ typedef struct BpReader {
 int bp__read_u64(BpReader *reader, uint64_t *number, const char *item);
 /* A string or byte string: borrowed from the data. */
 int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
-/* So many bytes: borrowed, and not aligned. */
+/* Takes the next `size` bytes. *data is borrowed and may be unaligned. */
 int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *item);
-/* A list of `item_size` bytes each: `items` is borrowed and not aligned. */
+/* Takes a list of items of `item_size` bytes each: `items` is borrowed and may be unaligned. */
 int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count, const char **items,
                   const char *item);
 /* A count of items that take at least `min_size` bytes each, so that it bounds an allocation. */
 int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item);
-/* That nothing is left. */
+/* Checks that no bytes are left. */
 int bp__read_end(BpReader *reader);
-/* Raises the error for bytes that were read and make no sense: -1. */
+/* Raises the error for bytes that make no sense: -1. */
 int bp__read_damaged(const BpReader *reader, const char *what);
 
 typedef struct BpWriter {
@@ -40,7 +40,7 @@ typedef struct BpWriter {
 void bp__write_u64(BpWriter *writer, uint64_t number);
 void bp__write_raw(BpWriter *writer, const void *data, size_t size);
 void bp__write_string(BpWriter *writer, const char *data, size_t size);
-/* Hands over what was written, or, if memory ran out, frees it: -1 with an error. */
+/* Returns the written bytes; or, if memory ran out, frees them: -1 with an error. */
 int bp__write_finish(BpWriter *writer, BpOwnedBytes *bytes);
 
 #endif

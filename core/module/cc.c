@@ -40,7 +40,7 @@ static int no_compiler(const char *program, int reason) {
                         program, strerror(reason));
 }
 
-/* Drops what there is of a character that the end of the text cuts off. */
+/* Removes an incomplete character at the end of the text. */
 static void drop_partial(char *text) {
   size_t size = strlen(text);
   for (size_t back = 1; back <= 3 && back <= size; ++back)
@@ -84,8 +84,8 @@ int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpos
 
 /* ---- Identity ---------------------------------------------------------------------------- */
 
-/* Asking a compiler for its version takes milliseconds, so the answer is kept for the process, with
- * what it was asked for. */
+/* Asking a compiler for its version takes milliseconds, so the answer is kept for the process,
+ * together with the command's file. */
 static struct {
   char *file; /* command, path, time and size */
   char *identity;
@@ -133,7 +133,7 @@ static char *ask_version(const char *file) {
   return rc ? NULL : print("%s%s", file, version);
 }
 
-/* Replaces what is known, under the lock. */
+/* Replaces the remembered answer, under the lock. */
 static void remember(const char *file, const char *identity) {
   char *file_copy = strdup(file), *identity_copy = strdup(identity);
   if (!file_copy || !identity_copy) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules made by the C compiler in this process. Source becomes an object file, and that a
- * library; both are cached, the object so that a module that was run is exported without compiling
- * again. */
+ * library; both are cached, so that exporting a module that was run compiles nothing. */
 
 #include "core/module/compile.h"
 
@@ -15,7 +14,7 @@
 
 #define KEY_SIZE  80
 #define NAME_SIZE (KEY_SIZE + 8)
-#define SUBJECT   "c" /* of the cache */
+#define SUBJECT   "c" /* the cache's subject */
 
 /* ---- Keys -------------------------------------------------------------------------------- */
 
@@ -29,7 +28,7 @@ static int is_cpu_fact(const char *line) {
   return 0;
 }
 
-/* What "native" means here: a cache may be shared by machines with other processors. */
+/* Hashes the meaning of "native": machines with different processors may share a cache. */
 static void hash_processor(GChecksum *hash) {
   char line[8192];
   FILE *file = fopen("/proc/cpuinfo", "re");
@@ -50,7 +49,7 @@ static void hash_flags(GChecksum *hash, const char *const *flags) {
     hash_processor(hash);
 }
 
-/* The name, without extension, of what the compiler makes of `input` with `flags`. */
+/* The name, without extension, of the compiler's output for `input` with `flags`. */
 static int compute_key(const char *purpose, const BpByteArray *input, const char *const *flags,
                        char *key) {
   char *identity = bp__cc_identity();
@@ -120,7 +119,7 @@ int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray
   return bp__workdir_keep(dir, made, kept, object);
 }
 
-/* Links an object into the library `kept` in the cache, or in `dir`, and opens it. */
+/* Links an object into a library, named `kept` in the cache, or in `dir`, and opens it. */
 static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const char *const *flags,
                                const char *kept) {
   static const char output[] = "module.so";
@@ -132,7 +131,7 @@ static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const c
   return bp__library_load(path);
 }
 
-/* The module `kept` in the cache; NULL, with no error raised, if it has to be made. */
+/* The module `kept` in the cache; NULL, without an error, if it has to be made. */
 static BpModule *load_cached(const BpCache *cache, const char *kept) {
   char path[PATH_MAX];
   BpModule *module = NULL;
@@ -143,7 +142,7 @@ static BpModule *load_cached(const BpCache *cache, const char *kept) {
   return module;
 }
 
-/* Makes the object file of a library in `dir`; its path into `object`, of PATH_MAX bytes. */
+/* Makes the object file of a library in `dir`; stores its path in `object`, of PATH_MAX bytes. */
 typedef int (*MakeObject)(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
                           char *object);
 
@@ -172,7 +171,7 @@ static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByte
   return module;
 }
 
-/* The module of what the compiler makes of `input`, from the cache or made now. */
+/* The module that the compiler makes of `input`, from the cache or made now. */
 static BpModule *get_module(const char *purpose, MakeObject make, const BpByteArray *input,
                             const char *const *flags) {
   char key[KEY_SIZE], kept[NAME_SIZE];

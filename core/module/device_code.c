@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a device module, as tvm-ffi's device modules have them: a format name; a count and,
- * for each kernel, its key, its name, a list of argument data types (4 bytes each), a list of
- * launch tags (strings) and a list of extra argument tags (int32); the code. */
+/* The bytes of a device module, in tvm-ffi's form: a format name; a count and, for each kernel, its
+ * key, its name, a list of argument data types (4 bytes each), a list of launch tags (strings) and
+ * a list of extra argument tags (int32); the code. */
 
 #include "core/module/device_code.h"
 
@@ -27,10 +27,10 @@ static void write_kernel(BpWriter *writer, const BpKernelInfo *kernel) {
   bp__write_u64(writer, 0);
 }
 
-/* The size that BpKernelInfo had in the first version that has a size. */
+/* The size of BpKernelInfo in the first version that has a size. */
 #define LEAST_INFO (offsetof(BpKernelInfo, launch_tags) + sizeof(const char *const *))
 
-/* Entry i of a table whose rows may be of longer or shorter ones than this version's. */
+/* Entry i of a table; the size of its rows may differ from this version's. */
 static const BpKernelInfo *kernel_at(const BpKernelInfo *kernels, int32_t i) {
   return (const BpKernelInfo *)((const char *)kernels + kernels->struct_size * (uint64_t)i);
 }
@@ -62,7 +62,7 @@ int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int3
   return bp__write_finish(&writer, bytes);
 }
 
-/* Copies a name that must hold text, so that it ends in a NUL. */
+/* Copies a name, which must be text, with a NUL at its end. */
 static char *copy_name(BpReader *reader, const BpByteArray *view, const char *item) {
   if (!view->size || memchr(view->data, '\0', view->size)) {
     bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s before byte %zu is no name; make it anew",
@@ -83,7 +83,7 @@ static int read_name(BpReader *reader, char **name, const char *item) {
   return *name ? 0 : -1;
 }
 
-/* A kernel being read; owns copies of what is not aligned or terminated in the bytes. */
+/* A kernel being read; owns copies of parts that are not aligned or terminated in the bytes. */
 typedef struct Kernel {
   char *key;
   char *name;
@@ -139,7 +139,7 @@ static int read_tags(BpReader *reader, Kernel *kernel) {
   return 0;
 }
 
-/* Extra tags ask for arguments of special kinds (tensor maps), which BpKernelInfo cannot say. */
+/* Extra tags ask for special arguments (tensor maps), which BpKernelInfo cannot express. */
 static int read_extra_tags(BpReader *reader, const Kernel *kernel) {
   uint64_t count;
   const char *items;
@@ -182,7 +182,7 @@ static int decode_kernel(BpReader *reader, int32_t (*visit)(void *, const BpKern
   return rc;
 }
 
-/* The bytes one kernel takes at least: two strings and three lists, all empty. */
+/* The least number of bytes that a kernel takes: two strings and three lists, all empty. */
 #define KERNEL_MIN_SIZE (5 * sizeof(uint64_t))
 
 int bp__device_code_decode(const BpByteArray *bytes, BpByteArray *format,

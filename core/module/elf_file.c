@@ -74,7 +74,7 @@ typedef struct Library {
   Elf *elf;
 } Library;
 
-/* Raises what a failure of libelf means; errno was cleared when the file was opened. */
+/* Raises the error for a failure of libelf; errno was cleared when the file was opened. */
 static int damaged(const Library *library, const char *what) {
   if (errno == ENOMEM)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to read \"%s\"", library->path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a module and its imports as one shared library: host code is compiled and linked, the
- * rest is serialised into the blob, which the assembler takes in as it is. All host modules
- * together are the library itself in the blob's import tree. */
+ * rest is serialised into the blob, which the assembler includes as a file. In the blob's import
+ * tree all host modules together are the library itself. */
 
 #include "core/module/blob.h"
 #include "core/module/cc.h"
@@ -31,16 +31,16 @@
 typedef struct Export {
   BpModule **modules; /* the root first */
   size_t num_modules;
-  size_t *nodes;       /* of each module: its place in the blob */
-  BpModule **of_nodes; /* of each place: a module; NULL for the library itself */
+  size_t *nodes;       /* of each module: its index in the blob */
+  BpModule **of_nodes; /* of each index: a module; NULL for the library itself */
   size_t num_nodes;
-  size_t library_node; /* of host code; NO_NODE if there is none */
+  size_t library_node; /* index of the host code; NO_NODE if there is none */
   uint64_t *indptr;
   uint64_t *child_indices;
-  GPtrArray *link_inputs; /* strings of malloc's */
-  uint64_t blob_size;     /* with its length; 0: no blob */
-  uint64_t largest_at;    /* where in the blob the largest bytes of a module begin */
-  uint64_t largest_size;  /* and how many they are */
+  GPtrArray *link_inputs; /* strings allocated by malloc */
+  uint64_t blob_size;     /* including its length; 0: no blob */
+  uint64_t largest_at;    /* offset in the blob of the largest bytes of a module */
+  uint64_t largest_size;  /* and their number */
   BpWorkdir dir;
 } Export;
 
@@ -92,7 +92,7 @@ static int has_edge(const Export *job, uint64_t first, uint64_t end, size_t chil
   return 0;
 }
 
-/* Appends the imports of the modules at a node to its row, each once, but not the node itself. */
+/* Appends the imports of the modules at a node to its row, each once, except the node itself. */
 static uint64_t add_row(Export *job, size_t node, uint64_t end) {
   uint64_t first = end;
   for (size_t i = 0; i < job->num_modules; ++i) {
@@ -185,7 +185,7 @@ static int append_node(Export *job, BlobFile *file, size_t node) {
   return rc;
 }
 
-/* The length comes first and is known last. */
+/* The length comes first but is known last. */
 static int write_blob(Export *job, BlobFile *file) {
   uint64_t length = 0;
   if (append(file, &length, sizeof length) ||
@@ -219,8 +219,8 @@ static int make_blob(Export *job) {
 #define POINTER(name, value)                                                                       \
   "\t.weak " name "\n\t.type " name ", %object\n\t.size " name ", 8\n" name ":\n\t.8byte " value   \
   "\n"
-/* A host's slot that begins as the function itself, if the process has that: Python's tvm_ffi fills
- * no slots, but has the functions. */
+/* A pointer variable for a function of the host, initialised with that function if the process has
+ * it: Python's tvm_ffi sets no variables, but has the functions. */
 #define SLOT(function) "\t.weak " function "\n" POINTER("__" function, function)
 
 static const char variables[] = "\t.data\n\t.p2align 3\n" POINTER(BP_SYMBOL_LIBRARY_CTX, "0")
@@ -228,8 +228,8 @@ static const char variables[] = "\t.data\n\t.p2align 3\n" POINTER(BP_SYMBOL_LIBR
         SLOT("TVMFFIEnvModLookupFromImports")
             SLOT("TVMFFIHandleInitOnce") "\t.section .note.GNU-stack,\"\",%progbits\n";
 
-/* The blob is placed so that the largest bytes in it (a model's parameters) are aligned, and can be
- * used where they are. */
+/* The blob is placed so that its largest bytes (a model's parameters) are aligned, and can be used
+ * in place. */
 static int make_assembly(const Export *job) {
   static const char blob[] = "\t.section .rodata.backplane,\"a\",%%progbits\n"
                              "\t.p2align 6\n"
@@ -250,7 +250,7 @@ static int make_assembly(const Export *job) {
 
 /* ---- Host code --------------------------------------------------------------------------- */
 
-/* The object files' paths and the arguments that the linker is given for them. */
+/* The object files' paths, and linker arguments for them. */
 static int add_input(Export *job, const char *text) {
   char *copy = strdup(text);
   if (!copy)
@@ -259,8 +259,8 @@ static int add_input(Export *job, const char *text) {
   return 0;
 }
 
-/* The arguments that a module wants its C source compiled and linked with, one a line: a
- * NULL-terminated list for g_strfreev, empty if it says none. */
+/* The compiler and linker arguments of a module's C source, one a line: a NULL-terminated list for
+ * g_strfreev, empty if there are none. */
 static char **get_flags(BpModule *module) {
   BpOwnedBytes text;
   if (bp_module_get_source(module, "cflags", &text)) {
@@ -291,7 +291,7 @@ static int compile_source(Export *job, BpModule *module, const char *name) {
   return rc;
 }
 
-/* A module that has no object file has C source. */
+/* A module without an object file has C source. */
 static int make_object(Export *job, BpModule *module, size_t index) {
   char name[64], file[72];
   BpOwnedBytes object;
@@ -336,12 +336,12 @@ static int link_library(Export *job, const char *output) {
   return rc;
 }
 
-/* The library while it is made: beside its place, under a temporary name. */
+/* The unfinished library: in its final folder, under a temporary name. */
 typedef struct Unfinished {
   int folder;
   char name[BP_TEMPORARY_SIZE];
   char path[PATH_MAX]; /* absolute, for the linker */
-  mode_t mode;         /* of a program that this process makes */
+  mode_t mode;         /* the mode of a program that this process makes */
 } Unfinished;
 
 static int create_beside(const char *path, Unfinished *file) {
@@ -364,7 +364,7 @@ static int create_beside(const char *path, Unfinished *file) {
   return rc;
 }
 
-/* Gives the finished file its name. A compiler that failed unnoticed has left it empty. */
+/* Gives the finished file its name. The file is empty if the compiler failed unnoticed. */
 static int finish(const Unfinished *file, const char *path) {
   struct stat status;
   if (fstatat(file->folder, file->name, &status, 0) || !status.st_size)
@@ -389,7 +389,7 @@ static int make_library(Export *job, const char *path) {
   return rc;
 }
 
-/* A library of host code alone is a module by itself and needs no blob. */
+/* A library that is only host code is a complete module and needs no blob. */
 static int make_files(Export *job, const char *path) {
   int needs_blob = job->num_nodes > 1 || job->library_node == NO_NODE;
   return (needs_blob && make_blob(job)) || make_assembly(job) || make_objects(job) ||

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Library modules: a shared library whose exported functions are the module's.
+/* Library modules: a shared library whose exported functions are the module's functions.
  *
- * A library keeps state between calls: the functions that it looked up, in variables of its own. So
- * two modules never share one mapping, nor one with another host in the process: a file that is
- * open already is opened again from a copy in memory. The library is unmapped with its module,
- * which every function of it keeps alive.
+ * A library keeps state in its own variables: the functions that it looked up. So two modules never
+ * share one mapping, nor do they share one with another host in the process: a file that is already
+ * open is opened again from a copy in memory. The library is unmapped with its module, which every
+ * function of it keeps alive.
  *
- * A library that calls the host by name (TVMFFIErrorSetRaisedFromCStrParts) is opened from a copy
- * too, in whose symbol table those names have our addresses. So they need not be exported to the
- * whole process, where they would take the place of those of TVM's own libraries. */
+ * A library that calls the host by name (TVMFFIErrorSetRaisedFromCStrParts) is also opened from a
+ * copy, in whose symbol table those names have our addresses. So we need not export these names to
+ * the whole process, where they would replace those of TVM's own libraries. */
 
 #include "core/module/library.h"
 
@@ -43,11 +43,11 @@ typedef struct LibraryModule {
   BpModule *module; /* borrowed: it owns this */
   char *path;
   void *handle;
-  int copy_fd;           /* of the copy that is mapped, or -1 */
-  BpPackedNames exports; /* the text behind `names` */
+  int copy_fd;           /* of the mapped copy, or -1 */
+  BpPackedNames exports; /* the text that `names` points into */
   char **names;          /* sorted */
   int is_packed_c;
-  char *main_name; /* of the function that BP_SYMBOL_MAIN names, or NULL */
+  char *main_name; /* the name of the entry function (BP_SYMBOL_MAIN), or NULL */
   Found *found;    /* guarded by BP__LOCK_STATE */
 } LibraryModule;
 
@@ -55,8 +55,8 @@ static const BpModuleApi library_api, packed_c_api;
 
 /* ---- Mappings ---------------------------------------------------------------------------- */
 
-/* The handles that library modules have open, so that of two threads that open a file at once one
- * makes a copy. */
+/* The open handles of library modules. If two threads open a file at once, one of them makes a
+ * copy. */
 static struct {
   void **handles;
   size_t count;
@@ -83,7 +83,7 @@ static int has_handle(void *handle) {
   return 0;
 }
 
-/* 1: the handle is this module's alone; 0: another module has it; -1: failed. */
+/* 1: the handle belongs to this module; 0: another module has it; -1: failed. */
 static int claim_handle(void *handle) {
   bp__lock(BP__LOCK_STATE);
   int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
@@ -91,7 +91,7 @@ static int claim_handle(void *handle) {
   return rc;
 }
 
-/* The claim ends after the mapping has: until then nobody else may take the mapping over. */
+/* The claim is released after the mapping: until then no other module may take over the mapping. */
 static void close_library(void *handle, int copy_fd) {
   dlclose(handle);
   if (copy_fd >= 0)
@@ -105,7 +105,7 @@ static void close_library(void *handle, int copy_fd) {
   bp__unlock(BP__LOCK_STATE);
 }
 
-/* Opens `name`. 1: *handle is this module's alone; 0: somebody has the library open; -1: failed. */
+/* Opens `name`. 1: *handle belongs to this module; 0: the library is already open; -1: failed. */
 static int open_and_claim(const char *name, const char *path, void **handle) {
   void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (opened) {
@@ -134,8 +134,8 @@ static int write_at(int fd, const char *data, size_t size, size_t offset) {
   return lseek(fd, (off_t)offset, SEEK_SET) < 0 || bp__write_all(fd, data, size) ? -1 : 0;
 }
 
-/* Gives an undefined function an address. As a local, hidden symbol it is not looked up anywhere;
- * as an absolute one it is not moved with the library. */
+/* Gives an undefined function an address. As a local, hidden symbol it is not looked up elsewhere;
+ * as an absolute symbol it is not relocated. */
 static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBinding *binding) {
   Elf64_Sym symbol;
   memcpy(&symbol, file->file->data + binding->entry, sizeof symbol);
@@ -146,7 +146,7 @@ static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBindi
   return write_at(fd, (const char *)&symbol, sizeof symbol, binding->entry);
 }
 
-/* The blob is read from the file, so its pages stay empty in the copy: it may be large. */
+/* The blob is read from the file, so its pages stay empty in the copy, as it may be large. */
 static int write_copy(int fd, const BpLibraryFile *file) {
   const char *data = file->file->data;
   size_t size = file->file->size, start = size, end = size;
@@ -163,8 +163,8 @@ static int write_copy(int fd, const BpLibraryFile *file) {
   return 0;
 }
 
-/* Opens a copy. Its descriptor stays open with it: libraries are told apart by name, and the name
- * has the descriptor's number. */
+/* Opens a copy. Its file descriptor stays open with it: the loader tells libraries apart by name,
+ * and the name contains the descriptor's number. */
 static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char name[BP_FD_PATH_SIZE];
   *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
@@ -239,8 +239,8 @@ static void *find_symbol(const LibraryModule *library, const char *prefix, const
   return address;
 }
 
-/* The address of an exported function, NULL if there is none of that name; -1 with an error. The
- * names have been read from the file. */
+/* Finds the address of an exported function; NULL if there is no such function; -1 with an error.
+ * The names were read from the file. */
 static int find_exported(const LibraryModule *library, const char *name, void **address) {
   *address = NULL;
   if (library->main_name && !strcmp(name, BP_SYMBOL_MAIN))
@@ -277,8 +277,7 @@ static int library_get_property(void *context, int32_t *flags) {
   return 0;
 }
 
-/* A library may describe the signature of a function by another one that returns text, once it is
- * loaded. */
+/* A loaded library may describe a function's signature by another function, which returns text. */
 static int visit_signature(const LibraryModule *library, const char *name,
                            int32_t (*visit)(void *, const char *, const char *), void *visitor) {
   BpPackedCall describe =
@@ -327,7 +326,7 @@ static const BpModuleApi packed_c_api = {
     .destroy = destroy_library,
 };
 
-/* ---- Looking up for the library ---------------------------------------------------------- */
+/* ---- Look-ups by the library ----------------------------------------------------------------- */
 
 static BpFunction *find_kept(LibraryModule *library, const char *name) {
   bp__lock(BP__LOCK_STATE);
@@ -338,7 +337,7 @@ static BpFunction *find_kept(LibraryModule *library, const char *name) {
   return found ? found->function : NULL;
 }
 
-/* Keeps a function (takes the reference) for as long as the library is there. */
+/* Keeps a function (takes the reference) for as long as the library exists. */
 static int keep_function(LibraryModule *library, const char *name, BpFunction *function) {
   size_t size = strlen(name) + 1;
   Found *found = malloc(sizeof *found + size);
@@ -355,7 +354,8 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
   return 0;
 }
 
-/* One of the library's own functions. It does not keep the library, which keeps it. */
+/* One of the library's own functions. It does not keep the library alive, because the library keeps
+ * it. */
 static int find_own(const LibraryModule *library, const char *name, BpFunction **function) {
   void *address = NULL;
   *function = NULL;
@@ -413,7 +413,7 @@ static int fill_slots(LibraryModule *library, const BpLibraryFile *file) {
   return 0;
 }
 
-/* Takes over the names that were read from the file, and sorts them. */
+/* Takes the names that were read from the file, and sorts them. */
 static int take_exports(LibraryModule *library, BpLibraryFile *file) {
   library->is_packed_c = file->is_packed_c;
   library->path = strdup(file->path);

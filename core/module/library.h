@@ -5,23 +5,23 @@
 
 #include <backplane/module.h>
 
-/* Gives libraries that are opened from now on a function of the host: those that define a pointer
- * variable called `name` ("__TVMBackendParallelLaunch") find it filled with `function`. Rooms call
- * it while the core starts. Name and function live for ever. A library with a variable "__TVM..."
- * that nobody registered here is refused. */
+/* Registers a function of the host for libraries that are opened from now on: a library's pointer
+ * variable called `name` ("__TVMBackendParallelLaunch") is set to `function`. Called while the core
+ * starts. Name and function must stay valid for ever. A library with an unregistered variable
+ * "__TVM..." is refused. */
 int bp__library_add_slot(const char *name, void (*function)(void));
 
-/* The function for a variable of that name, or NULL. */
+/* The function for the variable of that name, or NULL. */
 void (*bp__library_find_slot(const char *name))(void);
 
-/* Opens a shared library (transfer full): the root of the modules that its blob holds, or a module
- * of its exported functions if it has none. */
+/* Opens a shared library (transfer full): the root of the modules in its blob, or, without a blob,
+ * a module of its exported functions. */
 BpModule *bp__library_load(const char *path);
 
-/* The slots that this room provides. */
+/* Registers the functions that core/module provides. */
 int bp__library_add_own_slots(void);
 
-/* What a library calls to find a function in its imports or the registry
+/* Finds a function in a library's imports or the registry, for the library
  * (TVMFFIEnvModLookupFromImports): *function is borrowed from the module. */
 int bp__library_look_up(void *module, const char *name, void **function);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a library's file: its exports, the variables that it expects to be filled, its blob. */
+/* Reading a library's file: its exports, the pointer variables that the host sets, its blob. */
 
 #include "core/module/library_file.h"
 
@@ -24,8 +24,8 @@ typedef struct Scan {
   BpWriter bindings;
   int links_tvm_ffi;
   BpByteArray blob;
-  const char *modern;   /* what only libraries of TVM from 0.20 on have; NULL: nothing yet */
-  const char *packed_c; /* what only those before have */
+  const char *modern;   /* a name that only libraries of TVM from 0.20 on have; NULL: none yet */
+  const char *packed_c; /* a name that only libraries before that have */
   const char *of_either;
 } Scan;
 
@@ -48,8 +48,8 @@ static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* The function of the host for one that the library does not define: those of TVM's have the names
- * of their slots without "__". */
+/* The host's function for an undefined function: TVM's functions have the names of their variables
+ * without "__". */
 static void (*find_binding(const char *name))(void) {
   char slot[128];
   snprintf(slot, sizeof slot, "%s%.*s", starts_with(name, BP_SYMBOL_HOST_PREFIX) ? "__" : "",
@@ -69,8 +69,8 @@ static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* Tells the calling convention by the names that a library defines or looks for. Some that it wants
- * of its host both have: a library with no other sign is of the older one, whose functions have no
+/* Recognises the calling convention by the names that a library defines or needs. Both conventions
+ * share some names; a library with only these is of the older one, whose functions have no
  * prefix. */
 static void scan_convention(Scan *scan, const char *name) {
   static const char *const packed_c[] = {
@@ -93,7 +93,7 @@ static void take_blob(Scan *scan, const BpElfSymbol *symbol) {
   scan->library->has_blob = 1;
 }
 
-/* The name of the entry, if the variable holds one that ends within it. */
+/* The name of the entry function, if the variable holds one that ends within it. */
 static void take_main(Scan *scan, const BpElfSymbol *symbol) {
   size_t size = symbol->contents.size;
   if (symbol->size < size)
@@ -143,7 +143,7 @@ static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* Of a library in the older convention all functions are its module's. */
+/* In the older convention all functions of a library are its module's. */
 static int settle_convention(Scan *scan) {
   BpLibraryFile *library = scan->library;
   library->is_packed_c = scan->packed_c || (scan->of_either && !scan->modern);
@@ -161,7 +161,7 @@ static int settle_convention(Scan *scan) {
   return 0;
 }
 
-/* The blob is its length and that many bytes, which must lie within its segment. */
+/* The blob is its length and that many bytes, which must be within its segment. */
 static int parse_blob(BpLibraryFile *library, const BpByteArray *contents) {
   char what[256];
   uint64_t size;
@@ -191,7 +191,8 @@ static int has_slot_for(const BpLibraryFile *library, const char *name) {
   return 0;
 }
 
-/* Leaves out those for which there is a slot: what we export asks for a function in both ways. */
+/* Leaves out the functions for which there is a variable: libraries that we export ask for a
+ * function in both ways. */
 static int take_bindings(BpLibraryFile *library, BpWriter *writer) {
   if (writer->failed)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the symbols of a library");
@@ -213,7 +214,7 @@ static int check_use(const BpLibraryFile *library) {
                         library->path, library->is_packed_c ? "" : " " BP_SYMBOL_PREFIX "NAME");
 }
 
-/* Loading a library is running it. */
+/* Loading a library means running it. */
 static int check_trust(const BpLibraryFile *library) {
   char *problem = bp__path_problem(library->path);
   int rc = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a library's file says about it, before any of its code runs. */
+/* Reads what is needed from a library's file, before any of its code runs. */
 #ifndef BACKPLANE_CORE_MODULE_LIBRARY_FILE_H
 #define BACKPLANE_CORE_MODULE_LIBRARY_FILE_H
 
 #include "core/module/blob.h"
 #include "core/module/elf_file.h"
 
-/* Names of symbols, as the tvm-ffi world has them. */
+/* Names of symbols in the tvm-ffi convention. */
 #define BP_SYMBOL_PREFIX      "__tvm_ffi_"
 #define BP_SYMBOL_METADATA    "__tvm_ffi__metadata_"
 #define BP_SYMBOL_DOC         "__tvm_ffi__doc_"
@@ -14,16 +14,16 @@
 #define BP_SYMBOL_LIBRARY_CTX "__tvm_ffi__library_ctx"
 #define BP_SYMBOL_SLOT_PREFIX "__TVM"
 #define BP_SYMBOL_HOST_PREFIX "TVM"
-/* Those of TVM up to 0.19, whose functions have names without a prefix. */
+/* Names of symbols in libraries of TVM up to 0.19, whose functions have no prefix. */
 #define BP_SYMBOL_MBLOB      "__tvm_dev_mblob"
 #define BP_SYMBOL_MODULE_CTX "__tvm_module_ctx"
 #define BP_SYMBOL_MAIN       "__tvm_main__"
-/* LLVM's functions for half precision; no library of Debian's has them. */
+/* LLVM's functions for half precision; no library of Debian has them. */
 #define BP_SYMBOL_HALF_PREFIX "__gnu_"
-/* A library that needs this one gets its functions from there. */
+/* A library that is linked with this one gets its functions from there. */
 #define BP_TVM_FFI_LIBRARY "libtvm_ffi."
 
-/* Names one after the other, each ended by a NUL. */
+/* Names in sequence, each ended by a NUL. */
 typedef struct BpPackedNames {
   char *text;
   size_t size;
@@ -33,7 +33,7 @@ typedef struct BpPackedNames {
 /* A function of the host that the library calls by name instead of through a variable. */
 typedef struct BpLibraryBinding {
   const char *name; /* borrowed from the file */
-  size_t entry;     /* where in the file its Elf64_Sym is */
+  size_t entry;     /* offset of its Elf64_Sym in the file */
   void (*function)(void);
 } BpLibraryBinding;
 
@@ -41,19 +41,19 @@ typedef struct BpLibraryFile {
   const char *path; /* borrowed */
   BpMappedFile *file;
   BpPackedNames functions; /* exported, without the prefix */
-  BpPackedNames slots;     /* pointer variables to be filled, all known */
-  int is_packed_c;         /* compiled by TVM up to 0.19: see packed_c.h */
-  BpByteArray main_name;   /* of such a library's entry, borrowed from the file; or empty */
-  const char *context;     /* the variable for look-ups, static; NULL: there is none */
+  BpPackedNames slots;     /* pointer variables to set, all known */
+  int is_packed_c;         /* compiled by TVM up to 0.19; see packed_c.h */
+  BpByteArray main_name; /* of such a library's entry function, borrowed from the file; or empty */
+  const char *context;   /* the name of the variable for look-ups, static; NULL: none */
   BpLibraryBinding *bindings;
   size_t num_bindings;
   int has_blob;
   BpBlob blob;
-  BpByteArray blob_bytes; /* where in the file the blob is */
+  BpByteArray blob_bytes; /* the blob in the file */
 } BpLibraryFile;
 
-/* Reads and checks; what is in `library` is freed with bp__library_file_clear, and after a failure
- * there is nothing. */
+/* Reads and checks a file; bp__library_file_clear frees the content of `library`, which is empty
+ * after a failure. */
 int bp__library_file_read(BpLibraryFile *library, const char *path);
 void bp__library_file_clear(BpLibraryFile *library);
 

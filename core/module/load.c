@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the loader of a module, by its kind or its file's extension. */
+/* Finding the loader of a module, by its kind or by its file's extension. */
 
 #include "core/module/load.h"
 
@@ -23,8 +23,8 @@ typedef struct Loader {
   BpFunction *function;
 } Loader;
 
-/* Finds `prefix``name`; `what` says in words what it would load, `remedy` what to do where nothing
- * does. */
+/* Finds `prefix``name`; `what` names the thing to load, `remedy` says what to do if there is no
+ * loader. */
 static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what,
                        const char *remedy) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
@@ -54,7 +54,7 @@ static int check_kind(const char *kind) {
                         MAX_NAME);
 }
 
-/* A plugin's kind is one word of small letters; those of models have dots and capitals. */
+/* A plugin's kind is one lower-case word; the kinds of models have dots and capitals. */
 static int find_binary_loader(Loader *loader, const char *kind) {
   char remedy[MAX_NAME + 128] = "; bp_graph_initialize() of libbackplane-graph brings what loads "
                                 "models";
@@ -87,7 +87,7 @@ BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObj
 
 /* ---- From files -------------------------------------------------------------------------- */
 
-/* The extension of a path without its dot, "" if there is none; "libx.so.1" is a library too. */
+/* The extension of a path without its dot, or ""; "libx.so.1" is a library too. */
 static void find_extension(const char *path, char *extension, size_t size) {
   const char *slash = strrchr(path, '/');
   const char *base = slash ? slash + 1 : path, *dot = strrchr(base, '.');

@@ -5,12 +5,12 @@
 
 #include <backplane/module.h>
 
-/* Whether bp_module_load takes the file for a shared library: "x.so", "x.so.1". */
+/* Whether bp_module_load treats the file as a shared library: "x.so", "x.so.1". */
 int bp__module_is_library_path(const char *path);
 
-/* As bp_module_load_from_bytes, for a module that a library holds. `owner` keeps the bytes valid:
- * the loader gets it as a second argument, and may retain it and use the bytes in place. An import
- * without a loader is no error before it is used (core/module/absent.h). */
+/* Like bp_module_load_from_bytes, for a module inside a library. `owner` keeps the bytes valid: it
+ * is the loader's second argument, and the loader may retain it and use the bytes in place. An
+ * import without a loader causes no error before it is used (core/module/absent.h). */
 BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObject *owner,
                                int is_import);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the blob of libraries of TVM up to 0.19. A record does not say how long it is: its kind
- * does. */
+/* Reading the blob of libraries of TVM up to 0.19. The length of a record follows from its kind; it
+ * is not stored. */
 
 #include "core/module/mblob.h"
 
@@ -20,7 +20,7 @@ static int is_kind(const BpByteArray *kind, const char *name) {
   return kind->size == strlen(name) && !memcmp(kind->data, name, kind->size);
 }
 
-/* ---- Passing over records ---------------------------------------------------------------- */
+/* ---- Skipping records ------------------------------------------------------------------------ */
 
 static int skip_strings(BpReader *reader, const char *item) {
   uint64_t count;
@@ -90,8 +90,8 @@ static int skip_constants(BpReader *reader) {
 
 /* ---- Device code ------------------------------------------------------------------------- */
 
-/* Passes over an entry of the function table; with a writer, writes it as it is today: an empty
- * name is spelled out, and a list of extra tags follows. */
+/* Reads an entry of the function table. If there is a writer, writes the entry in today's form: an
+ * empty name is replaced by the key, and a list of extra tags follows. */
 static int read_kernel(BpReader *reader, BpWriter *writer) {
   BpByteArray key, name;
   uint64_t num_args;
@@ -146,14 +146,14 @@ static const struct {
 };
 #define NUM_RECORD_KINDS (sizeof record_kinds / sizeof *record_kinds)
 
-/* TVM 0.7 has another name for the same. */
+/* TVM 0.7 has another name for the same kind. */
 static void take_todays_name(BpByteArray *kind) {
   static const char today[] = "GraphExecutorFactory";
   if (is_kind(kind, "GraphRuntimeFactory"))
     *kind = (BpByteArray){today, sizeof today - 1};
 }
 
-/* What passes over the payload of a kind; NULL: it is taken for device code. */
+/* The function that skips the payload of a kind; NULL: it is device code. */
 static int (*find_skip(const BpByteArray *kind))(BpReader *reader) {
   for (size_t i = 0; i < NUM_RECORD_KINDS; ++i)
     if (is_kind(kind, record_kinds[i].kind))
@@ -172,7 +172,7 @@ static int convert(const BpByteArray *kind, const BpByteArray *record, BpOwnedBy
   return -1;
 }
 
-/* What was compiled for another way of running a model, and how to compile it instead. */
+/* Refuses modules for other ways of running a model, and says how to compile instead. */
 static int check_supported(const BpReader *reader, const BpByteArray *kind) {
   static const char *const refused[][2] = {
       {"VMExecutable", "a model for Relay's virtual machine; compile it with relay.build, which "
@@ -262,7 +262,7 @@ static int read_records(BpReader *reader, BpBlob *blob) {
     return -1;
   if (num_records > BP_BLOB_MOST_MODULES)
     return bp__read_damaged(reader, "too many modules");
-  /* One more, for the library. */
+  /* one more, for the library */
   blob->kinds = calloc((size_t)num_records + 1, sizeof *blob->kinds);
   blob->bytes = calloc((size_t)num_records + 1, sizeof *blob->bytes);
   if (!blob->kinds || !blob->bytes)
@@ -287,8 +287,8 @@ int bp__mblob_parse(BpBlob *blob, const BpByteArray *stream, const char *what) {
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
-/* A module that stands between a library and what external code generators added to it, to hand
- * constants to that when it is first called. */
+/* A module between a library and the modules of external code generators, to which it passes
+ * constants at the first call. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   (void)context;
   (void)name;
@@ -307,7 +307,7 @@ static const BpModuleApi const_loader_api = {
     .destroy = destroy,
 };
 
-/* Their constants go as objects of TVM's C++: nothing here can take them. */
+/* The constants are passed as objects of TVM's C++, which this code cannot make. */
 static int refuse_constants(BpReader *reader) {
   uint64_t count;
   BpByteArray name;

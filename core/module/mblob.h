@@ -5,7 +5,7 @@
 
 #include "core/module/blob.h"
 
-/* As bp__blob_parse, which see. */
+/* Like bp__blob_parse. */
 int bp__mblob_parse(BpBlob *blob, const BpByteArray *stream, const char *what);
 
 /* Registers the loaders of kinds `const_loader` and `metadata`. */

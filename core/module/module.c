@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module object: a plugin's table and context, and the imports that the host keeps for it.
+/* The module object: a plugin's table and context, and the imports, which the host keeps.
  *
- * Imports are only ever added, so readers take no lock: they load a list that is published whole. A
- * list that was outgrown stays until the module goes, as somebody may be walking it. */
+ * Imports are only ever added, so readers take no lock: they load a list that is published as a
+ * whole. An outgrown list stays until the module is freed, because another thread may be reading
+ * it. */
 
 #include "core/module/module.h"
 
@@ -21,7 +22,7 @@
 /* A list of imports; `count` grows up to `capacity`. */
 typedef struct ImportList {
   struct ImportList *outgrown;
-  struct ImportList *next; /* of the lists that wait to be released */
+  struct ImportList *next; /* next in the queue of lists to release */
   size_t capacity;
   atomic_size_t count;
   BpModule *items[];
@@ -32,15 +33,15 @@ struct BpModule {
   const BpModuleApi *api;
   void *context;
   _Atomic(ImportList *) imports;
-  size_t stamp; /* guarded by BP__LOCK_STATE: the last walk that came by here */
+  size_t stamp; /* guarded by BP__LOCK_STATE: the last walk that visited this module */
 };
 
-/* Of the last walk. BP__LOCK_STATE guards the shape of all import graphs: adding an edge must see
- * that it closes no cycle. */
+/* The number of the last walk. BP__LOCK_STATE guards the shape of all import graphs, so that adding
+ * an edge closes no cycle. */
 static size_t last_stamp;
 
-/* Releases the imports of a module that is gone. What they import in turn waits in a list of the
- * thread's, so that the stack does not grow with the depth of a graph. */
+/* Releases the imports of a module that is being freed. Their own imports wait in a list of the
+ * thread, so that the stack does not grow with the depth of the graph. */
 static void release_imports(ImportList *list) {
   static _Thread_local ImportList *pending;
   static _Thread_local int is_releasing;
@@ -91,7 +92,7 @@ BpModule *bp_module_create(const BpModuleApi *api, void *context) {
   BpModule *module = malloc(sizeof *module);
   if (!module) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", api->kind);
-    api->destroy(context); /* which may own the table */
+    api->destroy(context); /* it may own the table */
     return NULL;
   }
   *module = (BpModule){.api = api, .context = context};
@@ -200,13 +201,13 @@ BpModule *bp_module_get_import(BpModule *module, size_t index) {
   return NULL;
 }
 
-/* A walk over an import graph: `items` is what was found, in order; `todo` a stack. */
+/* A walk over an import graph: `items` are the modules found, in order; `todo` is a stack. */
 typedef struct Walk {
   BpModule **items;
   size_t count;
   BpModule **todo;
   size_t num_todo;
-  size_t capacity; /* of both */
+  size_t capacity; /* of both arrays */
 } Walk;
 
 static int walk_reserve(Walk *walk, size_t more) {
@@ -226,7 +227,7 @@ static int walk_reserve(Walk *walk, size_t more) {
   return 0;
 }
 
-/* Takes one module off the stack; unless it was met before, lists it and stacks its imports. */
+/* Takes one module off the stack; if it is new, lists it and pushes its imports. */
 static int walk_step(Walk *walk, size_t stamp) {
   BpModule *module = walk->todo[--walk->num_todo];
   if (module->stamp == stamp)
@@ -265,7 +266,7 @@ BpModule **bp__module_flatten(BpModule *module, size_t *count) {
   return items;
 }
 
-/* Appends to the module's list; the list is replaced by a larger copy when it is full. */
+/* Appends to the module's list; a full list is replaced by a larger copy. */
 static int append_import(BpModule *module, BpModule *imported) {
   size_t count;
   ImportList *list = imports_of(module, &count);
@@ -294,7 +295,7 @@ static int import_locked(BpModule *module, BpModule *imported) {
   if (!reached)
     return -1;
   free(reached);
-  /* The walk has stamped all that `imported` reaches. */
+  /* The walk has stamped every module that `imported` reaches. */
   if (module->stamp == last_stamp)
     return bp_error_raise(BP_ERROR_VALUE,
                           "importing a module of kind \"%s\" into one of kind \"%s\" would close a "
@@ -346,7 +347,7 @@ int bp_module_get_function(BpModule *module, const char *name, int query_imports
                                            : bp__module_get_from_imports(module, name, function);
 }
 
-/* What visit_functions is given: the names so far, and -1 when one could not be added. */
+/* The context of visit_functions: the names so far, and -1 after one could not be added. */
 typedef struct Gathered {
   BpNames names;
   int rc;

@@ -34,7 +34,7 @@ enum {
   CODE_STR = 11,
   CODE_BYTES = 12,
   CODE_NDARRAY = 13,
-  CODE_BOOL = 15 /* since 0.18; an integer before, which it still takes */
+  CODE_BOOL = 15 /* since 0.18; before, and still accepted, an integer */
 };
 
 typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, PackedValue *result,
@@ -43,13 +43,13 @@ typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, Pack
 /* Compiled code loads whole vectors from the beginning of a tensor. */
 #define DATA_ALIGNMENT 64
 
-/* A call's arguments in either form; most have room here. */
+/* The arguments of a call in either form; most calls fit here. */
 #define FEW_ARGS 24
 
 typedef struct PackedArgs {
   PackedValue *values;
   int *codes;
-  BpTensorView *views; /* of tensors that the other side gets with changes */
+  BpTensorView *views; /* of tensors that are changed for the other side */
   PackedValue few_values[FEW_ARGS];
   int few_codes[FEW_ARGS];
   BpTensorView few_views[FEW_ARGS];
@@ -80,7 +80,8 @@ static int allocate_args(PackedArgs *packed, int32_t count) {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* There a boolean is an unsigned integer of one bit; an element takes a byte here and there. */
+/* In that convention a boolean is an unsigned integer of one bit; an element takes a byte in
+ * both. */
 static const BpDataType bool_here = {BP_DTYPE_BOOL, 8, 1}, bool_there = {BP_DTYPE_UINT, 1, 1};
 
 static int is_like(BpDataType dtype, BpDataType scalar) {
@@ -92,7 +93,7 @@ static void set_type(BpTensorView *view, BpDataType scalar) {
   view->dtype.bits = scalar.bits;
 }
 
-/* Such code takes no offset: where handles are addresses it is added to them. */
+/* Such code ignores offsets: if handles are addresses, the offset is added. */
 static int fold_offset(BpTensorView *view, int32_t index) {
   if (view->device.device_type != BP_DEVICE_CPU && view->device.device_type != BP_DEVICE_CUDA)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -104,7 +105,7 @@ static int fold_offset(BpTensorView *view, int32_t index) {
   return 0;
 }
 
-/* Before 0.20 TVM gives elements of less than a byte whole bytes, and here they are packed. */
+/* Before 0.20 TVM stores sub-byte elements in whole bytes; here they are packed. */
 static int refuse_subbyte(BpDataType dtype, int32_t index) {
   char text[32];
   bp_dtype_format(dtype, text, sizeof text);
@@ -114,7 +115,8 @@ static int refuse_subbyte(BpDataType dtype, int32_t index) {
                         index, text);
 }
 
-/* Code generated as C checks nothing; what would make it wrong or crash is checked here. */
+/* Code generated as C checks nothing, so anything that would make it wrong or crash is checked
+ * here. */
 static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *changed,
                        PackedValue *value) {
   if (!bp_view_is_compact(view))
@@ -140,9 +142,9 @@ static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *ch
   return 0;
 }
 
-/* ---- From here to there ------------------------------------------------------------------ */
+/* ---- Conversion to the old convention -------------------------------------------------------- */
 
-/* The code for a value that keeps its bits; -1: another type. */
+/* The code for a value whose bits stay the same; -1: another type. */
 static int plain_code(int32_t type_index) {
   switch (type_index) {
   case BP_TYPE_NONE:
@@ -184,7 +186,7 @@ static int pack_arg(PackedArgs *packed, int32_t index, const BpValue *arg) {
   case BP_TYPE_TENSOR:
     *code = CODE_TENSOR;
     return pack_tensor(&((const BpTensor *)arg->v_obj)->view, index, &packed->views[index], value);
-  case BP_TYPE_SMALL_STR: /* followed by a zero byte, as it has at most 7 */
+  case BP_TYPE_SMALL_STR: /* with a NUL at its end, as it has at most 7 bytes */
     *code = CODE_STR;
     value->v_str = arg->v_bytes;
     return 0;
@@ -200,7 +202,7 @@ static int pack_arg(PackedArgs *packed, int32_t index, const BpValue *arg) {
   }
 }
 
-/* The type for a code whose value keeps its bits; -1: another. */
+/* The type for a code whose value keeps its bits; -1: another code. */
 static int32_t plain_type(int code) {
   switch (code) {
   case CODE_INT:
@@ -247,7 +249,8 @@ static int call_symbol(void *self, const BpValue *args, int32_t num_args, BpValu
   if (!rc) {
     PackedValue value = {0};
     int code = CODE_NULL;
-    bp_error_clear(); /* an earlier one would be taken for the reason of a failure without any */
+    bp_error_clear(); /* otherwise an earlier error would become the reason of a failure without one
+                       */
     rc = function(packed.values, packed.codes, num_args, &value, &code, NULL);
     if (!rc)
       rc = take_result(value, code, result);
@@ -265,7 +268,7 @@ BpFunction *bp__packed_c_function_create(BpModule *module, void *symbol) {
   return bp_module_function_create(module, call_symbol, symbol, NULL);
 }
 
-/* ---- From there to here ------------------------------------------------------------------ */
+/* ---- Conversion from the old convention ------------------------------------------------------ */
 
 static int unpack_arg(PackedValue value, int code, int index, BpTensorView *changed, BpValue *arg) {
   int32_t type = plain_type(code);
@@ -349,7 +352,7 @@ static void set_last_error(const char *message) {
 
 /* ---- Half precision ---------------------------------------------------------------------- */
 
-/* By the names that LLVM's code asks for, in libraries of any version. */
+/* The names that LLVM's code uses, in libraries of any version. */
 
 static float gnu_h2f_ieee(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
@@ -373,11 +376,12 @@ static uint16_t gnu_f2h_ieee(float number) {
   bits &= 0x7fffffff;
   if (bits > 0x7f800000) /* not a number */
     return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
-  if (bits >= 0x477ff000) /* 65520, halfway beyond the largest */
+  if (bits >= 0x477ff000) /* 65520, halfway beyond the largest value */
     return (uint16_t)(sign | 0x7c00);
-  if (bits >= 0x38800000) /* to the nearest, halfway to the even one */
+  if (bits >= 0x38800000) /* to nearest, halfway to even */
     return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
-  /* Below the smallest normal one: the sum is rounded to a multiple of the smallest, 2^-24. */
+  /* Below the smallest normal value: the addition rounds to a multiple of the smallest one,
+   * 2^-24. */
   memcpy(&number, &bits, sizeof number);
   number += 0.5f;
   memcpy(&bits, &number, sizeof bits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the host that libraries call through pointer variables of theirs, by the names
- * of the tvm-ffi world. */
+/* The host's functions that libraries call through their pointer variables, by their names in the
+ * tvm-ffi world. */
 
 #include "core/module/library.h"
 #include "core/system/lock.h"
@@ -39,7 +39,7 @@ void (*bp__library_find_slot(const char *name))(void) {
   return NULL;
 }
 
-/* ---- The slots of this room -------------------------------------------------------------- */
+/* ---- The functions of core/module ------------------------------------------------------------ */
 
 static int function_call(void *function, BpValue *args, int32_t num_args, BpValue *result) {
   return bp_function_call(function, args, num_args, result);
@@ -65,8 +65,8 @@ static void error_set_raised_parts(const char *kind, const char **parts, int32_t
   free(message);
 }
 
-/* Handles that threads initialise now. BP__LOCK_STATE guards the list; it is not held while an
- * initialiser runs. Other threads that want the same handle wait. */
+/* Handles that are being initialised by a thread. BP__LOCK_STATE guards the list; it is not held
+ * while an initialiser runs. Other threads that need the same handle wait. */
 typedef struct Initialising {
   void **handle;
   pthread_t thread;
@@ -78,7 +78,7 @@ static struct {
   Initialising *list;
 } initialising = {.changed = PTHREAD_COND_INITIALIZER};
 
-/* Threads that are not in the child of a fork finish nothing there. */
+/* In the child of a fork the other threads do not exist, so they finish nothing. */
 static void forget_other_threads(void) {
   initialising.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
   for (Initialising **link = &initialising.list; *link;)
@@ -95,7 +95,7 @@ static Initialising *find_initialising(void **handle) {
   return item;
 }
 
-/* Waits until no other thread initialises the handle. -1: this thread does. */
+/* Waits until no other thread initialises the handle. Returns -1 if this thread does. */
 static int wait_for_handle(void **handle) {
   for (const Initialising *item; (item = find_initialising(handle));) {
     if (pthread_equal(item->thread, pthread_self()))
@@ -120,7 +120,7 @@ static void stop_initialising(const Initialising *mine) {
   pthread_cond_broadcast(&initialising.changed);
 }
 
-/* With the lock held, which is free while `init` runs. */
+/* With the lock held, which is released while `init` runs. */
 static int init_handle(void **handle, int (*init)(void **result)) {
   Initialising mine = {handle, pthread_self(), NULL};
   void *result = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this room gives the host when the core starts. */
+/* The tables, loaders and functions that core/module adds when the core starts. */
 
 #include "core/module/library.h"
 #include "core/module/mblob.h"

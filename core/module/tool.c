@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compilers of plugins. A run's files are kept in the cache, together, under all that they are made
- * of. */
+/* Running plugins' compilers. The output files of a run are cached together, under a hash of all
+ * inputs. */
 
 #include "core/module/tool.h"
 
@@ -22,7 +22,7 @@ static void hash_text(GChecksum *hash, const char *text) {
   bp__cache_hash(hash, text, strlen(text));
 }
 
-/* What the files are made of, as text (transfer full, g_free); NULL with an error. */
+/* Everything that the output depends on, as text (transfer full, g_free); NULL with an error. */
 static char *make_key(const BpCompilerRun *run) {
   char *identity = bp__command_identity(run->command[0]);
   if (!identity) {
@@ -68,7 +68,7 @@ static int copy_output(BpReader *reader, BpOwnedBytes *output) {
   return 0;
 }
 
-/* 0: they were there; -1 with no error: they have to be made. */
+/* 0: they were cached; -1 without an error: they have to be made. */
 static int take_kept(const BpCompilerRun *run, const BpByteArray *key, BpOwnedBytes *outputs) {
   BpOwnedBytes kept;
   bp__cache_read(run->subject, key, &kept);
@@ -116,11 +116,12 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
     return no_program(run->command[0], reason);
   bp__workdir_take(dir, BP_COMMAND_LOG, log);
   for (int32_t i = 0; i < run->num_outputs && !WIFSIGNALED(*status); ++i)
-    bp__workdir_take(dir, run->output_names[i], &outputs[i]); /* who is killed leaves half a file */
+    bp__workdir_take(dir, run->output_names[i],
+                     &outputs[i]); /* a killed compiler leaves incomplete files */
   return 0;
 }
 
-/* Runs it in a directory where it has room. */
+/* Runs it in a directory with enough space. */
 static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log,
                         int *status) {
   BpCache cache;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compilers of plugins: programs that make files of files. */
+/* Plugins' compilers: programs that make files from files. */
 #ifndef BACKPLANE_CORE_MODULE_TOOL_H
 #define BACKPLANE_CORE_MODULE_TOOL_H
 

@@ -17,7 +17,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define ROOM (32 << 20) /* for what a compiler writes, bytes */
+#define ROOM (32 << 20) /* space for the compiler's output, in bytes */
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
@@ -39,7 +39,7 @@ static int create_in(BpWorkdir *dir, int parent, const char *path) {
   return bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long for temporary files", path);
 }
 
-/* File systems that cannot tell have room. */
+/* A file system that reports no size is assumed to have space. */
 static int check_room(const BpWorkdir *dir) {
   static const char name[] = "room";
   int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -64,7 +64,7 @@ static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
   return 0;
 }
 
-/* Where temporary files go. What a compiler is given there is run later. */
+/* The folder for temporary files. Files given to a compiler there are run later. */
 static const char *temporary_place(void) {
   const char *path = bp__env_get("TMPDIR");
   char *problem = path && *path == '/' ? bp__path_problem(path) : NULL;

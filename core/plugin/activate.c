@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activation: dlopen, the entry point, the handshake of versions, and initialize(), once for each
- * plugin and process. One thread does it with no lock held; others wait, save those that are
- * initialising a plugin themselves: two plugins that ask for each other would wait for ever. */
+ * plugin and process. One thread does it with no lock held, and other threads wait, except those
+ * that are initialising a plugin themselves: two plugins that ask for each other would wait for
+ * ever. */
 
 #include "core/plugin/trial.h"
 
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- What it registers ------------------------------------------------------------------- */
+/* ---- Registered names ------------------------------------------------------------------------ */
 
 static int is_registered(const char *name) {
   BpFunction *function = NULL;
@@ -25,7 +26,7 @@ static int is_registered(const char *name) {
   return found;
 }
 
-/* Nobody else has registered what it provides. */
+/* Checks that nobody else has registered a name that the plugin provides. */
 static int check_free(const Plugin *plugin) {
   g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
   for (char **name = names; *name; name++)
@@ -38,7 +39,7 @@ static int check_free(const Plugin *plugin) {
   return 0;
 }
 
-/* It has registered all that it provides. */
+/* Checks that the plugin has registered every name that it provides. */
 static int check_complete(const Plugin *plugin, const Registration *registration) {
   g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
   for (char **name = names; *name; name++)
@@ -91,7 +92,7 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   return 0;
 }
 
-/* Opens the plugin's file and finds out whether anything speaks against loading it here. */
+/* Opens the plugin's file and checks, if need be by a trial, that it may be loaded here. */
 static int require_trial(Plugin *plugin) {
   if (plugin->fd < 0 && bp__plugin_open(plugin))
     return -1;
@@ -101,7 +102,7 @@ static int require_trial(Plugin *plugin) {
   return 0;
 }
 
-/* Unless it is mapped. */
+/* Closes the file unless it is mapped. */
 static void close_file(Plugin *plugin) {
   if (plugin->is_mapped || plugin->fd < 0)
     return;
@@ -109,8 +110,8 @@ static void close_file(Plugin *plugin) {
   plugin->fd = -1;
 }
 
-/* Whether it is to be said now how others may change the plugin: once for all plugins of which the
- * same is true, as of those in one directory. */
+/* True the first time that a given warning is due: plugins that share a warning (one directory) log
+ * it once. */
 static int claim_warning(Plugin *plugin) {
   bp__plugins_lock();
   int is_first = plugin->warning && !plugin->is_warned_of;
@@ -124,7 +125,7 @@ static int claim_warning(Plugin *plugin) {
   return is_first;
 }
 
-/* The entry point, once nothing speaks against running the plugin here. */
+/* Finds the entry point, after all checks have passed. */
 static BpPluginEntry find_entry(Plugin *plugin) {
   if (plugin->entry)
     return plugin->entry;
@@ -148,7 +149,7 @@ static int initialize(Plugin *plugin, const Registration *registration) {
   return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }
 
-/* ---- Once -------------------------------------------------------------------------------- */
+/* ---- Doing it once --------------------------------------------------------------------------- */
 
 static void reject(Plugin *plugin) {
   bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
@@ -156,7 +157,7 @@ static void reject(Plugin *plugin) {
     plugin->state = BP_PLUGIN_QUARANTINED;
 }
 
-/* The plugin is INITIALISING and this thread its owner: what it does begins and ends. */
+/* The plugin is INITIALISING and this thread is its owner: begins and ends its work. */
 static void begin(void) {
   bp_error_clear();
   bp__reason_take(REASON_OK);
@@ -170,7 +171,7 @@ static void end(Plugin *plugin, int rc, int32_t state) {
     plugin->state = state;
   bp__plugins_wake();
   bp__plugins_unlock();
-  bp_error_clear(); /* the plugin may have left one although it succeeded */
+  bp_error_clear(); /* the plugin may have left an error although it succeeded */
 }
 
 static int run_initialize(Plugin *plugin) {
@@ -207,7 +208,8 @@ static void own(Plugin *plugin) {
   plugin->owner = pthread_self();
 }
 
-/* With the lock held. Whether this thread is to initialise the plugin: 1; 0: it is active; -1. */
+/* With the lock held. 1: this thread is to initialise the plugin; 0: it is active; -1 with an
+ * error. */
 static int claim(Plugin *plugin) {
   while (plugin->state == BP_PLUGIN_INITIALISING && !bp__registration_current())
     bp__plugins_wait();
@@ -233,8 +235,8 @@ void bp__plugin_forgive(Plugin *plugin) {
   plugin->state = BP_PLUGIN_FOUND;
 }
 
-/* With the lock held. What is no fault of the plugin's is not remembered, but for a trial's report.
- */
+/* With the lock held. Forgets a failure that is not the plugin's fault, except the report of a
+ * trial. */
 static void forgive_passing(Plugin *plugin) {
   if (bp__trial_is_here())
     return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which plugin is activated for a registry name, a plugin's name or a path: the first that can be
- * used. One that crashed in its trial, or failed, makes room for the next. */
+/* Finding the plugin to activate for a registry name, a plugin's name or a path: the first usable
+ * one. If a plugin crashed in its trial, or failed, the next one is used. */
 
 #include "core/device/device.h"
 #include "core/plugin/parallel.h"
@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The first that can be used ---------------------------------------------------------- */
+/* ---- The first usable plugin ----------------------------------------------------------------- */
 
-/* Whether no other plugin of its name comes before it. Of one that was rejected the reason is due.
- */
+/* Whether no usable plugin of the same name comes before it. A rejected one counts, so that its
+ * reason is reported. */
 static int has_turn(const Plugin *plugin) {
   bp__plugins_lock();
   int is_next = plugin->state == BP_PLUGIN_REJECTED || !bp__plugin_rival(plugin);
@@ -28,7 +28,7 @@ static int has_turn(const Plugin *plugin) {
   return is_next;
 }
 
-/* Says in the log why the plugin asked for first is not the one that is used. */
+/* Logs why the first plugin is not the one that is used. */
 static void log_substitute(const Plugin *plugin, const GString *reasons) {
   if (reasons->len)
     bp__log(BP_LOG_WARNING, "plugin %s (%s) is used instead of another: %s",
@@ -36,7 +36,7 @@ static void log_substitute(const Plugin *plugin, const GString *reasons) {
             reasons->str);
 }
 
-/* 1: one of the candidates is active. 0: it is the turn of none. -1 with the reasons of all. */
+/* 1: one of the candidates is active. 0: none of them can be tried. -1 with the reasons of all. */
 static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)) {
   g_autoptr(GString) reasons = g_string_new(NULL);
   for (guint i = 0; i < candidates->len; i++) {
@@ -55,7 +55,7 @@ static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)
   return reasons->len ? bp_error_raise(BP_ERROR_PLUGIN, "%s", reasons->str) : 0;
 }
 
-/* Whether a file of theirs was replaced or removed since the search. */
+/* Whether a file of a candidate was replaced or removed since the search. */
 static int is_outdated(const GPtrArray *candidates) {
   int is_changed = 0;
   bp__plugins_lock();
@@ -70,7 +70,7 @@ static int is_outdated(const GPtrArray *candidates) {
 
 /* ---- By registry name -------------------------------------------------------------------- */
 
-/* A copy that outlives the lock (transfer container); empty for NULL. */
+/* A copy of the list that stays valid without the lock (transfer container); empty for NULL. */
 static GPtrArray *copy_plugins(const GPtrArray *plugins) {
   GPtrArray *copy = g_ptr_array_new();
   for (guint i = 0; plugins && i < plugins->len; i++)
@@ -125,7 +125,7 @@ static int raise_unknown(const char *name) {
       name, hint, *why ? "; " : "", why);
 }
 
-/* One that failed before its code came into this process may be tried again. */
+/* A plugin that failed before its code was loaded into this process may be tried again. */
 static int activate_anew(Plugin *plugin) {
   bp__plugins_lock();
   bp__plugin_forgive(plugin);
@@ -150,7 +150,7 @@ static int is_active(const GPtrArray *namesakes) {
   return found;
 }
 
-/* The path is searched again unless there is nothing to do. */
+/* Searches the path again unless the plugin is active. */
 static int activate_name(const char *name) {
   g_autoptr(GPtrArray) known = find_namesakes(name, 0);
   if (is_active(known))
@@ -162,7 +162,8 @@ static int activate_name(const char *name) {
 
 /* ---- By path ----------------------------------------------------------------------------- */
 
-/* With the lock held. One of the name of `plugin`, of another file, that is in use, or NULL. */
+/* With the lock held. A plugin with the same name as `plugin`, of another file, that is in use, or
+ * NULL. */
 static const Plugin *find_in_use(const Plugin *plugin) {
   const GPtrArray *namesakes = bp__plugins_named(plugin->descriptor.name);
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
@@ -185,8 +186,8 @@ static Plugin *find_same_file(const Plugin *plugin) {
   return NULL;
 }
 
-/* With the lock held: the record that stands for the file just read: a known one of the same file,
- * or the new one, which must not bear the name of another that is in use. */
+/* With the lock held. The record for the file just read: an existing one of the same file, or the
+ * new one, which must not have the name of another plugin in use. */
 static Plugin *adopt(Plugin *plugin) {
   const Plugin *in_use = plugin->state == BP_PLUGIN_REJECTED ? NULL : find_in_use(plugin);
   Plugin *known = find_same_file(plugin);
@@ -226,15 +227,15 @@ int bp_plugin_activate(const char *name) {
   return strchr(name, '/') ? activate_path(name) : activate_name(name);
 }
 
-/* ---- Several at once ---------------------------------------------------------------------- */
+/* ---- Several at the same time ---------------------------------------------------------------- */
 
-/* Those that are tried out, one after another. */
+/* The plugins to try, in rounds. */
 typedef struct Round {
   GPtrArray *plugins; /* of all rounds, each once */
-  guint start;        /* of this round's */
+  guint start;        /* index of the first of this round */
 } Round;
 
-/* With the lock held. Adds those that would be asked for a name next and are new. */
+/* With the lock held. Adds the new plugins that a look-up of a name would try next. */
 static void add_untried(Round *round, const char *registry_name) {
   const GPtrArray *providers = bp__plugins_that_provide(registry_name);
   for (guint i = 0; providers && i < providers->len; i++) {
@@ -262,7 +263,7 @@ static void try_one(void *context, size_t index) {
   bp_error_clear();
 }
 
-/* What comes after one that failed has its turn in the next round. */
+/* The plugin after one that failed is tried in the next round. */
 void bp_plugin_try(const char *const *device_kinds) {
   if (!BP_GIVEN(device_kinds))
     return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells a container from a machine. None of the marks is a promise: they decide about a hint
- * alone. */
+/* Recognising a container. None of the marks is guaranteed: they only decide whether a hint is
+ * given. */
 
 #include "core/plugin/container.h"
 
@@ -36,7 +36,7 @@ int bp__container_is_here(void) {
          has_control_group();
 }
 
-/* The option for one node: its folder if that is for such nodes alone. */
+/* The option that passes one node: the node's folder if it holds only nodes of that kind. */
 static char *option_of(const char *node) {
   if (g_str_has_prefix(node, "/dev/nvidia"))
     return g_strdup("--gpus all");

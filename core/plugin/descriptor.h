@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin's descriptor: the `key=value` lines of sdk's plugin.h, parsed and checked. */
+/* A plugin's descriptor: the `key=value` lines of the SDK's plugin.h, parsed and checked. */
 #ifndef BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
 #define BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
 
@@ -27,7 +27,7 @@
   X(isa, 0)                                                                                        \
   X(sanitizer, 0)
 
-/* All members point into `text`, or are "" where the key is absent. */
+/* All members point into `text`, or are "" if the key is absent. */
 typedef struct Descriptor {
   char *text;
 #define BP_DESCRIPTOR_FIELD(key, required) const char *key;
@@ -36,17 +36,17 @@ typedef struct Descriptor {
 } Descriptor;
 
 /* Parses `size` bytes of text into a descriptor that is zeroed or was cleared; NULs at the end are
- * let pass. Even on failure it holds what could be read, to be shown, and must be cleared. Errors:
- * BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for a good descriptor of a plugin
- * that this host cannot run (another ABI, instruction set or sanitizer). */
+ * ignored. Even on failure it holds the fields that could be read, for display, and must be
+ * cleared. Errors: BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for a valid
+ * descriptor of a plugin that this host cannot run (another ABI, instruction set or sanitizer). */
 int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
 void bp__descriptor_clear(Descriptor *descriptor);
 
-/* The package that a descriptor names for one of its `libraries`, a soname or all alternatives of
+/* The package that a descriptor names for one of its `libraries`: a soname, or all alternatives of
  * one (transfer full, g_free); NULL if it names none. */
 char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 
-/* The priority of a descriptor that was parsed without error; 0 where it has none. */
+/* The priority in a descriptor that was parsed without error; 0 by default. */
 #define BP_PRIORITY_MAX 1000
 int bp__descriptor_priority(const Descriptor *descriptor);
 

@@ -23,7 +23,7 @@ struct BpPluginDiagnosis {
   GPtrArray *strings;
 };
 
-/* What is diagnosed: a plugin, or, without one, the search path. */
+/* The subject of a finding: a plugin, or, if NULL, the search path. */
 typedef struct Subject {
   BpPluginDiagnosis *diagnosis;
   Plugin *plugin;
@@ -59,7 +59,7 @@ static void add_reason(const Subject *subject, Reason reason, const char *text) 
   add(subject, bp__reason_info(reason)->stage, reason, g_strdup(text), NULL);
 }
 
-/* ---- Before it is loaded ----------------------------------------------------------------- */
+/* ---- Before loading -------------------------------------------------------------------------- */
 
 static void add_abi(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
@@ -69,7 +69,7 @@ static void add_abi(const Subject *subject) {
                          descriptor->sanitizer));
 }
 
-/* The stages up to and without `end`, which were passed. */
+/* Adds the stages before `end`, which the plugin passed. */
 static void add_passed(const Subject *subject, int32_t end) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   if (end > BP_STAGE_FOUND)
@@ -97,7 +97,7 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-/* Whether they are all there. */
+/* Whether all libraries are there. */
 static int add_libraries(const Subject *subject, const Trial *trial) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
@@ -140,7 +140,7 @@ static int add_node(const Subject *subject, const char *path) {
   return 0;
 }
 
-/* The nodes that fit a pattern. */
+/* The nodes that match a pattern. */
 typedef struct Nodes {
   const Subject *subject;
   int count;
@@ -164,8 +164,8 @@ static int add_nodes_of(const Subject *subject, const char *pattern, int is_requ
   return 1;
 }
 
-/* What a plugin's `files` name below /dev are the nodes of some of its devices: they need not be
- * there, but who has them must be allowed to use them. */
+/* A plugin's `files` below /dev are the nodes of some of its devices: they may be absent, but if
+ * present, the user must have permission to use them. */
 static void add_permissions(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int faults = 0, work = BP_PATTERN_WORK;
@@ -187,7 +187,7 @@ static void add_permissions(const Subject *subject) {
 
 /* ---- Probe and devices ------------------------------------------------------------------- */
 
-/* Whether there is one that can be used. */
+/* Whether there is a usable device. */
 static int add_devices(const Subject *subject, const Trial *trial) {
   int usable = 0;
   guint from = 0;
@@ -211,7 +211,7 @@ static int add_devices(const Subject *subject, const Trial *trial) {
   return usable;
 }
 
-/* What around the process may be why there is no device. */
+/* Adds possible reasons in the process' environment why there is no device. */
 static void add_surroundings(const Subject *subject, int has_libraries) {
   g_autofree char *folder = has_libraries ? bp__cache_home_unwritable() : NULL;
   if (folder)
@@ -282,7 +282,7 @@ static void try_out(const Subject *subject, Plugin *file) {
 /* ---- One plugin -------------------------------------------------------------------------- */
 
 static void diagnose_file(const Subject *subject) {
-  /* A record of its own: another thread may be activating the plugin. */
+  /* A separate record, because another thread may be activating the plugin. */
   Plugin *file = bp__plugin_read(AT_FDCWD, subject->plugin->path, subject->plugin->path, NULL);
   if (file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
     add_reason(subject, bp__reason_take(file->code),
@@ -300,7 +300,7 @@ static Subject create_subject(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
   return (Subject){diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
 }
 
-/* A state of REJECTED and its reason do not change any more. */
+/* The state REJECTED and its reason do not change any more. */
 static void diagnose(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
   Subject subject = create_subject(diagnosis, plugin);
   bp__plugins_lock();
@@ -342,10 +342,11 @@ static void append_part(BpPluginDiagnosis *diagnosis, BpPluginDiagnosis *part) {
   g_free(part);
 }
 
-/* What is found of each plugin, in search order, and which are diagnosed at once. */
+/* The findings of each plugin, in search order, and the plugins that are diagnosed at the same
+ * time. */
 typedef struct Rounds {
   GPtrArray *plugins;
-  BpPluginDiagnosis **parts; /* NULL: not yet */
+  BpPluginDiagnosis **parts; /* NULL: not diagnosed yet */
   GArray *round;             /* guint: indices */
 } Rounds;
 
@@ -356,7 +357,7 @@ static void diagnose_one(void *context, size_t at) {
   diagnose(rounds->parts[index], g_ptr_array_index(rounds->plugins, index));
 }
 
-/* Whether a plugin that was diagnosed can be activated, and so keeps later ones of its name out. */
+/* Whether a diagnosed plugin can be activated, and so shadows later ones of its name. */
 static int is_usable(const BpPluginDiagnosis *part) {
   for (guint i = 0; i < part->findings->len; i++) {
     const BpPluginFinding *finding = &g_array_index(part->findings, BpPluginFinding, i);
@@ -375,7 +376,7 @@ static void diagnose_shadowed(Rounds *rounds, guint index, const Plugin *first) 
   rounds->parts[index] = part;
 }
 
-/* Whether a plugin is diagnosed whatever others of its name there are. */
+/* Whether a plugin is diagnosed regardless of others of its name. */
 static int is_settled(const Plugin *plugin) {
   bp__plugins_lock();
   int32_t state = plugin->state;
@@ -384,8 +385,8 @@ static int is_settled(const Plugin *plugin) {
          state == BP_PLUGIN_INITIALISING;
 }
 
-/* Takes a plugin into the round, or waits for the one of its name that comes first, or finds it
- * shadowed by that. `firsts`: name -> 1 + index. */
+/* Adds a plugin to the round, or postpones it until an earlier one of its name is diagnosed, or
+ * marks it as shadowed by that one. `firsts`: name -> 1 + index. */
 static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
   const Plugin *plugin = g_ptr_array_index(rounds->plugins, index);
   const char *name = plugin->descriptor.name;
@@ -401,8 +402,8 @@ static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
     diagnose_shadowed(rounds, index, g_ptr_array_index(rounds->plugins, first - 1));
 }
 
-/* How many plugins have their turn: of each name the first of which it is not known that it cannot
- * be used. */
+/* Chooses the plugins of the next round: of each name the first that is not known to be unusable.
+ * Returns their number. */
 static guint find_round(Rounds *rounds) {
   g_autoptr(GHashTable) firsts = g_hash_table_new(g_str_hash, g_str_equal);
   g_array_set_size(rounds->round, 0);

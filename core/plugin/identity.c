@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the outcome of a trial depends on, as far as it can be known without loading anything: the
- * plugin's file, this library, the helper program, the user and his limits, the boot, the loader's
- * view of libraries, and the device nodes, files and variables that the plugin declares. The
- * libraries that it in fact loads, and where the loader searches them, are seen in the trial and
- * kept with its outcome (trial_cache.c). */
+/* Everything that the result of a trial depends on and that is known without loading anything: the
+ * plugin's file, this library, the helper program, the user and the resource limits, the boot, the
+ * loader's view of libraries, and the device nodes, files and variables that the plugin declares.
+ * The trial itself finds the libraries that the plugin loads, and the folders in which the loader
+ * searches for them; they are kept with its result (trial_cache.c). */
 
 #include "core/plugin/pattern.h"
 #include "core/plugin/trial_cache.h"
@@ -31,7 +31,7 @@ static void append_status(GString *text, const struct stat *status) {
   append_time(text, status->st_ctim);
 }
 
-/* Of a device node the times change with every use. */
+/* The times of a device node change with every use, so they are left out. */
 static void append_node(GString *text, const char *path, const struct stat *status) {
   g_string_append_printf(text, "node %" PRIx64 " %o %u %u %d", (uint64_t)status->st_rdev,
                          (unsigned)status->st_mode, (unsigned)status->st_uid,
@@ -49,10 +49,10 @@ void bp__identity_append(GString *text, const char *path) {
   g_string_append_c(text, '\n');
 }
 
-/* What is appended of the paths that fit patterns. */
+/* The text to which the paths that match patterns are appended. */
 typedef struct Watched {
   GString *text;
-  int work; /* what is left of BP_PATTERN_WORK */
+  int work; /* the rest of BP_PATTERN_WORK */
 } Watched;
 
 static void append_path(void *context, const char *path) {
@@ -91,8 +91,8 @@ static void append_variables(GString *text, const char *list) {
   }
 }
 
-/* A library that appears or goes changes one of these. What the files of plugins and libraries add
- * is seen in the trial. */
+/* If a library appears or is removed, one of these changes. The trial finds what the files of
+ * plugins and libraries add. */
 static void append_loader(GString *text) {
   static const char *const places[] = {
       "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",
@@ -109,7 +109,8 @@ static void append_loader(GString *text) {
     bp__identity_append(text, **directory ? *directory : ".");
 }
 
-/* Limits that a trial has from this process. What is above the second number is as good as none. */
+/* Limits that a trial inherits from this process. A limit above the second number counts as
+ * none. */
 static void append_limits(GString *text) {
   static const struct {
     __rlimit_resource_t resource;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading the file that was checked, and no other.
+/* Loading exactly the file that was checked.
  *
- * The file is opened, found to be the one whose descriptor was read, and mapped through
- * its entry in /proc, so that a path that is changed in between leads nowhere else. The dynamic
- * loader remembers libraries by that name: the descriptor stays open for ever, so that N is not
- * used again, and in case somebody closed it all the same, the mapped file is compared with it. */
+ * The file is opened, compared with the one whose descriptor was read, and mapped through its entry
+ * in /proc, so a path that is changed in between has no effect. The dynamic loader identifies
+ * libraries by that name, which contains the number of the file descriptor. So the file descriptor
+ * stays open for ever, and its number is not used again; in case somebody closed it all the same,
+ * the mapped file is compared with it. */
 
 #include "core/plugin/trial.h"
 
@@ -41,10 +42,10 @@ int bp__plugin_open(Plugin *plugin) {
                           "the file changed after its descriptor was read; try again");
 }
 
-/* ---- What is mapped ---------------------------------------------------------------------- */
+/* ---- The mapped file ------------------------------------------------------------------------- */
 
-/* Whether a library was mapped from the file open as `fd`: a page of that is mapped beside. -1 with
- * errno if that cannot be found out. */
+/* Whether a library was mapped from the file open as `fd`: maps a page of that file and compares
+ * the two mappings. -1 with errno if that cannot be found out. */
 static int is_mapped_from(void *library, int fd) {
   BpMapping loaded, probe;
   struct link_map *map;
@@ -66,8 +67,9 @@ static int is_mapped_from(void *library, int fd) {
   return loaded.major == probe.major && loaded.minor == probe.minor && loaded.inode == probe.inode;
 }
 
-/* Whether nobody wrote into the open file since its descriptor was read. Its time of status is no
- * sign of that: it changes when the file is replaced, and goes on to exist as what is open here. */
+/* Whether nobody wrote to the open file since its descriptor was read. The time of status change
+ * does not show that: it also changes when the file is replaced, and the open file continues to
+ * exist. */
 static int is_unwritten(const Plugin *plugin) {
   struct stat status;
   return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&
@@ -77,8 +79,8 @@ static int is_unwritten(const Plugin *plugin) {
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
-/* The loader's message, with the plugin's path where it names the descriptor (transfer full). In
- * English: it is searched for what it says. */
+/* The loader's message, with the plugin's path instead of the entry in /proc (transfer full). In
+ * English, because it is searched for known texts. */
 static char *loader_message(const char *name, const char *path) {
   locale_t english = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = english ? uselocale(english) : (locale_t)0;
@@ -91,7 +93,7 @@ static char *loader_message(const char *name, const char *path) {
   return g_strjoinv(path, parts);
 }
 
-/* `error`: errno after dlopen, whose message does not always name want of memory. */
+/* `error`: errno after dlopen; its message does not always say that memory ran out. */
 static int explain_dlopen(const Plugin *plugin, const char *name, int error) {
   g_autofree char *cause = loader_message(name, plugin->path);
   if (error == ENOMEM)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The instruction set and the sanitizer of this process, against those of a plugin. */
+/* Compares the instruction set and the sanitizer of this process with those of a plugin. */
 
 #include "core/plugin/machine.h"
 
@@ -31,8 +31,8 @@ typedef struct Extension {
   int is_there;
 } Extension;
 
-/* Whether this CPU has what a word names of those that BP_PLUGIN_DESCRIPTOR writes: 0 or 1, and 0
- * for another architecture's; -1 if the word is none of them. */
+/* Whether this CPU has the feature that a word of BP_PLUGIN_DESCRIPTOR names: 0 or 1, and 0 for
+ * another architecture's; -1 if the word is unknown. */
 static int cpu_has(const char *word, size_t length) {
 #if defined(__x86_64__)
 #define HAS(feature) (__builtin_cpu_supports(feature) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads for what waits rather than computes, which the thread pool is not for. */
+/* Threads that wait rather than compute; the thread pool is not meant for these. */
 
 #include "core/plugin/parallel.h"
 
@@ -27,7 +27,7 @@ void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t ind
   pthread_t threads[BP_TRIALS_AT_ONCE - 1];
   size_t started = 0;
   sigset_t all, before;
-  sigfillset(&all); /* signals are the program's threads' */
+  sigfillset(&all); /* signals are for the program's threads */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (started + 1 < count && started < BP_TRIALS_AT_ONCE - 1 &&
          !pthread_create(&threads[started], NULL, work_off, &queue))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials side by side. */
+/* Running trials side by side. */
 #ifndef BACKPLANE_CORE_PLUGIN_PARALLEL_H
 #define BACKPLANE_CORE_PLUGIN_PARALLEL_H
 
 #include <stddef.h>
 
-/* How many trials may run at once. Far more than processors: what takes long are the plugins that
- * wait for something. */
+/* The most trials that run at the same time. Far more than processors, because slow plugins mostly
+ * wait. */
 #define BP_TRIALS_AT_ONCE 16
 
-/* Calls `visit` with each index below `count`, once, from several threads, this one among them, and
- * returns when all calls have. Threads that cannot be started are done without. */
+/* Calls `visit` once with each index below `count`, from several threads including this one, and
+ * returns when all calls have returned. It uses fewer threads if some cannot be started. */
 void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index), void *context);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 typedef struct Walk {
-  GString *path; /* what was found so far; without a '/' at its end */
+  GString *path; /* the path so far, without a '/' at its end */
   int *work;
   void (*visit)(void *context, const char *path);
   void *context;
@@ -18,7 +18,7 @@ typedef struct Walk {
 
 static void walk(const Walk *from, const char *rest);
 
-/* Goes on from the name in the directory that was found. */
+/* Continues with the name in the current directory. */
 static void enter(const Walk *from, const char *name, size_t length, const char *rest) {
   size_t before = from->path->len;
   g_string_append_c(from->path, '/');
@@ -31,7 +31,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in a directory that fit, sorted (transfer full). */
+/* The names in a directory that match, sorted (transfer full). */
 static GPtrArray *find_names(const Walk *from, const char *pattern) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
   DIR *stream = opendir(from->path->len ? from->path->str : "/");

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shell patterns over paths, as descriptors have them, evaluated with a bound on the work: what a
- * descriptor says is untrusted, and glob() would walk a whole tree for "/proc/...". */
+/* Shell patterns of descriptors over paths, evaluated with a limit on the work: a descriptor is
+ * untrusted, and glob() would walk a whole tree for "/proc/...". */
 #ifndef BACKPLANE_CORE_PLUGIN_PATTERN_H
 #define BACKPLANE_CORE_PLUGIN_PATTERN_H
 
-/* How many names of directories and paths are looked at for the patterns of one plugin. */
+/* The most names of directories and paths that are examined for the patterns of one plugin. */
 #define BP_PATTERN_WORK 4096
 
-/* Calls `visit` for each path that is there and fits an absolute pattern, in the order of names.
- * *work is counted down for all that is looked at; the rest is left out when it is 0. */
+/* Calls `visit` for each existing path that matches an absolute pattern, in the order of names.
+ * *work is decreased for every examined name; at 0 the rest is left out. */
 void bp__pattern_visit(const char *pattern, int *work,
                        void (*visit)(void *context, const char *path), void *context);
 
-/* The same for what is in a directory; nothing if it is none. */
+/* The same for the content of a directory; nothing if it is no directory. */
 void bp__pattern_visit_inside(const char *directory, int *work,
                               void (*visit)(void *context, const char *path), void *context);
 

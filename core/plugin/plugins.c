@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of plugins, why one is not there, and those that are linked into the program. */
+/* Lists of plugins, why a plugin is missing, and plugins that are linked into the program. */
 
 #include "core/plugin/trial_cache.h"
 #include "core/registry/given.h"
@@ -48,7 +48,7 @@ static BpPluginInfo describe(const Plugin *plugin) {
   };
 }
 
-/* What earlier processes learned of a plugin that this one has not used. */
+/* Adds the result that earlier processes stored about a plugin that this process has not used. */
 static void add_quarantine(const Plugin *plugin, const BpCache *folder, BpPluginInfo *info) {
   Reason verdict;
   char *text;
@@ -60,7 +60,7 @@ static void add_quarantine(const Plugin *plugin, const BpCache *folder, BpPlugin
   info->state = BP_PLUGIN_QUARANTINED;
 }
 
-/* Without the lock: it may have something to log. */
+/* Called without the lock, because it may log. */
 static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
   BpCache folder;
   bp__trial_cache_folder(&folder);
@@ -72,9 +72,9 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
   bp__cache_close(&folder);
 }
 
-/* ---- Of each name one -------------------------------------------------------------------- */
+/* ---- One plugin for each name ---------------------------------------------------------------- */
 
-/* Finds which plugin of each name is used: one that is active, or the first that may be. */
+/* Finds the plugin of each name that is used: an active one, or the first that may be used. */
 static GHashTable *find_winners(const BpPluginList *list) {
   static const int32_t states[] = {BP_PLUGIN_ACTIVE, BP_PLUGIN_FOUND};
   GHashTable *winners = g_hash_table_new(g_str_hash, g_str_equal);
@@ -140,7 +140,7 @@ void bp_plugin_list_free(BpPluginList *list) {
   g_free(list);
 }
 
-/* ---- What is not there ------------------------------------------------------------------- */
+/* ---- Missing plugins ------------------------------------------------------------------------- */
 
 /* Whether a file's name without ".so" is the word or ends in it: "backplane-opencl". */
 static int is_file_of(const char *path, const char *word) {
@@ -159,8 +159,8 @@ static int is_meant(const BpPluginInfo *info, const char *name) {
          bp__words_have(info->targets, name);
 }
 
-/* What the name is of, if it is that of a kind of device or of a target kind alone, where the other
- * may have been asked for (transfer full); else NULL. */
+/* If `name` is only a kind of device or only a target kind, says which, since the caller may have
+ * wanted the other (transfer full); else NULL. */
 static char *tell_apart(const BpPluginInfo *info, const char *name) {
   int is_device = bp__words_have(info->devices, name);
   int is_target = bp__words_have(info->targets, name);
@@ -174,7 +174,7 @@ static char *tell_apart(const BpPluginInfo *info, const char *name) {
                          others);
 }
 
-/* The package of this project's that has a plugin or kinds of that name; NULL: there is none. */
+/* This project's package with a plugin or kinds of that name; NULL: none. */
 static const char *package_of(const char *name) {
   static const char *const packages[][2] = {
       {"cpu", "cpu"},       {"c", "cpu"},         {"llvm", "cpu-llvm"}, {"cpu-llvm", "cpu-llvm"},
@@ -265,7 +265,8 @@ void bp__plugins_tell_installed(void) {
 
 /* ---- Linked into the program ------------------------------------------------------------- */
 
-/* With the lock held. Whether the program has a plugin of the name, or uses one already. */
+/* With the lock held. Whether a plugin of the name is linked into the program, or already in
+ * use. */
 static int is_in_use(const char *name) {
   const GPtrArray *namesakes = bp__plugins_named(name);
   int is_used = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One plugin file: from its descriptor to a record. */
+/* Reads one plugin file into a record. */
 
 #include "core/plugin/store.h"
 #include "core/system/elf.h"
@@ -23,7 +23,7 @@ void bp__plugin_reject(Plugin *plugin, int32_t state) {
   bp_error_clear();
 }
 
-/* Loading a plugin is running it: in a setuid program nobody else may have a hand in it. */
+/* Loading a plugin means running it: a setuid program refuses a file that others may change. */
 static int check_trust(const Plugin *plugin) {
   if (!bp__is_privileged() || !plugin->warning)
     return 0;
@@ -93,8 +93,8 @@ Plugin *bp__plugin_create(const char *path) {
   return plugin;
 }
 
-/* How others may change the file: itself, what is above it, or, if it is a link, what that leads
- * to. */
+/* How others may change the file: the file itself, a directory above it, or, if it is a link, the
+ * path that it leads to. */
 static char *find_problem(int directory, const char *name, const Plugin *plugin,
                           const char *directory_problem) {
   struct stat link;

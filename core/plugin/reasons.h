@@ -177,19 +177,19 @@ typedef enum Reason {
       NUM_REASONS
 } Reason;
 
-/* What the table says of a reason. */
+/* The row of the table for a reason. */
 const BpPluginReason *bp__reason_info(Reason reason);
 
-/* The reason of a code, NUM_REASONS if there is none. */
+/* The reason with a code, or NUM_REASONS. */
 Reason bp__reason_by_code(const char *code);
 
-/* Raises the reason's kind of error and remembers the reason for this thread. Returns -1. */
+/* Raises an error of the reason's kind and remembers the reason for this thread. Returns -1. */
 int bp__reason_raise(Reason reason, const char *format, ...) BP_PRINTF(2, 3);
 
-/* Remembers a reason for an error that was raised elsewhere; keeps one that is remembered. */
+/* Remembers a reason for an error that was raised elsewhere, unless one is already remembered. */
 void bp__reason_note(Reason reason);
 
-/* The reason remembered last by this thread, and forgets it; `otherwise` if there is none. */
+/* Returns and forgets the reason last remembered by this thread; `otherwise` if there is none. */
 Reason bp__reason_take(Reason otherwise);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search path, and the store of what was found on it.
+/* The search path, and the store of the plugins found.
  *
  * The path is searched once, when a plugin is first needed, and again by bp_plugin_list() and by
- * bp_plugin_activate() of an unknown name; a look-up of a missing registry name stays cheap. A file
- * that has not changed since keeps its record. */
+ * bp_plugin_activate() of an unknown name; a look-up of a missing registry name does not search. A
+ * file that has not changed since keeps its record. */
 
 #include "core/plugin/store.h"
 
@@ -24,25 +24,25 @@ static struct {
   pthread_cond_t changed;
   GPtrArray *known;        /* Plugin: every record ever made */
   GPtrArray *added;        /* Plugin: linked in or given by path */
-  int added_since;         /* one came after the last search */
-  int search_nothing;      /* this process is for one plugin */
-  char *shortage;          /* of descriptors or memory in the last search; or NULL */
+  int added_since;         /* one was added after the last search */
+  int search_nothing;      /* this process tries one plugin only */
+  char *shortage;          /* why the last search lacked descriptors or memory; or NULL */
   GPtrArray *order;        /* Plugin: the last search; NULL before the first */
   GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
-  GHashTable *by_provided; /* registry name -> the same */
+  GHashTable *by_provided; /* the same by registry name */
   GPtrArray *problems;     /* SearchProblem: of the last search */
 } plugins = {.changed = PTHREAD_COND_INITIALIZER};
 
-/* A search under way. */
+/* A search in progress. */
 typedef struct Scan {
   GPtrArray *order;
   GHashTable *by_name;
   GHashTable *by_provided;
-  GPtrArray *directories; /* struct stat: those searched already */
+  GPtrArray *directories; /* struct stat: directories already searched */
   GPtrArray *problems;    /* SearchProblem */
-  char *shortage;         /* the first, of descriptors or memory; or NULL */
-  GPtrArray *infos;       /* to be logged when the lock is free: what concerns one plugin */
-  GPtrArray *warnings;    /* and what concerns the path itself */
+  char *shortage;         /* the first shortage of descriptors or memory; or NULL */
+  GPtrArray *infos;       /* messages about one plugin, logged after the lock is released */
+  GPtrArray *warnings;    /* and messages about the path itself */
 } Scan;
 
 void bp__plugins_lock(void) {
@@ -144,7 +144,7 @@ char *bp__plugin_describe_shadow(const char *name, const char *path) {
   return g_strdup_printf("another plugin \"%s\", of %s, comes first", name, where(path));
 }
 
-/* Adds a plugin to those of a name, which are the result. */
+/* Adds a plugin to the plugins of a name, which are returned. */
 static const GPtrArray *index_under(GHashTable *index, const char *name, size_t length,
                                     Plugin *plugin) {
   g_autofree char *key = g_strndup(name, length);
@@ -157,7 +157,7 @@ static const GPtrArray *index_under(GHashTable *index, const char *name, size_t 
   return plugins_of_name;
 }
 
-/* The first that was not rejected; one is there. */
+/* The first plugin that was not rejected; there is one. */
 static const Plugin *first_of(const GPtrArray *some) {
   guint first = 0;
   while (((Plugin *)g_ptr_array_index(some, first))->state == BP_PLUGIN_REJECTED)
@@ -210,12 +210,12 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
 
 /* ---- Files and directories --------------------------------------------------------------- */
 
-/* The record of an unchanged file that could be read; an active plugin keeps its record whatever
- * became of the file. */
+/* The record of an unchanged file that could be read; an active plugin keeps its record even if the
+ * file changed. */
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
   if (fstatat(directory, name, &status, 0))
-    status = (struct stat){0}; /* as a link that leads nowhere is kept */
+    status = (struct stat){0}; /* also for a link that leads nowhere */
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
     int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;
@@ -226,7 +226,8 @@ static Plugin *find_known(int directory, const char *name, const char *path) {
   return NULL;
 }
 
-/* The record of a file that could not be read for the same reason before; records are for ever. */
+/* The record of a file that could not be read for the same reason before, as records are never
+ * freed. */
 static Plugin *find_unread(const Plugin *unread) {
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
@@ -237,13 +238,13 @@ static Plugin *find_unread(const Plugin *unread) {
   return NULL;
 }
 
-/* A file of a directory under search. */
+/* A file of a directory that is being searched. */
 typedef struct Entry {
   Plugin *plugin;
   int is_new;
 } Entry;
 
-/* A record of the file as it is now. */
+/* Makes a record of the file as it is now. */
 static Entry read_anew(int directory, const char *name, const char *path, const char *problem) {
   Plugin *plugin = bp__plugin_read(directory, name, path, problem);
   Plugin *before = bp__plugin_is_unread(plugin) ? find_unread(plugin) : NULL;
@@ -264,7 +265,7 @@ static void read_entry(int directory, const char *folder, const char *name, cons
   g_array_append_val(found, entry);
 }
 
-/* The higher priority first, then by the file's name: whatever order the directory is read in. */
+/* By descending priority, then by file name, whatever the order of the directory. */
 static int compare_entries(const void *a, const void *b) {
   const Plugin *first = ((const Entry *)a)->plugin, *second = ((const Entry *)b)->plugin;
   int priorities =
@@ -272,13 +273,13 @@ static int compare_entries(const void *a, const void *b) {
   return priorities ? priorities : strcmp(first->path, second->path);
 }
 
-/* The next of a directory; NULL at its end, with errno if the rest cannot be read. */
+/* The next entry of a directory; NULL at its end, with errno if the rest cannot be read. */
 static const struct dirent *read_next(DIR *stream) {
   errno = 0;
   return readdir(stream);
 }
 
-/* 0, or the errno because of which there may be more files than were found. */
+/* 0, or the errno of a failure after which there may be more files than were found. */
 static int scan_files(Scan *scan, DIR *stream, const char *path, const char *problem) {
   g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Entry));
   for (const struct dirent *entry; (entry = read_next(stream));) {
@@ -305,7 +306,7 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
-/* Logs a problem that the search before did not have. */
+/* Logs a problem that the previous search did not have. */
 static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
   int is_new = 1;
   for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
@@ -336,7 +337,7 @@ static int scan_stream(Scan *scan, DIR *stream, const char *path) {
   return error;
 }
 
-/* A directory that is asked for by name should be there; the usual ones need not be. */
+/* A directory that was named by the user should exist; the standard ones need not. */
 static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
   int error = stream ? scan_stream(scan, stream, path) : errno;
@@ -364,7 +365,7 @@ static void scan_path(Scan *scan) {
   for (char **path = paths; *path; path++)
     if (**path == '/')
       scan_directory(scan, *path, 1);
-    else if (**path) /* what it means would depend on the current directory */
+    else if (**path) /* its meaning would depend on the current directory */
       add_problem(scan, REASON_DIRECTORY_RELATIVE, *path,
                   "it is relative and left out; write it as an absolute path");
   scan_user_directory(scan);
@@ -385,7 +386,7 @@ static GHashTable *create_index(void) {
   return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
 }
 
-/* Plugins of the program come first, those given by path last. */
+/* Plugins linked into the program come first, those given by path last. */
 static void search(Scan *scan) {
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
@@ -457,7 +458,7 @@ void bp__plugins_search_nothing(void) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* An initialisation that another thread had under way will never end in the child. */
+/* In the child, an initialisation by another thread will never end. */
 static void after_fork_in_child(void) {
   plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's side of a trial: starting the helper program, reading its report, and the verdict. */
+/* The host's part of a trial: it starts the helper program, reads its report, and decides. */
 
 #include "core/plugin/trial.h"
 
@@ -28,8 +28,8 @@
 #define DEADLINE_DEFAULT 20.0
 #define DEADLINE_MAX     3600.0
 
-/* The helper ends by itself at the deadline; when it has not after these, it is woken, then killed.
- */
+/* The helper ends by itself at the deadline. If it has not ended this long after, it is woken, and
+ * then killed. */
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
 
@@ -47,7 +47,7 @@ int bp__trial_deadline(void) {
               text, DEADLINE_MAX, DEADLINE_DEFAULT);
     seconds = DEADLINE_DEFAULT;
   }
-  return (int)(seconds * 1000 + 0.999); /* up: 0 would be no trial */
+  return (int)(seconds * 1000 + 0.999); /* rounded up, because 0 means no trial */
 }
 
 static int64_t now_ms(void) {
@@ -58,10 +58,10 @@ static int64_t now_ms(void) {
 
 typedef struct Helper {
   pid_t pid;
-  int pidfd;        /* readable once it has ended; -1: the kernel has none */
-  int report;       /* the end that is read */
-  int control;      /* its standard input: closed, it ends the trial; -1: closed */
-  int64_t deadline; /* by which it ends by itself */
+  int pidfd;        /* readable after its end; -1: the kernel has none */
+  int report;       /* the read end */
+  int control;      /* its standard input: closing it ends the trial; -1: closed */
+  int64_t deadline; /* the time at which it ends by itself */
 } Helper;
 
 static int raise_impossible(const char *doing, int error) {
@@ -79,8 +79,8 @@ const char *bp__trial_program(void) {
   return program ? program : BP_TRIAL_PROGRAM;
 }
 
-/* A relative path would lead to another program in another working directory. One that is not there
- * is not installed; whatever else keeps it from being started is no reason to do without it. */
+/* A relative path would lead to another program in another working directory. If the file does not
+ * exist, the helper is not installed; any other obstacle is an error. */
 static int check_program(const char *program) {
   struct stat status;
   if (*program != '/')
@@ -95,8 +95,8 @@ static int check_program(const char *program) {
   return raise_doing("look at", program, errno);
 }
 
-/* This library's file, by an absolute path (transfer full, free): the loader gives it as it was
- * asked for, and the working directory may be another by now. */
+/* This library's file, as an absolute path (transfer full, free): the loader reports the path as it
+ * was given, and the working directory may have changed since. */
 static char *find_library(void) {
   Dl_info self;
   BpMapping mapping;
@@ -139,7 +139,7 @@ static int spawn_helper(const Plugin *plugin, const char *library, int report, i
   return error;
 }
 
-/* report[1] and control[0] are the helper's. */
+/* report[1] and control[0] belong to the helper. */
 static int start_with(const Plugin *plugin, const int *report, const int *control, Helper *helper) {
   const char *program = bp__trial_program();
   if (check_program(program))
@@ -164,7 +164,7 @@ static void close_pipe(int *ends, int first, int second) {
 }
 
 /* After unshare(CLONE_NEWPID) the next process is the first of a new PID namespace, and no other
- * can be started once it has ended. */
+ * process can be started after its end. */
 static int check_namespace(void) {
   char link[64];
   if (readlink("/proc/thread-self/ns/pid", link, sizeof link) < 0 ||
@@ -193,7 +193,8 @@ static int start_helper(const Plugin *plugin, Helper *helper) {
   return rc;
 }
 
-/* By its descriptor: its number may be another process' once somebody here has waited for it. */
+/* Through its pidfd: its number may belong to another process once a thread here has waited for
+ * it. */
 static void signal_helper(const Helper *helper, int number) {
   if (helper->pidfd < 0)
     kill(helper->pid, number);
@@ -201,7 +202,8 @@ static void signal_helper(const Helper *helper, int number) {
     syscall(SYS_pidfd_send_signal, helper->pidfd, number, NULL, 0);
 }
 
-/* A byte as well as the end: a process that this one forked may hold the other end, too. */
+/* Writes a byte and closes the pipe: a forked copy of this process may hold the other end as
+ * well. */
 static void end_trial(Helper *helper) {
   if (helper->control < 0)
     return;
@@ -210,7 +212,7 @@ static void end_trial(Helper *helper) {
   helper->control = -1;
 }
 
-/* Somebody else in this program may have waited for it already. */
+/* Other code in this program may have waited for it already. */
 static void finish_helper(Helper *helper) {
   end_trial(helper);
   close(helper->report);
@@ -220,9 +222,9 @@ static void finish_helper(Helper *helper) {
   }
 }
 
-/* ---- Its report -------------------------------------------------------------------------- */
+/* ---- Reading the report ---------------------------------------------------------------------- */
 
-/* Waits until there is something to read: 1; 0: the helper has ended; -1: it had to be killed. */
+/* Waits for input: 1; 0: the helper has ended; -1: it had to be killed. */
 static int wait_readable(const Helper *helper) {
   struct pollfd fds[] = {{.fd = helper->report, .events = POLLIN},
                          {.fd = helper->pidfd, .events = POLLIN}};
@@ -243,8 +245,8 @@ static int wait_readable(const Helper *helper) {
   return -1;
 }
 
-/* A trial whose report grows beyond what is allowed is ended, by the helper, which alone finds all
- * that the plugin started. The rest of the report is of no interest but for its end. */
+/* If a trial's report grows beyond the limit, the helper ends the trial, because only the helper
+ * finds every process that the plugin started. Of the rest of the report only the end is kept. */
 static void limit_report(Helper *helper, GString *text) {
   if (text->len <= BP_TRIAL_REPORT_MAX)
     return;
@@ -257,7 +259,7 @@ static int has_end(const Helper *helper, const GString *text) {
   return helper->pidfd < 0 && g_str_has_suffix(text->str, "\n") && strstr(text->str, "\nend=");
 }
 
-/* Reads up to the end of the report. 0, or -1: the helper had to be killed. */
+/* Reads to the end of the report. 0, or -1: the helper had to be killed. */
 static int read_report(Helper *helper, GString *text) {
   char part[4096];
   int rc;
@@ -275,7 +277,8 @@ static int read_report(Helper *helper, GString *text) {
   return rc;
 }
 
-/* Untrusted: those lines that are UTF-8; control characters stay. The text is changed. */
+/* Splits an untrusted report into its lines of valid UTF-8; control characters stay. Changes the
+ * text. */
 static GPtrArray *split_report(char *text) {
   GPtrArray *lines = g_ptr_array_new_with_free_func(g_free);
   for (const char *line; (line = bp__line_next(&text));)
@@ -318,7 +321,7 @@ int bp__trial_is_verdict(Reason reason) {
          reason == REASON_TRIAL_GARBLED;
 }
 
-/* What the plugin was doing. */
+/* Describes the stage that the plugin was in. */
 static const char *describe_stage(const char *stage) {
   static const char *const stages[][2] = {
       {"load", "while it was loaded"},
@@ -357,7 +360,7 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_TIMED_OUT, "used up the processor time that it had");
   else if (sscanf(end, "signal %d", &number) == 1) {
     judge(trial, REASON_CRASHED, "crashed (signal %d, %s)", number, g_strsignal(number));
-    trial->is_inconclusive = number == SIGKILL; /* as judge_killed says */
+    trial->is_inconclusive = number == SIGKILL; /* see judge_killed */
   } else if (sscanf(end, "stop %d", &number) == 1)
     judge(trial, REASON_STOPPED, "stopped the process (signal %d, %s)", number,
           g_strsignal(number));
@@ -373,15 +376,15 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_LEAVES_PROCESSES, "left processes behind that it started, at the latest");
 }
 
-/* By whom nothing tells: memory may have been short, and the next process tries again. */
+/* The sender is unknown: memory may have run out, so the next process tries again. */
 static void judge_killed(Trial *trial) {
   judge(trial, REASON_TRIAL_GARBLED,
         "was not tried to the end: the helper program was killed, by the plugin or from outside,");
   trial->is_inconclusive = 1;
 }
 
-/* What a plugin has no part in: a program that is no helper, one that could not start the trial, or
- * one that ended before the plugin was loaded. It says nothing of the plugin. */
+/* Failures that are not the plugin's: a program that is no helper, a helper that could not start
+ * the trial, or one that ended before the plugin was loaded. They are no verdict on the plugin. */
 static int check_helper(const Trial *trial) {
   const char *why = last_of(trial, "impossible"), *program = bp__trial_program();
   if (why)
@@ -400,7 +403,7 @@ static int check_helper(const Trial *trial) {
                           end ? end : "the helper program was killed");
 }
 
-/* `is_stuck`: the helper had to be killed; `report` is changed. */
+/* `is_stuck`: the helper had to be killed; changes `report`. */
 static int read_trial(Trial *trial, int is_stuck, GString *report) {
   int is_flooded = report->len > BP_TRIAL_REPORT_MAX;
   *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report->str)};
@@ -439,7 +442,7 @@ void bp__trial_clear(Trial *trial) {
   g_ptr_array_unref(trial->lines);
 }
 
-/* ---- What is required of a plugin -------------------------------------------------------- */
+/* ---- Requiring a trial ----------------------------------------------------------------------- */
 
 static int raise_verdict(Reason verdict, const char *text) {
   return verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
@@ -456,8 +459,8 @@ static int raise_cached(TrialCache *cache, int *is_known) {
   return rc;
 }
 
-/* Where the helper program is not installed plugins are used as they are; no other failure to try
- * one out is a reason to run it here. */
+/* If the helper program is not installed, plugins are used without a trial; after any other failure
+ * of the trial, a plugin is not loaded. */
 static int go_on_without(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   Reason reason = bp__reason_take(REASON_TRIAL_IMPOSSIBLE);
@@ -472,8 +475,8 @@ static int go_on_without(void) {
   return 0;
 }
 
-/* One that failed in order does not run here: it was not seen to do no harm. Nothing is kept of it,
- * so that the reason is always the present one. */
+/* A plugin that failed in an orderly way is not loaded here, because its behaviour after the
+ * failure was not tried. Nothing is stored about it, so that the reason is always up to date. */
 static int raise_fault(const Trial *trial) {
   const char *text;
   Reason fault = bp__trial_fault(trial, &text);
@@ -484,7 +487,7 @@ static int try_and_learn(const Plugin *plugin, TrialCache *cache) {
   Trial trial;
   int is_known;
   bp__trial_cache_lock(cache, bp__trial_deadline());
-  int rc = raise_cached(cache, &is_known); /* another process may have been first */
+  int rc = raise_cached(cache, &is_known); /* another process may have tried it meanwhile */
   if (is_known)
     return rc;
   if (bp__trial_run(plugin, &trial))

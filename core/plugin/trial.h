@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First contact: a plugin that is new, or changed, is tried out in a process of its own.
+/* First contact: a new or changed plugin is tried in a process of its own.
  *
- * The host starts the program backplane-trial with the plugin's open file, a pipe for the report
- * and one that ends the trial when it is closed. That program runs the trial in a child of its own,
- * bp_plugin_trial() here, and ends whatever is left of it at the deadline. The report is lines of
- * `key=value`. The program's own are the first, `helper`, with the version of this protocol;
- * `impossible`, if it could not run the trial, with why; and at the end `left`, if there were
- * processes still, and `end`.
+ * The host starts the program backplane-trial with the plugin's open file, a pipe for the report,
+ * and a pipe that ends the trial when it is closed. That program runs the trial in a child of its
+ * own, bp_plugin_trial() here, and kills all processes of the trial that are left at the deadline.
+ * The report is lines of `key=value`. The program itself writes the first line, `helper`, with the
+ * version of this protocol; `impossible`, with the reason, if it could not run the trial; and at
+ * the end `left`, if processes were left, and `end`.
  *
- * It guards against plugins that are broken, not against hostile ones: whoever may install a plugin
- * may run code here. */
+ * Trials protect against plugins that are broken, not against hostile ones: a user who can install
+ * a plugin can run code here in any case. */
 #ifndef BACKPLANE_CORE_PLUGIN_TRIAL_H
 #define BACKPLANE_CORE_PLUGIN_TRIAL_H
 
@@ -18,49 +18,50 @@
 #define BP_TRIAL_REPORT_MAX (256 * 1024)
 #define BP_TRIAL_PROTOCOL   "1"
 
-/* The status with which the program lets a trial end whose plugin has closed the report's
- * descriptor. */
+/* The program ends a trial with this status if the plugin has closed the report's descriptor. */
 #define BP_TRIAL_REPORT_CLOSED 113
 
-/* What a trial found. */
+/* The result of a trial. */
 typedef struct Trial {
-  Reason verdict;      /* REASON_OK: it did no harm; bp__trial_fault says whether it works */
-  char *text;          /* why not, for people; "" */
+  Reason verdict;      /* REASON_OK: it did no harm; bp__trial_fault tells whether it works */
+  char *text;          /* the reason, for people; or "" */
   GPtrArray *lines;    /* the report: char * of `key=value` */
-  int is_inconclusive; /* what was found counts in this process alone: its cause may pass */
+  int is_inconclusive; /* the result counts only in this process: its cause may be temporary */
 } Trial;
 
-/* Milliseconds that a plugin has: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: none is tried out. */
+/* The time limit of a plugin in milliseconds: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: no
+ * trials. */
 int bp__trial_deadline(void);
 
 /* The helper program: BACKPLANE_TRIAL_PROGRAM, or the one installed with this library (transfer
  * none). */
 const char *bp__trial_program(void);
 
-/* Tries out the file open as plugin->fd, whatever is known of it. -1 with an error and
- * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if what
- * went wrong is not the plugin's fault: then nothing is known of it. */
+/* Tries the file open as plugin->fd, regardless of earlier results. -1 with an error and
+ * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if the
+ * failure is not the plugin's fault: then nothing is known about the plugin. */
 int bp__trial_run(const Plugin *plugin, Trial *trial);
 void bp__trial_clear(Trial *trial);
 
-/* The values of the lines of a key, one after another: start with `from` = 0; NULL at the end. */
+/* Returns the values of the lines with a key, one after another: start with `from` = 0; NULL at the
+ * end. */
 const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
 
 /* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
 Reason bp__trial_fault(const Trial *trial, const char **text);
 
-/* Whether a reason is a trial's verdict, which keeps a plugin from being loaded here. */
+/* Whether a reason is a verdict of a trial, which excludes the plugin from this process. */
 int bp__trial_is_verdict(Reason reason);
 
-/* 0 if the plugin, open as plugin->fd, may be loaded into this process: by what was learned before,
- * or by a trial now. -1 with an error and a reason if it may not: a verdict, an orderly failure in
- * its trial, or why there was none. Where the helper program is not installed every plugin may be
- * loaded, and the log says so, once a process. */
+/* 0 if the plugin, open as plugin->fd, may be loaded into this process, according to a stored
+ * result or a trial now. -1 with an error and a reason if not: a verdict, an orderly failure in its
+ * trial, or an obstacle to the trial. If the helper program is not installed, every plugin may be
+ * loaded, and this is logged once a process. */
 int bp__trial_require(const Plugin *plugin);
 
-/* In the process of a trial: reports how far it has come. Elsewhere: nothing. */
+/* In the process of a trial: reports its progress. In other processes: does nothing. */
 void bp__trial_stage(const char *stage);
-/* There too: names a library that the plugin is linked with and that is not there. */
+/* Also there: names a missing library that the plugin is linked with. */
 void bp__trial_missing(const char *library);
 int bp__trial_is_here(void);
 

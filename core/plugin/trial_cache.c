@@ -29,10 +29,12 @@
 #define FIRST_LINE "backplane-trial 3"
 #define QUARANTINE ".quarantine"
 
-/* How long a quarantine lasts when nothing changes that would end it, by failures in a row. */
+/* The duration of a quarantine if nothing changes that would end it, by the number of failures in a
+ * row. */
 static const int64_t quarantine_seconds[] = {60, 600, 3600, 86400};
 
-/* Once a process, with this thread's error, which is cleared: it goes on without. */
+/* Once a process, logs this thread's error and clears it; the process continues without the
+ * cache. */
 static void warn(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   if (!atomic_flag_test_and_set(&is_told))
@@ -69,7 +71,7 @@ void bp__trial_cache_close(TrialCache *cache) {
   bp__cache_close(&cache->folder);
 }
 
-/* Not a waiting flock: its holder may be stopped. */
+/* Not a blocking flock: the process that holds the lock may be stopped. */
 void bp__trial_cache_lock(TrialCache *cache, int milliseconds) {
   if (cache->folder.fd < 0)
     return;
@@ -82,7 +84,7 @@ void bp__trial_cache_lock(TrialCache *cache, int milliseconds) {
     warn();
     return;
   }
-  futimens(cache->lock, NULL); /* it is in use, and not removed with what is old */
+  futimens(cache->lock, NULL); /* it is in use, so it is not removed with old files */
   const struct timespec pause = {.tv_nsec = 5000000};
   for (int waited = 0; flock(cache->lock, LOCK_EX | LOCK_NB) && waited < milliseconds; waited += 5)
     nanosleep(&pause, NULL);
@@ -114,7 +116,7 @@ typedef struct Record {
   int64_t time;
   int deadline;
   int failures;
-  int has_changed; /* what the plugin watches, or a library that the trial saw, is another now */
+  int has_changed; /* a file that the plugin watches, or a library of the trial, has changed */
 } Record;
 
 static void read_line(const TrialCache *cache, const char *line, Record *record) {
@@ -137,7 +139,7 @@ static void read_line(const TrialCache *cache, const char *line, Record *record)
     record->has_changed = record->has_changed || !is_unchanged(value);
 }
 
-/* Whether it is of a trial under the conditions of now. */
+/* Whether the record was made under the present conditions. */
 static int is_current(const TrialCache *cache, const Record *record) {
   int has_more_time =
       record->verdict == REASON_TIMED_OUT && record->deadline < bp__trial_deadline();
@@ -145,8 +147,8 @@ static int is_current(const TrialCache *cache, const Record *record) {
          (record->verdict == REASON_OK || bp__trial_is_verdict(record->verdict));
 }
 
-/* Reads the lines, which are changed, up to the first that shows that the record does not count.
- * The key comes first: libraries are looked at only where it fits. */
+/* Reads the lines, which are changed, up to the first that makes the record invalid. The key comes
+ * first: libraries are compared only if it matches. */
 static int read_record(const TrialCache *cache, char *lines, Record *record) {
   *record = (Record){.verdict = NUM_REASONS, .key = "", .text = ""};
   const char *line = bp__line_next(&lines);
@@ -160,8 +162,7 @@ static int read_record(const TrialCache *cache, char *lines, Record *record) {
   return is_current(cache, record);
 }
 
-/* Seconds for which a quarantine holds still; 0 when it is over. A clock that was set back ends it.
- */
+/* Seconds left of the quarantine; 0 once it has ended. A clock that was set back ends it. */
 static int64_t seconds_left(const Record *record) {
   int last = (int)G_N_ELEMENTS(quarantine_seconds) - 1;
   int64_t since = (int64_t)time(NULL) - record->time;
@@ -169,7 +170,7 @@ static int64_t seconds_left(const Record *record) {
   return since < 0 || since >= lasts ? 0 : lasts - since;
 }
 
-/* What a record says now. 0: nothing, or its time is over; then its failures still count. */
+/* Applies a record. 0: it says nothing, or its time is over; its failures still count then. */
 static int apply(TrialCache *cache, const Record *record, Reason *verdict, char **text) {
   cache->failures = record->failures;
   *verdict = record->verdict;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trial itself, in a process that may crash: the plugin is activated and its devices are
- * listed, and each step is reported before it is taken. */
+ * listed; each step is reported before it is taken. */
 
 #include "core/plugin/trial.h"
 
@@ -19,15 +19,15 @@
 
 static int report_fd = -1;
 static pid_t reporter;          /* the process that the helper started */
-static struct stat report_pipe; /* what report_fd was at first; zeros while that is unknown */
+static struct stat report_pipe; /* the original file of report_fd; zeros while unknown */
 static int report_error;        /* errno of the first line that could not be written */
 
 int bp__trial_is_here(void) {
   return report_fd >= 0;
 }
 
-/* Does not write if the plugin closed the report, after which a file of its own may be there: the
- * end is missing then, which says so. */
+/* Does not write if the plugin closed the report, because its number may belong to another file
+ * now: the missing end then shows it. */
 static int write_report(const char *line) {
   struct stat now;
   if (fstat(report_fd, &now))
@@ -36,7 +36,7 @@ static int write_report(const char *line) {
   return report_pipe.st_mode && is_other ? 0 : bp__write_all(report_fd, line, strlen(line));
 }
 
-/* One line of UTF-8 without control characters, whatever a plugin's text is. */
+/* Writes one line of UTF-8 without control characters, for any text of a plugin. */
 static void report(const char *key, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void report(const char *key, const char *format, ...) {
   va_list arguments;
@@ -52,14 +52,14 @@ static void report(const char *key, const char *format, ...) {
     report_error = errno ? errno : EIO;
 }
 
-/* Without one of its lines a report would say something else of the plugin. */
+/* A report without one of its lines could be misleading about the plugin. */
 static void report_loss(void) {
   if (report_error)
     report("impossible", "cannot write what it found: %s", g_strerror(report_error));
 }
 
-/* Ends a process that the plugin forked and that returned from the plugin. In a program it would do
- * the program's work a second time. */
+/* Ends a process that the plugin forked and that returned from the plugin. In a program it would
+ * repeat the program's work. */
 static void end_copy(void) {
   if (getpid() == reporter)
     return;
@@ -74,7 +74,7 @@ void bp__trial_stage(const char *stage) {
   report("stage", "%s", stage);
 }
 
-/* ---- What it found ----------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static void report_fault(Reason reason, const char *text) {
   report("fault", "%s\t%s", bp__reason_info(reason)->code, text);
@@ -86,13 +86,13 @@ void bp__trial_missing(const char *library) {
     report("missing", "%s", library);
 }
 
-/* `path` as a record has it: a line of ASCII, whatever its bytes are. */
+/* Writes `path` in the form of a record: a line of ASCII, for any bytes. */
 static void report_use(const char *path) {
   g_autofree char *escaped = g_strescape(path, NULL);
   report("uses", "%s", escaped);
 }
 
-/* Those that have a file: the loader gives what is no file no slash. */
+/* Collects the names that are files: the loader's names without a slash are not. */
 static int collect_name(struct dl_phdr_info *info, size_t size, void *context) {
   (void)size;
   if (info->dlpi_name && strchr(info->dlpi_name, '/'))
@@ -100,9 +100,9 @@ static int collect_name(struct dl_phdr_info *info, size_t size, void *context) {
   return 0;
 }
 
-/* The directories in which the loader searches what `library` needs: a library that appears in an
- * earlier one is loaded in the place of that in a later one. Relative ones stay so: they are others
- * in another working directory. */
+/* The directories in which the loader searches for the libraries that `library` needs: a library
+ * that appears in an earlier one replaces that in a later one. Relative ones stay relative: they
+ * are others in another working directory. */
 static void collect_directories(const char *library, GHashTable *directories) {
   Dl_serinfo count;
   void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -118,7 +118,8 @@ static void collect_directories(const char *library, GHashTable *directories) {
     dlclose(handle);
 }
 
-/* What the loader has loaded, and where another library would have come first. */
+/* Reports the loaded libraries, and the folders in which another library would have been found
+ * first. */
 static void report_libraries(void) {
   g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GHashTable) paths = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -172,8 +173,8 @@ static void report_kind(const char *kind) {
   end_copy();
 }
 
-/* By the loader's own search, which nothing outside of it can foresee. One of the alternatives is
- * enough; why the first is missing is what is said. */
+/* Uses the loader's own search, which no other code can predict. One of the alternatives is enough;
+ * the reported reason is that of the first. */
 static void report_vendor_library(const char *alternatives) {
   g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
   g_autofree char *why = NULL;
@@ -223,7 +224,7 @@ void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   if (rc)
     report_fault(plugin->code, plugin->reason);
   else {
-    report_libraries(); /* it may not come further */
+    report_libraries(); /* the plugin may end the process in the next step */
     bp__trial_stage("devices");
     for_each_word(plugin->descriptor.devices, report_kind);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache: finding its folder, files in it, and what of them goes. */
+/* The user's cache: finding its folder, its files, and removing old ones. */
 
 #include "core/registry/cache.h"
 
@@ -24,15 +24,15 @@
 #define REMEDY       "; set BACKPLANE_CACHE_DIR to a directory that you own"
 #define DEFAULT_SIZE 1024 /* MiB */
 #define MOST_SIZE    (1 << 24)
-#define RECENT_S     60 /* what was used so recently may be in use */
+#define RECENT_S     60 /* files used so recently may be in use */
 #define OLD_S        (90 * 24 * 3600)
 #define DIGEST_SIZE  32
 #define HASH_DIGITS  (2 * DIGEST_SIZE)
 
 /* ---- The folder -------------------------------------------------------------------------- */
 
-/* Puts the root of the cache into `path`; returns its length as snprintf does, -1 if there is none.
- */
+/* Stores the root of the cache in `path`; returns its length like snprintf, or -1 if there is
+ * none. */
 static int format_root(char *path, size_t size) {
   const char *dir = bp__env_get("BACKPLANE_CACHE_DIR");
   if (dir)
@@ -76,8 +76,8 @@ static int raise_path(const char *doing, const char *path) {
                         strerror(errno));
 }
 
-/* What is safe stays so, since nobody else can change it: making and opening the folder by its path
- * cannot be led elsewhere in between. */
+/* A safe path stays safe, since nobody else can change it: between creating and opening the folder,
+ * its path cannot be redirected. */
 static int check_path(const char *path) {
   char *problem = bp__path_problem(path);
   if (!problem)
@@ -90,7 +90,7 @@ static int check_path(const char *path) {
   return -1;
 }
 
-/* Makes `path` and what lies above it. */
+/* Creates `path` and the folders above it. */
 static int make_folders(char *path) {
   for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
     if (slash)
@@ -143,9 +143,9 @@ void bp__cache_close(BpCache *cache) {
 }
 
 void bp__cache_warn(void) {
-  static atomic_uint last; /* what was said last, as a hash: it is said once */
+  static atomic_uint last; /* a hash of the last message, which is logged once */
   unsigned now = g_str_hash(bp_error_message());
-  if (bp_error_is(BP_ERROR_FORMAT)) /* that file is gone now */
+  if (bp_error_is(BP_ERROR_FORMAT)) /* that file is removed now */
     bp__log(BP_LOG_WARNING, "%s", bp_error_message());
   else if (atomic_exchange(&last, now) != now)
     bp__log(BP_LOG_WARNING, "compiled code is not cached: %s", bp_error_message());
@@ -172,7 +172,7 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
   return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
 }
 
-/* ---- What goes --------------------------------------------------------------------------- */
+/* ---- Removing files -------------------------------------------------------------------------- */
 
 static uint64_t limit_bytes(void) {
   const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
@@ -186,7 +186,7 @@ static uint64_t limit_bytes(void) {
   return mebibytes << 20;
 }
 
-/* Whether a file is of the cache: a hash and one of its suffixes. */
+/* Whether a file belongs to the cache: a hash and one of its suffixes. */
 static int is_kept_name(const char *name) {
   static const char *const suffixes[] = {"", ".o", ".so", ".quarantine", ".lock"};
   if (strspn(name, "0123456789abcdef") != HASH_DIGITS)
@@ -213,7 +213,7 @@ static int compare_use(const void *a, const void *b) {
   return (first->used > second->used) - (first->used < second->used);
 }
 
-/* Removes what is old, and then what was not used for longest until the files fit. */
+/* Removes old files, and then the least recently used ones until the rest fits. */
 static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   uint64_t size = 0;
   for (guint i = 0; i < files->len; ++i)
@@ -229,7 +229,8 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   }
 }
 
-/* What a process that ended too early was making. A folder is locked while its process lives. */
+/* Removes the working folder of a process that ended without removing it. A folder is locked while
+ * its process lives. */
 static void remove_abandoned(int folder, const char *name, const struct stat *status) {
   if (!S_ISDIR(status->st_mode)) {
     unlinkat(folder, name, 0);
@@ -244,8 +245,8 @@ static void remove_abandoned(int folder, const char *name, const struct stat *st
     close(fd);
 }
 
-/* Other processes do the same: each touches what it is about to use, and leaves alone what was
- * touched just now. */
+/* Other processes do the same: each updates the time of a file before it uses it, and keeps files
+ * with a recent time. */
 static void tidy(const BpCache *cache) {
   const time_t now = time(NULL);
   const uint64_t limit = limit_bytes();
@@ -289,7 +290,7 @@ static void begin_hash(GChecksum *hash, uint64_t size) {
 }
 
 void bp__cache_hash(GChecksum *hash, const char *data, size_t size) {
-  const size_t most = (size_t)1 << 30; /* of one update */
+  const size_t most = (size_t)1 << 30; /* bytes of one update */
   begin_hash(hash, size);
   while (size) {
     size_t now = size < most ? size : most;
@@ -313,7 +314,7 @@ static void compute_trailer(const char *data, size_t size, Trailer *trailer) {
   finish_trailer(hash, trailer);
 }
 
-/* Of the next `size` bytes of a file; -1 with errno. */
+/* The trailer of the next `size` bytes of a file; -1 with errno. */
 static int read_trailer_of(int fd, uint64_t size, Trailer *trailer) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
   char part[65536];
@@ -340,7 +341,7 @@ static int raise_damaged(const BpCache *cache, const char *name) {
                         cache->path, name);
 }
 
-/* Opens a file to be used: *fd is -1 if it is not there. It counts as used now. */
+/* Opens a file for use: *fd is -1 if it does not exist. It counts as used now. */
 static int open_file(const BpCache *cache, const char *name, int *fd, size_t *size) {
   struct stat status;
   *fd = cache->fd < 0
@@ -390,7 +391,7 @@ int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *
   return raise_damaged(cache, name);
 }
 
-/* 1: it is there and whole; 0: it is not there; -1 with an error. */
+/* 1: it is there and complete; 0: it is not there; -1 with an error. */
 static int check_file(const BpCache *cache, const char *name) {
   Trailer expected, found = {.magic = ""};
   size_t size;
@@ -429,7 +430,7 @@ int bp__cache_store(const BpCache *cache, const char *name, const char *data, si
   return 0;
 }
 
-/* Appends the trailer, and takes from others the right to write that a umask may have left them. */
+/* Appends the trailer, and removes the right to write that a umask may have left to others. */
 static int complete_file(int fd) {
   struct stat status;
   Trailer trailer;
@@ -458,7 +459,7 @@ int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char
   return 0;
 }
 
-/* ---- What plugins keep ------------------------------------------------------------------- */
+/* ---- Plugins' cached data -------------------------------------------------------------------- */
 
 static char *hash_key(const BpByteArray *key) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
@@ -497,7 +498,7 @@ void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteAr
     bp_error_put(error);
 }
 
-/* ---- What drivers keep ------------------------------------------------------------------- */
+/* ---- Drivers' caches ------------------------------------------------------------------------- */
 
 char *bp__cache_home_unwritable(void) {
   const char *dir = bp__env_get("XDG_CACHE_HOME"), *home = bp__env_get("HOME");
@@ -505,7 +506,7 @@ char *bp__cache_home_unwritable(void) {
   if ((!dir || *dir != '/') && (!home || *home != '/'))
     return NULL;
   char *path = dir && *dir == '/' ? g_strdup(dir) : g_strconcat(home, "/.cache", NULL);
-  g_autofree char *above = g_strdup(path); /* the nearest of it that is there */
+  g_autofree char *above = g_strdup(path); /* the nearest existing folder of its path */
   while (stat(above, &status) && strcmp(above, "/")) {
     char *slash = strrchr(above, '/');
     slash[slash == above] = '\0';

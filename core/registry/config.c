@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the configuration file. It is read anew each time: what it says is asked for once or
- * twice in a process. */
+/* Reading the configuration file. It is read again each time: a process asks for values once or
+ * twice. */
 
 #include "core/registry/config.h"
 
@@ -24,7 +24,7 @@ static char *user_path(void) {
   return home && *home == '/' ? g_strdup_printf("%s/.config/backplane/backplane.conf", home) : NULL;
 }
 
-/* The text of a file, bounded. *text is NULL if there is none. */
+/* Reads the text of a file, up to a limit. *text is NULL if the file does not exist. */
 static int read_text(const char *path, char **text) {
   struct stat status;
   int fd = bp__file_open(AT_FDCWD, path, &status);

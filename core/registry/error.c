@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An error and its text. What follows BpError are the members that tvm-ffi has added to its error
- * since; they stay NULL, for readers that look at them. */
+/* An error and its text. The members after BpError are those that tvm-ffi has added to its error
+ * since; they stay NULL, for code that reads them. */
 typedef struct ErrorObject {
   BpError error;
   void *cause_chain;
   void *extra_context;
-  char *backtrace; /* of its own allocation, as it may be replaced */
+  char *backtrace; /* allocated separately, as it may be replaced */
   char text[];     /* kind, NUL, message, NUL */
 } ErrorObject;
 
@@ -32,7 +32,7 @@ static void keep_backtrace(BpObject *self, const BpByteArray *backtrace, int32_t
   (void)update_mode;
 }
 
-/* What is raised when there is no memory for an error; it is never freed. */
+/* Raised if there is no memory for an error; never freed. */
 static ErrorObject no_memory = {
     .error = {.header = {.combined_count = (1ull << 32) + 1,
                          .type_index = BP_TYPE_ERROR,
@@ -45,7 +45,7 @@ static ErrorObject no_memory = {
 
 static _Thread_local BpError *raised;
 
-/* A thread that ends with an error raised must not leak it: the key's destructor runs then. */
+/* A thread that ends with an error raised must not leak it: the key's destructor frees it. */
 static pthread_key_t thread_key;
 static int thread_key_works;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
@@ -93,7 +93,7 @@ static void update_backtrace(BpObject *self, const BpByteArray *backtrace, int32
   object->error.backtrace = (BpByteArray){text, kept + backtrace->size};
 }
 
-/* Messages quote file names, sources and damaged files, some of them in part: a byte that is not
+/* Messages quote file names, sources and damaged files, some of them cut off: a byte that is not
  * UTF-8 becomes '?'. */
 static void make_utf8(char *text) {
   const char *invalid;
@@ -144,7 +144,7 @@ int bp_error_add_context(const char *format, ...) {
   va_end(args);
   if (size < 0)
     return -1;
-  /* The error may be shared with whoever put it here, so a new one takes its place. */
+  /* Others may hold a reference to the error, so it is replaced by a new one. */
   if (asprintf(&message, "%s: %.*s", context, (int)raised->message.size, raised->message.data) >=
       0) {
     BpError *error = error_create(bp_error_kind(), message);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What public functions cannot do without. */
+/* Checking required arguments of public functions. */
 #ifndef BACKPLANE_CORE_REGISTRY_GIVEN_H
 #define BACKPLANE_CORE_REGISTRY_GIVEN_H
 
 #include <backplane/error.h>
 
-/* Whether a pointer that a public function was given is not NULL: 1; or 0, with an error. */
+/* 1 if a pointer argument of a public function is not NULL; else 0, with an error. */
 #define BP_GIVEN(argument) ((argument) ? 1 : bp__not_given(#argument, __func__))
 
 static inline int bp__not_given(const char *argument, const char *function) {

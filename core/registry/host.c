@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of functions that the host gives plugins. They are few, found by a walk along a list
- * that grows at its head only. */
+/* The tables of functions that the host offers to plugins. They are few, in a list that only grows
+ * at its head. */
 
 #include "core/registry/host.h"
 
@@ -58,7 +58,7 @@ int bp_host_add_table(const char *name, uint32_t version, const void *table) {
   return rc;
 }
 
-/* Rooms that start call what starts the core. */
+/* The parts of the core call functions that start the core while they start. */
 int bp__core_start(void) {
   static atomic_int is_started;
   static _Thread_local int is_starting;

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host as plugins see it: one BpHost whose tables the rooms add, and the one-time start of the
- * core. */
+/* The host as plugins see it: one BpHost, to which the parts of the core add their tables, and the
+ * one-time start of the core. */
 #ifndef BACKPLANE_CORE_REGISTRY_HOST_H
 #define BACKPLANE_CORE_REGISTRY_HOST_H
 
 #include <backplane/host_api.h>
 
-/* The host, valid for ever, with the core started; NULL with an error. Tables are added with
+/* The host, valid for ever, after the core was started; NULL with an error. Tables are added with
  * bp_host_add_table(). */
 const BpHost *bp__host(void);
 
-/* Starts the core, once per process: each room adds its tables, its functions and its hooks.
- * Nothing of ours runs when the library is loaded, so whatever depends on the other rooms (a
- * registry name that is not there, the host's tables) calls this first. -1 with an error: there is
- * no memory; the next call tries again. Calls made from within a start return 0 at once. Any
- * thread. */
+/* Starts the core, once per process: each part adds its tables, its functions and its hooks.
+ * Loading the library runs no code, so every function that depends on the other parts (a missing
+ * registry name, the host's tables) calls this first. -1 with an error: there is no memory; the
+ * next call tries again. Calls made during a start return 0 at once. Any thread. */
 int bp__core_start(void);
 
-/* The start of all rooms, above which it is defined (core/start.c); called by bp__core_start alone.
- * What an earlier start that failed has added is added no second time. */
+/* Starts all parts. Defined above all of them (core/start.c), called by bp__core_start only.
+ * Additions of an earlier start that failed are not repeated. */
 int bp__core_start_rooms(void);
 
-/* The start of this room. */
+/* Starts this part of the core. */
 int bp__registry_start(void);
 
 #endif

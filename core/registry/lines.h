@@ -3,8 +3,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_LINES_H
 #define BACKPLANE_CORE_REGISTRY_LINES_H
 
-/* Takes the next line off a text, which is changed: its end becomes a NUL. NULL at the end. Start
- * with `rest` at the text. */
+/* Returns the next line of a text, whose end becomes a NUL. NULL at the end. Start with `rest` at
+ * the text. */
 char *bp__line_next(char **rest);
 
 /* The value of a line, borrowed from it; NULL if it has another key. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages to the application that are no errors. */
+/* Messages to the application that are not errors. */
 #ifndef BACKPLANE_CORE_REGISTRY_LOG_H
 #define BACKPLANE_CORE_REGISTRY_LOG_H
 
 #include <backplane/error.h>
 
-/* Hands a message to the application's log callback; dropped when there is none. Any thread; the
- * callback runs with no lock of the host held. level: BP_LOG_*. */
+/* Passes a message to the application's log callback; it is dropped if there is none. Any thread;
+ * the callback runs with no lock of the host held. level: BP_LOG_*. */
 void bp__log(int32_t level, const char *format, ...) BP_PRINTF(2, 3);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names and of words, looked through one by one: most have dozens. */
+/* Lists of distinct names and of words, searched linearly: most have dozens. */
 #include "core/registry/names.h"
 
 #include <stdlib.h>

@@ -6,13 +6,13 @@
 
 #include <stddef.h>
 
-/* Walks the words of a space-separated list: *length of the word at the result, NULL at the end.
- * Start with `word` = the list and *length = 0; pass back what it gave. */
+/* Walks the words of a space-separated list: returns the next word, with its *length, or NULL at
+ * the end. Start with `word` = the list and *length = 0; pass back the results. */
 const char *bp__words_next(const char *word, size_t *length);
 /* Whether the list has the word. */
 int bp__words_have(const char *words, const char *word);
 
-/* Names one after another, each with its NUL. Begins as zeros; freed by bp__names_finish or with
+/* Names in sequence, each with its NUL. Starts as zeros; freed by bp__names_finish or with
  * bp__names_clear. */
 typedef struct BpNames {
   char *text;
@@ -21,7 +21,7 @@ typedef struct BpNames {
   size_t count;
 } BpNames;
 
-/* Adds the `size` bytes of a name unless it is there. */
+/* Adds a name of `size` bytes unless it is in the list. */
 int bp__names_add(BpNames *names, const char *name, size_t size);
 /* Adds each of the words. */
 int bp__names_add_words(BpNames *names, const char *words);

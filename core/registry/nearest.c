@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nearest match by the edit distance with swaps of neighbours (optimal string alignment), capitals
- * being no difference. */
+/* The nearest match by the edit distance with swaps of neighbours (optimal string alignment),
+ * ignoring case. */
 
 #include "core/registry/nearest.h"
 
@@ -14,7 +14,7 @@ static unsigned min_of(unsigned a, unsigned b) {
   return a < b ? a : b;
 }
 
-/* Whether two letters are the same, if one may be a capital. */
+/* Whether two letters are equal, ignoring case. */
 static int is_same(char a, char b) {
   return g_ascii_tolower(a) == g_ascii_tolower(b);
 }
@@ -38,8 +38,8 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
   return rows[a_length % 3][b_length];
 }
 
-/* Of short names, which are within one edit of many words, the first letter counts: a "gpu" is no
- * mistyped "cpu", a "pcu" is one. */
+/* For short names, which are within one edit of many words, the first letter must match: "gpu" is
+ * no misspelt "cpu", but "pcu" is. */
 static int begins_alike(const char *a, const char *b, size_t length) {
   return length >= 6 || is_same(*a, *b) || (*a && *b && is_same(a[0], b[1]) && is_same(a[1], b[0]));
 }

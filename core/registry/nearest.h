@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mistyped name was probably meant to be, for error messages. */
+/* Finds the name that a misspelt one was probably meant to be, for error messages. */
 #ifndef BACKPLANE_CORE_REGISTRY_NEAREST_H
 #define BACKPLANE_CORE_REGISTRY_NEAREST_H
 
 #include <stddef.h>
 
-/* The candidate that takes the fewest edits (insertions, deletions, changes, swaps of neighbours)
- * to get to from `name`; NULL when none is near: more than a third of the longer name's characters,
- * or, of names of up to five, another first letter that is not the second by a swap. NULL
- * candidates are skipped. O(candidates * length^2); names beyond 63 characters are never near.
- */
+/* The candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours) from
+ * `name`; NULL if none is near. A candidate is not near if it takes more edits than a third of the
+ * longer name's characters, or, for names of up to five characters, if the first letters differ and
+ * were not swapped with the second. NULL candidates are skipped. O(candidates * length^2); names
+ * beyond 63 characters are never near. */
 const char *bp__nearest(const char *name, const char *const *candidates, size_t count);
 
-/* Room for any hint. */
+/* Size of any hint. */
 #define BP_HINT_MAX 96
 
 /* "; did you mean \"opencl\"?" for the nearest candidate, or "", into `hint`, which is returned. */

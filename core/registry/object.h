@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making objects, for the rooms of the core. */
+/* Making objects, for the other parts of the core. */
 #ifndef BACKPLANE_CORE_REGISTRY_OBJECT_H
 #define BACKPLANE_CORE_REGISTRY_OBJECT_H
 
 #include <backplane/object.h>
 
-/* Fills the header of an object that its maker holds one strong reference to. */
+/* Fills the header of an object; the caller then holds one strong reference. */
 void bp__object_init(BpObject *header, int32_t type_index, void (*deleter)(void *self, int flags));
 
-/* As bp_function_create, but the function also keeps `owner` (an object or NULL) alive; the owner
+/* Like bp_function_create, but the function also keeps `owner` (an object or NULL) alive; the owner
  * is released after `destroy` has run. */
 BpFunction *bp__function_create_owned(BpPackedCall call, void *context, void (*destroy)(void *),
                                       void *owner);
 
-/* Makes values; none of these can fail, and all borrow. */
+/* Make values; they cannot fail, and borrow their arguments. */
 static inline BpValue bp__value_int(int64_t number) {
   return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = number};
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin registers while it initialises. */
+/* The names that a plugin registers while it initialises. */
 
 #include "core/registry/registration.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The global registry: an open-addressed hash table that readers walk without a lock.
  *
- * Entries never change: a writer (one at a time, under the lock) stores a pointer to a new one, and
- * a full table is replaced by a larger one. What a writer has unlinked may still be in the hands of
- * a reader, so it goes to a list of garbage first. A reader announces itself in one of several
- * counters, spread over cache lines; garbage that is older than a moment at which every counter has
- * been zero is in nobody's hands. All these accesses are sequentially consistent: a reader that
- * announced itself after a counter was found zero sees the table as it was left before that. */
+ * Entries never change: a writer (one at a time, under the lock) stores a pointer to a new entry,
+ * and replaces a full table by a larger one. A reader may still use an entry or table that a writer
+ * has unlinked, so it goes to a list of garbage first. A reader increments one of several counters,
+ * spread over cache lines, while it reads. Once every counter has been zero, no reader uses garbage
+ * that was unlinked before. All these accesses are sequentially consistent: a reader that
+ * increments a counter after it was seen as zero sees the table as it was before that. */
 
 #include "core/registry/registry.h"
 
@@ -30,11 +30,11 @@ typedef struct Entry {
 typedef _Atomic(Entry *) Slot;
 
 typedef struct Table {
-  size_t mask; /* number of slots, a power of two, less one */
+  size_t mask; /* number of slots, a power of two, minus one */
   Slot slots[];
 } Table;
 
-/* What was unlinked: memory to be freed, and a function to be released or NULL. */
+/* Unlinked memory to be freed, and a function to be released or NULL. */
 typedef struct Garbage {
   void *memory;
   BpFunction *function;
@@ -58,7 +58,7 @@ static size_t used_slots; /* entries and tombstones */
 static size_t num_entries;
 static Garbage *garbage;
 
-/* Marks a slot whose entry was removed: a search goes on past it. */
+/* Marks a slot whose entry was removed: a search continues beyond it. */
 static Entry tombstone;
 
 /* ---- Reading ----------------------------------------------------------------------------- */
@@ -88,8 +88,8 @@ static int entry_is(const Entry *entry, uint64_t hash, const char *name, size_t 
   return entry->hash == hash && entry->name_size == size && !memcmp(entry->name, name, size);
 }
 
-/* The slot that holds `name`, or the empty one where the search for it ends; NULL with no table. A
- * table always has an empty slot. */
+/* The slot that holds `name`, or the empty slot where the search for it ends; NULL if there is no
+ * table. A table always has an empty slot. */
 static Slot *find_slot(Table *table, uint64_t hash, const char *name, size_t size) {
   for (size_t i = hash;; ++i) {
     Slot *slot = &table->slots[i & table->mask];
@@ -102,7 +102,7 @@ static Slot *find_slot(Table *table, uint64_t hash, const char *name, size_t siz
 static Garbage *collect_garbage(void);
 static void free_garbage(Garbage *list);
 
-/* The last reader out takes away what a writer could not. */
+/* The last reader to leave frees the garbage that a writer could not free. */
 static void sweep_as_reader(void) {
   bp__lock(BP__LOCK_STATE);
   Garbage *list = collect_garbage();
@@ -129,7 +129,7 @@ static BpFunction *look_up(const char *name, size_t size) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* What TVM calls our names; asked for or registered under either, a function is found by both. */
+/* TVM's names for our functions; a function is registered and found under either name. */
 static const struct {
   const char *theirs;
   const char *ours;
@@ -187,7 +187,7 @@ void bp__registry_set_resolver(int (*activate)(const char *name)) {
   resolver = activate;
 }
 
-/* The name was not there: it may come with the start of the core, or with a plugin. */
+/* A missing name: starting the core or a plugin may add it. */
 static int resolve(const char *name, BpFunction **function) {
   if (bp__core_start() || bp__registry_find(name, function))
     return -1;
@@ -207,7 +207,7 @@ int bp_registry_get(const char *name, BpFunction **function) {
   return __builtin_expect(*function != NULL, 1) ? 0 : resolve(name, function);
 }
 
-/* Readers of other threads do not go on in the child of a fork. */
+/* In the child of a fork, readers in other threads do not exist. */
 static void forget_readers(void) {
   for (int i = 0; i < READER_COUNTERS; ++i)
     atomic_store(&readers[i].active, 0);
@@ -220,7 +220,7 @@ void bp__registry_watch_forks(void) {
 
 /* ---- Writing (under the lock) ------------------------------------------------------------ */
 
-/* Garbage of before a moment at which no reader was inside is taken off the list. */
+/* Removes from the list the garbage that was unlinked before a moment without readers. */
 static Garbage *collect_garbage(void) {
   Garbage *list = garbage;
   for (int i = 0; i < READER_COUNTERS; ++i)
@@ -231,7 +231,7 @@ static Garbage *collect_garbage(void) {
   return list;
 }
 
-/* Without the lock: releasing a function runs code of its owner. */
+/* Called without the lock: releasing a function runs code of its owner. */
 static void free_garbage(Garbage *list) {
   while (list) {
     Garbage *next = list->next;
@@ -255,7 +255,7 @@ static Table *table_create(size_t num_slots) {
   return table;
 }
 
-/* Publishes a table with room for more entries and without tombstones. */
+/* Publishes a larger table without tombstones. */
 static int grow(void) {
   Table *old = atomic_load(&current);
   size_t num_slots = FIRST_SLOTS;
@@ -305,8 +305,8 @@ static void entry_free(Entry *entry) {
   free(entry);
 }
 
-/* Links `entry`, which it then owns, in place of one of the same name, if there is one. `item` is
- * the memory for the garbage that this makes; it is owned too. */
+/* Links `entry`, and takes it, instead of an entry of the same name, if there is one. `item` is
+ * memory for the garbage that this makes; it is taken too. */
 static int link_entry(Entry *entry, Garbage *item, int override) {
   if (make_room())
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", entry->name);
@@ -356,7 +356,7 @@ static int check_entry(const char *name, const BpFunction *function) {
   return 0;
 }
 
-/* Under our name; within a plugin's initialize() it is kept back. */
+/* Registers under our name; during a plugin's initialize() the name is not visible yet. */
 static int set(const char *name, BpFunction *function, int override) {
   Registration *registration = bp__registration_current();
   char *ours = canonical_name(name);
@@ -389,7 +389,7 @@ int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t o
   return set(name, function, override);
 }
 
-/* A start that is tried again meets what the one before has registered. */
+/* A repeated start finds the names that the previous one has registered. */
 int bp__registry_set_call(const char *name, BpPackedCall call) {
   BpFunction *function = bp_function_create(call, NULL, NULL);
   int rc = function ? set_canonical(name, function, 1) : -1;
@@ -397,7 +397,7 @@ int bp__registry_set_call(const char *name, BpPackedCall call) {
   return rc;
 }
 
-/* `function`: the only one that is meant, or NULL. */
+/* Removes a name; if `function` is not NULL, only if that function is registered. */
 static int unlink_name(const char *name, const BpFunction *function, Garbage *item) {
   Table *table = atomic_load(&current);
   size_t size = strlen(name);

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry's hooks for the rooms above it. */
+/* The registry's interface for the other parts of the core. */
 #ifndef BACKPLANE_CORE_REGISTRY_REGISTRY_H
 #define BACKPLANE_CORE_REGISTRY_REGISTRY_H
 
 #include <backplane/object.h>
 
-/* Installs what bp_registry_get asks about a name that is not there, with no lock held: it
- * activates the plugin that provides the name, if one does. It returns 0 whether or not there is
- * one (the registry then looks again), or -1 with an error raised. Set once, while the core starts.
- */
+/* Sets the function that bp_registry_get calls for a missing name, with no lock held: it activates
+ * the plugin that provides the name, if there is one. It returns 0 in either case (the registry
+ * then searches again), or -1 with an error raised. Set once, while the core starts. */
 void bp__registry_set_resolver(int (*activate)(const char *name));
 
-/* As bp_registry_get, but never activates a plugin. */
+/* Like bp_registry_get, but never activates a plugin. */
 int bp__registry_find(const char *name, BpFunction **function);
 
-/* As bp_registry_set, for plugins: BP_ERROR_RUNTIME unless this thread initialises one. */
+/* Like bp_registry_set, for plugins: BP_ERROR_RUNTIME unless this thread initialises one. */
 int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t override);
 
 /* Registers a name for a plugin that has succeeded. */
 int bp__registry_publish(const char *name, BpFunction *function);
-/* Removes a name if it is registered for this function still. */
+/* Removes a name if it is still registered for this function. */
 void bp__registry_withdraw(const char *name, const BpFunction *function);
 
-/* Prepares the counting of readers for forks. */
+/* Prepares the counters of readers for forks. */
 void bp__registry_watch_forks(void);
 
 /* Registers `call` under `name` while the core starts. */

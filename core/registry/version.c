@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version that libbackplane was built as. */
+/* The version of libbackplane, set at its build. */
 
 #include <config.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of tensor views, with every product checked. */
+/* Sizes of tensor views; every product is checked for overflow. */
 #include <inttypes.h>
 
 #include <backplane/error.h>
@@ -8,7 +8,7 @@
 
 #include "core/registry/given.h"
 
-#define MAX_NDIM 64 /* as numpy's */
+#define MAX_NDIM 64 /* numpy's limit */
 
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;

@@ -32,7 +32,7 @@ const char *bp_device_select_help(void) {
   return help;
 }
 
-/* ---- Words that must be known ------------------------------------------------------------ */
+/* ---- Names that must be known ---------------------------------------------------------------- */
 
 static int is_kind_known(const char *kind) {
   size_t count = 0;
@@ -52,12 +52,12 @@ static char *kinds_of_plugin(const char *name) {
     if (!strcmp(bp_plugin_list_get(list, i)->name, name))
       kinds = g_strdup(bp_plugin_list_get(list, i)->devices);
   if (!kinds)
-    bp_plugin_activate(name); /* raises that there is none */
+    bp_plugin_activate(name); /* raises the error that there is none */
   bp_plugin_list_free(list);
   return kinds;
 }
 
-/* ---- What an entry means ----------------------------------------------------------------- */
+/* ---- The meaning of an entry ----------------------------------------------------------------- */
 
 static int raise_malformed(const char *entry) {
   return bp_error_raise(BP_ERROR_VALUE,
@@ -78,7 +78,7 @@ static int parse_kind(Preference *preference, const char *kind, const char *rest
   preference->by = MATCH_KIND;
   if (rest && !rest[(*rest == '-') + strspn(rest + (*rest == '-'), "0123456789")]) {
     guint64 index;
-    /* One that is no index is of no device. */
+    /* An index out of range matches no device. */
     preference->by = MATCH_INDEX;
     preference->index =
         g_ascii_string_to_unsigned(rest, 10, 0, INT32_MAX, &index, NULL) ? (int64_t)index : -1;
@@ -115,7 +115,7 @@ static int parse_what(Preference *preference) {
   return preference->kinds ? 0 : -1;
 }
 
-/* Takes `=RANK` off the text: 1; 0 if there is none. */
+/* Removes `=RANK` from the text and returns 1; returns 0 if there is none. */
 static int split_rank(Preference *preference) {
   gint64 rank;
   char *equals = strrchr(preference->text, '=');

@@ -6,7 +6,7 @@
 #include <glib.h>
 #include <stdint.h>
 
-/* What an entry tells devices by. */
+/* The property by which an entry matches devices. */
 typedef enum MatchBy {
   MATCH_ANY,   /* auto */
   MATCH_KIND,  /* opencl; plugin:NAME */
@@ -17,25 +17,25 @@ typedef enum MatchBy {
 } MatchBy;
 
 typedef struct Preference {
-  char *text; /* as it was written, without sign and rank */
+  char *text; /* as written, without sign and rank */
   MatchBy by;
-  char *kinds; /* kinds that it can mean, space-separated; NULL: any */
+  char *kinds; /* device kinds that the entry can match, space-separated; NULL: any */
   char *value; /* shell pattern of a name, address or UUID; else NULL */
   int64_t index;
-  int64_t rank; /* of an entry WHAT=RANK */
-  int matched;  /* some device that was looked at */
+  int64_t rank; /* for an entry WHAT=RANK */
+  int matched;  /* whether a device that was examined matches */
 } Preference;
 
 typedef struct Preferences {
-  GPtrArray *wanted; /* Preference: to be tried in order; never empty */
+  GPtrArray *wanted; /* Preference: tried in order; never empty */
   GPtrArray *denied; /* !WHAT */
   GPtrArray *only;   /* +WHAT */
   GPtrArray *ranked; /* WHAT=RANK */
 } Preferences;
 
-/* Parses a list; cleared also after a failure. All of it is checked before any device is asked:
- * BP_ERROR_VALUE for what is not of the grammar, BP_ERROR_NOT_FOUND for a kind or plugin that
- * nobody ever heard of, with the nearest that there is. */
+/* Parses a list; clear `preferences` also after a failure. The whole list is checked before any
+ * device is asked: BP_ERROR_VALUE for a syntax error, BP_ERROR_NOT_FOUND for an unknown kind or
+ * plugin, with the nearest known name. */
 int bp__preferences_parse(const char *list, Preferences *preferences);
 void bp__preferences_clear(Preferences *preferences);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing a device: the list of preferences, and the report on what was passed over. */
+/* Choosing a device by a list of preferences, and reporting the devices that were skipped. */
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
@@ -19,13 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One device that is there, or says that it cannot be used now. */
+/* A device that exists, or that says it cannot be used now. */
 typedef struct Candidate {
   BpDevice device;
-  const char *kind; /* the table's, which lives for ever */
+  const char *kind; /* from the table, valid for ever */
   int is_usable;
   int64_t rank;
-  char name[128]; /* what it calls itself, "" if nothing */
+  char name[128]; /* the device's own name, or "" */
   char pci[64];
   char uuid[64];
 } Candidate;
@@ -34,13 +34,13 @@ typedef struct Selection {
   const int32_t *types; /* the device types that may be chosen; NULL: any */
   size_t num_types;
   Preferences preferences;
-  GArray *seen;        /* Candidate: of every kind that was looked at */
+  GArray *seen;        /* Candidate: of every kind that was examined */
   GString *seen_kinds; /* " opencl cpu " */
   int has_seen_all;
-  GString *passed; /* "opencl: why; cuda: why": what was passed over */
+  GString *passed; /* "opencl: why; cuda: why": the skipped kinds and devices */
 } Selection;
 
-/* ---- What is there ----------------------------------------------------------------------- */
+/* ---- The present devices --------------------------------------------------------------------- */
 
 static int64_t get_rank(BpDevice device) {
   BpValue value;
@@ -59,7 +59,7 @@ static void get_text(BpDevice device, int32_t attr, char *text, size_t size) {
   *text = '\0';
   if (!bp_device_get_attr(device, attr, &value)) {
     if (value.type_index != BP_TYPE_NONE && !bp_value_view_str(&value, &view)) {
-      size_t length = MIN(size - 1, view.size); /* no NUL need follow a plugin's bytes */
+      size_t length = MIN(size - 1, view.size); /* a plugin's bytes need not end in a NUL */
       memcpy(text, view.data, length);
       text[length] = '\0';
     }
@@ -74,7 +74,7 @@ static int exists(BpDevice device) {
   return value.v_int64 != 0;
 }
 
-/* Appends "what: why; ", and takes the thread's error as the reason if `why` is NULL. */
+/* Appends "what: why; ". If `why` is NULL, the thread's error is the reason. */
 static void pass_over(Selection *selection, const char *what, const char *why) {
   if (selection->passed->len)
     g_string_append(selection->passed, "; ");
@@ -90,14 +90,14 @@ static int may_be_chosen(const Selection *selection, int32_t device_type) {
   return !selection->types;
 }
 
-/* Whether only devices of other kinds may be chosen, as far as can be told without a plugin. */
+/* Whether the model's code excludes the kind, as far as that is known without loading a plugin. */
 static int is_without_code(const Selection *selection, const char *kind) {
   int32_t number = bp__device_type_published(kind);
   return number && !may_be_chosen(selection, number);
 }
 
-/* The table of a kind; NULL if it may not be chosen or cannot be used, which is passed over as
- * `what`. A plugin that cannot be chosen is not loaded, if its number is a published one. */
+/* The table of a kind; NULL if the kind may not be chosen or cannot be used, which is reported as
+ * `what`. A plugin whose kind cannot be chosen is not loaded, if the kind's number is published. */
 static const BpDeviceApi *find_kind(Selection *selection, const char *what, const char *kind) {
   static const char no_code[] = "there is no code for it";
   if (is_without_code(selection, kind)) {
@@ -114,7 +114,7 @@ static const BpDeviceApi *find_kind(Selection *selection, const char *what, cons
   return NULL;
 }
 
-/* ---- What entries match ------------------------------------------------------------------ */
+/* ---- Matching entries with devices ----------------------------------------------------------- */
 
 static int fits(const char *pattern, const char *text) {
   return *text && !fnmatch(pattern, text, FNM_CASEFOLD);
@@ -137,7 +137,7 @@ static int matches(const Preference *preference, const Candidate *candidate) {
   }
 }
 
-/* The last entry of a list that matches, or NULL; all that do are marked. */
+/* The last entry of a list that matches, or NULL; marks every entry that matches. */
 static const Preference *find_match(const GPtrArray *list, const Candidate *candidate) {
   const Preference *found = NULL;
   for (guint i = 0; i < list->len; i++) {
@@ -150,7 +150,7 @@ static const Preference *find_match(const GPtrArray *list, const Candidate *cand
   return found;
 }
 
-/* Why the list rules a device out, or NULL. */
+/* Why the list excludes a device, or NULL. */
 static const char *why_ruled_out(const Selection *selection, const Candidate *candidate) {
   const Preferences *preferences = &selection->preferences;
   if (find_match(preferences->denied, candidate))
@@ -160,7 +160,7 @@ static const char *why_ruled_out(const Selection *selection, const Candidate *ca
   return NULL;
 }
 
-/* Whether entries rule out a whole kind, so that its plugin need not be loaded. */
+/* Why entries exclude a whole kind, so that its plugin need not be loaded; or NULL. */
 static const char *why_kind_ruled_out(const Selection *selection, const char *kind) {
   const Preferences *preferences = &selection->preferences;
   for (guint i = 0; i < preferences->denied->len; i++) {
@@ -176,7 +176,7 @@ static const char *why_kind_ruled_out(const Selection *selection, const char *ki
   return preferences->only->len ? "not among what the same list allows" : NULL;
 }
 
-/* ---- Looking at devices ------------------------------------------------------------------ */
+/* ---- Examining devices ----------------------------------------------------------------------- */
 
 static void see_device(Selection *selection, const BpDeviceApi *api, int32_t index) {
   Candidate candidate = {.device = {api->device_type, index}, .kind = api->name};
@@ -188,11 +188,12 @@ static void see_device(Selection *selection, const BpDeviceApi *api, int32_t ind
   const Preference *ranked = find_match(selection->preferences.ranked, &candidate);
   if (ranked)
     candidate.rank = ranked->rank;
-  why_ruled_out(selection, &candidate); /* marks what matches it */
+  why_ruled_out(selection, &candidate); /* marks the entries that match */
   g_array_append_val(selection->seen, candidate);
 }
 
-/* Looks at the devices of a kind, once. A kind with none is passed over, with its reason. */
+/* Examines the devices of a kind, once. A kind without devices is reported as skipped, with its
+ * reason. */
 static void see_kind(Selection *selection, const char *kind) {
   int32_t count;
   const char *why;
@@ -215,8 +216,8 @@ static void see_kind(Selection *selection, const char *kind) {
     pass_over(selection, kind, *why ? why : "there is no such device");
 }
 
-/* Whether a rejected plugin may bring devices that no other does and that the entries allow. One
- * whose descriptor cannot be read may bring any. */
+/* Whether a rejected plugin may provide devices that no other plugin provides and that the entries
+ * allow. A plugin whose descriptor cannot be read may provide any device. */
 static int may_be_missed(const Selection *selection, const BpPluginInfo *info, char *const *kinds) {
   g_auto(GStrv) own = g_strsplit(info->devices, " ", -1);
   int may_be = !*info->name && !why_kind_ruled_out(selection, "");
@@ -234,7 +235,7 @@ static void pass_over_rejected(Selection *selection, const BpPluginList *list, c
   }
 }
 
-/* Tries out what is about to be looked at, all at once. */
+/* Tries all plugins that are about to be examined, at the same time. */
 static void try_kinds(const Selection *selection, char *const *kinds) {
   g_autoptr(GPtrArray) wanted = g_ptr_array_new();
   for (; *kinds; kinds++)
@@ -245,7 +246,7 @@ static void try_kinds(const Selection *selection, char *const *kinds) {
   bp_plugin_try((const char *const *)wanted->pdata);
 }
 
-/* Looks at every kind, once. */
+/* Examines every kind, once. */
 static int see_all(Selection *selection) {
   if (selection->has_seen_all)
     return 0;
@@ -267,7 +268,7 @@ static int see_all(Selection *selection) {
   return selection->has_seen_all ? 0 : -1;
 }
 
-/* Looks at all that an entry can mean. */
+/* Examines all kinds that an entry can match. */
 static int see(Selection *selection, const Preference *preference) {
   if (!preference->kinds)
     return see_all(selection);
@@ -290,7 +291,7 @@ static const char *text_of(const Candidate *candidate, MatchBy by) {
   return by == MATCH_PCI ? candidate->pci : (by == MATCH_UUID ? candidate->uuid : candidate->name);
 }
 
-/* "; did you mean ..." for what an entry could have meant, or "". */
+/* "; did you mean ..." with the nearest name that the entry could have matched, or "". */
 static void hint_at(const Selection *selection, const Preference *preference,
                     char hint[BP_HINT_MAX]) {
   g_autoptr(GPtrArray) texts = g_ptr_array_new();
@@ -314,8 +315,8 @@ static int has_seen_kinds(const Selection *selection, const char *kinds) {
   return *kinds != '\0';
 }
 
-/* An entry that denies, allows or ranks a device that is not there is a mistake, once all that it
- * could have meant was looked at: who wrote it believes that it does something. */
+/* Reports !, + and =RANK entries that matched no device, after all kinds that they can match were
+ * examined: they are probably typing errors. */
 static int check_matched(const Selection *selection, const GPtrArray *list, const char *sign) {
   for (guint i = 0; i < list->len; i++) {
     const Preference *preference = g_ptr_array_index(list, i);
@@ -343,8 +344,8 @@ static int check_all_matched(const Selection *selection) {
 
 /* ---- One entry --------------------------------------------------------------------------- */
 
-/* The best by rank, the first of equals, that an entry means; NULL if none is left of them. *why:
- * what kept the last one out. */
+/* The device with the highest rank that an entry matches (the first of equals); NULL if all are
+ * excluded, and *why says why the last one is. */
 static const Candidate *pick_best(const Selection *selection, const Preference *preference,
                                   const char **why) {
   const Candidate *best = NULL;
@@ -363,7 +364,7 @@ static const Candidate *pick_best(const Selection *selection, const Preference *
   return best;
 }
 
-/* `KIND:INDEX` has a reason of its own when there is no such device. */
+/* A missing device of `KIND:INDEX` has a reason of its own. */
 static void pass_over_index(Selection *selection, const Preference *preference) {
   const BpDeviceApi *api = bp__device_api_by_name(preference->kinds);
   if (preference->index < 0)
@@ -381,7 +382,7 @@ static void pass_over_pattern(Selection *selection, const Preference *preference
   pass_over(selection, preference->text, why);
 }
 
-/* Whether a device was seen that is of the kinds that an entry can mean. */
+/* Whether any device was found of the kinds that an entry can match. */
 static int has_seen_any(const Selection *selection, const Preference *preference) {
   for (guint i = 0; i < selection->seen->len; i++) {
     const Candidate *candidate = &g_array_index(selection->seen, Candidate, i);
@@ -391,7 +392,7 @@ static int has_seen_any(const Selection *selection, const Preference *preference
   return 0;
 }
 
-/* 1: *device is set; 0: passed over; -1 with an error. */
+/* 1: *device is set; 0: the entry gave no device; -1 with an error. */
 static int try_entry(Selection *selection, const Preference *preference, BpDevice *device) {
   const char *why = NULL;
   if (see(selection, preference))
@@ -419,7 +420,7 @@ static void selection_clear(Selection *selection) {
   g_string_free(selection->passed, TRUE);
 }
 
-/* Begins a selection; to be cleared also after a failure. */
+/* Begins a selection; clear it also after a failure. */
 static int selection_begin(Selection *selection, const char *list, const int32_t *types,
                            size_t count) {
   *selection = (Selection){.types = types,
@@ -450,7 +451,8 @@ static char *list_present(void) {
   return g_string_free(text, FALSE);
 }
 
-/* Where all was looked at, the kinds that may be chosen and that no plugin has are a reason too. */
+/* After all kinds were examined, reports the kinds that may be chosen but that no plugin
+ * provides. */
 static void see_missing(Selection *selection) {
   for (size_t i = 0; selection->has_seen_all && i < selection->num_types; i++) {
     const char *kind = bp__device_type_name(selection->types[i]);
@@ -459,8 +461,8 @@ static void see_missing(Selection *selection) {
   }
 }
 
-/* Why there would be no such device even if there were code for it: found out only here, since it
- * takes the plugin. */
+/* Reports why the device would not exist even if there were code for it. This loads the plugin, so
+ * it is done only when no device was found. */
 static void pass_over_absent(Selection *selection, const Preference *preference) {
   g_auto(GStrv) kinds = g_strsplit(preference->kinds ? preference->kinds : "", " ", -1);
   for (char **kind = kinds; *kind; kind++) {
@@ -468,7 +470,7 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
     const char *why = "";
     const BpDeviceApi *api = bp__device_api_by_name(*kind);
     if (api ? may_be_chosen(selection, api->device_type) : !is_without_code(selection, *kind))
-      bp_error_clear(); /* it was passed over for that */
+      bp_error_clear(); /* already reported as skipped */
     else if (!api || bp_device_count(api->device_type, &count, &why))
       pass_over(selection, preference->text, NULL);
     else if (!count)
@@ -478,7 +480,8 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
   }
 }
 
-/* " among those that there is code for (cpu, cuda)", or "" if any may be chosen (transfer full). */
+/* " among those that there is code for (cpu, cuda)", or "" if any kind may be chosen (transfer
+ * full). */
 static char *list_types(const Selection *selection) {
   BpNames names = {.text = NULL};
   for (size_t i = 0; i < selection->num_types; i++) {
@@ -537,8 +540,8 @@ static int select_by(const char *list, const int32_t *types, size_t count, BpDev
   return rc;
 }
 
-/* The list that nobody passed: of the environment or the configuration (transfer full), and where
- * it is from (transfer full), for errors. */
+/* Finds the list in the environment or the configuration file (transfer full), and its origin for
+ * error messages (transfer full). */
 static int find_list(char **list, char **source) {
   const char *variable = bp__env_get("BACKPLANE_DEVICE");
   *list = g_strdup(variable);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ELF files that are code for this process, read with libelf.
+/* ELF files with code for this process, read with libelf.
  *
  * The header is checked before libelf sees the file, since libelf allocates memory for as many
  * sections as the header says. */
@@ -53,7 +53,7 @@ static int lies_inside(uint64_t offset, uint64_t size, uint64_t file_size) {
   return offset <= file_size && size <= file_size - offset;
 }
 
-/* An e_shnum of 0 would have the number of sections elsewhere in the file, without a bound. */
+/* With e_shnum 0 the number of sections would be elsewhere in the file, without a limit. */
 static BpElfFault check_header(const Elf64_Ehdr *header, uint64_t file_size) {
   if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
       header->e_machine != MACHINE)
@@ -70,14 +70,14 @@ static BpElfFault check_header(const Elf64_Ehdr *header, uint64_t file_size) {
   return BP_ELF_OK;
 }
 
-/* `size`: how much of the header there is. */
+/* `size`: the available bytes of the header. */
 static BpElfFault check_start(const Elf64_Ehdr *header, size_t size, uint64_t file_size) {
   if (size < SELFMAG || memcmp(header->e_ident, ELFMAG, SELFMAG))
     return BP_ELF_NOT_ELF;
   return size < sizeof *header ? BP_ELF_TRUNCATED : check_header(header, file_size);
 }
 
-/* What the loader maps or reads. */
+/* Whether the loader maps or reads the segment. */
 static int is_mapped(const GElf_Phdr *segment) {
   return segment->p_type == PT_LOAD || segment->p_type == PT_DYNAMIC || segment->p_type == PT_NOTE;
 }
@@ -113,7 +113,7 @@ static void start(void) {
   pthread_once(&started, start_libelf);
 }
 
-/* `elf` if it is good. */
+/* Returns `elf` if the file is valid. */
 static Elf *finish(Elf *elf, uint64_t size, BpElfFault *fault) {
   *fault = elf ? check_segments(elf, size) : explain_failure();
   if (!*fault)
@@ -170,7 +170,7 @@ static BpElfFault copy_body(const Wanted *wanted, const char *body, size_t size)
   return BP_ELF_OK;
 }
 
-/* Up to the first that is wanted. */
+/* Searches for the first note that is wanted. */
 static BpElfFault search_notes(Elf_Data *data, const Wanted *wanted) {
   size_t length = strlen(wanted->owner) + 1, at = 0, name, body;
   GElf_Nhdr note;

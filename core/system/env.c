@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place that reads the environment. */
+/* The only place that reads the environment. */
 
 #include "core/system/env.h"
 

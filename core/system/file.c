@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Signals of writing ------------------------------------------------------------------ */
+/* ---- Signals while writing ------------------------------------------------------------------- */
 
-/* The kernel sends these to the thread that writes. They are held back meanwhile, and taken up if
- * the call is why they came. */
+/* The kernel sends these signals to the thread that writes. They are blocked meanwhile, and removed
+ * if the call caused them. */
 typedef struct Held {
-  sigset_t mask;    /* of the thread before */
-  sigset_t pending; /* what had come before */
+  sigset_t mask;    /* the thread's mask before */
+  sigset_t pending; /* signals that were pending before */
 } Held;
 
 static void fill(sigset_t *signals) {
@@ -37,7 +37,7 @@ static void hold(Held *held) {
   pthread_sigmask(SIG_BLOCK, &signals, &held->mask);
 }
 
-/* Keeps errno. */
+/* Restores the mask; keeps errno. */
 static void release(const Held *held) {
   const struct timespec now = {0};
   const int error = errno, number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
@@ -100,7 +100,7 @@ int bp__file_open(int directory, const char *name, struct stat *status) {
   errno = 0;
   if (!S_ISREG(status->st_mode))
     return -1;
-  /* O_NONBLOCK: it may have become a FIFO meanwhile. */
+  /* O_NONBLOCK: the file may have become a FIFO meanwhile. */
   int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || (!fstat(fd, status) && S_ISREG(status->st_mode)))
     return fd;
@@ -125,7 +125,7 @@ ssize_t bp__read_up_to(int fd, void *data, size_t size) {
   return (ssize_t)done;
 }
 
-/* How much to make room for: those of /proc say that they have none. */
+/* The expected size: files in /proc report 0. */
 static size_t expect_size(int fd) {
   struct stat status;
   return fstat(fd, &status) || status.st_size <= 0 ? 4096 : (size_t)status.st_size;
@@ -136,7 +136,7 @@ char *bp__read_all(int fd, size_t most, size_t *size) {
   char *data = NULL;
   for (;;) {
     room = room < most ? room : most;
-    char *grown = realloc(data, room + 2); /* a byte more shows that it has ended, and a NUL */
+    char *grown = realloc(data, room + 2); /* one byte more, to detect the end, and a NUL */
     ssize_t got = grown ? bp__read_up_to(fd, grown + used, room + 1 - used) : -1;
     data = grown ? grown : data;
     used += got > 0 ? (size_t)got : 0;

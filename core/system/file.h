@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and writing whole files. Every function returns 0 or a pointer, or -1 or NULL with errno;
- * none raises an error. A file that grows beyond what this process may write is EFBIG, and a pipe
- * that nobody reads EPIPE: the signals SIGXFSZ and SIGPIPE do not end the program. Any thread. */
+ * none raises an error. A file that grows beyond this process' limit fails with EFBIG, and a pipe
+ * without a reader with EPIPE: the signals SIGXFSZ and SIGPIPE do not end the program. Any
+ * thread. */
 #ifndef BACKPLANE_CORE_SYSTEM_FILE_H
 #define BACKPLANE_CORE_SYSTEM_FILE_H
 
@@ -10,19 +11,19 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Opens a regular file to read. `directory` is a descriptor or AT_FDCWD. Returns a descriptor
- * (transfer full, close). A file of another type is not opened, since opening a device can act on
- * it: -1 with errno 0. *status describes the file; it is zero if that is not known. */
+/* Opens a regular file for reading. `directory` is a descriptor or AT_FDCWD. Returns a descriptor
+ * (transfer full, close). A file of another type is not opened, since opening a device can have
+ * effects: -1 with errno 0. *status describes the file; it is zero if that is not known. */
 int bp__file_open(int directory, const char *name, struct stat *status);
 
 /* Writes all bytes. */
 int bp__write_all(int fd, const void *data, size_t size);
-/* As ftruncate. */
+/* Like ftruncate. */
 int bp__set_size(int fd, off_t size);
-/* Whether a file system has no room for `size` more bytes of a file; 0 if it cannot tell. */
+/* Whether a file system lacks space for `size` more bytes of a file; 0 if unknown. */
 int bp__is_full(int fd, off_t size);
 
-/* Reads until `size` bytes or the end; returns how many. */
+/* Reads until `size` bytes or the end; returns the number of bytes. */
 ssize_t bp__read_up_to(int fd, void *data, size_t size);
 /* The rest of a file, at most `most` bytes, with a NUL added (transfer full, free). EFBIG: there is
  * more. `size` may be NULL. */
@@ -42,8 +43,8 @@ int bp__temporary_folder(int folder, char *name);
 /* Whether a name is one of these. */
 int bp__is_temporary(const char *name);
 
-/* Makes or replaces the file `name`, private to this user, as a whole: it holds all parts, or is as
- * it was. */
+/* Creates or replaces the file `name`, private to this user, atomically: it contains all parts, or
+ * is unchanged. */
 int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
 
 /* Removes the files in a folder. */

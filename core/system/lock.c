@@ -27,7 +27,7 @@ static void after_fork_in_child(void) {
   after_fork_in_parent();
 }
 
-/* Fails only without memory, which glibc needs from the 49th library on that watches forks. */
+/* Fails only without memory, which glibc needs from the 49th library that watches forks. */
 static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -43,7 +43,7 @@ void bp__fork_hook_add(BpForkHook *hook) {
 
 /* ---- Locks ------------------------------------------------------------------------------- */
 
-/* Forks are watched before a lock is first held. */
+/* Fork handlers are installed before a lock is first held. */
 void bp__lock(BpLock lock) {
   static pthread_once_t watched = PTHREAD_ONCE_INIT;
   pthread_once(&watched, watch_forks);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /proc shows of this process. */
+/* Information about this process in /proc. */
 
 #include "core/system/process.h"
 
@@ -15,7 +15,8 @@
 
 #define MAPS_MAX (256u << 20)
 
-/* In the /proc of another PID namespace this process has another number: only /proc/self tells. */
+/* In the /proc of another PID namespace this process has another number, which only /proc/self
+ * shows. */
 static int find_own_number(char *number, size_t size) {
   ssize_t length = readlink("/proc/self", number, size - 1);
   if (length < 0)
@@ -54,7 +55,7 @@ int bp__find_mapping(const void *address, BpMapping *mapping) {
   char *maps = bp__read_file("/proc/self/maps", MAPS_MAX, NULL);
   int rc = -1;
   if (maps)
-    errno = ENOENT; /* read_line has another one if it fails */
+    errno = ENOENT; /* read_line sets another one if it fails */
   for (const char *line = maps; line && *line && rc;) {
     rc = read_line(line, address, mapping);
     line += strcspn(line, "\n");

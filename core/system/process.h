@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /proc shows of this process. Any thread. */
+/* Information about this process in /proc. Any thread. */
 #ifndef BACKPLANE_CORE_SYSTEM_PROCESS_H
 #define BACKPLANE_CORE_SYSTEM_PROCESS_H
 
@@ -7,21 +7,21 @@
 
 #define BP_FD_PATH_SIZE 64
 
-/* A path that leads to the file open as `fd` for as long as it is open, in other processes (a
- * debugger's) too; into `path` of BP_FD_PATH_SIZE bytes. -1 with errno: /proc is not mounted, or is
- * not that of this process. */
+/* Stores in `path`, of BP_FD_PATH_SIZE bytes, a path that leads to the file open as `fd` as long as
+ * it is open, also in other processes (a debugger). -1 with errno: /proc is not mounted, or is not
+ * that of this process. */
 int bp__fd_path(int fd, char *path);
 
-/* A file that is mapped, as /proc/self/maps shows it: on some file systems its device and inode are
- * not fstat's. */
+/* A mapped file, as shown in /proc/self/maps: on some file systems its device and inode differ from
+ * fstat's. */
 typedef struct BpMapping {
   unsigned major, minor;
   uint64_t inode;
-  char *path; /* as it was when it was mapped; free */
+  char *path; /* as it was when the file was mapped; free */
 } BpMapping;
 
-/* The file mapped at an address; `mapping->path` is the caller's. -1 with errno: ENOENT if there is
- * none. */
+/* Finds the file mapped at an address; the caller frees `mapping->path`. -1 with errno: ENOENT if
+ * there is none. */
 int bp__find_mapping(const void *address, BpMapping *mapping);
 
 #endif

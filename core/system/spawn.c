@@ -24,15 +24,15 @@
 
 /* ---- Preparing --------------------------------------------------------------------------- */
 
-/* What posix_spawn is given. */
+/* The arguments of posix_spawn. */
 typedef struct Prepared {
   const BpSpawn *what;
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
-  int fds[NUM_FDS]; /* what becomes the program's descriptors, above those; -1: none */
+  int fds[NUM_FDS]; /* descriptors that become the program's, with higher numbers; -1: none */
 } Prepared;
 
-/* Without /dev, as in some chroots, a descriptor that can neither be read nor written. */
+/* If there is no /dev, as in some chroots, a descriptor that can neither be read nor written. */
 static int open_null(void) {
   int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
   return fd >= 0 ? fd : open("/", O_PATH | O_CLOEXEC);
@@ -52,7 +52,7 @@ static int copy_or_null(int fd) {
   return copy;
 }
 
-/* Copies, so that putting one in its place does not close another. */
+/* Makes copies, so that moving one to its place does not close another. */
 static int copy_fds(Prepared *prepared) {
   const BpSpawn *what = prepared->what;
   for (int i = 0; i < NUM_FDS; i++)
@@ -100,7 +100,7 @@ static void unprepare(Prepared *prepared) {
   posix_spawn_file_actions_destroy(&prepared->actions);
 }
 
-/* Returns 0 or an errno; unprepared in either case. */
+/* Returns 0 or an errno; calls unprepare in either case. */
 static int prepare(const BpSpawn *what, Prepared *prepared) {
   prepared->what = what;
   posix_spawn_file_actions_init(&prepared->actions);
@@ -123,11 +123,11 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
   return error;
 }
 
-/* ---- Waiting, unseen --------------------------------------------------------------------- */
+/* ---- Waiting without the application's notice ------------------------------------------------ */
 
-/* The program is the child of a process between, which alone waits for it. That one shares this
- * process' memory, as vfork's child does, while this thread is suspended; it has handlers of
- * signals of its own. Its end sends no signal, and who waits for any child does not see it. */
+/* The program is the child of an intermediate process, which alone waits for it. The intermediate
+ * process shares this process' memory, like vfork's child, while this thread is suspended; it has
+ * its own signal handlers. Its end sends no signal, and a wait for any child does not see it. */
 typedef struct Between {
   const Prepared *prepared;
   int error;
@@ -146,7 +146,8 @@ static void start_and_wait(Between *between) {
 
 #if defined(__SANITIZE_THREAD__)
 
-/* The thread sanitizer takes the process between for a fork, and forgets this one's threads. */
+/* The thread sanitizer takes the intermediate process for a fork, and forgets this one's
+ * threads. */
 static int start_between(Between *between, char *stack) {
   (void)stack;
   start_and_wait(between);
@@ -162,7 +163,7 @@ static int run_between(void *between) {
   return 0;
 }
 
-/* No signal is to run a handler of this program in the other process. */
+/* No signal may run a handler of this program in the other process. */
 static int start_between(Between *between, char *stack) {
   sigset_t all, mask;
   sigfillset(&all);
@@ -179,7 +180,7 @@ static int start_between(Between *between, char *stack) {
 
 int bp__spawn_and_wait(const BpSpawn *what, int *status) {
   Prepared prepared;
-  Between between = {.prepared = &prepared, .error = ECHILD}; /* should it be killed */
+  Between between = {.prepared = &prepared, .error = ECHILD}; /* in case it is killed */
   int error = prepare(what, &prepared);
   char *stack = MAP_FAILED;
   if (!error) {
@@ -229,7 +230,8 @@ static int check_program(const char *path) {
   return !S_ISREG(status.st_mode) || access(path, X_OK) ? EACCES : 0;
 }
 
-/* `folder` joined with a name; relative ones begin in the current directory (transfer full). */
+/* `folder` joined with a name; a relative folder begins in the current directory (transfer
+ * full). */
 static char *join(const char *folder, size_t length, const char *name) {
   char current[PATH_MAX], *path;
   *current = '\0';

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting programs, without a shell.
  *
- * A program starts with no signal blocked, and with none ignored or handled but those that nohup
- * and shells ignore for it: SIGHUP, SIGINT, SIGQUIT. Where this process has more rights than its
- * user, nothing of the user's environment reaches the program. Any thread. */
+ * A program starts with no signal blocked, and with none ignored or handled except those that nohup
+ * and shells ignore for it: SIGHUP, SIGINT, SIGQUIT. If this process has more rights than its user,
+ * nothing of the user's environment reaches the program. Any thread. */
 #ifndef BACKPLANE_CORE_SYSTEM_SPAWN_H
 #define BACKPLANE_CORE_SYSTEM_SPAWN_H
 
@@ -15,30 +15,30 @@ typedef struct BpSpawn {
   const char *program; /* absolute */
   char *const *arguments;
   char *const *environment;
-  const char *folder;              /* that it works in; NULL: this process' */
-  int input;                       /* its descriptor 0; -1: nothing to read */
-  int output;                      /* its descriptors 1 and 2; -1: what it writes is lost */
+  const char *folder;              /* its working directory; NULL: this process' */
+  int input;                       /* its descriptor 0; -1: empty input */
+  int output;                      /* its descriptors 1 and 2; -1: its output is discarded */
   int passed[BP_SPAWN_PASSED_MAX]; /* its descriptors 3 and 4 */
   int num_passed;
-  int is_leader; /* of a process group of its own */
+  int is_leader; /* gets a process group of its own */
 } BpSpawn;
 
 /* Starts a program. Returns 0 or an errno. */
 int bp__spawn(const BpSpawn *what, pid_t *pid);
 
-/* Starts a program and waits for its end, unseen by the application: no SIGCHLD arrives, and
- * neither ignoring that nor waiting for any child takes the outcome away. Other signals reach this
- * thread afterwards. *status is what waitpid gives. Returns 0 or an errno. */
+/* Starts a program and waits for its end without the application's notice: no SIGCHLD arrives, and
+ * the result is not lost if the application ignores that signal or waits for any child. Other
+ * signals reach this thread afterwards. *status is that of waitpid. Returns 0 or an errno. */
 int bp__spawn_and_wait(const BpSpawn *what, int *status);
 
-/* The environment for a program: this process', or nothing of it if that has more rights than its
- * user, with `settings`, "NAME=VALUE" and NULL at the end, in place of what it says of those names
- * (transfer container, free). NULL: no memory. */
+/* The environment for a program: this process' environment, or an empty one if the process has more
+ * rights than its user, with `settings` ("NAME=VALUE", NULL at the end) replacing variables of
+ * those names (transfer container, free). NULL: no memory. */
 char **bp__spawn_environment(char *const *settings);
 
-/* The absolute path of a program (transfer full, free), found as a shell would. In a process with
- * more rights than its user a name without a slash is looked for in the system's folders alone.
- * NULL with errno. */
+/* The absolute path of a program (transfer full, free), found as a shell would find it. In a
+ * process with more rights than its user, a name without a slash is searched for only in the
+ * system's folders. NULL with errno. */
 char *bp__find_program(const char *program);
 
 #endif

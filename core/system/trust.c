@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may change a file, by the owners and modes of all that leads to it. */
+/* Finds out who may change a file, by the owners and modes of all parts of its path. */
 
 #include "core/system/trust.h"
 
@@ -12,7 +12,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* as in the kernel */
+#define LINKS_MAX 40 /* the kernel's limit */
 
 static atomic_int is_assumed;
 
@@ -33,22 +33,22 @@ int bp__others_may_write(const struct stat *status) {
   return !is_own(status) || status->st_mode & S_IWOTH || is_shared_group;
 }
 
-/* ---- The way to a file ------------------------------------------------------------------- */
+/* ---- The path to a file ---------------------------------------------------------------------- */
 
 /* A walk from the root, one name at a time. */
 typedef struct Walk {
-  char at[PATH_MAX];   /* reached so far, without links; "" is the root */
-  char rest[PATH_MAX]; /* the names that are left */
+  char at[PATH_MAX];   /* the path so far, without links; "" is the root */
+  char rest[PATH_MAX]; /* the remaining names */
   int is_shared;       /* others may add to the directory `at`, which has the sticky bit */
   int num_links;
 } Walk;
 
-/* Ends the process without memory: no text would say that all is well. */
+/* Ends the process if memory runs out: returning no text would mean that the path is safe. */
 static char *join(const char *before, const char *path, const char *after) {
   return g_strconcat(before, path, after, NULL);
 }
 
-/* In a directory with the sticky bit others cannot replace what is not theirs. */
+/* In a directory with the sticky bit others cannot replace files that are not theirs. */
 static char *find_problem(Walk *walk, const struct stat *status) {
   walk->is_shared = bp__others_may_write(status);
   if (!walk->is_shared)
@@ -65,12 +65,12 @@ static int too_long(void) {
   return -1;
 }
 
-/* Puts what a link holds before the names that are left. */
+/* Inserts a link's content before the remaining names. */
 static int follow(Walk *walk) {
   char target[PATH_MAX], rest[PATH_MAX];
   ssize_t size = readlink(walk->at, target, sizeof target - 1);
   if (size < 0 || ++walk->num_links > LINKS_MAX)
-    return -1; /* opening it fails, too */
+    return -1; /* opening the file fails, too */
   target[size] = '\0';
   int length = snprintf(rest, sizeof rest, "%s/%s", target, walk->rest);
   if (length < 0 || (size_t)length >= sizeof rest)
@@ -80,7 +80,7 @@ static int follow(Walk *walk) {
   return 0;
 }
 
-/* Goes to a name of the directory reached; -1 with errno. */
+/* Goes to a name in the current directory; -1 with errno. */
 static int enter(Walk *walk, const char *name, size_t size, char **problem) {
   struct stat status;
   size_t length = strlen(walk->at);
@@ -105,12 +105,12 @@ static int step_up(Walk *walk) {
   char *slash = strrchr(walk->at, '/');
   if (slash)
     *slash = '\0';
-  /* It was found safe when it was entered. */
+  /* The directory was found safe when it was entered. */
   walk->is_shared = !stat(*walk->at ? walk->at : "/", &status) && bp__others_may_write(&status);
   return 0;
 }
 
-/* Takes the next of the names that are left. 0: there is none. */
+/* Takes the next of the remaining names. 0: there is none. */
 static size_t next_name(Walk *walk, char *name) {
   const char *start = walk->rest + strspn(walk->rest, "/");
   size_t size = strcspn(start, "/");
@@ -146,8 +146,8 @@ static int go(Walk *walk, const char *path, char **problem) {
   return 0;
 }
 
-/* A file that cannot be reached cannot be opened, and is no danger. One whose real path is longer
- * than this can follow may be opened all the same. */
+/* A file that cannot be reached cannot be opened, and is no danger. A file whose real path is
+ * longer than this function can follow may still be opened. */
 char *bp__path_problem(const char *path) {
   Walk walk;
   char *problem = NULL;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may change the files that are run as code: plugins, libraries, cached files. A program with
- * more rights than its user refuses those that others may change; elsewhere they are reported. */
+/* Finds out who may change files that are run as code: plugins, libraries, cached files. A program
+ * with more rights than its user refuses files that others may change; other programs report
+ * them. */
 #ifndef BACKPLANE_CORE_SYSTEM_TRUST_H
 #define BACKPLANE_CORE_SYSTEM_TRUST_H
 
 #include <sys/stat.h>
 
-/* Whether somebody who is neither this process' user nor root may change a file, or add to a
- * directory. A group of the owner's number counts as the owner's own: systems make one for each
- * user. */
+/* Whether anybody except this process' user and root may change a file, or add to a directory. A
+ * group with the owner's number counts as the owner: systems make one for each user. */
 int bp__others_may_write(const struct stat *status);
 
-/* How others than this user and root may change what `path` leads to: the file itself, a directory
- * on the way, or one on the way of a link on the way. Text for people (transfer full, free); NULL
- * if they cannot, or if there is no such file. What was found safe stays so: only this user and
- * root can change that. */
+/* How others than this user and root may change the file that `path` leads to: the file itself, a
+ * directory on the path, or one on the path of a link. Text for people (transfer full, free); NULL
+ * if they cannot, or if the file does not exist. A safe path stays safe: only this user and root
+ * can change it. */
 char *bp__path_problem(const char *path);
 
-/* Whether the program runs with more rights than its user (setuid, setgid, capabilities), or with
- * the rights of one that does. Any thread. */
+/* Whether the program has more rights than its user (setuid, setgid, capabilities), or runs with
+ * rights inherited from one that has. Any thread. */
 int bp__is_privileged(void);
-/* From now on this process counts as such a program. */
+/* Treats this process as such a program from now on. */
 void bp__assume_privileged(void);
 
 #endif

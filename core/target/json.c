@@ -37,8 +37,8 @@ static int apply_member(BpTarget *target, const char *name, const json_t *member
   return bp__target_set_value(target, name, &value);
 }
 
-/* Applies the members in their order and removes them: json_object_iter_next, by which one walks an
- * object, is also a function of json-glib, and another one in programs that link it. */
+/* Applies the members in order and removes them. json_object_iter_next, which walks an object, is
+ * also a function of json-glib, and in a program that links json-glib it is the other one. */
 static int apply_members(BpTarget *target, json_t *object) {
   void *first;
   while ((first = json_object_iter(object))) {
@@ -67,7 +67,7 @@ static BpTarget *from_object(json_t *object) {
 
 BpTarget *bp__target_parse_json(const char *text) {
   json_error_t error;
-  errno = 0; /* jansson calls some failures to allocate a bad token */
+  errno = 0; /* jansson reports some failed allocations as bad tokens */
   json_t *document = json_loads(text, JSON_REJECT_DUPLICATES, &error);
   BpTarget *target = NULL;
   if (document)
@@ -119,8 +119,8 @@ static int add_members(json_t *object, const BpTarget *target) {
   return 0;
 }
 
-/* Not json_dumps: its text is freed by the function that an application may have given to jansson,
- * which bp_str_free does not know. */
+/* Not json_dumps: the application may have given jansson another allocator, and bp_str_free would
+ * not match it. */
 static char *dump(const json_t *object) {
   size_t size = json_dumpb(object, NULL, 0, JSON_COMPACT);
   char *text = size ? malloc(size + 1) : NULL;

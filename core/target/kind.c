@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kinds by name: registered by plugins, found by activating them. */
+/* Target kinds by name: plugins register them, and a look-up activates the plugin. */
 #include "core/target/target.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 /* Guarded by BP__LOCK_STATE. */
 static struct {
   const BpTargetKind *kinds[MAX_KINDS];
-  const char *owners[MAX_KINDS]; /* the names of their plugins, each told by its address */
+  const char *owners[MAX_KINDS]; /* the names of their plugins, compared by address */
   size_t count;
 } registered;
 
@@ -43,10 +43,10 @@ static int is_attr_type(int32_t type) {
          type == BP_TYPE_STR;
 }
 
-/* The size that an attribute had in the first version that has a size. */
+/* The size of an attribute in the first version that has a size. */
 #define LEAST_ATTR (offsetof(BpTargetAttr, description) + sizeof(const char *))
 
-/* A later version may give these members a meaning, and 0 will say that they are not used. */
+/* A later version may give these members a meaning; 0 will mean that they are not used. */
 static int check_reserved(const BpTargetKind *kind) {
   int32_t at = 0;
   while (at < kind->num_attrs && !bp_target_kind_attr(kind, at)->reserved)
@@ -59,7 +59,7 @@ static int check_reserved(const BpTargetKind *kind) {
       kind->reserved ? "the kind" : "an attribute");
 }
 
-/* A kind that could not serve is refused when it comes, not when it is first used. */
+/* An invalid kind is refused when it is registered, not when it is first used. */
 static int check_kind(const BpTargetKind *kind) {
   if (!BP_TABLE_HAS(kind, attrs) || !BP_TABLE_HAS(kind, description) || !*kind->name)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -85,7 +85,7 @@ static int check_kind(const BpTargetKind *kind) {
   return target ? 0 : -1;
 }
 
-/* Kinds come with the plugin that the code generator belongs to. */
+/* A kind is registered by the plugin that has its code generator. */
 static int check_plugin(const BpTargetKind *kind, const Registration *registration) {
   if (!registration)
     return bp_error_raise(BP_ERROR_RUNTIME,
@@ -132,7 +132,7 @@ void bp__target_kinds_withdraw(const Registration *registration) {
   bp__unlock(BP__LOCK_STATE);
 }
 
-/* Asking for the code generator's name activates the plugin that has it. */
+/* Looking up the code generator's name activates its plugin. */
 static int activate(const char *name) {
   char function_name[128];
   BpFunction *function = NULL;
@@ -162,8 +162,8 @@ static int unknown_kind(const char *name) {
   return -1;
 }
 
-/* The generator is asked for although the kind may be known: its plugin may be initialising still.
- */
+/* The generator is looked up even if the kind is known, because its plugin may still be
+ * initialising. */
 const BpTargetKind *bp__target_kind_find(const char *name) {
   if (activate(name) < 0)
     return NULL;

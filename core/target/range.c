@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the numbers may be that the host's compiler reads: they mean the same in every kind. */
+/* The ranges of numbers that the host's compiler reads: they have the same meaning in every
+ * kind. */
 #include "core/target/target.h"
 
 #include <inttypes.h>

@@ -21,7 +21,8 @@
 
 #define MAX_TEXT 65536
 
-/* What separates words. The same in every locale: a target's text is stored in artifacts. */
+/* Separators of words. They do not depend on the locale, as a target's text is stored in
+ * artifacts. */
 #define SPACE " \t\n\v\f\r"
 
 /* ---- The object -------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ static int parse_bool(const char *text, int64_t *value) {
   return -1;
 }
 
-/* Reads text as a value of `type` (owned); -1 with no error raised if it is none. */
+/* Parses text as a value of `type` (owned); -1 without an error if it is none. */
 static int parse_value(int32_t type, const char *text, BpValue *value) {
   char *end = NULL;
   *value = (BpValue){.type_index = type};
@@ -162,8 +163,8 @@ int bp__target_set_value(BpTarget *target, const char *name, const BpValue *valu
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
-/* Takes the next word off `cursor` (transfer full); quotes may stand around any part, a backslash
- * before any character. "" at the end. */
+/* Takes the next word from `cursor` (transfer full); quotes may enclose any part, a backslash may
+ * precede any character. "" at the end. */
 static char *next_word(const char **cursor) {
   const char *c = *cursor + strspn(*cursor, SPACE);
   GString *word = g_string_new(NULL);
@@ -185,7 +186,7 @@ static char *next_word(const char **cursor) {
   return g_string_free(word, FALSE);
 }
 
-/* One `-name=value`, or `-name` for a bool that is true. */
+/* Applies one `-name=value`, or `-name` for a bool that is true. */
 static int apply_option(BpTarget *target, char *word) {
   if (word[0] != '-' || !word[1])
     return bp_error_raise(
@@ -245,7 +246,7 @@ BpTarget *bp_target_parse(const char *text) {
   return target;
 }
 
-/* The text of a value that parse_value reads back (transfer full). */
+/* The text of a value, which parse_value reads back (transfer full). */
 static char *value_text(const BpValue *value) {
   char number[G_ASCII_DTOSTR_BUF_SIZE];
   BpByteArray text;
@@ -276,7 +277,7 @@ static void append_quoted(GString *out, const char *text) {
     g_string_append_c(out, '"');
 }
 
-/* g_string's memory is g_malloc's, which is malloc's: bp_str_free takes either. */
+/* g_string uses g_malloc, which is malloc: bp_str_free frees both. */
 char *bp_target_format(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   GString *out = g_string_new(kind->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets inside: kinds by name, and the target object. */
+/* Internals of targets: kinds by name, and the target object. */
 #ifndef BACKPLANE_CORE_TARGET_TARGET_H
 #define BACKPLANE_CORE_TARGET_TARGET_H
 
@@ -7,40 +7,42 @@
 
 #include <backplane/target.h>
 
-/* A target: its kind and a value for each of the kind's attributes, None where unset. */
+/* A target: its kind and a value for each of the kind's attributes, None if unset. */
 struct BpTarget {
   BpObject header;
   const BpTargetKind *kind;
-  int completing; /* within the kind's `complete`, where attributes may be set */
+  int completing; /* during the kind's `complete`, where attributes may be set */
   BpValue values[];
 };
 
-/* The start of this room. */
+/* Starts this part of the core. */
 int bp__target_start(void);
 
-/* Registers a kind, which lives for ever, of the plugin that this thread initialises. An error: it
- * initialises none, its plugin does not declare the kind, or the name is taken. */
+/* Registers a kind, which must stay valid for ever, for the plugin that this thread initialises. It
+ * is an error if the thread initialises none, if the plugin does not declare the kind, or if the
+ * name is taken. */
 int bp__target_kind_register(const BpTargetKind *kind);
 /* Removes the kinds of a plugin that failed. Any thread. */
 void bp__target_kinds_withdraw(const Registration *registration);
-/* Finds a kind, activating the plugin that declares it; NULL with an error that names the nearest.
- */
+/* Finds a kind and activates the plugin that declares it; NULL with an error that names the
+ * nearest. */
 const BpTargetKind *bp__target_kind_find(const char *name);
 /* The kind's attribute of that name, or -1. */
 int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name);
 
 /* A target with the kind's defaults (transfer full), not yet completed. */
 BpTarget *bp__target_create(const BpTargetKind *kind);
-/* Sets an attribute from text, or from a value of a type that fits; an unknown one or one that does
- * not fit is an error that says what does. */
+/* Sets an attribute from text, or from a value of a matching type; an unknown attribute or an
+ * unsuitable value is an error that says what is expected. */
 int bp__target_set_text(BpTarget *target, const char *name, const char *text);
 int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
-/* A number that the host's compiler reads is one that it can use; others may be any. */
+/* Checks that a number which the host's compiler reads is in its range; other numbers are not
+ * checked. */
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);
-/* Lets the kind check the target and fill in the rest. */
+/* Calls the kind's `complete`, which checks the target and sets dependent attributes. */
 int bp__target_complete(BpTarget *target);
 
-/* Reads the JSON form (transfer full). Untrusted input. */
+/* Parses the JSON form (transfer full). Untrusted input. */
 BpTarget *bp__target_parse_json(const char *text);
 
 #endif
