@@ -172,7 +172,7 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
   return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
 }
 
-/* ---- Removing files -------------------------------------------------------------------------- */
+/* ---- Removing files ----------------------------------------------------------------------- */
 
 static uint64_t limit_bytes(void) {
   const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
@@ -459,7 +459,7 @@ int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char
   return 0;
 }
 
-/* ---- Plugins' cached data -------------------------------------------------------------------- */
+/* ---- Plugins' cached data ----------------------------------------------------------------- */
 
 static char *hash_key(const BpByteArray *key) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
@@ -498,7 +498,7 @@ void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteAr
     bp_error_put(error);
 }
 
-/* ---- Drivers' caches ------------------------------------------------------------------------- */
+/* ---- Drivers' caches ---------------------------------------------------------------------- */
 
 char *bp__cache_home_unwritable(void) {
   const char *dir = bp__env_get("XDG_CACHE_HOME"), *home = bp__env_get("HOME");
