@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices that there are, found once, and what a fork leaves of them. */
+/* The list of devices, found once, and its state after a fork. */
 #include "common.h"
 
 static int32_t is_forked; /* atomic */

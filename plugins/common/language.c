@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emitter's languages, as a target has them. */
+/* The emitter's languages, adapted to a target. */
 #include "common.h"
 
 #include <backplane/kernel_helpers.h>

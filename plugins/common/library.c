@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vendor's library, opened at run time by its names, and its functions by a table of symbols; and
- * options that are on or off. */
+/* A vendor's library, opened at run time by its names, and its functions, found by a table of
+ * symbols; and options that are on or off. */
 #include "common.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ const char *bp_library_refuse(BpLibrary *library, const char *format, ...) {
   return library->problem;
 }
 
-/* A library that the user named is the user's to correct. */
+/* If the user named the library, the message says to correct that variable. */
 const char *bp_library_open(const BpPluginTables *host, BpLibrary *library) {
   const char *path = host->runtime->get_option(library->option);
   void *opened = path ? open_any(&path, 1) : open_any(library->names, 2);

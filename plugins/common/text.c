@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What messages show: a UUID, numbered lines of a source. */
+/* Texts in messages: a UUID, numbered lines of a source. */
 #include "common.h"
 
 #include <stdio.h>

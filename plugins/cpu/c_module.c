@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of kind `c`: C source with what it takes to compile it. Compiled when a function is first
+/* Modules of kind `c`: C source and the arguments to compile it. Compiled when a function is first
  * asked for, on a machine whose CPU can run it. */
 #include "cpu.h"
 
@@ -120,7 +120,7 @@ static int32_t get_source(void *context, const char *format, BpOwnedBytes *sourc
   return 0;
 }
 
-/* FORMAT and the strings, each with its NUL. */
+/* The format's name and the strings, each with its NUL. */
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const CModule *module = context;
   size_t size = sizeof(FORMAT);
@@ -179,7 +179,7 @@ static int32_t bad_bytes(const char *what) {
                          what);
 }
 
-/* Finds the strings in the bytes; they stay there. */
+/* Finds the strings in the bytes, without copying them. */
 static int32_t read_strings(const BpByteArray *bytes, const char **strings) {
   const char *next = bytes->data;
   const char *end = bytes->data + bytes->size;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kind `c`: the emitter's dialect "c", and the arguments of the C compiler that go with it.
- * Every packed function first makes sure, once, that the CPU has what the code was compiled for. */
+/* Target kind `c`: the emitter's dialect "c", and the matching arguments of the C compiler. Every
+ * packed function first checks, once, that the CPU has the instructions for which the code was
+ * compiled. */
 #include "cpu.h"
 
 #include <backplane/kernel_helpers.h>
@@ -25,9 +26,9 @@ const BpTargetKind bp_cpu_c_kind = {
     .complete = bp_cpu_complete_target,
 };
 
-/* ---- Text under construction ------------------------------------------------------------- */
+/* Building text */
 
-/* A fixed text; what does not fit is noticed at the end. */
+/* A text of fixed size; overflow is detected at the end. */
 typedef struct Lines {
   char *data;
   size_t size;
@@ -59,12 +60,12 @@ static void append_words(Lines *lines, const char *words) {
 /* Features of aarch64 are parts of the argument that names the architecture. */
 static int append_suffix(void *context, const char *item, size_t size) {
   Lines *lines = context;
-  lines->used -= lines->used > 0; /* of the line that was begun, the end */
+  lines->used -= lines->used > 0; /* removes the end of the line that was begun */
   return append(lines, "+", item, size);
 }
 
-/* Which instructions are used: those of the level that the CPU builds on, and features that are
- * checked where the code runs. Of other architectures the compiler's defaults. */
+/* The instructions that may be used: those of the CPU's level, and the features that are checked at
+ * run time. For other architectures the compiler's defaults. */
 static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
   const BpCpu *level = bp_cpu_level(cpu);
   int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
@@ -81,8 +82,8 @@ static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
     append(lines, "-mtune=", cpu->name, strlen(cpu->name));
 }
 
-/* Arguments: no fast-math, which breaks NaN and infinity and cancels tricks of rounding; what is
- * there lets the compiler vectorise calls, fuse multiply and add, and trust no errno. */
+/* Arguments: no fast-math, which breaks NaN, infinity and rounding tricks. The flags used let the
+ * compiler vectorise calls, fuse multiply and add, and ignore errno. */
 static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vector_bits,
                               const char *options, char *text, size_t size) {
   static const char *const common[] = {
@@ -111,7 +112,7 @@ typedef struct Tests {
   Lines *lines;
 } Tests;
 
-/* On x86-64 gcc and clang know how to ask; Linux tells what an aarch64 has. */
+/* On x86-64 gcc and clang have a builtin for the question; on aarch64 Linux answers it. */
 static int append_test(void *context, const char *item, size_t size) {
   Tests *tests = context;
   char condition[128], text[192];

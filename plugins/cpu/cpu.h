@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugins cpu and cpu-llvm: what their files offer one another. device.c and c_*.c are
- * the plugin cpu, llvm_*.c the plugin cpu-llvm, and the other files are part of both. */
+/* Declarations that the files of the plugins cpu and cpu-llvm share. device.c and c_*.c are the
+ * plugin cpu, llvm_*.c the plugin cpu-llvm, and the other files are part of both. */
 #ifndef BP_PLUGIN_CPU_H
 #define BP_PLUGIN_CPU_H
 
@@ -14,59 +14,59 @@ extern BpPluginTables bp_cpu_host;
 
 /* A CPU that code can be generated for. */
 typedef struct BpCpu {
-  const char *name; /* as compilers know it */
-  const char *arch; /* "x86_64", "aarch64"; "another": none that has a name here */
+  const char *name; /* its name in compilers */
+  const char *arch; /* "x86_64", "aarch64"; "another": an architecture without a name here */
   int32_t vector_bits;
   int32_t vector_registers;
-  const char *features; /* that it takes for granted, comma-separated */
+  const char *features; /* guaranteed features, comma-separated */
 } BpCpu;
 
-/* The row of that name, NULL if there is none. */
+/* The row with that name, or NULL. */
 const BpCpu *bp_cpu_find(const char *name);
-/* The names of all rows, comma-separated, as far as they fit. */
+/* The names of all rows, comma-separated, as many as fit. */
 void bp_cpu_names(char *text, size_t size);
-/* The row of the architecture level that the CPU builds on, the architecture's own row where there
- * are no levels. Code for the level and the CPU's features uses nothing that is not checked where
- * it runs, unlike what compilers take for granted of a CPU of that name. */
+/* The row of the architecture level of the CPU; for an architecture without levels, its own row.
+ * Code for the level and the CPU's features uses only instructions that are checked at run time;
+ * compilers assume more of a CPU given by name. */
 const BpCpu *bp_cpu_level(const BpCpu *cpu);
-/* The row that fits this machine best; "generic" for an architecture that has no row. */
+/* The best matching row for this machine; "generic" for an architecture without a row. */
 const BpCpu *bp_cpu_native(void);
-/* What this machine has beyond the row, comma-separated: "avx512vnni". */
+/* The features of this machine beyond the row, comma-separated: "avx512vnni". */
 void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
-/* Whether code for `cpu` with `extras` runs here; if not, `why` says what is missing. */
+/* Whether code for `cpu` with `extras` runs here; if not, `why` names what is missing. */
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
-/* The bit of a feature of the CPU's architecture: on x86-64 in libgcc's words of features, on
- * aarch64 in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the architecture has none of that name. */
+/* The bit of a feature of the CPU's architecture: on x86-64 in libgcc's words of features; on
+ * aarch64 in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the architecture has no such feature. */
 int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size);
 /* Calls `visit` for each item of a list until it returns non-zero, which is then the result. Items
- * are separated by `separator`; empty ones do not count. */
+ * are separated by `separator`; empty items are skipped. */
 int bp_cpu_each(const char *list, char separator,
                 int (*visit)(void *context, const char *item, size_t size), void *context);
 /* The cores that this process may use. */
 int64_t bp_cpu_usable_cores(void);
 
-/* ---- module.c: what modules of both kinds have in common --------------------------------- */
+/* module.c: shared by modules of both kinds */
 
-/* Raises that there is no memory for a module of that kind; -1. */
+/* Raises the error that there is no memory for a module of that kind; -1. */
 int32_t bp_cpu_module_no_memory(const char *kind);
 /* Refuses code for a CPU and extras that this machine lacks. */
 int32_t bp_cpu_module_check_runs(const char *cpu, const char *extras);
-/* BP_MODULE_* flags of such code. */
+/* BP_MODULE_* flags of code for that CPU. */
 int32_t bp_cpu_module_flags(const char *cpu, const char *extras);
-/* Whether a function is among `names`, one a line. */
+/* Whether `names`, one a line, contain a function. */
 int bp_cpu_module_has(const char *names, const char *function);
 /* BpModuleApi::visit_functions for these names. `kind` is for messages. */
 int32_t bp_cpu_module_visit(const char *kind, const char *names,
                             int32_t (*visit)(void *visitor, const char *name,
                                              const char *signature),
                             void *visitor);
-/* Makes a module of bytes, which are untrusted and copied. NULL with an error. */
+/* Makes a module from untrusted bytes, which are copied. NULL with an error. */
 typedef BpModule *(*BpCpuLoad)(const BpByteArray *bytes);
 /* The body of runtime.module.loadbinary_KIND. */
 int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *args,
                              int32_t num_args, BpValue *result);
 
-/* ---- target.c: what both target kinds say of a CPU --------------------------------------- */
+/* target.c: attributes of the CPU in both target kinds */
 
 /* Attributes common to the kinds c and llvm. */
 #define BP_CPU_TARGET_ATTRS                                                                        \
@@ -81,14 +81,14 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
       {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "true",                                                \
        "convolutions by Winograd's algorithm, which rounds a little more"},
 
-/* BpTargetKind::complete of both: fills what is unset from the CPU. */
+/* BpTargetKind::complete of both kinds: sets unset attributes from the CPU. */
 int32_t bp_cpu_complete_target(void *context, BpTarget *target);
 /* Reads an attribute as text ("" when unset) or as a number; -1 with an error. */
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size);
 int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value);
 /* The names of a module's functions, one a line (free); NULL with an error. */
 char *bp_cpu_function_names(const BpIrTable *ir, const BpIrModule *module);
-/* A code generator: makes a module of an IR module for a target. NULL with an error. */
+/* A code generator: makes a module from an IR module for a target. NULL with an error. */
 typedef BpModule *(*BpCpuBuild)(const BpIrModule *module, const BpTarget *target);
 /* The body of target.build.KIND. */
 int bp_cpu_build(const char *kind, BpCpuBuild build, const BpValue *args, int32_t num_args,
@@ -104,11 +104,11 @@ extern const BpTargetKind bp_cpu_c_kind;
 int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 int bp_cpu_loadbinary_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
-/* What a module of C code is made of; copied. Lists are newline-separated. */
+/* The parts of a module of C code; copied. Lists are newline-separated. */
 typedef struct BpCSource {
   const char *cpu;       /* a name of the table */
   const char *extras;    /* features beyond it, comma-separated */
-  const char *flags;     /* for the C compiler, one a line */
+  const char *flags;     /* of the C compiler, one a line */
   const char *functions; /* names, one a line */
   const char *source;
 } BpCSource;

@@ -17,7 +17,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   return 0;
 }
 
-/* ---- Facts of the machine ---------------------------------------------------------------- */
+/* Information about the machine */
 
 /* The value of a `key : value` line of a file in /proc; "" if there is none. */
 static void read_proc(const char *path, const char *key, char *value, size_t size) {
@@ -67,12 +67,13 @@ static int32_t answer_int(BpValue *result, int64_t value) {
   return bp_plugin_answer_int(result, BP_TYPE_INT, value);
 }
 
-/* 0 is that it is not known. */
+/* 0 means unknown. */
 static int32_t answer_positive(BpValue *result, int64_t value) {
   return value > 0 ? answer_int(result, value) : 0;
 }
 
-/* A line of /proc/cpuinfo; None if there is no such line and `otherwise` is NULL. */
+/* The value of a line of /proc/cpuinfo; `otherwise` if there is no such line, or None if that is
+ * NULL. */
 static int32_t answer_cpuinfo(BpValue *result, const char *key, const char *otherwise) {
   char text[256];
   read_proc("/proc/cpuinfo", key, text, sizeof(text));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: intrinsics as LLVM's or, lane by lane, the C library's; C functions; packed functions. */
+/* Calls: intrinsics through LLVM's or, lane by lane, the C library's functions; C functions; packed
+ * functions. */
 #include "llvm_gen.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVM
 
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
-/* Those that LLVM turns into instructions, vectors as well. */
+/* Intrinsics that LLVM turns into instructions, also for vectors. */
 static const char *llvm_name(const char *name) {
   static const char *const names[][2] = {
       {"sqrt", "llvm.sqrt"},         {"floor", "llvm.floor"}, {"ceil", "llvm.ceil"},
@@ -31,7 +32,7 @@ static const char *llvm_name(const char *name) {
   return NULL;
 }
 
-/* Those of the C library, by the same name. */
+/* Intrinsics that the C library has under the same name. */
 static int is_c_name(const char *name) {
   static const char *const names[] = {"exp",   "exp2", "expm1", "log",  "log2",  "log10",
                                       "log1p", "sin",  "cos",   "tan",  "asin",  "acos",
@@ -73,7 +74,7 @@ static LLVMValueRef real(BpGen *g, BpDataType dtype, double value) {
   return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
 }
 
-/* Of floats that are computed with as they are. NULL: there is none of that name. */
+/* For floats that are computed in their own type. NULL: there is no such intrinsic. */
 static LLVMValueRef float_intrinsic(BpGen *g, const char *name, BpDataType dtype,
                                     LLVMValueRef *args, uint32_t count) {
   LLVMBuilderRef b = g->builder;

@@ -104,14 +104,15 @@ static LLVMValueRef floor_divide(BpGen *g, int is_div, BpDataType dtype, LLVMVal
 
 /* ---- Minimum and maximum ----------------------------------------------------------------- */
 
-/* Whether the node is a float constant, or a broadcast of one, that is a number. */
+/* Whether the node is a float constant, or a broadcast of one, and not NaN. */
 static int is_number(BpGen *g, const BpIrNode *node) {
   while (node && g->ir->kind(node) == BP_IR_BROADCAST)
     node = g->ir->operand(node, 0);
   return node && g->ir->kind(node) == BP_IR_FLOAT_IMM && !isnan(g->ir->float_value(node));
 }
 
-/* A NaN in either operand is the result. Comparing with a known number first keeps the other's. */
+/* If either operand is NaN, so is the result. Comparing with an operand that is known not to be NaN
+ * first keeps the other's NaN. */
 static LLVMValueRef extremum(BpGen *g, int is_min, BpDataType dtype, LLVMValueRef a, LLVMValueRef b,
                              const BpIrNode *b_node) {
   LLVMBuilderRef B = g->builder;
@@ -213,13 +214,14 @@ static LLVMValueRef operate(BpGen *g, int32_t kind, BpDataType dtype, LLVMValueR
                          : int_operator(g, kind, dtype, a, b);
 }
 
-/* a * b + c where `product` is a * b of floats that are computed with as they are. */
+/* Whether `product` is a * b, so that a * b + c can be fused, in floats that are computed in their
+ * own type. */
 static int is_product(BpGen *g, const BpIrNode *node) {
   BpDataType dtype = g->ir->dtype(node);
   return g->ir->kind(node) == BP_IR_MUL && dtype.code == BP_DTYPE_FLOAT && dtype.bits >= 32;
 }
 
-/* An addition or subtraction of a product as one operation; NULL if it is none. */
+/* An addition or subtraction of a product as one operation; NULL if it is not one. */
 static LLVMValueRef fused(BpGen *g, const BpIrNode *node) {
   int32_t kind = g->ir->kind(node);
   const BpIrNode *a = g->ir->operand(node, 0);
@@ -313,7 +315,7 @@ static int32_t reduction_kind(BpGen *g, const BpIrNode *node) {
   return BP_IR_ADD;
 }
 
-/* By halves; what an odd number of lanes leaves over is added at the end. */
+/* Reduces by halves; the rest of an odd number of lanes is added at the end. */
 static LLVMValueRef reduce(BpGen *g, const BpIrNode *node) {
   const BpIrNode *operand = g->ir->operand(node, 0);
   BpDataType given = g->ir->dtype(operand);

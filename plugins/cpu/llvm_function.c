@@ -10,9 +10,10 @@
 
 #define MESSAGE_SIZE 512
 
-/* ---- Errors that programs raise ---------------------------------------------------------- */
+/* Errors that generated code raises */
 
-/* bp_raise(kind, text): hands an error to the host, by its slot or by the function of tvm-ffi. */
+/* bp_raise(kind, text): passes an error to the host, through its pointer variable or the function
+ * of tvm-ffi. */
 static LLVMValueRef raise_function(BpGen *g) {
   LLVMValueRef function = LLVMGetNamedFunction(g->module, "bp_raise");
   if (function)
@@ -67,7 +68,7 @@ typedef struct NumberName {
   const char *name;
 } NumberName;
 
-/* Names of numbers that are known only when the program runs. */
+/* Names of numbers that are known only at run time. */
 typedef struct NumberNames {
   const char *otherwise;
   int32_t count;
@@ -110,7 +111,8 @@ static LLVMValueRef name_of(BpGen *g, LLVMValueRef number, const NumberNames *na
   return result;
 }
 
-/* Begins what is done where something is wrong; the block that goes on where it is not. */
+/* Branches to a new failure block if `wrong` is true and positions the builder there. Returns the
+ * block to continue in. */
 static LLVMBasicBlockRef begin_failure(BpGen *g, LLVMValueRef wrong) {
   LLVMBasicBlockRef failed = bp_gen_block(g, "wrong");
   LLVMBasicBlockRef right = bp_gen_block(g, "");
@@ -125,7 +127,7 @@ static void end_failure(BpGen *g, LLVMBasicBlockRef right) {
   LLVMPositionBuilderAtEnd(g->builder, right);
 }
 
-/* Goes on if `wrong` is false; else raises and leaves. */
+/* Continues if `wrong` is false; otherwise raises an error and leaves the function. */
 static void fail_if(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
                     LLVMValueRef *args, uint32_t count) {
   LLVMBasicBlockRef right = begin_failure(g, wrong);
@@ -133,7 +135,7 @@ static void fail_if(BpGen *g, LLVMValueRef wrong, const char *kind, const char *
   end_failure(g, right);
 }
 
-/* The format is of a number's name, and of the number. */
+/* The format takes a number's name and the number. */
 static void fail_naming(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
                         const NumberNames *names, LLVMValueRef number) {
   LLVMBasicBlockRef right = begin_failure(g, wrong);
@@ -161,8 +163,8 @@ static int add_feature(void *context, const char *item, size_t size) {
   return 0;
 }
 
-/* libgcc keeps what an x86-64 has as bits: the first 32 in __cpu_model, others in __cpu_features2.
- */
+/* libgcc stores the features of an x86-64 CPU as bits: the first 32 in __cpu_model, the others in
+ * __cpu_features2. */
 static LLVMValueRef x86_features(BpGen *g) {
   LLVMBuilderRef b = g->builder;
   bp_gen_call_c(g, "__cpu_indicator_init", g->i32, NULL, 0);
@@ -173,7 +175,7 @@ static LLVMValueRef x86_features(BpGen *g) {
   return LLVMBuildOr(b, low, LLVMBuildShl(b, high, bp_gen_i64(g, 32), ""), "");
 }
 
-/* Fails unless the machine has what the code is compiled for. */
+/* Fails unless the machine has the features for which the code is compiled. */
 static void check_cpu(BpGen *g) {
   char text[MESSAGE_SIZE];
   Needed needed = {g->cpu, {0, 0}};
@@ -197,7 +199,7 @@ static void check_cpu(BpGen *g) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* The message's beginning: "f: argument 1 (A): " and the rest. */
+/* The beginning of a message, "f: argument 1 (A): ", and the rest. */
 static const char *about(BpGen *g, int32_t i, const char *rest, char text[MESSAGE_SIZE]) {
   const BpIrNode *param = g->ir->operand(g->ir_function, i);
   snprintf(text, MESSAGE_SIZE, "%s: argument %d (%s): %s", g->ir->str_value(g->ir_function), i,
@@ -222,7 +224,7 @@ static LLVMValueRef is_type(BpGen *g, LLVMValueRef type, int32_t number) {
   return LLVMBuildICmp(g->builder, LLVMIntEQ, type, bp_gen_i32(g, number), "");
 }
 
-/* The value of a scalar argument, as the parameter's type. */
+/* The value of a scalar argument, converted to the parameter's type. */
 static LLVMValueRef scalar_argument(BpGen *g, int32_t i, LLVMValueRef arg) {
   LLVMBuilderRef b = g->builder;
   char text[MESSAGE_SIZE], rest[128], name[40];
@@ -306,7 +308,7 @@ static void check_place(BpGen *g, int32_t i, LLVMValueRef view) {
           1);
 }
 
-/* Strides are compact in dimension k, or its extent is 1. `strides` may be NULL. */
+/* Checks that dimension k has a compact stride, or extent 1. `strides` may be NULL. */
 static void check_stride(BpGen *g, int32_t i, int32_t k, LLVMValueRef strides, LLVMValueRef extent,
                          LLVMValueRef expected) {
   LLVMBuilderRef b = g->builder;
@@ -326,7 +328,7 @@ static void check_stride(BpGen *g, int32_t i, int32_t k, LLVMValueRef strides, L
   LLVMPositionBuilderAtEnd(b, next);
 }
 
-/* Checks the extents against the parameter's; whether the tensor is empty, an i1. */
+/* Checks the shape against the parameter's; returns whether the tensor is empty, as an i1. */
 static LLVMValueRef check_shape(BpGen *g, int32_t i, LLVMValueRef view) {
   char text[MESSAGE_SIZE], rest[128];
   const BpIrNode *param = g->ir->operand(g->ir_function, i);
@@ -352,7 +354,7 @@ static int64_t alignment_of(BpGen *g, BpDataType dtype) {
   return asked > natural ? asked : natural;
 }
 
-/* What concerns only tensors that have elements: strides and address. */
+/* Checks of strides and address, which only tensors with elements need. */
 static void check_layout(BpGen *g, int32_t i, LLVMValueRef view, LLVMValueRef data) {
   LLVMBuilderRef b = g->builder;
   char text[MESSAGE_SIZE], rest[128];
@@ -402,7 +404,8 @@ static int is_buffer(BpGen *g, int32_t i) {
   return g->ir->kind(g->ir->operand(g->ir_function, i)) == BP_IR_BUFFER;
 }
 
-/* Opens a function: an entry block for allocas and `rc`, a block to leave by, and one to fill. */
+/* Opens a function: an entry block for allocas and `rc`, a block that returns, and a block for the
+ * body. */
 static void open_function(BpGen *g, const char *name, LLVMTypeRef type, LLVMLinkage linkage) {
   g->function = LLVMAddFunction(g->module, name, type);
   LLVMSetLinkage(g->function, linkage);
@@ -475,7 +478,7 @@ static void packed_function(BpGen *g, int32_t count, LLVMValueRef body) {
   LLVMValueRef got = LLVMGetParam(g->function, 2);
   snprintf(text, sizeof(text), "%s: expected %d arguments, got %%d", ir_name, count);
   fail_if(g, not_equal(g, got, bp_gen_i32(g, count)), BP_ERROR_TYPE, text, &got, 1);
-  /* Scalars first: the extents of tensors may be expressions of them. */
+  /* Scalars first: the extents of tensors may depend on them. */
   for (int pass = 0; pass < 2; pass++) {
     for (int32_t i = 0; i < count; i++) {
       LLVMValueRef arg = bp_gen_offset(g, args, i * (int64_t)sizeof(BpValue));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the code generator of target kind `llvm`: its state, and what its files offer one another.
+/* The code generator of target kind `llvm`: its state, and the declarations that its files share.
  *
  * llvm_target.c    target.build.llvm: machine, passes, object file
  * llvm_module.c    modules of kind `llvm`
@@ -31,19 +31,19 @@ typedef struct BpGen {
 
   LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr, nothing;
 
-  /* The function under construction. */
+  /* The function that is being generated. */
   const BpIrNode *ir_function;
   LLVMValueRef function;
   LLVMBasicBlockRef entry; /* for allocas */
-  LLVMBasicBlockRef leave; /* where failures go; the value of `rc` is then returned */
+  LLVMBasicBlockRef leave; /* the block for failures; it returns the value of `rc` */
   LLVMValueRef rc;         /* alloca of i32 */
-  LLVMValueRef message;    /* alloca for the text of an error, NULL until there is one */
+  LLVMValueRef message;    /* alloca for the text of an error, NULL until the first one */
   int in_parallel;
   int depth;
   const BpCpu *cpu;
   const char *extras;
-  int has_halves;               /* the CPU converts float16 by an instruction */
-  const char *attributes[4][2]; /* of functions: name and value */
+  int has_halves;               /* the CPU has an instruction that converts float16 */
+  const char *attributes[4][2]; /* for functions: name and value */
 
   BpPointerMap symbols; /* VAR or BUFFER to LLVMValueRef */
   BpPointerMap known;   /* expressions of the current statement to LLVMValueRef */
@@ -54,13 +54,13 @@ typedef struct BpGen {
 /* Raises an error that names the function, unless there is one already. */
 void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The type of a value, and of its elements in memory; void for void. */
+/* The type of a value, and the type of its elements in memory; void for void. */
 LLVMTypeRef bp_gen_type(BpGen *g, BpDataType dtype);
 LLVMTypeRef bp_gen_memory_type(BpGen *g, BpDataType dtype);
 LLVMValueRef bp_gen_poison(BpGen *g, BpDataType dtype);
 LLVMValueRef bp_gen_i32(BpGen *g, int64_t value);
 LLVMValueRef bp_gen_i64(BpGen *g, int64_t value);
-/* An integer of any type, in all its lanes. */
+/* An integer constant of any type, equal in all lanes. */
 LLVMValueRef bp_gen_const(BpGen *g, BpDataType dtype, int64_t value);
 /* A constant string; its address. */
 LLVMValueRef bp_gen_str(BpGen *g, const char *text);
@@ -74,16 +74,16 @@ LLVMBasicBlockRef bp_gen_block(BpGen *g, const char *name);
 LLVMValueRef bp_gen_offset(BpGen *g, LLVMValueRef base, int64_t offset);
 LLVMValueRef bp_gen_load(BpGen *g, LLVMTypeRef type, LLVMValueRef base, int64_t offset);
 void bp_gen_store(BpGen *g, LLVMValueRef value, LLVMValueRef base, int64_t offset);
-/* Calls a C function of that name, declared as the call needs it. */
+/* Calls a C function of that name, declared from the call's types. */
 LLVMValueRef bp_gen_call_c(BpGen *g, const char *name, LLVMTypeRef result, LLVMValueRef *args,
                            uint32_t count);
 /* The address of a variable that is defined elsewhere. */
 LLVMValueRef bp_gen_external(BpGen *g, const char *name);
-/* Calls through one of the slots that the host fills; the slot's own address. */
+/* Calls through a pointer variable that the host sets, or returns the variable's address. */
 LLVMValueRef bp_gen_slot(BpGen *g, const char *name);
 LLVMValueRef bp_gen_call_pointer(BpGen *g, LLVMValueRef function, LLVMTypeRef result,
                                  LLVMValueRef *args, uint32_t count);
-/* Goes on if `condition`, an i1, is false; else fails: rc is -1. */
+/* Continues if `condition`, an i1, is false; otherwise fails: rc is -1. */
 void bp_gen_leave_if(BpGen *g, LLVMValueRef condition);
 void bp_gen_add_attributes(BpGen *g, LLVMValueRef function);
 
@@ -91,19 +91,20 @@ void bp_gen_add_attributes(BpGen *g, LLVMValueRef function);
 
 LLVMValueRef bp_gen_expr(BpGen *g, const BpIrNode *node);
 LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef value);
-/* The float type in which arithmetic on `dtype` is done. */
+/* The float type in which arithmetic on `dtype` is computed. */
 BpDataType bp_gen_compute_dtype(BpDataType dtype);
 
 /* ---- llvm_half.c ------------------------------------------------------------------------- */
 
-/* The bits of float16 or bfloat16, of any lanes, as float32; and the nearest of a float32. */
+/* Converts the bits of float16 or bfloat16, with any number of lanes, to float32; and float32 to
+ * the nearest bits. */
 LLVMValueRef bp_gen_widen(BpGen *g, BpDataType from, LLVMValueRef bits);
 LLVMValueRef bp_gen_narrow(BpGen *g, BpDataType to, LLVMValueRef value);
 
 /* ---- llvm_call.c ------------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_call(BpGen *g, const BpIrNode *node);
-/* An intrinsic of LLVM's, overloaded on `type`. */
+/* An overloaded intrinsic of LLVM for `type`. */
 LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVMValueRef *args,
                               uint32_t count);
 
@@ -125,7 +126,7 @@ void bp_gen_parallel(BpGen *g, const BpIrNode *node);
 /* ---- llvm_function.c --------------------------------------------------------------------- */
 
 void bp_gen_function(BpGen *g, const BpIrNode *function);
-/* Raises an error as the program: its kind, a printf format and arguments. */
+/* Generates code that raises an error: its kind, a printf format and arguments. */
 void bp_gen_raise(BpGen *g, const char *kind, const char *format, LLVMValueRef *args,
                   uint32_t count);
 
@@ -135,12 +136,12 @@ extern const BpTargetKind bp_cpu_llvm_kind;
 int bp_cpu_build_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 int bp_cpu_loadbinary_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
-/* What a module of kind `llvm` is made of; copied. */
+/* The parts of a module of kind `llvm`; copied. */
 typedef struct BpLlvmCode {
-  const char *cpu;       /* a name of the table of CPUs */
+  const char *cpu;       /* a name in the table of CPUs */
   const char *extras;    /* features beyond it, comma-separated */
   const char *functions; /* names, one a line */
-  BpByteArray ir;        /* LLVM's, as text; may be empty */
+  BpByteArray ir;        /* LLVM's IR, as text; may be empty */
   BpByteArray object;    /* a relocatable object file */
 } BpLlvmCode;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversions of float16 and bfloat16, which are stored as integers and computed with as float32.
- * LLVM's own of float16 are used where the CPU has an instruction for them: elsewhere they are
- * calls of a library, one for each lane. */
+/* Conversions of float16 and bfloat16, which are stored as integers and computed as float32. LLVM's
+ * conversions of float16 are used if the CPU has an instruction for them; otherwise they would be
+ * library calls, one for each lane. */
 #include "llvm_gen.h"
 
 static BpDataType word_of(BpDataType dtype) {
@@ -26,7 +26,7 @@ static LLVMValueRef float_const(BpGen *g, BpDataType dtype, double value) {
   return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
 }
 
-/* Operations of words with a constant. */
+/* Operations on words with a constant. */
 static LLVMValueRef and_(BpGen *g, BpDataType dtype, LLVMValueRef a, int64_t b) {
   return LLVMBuildAnd(g->builder, a, bp_gen_const(g, word_of(dtype), b), "");
 }
@@ -51,9 +51,9 @@ static LLVMValueRef below(BpGen *g, BpDataType dtype, LLVMValueRef a, int64_t b)
   return LLVMBuildICmp(g->builder, LLVMIntULT, a, bp_gen_const(g, word_of(dtype), b), "");
 }
 
-/* ---- By integer arithmetic --------------------------------------------------------------- */
+/* Integer arithmetic */
 
-/* Subnormal halves are counts of 2^-24. */
+/* A subnormal float16 is a multiple of 2^-24. */
 static LLVMValueRef widen_half(BpGen *g, BpDataType from, LLVMValueRef word) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef rest = and_(g, from, word, 0x7fff);
@@ -68,7 +68,7 @@ static LLVMValueRef widen_half(BpGen *g, BpDataType from, LLVMValueRef word) {
   return as_float(g, from, LLVMBuildOr(b, sign, bits, ""));
 }
 
-/* Where the result is subnormal, adding 0.5 rounds the float to a multiple of 2^-24. */
+/* If the result is subnormal, adding 0.5 rounds the float to a multiple of 2^-24. */
 static LLVMValueRef narrow_half(BpGen *g, BpDataType to, LLVMValueRef value) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef word = as_word(g, to, value), rest = and_(g, to, word, 0x7fffffff);
@@ -87,7 +87,7 @@ static LLVMValueRef narrow_half(BpGen *g, BpDataType to, LLVMValueRef value) {
                      "");
 }
 
-/* To the nearest, ties to even; a NaN stays one. */
+/* To nearest, ties to even; NaN stays NaN. */
 static LLVMValueRef narrow_bfloat(BpGen *g, BpDataType to, LLVMValueRef value) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef word = as_word(g, to, value), high = shift_right(g, to, word, 16);
@@ -97,14 +97,14 @@ static LLVMValueRef narrow_bfloat(BpGen *g, BpDataType to, LLVMValueRef value) {
   return LLVMBuildSelect(b, is_nan, or_(g, to, high, 0x40), nearest, "");
 }
 
-/* ---- Both ways --------------------------------------------------------------------------- */
+/* Both directions */
 
 LLVMValueRef bp_gen_widen(BpGen *g, BpDataType from, LLVMValueRef bits) {
   LLVMTypeRef type = bp_gen_type(g, bp_gen_compute_dtype(from));
   if (from.code == BP_DTYPE_FLOAT && g->has_halves) {
     LLVMValueRef half = LLVMBuildBitCast(g->builder, bits, half_type(g, from.lanes), "");
     LLVMValueRef wide = LLVMBuildFPExt(g->builder, half, type, "");
-    /* Keeps LLVM from comparing the halves instead, which it does lane by lane. */
+    /* Keeps LLVM from comparing the float16 values instead, which it does lane by lane. */
     return bp_gen_intrinsic(g, "llvm.arithmetic.fence", type, &wide, 1);
   }
   LLVMValueRef word = LLVMBuildZExt(g->builder, bits, bp_gen_type(g, word_of(from)), "");

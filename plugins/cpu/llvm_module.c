@@ -158,7 +158,7 @@ static int32_t bad_bytes(const char *what) {
                          what);
 }
 
-/* Finds the parts in the bytes; they stay there. */
+/* Finds the parts in the bytes, without copying them. */
 static int32_t read_parts(const BpByteArray *bytes, BpByteArray *parts) {
   const char *next = bytes->data + sizeof(FORMAT);
   const char *end = bytes->data + bytes->size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parallel loop becomes a function that runs one task's share of it; what its body uses from
- * outside is passed in a structure. */
+/* A parallel loop becomes a function that runs one task's share; values that its body uses from
+ * outside are passed in a structure. */
 #include "llvm_gen.h"
 
 #define MOST_CAPTURES 256
@@ -9,7 +9,7 @@ typedef struct Captures {
   BpGen *g;
   const BpIrNode *nodes[MOST_CAPTURES];
   LLVMValueRef values[MOST_CAPTURES];
-  LLVMTypeRef types[MOST_CAPTURES + 2]; /* and the loop's first and count */
+  LLVMTypeRef types[MOST_CAPTURES + 2]; /* plus the loop's first and count */
   uint32_t count;
 } Captures;
 
@@ -49,7 +49,7 @@ static LLVMValueRef share(BpGen *g, LLVMValueRef first, LLVMValueRef count, LLVM
   return LLVMBuildAdd(b, first, LLVMBuildTruncOrBitCast(b, part, type, ""), "");
 }
 
-/* The task's body, in a function that is open. */
+/* The task's body, in the function that is open. */
 static void build_task(BpGen *g, const BpIrNode *node, const Captures *captures, LLVMTypeRef type) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef group = LLVMGetParam(g->function, 1);
@@ -74,7 +74,8 @@ static void build_task(BpGen *g, const BpIrNode *node, const Captures *captures,
   LLVMBuildBr(b, start);
 }
 
-/* The task as a function of its own; the one under construction is put aside meanwhile. */
+/* Makes the task a function of its own; the state of the function being generated is saved
+ * meanwhile. */
 static LLVMValueRef make_task(BpGen *g, const BpIrNode *node, const Captures *captures,
                               LLVMTypeRef type) {
   BpGen outer = *g;
@@ -103,7 +104,7 @@ static LLVMValueRef make_task(BpGen *g, const BpIrNode *node, const Captures *ca
   return task;
 }
 
-/* Runs the tasks on the host's threads, or all in one if there are none. */
+/* Runs the tasks on the host's threads, or as one task if there are none. */
 static void launch(BpGen *g, LLVMValueRef task, LLVMValueRef context) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef slot = LLVMBuildLoad2(b, g->ptr, bp_gen_slot(g, "__TVMBackendParallelLaunch"), "");

@@ -5,7 +5,7 @@
 #include <llvm-c/DebugInfo.h>
 #include <string.h>
 
-/* Arrays up to this many bytes lie on the stack, larger ones in the host's workspace. */
+/* Arrays up to this many bytes are on the stack, larger ones in the host's workspace. */
 #define STACK_LIMIT 16384
 #define DEEPEST     1000
 
@@ -45,7 +45,7 @@ static uint32_t element_bytes(BpDataType dtype) {
   return (dtype.bits + 7u) / 8;
 }
 
-/* The base of a ramp of stride 1, else NULL. */
+/* The base of a ramp with stride 1, else NULL. */
 static const BpIrNode *run_base(BpGen *g, const BpIrNode *index) {
   if (g->ir->kind(index) != BP_IR_RAMP)
     return NULL;
@@ -66,7 +66,8 @@ static LLVMValueRef to_memory(BpGen *g, BpDataType dtype, LLVMValueRef value) {
   return LLVMBuildZExt(g->builder, value, bp_gen_memory_type(g, dtype), "");
 }
 
-/* Masked and scattered accesses of vectors: LLVM's intrinsics, overloaded on value and address. */
+/* Masked and scattered accesses of vectors by LLVM's intrinsics, overloaded on value and
+ * address. */
 static LLVMValueRef call_vector_memory(BpGen *g, const char *name, LLVMTypeRef value,
                                        LLVMTypeRef address, LLVMValueRef *args) {
   LLVMTypeRef types[] = {value, address};
@@ -79,9 +80,9 @@ static LLVMValueRef all_set(BpGen *g, int32_t lanes) {
   return LLVMConstAllOnes(LLVMVectorType(g->i1, (uint32_t)lanes));
 }
 
-/* The address of an access with a constant mask, under a name of its own. LLVM 15 takes a masked
- * load for a part of another one at the same address even where they differ in their numbers of
- * lanes, and goes on with the value of the wrong type. */
+/* Gives the address of an access with a constant mask a distinct name. LLVM 15 combines masked
+ * loads of one address even if their numbers of lanes differ, and then uses a value of the wrong
+ * type. */
 static LLVMValueRef name_masked(BpGen *g, LLVMValueRef address, LLVMValueRef mask) {
   static const char name[] = "llvm.launder.invariant.group";
   if (!LLVMIsConstant(mask))
@@ -192,7 +193,7 @@ static void store(BpGen *g, const BpIrNode *node) {
 
 /* ---- Allocations ------------------------------------------------------------------------- */
 
-/* Bytes of the buffer if that is a constant, else -1. */
+/* The size of the buffer if it is constant, else -1. */
 static int64_t constant_bytes(BpGen *g, const BpIrNode *buffer) {
   int64_t bytes = element_bytes(g->ir->dtype(buffer));
   for (int32_t i = 0; i < g->ir->num_operands(buffer); i++) {
@@ -215,7 +216,8 @@ static LLVMValueRef bytes_of(BpGen *g, const BpIrNode *buffer) {
   return bytes;
 }
 
-/* Calls the host's slot if it is set, else the C library. Both are given with their arguments. */
+/* Calls the host through its pointer variable if it is set, else the C library; each has its own
+ * arguments. */
 static LLVMValueRef call_slot_or(BpGen *g, const char *slot_name, LLVMTypeRef result,
                                  LLVMValueRef *args, uint32_t count, const char *otherwise,
                                  LLVMValueRef *other_args, uint32_t other_count) {
@@ -258,7 +260,7 @@ static void workspace_free(BpGen *g, LLVMValueRef data) {
   call_slot_or(g, "__TVMBackendFreeWorkspace", g->i32, args, 3, "free", &data, 1);
 }
 
-/* Memory of the host's; freed after the body, also on the way out of a failure in it. */
+/* Memory from the host; freed after the body, also if the body fails. */
 static void allocate_workspace(BpGen *g, const BpIrNode *buffer, const BpIrNode *body) {
   LLVMValueRef data = workspace_alloc(g, buffer);
   LLVMBasicBlockRef outer = g->leave;
@@ -293,7 +295,7 @@ static void allocate(BpGen *g, const BpIrNode *node) {
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* The identity of a loop is a node whose first operand is itself. */
+/* A loop's metadata is identified by a node whose first operand is itself. */
 static void add_loop_hint(BpGen *g, LLVMValueRef branch, const char *hint) {
   LLVMMetadataRef text = LLVMMDStringInContext2(g->context, hint, strlen(hint));
   LLVMMetadataRef stand_in = LLVMTemporaryMDNode(g->context, NULL, 0);

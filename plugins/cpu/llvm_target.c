@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kind `llvm`: LLVM 15 from the IR to an object file. The module is verified before LLVM's
- * passes see it and features are checked against tables of ours, for LLVM ends the process on what
- * it finds wrong itself. Nothing global of LLVM is changed: PoCL and Mesa use it too. */
+/* Target kind `llvm`: LLVM 15 turns the IR into an object file. The module is verified before
+ * LLVM's passes see it, and features are checked against our own tables, because LLVM ends the
+ * process if it finds an error itself. Nothing global in LLVM is changed: PoCL and Mesa use it
+ * too. */
 #include "llvm_gen.h"
 
 #include <llvm-c/Analysis.h>
@@ -35,13 +36,13 @@ const BpTargetKind bp_cpu_llvm_kind = {
 typedef struct Job {
   char cpu_name[64];
   char extras[512];
-  char features[1024]; /* beyond the level, as LLVM takes them: "+avx512vnni" */
+  char features[1024]; /* beyond the level, in LLVM's form: "+avx512vnni" */
   char triple[128];
   char vector_width[16];
   int64_t opt;
   const BpCpu *cpu;
-  const char *level; /* what LLVM calls the least that the CPU has */
-  const char *tuned; /* for whose timing */
+  const char *level; /* LLVM's name of the CPU's level */
+  const char *tuned; /* the CPU for scheduling */
   LLVMTargetMachineRef machine;
 } Job;
 
@@ -61,7 +62,7 @@ static int add_feature(void *context, const char *item, size_t size) {
   return 0;
 }
 
-/* LLVM has its own names for what is no CPU. */
+/* LLVM has its own names for generic CPUs. */
 static int32_t name_level(Job *job) {
   const BpCpu *level = bp_cpu_level(job->cpu);
   int is_x86 = strcmp(job->cpu->arch, "x86_64") == 0;
@@ -127,7 +128,7 @@ static int32_t create_machine(Job *job) {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-/* LLVM would print such messages and, after an error, exit. */
+/* Without this handler LLVM would print messages and, after an error, exit. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *context) {
   BpGen *g = context;
   if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
@@ -156,7 +157,7 @@ static void open_module(BpGen *g, const Job *job) {
   g->ptr = LLVMPointerTypeInContext(g->context, 0);
   g->nothing = LLVMVoidTypeInContext(g->context);
   g->cpu = job->cpu;
-  /* Of x86-64 those with AVX2 have F16C, too. */
+  /* On x86-64, CPUs with AVX2 also have F16C. */
   g->has_halves =
       strcmp(job->cpu->arch, "x86_64") != 0 || strstr(job->level, "v3") || strstr(job->level, "v4");
   g->extras = job->extras;
@@ -187,7 +188,7 @@ static int32_t verify(BpGen *g) {
   return is_bad ? -1 : 0;
 }
 
-/* Verified before and after: of code that is not well-formed LLVM's generator ends the process. */
+/* Verified before and after, because LLVM's code generator ends the process on malformed code. */
 static int32_t optimize(BpGen *g, const Job *job) {
   char passes[32];
   if (verify(g) != 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPUs: which can be generated for, what each takes for granted, and what this machine has. */
+/* CPUs: those that code can be generated for, their guaranteed features, and the features of this
+ * machine. */
 #include "cpu.h"
 
 #include <sched.h>
@@ -13,8 +14,8 @@
 #define V4    V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define ARM82 "lse,fp16,dotprod"
 
-/* Levels of x86-64 first: a machine is described by the best of them and its extras. A row that is
- * called as its architecture takes nothing for granted; "generic" is any other architecture. */
+/* Levels of x86-64 first: a machine is described by the best of them and further features. A row
+ * named after its architecture guarantees nothing; "generic" is any other architecture. */
 static const BpCpu cpus[] = {
     {"x86-64", "x86_64", 128, 16, ""},
     {"x86-64-v2", "x86_64", 128, 16, V2},
@@ -62,7 +63,7 @@ static const BpCpu cpus[] = {
 #define THIS_ARCH "another"
 #endif
 
-/* Features that a program can ask for at run time. On x86-64 by name, with gcc and with clang; the
+/* Features that a program can test at run time. On x86-64 by name, with gcc and with clang; the
  * number is their bit in libgcc's __cpu_model and __cpu_features2. */
 #define X86_FEATURES(X)                                                                            \
   X("ssse3", 6)                                                                                    \
@@ -84,7 +85,7 @@ static const BpCpu cpus[] = {
   X("avx512bf16", 36)                                                                              \
   X("fma4", 12)                                                                                    \
   X("xop", 13)
-/* On aarch64 by getauxval: bits of AT_HWCAP, and those of AT_HWCAP2 from 64 on. */
+/* On aarch64 by getauxval: bits of AT_HWCAP; from 64 on, bits of AT_HWCAP2. */
 #define ARM_FEATURES(X)                                                                            \
   X("lse", 8)                                                                                      \
   X("fp16", 10)                                                                                    \
@@ -102,7 +103,7 @@ typedef struct Feature {
 static const Feature features[] = {X86_FEATURES(X86_FEATURE) ARM_FEATURES(ARM_FEATURE)};
 #define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* Whether this machine, of the feature's architecture, has it. */
+/* Whether this machine, of the feature's architecture, has the feature. */
 static int is_present(const Feature *feature) {
 #if defined(__x86_64__)
 #define PRESENT(name, bit) __builtin_cpu_supports(name) != 0,
@@ -147,7 +148,7 @@ int bp_cpu_each(const char *list, char separator,
   return rc;
 }
 
-/* NULL: the architecture has none of that name. */
+/* NULL: the architecture has no feature of that name. */
 static const Feature *find_feature(const char *arch, const char *name, size_t size) {
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     if (strcmp(features[i].arch, arch) == 0 && strlen(features[i].name) == size &&
@@ -244,7 +245,7 @@ const BpCpu *bp_cpu_level(const BpCpu *cpu) {
       return &cpus[i];
   }
   while (bp_cpu_each(cpus[level].features, ',', is_beyond, &given))
-    level--; /* the first takes nothing for granted */
+    level--; /* the first level guarantees nothing */
   return &cpus[level];
 }
 

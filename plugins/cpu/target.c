@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the target kinds c and llvm have in common: the CPU's attributes, and reading them. */
+/* Shared by the target kinds c and llvm: the CPU's attributes, and reading them. */
 #include "cpu.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Those of Arm's SVE; for longer ones a compiler takes minutes. */
+/* The longest vectors of Arm's SVE; compiling longer ones takes minutes. */
 #define MOST_VECTOR_BITS 2048
 
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size) {
@@ -57,9 +57,9 @@ static int check_feature(void *context, const char *item, size_t size) {
                          cpu->arch);
 }
 
-/* "native" becomes the row and the extras of this machine, and its caches; a named CPU keeps the
- * compiler's defaults for what its name does not tell. How many cores run the code is not asked
- * here: code is made for any number. */
+/* "native" is replaced by the row, further features and cache sizes of this machine; for a named
+ * CPU, values that its name does not determine are the defaults. The number of cores of this
+ * machine does not matter: code is made for any number. */
 int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
   (void)context;
   char name[64];

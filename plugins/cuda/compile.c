@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVRTC, opened when something is first compiled; its results are kept in the host's cache. */
+/* NVRTC, opened when code is first compiled; its results are kept in the host's cache. */
 #include "cuda.h"
 
 #include <limits.h>
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Newer ones make code that many drivers in use do not take. */
+/* Newer versions make code that many drivers in use do not accept. */
 #define NEWEST_VERSION 1300
 #define MOST_OPTIONS   32
-/* Of a log, and of the source, in a message. */
+/* The most characters of a log, and of the source, in a message. */
 #define MOST_MESSAGE 32768
 
 #define MEMBER(name, parameters) nvrtcResult(*name) parameters;
@@ -62,7 +62,7 @@ static int32_t need_compiler(void) {
   return problem ? bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
-/* All that the code depends on (transfer full); NULL with an error. */
+/* Everything that the code depends on, as text (transfer full); NULL with an error. */
 static char *make_key(const char *source, const char *arch, const char *options) {
   size_t size = strlen(source) + strlen(arch) + strlen(options) + 64;
   char *key = malloc(size);
@@ -130,7 +130,7 @@ static int32_t take_code(nvrtcProgram program, int is_ptx, BpOwnedBytes *code) {
                          status);
 }
 
-/* `words` is overwritten. */
+/* Overwrites `words`. */
 static int32_t compile(const char *source, const char *arch, char *words, BpOwnedBytes *code) {
   char arch_option[64], *rest = NULL;
   const char *options[MOST_OPTIONS] = {arch_option, "--std=c++17"};

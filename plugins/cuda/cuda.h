@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin cuda: what its files offer one another.
+/* Declarations that the files of the plugin cuda share.
  *
  * driver_api.h  declarations of the driver API and NVRTC
  * loader.c      libcuda, opened at run time; errors of its calls
@@ -23,11 +23,12 @@
 #include "driver_api.h"
 
 #define BP_CUDA_MOST_DEVICES 16
-/* Where a buffer begins, in bytes: what the widest access of a thread has to be a multiple of. A
- * misaligned one would cost the process its device, so it is checked before a launch. */
+/* Alignment of a buffer's beginning in bytes, which is the size of a thread's widest access. A
+ * misaligned access would make the device unusable for the process, so it is checked before a
+ * launch. */
 #define BP_CUDA_ALIGNMENT 16
-/* Bytes of shared memory of a block that code may declare without asking for more at each launch,
- * on every GPU. */
+/* Bytes of shared memory that a block may declare without a request at each launch, on every
+ * GPU. */
 #define BP_CUDA_STATIC_SHARED 49152
 
 /* The host's tables; set by the entry point. */
@@ -40,13 +41,13 @@ typedef struct BpCudaLibrary {
   BP_CUDA_FUNCTIONS(BP_CUDA_MEMBER)
 } BpCudaLibrary;
 
-/* The library's functions; filled by bp_cuda_load. */
+/* The library's functions; set by bp_cuda_load. */
 extern BpCudaLibrary bp_cu;
 
 #define BP_CUDA_NO_GPU                                                                             \
   "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more"
 
-/* Opens the driver and initialises it. NULL, or why that failed and what to do; static. */
+/* Opens the driver and initialises it. Returns NULL, or the reason and what to do; static. */
 const char *bp_cuda_load(void);
 
 typedef struct BpCudaDevice BpCudaDevice;
@@ -60,11 +61,11 @@ const char *bp_cuda_status_name(CUresult status);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 
-/* Pinned memory through which a small copy to the device goes. */
+/* Pinned memory for small copies to the device. */
 typedef struct BpCudaStage {
   pthread_mutex_t lock;
   void *data;     /* NULL before its first use */
-  CUevent copied; /* recorded after the latest copy from it */
+  CUevent copied; /* recorded after the latest copy from this memory */
 } BpCudaStage;
 
 #define BP_CUDA_STAGES      8
@@ -79,15 +80,15 @@ typedef struct BpCudaWorkspace {
 struct BpCudaDevice {
   int32_t index;
   CUdevice id;
-  BpDeviceOpening opening; /* sets what follows */
-  CUcontext context;       /* the primary one */
-  CUstream stream;         /* the default one */
-  CUmemoryPool pool;       /* of stream-ordered allocation; NULL: the device has none */
+  BpDeviceOpening opening; /* sets the members below */
+  CUcontext context;       /* the primary context */
+  CUstream stream;         /* the default stream */
+  CUmemoryPool pool;       /* for stream-ordered allocation; NULL: the device has none */
   int arch;                /* 90 for compute capability 9.0 */
   BpKernelLimits limits;   /* of launches */
-  int most_shared;         /* bytes of shared memory that a block may ask for */
-  _Atomic CUresult lost;   /* what the device was lost by, or 0 */
-  pthread_mutex_t lock;    /* of workspaces */
+  int most_shared;         /* bytes of shared memory that a block may request */
+  _Atomic CUresult lost;   /* the error by which the device was lost, or 0 */
+  pthread_mutex_t lock;    /* of the list of workspaces */
   BpCudaWorkspace *workspaces;
   _Atomic unsigned next_stage;
   BpCudaStage stages[BP_CUDA_STAGES];
@@ -95,9 +96,9 @@ struct BpCudaDevice {
 
 extern const BpDeviceApi bp_cuda_device_api;
 
-/* The device, its primary context being made current in this thread; NULL with an error. */
+/* The device; makes its primary context current in this thread. NULL with an error. */
 BpCudaDevice *bp_cuda_device(int32_t device_id);
-/* The same if the device was opened before and may still be used; NULL, no error, otherwise. */
+/* The same if the device was opened before and is still usable; otherwise NULL without an error. */
 BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
@@ -117,8 +118,8 @@ static inline CUstream bp_cuda_stream(const BpCudaDevice *device, void *stream) 
   return stream ? (CUstream)stream : device->stream;
 }
 
-/* Makes `to` wait for what is queued now on `from`, a stream of `device`, whose context becomes
- * current. */
+/* Makes `to` wait for the work queued so far on `from`, a stream of `device`, and makes the
+ * device's context current. */
 CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to);
 
 int32_t bp_cuda_create_stream(void *context, int32_t device_id, void **stream);
@@ -131,34 +132,34 @@ extern const BpRecordingApi bp_cuda_recordings;
 /* ---- compile.c --------------------------------------------------------------------------- */
 
 /* Compiles CUDA C++ for an architecture: "sm_90" to a cubin, "compute_90" to PTX. `options` are
- * further ones, separated by spaces, or NULL. Kept on disk under all that the result depends on.
- * The code is owned by the caller; -1 with the compiler's log and the numbered source. */
+ * further options, separated by spaces, or NULL. The result is kept on disk, under everything that
+ * it depends on. The caller owns the code; -1 with the compiler's log and the numbered source. */
 int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
                         BpOwnedBytes *code);
-/* 0 if `arch` is one that bp_cuda_compile takes; -1 with an error. */
+/* 0 if bp_cuda_compile accepts `arch`; -1 with an error. */
 int32_t bp_cuda_check_arch(const char *arch);
 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
-/* The forms in which code is held. */
+/* The formats of code. */
 #define BP_CUDA_SOURCE "cu"
 #define BP_CUDA_PTX    "ptx"
 #define BP_CUDA_CUBIN  "cubin"
 
-/* A kernel as it is found on each device. */
+/* A kernel, as found on each device. */
 typedef struct BpCudaKernel {
   _Atomic(CUfunction) functions[BP_CUDA_MOST_DEVICES];
 } BpCudaKernel;
 
-/* A module's code as it is loaded on each device: its `built`, in which are those of its kernels.
- */
+/* A module's code, as loaded on each device: the module's `built`, which contains those of its
+ * kernels. */
 typedef struct BpCudaProgram {
   pthread_mutex_t lock;
   CUmodule loaded[BP_CUDA_MOST_DEVICES]; /* guarded by lock */
   BpCudaKernel kernels[];
 } BpCudaProgram;
 
-/* Launches on the current stream: arguments, then one int a tag. */
+/* Launches on the current stream: arguments, then one int for each tag. */
 int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel,
                        const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_cuda_module_kind;

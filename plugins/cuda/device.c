@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices, and their attributes. A device's primary context, which it shares with the CUDA
- * runtime of other libraries in the process, is retained with its first use; asking for attributes
- * does without, but for the memory that is free. */
+ * runtime of other libraries in the process, is retained at its first use; reading attributes does
+ * not need it, except for the free memory. */
 #include "cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Ahead of the same GPU's other drivers. */
+/* Higher than that of other drivers for the same GPU. */
 #define RANK 400
 
 static void find_devices(void);
@@ -63,7 +63,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
 
 /* ---- Opening them ------------------------------------------------------------------------ */
 
-/* Memory that the driver's pool got back stays there for the next workspace. */
+/* Freed memory stays in the driver's pool for the next workspace. */
 static void find_pool(BpCudaDevice *device) {
   uint64_t all = UINT64_MAX;
   if (attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 1 ||
@@ -134,7 +134,7 @@ static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
   return answer_text(result, name);
 }
 
-/* As nvidia-smi prints it. */
+/* In the form of nvidia-smi. */
 static int32_t answer_uuid(BpValue *result, const BpCudaDevice *device) {
   CUuuid uuid;
   char text[4 + BP_UUID_TEXT] = "GPU-";
@@ -163,7 +163,7 @@ static int32_t answer_versions(BpValue *result, const BpCudaDevice *device, int3
   return answer_text(result, text);
 }
 
-/* The version of the kernel's driver, "550.54.14", is only in its own file. */
+/* The version of the kernel's driver, "550.54.14", is only in the driver's own file in /proc. */
 static int32_t answer_driver_version(BpValue *result) {
   char line[256] = "", version[32] = "";
   FILE *file = fopen("/proc/driver/nvidia/version", "re");
@@ -271,7 +271,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Facts that no attribute holds. */
+/* Properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches. A program is loaded, and a kernel found in it, with the first launch on a device; from
- * then on a launch takes no lock. */
+/* Launches. The first launch on a device loads the program and finds the kernel in it; later
+ * launches take no lock. */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) 
   return rc;
 }
 
-/* Lets a launch ask for all the shared memory that the code does not use itself. This is done once:
- * threads that launch a kernel with other sizes share the setting. */
+/* Lets a launch request all the shared memory that the code does not declare itself. This is done
+ * once, because threads that launch a kernel with other sizes share the setting. */
 static int32_t allow_shared(BpCudaDevice *device, const BpKernel *call, CUfunction function) {
   int used = 0, is_asked = 0;
   for (int32_t i = 0; i < call->num_tags; i++)
@@ -99,7 +99,7 @@ static CUfunction get_function(const BpKernelModule *module, const BpKernelEntry
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* A launch as the driver takes it: a pointer to each argument. */
+/* A launch in the driver's form: a pointer to each argument. */
 typedef struct Launch {
   const BpKernel *call;
   BpCudaDevice *device;

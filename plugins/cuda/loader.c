@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcuda, opened when a device is first asked for, so that the plugin loads without it; and what
- * its errors mean. */
+/* libcuda, opened when a device is first asked for, so that the plugin loads without it; and the
+ * meaning of its errors. */
 #include "cuda.h"
 
 #define OLDEST_VERSION 12000
@@ -58,7 +58,7 @@ const char *bp_cuda_load(void) {
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* After these no call on the context succeeds any more. */
+/* After these errors no call on the context succeeds any more. */
 static int is_fatal(CUresult status) {
   return status == CUDA_ERROR_ECC_UNCORRECTABLE || status == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
          status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||

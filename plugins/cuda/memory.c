@@ -2,8 +2,8 @@
 /* Data space, workspace and copies.
  *
  * Data space is the driver's plain memory, which may be used on every stream; freeing it waits for
- * queued work. Workspace is the driver's pool: allocated and freed in the order of the current
- * stream, so that it never waits and is never reused too early. */
+ * queued work. Workspace comes from the driver's pool: it is allocated and freed in the order of
+ * the current stream, so that it never waits and is never reused too early. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@ static CUdeviceptr address_of(const void *handle) {
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
-/* Allocations of less share one; larger ones begin with one of their own. */
+/* Smaller allocations share a page of this size; larger ones begin with a page of their own. */
 #define PAGE_BYTES ((size_t)2 << 20)
 
-/* What the pool holds in reserve may be just what is missing. */
+/* If memory is short, the pool's reserve is released and the allocation repeated. */
 static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, size_t size) {
   CUresult status = bp_cu.cuMemAlloc_v2(data, size);
   if (status != CUDA_ERROR_OUT_OF_MEMORY || !device->pool)
@@ -64,7 +64,7 @@ static int32_t raise_unknown(const BpCudaDevice *device, CUdeviceptr data) {
       data);
 }
 
-/* Raises an error unless the driver says that `data` is of this device. */
+/* Raises an error unless `data` belongs to this device, according to the driver. */
 static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
   int owner = -1;
   CUresult status = bp_cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, data);
@@ -93,7 +93,7 @@ int32_t bp_cuda_free(void *context, int32_t device_id, void *handle) {
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-/* The stream that is current in this thread, if its device is. */
+/* This thread's current stream, if it is on this device. */
 static CUstream current_stream(const BpCudaDevice *device) {
   int32_t current = 0;
   void *stream = NULL;
@@ -101,7 +101,8 @@ static CUstream current_stream(const BpCudaDevice *device) {
   return bp_cuda_stream(device, current == device->index ? stream : NULL);
 }
 
-/* The place of a workspace in the list, where there is NULL if it is not in it; under the lock. */
+/* The place of a workspace in the list; it holds NULL if the workspace is not in the list. With the
+ * lock held. */
 static BpCudaWorkspace **find_workspace(BpCudaDevice *device, CUdeviceptr data) {
   BpCudaWorkspace **place = &device->workspaces;
   while (*place && (*place)->data != data)
@@ -109,7 +110,7 @@ static BpCudaWorkspace **find_workspace(BpCudaDevice *device, CUdeviceptr data) 
   return place;
 }
 
-/* Takes a workspace out of the list; 0 if it was in it. */
+/* Removes a workspace from the list; 0 if it was in it. */
 static int forget_workspace(BpCudaDevice *device, CUdeviceptr data) {
   pthread_mutex_lock(&device->lock);
   BpCudaWorkspace **place = find_workspace(device, data), *known = *place;
@@ -164,7 +165,7 @@ int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle) {
 
 /* ---- Copies from the host ---------------------------------------------------------------- */
 
-/* Makes the pinned memory and the event of a stage, with its lock held. */
+/* Creates the pinned memory and the event of a stage, with its lock held. */
 static int32_t open_stage(BpCudaDevice *device, BpCudaStage *stage) {
   CUresult status = bp_cu.cuEventCreate(&stage->copied, CU_EVENT_DISABLE_TIMING);
   if (status != CUDA_SUCCESS)
@@ -182,7 +183,7 @@ static int32_t queue_stage(BpCudaDevice *device, BpCudaStage *stage, CUdeviceptr
                            const void *from, size_t size, CUstream stream) {
   if (!stage->data && open_stage(device, stage) != 0)
     return -1;
-  CUresult status = bp_cu.cuEventSynchronize(stage->copied); /* an earlier copy from here */
+  CUresult status = bp_cu.cuEventSynchronize(stage->copied); /* an earlier copy from this memory */
   if (status != CUDA_SUCCESS)
     return bp_cuda_raise(device, status, "cuEventSynchronize");
   memcpy(stage->data, from, size);
@@ -203,8 +204,8 @@ static int32_t copy_staged(BpCudaDevice *device, CUdeviceptr to, const void *fro
   return rc;
 }
 
-/* A large one is the driver's to stage, and is waited for: whether its source has been consumed on
- * return depends on what memory that is and on the machine. */
+/* For a large copy the driver does the staging, and the call waits: whether the source has been
+ * read on return depends on the kind of memory and on the machine. */
 static int32_t copy_waiting(BpCudaDevice *device, CUdeviceptr to, const void *from, size_t size,
                             CUstream stream) {
   CUresult status = bp_cu.cuMemcpyHtoDAsync_v2(to, from, size, stream);
@@ -256,7 +257,7 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemcpyDtoDAsync");
 }
 
-/* Between two devices: on a stream of the source, in order with the target's default stream. */
+/* Between two devices: on a stream of the source, ordered with the target's default stream. */
 static int32_t between_devices(const BpCopy *copy, void *handle) {
   BpCudaDevice *to = bp_cuda_device(copy->to_device.device_id);
   BpCudaDevice *from = to ? bp_cuda_device(copy->from_device.device_id) : NULL;

@@ -8,7 +8,7 @@
 /* TVM's name for source. */
 #define TVM_SOURCE "cuda"
 
-/* PTX is stored with the NUL at its end or without. */
+/* PTX may be stored with or without a NUL at its end. */
 static int32_t check_text(BpKernelModule *module) {
   BpByteArray *code = &module->code;
   if (code->size > 0 && code->data[code->size - 1] == '\0')
@@ -50,7 +50,7 @@ static void forget(BpKernelModule *module) {
   free(program);
 }
 
-/* "" is the source if it is known, and text of whatever kind else; a cubin is none. */
+/* "" is the source if there is one, and otherwise any code that is text; a cubin is not. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const BpKernelModule *module = context;
   int is_any = format[0] == '\0', is_source = is_any || strcmp(format, BP_CUDA_SOURCE) == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, timers and recordings. A failure of queued work is the context's: the driver reports it
- * to whoever calls next, so no stream needs to remember it. */
+/* Streams, timers and recordings. A failure of queued work belongs to the context: the driver
+ * reports it to the next caller, so no stream needs to remember it. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to) {
   status = bp_cu.cuEventRecord(event, from);
   if (status == CUDA_SUCCESS)
     status = bp_cu.cuStreamWaitEvent(to, event, 0);
-  bp_cu.cuEventDestroy_v2(event); /* lives on until it has been waited for */
+  bp_cu.cuEventDestroy_v2(event); /* stays alive until the wait is over */
   return status;
 }
 
@@ -66,10 +66,10 @@ int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *handle) {
 typedef struct Timer {
   int32_t device_id;
   CUevent start;
-  CUevent stop; /* NULL before it was stopped */
+  CUevent stop; /* NULL before it is stopped */
 } Timer;
 
-/* Queues an event with the device's time; made if need be. */
+/* Queues an event that records the device's time; creates it if necessary. */
 static int32_t mark(int32_t device_id, void *stream, CUevent *event) {
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
@@ -148,8 +148,8 @@ struct BpRecording {
   CUgraphExec exec;
 };
 
-/* Relaxed: what is called beside the launches, such as the loading of their code or an allocation,
- * is done at once and is no error, and another thread may end the recording. */
+/* Relaxed mode: calls between the launches, such as loading their code or allocating memory, are
+ * executed at once and are no error, and another thread may end the recording. */
 static int32_t record_begin(void *context, int32_t device_id, void *stream) {
   (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);

@@ -23,8 +23,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "64", "multiprocessors"},
 };
 
-/* The text of an attribute, NULL if it is unset. It is in the target or, a short one, in `value`.
- */
+/* The text of an attribute, or NULL if it is unset. The text is in the target or, if short, in
+ * `value`. */
 static const char *get_text(const BpTarget *target, const char *name, BpValue *value) {
   BpByteArray text = {NULL, 0};
   *value = (BpValue){.type_index = BP_TYPE_NONE};
@@ -69,7 +69,7 @@ const BpTargetKind bp_cuda_kind = {
     .complete = complete,
 };
 
-/* Compiles the source if the target names what for. */
+/* Compiles the source if the target names an architecture. */
 static BpModule *build_source(const BpIrTable *ir, const BpIrModule *module, const BpTarget *target,
                               const char *source) {
   BpValue arch_value, options_value;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices of all platforms, and their attributes. A device gets its context and default stream
- * with its first use; asking for attributes needs neither. */
+ * at its first use; reading attributes needs neither. */
 #include "opencl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A GPU is preferred to the CPU's own plugin, a CPU is not: see docs/devices.md. */
+/* A GPU is preferred to the plugin cpu, a CPU is not: see docs/devices.md. */
 #define RANK_GPU 300
 #define RANK_CPU 50
 
-/* Of OpenCL 2.0; the plugin is made with the headers' names of 1.2. */
+/* Defined by OpenCL 2.0; the plugin uses the headers of 1.2. */
 #define IMAGE_PITCH_ALIGNMENT 0x104A
 
-/* Local memory in which transformed convolutions find room. */
+/* The least local memory for convolutions by Winograd's algorithm. */
 #define WINOGRAD_SHARED (1u << 20)
 
 static void find_devices(void);
@@ -48,7 +48,7 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
   }
 }
 
-/* Why drivers that are there have no device. */
+/* Why the existing drivers have no device. */
 static const char *explain_none(const cl_platform_id *platforms, cl_uint count) {
   for (cl_uint i = 0; i < count; i++) {
     char name[64] = "";
@@ -117,7 +117,7 @@ static int32_t answer_text(BpValue *result, const char *text) {
   return bp_plugin_answer_str(&bp_opencl_host, result, text);
 }
 
-/* Text of the device. */
+/* A text property of the device. */
 static int32_t answer_info(BpValue *result, const BpOpenclDevice *device, cl_device_info what) {
   char text[1024];
   size_t size = 0;
@@ -142,7 +142,7 @@ static uint64_t number64(const BpOpenclDevice *device, cl_device_info what) {
   return number(device, what, sizeof(cl_ulong));
 }
 
-/* What a driver may know; 0 is that it does not. */
+/* A number that the driver may not know; 0 means unknown. */
 static int32_t answer_number(BpValue *result, uint64_t value) {
   return value ? bp_plugin_answer_int(result, BP_TYPE_INT, (int64_t)value) : 0;
 }
@@ -185,16 +185,17 @@ static int is_gpu(const BpOpenclDevice *device) {
   return (number64(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) == 0;
 }
 
-/* Halves as the IR has them, rounding to even, with NaN and infinities. */
+/* Whether the device has float16 as the IR defines it: rounding to even, with NaN and
+ * infinities. */
 static int has_halves(const BpOpenclDevice *device) {
   const uint64_t needed = CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN;
   return (number64(device, CL_DEVICE_HALF_FP_CONFIG) & needed) == needed;
 }
 
-/* A device whose compiler prefers vectors of floats has them in its registers, as a CPU has; one
- * that prefers scalars runs threads in lock-step. How many registers there are no query tells: the
- * machines with vectors of 512 bits have 32. A single thread's local memory is workspace, wherever
- * it lies; threads in lock-step gain by it only if it is not ordinary memory. */
+/* A device whose compiler prefers vectors of floats has vector registers, like a CPU; one that
+ * prefers scalars runs threads in lock-step. No query returns the number of registers: machines
+ * with vectors of 512 bits have 32. For single threads local memory is workspace, whatever kind of
+ * memory it is; threads in lock-step gain by it only if it is not ordinary memory. */
 static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   char text[256];
   unsigned long long threads =
@@ -219,7 +220,7 @@ static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   return answer_text(result, text);
 }
 
-/* What a query answers; some numbers are in another unit. */
+/* The attributes that a query answers; some have another unit. */
 static const struct {
   int32_t attr;
   cl_device_info what;
@@ -287,7 +288,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Facts that no attribute holds. */
+/* Properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches. A program is built, and a kernel made, with the first launch on a device; the kernel is
+/* Launches. The first launch on a device builds the program and makes the kernel; the kernel is
  * locked while its arguments are set and it is queued. */
 #include "opencl.h"
 
 #include <string.h>
 
-/* A kernel that no launch can run: not every driver says so, and none says how much it is. */
+/* Refuses a kernel that needs more local memory than the device has: not every driver reports that,
+ * and none reports the size. */
 static int32_t check_local_memory(const BpKernelEntry *kernel, cl_kernel made,
                                   const BpOpenclDevice *device) {
   cl_ulong used = 0, most = 0;
@@ -39,7 +40,7 @@ static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *
   return made;
 }
 
-/* The kernel for the device (transfer none), made with its first use; called with its lock held. */
+/* The kernel for the device (transfer none), made at its first use; called with its lock held. */
 static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
                             const BpOpenclDevice *device) {
   cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device->index];
@@ -50,7 +51,7 @@ static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *k
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* The memory of a launch's arguments, buffers and parts of them, with references. */
+/* The memory objects of a launch's arguments, buffers and sub-buffers, with references. */
 typedef struct Parts {
   cl_mem items[2 * BP_KERNEL_MAX_ARGS];
   int32_t count;
@@ -60,7 +61,7 @@ static cl_mem hold(Parts *parts, cl_mem memory) {
   return parts->items[parts->count++] = memory;
 }
 
-/* The buffer of a tensor, or the part of it that the tensor begins with. */
+/* The buffer of a tensor, or the sub-buffer that begins at the tensor's offset. */
 static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *device, int32_t i,
                           const BpValue *arg, Parts *parts, cl_mem *memory) {
   cl_int status = CL_SUCCESS;
@@ -126,7 +127,7 @@ static int32_t get_sizes(const BpKernelEntry *kernel, const BpValue *args, size_
   return 0;
 }
 
-/* Why the driver does not take a launch. */
+/* Raises the reason why the driver refuses a launch. */
 static int32_t launch_failed(const BpKernelEntry *kernel, cl_kernel made,
                              const BpOpenclDevice *device, const size_t local[3], cl_int status) {
   size_t most = 0, built[3] = {0};
@@ -185,6 +186,6 @@ int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
     rc = enqueue(kernel, made, device, bp_opencl_stream(device, invocation->stream), args, &parts);
   pthread_mutex_unlock(&built->lock);
   for (int32_t i = 0; i < parts.count; i++)
-    bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel holds it */
+    bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel keeps it alive */
   return rc;
 }

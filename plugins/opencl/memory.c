@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data space, copies, streams and timers. Queues are in order and keep what they use alive, so
- * freeing memory never waits. */
+/* Data space, copies, streams and timers. Queues are in order and keep the objects that they use
+ * alive, so freeing memory never waits. */
 #include "opencl.h"
 
 #include <backplane/handle_table.h>
@@ -9,11 +9,11 @@
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
-/* A driver does not survive a cl_mem that is none; so none is given out. */
+/* A driver crashes on an invalid cl_mem, so handles are numbers in this table. */
 static BpHandleTable table;                              /* of BpOpenclBuffer */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-/* NULL, with nothing raised: there is no memory. */
+/* NULL without an error: out of memory. */
 static void *add_buffer(BpOpenclBuffer given) {
   BpOpenclBuffer *buffer = malloc(sizeof(*buffer));
   if (!buffer)
@@ -46,7 +46,7 @@ int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenc
   return is_there ? 0 : no_buffer(device, handle);
 }
 
-/* Ends a handle; its reference to the memory is the caller's. */
+/* Removes a handle; the caller takes its reference to the memory. */
 static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem *memory) {
   pthread_mutex_lock(&lock);
   BpOpenclBuffer *found = bp_handle_get(&table, handle);
@@ -62,7 +62,7 @@ static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem 
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
-/* A buffer of its own is aligned for every type. */
+/* A separate buffer is aligned for every type. */
 int32_t bp_opencl_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle) {
   (void)context;
@@ -107,7 +107,7 @@ static cl_command_queue queue_of(BpOpenclDevice *device, void *stream) {
   return bp_opencl_stream(device, stream)->queue;
 }
 
-/* One end of a copy, in data space, with a reference to the memory. */
+/* The source or destination of a copy, in data space, with a reference to the memory. */
 typedef struct End {
   BpOpenclDevice *device;
   cl_mem memory;
@@ -118,8 +118,8 @@ static void release_end(End *end) {
     bp_cl.clReleaseMemObject(end->memory);
 }
 
-/* Sets the end of a copy of `size` bytes, which stays inside of its buffer. It is to be released,
- * also after an error. */
+/* Sets the source or destination of a copy of `size` bytes, and checks that it is inside of its
+ * buffer. Release it, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   BpOpenclBuffer buffer;
@@ -178,7 +178,8 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Between two devices, which share no context: through host memory. The stream is the source's. */
+/* Between two devices, which share no context: through host memory. The stream belongs to the
+ * source. */
 static int32_t through_host(const BpCopy *copy, const End *from, const End *to, void *stream) {
   void *staged = bp_opencl_host.runtime->host_alloc(copy->size, 64);
   if (!staged)
@@ -313,9 +314,9 @@ typedef struct Timer {
   cl_event stop;
 } Timer;
 
-/* Profiling costs every command of a queue 0.2 us on PoCL, so streams have none. A queue of its own
- * has it, in which markers wait for those of the stream; out of order where the device can, so that
- * one stream's do not wait for another's. */
+/* Profiling costs 0.2 us for every command of a queue on PoCL, so streams have none. A separate
+ * queue has it, in which markers wait for those of the stream; it is out of order if the device
+ * supports that, so that markers of one stream do not wait for another's. */
 static int32_t timing_queue(BpOpenclDevice *device, cl_command_queue *queue) {
   cl_int status = CL_SUCCESS;
   pthread_mutex_lock(&device->lock);

@@ -37,7 +37,8 @@ static void release_programs(const BpOpenclProgram *program) {
   }
 }
 
-/* A child of the process that used the devices has no driver to give back to what that made. */
+/* In a child of the process that used the devices, the driver is unusable, so nothing is
+ * released. */
 static void forget(BpKernelModule *module) {
   BpOpenclProgram *program = module->built;
   int is_forked = bp_device_list_is_forked();

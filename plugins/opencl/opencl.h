@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin opencl: what its files offer one another.
+/* Declarations that the files of the plugin opencl share.
  *
  * loader.c   libOpenCL, opened at run time
  * device.c   devices and their attributes
@@ -71,10 +71,10 @@ typedef struct BpOpenclLibrary {
   BP_OPENCL_FUNCTIONS(BP_OPENCL_MEMBER)
 } BpOpenclLibrary;
 
-/* The library's functions; filled by bp_opencl_load. */
+/* The library's functions; set by bp_opencl_load. */
 extern BpOpenclLibrary bp_cl;
 
-/* Opens the library. NULL, or why that failed and what to do; static. */
+/* Opens the library. Returns NULL, or the reason and what to do; static. */
 const char *bp_opencl_load(void);
 /* Raises the error of a call that did not return CL_SUCCESS; returns -1. */
 int32_t bp_opencl_raise(cl_int status, const char *call);
@@ -83,7 +83,7 @@ const char *bp_opencl_status_name(cl_int status);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 
-/* A queue of commands, in order. */
+/* An in-order queue of commands. */
 typedef struct BpOpenclStream {
   cl_command_queue queue;
   _Atomic(cl_event) last; /* the latest launch, or NULL */
@@ -93,11 +93,11 @@ typedef struct BpOpenclDevice {
   int32_t index; /* its device_id */
   cl_platform_id platform;
   cl_device_id id;
-  BpDeviceOpening opening; /* sets what follows */
+  BpDeviceOpening opening; /* sets the members below */
   cl_context context;
-  BpOpenclStream stream;   /* the default one */
-  uint64_t alignment;      /* bytes, of a buffer that begins within another */
-  pthread_mutex_t lock;    /* of timing */
+  BpOpenclStream stream;   /* the default stream */
+  uint64_t alignment;      /* bytes; alignment of a sub-buffer */
+  pthread_mutex_t lock;    /* of `timing` */
   cl_command_queue timing; /* of timers, or NULL */
 } BpOpenclDevice;
 
@@ -109,20 +109,20 @@ BpOpenclDevice *bp_opencl_device(int32_t device_id);
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
 int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream);
-/* The queue of a stream, the device's default one for NULL. */
+/* A stream's queue; NULL is the device's default stream. */
 BpOpenclStream *bp_opencl_stream(BpOpenclDevice *device, void *stream);
-/* Keeps the event of a launch, whose failure the stream then raises; takes the reference. */
+/* Keeps the event of a launch, so that the stream raises its failure; takes the reference. */
 void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event);
 
-/* What a handle of data space stands for. */
+/* The buffer that a handle of data space stands for. */
 typedef struct BpOpenclBuffer {
   const BpOpenclDevice *device;
   cl_mem memory;
-  uint64_t size; /* as it was asked for */
+  uint64_t size; /* as requested */
 } BpOpenclBuffer;
 
-/* Copies what a handle stands for, with a reference to the memory, so that another thread may free
- * the handle meanwhile; an error if that is no buffer of the device. */
+/* Copies the buffer of a handle, with a reference to the memory, so that another thread may free
+ * the handle meanwhile; an error if the handle is no buffer of the device. */
 int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer);
 
 int32_t bp_opencl_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
@@ -139,27 +139,26 @@ extern const BpTimerApi bp_opencl_timers;
 
 #define BP_OPENCL_MOST_DEVICES 16
 
-/* A kernel as it is made for each device. */
+/* A kernel, as made for each device. */
 typedef struct BpOpenclKernel {
   pthread_mutex_t lock;
-  cl_kernel made[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, as their arguments are */
+  cl_kernel made[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, like their arguments */
 } BpOpenclKernel;
 
-/* A module's program as it is built for each device: its `built`, in which are those of its
- * kernels.
- */
+/* A module's program, as built for each device: the module's `built`, which contains those of its
+ * kernels. */
 typedef struct BpOpenclProgram {
   pthread_mutex_t lock;
   cl_program built[BP_OPENCL_MOST_DEVICES]; /* guarded by lock */
   BpOpenclKernel kernels[];
 } BpOpenclProgram;
 
-/* The program for a device (transfer none), built if need be; NULL with an error. */
+/* The program for a device (transfer none), built if necessary; NULL with an error. */
 cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device);
 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
-/* Launches on the current stream: arguments, then one int a tag. */
+/* Launches on the current stream: arguments, then one int for each tag. */
 int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
                          const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_opencl_module_kind;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies. Where the host sees data space it copies itself, after what is queued has used the
- * buffer; elsewhere the bytes go through staging buffers, a few MiB at a time, so that host and
- * device work at once. */
+/* Copies. If the host can access data space, it copies by itself after the queued work that uses
+ * the buffer; otherwise the bytes go through staging buffers, a few MiB at a time, so that host and
+ * device work at the same time. */
 #include "vulkan.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define STAGING_BYTES (8 << 20)
 
-/* One end of a copy in data space, with a reference to the buffer. */
+/* The source or destination of a copy in data space, with a reference to the buffer. */
 typedef struct End {
   BpVulkanDevice *device;
   BpVulkanBuffer *buffer;
@@ -21,7 +21,7 @@ static void release_end(End *end) {
     bp_vulkan_release(&end->buffer->shared);
 }
 
-/* Sets an end, which is to be released, also after an error. */
+/* Sets the source or destination. Release it, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   end->device = bp_vulkan_device(device.device_id);
@@ -36,8 +36,8 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)end->buffer->size);
 }
 
-/* Waits for what is queued on the stream if that may use the buffer: the handle and this copy have
- * one reference each. */
+/* Waits for the work queued on the stream if it may use the buffer, that is, if there are more
+ * references than those of the handle and this copy. */
 static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer) {
   bp_vulkan_collect(stream->device);
   int is_used = __atomic_load_n(&buffer->shared.references, __ATOMIC_ACQUIRE) > 2;
@@ -47,8 +47,8 @@ static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer
   return is_used ? bp_vulkan_wait(stream) : 0;
 }
 
-/* Records a copy between buffers. `to_host` is where the bytes go once they are in `to`, or NULL.
- */
+/* Records a copy between buffers. If `to_host` is not NULL, the bytes are then copied from `to` to
+ * it. */
 static int32_t record(BpVulkanStream *stream, BpVulkanBuffer *from, BpVulkanBuffer *to,
                       VkBufferCopy region, void *to_host) {
   pthread_mutex_lock(&stream->lock);
@@ -162,7 +162,7 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Through host memory. The stream is the source's; the copy is done on return. */
+/* Through host memory. The stream belongs to the source; the copy is complete on return. */
 static int32_t between_devices(void *context, const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   void *staged = bp_vulkan_host.runtime->host_alloc(copy->size, 64);

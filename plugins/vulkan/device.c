@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device opened: its queues, the memory types that are used, its pipeline cache on disk. */
+/* Opening a device: its queues, the memory types that are used, its pipeline cache on disk. */
 #include "vulkan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What queued work keeps alive -------------------------------------------------------- */
+/* Objects that queued work keeps alive */
 
 void bp_vulkan_retain(BpVulkanShared *shared) {
   __atomic_add_fetch(&shared->references, 1, __ATOMIC_RELAXED);
@@ -30,7 +30,7 @@ int bp_vulkan_is_lost(BpVulkanDevice *device) {
 
 /* ---- The pipeline cache ------------------------------------------------------------------ */
 
-/* What the driver's pipelines depend on. */
+/* Everything that the driver's pipelines depend on. */
 typedef struct CacheKey {
   char what[12];
   uint32_t vendor, device, driver;
@@ -95,7 +95,7 @@ static VkResult create_device(BpVulkanDevice *device) {
                                           .storageBuffer16BitAccess = has->storage16};
   VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                         .pNext = &v11};
-  /* Generated code loads texels also where it then has no use of them: see emitter_api.h. */
+  /* Generated code may load texels whose values are not used: see emitter_api.h. */
   features.features.robustBufferAccess = VK_TRUE;
   features.features.shaderInt16 = has->int16;
   features.features.shaderInt64 = has->int64;
@@ -111,7 +111,7 @@ static VkResult create_device(BpVulkanDevice *device) {
   return bp_vk.vkCreateDevice(info->physical, &create, NULL, &device->handle);
 }
 
-/* The memory types that buffers of ours can have. */
+/* The memory types that buffers of this plugin can use. */
 static VkResult usable_types(const BpVulkanDevice *device, uint32_t *types) {
   VkBuffer probe;
   VkBufferCreateInfo create = {
@@ -126,7 +126,7 @@ static VkResult usable_types(const BpVulkanDevice *device, uint32_t *types) {
   return VK_SUCCESS;
 }
 
-/* The first type with all the flags, which drivers list best first; -1: none. */
+/* The first type with all the flags, as drivers list the best first; -1: none. */
 static int find_type(const BpVulkanInfo *info, uint32_t usable, VkMemoryPropertyFlags flags) {
   for (uint32_t i = 0; i < info->memory.memoryTypeCount; i++) {
     if ((usable >> i & 1) && (info->memory.memoryTypes[i].propertyFlags & flags) == flags)
@@ -135,8 +135,9 @@ static int find_type(const BpVulkanInfo *info, uint32_t usable, VkMemoryProperty
   return -1;
 }
 
-/* Data space is what is fastest for the device. The host works in it directly if it can read it
- * fast, too, which it can where memory is one; otherwise it copies by way of staging buffers. */
+/* Data space uses the fastest memory of the device. The host accesses it directly if it can read it
+ * fast as well, as on devices that share the host's memory; otherwise copies use staging
+ * buffers. */
 static int32_t choose_types(BpVulkanDevice *device, uint32_t usable) {
   const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   const VkMemoryPropertyFlags visible =

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices of all drivers, and their attributes, for which no device is opened. */
+/* The devices of all drivers, and their attributes; no device is opened for them. */
 #include "vulkan.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A GPU is preferred to the CPU's own plugin, a CPU is not; a GPU's own API before this one: see
+/* A GPU is preferred to the plugin cpu, a CPU is not; a GPU's own API is preferred to this one: see
  * docs/devices.md. */
 #define RANK_GPU 200
 #define RANK_CPU 40
@@ -34,7 +34,7 @@ static int has_extension(VkPhysicalDevice physical, const char *name) {
   return 0;
 }
 
-/* What Vulkan 1.2 tells. */
+/* Properties of Vulkan 1.2. */
 static void read_properties(BpVulkanInfo *info) {
   VkPhysicalDeviceVulkan12Properties v12 = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
@@ -53,7 +53,7 @@ static void read_properties(BpVulkanInfo *info) {
   memcpy(info->cache_uuid, all.properties.pipelineCacheUUID, sizeof(info->cache_uuid));
 }
 
-/* What extensions tell, where the driver has them. */
+/* Properties of extensions, if the driver has them. */
 static void read_extras(BpVulkanInfo *info) {
   VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
@@ -84,7 +84,7 @@ static void read_extras(BpVulkanInfo *info) {
   info->has_memory_budget = has_extension(info->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 }
 
-/* Whether the device has what this plugin needs. */
+/* Whether the device has the features that this plugin needs. */
 static int read_features(BpVulkanInfo *info) {
   VkPhysicalDeviceVulkan12Features v12 = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
@@ -122,7 +122,7 @@ static int read_queues(BpVulkanInfo *info) {
   return 0;
 }
 
-/* The largest heap of the device's own. */
+/* The device's own largest heap. */
 static void read_heaps(BpVulkanInfo *info) {
   bp_vk.vkGetPhysicalDeviceMemoryProperties(info->physical, &info->memory);
   for (uint32_t i = 0; i < info->memory.memoryHeapCount; i++) {
@@ -230,7 +230,7 @@ static int32_t answer_uuid(BpValue *result, const uint8_t uuid[VK_UUID_SIZE]) {
   return answer_text(result, text);
 }
 
-/* The newest SPIR-V that a version of Vulkan takes. */
+/* The newest SPIR-V that a version of Vulkan accepts. */
 static const char *spirv_version(uint32_t api_version) {
   return api_version >= VK_API_VERSION_1_3 ? "SPIR-V 1.6" : "SPIR-V 1.5";
 }
@@ -260,7 +260,7 @@ static long num_cores(const BpVulkanInfo *info) {
   return cores > 0 ? cores : 1;
 }
 
-/* Of a kernel; those that it only reads may be texel buffers. */
+/* The most buffers of a kernel; read-only ones may be texel buffers. */
 static uint32_t most_buffers(const VkPhysicalDeviceLimits *limits) {
   uint32_t storage = limits->maxPerStageDescriptorStorageBuffers;
   uint32_t texels = limits->maxPerStageDescriptorStorageImages;
@@ -268,7 +268,7 @@ static uint32_t most_buffers(const VkPhysicalDeviceLimits *limits) {
   return least < BP_KERNEL_MAX_ARGS ? least : BP_KERNEL_MAX_ARGS;
 }
 
-/* llvmpipe ends the loops of a thread after 65,535 iterations, all together. */
+/* llvmpipe ends the loops of a thread after 65,535 iterations of all loops together. */
 static int most_iterations(const BpVulkanInfo *info) {
   return !is_gpu(info) && strstr(info->properties.deviceName, "llvmpipe") ? 65535 : 0;
 }
@@ -373,7 +373,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Facts that no attribute holds. */
+/* Properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

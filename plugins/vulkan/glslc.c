@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GLSL to SPIR-V by shaderc's command glslc, one call for all kernels of a module: it takes far
- * longer to start than to compile one. Drivers optimise what they get, so glslc does not; and the
- * arithmetic is marked so that they keep to it: see bp_vulkan_mark_exact. */
+/* Compiles GLSL to SPIR-V with shaderc's command glslc, in one call for all kernels of a module,
+ * because starting it takes far longer than compiling one kernel. Drivers optimise the code, so
+ * glslc does not; and the arithmetic is marked so that they keep its order: see
+ * bp_vulkan_mark_exact. */
 #include "vulkan.h"
 
 #include <limits.h>
@@ -15,7 +16,7 @@ typedef struct Names {
   char binary[24];
 } Names;
 
-/* What a run of the command reads and makes. */
+/* The input and output files of a run. */
 typedef struct Files {
   int32_t count;
   Names *names;
@@ -75,7 +76,7 @@ static void clear_files(Files *files) {
   free(files->outputs);
 }
 
-/* Runs glslc on all files. What it made of them is seen from its binaries. */
+/* Runs glslc on all files. Success is determined by the binaries, not by the exit status. */
 static int32_t run(const Files *files, BpOwnedBytes *log) {
   const char *program = bp_vulkan_host.runtime->get_option("BACKPLANE_GLSLC");
   const BpCompilerRun call = {.struct_size = sizeof(call),
@@ -122,7 +123,7 @@ static int32_t write_binary(const char *name, const BpOwnedBytes *binary, FILE *
   return is_written ? 0 : no_memory();
 }
 
-/* Writes all binaries, or raises what the compiler says of one that is not there. */
+/* Writes all binaries, or raises the compiler's message about a missing one. */
 static int32_t write_code(const Files *files, const BpIrTable *ir, const BpIrModule *functions,
                           const BpOwnedBytes *sources, const BpOwnedBytes *log,
                           BpOwnedBytes *code) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data space. A handle is no address but a number in a table, so a buffer freed twice, one of
- * another device, or a number that never was a handle is an error and not a crash. */
+/* Data space. A handle is not an address but a number in a table. So a buffer that is freed twice,
+ * a buffer of another device, or a number that never was a handle is an error and not a crash. */
 #include "vulkan.h"
 
 #include <backplane/handle_table.h>
@@ -9,7 +9,7 @@
 static BpHandleTable table;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-/* Takes the buffer over; NULL with an error. */
+/* Takes the buffer; NULL with an error. */
 static void *add_buffer(BpVulkanBuffer *buffer) {
   pthread_mutex_lock(&lock);
   void *handle = bp_handle_add(&table, buffer);
@@ -45,7 +45,7 @@ BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle)
   return buffer;
 }
 
-/* A buffer of its own is aligned for every type. */
+/* A separate buffer is aligned for every type. */
 int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle) {
   (void)context;
@@ -77,6 +77,6 @@ int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle) {
   pthread_mutex_unlock(&lock);
   if (!buffer)
     return no_buffer(device, handle);
-  bp_vulkan_release(&buffer->shared); /* queued work that uses it has references of its own */
+  bp_vulkan_release(&buffer->shared); /* queued work that uses it has its own references */
   return 0;
 }

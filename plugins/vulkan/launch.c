@@ -15,7 +15,7 @@ typedef struct Launch {
   int32_t num_held;
   BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* with references, until the launch is recorded */
   int32_t num_buffers;
-  BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* that the kernel uses */
+  BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* used by the kernel */
   VkDescriptorBufferInfo parts[BP_KERNEL_MAX_ARGS];
   VkBufferView views[BP_KERNEL_MAX_ARGS];
   VkWriteDescriptorSet writes[BP_KERNEL_MAX_ARGS];
@@ -30,7 +30,7 @@ static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint6
                          (unsigned long long)bytes);
 }
 
-/* The part of a buffer that a tensor is, checked. */
+/* The part of a buffer that a tensor covers, checked. */
 static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanBuffer **buffer,
                         VkDescriptorBufferInfo *part) {
   BpKernelBuffer given = {NULL, 0, 0};
@@ -46,7 +46,7 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
                              bp_vulkan_alignment(info), (*buffer)->size) != 0)
     return -1;
   if (given.size == 0)
-    given.offset = 0; /* there may be no byte behind it, and a binding has some */
+    given.offset = 0; /* a binding must not be empty, and there may be no byte behind the tensor */
   uint64_t size = given.size ? given.size : (*buffer)->size ? (*buffer)->size : 1;
   uint64_t most = info->properties.limits.maxStorageBufferRange;
   if (size > most)
@@ -94,7 +94,7 @@ static int32_t get_buffer(Launch *launch, int32_t i, const BpValue *arg) {
   return 0;
 }
 
-/* A scalar in its place among the push constants, where it has at least 32 bits. */
+/* Stores a scalar at its place among the push constants, with at least 32 bits. */
 static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
   BpDataType dtype = launch->kernel->call->arg_dtypes[i];
   if (dtype.bits < 32)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory and the buffers in it. Drivers allow few allocations and make them slowly, so
- * buffers share blocks; a large one has a block of its own. */
+/* Device memory and the buffers in it. Drivers allow few allocations, and each is slow, so buffers
+ * share blocks; a large buffer has a block of its own. */
 #include "vulkan.h"
 
 #include <stdlib.h>
 
 #define BLOCK_BYTES (32 << 20)
-/* A buffer that is larger has its own block. */
+/* A larger buffer has its own block. */
 #define LARGEST_SHARED (BLOCK_BYTES / 4)
-/* All pieces begin and end at multiples. */
+/* All pieces begin and end at multiples of this. */
 #define PIECE_ALIGNMENT 256
 
-/* A stretch of a block; all of them, in order, make the block. */
+/* A range of a block; a block consists of its pieces, in order. */
 struct BpVulkanPiece {
   BpVulkanBlock *block;
   BpVulkanPiece *before, *after;
@@ -40,7 +40,7 @@ static uint64_t block_bytes(const BpVulkanBlock *block) {
   return last->end;
 }
 
-/* Whether memory of a type is taken from the heap that data space is in. */
+/* Whether memory of a type comes from the heap of data space. */
 static int is_own_heap(const BpVulkanDevice *device, uint32_t type) {
   return device->info->memory.memoryTypes[type].heapIndex == device->info->heap;
 }
@@ -111,7 +111,7 @@ static int32_t split(BpVulkanPiece *piece, uint64_t end) {
   return 0;
 }
 
-/* The first free piece with room, NULL: none. */
+/* The first free piece that is large enough, or NULL. */
 static BpVulkanPiece *take_piece(BpVulkanDevice *device, uint32_t type, uint64_t size,
                                  uint64_t alignment) {
   for (BpVulkanBlock *block = device->blocks; block; block = block->next) {
@@ -140,7 +140,7 @@ static void join(BpVulkanPiece *piece) {
   free(after);
 }
 
-/* Frees a block in which nothing is left, but for one that is kept for what comes. */
+/* Frees an empty block, except one that is kept for later buffers. */
 static void drop_block(BpVulkanDevice *device, BpVulkanBlock *empty) {
   int is_shared = block_bytes(empty) == BLOCK_BYTES, others = 0;
   for (BpVulkanBlock *block = device->blocks; block; block = block->next)
@@ -200,7 +200,7 @@ static void destroy_buffer(BpVulkanShared *shared) {
   free(buffer);
 }
 
-/* Memory for a buffer. What finished work still holds is let go of before there is none. */
+/* Allocates memory for a buffer. Before it fails, it releases the memory of finished work. */
 static VkResult bind(BpVulkanBuffer *buffer, uint32_t type) {
   BpVulkanDevice *device = buffer->device;
   VkMemoryRequirements needs;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules of kind `vulkan`: a table of kernels, each with a SPIR-V binary of its own whose entry is
- * `main`. The code is the binaries one after another, each after the number of its words. Argument
- * i, if it is a buffer, is binding i of set 0; the scalars are the push constants, in order, each
- * at a multiple of its size and at least 32 bits wide. */
+ * `main`. The code is the binaries in sequence, each after its number of words. A buffer that is
+ * argument i is binding i of set 0; the scalars are the push constants, in order, each at a
+ * multiple of its size and at least 32 bits wide. */
 #include "vulkan.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void place_scalars(BpVulkanKernel *kernel) {
   }
 }
 
-/* Takes a kernel's binary off the code, and finds out what it needs. */
+/* Takes a kernel's binary from the code, and finds out what it needs. */
 static int32_t take_binary(BpVulkanKernel *kernel, BpByteArray *code) {
   uint32_t num_words = 0;
   if (code->size >= 4)
@@ -61,7 +61,8 @@ static int32_t prepare(BpKernelModule *module) {
   return 0;
 }
 
-/* A child of the process that used the devices has no driver to give back to what that made. */
+/* In a child of the process that used the devices, the driver is unusable, so nothing is
+ * released. */
 static void forget(BpKernelModule *module) {
   BpVulkanKernel *kernels = module->built;
   int is_forked = bp_device_list_is_forked();
@@ -77,7 +78,7 @@ static void forget(BpKernelModule *module) {
 
 /* ---- The kind ---------------------------------------------------------------------------- */
 
-/* "glsl", which a module that was loaded has no more; "spv:NAME", the binary of one kernel. */
+/* "glsl", which a loaded module does not have; "spv:NAME", the binary of one kernel. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const BpKernelModule *module = context;
   const BpVulkanKernel *kernels = module->built;

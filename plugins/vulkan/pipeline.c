@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels built for a device: what a binary needs is compared with what the device has, then the
- * driver compiles it. */
+/* Building kernels for a device: the needs of a binary are compared with the device's features,
+ * then the driver compiles it. */
 #include "vulkan.h"
 
 #include <stdlib.h>
 
-/* ---- What the device lacks --------------------------------------------------------------- */
+/* Missing features of the device */
 
 static int32_t lacks(const BpVulkanKernel *kernel, const BpVulkanDevice *device, const char *what) {
   return bp_plugin_raise(
@@ -70,7 +70,7 @@ static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *
   return 0;
 }
 
-/* ---- Making ------------------------------------------------------------------------------ */
+/* Creating */
 
 static void destroy(BpVulkanShared *shared) {
   BpVulkanPipeline *pipeline = (BpVulkanPipeline *)shared;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a SPIR-V binary says of itself: the size of its work groups, the shared memory and the
- * features that it needs, what its bindings are. The binary may come from a file, so everything is
- * checked before it is used; that the driver can compile the instructions is not known from this.
- */
+/* Reads from a SPIR-V binary the size of its work groups, the shared memory and the features that
+ * it needs, and its bindings. The binary may come from a file, so everything is checked before it
+ * is used. This does not show that the driver can compile the instructions. */
 #include "vulkan.h"
 
 #include <stddef.h>
@@ -34,11 +33,11 @@ enum {
   DIM_BUFFER = 5,
 };
 
-/* What is known of one id: the instruction that makes it, and two of its operands. */
+/* The instruction that makes an id, and two of its operands. */
 typedef struct Id {
   uint32_t op;
   uint32_t a, b;
-  uint32_t binding; /* and one */
+  uint32_t binding; /* plus one */
 } Id;
 
 typedef struct Reader {
@@ -60,7 +59,7 @@ static const Id *get_id(const Reader *reader, uint32_t id) {
   return id < reader->bound ? &reader->ids[id] : &none;
 }
 
-/* Bytes of a type that shared memory may have; 0: not known. */
+/* Bytes of a type that shared memory may have; 0: unknown. */
 static uint64_t type_bytes(const Reader *reader, uint32_t type) {
   uint64_t count = 1;
   for (int depth = 0; depth < 16; depth++) {
@@ -85,7 +84,7 @@ static uint64_t type_bytes(const Reader *reader, uint32_t type) {
   return 0;
 }
 
-/* The format of a storage texel buffer of our kernels; VK_FORMAT_UNDEFINED for another. */
+/* The format of a storage texel buffer of our kernels; VK_FORMAT_UNDEFINED for others. */
 static VkFormat texel_format(uint32_t format) {
   static const struct {
     uint32_t spirv;
@@ -164,7 +163,7 @@ static int32_t decorate(Reader *reader, const uint32_t *words, uint32_t count) {
   return 0;
 }
 
-/* Keeps operands `a` and `b` of the instruction that makes words[result]. */
+/* Stores operands `a` and `b` of the instruction that makes words[result]. */
 static int32_t keep(Reader *reader, const uint32_t *words, uint32_t count, uint32_t result,
                     uint32_t a, uint32_t b) {
   if (result >= count || a >= count || b >= count || words[result] >= reader->bound)
@@ -226,7 +225,7 @@ int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num
   return rc;
 }
 
-/* ---- Arithmetic that keeps its order ----------------------------------------------------- */
+/* Marking arithmetic whose order must be kept */
 
 enum {
   OP_TYPE_FIRST = 19, /* types follow the decorations */
@@ -244,7 +243,7 @@ static int is_float_arithmetic(uint32_t op) {
   return op == OP_F_NEGATE || op == OP_F_ADD || op == OP_F_SUB || op == OP_F_MUL || op == OP_F_DIV;
 }
 
-/* How many words the instruction at words[i] has; 0 where the binary is damaged. */
+/* The number of words of the instruction at words[i]; 0 if the binary is damaged. */
 static uint32_t instruction_words(const uint32_t *words, size_t i, size_t num_words) {
   uint32_t count = words[i] >> 16;
   return count <= num_words - i ? count : 0;

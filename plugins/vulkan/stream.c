@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queued work. A stream records commands into a batch, each ordered after those before by a
- * barrier, and submits the batch when it is full or somebody waits. A batch that is done sets the
- * stream's timeline semaphore to its number; then what it used is let go. */
+/* Queued work. A stream records commands into a batch, each ordered after the previous ones by a
+ * barrier, and submits the batch when it is full or when a caller waits. A finished batch sets the
+ * stream's timeline semaphore to its number; then the objects that it used are released. */
 #include "vulkan.h"
 
 #include <stdlib.h>
 
-/* ---- Making and freeing ------------------------------------------------------------------ */
+/* Creating and freeing */
 
-/* Lavapipe's queue thread still touches a semaphore after the host has seen its last value, so none
- * is destroyed while its queues run. */
+/* Lavapipe's queue thread still touches a semaphore after the host has seen its last value, so no
+ * semaphore is destroyed while its queues exist. */
 static void shelve_timeline(BpVulkanShared *shared) {
   BpVulkanTimeline *timeline = (BpVulkanTimeline *)shared;
   BpVulkanDevice *device = timeline->device;
@@ -73,7 +73,7 @@ static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
   return status;
 }
 
-/* Nothing of the stream is in use any more. */
+/* Called when nothing of the stream is in use any more. */
 static void destroy_stream(BpVulkanStream *stream) {
   VkDevice device = stream->device->handle;
   for (int i = 0; i < BP_VULKAN_BATCHES; i++) {
@@ -132,7 +132,7 @@ BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream) {
   return stream ? stream : device->stream;
 }
 
-/* ---- Batches that are done --------------------------------------------------------------- */
+/* Finished batches */
 
 static void finish_batch(BpVulkanBatch *batch, int is_done) {
   for (int32_t i = 0; i < batch->num_deliveries && is_done; i++) {
@@ -146,7 +146,7 @@ static void finish_batch(BpVulkanBatch *batch, int is_done) {
   batch->is_open = 0;
 }
 
-/* Finishes the batches up to the timeline's `value`; with the lock. */
+/* Finishes the batches up to the timeline's `value`; with the lock held. */
 static void retire(BpVulkanStream *stream, uint64_t value) {
   while (stream->in_flight > 0 && stream->batches[stream->oldest].value <= value) {
     finish_batch(&stream->batches[stream->oldest], 1);
@@ -155,7 +155,7 @@ static void retire(BpVulkanStream *stream, uint64_t value) {
   }
 }
 
-/* Finishes what is done now; with the lock. */
+/* Finishes the batches that are done now; with the lock held. */
 static void collect_stream(BpVulkanStream *stream) {
   uint64_t value = 0;
   if (stream->in_flight > 0 &&
@@ -186,7 +186,7 @@ static VkResult wait_for(BpVulkanStream *stream, uint64_t value) {
 
 /* ---- Recording --------------------------------------------------------------------------- */
 
-/* What was written before is seen by what comes. */
+/* Makes earlier writes visible to later commands. */
 static void order(BpVulkanBatch *batch) {
   static const VkMemoryBarrier barrier = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -215,7 +215,8 @@ static BpVulkanBatch *current_batch(BpVulkanStream *stream) {
   return &stream->batches[(stream->oldest + stream->in_flight) % BP_VULKAN_BATCHES];
 }
 
-/* The same, opened if need be; waits for the oldest if all are in flight. NULL on failure. */
+/* The same, opened if necessary; waits for the oldest batch if all are in flight. NULL on
+ * failure. */
 static BpVulkanBatch *open_batch(BpVulkanStream *stream, VkResult *status) {
   static const VkCommandBufferBeginInfo begin = {
       .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
@@ -311,7 +312,7 @@ static VkResult submit(BpVulkanStream *stream, const BpVulkanBatch *batch, uint6
   return status;
 }
 
-/* The batch keeps the timelines that it waits for. */
+/* Moves the timelines to wait for to the batch, which keeps them. */
 static void give_waits(BpVulkanStream *stream, BpVulkanBatch *batch) {
   for (int32_t i = 0; i < stream->num_waits; i++) {
     if (batch && bp_vulkan_use(batch, &stream->waits[i]->shared) != 0)
@@ -394,12 +395,13 @@ int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *handle) {
     place = &(*place)->next;
   *place = stream->next;
   pthread_mutex_unlock(&device->streams_lock);
-  if (!bp_vulkan_is_lost(device)) /* else its work may still hold what it used */
+  if (!bp_vulkan_is_lost(device)) /* otherwise its work may still use these objects */
     destroy_stream(stream);
   return rc;
 }
 
-/* Makes `to` wait for a value; one that waits for too many waits here and now. */
+/* Makes `to` wait for a value of the timeline; a stream that already waits for too many timelines
+ * waits on the host at once. */
 static int32_t add_wait(BpVulkanStream *to, BpVulkanStream *from, uint64_t value) {
   for (int32_t i = 0; i < to->num_waits; i++) {
     if (to->waits[i] != from->timeline)
@@ -432,7 +434,7 @@ int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from_hand
   uint64_t value = from->timeline->value;
   pthread_mutex_unlock(&from->lock);
   pthread_mutex_lock(&to->lock);
-  bp_vulkan_flush(to); /* what was queued before shall not wait */
+  bp_vulkan_flush(to); /* work queued before must not wait */
   int32_t rc = add_wait(to, from, value);
   pthread_mutex_unlock(&to->lock);
   return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kind `vulkan`: each kernel as GLSL by the emitter's dialect of that name, compiled to a
- * SPIR-V binary of its own. */
+/* Target kind `vulkan`: the emitter's dialect of that name writes each kernel as GLSL, which is
+ * compiled to a SPIR-V binary of its own. */
 #include "vulkan.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ const BpTargetKind bp_vulkan_kind = {
 
 /* ---- The language ------------------------------------------------------------------------ */
 
-/* The attribute that says whether a type is there, NULL: it always is. */
+/* The attribute that says whether a type is supported; NULL: it always is. */
 static const char *attribute_of(BpDataType dtype) {
   int is_float = dtype.code == BP_DTYPE_FLOAT;
   if (dtype.code == BP_DTYPE_BOOL || dtype.bits == 32)
@@ -88,9 +88,8 @@ static int32_t restrict_texels(BpLanguage *language, const BpTarget *target) {
   return 0;
 }
 
-/* 16-bit floats as a type of the language, instead of as integers: loaded and converted by
- * instructions of the device. Conversions and arithmetic round to even only where that is asked
- * for. */
+/* float16 as a type of the language instead of as an integer: instructions of the device load and
+ * convert it. Conversions and arithmetic round to even only if the code asks for it. */
 static const BpDialectType half = {
     .dtype = {BP_DTYPE_FLOAT, 16, 1},
     .compute_bits = 32,
@@ -129,7 +128,7 @@ static int32_t restrict_types(BpLanguage *language, const BpTarget *target) {
   return 0;
 }
 
-/* The dialect without what the target has not. */
+/* The dialect without the types that the target lacks. */
 static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *target,
                              BpLanguage *language) {
   if (bp_language_copy(&bp_vulkan_host, emitter, "glsl", language) != 0 ||
@@ -144,7 +143,7 @@ static int32_t no_memory(void) {
   return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "target vulkan: out of memory");
 }
 
-/* Emits function i to sources[i], freed by its free_data, and all of them to one text (free). */
+/* Emits function i to sources[i], freed by its free_data, and all of them as one text (free). */
 static int32_t emit(const BpIrTable *ir, const BpEmitterTable *emitter, const BpDialect *dialect,
                     const BpIrModule *module, BpOwnedBytes *sources, char **text) {
   size_t size = 0;

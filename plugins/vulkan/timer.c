@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timers: two timestamps that the device writes. A queue that has none is timed by the host's clock
- * when it is idle. */
+/* Timers: two timestamps that the device writes. For a queue without timestamps, the host's clock
+ * is read when the queue is idle. */
 #include "vulkan.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ typedef struct Timer {
   BpVulkanDevice *device;
   VkQueryPool queries;        /* or VK_NULL_HANDLE */
   int64_t start, stop;        /* of the host's clock */
-  BpVulkanTimeline *timeline; /* of the stream that it was stopped on; NULL: it was not */
-  uint64_t value;             /* that it has when both timestamps are written */
+  BpVulkanTimeline *timeline; /* of the stream on which it was stopped; NULL: not stopped */
+  uint64_t value;             /* its value when both timestamps are written */
 } Timer;
 
 static void destroy(BpVulkanShared *shared) {
@@ -30,7 +30,7 @@ static int64_t host_clock(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Writes timestamp `query`, once all that is queued is done. */
+/* Writes timestamp `query` after all queued work. */
 static int32_t write_timestamp(Timer *timer, BpVulkanStream *stream, uint32_t query) {
   BpVulkanBatch *batch = bp_vulkan_begin(stream, 0);
   if (!batch || bp_vulkan_use(batch, &timer->shared) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin vulkan: what its files offer one another.
+/* Declarations that the files of the plugin vulkan share.
  *
  * loader.c   libvulkan, opened at run time; errors of its calls
  * find.c     the devices there are, and their attributes
@@ -9,7 +9,7 @@
  * stream.c   queued work: batches of commands
  * copy.c     copies
  * timer.c    timers
- * spirv.c    what a SPIR-V binary says of itself
+ * spirv.c    reading a SPIR-V binary
  * module.c   modules of kind `vulkan`
  * pipeline.c kernels built for a device
  * launch.c   launches
@@ -98,10 +98,10 @@ typedef struct BpVulkanLibrary {
   BP_VULKAN_FUNCTIONS(BP_VULKAN_MEMBER)
 } BpVulkanLibrary;
 
-/* The library's functions; filled by bp_vulkan_load. */
+/* The library's functions; set by bp_vulkan_load. */
 extern BpVulkanLibrary bp_vk;
 
-/* Opens libvulkan. NULL, or why that failed and what to do; static. */
+/* Opens libvulkan. Returns NULL, or the reason and what to do; static. */
 const char *bp_vulkan_load(void);
 /* Raises the error of a call that did not return VK_SUCCESS; returns -1. */
 int32_t bp_vulkan_raise(VkResult status, const char *call);
@@ -113,13 +113,13 @@ int32_t bp_vulkan_raise(VkResult status, const char *call);
 
 typedef struct BpVulkanDevice BpVulkanDevice;
 
-/* What a device can do, as far as kernels depend on it. */
+/* The features of a device on which kernels depend. */
 typedef struct BpVulkanFeatures {
   VkBool32 int8, int16, int64, float16, float64, storage8, storage16;
-  VkBool32 even16; /* 16-bit floats are rounded to even where a kernel asks for it */
+  VkBool32 even16; /* 16-bit floats are rounded to even if a kernel asks for it */
 } BpVulkanFeatures;
 
-/* What is known of a device before it is opened; constant once found. */
+/* Information about a device before it is opened; constant once found. */
 typedef struct BpVulkanInfo {
   VkPhysicalDevice physical;
   VkPhysicalDeviceProperties properties;
@@ -131,8 +131,8 @@ typedef struct BpVulkanInfo {
   uint32_t subgroup_size;
   uint64_t largest_allocation;
   VkBool32 rounds_halves_to_even;
-  uint32_t num_processors; /* 0: not told */
-  char pci_address[24];    /* "": not told */
+  uint32_t num_processors; /* 0: unknown */
+  char pci_address[24];    /* "": unknown */
   int has_memory_budget;
   uint32_t queue_family;
   uint32_t num_queues;
@@ -143,17 +143,17 @@ typedef struct BpVulkanInfo {
 
 extern const BpDeviceApi bp_vulkan_device_api;
 
-/* The device, opened; NULL with an error. */
+/* The opened device; NULL with an error. */
 BpVulkanDevice *bp_vulkan_device(int32_t device_id);
-/* Bytes at which a part of a buffer may begin for a kernel. */
+/* The alignment in bytes of a part of a buffer that a kernel takes. */
 uint64_t bp_vulkan_alignment(const BpVulkanInfo *info);
 /* Bytes of the largest buffer. */
 uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 
-/* Something that queued work keeps alive. Counted with atomic operations; the last release
- * destroys it. */
+/* An object that queued work keeps alive. Counted with atomic operations; the last release destroys
+ * it. */
 typedef struct BpVulkanShared {
   int32_t references;
   void (*destroy)(struct BpVulkanShared *shared);
@@ -164,7 +164,7 @@ void bp_vulkan_release(BpVulkanShared *shared);
 
 typedef struct BpVulkanBlock BpVulkanBlock;
 
-/* A queue of the device's, which one thread uses at a time. */
+/* A queue of the device; one thread uses it at a time. */
 typedef struct BpVulkanQueue {
   VkQueue handle;
   pthread_mutex_t lock;
@@ -175,21 +175,21 @@ typedef struct BpVulkanStream BpVulkanStream;
 struct BpVulkanDevice {
   const BpVulkanInfo *info;
   int32_t id;
-  BpDeviceOpening opening; /* sets what follows */
+  BpDeviceOpening opening; /* sets the members below */
   VkDevice handle;
   BpVulkanQueue queues[BP_VULKAN_MOST_QUEUES];
   int32_t next_queue;     /* atomic */
-  BpVulkanStream *stream; /* the default one */
+  BpVulkanStream *stream; /* the default stream */
   pthread_mutex_t streams_lock;
   BpVulkanStream *streams; /* all of them; guarded by streams_lock */
   pthread_mutex_t timelines_lock;
-  struct BpVulkanTimeline *timelines; /* that no stream has; guarded by timelines_lock */
+  struct BpVulkanTimeline *timelines; /* without a stream; guarded by timelines_lock */
   int32_t is_lost;                    /* atomic */
-  uint32_t data_type; /* memory types: of data space, and of what host and device share */
+  uint32_t data_type; /* memory types: of data space, and of memory that host and device share */
   uint32_t staging_type;
-  int is_mapped; /* the host sees data space */
+  int is_mapped; /* the host can access data space */
   pthread_mutex_t memory_lock;
-  BpVulkanBlock *blocks; /* guarded by memory_lock, as what follows is */
+  BpVulkanBlock *blocks; /* guarded by memory_lock, like the members below */
   uint64_t allocated;    /* bytes of the device's own memory */
   VkPipelineCache cache;
   int32_t is_cache_stale; /* atomic: pipelines were made since it was saved */
@@ -197,7 +197,7 @@ struct BpVulkanDevice {
 
 /* Opens a BpVulkanDevice, whose info and id are set. */
 int32_t bp_vulkan_open(void *device);
-/* Notes what a call said of the device; true if it is lost. */
+/* Notes a call's result for the device; true if the device is lost. */
 int bp_vulkan_note(BpVulkanDevice *device, VkResult status);
 int bp_vulkan_is_lost(BpVulkanDevice *device);
 /* Writes the pipeline cache to disk if it has grown. */
@@ -205,7 +205,7 @@ void bp_vulkan_save_cache(BpVulkanDevice *device);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* Every buffer is for everything. */
+/* Every buffer has all of these usages. */
 #define BP_VULKAN_BUFFER_USAGE                                                                     \
   (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT |                 \
    VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
@@ -225,14 +225,14 @@ typedef struct BpVulkanBuffer {
   BpVulkanDevice *device;
   VkBuffer handle;
   uint64_t size;
-  char *mapped; /* NULL: the host does not see it */
+  char *mapped; /* NULL: the host cannot access it */
   BpVulkanPiece *piece;
   BpVulkanView *views; /* guarded by the device's memory_lock */
 } BpVulkanBuffer;
 
 /* A buffer (one reference) in data space, or for staging; NULL with an error. */
 BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging);
-/* The view, which lives as long as the buffer; VK_NULL_HANDLE with an error. */
+/* The view, valid as long as the buffer; VK_NULL_HANDLE with an error. */
 VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint64_t offset,
                                    uint64_t size);
 
@@ -247,35 +247,35 @@ int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
 
-#define BP_VULKAN_BATCHES     8    /* that a stream has at once */
+#define BP_VULKAN_BATCHES     8    /* of a stream at the same time */
 #define BP_VULKAN_COMMANDS    64   /* of a batch */
 #define BP_VULKAN_DESCRIPTORS 1024 /* of a batch, of each kind */
 
-/* The latest values that a stream's batches signal; others may wait for it. The device keeps it for
- * a later stream, which goes on counting where this one ended. */
+/* The latest values that a stream's batches signal, for which other streams may wait. The device
+ * keeps it for a later stream, which continues counting. */
 typedef struct BpVulkanTimeline {
   BpVulkanShared shared;
   BpVulkanDevice *device;
   VkSemaphore handle;
-  uint64_t value;                /* that it has or will have once all that was submitted is done */
-  struct BpVulkanTimeline *next; /* of those that no stream has */
+  uint64_t value;                /* its value once all submitted work is done */
+  struct BpVulkanTimeline *next; /* in the list of timelines without a stream */
 } BpVulkanTimeline;
 
-/* Bytes to be brought to the host once a batch is done. */
+/* Bytes to copy to the host when a batch is done. */
 typedef struct BpVulkanDelivery {
   void *to;
   const char *from;
   uint64_t size;
 } BpVulkanDelivery;
 
-/* Commands that are submitted together, and what they use. */
+/* Commands that are submitted together, and the objects that they use. */
 typedef struct BpVulkanBatch {
   VkCommandBuffer commands;
   VkDescriptorPool descriptors;
   int is_open;
   int32_t num_commands;
   int32_t num_descriptors;
-  uint64_t value; /* that the timeline has when it is done */
+  uint64_t value; /* the timeline's value when it is done */
   BpVulkanShared **used;
   int32_t num_used, used_capacity;
   BpVulkanDelivery *deliveries;
@@ -288,7 +288,7 @@ struct BpVulkanStream {
   BpVulkanDevice *device;
   BpVulkanStream *next; /* guarded by the device's streams_lock */
   BpVulkanQueue *queue;
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* of the members below */
   VkCommandPool pool;
   BpVulkanTimeline *timeline;
   BpVulkanBatch batches[BP_VULKAN_BATCHES];
@@ -296,26 +296,26 @@ struct BpVulkanStream {
   BpVulkanTimeline *waits[BP_VULKAN_WAITS]; /* what the next batch waits for */
   uint64_t wait_values[BP_VULKAN_WAITS];
   int32_t num_waits;
-  VkResult failure; /* of queued work, to be raised by the next synchronisation */
+  VkResult failure; /* of queued work; the next synchronisation raises it */
 };
 
-/* The device's default stream for NULL. */
+/* The stream; NULL is the device's default stream. */
 BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream);
 BpVulkanStream *bp_vulkan_stream_open(BpVulkanDevice *device);
-/* Those that no stream has, when the device goes. */
+/* Destroys the timelines without a stream, when the device is freed. */
 void bp_vulkan_destroy_timelines(BpVulkanDevice *device);
-/* Between lock and unlock: the batch to record one more command in, ordered after those before,
- * with room for that many descriptors. NULL with an error. */
+/* Between lock and unlock: returns the batch in which to record one more command, ordered after the
+ * previous ones, with space for that many descriptors. NULL with an error. */
 BpVulkanBatch *bp_vulkan_begin(BpVulkanStream *stream, int32_t num_descriptors);
-/* Keeps something alive until the batch is done. -1 with an error. */
+/* Keeps an object alive until the batch is done. -1 with an error. */
 int32_t bp_vulkan_use(BpVulkanBatch *batch, BpVulkanShared *shared);
-/* Brings bytes to the host once the batch is done. -1 with an error. */
+/* Copies bytes to the host when the batch is done. -1 with an error. */
 int32_t bp_vulkan_deliver(BpVulkanBatch *batch, BpVulkanDelivery delivery);
-/* Submits what was recorded. A failure is the stream's. */
+/* Submits the recorded commands. A failure is stored in the stream. */
 void bp_vulkan_flush(BpVulkanStream *stream);
 /* Waits for all queued work and raises its failure. Without the lock. */
 int32_t bp_vulkan_wait(BpVulkanStream *stream);
-/* Lets go of what finished work used, on every stream of the device. */
+/* Releases the objects that finished work used, on every stream of the device. */
 void bp_vulkan_collect(BpVulkanDevice *device);
 
 int32_t bp_vulkan_create_stream(void *context, int32_t device_id, void **stream);
@@ -330,12 +330,12 @@ extern const BpTimerApi bp_vulkan_timers;
 
 /* ---- spirv.c ----------------------------------------------------------------------------- */
 
-/* What a binding is. */
+/* The kind of a binding. */
 #define BP_VULKAN_UNUSED  0
 #define BP_VULKAN_STORAGE 1 /* a storage buffer */
 #define BP_VULKAN_TEXELS  2 /* a storage texel buffer */
 
-/* What a kernel's binary needs; sizes in bytes. */
+/* The needs of a kernel's binary; sizes in bytes. */
 typedef struct BpVulkanNeeds {
   BpVulkanFeatures features;
   uint32_t local_size[3];
@@ -344,7 +344,7 @@ typedef struct BpVulkanNeeds {
   uint32_t formats[BP_KERNEL_MAX_ARGS]; /* VkFormat of a texel buffer */
 } BpVulkanNeeds;
 
-/* Reads a binary, which is checked as far as it is read. `name` is for messages. */
+/* Reads a binary, and checks the parts that it reads. `name` is for messages. */
 int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num_words,
                              BpVulkanNeeds *needs);
 
@@ -364,10 +364,10 @@ typedef struct BpVulkanPipeline {
   VkPipeline handle;
 } BpVulkanPipeline;
 
-/* A kernel of a module: its `built`. */
+/* A kernel of a module: the entry's `built`. */
 typedef struct BpVulkanKernel {
   const BpKernel *call;
-  const uint32_t *words; /* its binary, of the module's code */
+  const uint32_t *words; /* its binary, within the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
   uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* of scalars */
@@ -387,8 +387,8 @@ extern const BpKernelModuleKind bp_vulkan_module_kind;
 
 extern const BpTargetKind bp_vulkan_kind;
 int bp_vulkan_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
-/* Compiles function i from sources[i], for all of them, to a module's code (free). An error has the
- * compiler's words and the numbered source. */
+/* Compiles functions, function i from sources[i], to a module's code (free). An error contains the
+ * compiler's message and the numbered source. */
 int32_t bp_vulkan_compile(const BpIrTable *ir, const BpIrModule *functions,
                           const BpOwnedBytes *sources, BpOwnedBytes *code);
 
