@@ -20,6 +20,7 @@ static const Command commands[] = {
     {"doctor", "what is the matter with the plugins, and what to do about it", cmd_doctor},
     {"inspect", "all that is known of a plugin, device, module, function or model", cmd_inspect},
     {"targets", "the target kinds and their attributes", cmd_targets},
+    {"operators", "the operators of ONNX that are computed", cmd_operators},
     {"compile", "compile an ONNX model into a shared library", cmd_compile},
     {"run", "run a model on a device", cmd_run},
     {"compare", "compare a model on two devices, or two models, node by node", cmd_compare},

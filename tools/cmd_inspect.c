@@ -328,17 +328,6 @@ static int visit_tensor(void *facts, int32_t role, const BpModelTensorInfo *info
   return 0;
 }
 
-/* An ONNX file as it is: nothing is compiled. */
-static int inspect_onnx(const char *path, Facts *facts) {
-  if (bp_onnx_visit_tensors(path, visit_tensor, facts) < 0)
-    return -1;
-  if (bp_onnx_check_operators(path) < 0) {
-    add_text(facts, "unsupported", bp_error_message());
-    bp_error_clear();
-  }
-  return 0;
-}
-
 /* What a model takes and gives is known where none of its devices is, which was just raised. */
 static int inspect_without_device(const char *path, const ModelOptions *options, Facts *facts) {
   char *none = g_strconcat("none: ", bp_error_message(), NULL);
@@ -351,12 +340,9 @@ static int inspect_without_device(const char *path, const ModelOptions *options,
   return status;
 }
 
-/* An ONNX file is compiled only if a shape, a target or a device is given. */
 static int inspect_model(const char *path, const ModelOptions *options, Facts *facts) {
   gboolean is_onnx = path_has_extension(path, ".onnx");
   LoadedModel loaded;
-  if (is_onnx && !options->onnx.shapes && !options->target && !options->device)
-    return inspect_onnx(path, facts);
   if (model_open(path, options, &loaded) < 0)
     return !is_onnx && !options->device && bp_error_is(BP_ERROR_NOT_FOUND)
                ? inspect_without_device(path, options, facts)
@@ -408,7 +394,19 @@ static void print_json(const Facts *facts) {
   command_print_json(root);
 }
 
-static int inspect_subject(const char *what, const char *name, const ModelOptions *options) {
+/* An ONNX file is compiled only if a shape, a target or a device is given. */
+static gboolean is_plain_onnx(const char *what, const char *name, const ModelOptions *options) {
+  return strcmp(what, "model") == 0 && path_has_extension(name, ".onnx") && !options->onnx.shapes &&
+         !options->target && !options->device;
+}
+
+static int inspect_subject(const char *what, const char *name, const ModelOptions *options,
+                           gboolean lists_nodes) {
+  if (is_plain_onnx(what, name, options))
+    return onnx_inspect(name, lists_nodes, options->json);
+  if (lists_nodes)
+    return command_usage_error("--nodes: it is for an ONNX file as it is; `backplane profile` "
+                               "shows those of a compiled model");
   for (size_t i = 0; i < G_N_ELEMENTS(subjects); i++) {
     if (strcmp(subjects[i].what, what) != 0)
       continue;
@@ -431,7 +429,12 @@ static int inspect_subject(const char *what, const char *name, const ModelOption
 
 int cmd_inspect(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
-  GOptionEntry *entries = model_option_entries(&options, NULL);
+  gboolean lists_nodes = FALSE;
+  const GOptionEntry own[] = {{"nodes", 0, 0, G_OPTION_ARG_NONE, &lists_nodes,
+                               "list the nodes of an ONNX file, with the shapes of what they give",
+                               NULL},
+                              {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  GOptionEntry *entries = model_option_entries(&options, own);
   int status = EXIT_USAGE;
   if (command_parse(
           &argc, &argv, entries, "plugin|device|module|function|model NAME",
@@ -442,7 +445,7 @@ int cmd_inspect(int argc, char **argv) {
           "compiled.\nLoading a plugin or a model runs its code's initialisers: only open "
           "what you trust. A module is only read."))
     status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2]) ? EXIT_OK
-             : argc == 3 ? inspect_subject(argv[1], argv[2], &options)
+             : argc == 3 ? inspect_subject(argv[1], argv[2], &options, lists_nodes)
                          : command_usage_error("inspect takes what it is and its name, as "
                                                "`backplane inspect device cpu`");
   g_free(entries);

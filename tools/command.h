@@ -30,6 +30,7 @@ int cmd_list(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_targets(int argc, char **argv);
+int cmd_operators(int argc, char **argv);
 int cmd_compile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
@@ -263,6 +264,9 @@ gboolean sides_explain_preferences(const ModelOptions *options);
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
                         char **devices);
+
+/* Prints an ONNX file as it is, nothing compiled; returns the exit status. */
+int onnx_inspect(const char *path, gboolean lists_nodes, gboolean json);
 
 /* Whether model_compile failed for what a target refuses and a fallback may run. */
 gboolean model_is_refused(void);

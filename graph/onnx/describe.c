@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an ONNX file says of its inputs and outputs, as it is. */
+#include <stdlib.h>
 #include <string.h>
+
+#include <glib.h>
+#include <jansson.h>
 
 #include <backplane/error.h>
 #include <backplane/graph/model.h>
 
 #include "graph/io/given.h"
+#include "graph/io/json.h"
 #include "graph/onnx/import.h"
 #include "graph/ops/op.h"
 
@@ -61,4 +66,195 @@ int bp_onnx_check_operators(const char *onnx_path) {
   int status = model ? bp__onnx_check_operators(model) : -1;
   bp__onnx_free(model);
   return status;
+}
+
+/* ---- As JSON ----------------------------------------------------------------------------- */
+
+/* Where there is no memory a member is left out, and the text of the whole fails. */
+static void add(json_t *object, const char *name, json_t *value) {
+  json_object_set_new(object, name, value);
+}
+
+/* Text from a file, which need not be UTF-8; null for none. */
+static json_t *text_of(const char *text) {
+  char *valid = text ? g_utf8_make_valid(text, -1) : NULL;
+  json_t *json = valid ? json_string(valid) : json_null();
+  g_free(valid);
+  return json;
+}
+
+static json_t *extent_of(const BpExtents *extents, int64_t extent) {
+  char text[256];
+  return bp__extent_is_open(extent) ? text_of(bp__extent_format(extents, extent, text, sizeof text))
+                                    : json_integer(extent);
+}
+
+static json_t *dtype_of(BpDataType dtype) {
+  char text[32];
+  bp_dtype_format(dtype, text, sizeof text);
+  return json_string(text);
+}
+
+/* A tensor that a node gives. */
+static json_t *value_of(const BpExtents *extents, const char *name, const BpGraphValue *value) {
+  json_t *object = json_object(), *shape = json_array();
+  add(object, "name", text_of(name));
+  for (int32_t i = 0; value && i < value->ndim; i++)
+    json_array_append_new(shape, extent_of(extents, value->shape[i]));
+  add(object, "dtype", value ? dtype_of(value->dtype) : json_null());
+  add(object, "shape", value ? json_incref(shape) : json_null());
+  json_decref(shape);
+  return object;
+}
+
+/* An input or output as the file has it: an extent is a number, the name of a symbol, or null. */
+static json_t *declared_of(const OnnxValueInfo *info) {
+  const Backplane__Onnx__TensorTypeProto *type = info->type ? info->type->tensor_type : NULL;
+  json_t *object = json_object(), *shape = json_array();
+  BpDataType dtype;
+  int is_known = type && bp__dtype_from_onnx(type->elem_type, &dtype) == 0;
+  bp_error_clear();
+  add(object, "name", text_of(info->name));
+  for (size_t i = 0; type && type->shape && i < type->shape->n_dim; i++) {
+    const OnnxDimension *dimension = type->shape->dim[i];
+    int64_t extent = bp__onnx_extent(dimension);
+    json_array_append_new(shape, extent >= 0 ? json_integer(extent)
+                                 : dimension->dim_param && *dimension->dim_param
+                                     ? text_of(dimension->dim_param)
+                                     : json_null());
+  }
+  add(object, "dtype", is_known ? dtype_of(dtype) : json_null());
+  add(object, "shape", type && type->shape ? json_incref(shape) : json_null());
+  json_decref(shape);
+  return object;
+}
+
+/* The bytes of its elements, 0 for those of types that nothing here has. */
+static double bytes_of(const OnnxTensor *tensor) {
+  BpDataType dtype;
+  double bytes = 0;
+  if (bp__dtype_from_onnx(tensor->data_type, &dtype) == 0)
+    bytes = dtype.bits / 8.0;
+  bp_error_clear();
+  for (size_t i = 0; i < tensor->n_dims; i++)
+    bytes *= (double)MAX(tensor->dims[i], 0);
+  return MIN(bytes, 9e18);
+}
+
+static int add_node(void *nodes, const BpExtents *extents, const OnnxNode *node, const char *name,
+                    const char *how, BpGraphValue *const *outputs) {
+  json_t *object = json_object(), *values = json_array();
+  add(object, "name", text_of(name));
+  add(object, "operator", text_of(node->op_type));
+  add(object, "domain",
+      text_of(node->domain && strcmp(node->domain, "ai.onnx") ? node->domain : ""));
+  add(object, "computed", how ? json_string(how) : json_null());
+  for (size_t i = 0; i < node->n_output; i++)
+    json_array_append_new(values, value_of(extents, node->output[i], outputs[i]));
+  add(object, "outputs", values);
+  return json_array_append_new(nodes, object)
+             ? bp_error_raise(BP_ERROR_MEMORY, "no memory for a description of the model")
+             : 0;
+}
+
+static void add_tensors(json_t *root, const OnnxModel *model) {
+  const OnnxGraph *graph = model->graph;
+  json_t *inputs = json_array(), *outputs = json_array();
+  double bytes = 0;
+  for (size_t i = 0; i < graph->n_input; i++)
+    if (!bp__onnx_initializer(graph, graph->input[i]->name))
+      json_array_append_new(inputs, declared_of(graph->input[i]));
+  for (size_t i = 0; i < graph->n_output; i++)
+    json_array_append_new(outputs, declared_of(graph->output[i]));
+  for (size_t i = 0; i < graph->n_initializer; i++)
+    bytes += bytes_of(graph->initializer[i]);
+  add(root, "inputs", inputs);
+  add(root, "outputs", outputs);
+  add(root, "parameters", json_integer((json_int_t)graph->n_initializer));
+  add(root, "parameter_bytes", json_integer((json_int_t)MIN(bytes, 9e18)));
+}
+
+static void add_versions(json_t *root, const OnnxModel *model) {
+  json_t *sets = json_array();
+  for (size_t i = 0; i < model->n_opset_import; i++) {
+    const Backplane__Onnx__OperatorSetIdProto *set = model->opset_import[i];
+    json_t *object = json_object();
+    add(object, "domain", text_of(set->domain ? set->domain : ""));
+    add(object, "version", json_integer(set->version));
+    json_array_append_new(sets, object);
+  }
+  add(root, "ir_version", json_integer(model->ir_version));
+  add(root, "producer", text_of(model->producer_name));
+  add(root, "producer_version", text_of(model->producer_version));
+  add(root, "operator_sets", sets);
+}
+
+static char *describe(const OnnxModel *model) {
+  json_t *root = json_object(), *nodes = json_array();
+  char *why;
+  add_versions(root, model);
+  add_tensors(root, model);
+  int status = bp__onnx_visit_nodes(model, add_node, nodes, &why);
+  add(root, "nodes", nodes);
+  if (why)
+    add(root, "incomplete", text_of(why));
+  g_free(why);
+  if (status == 0)
+    return bp__json_take_text(root);
+  json_decref(root);
+  return NULL;
+}
+
+char *bp_onnx_describe(const char *onnx_path) {
+  if (!BP_GIVEN(onnx_path))
+    return NULL;
+  OnnxModel *model = bp__onnx_read(onnx_path);
+  char *text = NULL;
+  if (model && bp__onnx_load_data(model, onnx_path) == 0)
+    text = describe(model);
+  if (model && !text)
+    bp_error_add_context("%s", onnx_path);
+  bp__onnx_free(model);
+  return text;
+}
+
+static json_t *operator_of(const BpOp *op) {
+  static const char *const open[] = {
+      [BP_OPEN_NONE] = "none", [BP_OPEN_BATCH] = "first", [BP_OPEN_ALL] = "all"};
+  json_t *object = json_object();
+  add(object, "name", json_string(op->name));
+  add(object, "domain", json_string(op->domain));
+  add(object, "since", json_integer(op->since));
+  add(object, "computed", json_string(bp__op_how(op)));
+  add(object, "open_extents", json_string(open[op->open]));
+  return object;
+}
+
+/* By domain, then by name. */
+static int in_order(const void *a, const void *b) {
+  const BpOp *x = *(const BpOp *const *)a, *y = *(const BpOp *const *)b;
+  int domains = strcmp(x->domain, y->domain);
+  return domains ? domains : strcmp(x->name, y->name);
+}
+
+char *bp_onnx_list_operators(void) {
+  int32_t count, kept = 0;
+  const BpOp *table = bp__op_table(&count);
+  const BpOp **order = malloc((size_t)count * sizeof(*order));
+  if (!order) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of operators");
+    return NULL;
+  }
+  for (int32_t i = 0; i < count; i++)
+    if (strcmp(table[i].domain, "backplane")) /* which is that of passes */
+      order[kept++] = &table[i];
+  qsort(order, (size_t)kept, sizeof(*order), in_order);
+  json_t *root = json_object(), *operators = json_array();
+  for (int32_t i = 0; i < kept; i++)
+    json_array_append_new(operators, operator_of(order[i]));
+  free(order);
+  add(root, "oldest_version", json_integer(BP_OP_OLDEST_VERSION));
+  add(root, "newest_version", json_integer(BP_OP_NEWEST_VERSION));
+  add(root, "operators", operators);
+  return bp__json_take_text(root);
 }

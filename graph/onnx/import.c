@@ -777,3 +777,53 @@ int bp__onnx_check_operators(const OnnxModel *model) {
   bp__arena_free(&graph.arena);
   return status;
 }
+
+/* ---- Describing -------------------------------------------------------------------------- */
+
+static const char *how_computed(const Scope *scope, const OnnxNode *node) {
+  const BpOp *op = find_op(scope, node);
+  return find_function(scope->import, node) ? "function"
+         : is_control(node)                 ? "control flow"
+         : op                               ? bp__op_how(op)
+                                            : NULL;
+}
+
+static int visit_node(Scope *scope, size_t index, int has_values, BpOnnxNodeVisit visit,
+                      void *context) {
+  const OnnxNode *node = scope->nodes[index];
+  const char *name = node_name(scope, index);
+  BpGraphValue **outputs =
+      bp__arena_alloc_array(&scope->import->graph->arena, node->n_output + 1, sizeof(*outputs));
+  if (!name || !outputs)
+    return -1;
+  for (size_t i = 0; i < node->n_output && has_values; i++)
+    outputs[i] = is_empty(node->output[i]) ? NULL : bp__scope_find(scope, node->output[i]);
+  return visit(context, &scope->import->graph->extents, node, name, how_computed(scope, node),
+               outputs);
+}
+
+int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *context, char **why) {
+  BpGraph graph = {0};
+  Import import = {.graph = &graph, .model = model, .onnx = model->graph};
+  Scope scope;
+  import.branches = g_hash_table_new(NULL, NULL);
+  *why = NULL;
+  int status = bp__graph_can_be_open(&graph);
+  int is_open = status == 0 && !open_scope(&import, &scope);
+  int has_values =
+      is_open && !bp__scope_check_operators(&scope) &&
+      !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer);
+  if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope))) {
+    *why = g_strdup(bp_error_message());
+    bp_error_clear();
+  }
+  int can_visit = status == 0 && import.functions.table; /* else there was no memory */
+  for (size_t i = 0; can_visit && status == 0 && i < scope.num_nodes; i++)
+    status = visit_node(&scope, i, has_values, visit, context);
+  if (has_values)
+    hdestroy_r(&scope.values);
+  hdestroy_r(&import.functions);
+  g_hash_table_destroy(import.branches);
+  bp__graph_clear(&graph);
+  return status;
+}

@@ -18,4 +18,15 @@ int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *
  * that it lacks. */
 int bp__onnx_check_operators(const OnnxModel *model);
 
+/* What describes a node of the main graph: how it is computed, as bp__op_how says, "function",
+ * "control flow" or, where the table lacks it, NULL; and its outputs, NULL where they are not
+ * known. 0 goes on. */
+typedef int (*BpOnnxNodeVisit)(void *context, const BpExtents *extents, const OnnxNode *node,
+                               const char *name, const char *how, BpGraphValue *const *outputs);
+
+/* Visits all nodes of the main graph, with the shapes that importing them with open extents infers.
+ * *why: NULL, or why they are not known from some node on (transfer full, g_free). 0, what `visit`
+ * returned, or -1 with an error. */
+int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *context, char **why);
+
 #endif

@@ -79,6 +79,9 @@ typedef struct BpOp {
 const BpOp *bp__op_find(const char *domain, const char *name);
 /* The table, for documentation and tests. */
 const BpOp *bp__op_table(int32_t *count);
+/* How a row is computed: "computed", "element by element", "a view", "from the shape", "by other
+ * operators". */
+const char *bp__op_how(const BpOp *op);
 
 /* What the row computes, in the type of the node's output: a row may leave a result of float16 or
  * bfloat16 in the wider type in which it computes. NULL with an error. */

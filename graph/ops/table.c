@@ -464,3 +464,11 @@ const BpOp *bp__op_find(const char *domain, const char *name) {
       return &table[i];
   return NULL;
 }
+
+const char *bp__op_how(const BpOp *op) {
+  if (op->fusion == BP_FUSE_VIEW)
+    return "a view";
+  if (!op->compute)
+    return op->expand ? "by other operators" : "from the shape";
+  return op->fusion == BP_FUSE_ELEMENTWISE ? "element by element" : "computed";
+}

@@ -1,35 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/operators.md lists the rows of the operator table, and ONNX's operators (onnx-operators.txt) without a row. With --write
-# it is made anew.
+# docs/operators.md lists the operators that `backplane operators` lists, and ONNX's operators (onnx-operators.txt) that it does
+# not. With --write the page is made anew, by the command of _build or of $top_builddir.
 set -u
 root=${top_srcdir:-$(dirname "$0")/../..}
-table=$root/graph/ops/table.c
+backplane=${top_builddir:-$root/_build}/backplane
 page=$root/docs/operators.md
 all=$root/tests/graph/onnx-operators.txt
 
+# Those of ONNX's own domain, as the command lists them in columns.
 rows() {
-  awk '
-    function kind(line) {
-      return line ~ /^ *SCALAR/ ? "element by element" : line ~ /^ *VIEW/ ? "a view" : \
-             line ~ /^ *((OPEN|BATCH)_)?EXPANDED/ ? "by other operators" : \
-             line ~ /infer_(shape|size),/ ? "from the shape" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
-    }
-    function is_open(line) {
-      return line ~ /^ *(SCALAR|VIEW|REDUCE|OPEN_)/ || line ~ /BP_OPEN_ALL},$/ ? "yes" : \
-             line ~ /^ *BATCH_/ || line ~ /BP_OPEN_BATCH},$/ ? "first" : ""
-    }
-    /^ *(((OPEN|BATCH)_)?(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("|\{"[A-Za-z0-9]+", ")/ { row = ""; is_row = 1 }
-    is_row { row = row $0 }
-    is_row && /[})],$/ {
-      is_row = 0
-      split(row, quoted, "\"")
-      is_plain = row !~ /^ *\{/
-      if (is_plain || quoted[4] == "") {
-        split(quoted[is_plain ? 3 : 5], numbers, ",")
-        print "| " quoted[2] " |" numbers[2] " | " kind(row) " | " is_open(row) " |"
-      }
-    }' "$table" | LC_ALL=C sort -f
+  "$backplane" operators | sed 1d | grep -v '^[^ ]*::' | awk -F '  +' '
+    { print "| " $1 " | " $2 " | " $3 " | " ($4 == "all" ? "yes" : $4 == "first" ? $4 : "") " |" }' | LC_ALL=C sort -f
 }
 
 # ONNX's operators that have no row, in a paragraph of lines of 120 characters.
@@ -43,7 +25,7 @@ page_text() {
 # Operators
 
 What the importer reads, from ONNX's own domain, operator sets 7 to 28; [what is missing](#missing) stands at the end. The list is made from the
-operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`; a test keeps the two
+operator table, `graph/ops/table.c`, which `backplane operators` shows, by `tests/graph/test-operators.sh --write`; a test keeps the two
 together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
 attribute, a type, an input that would have to be constant) is refused when the model is compiled,
 naming the node. An index that is outside of the data reads the nearest element there (`Gather` and its kin) or

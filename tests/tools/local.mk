@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: tools.
-test_scripts += tests/tools/test-backplane.sh tests/tools/test-run.sh tests/tools/test-compare.sh
-EXTRA_DIST += tests/tools/test-backplane.sh tests/tools/test-run.sh tests/tools/test-compare.sh tests/tools/onnx.sh
+test_scripts += tests/tools/test-backplane.sh tests/tools/test-run.sh tests/tools/test-compare.sh tests/tools/test-onnx.sh
+EXTRA_DIST += tests/tools/test-backplane.sh tests/tools/test-run.sh tests/tools/test-compare.sh tests/tools/test-onnx.sh tests/tools/onnx.sh

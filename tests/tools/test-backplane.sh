@@ -410,7 +410,7 @@ random_halves() {
 # A file's open dimensions are shown as such; for a run they have to be given.
 example_of_a_shape() {
   relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 0840)" >"$work/open.onnx"
-  says 'x: float32 ?x64' "$backplane" inspect model "$work/open.onnx" && grep -q 'y: float32 ?x64' "$work/out" &&
+  says 'x: float32 nx64' "$backplane" inspect model "$work/open.onnx" && grep -q 'y: float32 nx64' "$work/out" &&
     says 'x: float32 2x64' "$backplane" inspect model "$work/open.onnx" --shape x=2x64 --device cpu || return 1
   fails 1 "('n') is not fixed by the model; give the input's shape, for example --shape x=1x64" \
     "$backplane" compile "$work/open.onnx" --target c --target opencl -o "$work/open.so"

@@ -157,6 +157,21 @@ BP_API int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, voi
  * names those that cannot. Bodies of functions and of subgraphs are checked when they are compiled.
  * Any thread. */
 BP_API int bp_onnx_check_operators(const char *onnx_path);
+/* An ONNX file as JSON (transfer full, bp_str_free), with nothing compiled: an object with
+ * "ir_version", "producer", "producer_version" (null where the file has none), "operator_sets"
+ * ({domain, version}), "inputs" and "outputs" ({name, dtype, shape}), "parameters" and
+ * "parameter_bytes" of the initializers, and "nodes" of the main graph: {name, operator, domain,
+ * computed, outputs}. "computed" says how, or is null: the importer lacks the operator. Outputs of
+ * nodes have the types and shapes that the importer infers, null where it does not, for which
+ * "incomplete" gives the reason. An extent is a number, or text for one that is open: the name of a
+ * symbol or an expression of such. Members may be added. NULL with an error. Any thread. Since
+ * 0.6. */
+BP_API char *bp_onnx_describe(const char *onnx_path);
+/* The operators that are computed, as JSON (transfer full, bp_str_free): an object with
+ * "oldest_version" and "newest_version" of ONNX's operator sets, and "operators": {name, domain,
+ * since (version of the operator set), computed, open_extents ("all", "first", "none")}. Any
+ * thread. Since 0.6. */
+BP_API char *bp_onnx_list_operators(void);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
 /* Borrowed from the model; NULL with an error. Any thread. */
 BP_API const BpModelTensorInfo *bp_model_input_info(const BpModel *model, int32_t index);

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What the command says of ONNX: its operators, and a file as it is.
+set -u
+. "$top_srcdir/tests/tap.sh"
+. "$top_srcdir/tests/tools/onnx.sh"
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits/digits.onnx
+export BACKPLANE_PLUGIN_PATH=/proc/nonexistent # no plugin is needed
+
+# describes TEXT COMMAND...: as `says`, of output without spaces and ends of lines.
+describes() {
+  local text=$1
+  shift
+  "$@" | tr -d ' \n' | tee "$work/out" | grep -qF -- "$text"
+}
+
+facts_of_a_file() {
+  says 'operator_set  ai.onnx 17' "$backplane" inspect model "$digits" && grep -q 'producer *examples/digits/train.py' "$work/out" &&
+    grep -q 'image: float32 Nx1x28x28' "$work/out" && grep -q '80.0 KiB in 6' "$work/out" && grep -qE '^MaxPool +2 +computed$' "$work/out" &&
+    ! grep -q conv1 "$work/out" && ! grep -qE 'unsupported|incomplete' "$work/out"
+}
+
+nodes_have_shapes() {
+  says 'pool1    float32 Nx16x14x14' "$backplane" inspect model "$digits" --nodes &&
+    describes '{"name":"dense","operator":"Gemm","domain":"","computed":"byotheroperators","outputs":[{"name":"logits","dtype":"float32","shape":["N",10]}]}' \
+      "$backplane" inspect model "$digits" --json && grep -qF '{"name":"Conv","computed":"computed","count":2}' "$work/out" &&
+    grep -qF '"input":[{"name":"image","dtype":"float32","shape":["N",1,28,28]}]' "$work/out" && grep -qF '"parameter_bytes":81960' "$work/out" &&
+    fails 2 "--nodes: it is for an ONNX file" "$backplane" inspect model "$work/x.so" --nodes
+}
+
+# The rest is told all the same: nothing is inferred.
+missing_operator() {
+  unary Oelu 01 "$(part 0a 0840)" >"$work/missing.onnx"
+  says "Oelu      1      no: it is missing" "$backplane" inspect model "$work/missing.onnx" --nodes &&
+    grep -q "lacks: Oelu (node 'Oelu_0')" "$work/out" && grep -qE '^Oelu_0 +Oelu +y +\? \?$' "$work/out" &&
+    describes '"computed":null,"outputs":[{"name":"y","dtype":null,"shape":null}]' "$backplane" inspect model "$work/missing.onnx" --json &&
+    grep -qF '"unsupported":"themodeluses1operator' "$work/out"
+}
+
+# A convolution without weights: why shapes are not known.
+incomplete() {
+  unary Conv 01 "$(part 0a 0840)" >"$work/bare.onnx"
+  says "incomplete " "$backplane" inspect model "$work/bare.onnx" && grep -q "Conv_0" "$work/out"
+}
+
+# Names that are no text do not end the JSON.
+names_that_are_no_text() {
+  unary $'Re\377lu' 01 "$(part 0a 0840)" >"$work/odd.onnx"
+  "$backplane" inspect model "$work/odd.onnx" --json >"$work/out" 2>"$work/err"
+  iconv -f UTF-8 -t UTF-8 "$work/out" >/dev/null && [ -s "$work/out" ]
+}
+
+lists_operators() {
+  says 'Conv      1             computed  first' "$backplane" operators Conv && [ "$(wc -l <"$work/out")" = 2 ] &&
+    says 'com.microsoft::MatMulNBits' "$backplane" operators && ! grep -q 'backplane::' "$work/out" && [ "$(wc -l <"$work/out")" -gt 150 ] &&
+    describes '"operators":[{"name":"Relu","domain":"","since":6,"computed":"elementbyelement","open_extents":"all"}]}' "$backplane" operators Relu --json &&
+    fails 1 "there is no operator 'relu'" "$backplane" operators Conv relu
+}
+
+ok file-as-it-is-has-facts-and-operators facts_of_a_file
+ok nodes-have-inferred-shapes nodes_have_shapes
+ok missing-operator-is-told-beside-the-rest missing_operator
+ok shapes-that-are-not-known-have-a-reason incomplete
+ok names-that-are-no-text-are-valid-json names_that_are_no_text
+ok operators-are-listed lists_operators
+echo "1..$count"
