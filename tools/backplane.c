@@ -26,6 +26,7 @@ static const Command commands[] = {
     {"compare", "compare a model on two devices, or two models, node by node", cmd_compare},
     {"bench", "measure latency and throughput of models", cmd_bench},
     {"profile", "measure each operator of a model", cmd_profile},
+    {"cache", "the size and the place of the compiled code that is kept; remove it", cmd_cache},
     {"verify", "check that a plugin keeps to the ABI", cmd_verify},
     {"new-plugin", "write a plugin for devices of a new kind", cmd_new_plugin},
 };
@@ -36,30 +37,44 @@ static void print_help(FILE *out) {
         out);
   for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
     fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-  fputs("\n`backplane COMMAND --help` explains one, `backplane --version` says which this is.\n\n"
-        "Environment:\n"
-        "  BACKPLANE_DEVICE           devices to use, in order of preference: opencl:1,cpu\n"
-        "  BACKPLANE_PLUGIN_PATH      folders with plugins, before the system's\n"
-        "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
-        "  BACKPLANE_TRIAL_PROGRAM    the program that tries new plugins out\n"
-        "  BACKPLANE_NUM_THREADS      threads of the host\n"
-        "  BACKPLANE_CACHE_DIR        where compiled code is kept\n"
-        "  BACKPLANE_CACHE_SIZE       how many MiB of it; 0: no limit\n"
-        "  BACKPLANE_CC               the C compiler\n",
-        out);
+  fputs(
+      "\n`backplane COMMAND --help` explains one, `backplane --version` says which this is. Every\n"
+      "command takes --json and --verbose, which shows what the library logs.\n\n"
+      "Environment:\n"
+      "  BACKPLANE_DEVICE           devices to use, in order of preference: opencl:1,cpu\n"
+      "  BACKPLANE_PLUGIN_PATH      folders with plugins, before the system's\n"
+      "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
+      "  BACKPLANE_TRIAL_PROGRAM    the program that tries new plugins out\n"
+      "  BACKPLANE_NUM_THREADS      threads of the host\n"
+      "  BACKPLANE_CACHE_DIR        where compiled code is kept\n"
+      "  BACKPLANE_CACHE_SIZE       how many MiB of it; 0: no limit\n"
+      "  BACKPLANE_CC               the C compiler\n",
+      out);
 }
 
 static void print_log(void *context, int32_t level, const char *message) {
   (void)context;
   if (level >= BP_LOG_WARNING)
     command_print(stderr, "backplane: warning: %s\n", message);
+  else if (command_is_verbose())
+    command_print(stderr, "backplane: %s\n", message);
+}
+
+static int raise_no_command(const char *name) {
+  const char *words[G_N_ELEMENTS(commands) + 3] = {"help", "version"};
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+    words[i + 2] = commands[i].name;
+  const char *nearest = nearest_word(name, words);
+  return command_usage_error("there is no command '%s'%s%s%s; `backplane --help` lists them", name,
+                             nearest ? ", did you mean '" : "", nearest ? nearest : "",
+                             nearest ? "'?" : "");
 }
 
 static int run_named(const char *name, int argc, char **argv) {
   for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
     if (strcmp(name, commands[i].name) == 0)
       return commands[i].run(argc, argv);
-  return command_usage_error("there is no command '%s'; `backplane --help` lists them", name);
+  return raise_no_command(name);
 }
 
 static int run_command(int argc, char **argv) {
@@ -75,7 +90,7 @@ static int run_command(int argc, char **argv) {
     print_help(stdout);
     return EXIT_OK;
   }
-  if (strcmp(argv[1], "--version") == 0) {
+  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
     printf("backplane %s\n", bp_version());
     return EXIT_OK;
   }

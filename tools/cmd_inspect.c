@@ -367,8 +367,8 @@ static void print_text(const Facts *facts) {
   Table *table = table_new(headers);
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    if (fact->text)
-      table_add(table, fact->name, *fact->text ? fact->text : "-");
+    if (fact->text && *fact->text && strcmp(fact->text, "-") != 0) /* None, or nothing to say */
+      table_add(table, fact->name, fact->text);
   }
   table_print(table);
 }

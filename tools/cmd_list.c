@@ -125,13 +125,38 @@ static json_t *devices_json(const GPtrArray *rows) {
   return array;
 }
 
+/* ---- Whether a plugin can be used ---------------------------------------------------------- */
+
+/* Whether one of the kinds, space-separated, has a device; of no kinds, no. */
+static gboolean has_device(const char *kinds, const GPtrArray *rows) {
+  char **words = g_strsplit(kinds, " ", -1);
+  gboolean has = FALSE;
+  for (guint i = 0; i < rows->len; i++) {
+    const DeviceRow *row = rows->pdata[i];
+    has |= *row->device && g_strv_contains((const char *const *)words, row->kind);
+  }
+  g_strfreev(words);
+  return has;
+}
+
+/* "unknown": it was not tried. A plugin without devices, as one of targets, is used if it is
+ * active. `rows`: the devices, or NULL. */
+static const char *usable(const BpPluginInfo *info, const GPtrArray *rows) {
+  if (info->state == BP_PLUGIN_FOUND)
+    return "unknown";
+  if (info->state != BP_PLUGIN_ACTIVE)
+    return "no";
+  return !*info->devices || !rows || has_device(info->devices, rows) ? "yes" : "no";
+}
+
 /* ---- Plugins ----------------------------------------------------------------------------- */
 
-static json_t *plugin_json(const BpPluginInfo *info) {
+static json_t *plugin_json(const BpPluginInfo *info, const GPtrArray *rows) {
   json_t *object = json_object();
   json_add_str(object, "name", info->name);
   json_add_str(object, "version", info->version);
   json_add_str(object, "state", bp_plugin_state_name(info->state));
+  json_add_str(object, "usable", usable(info, rows));
   json_add_str(object, "code", info->code);
   json_add_str(object, "reason", info->reason);
   json_add_str(object, "path", info->path);
@@ -149,7 +174,7 @@ static json_t *plugin_json(const BpPluginInfo *info) {
 static void print_json(const BpPluginList *list, const GPtrArray *rows) {
   json_t *root = json_object(), *plugins = json_array();
   for (size_t i = 0; i < bp_plugin_list_size(list); i++)
-    json_append(plugins, plugin_json(bp_plugin_list_get(list, i)));
+    json_append(plugins, plugin_json(bp_plugin_list_get(list, i), rows));
   json_add(root, "plugins", plugins);
   if (rows)
     json_add(root, "devices", devices_json(rows));
@@ -157,8 +182,8 @@ static void print_json(const BpPluginList *list, const GPtrArray *rows) {
 }
 
 static void print_text(const BpPluginList *list, const GPtrArray *rows) {
-  static const char *const headers[] = {"PLUGIN",  "VERSION", "STATE", "DEVICES",
-                                        "TARGETS", "ABOUT",   NULL};
+  static const char *const headers[] = {"PLUGIN",  "VERSION", "STATE", "USABLE",
+                                        "DEVICES", "TARGETS", "ABOUT", NULL};
   if (bp_plugin_list_size(list) == 0)
     fputs("No plugins are installed. Each backend is a package of its own, as "
           "backplane-plugin-cpu;\nBACKPLANE_PLUGIN_PATH names further folders to look in.\n",
@@ -168,7 +193,7 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
       const BpPluginInfo *info = bp_plugin_list_get(list, i);
       table_add(table, *info->name ? info->name : info->path, info->version,
-                bp_plugin_state_name(info->state), info->devices, info->targets,
+                bp_plugin_state_name(info->state), usable(info, rows), info->devices, info->targets,
                 *info->reason ? info->reason : info->description);
     }
     table_print(table);

@@ -35,6 +35,7 @@ int cmd_compile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_new_plugin(int argc, char **argv);
@@ -57,6 +58,10 @@ void command_begin(char **argv);
 /* Whether command_parse has succeeded: from then on the command's own code ends the program by
  * returning alone. */
 gboolean command_has_begun(void);
+/* Whether the command line has --verbose: then what the library logs at info is shown, too. */
+gboolean command_is_verbose(void);
+/* Which of the words, NULL-terminated, is the nearest to a mistyped one; NULL: none is near. */
+const char *nearest_word(const char *mistyped, const char *const *words);
 /* Says "backplane: ..." on stderr, and as JSON on stdout if the command line has --json. Returns
  * EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,12 @@ void command_begin(char **argv) {
   is_json = g_strv_contains((const char *const *)argv, "--json");
 }
 
+static gboolean is_verbose;
+
+gboolean command_is_verbose(void) {
+  return is_verbose;
+}
+
 static volatile sig_atomic_t has_begun;
 
 gboolean command_has_begun(void) {
@@ -45,8 +52,63 @@ static void keep_stdout(void) {
     fclose(kept);
 }
 
+/* How many letters have to be left out, added, changed or exchanged with the next one. */
+static size_t count_edits(const char *a, const char *b) {
+  size_t rows = strlen(a) + 1, columns = strlen(b) + 1;
+  size_t *edits = g_new0(size_t, rows * columns);
+  for (size_t i = 0; i < rows; i++)
+    for (size_t j = 0; j < columns; j++) {
+      size_t *at = edits + i * columns + j;
+      *at = i + j;
+      if (i)
+        *at = MIN(*at, at[-(ptrdiff_t)columns] + 1);
+      if (j)
+        *at = MIN(*at, at[-1] + 1);
+      if (i && j)
+        *at = MIN(*at, at[-(ptrdiff_t)columns - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        *at = MIN(*at, at[-2 * (ptrdiff_t)columns - 2] + 1);
+    }
+  size_t count = edits[rows * columns - 1];
+  g_free(edits);
+  return count;
+}
+
+const char *nearest_word(const char *mistyped, const char *const *words) {
+  size_t least = strlen(mistyped) / 3 + 1;
+  const char *nearest = NULL;
+  for (; *words && strlen(mistyped) <= 64; words++) {
+    size_t edits = count_edits(mistyped, *words);
+    if (edits < least + !nearest && edits < strlen(*words))
+      least = edits, nearest = *words;
+  }
+  return nearest;
+}
+
+/* ", did you mean --device?" of an option that GLib does not know, or "" (transfer full). */
+static char *suggest_option(const GError *error, const GOptionEntry *entries) {
+  const char *unknown = strstr(error->message, "--");
+  GPtrArray *names = g_ptr_array_new();
+  char *word = NULL, *text;
+  if (g_error_matches(error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) && unknown)
+    word = g_strndup(unknown + 2, strcspn(unknown + 2, "= \""));
+  for (; entries->long_name; entries++)
+    if (!(entries->flags & G_OPTION_FLAG_HIDDEN))
+      g_ptr_array_add(names, (char *)entries->long_name);
+  g_ptr_array_add(names, (char *)"help");
+  g_ptr_array_add(names, NULL);
+  const char *nearest = word ? nearest_word(word, (const char *const *)names->pdata) : NULL;
+  text = nearest ? g_strdup_printf(", did you mean --%s?", nearest) : g_strdup("");
+  g_ptr_array_free(names, TRUE);
+  g_free(word);
+  return text;
+}
+
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
+  static const GOptionEntry common[] = {
+      {"verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose, "show what the library logs", NULL},
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
   char *name = g_strdup_printf("backplane %s", (*argv)[0]);
   g_set_prgname(name);
   (*argv)[0] = name;
@@ -54,10 +116,13 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   g_option_context_set_summary(context, summary);
   g_option_context_set_description(context, details);
   g_option_context_add_main_entries(context, entries, NULL);
+  g_option_context_add_main_entries(context, common, NULL);
   GError *error = NULL;
   gboolean ok = g_option_context_parse(context, argc, argv, &error);
   if (!ok) {
-    command_usage_error("%s; `%s --help` explains the options", error->message, name);
+    char *suggestion = suggest_option(error, entries);
+    command_usage_error("%s%s; `%s --help` explains the options", error->message, suggestion, name);
+    g_free(suggestion);
     g_error_free(error);
   }
   g_option_context_free(context);
@@ -166,7 +231,7 @@ int command_fail(gboolean json) {
   }
   if (json)
     print_error_json(bp_error_kind(), bp_error_message());
-  command_print(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
+  command_print(stderr, "backplane: %s\n", bp_error_message());
   bp_error_clear();
   return EXIT_FAIL;
 }

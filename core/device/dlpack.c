@@ -13,7 +13,7 @@
 #define VERSION_MAJOR 1
 #define VERSION_MINOR 1 /* names floats of 8 bits and less, and defines how they are packed */
 
-/* ---- Export ------------------------------------------------------------------------------- */
+/* ---- Export ------------------------------------------------------------------------------ */
 
 static void delete_legacy(BpManagedTensor *managed) {
   bp_object_release(managed->manager_context);
@@ -61,7 +61,7 @@ BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
   return managed;
 }
 
-/* ---- Import ------------------------------------------------------------------------------- */
+/* ---- Import ------------------------------------------------------------------------------ */
 
 static void release_legacy(void *context) {
   BpManagedTensor *managed = context;

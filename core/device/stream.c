@@ -11,7 +11,7 @@
 #include "core/registry/given.h"
 #include "core/system/lock.h"
 
-/* ---- The existing streams ----------------------------------------------------------------- */
+/* ---- The existing streams ---------------------------------------------------------------- */
 
 typedef struct Stream {
   BpDevice device;
@@ -172,7 +172,7 @@ int bp__stream_is_alive(uint64_t number) {
   return is_alive;
 }
 
-/* ---- Creating, freeing, waiting ----------------------------------------------------------- */
+/* ---- Creating, freeing, waiting ---------------------------------------------------------- */
 
 int bp_stream_create(BpDevice device, void **stream) {
   if (!BP_GIVEN(stream))

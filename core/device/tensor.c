@@ -77,7 +77,7 @@ BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void
   return bp__tensor_make(view, release, context);
 }
 
-/* ---- Creation ----------------------------------------------------------------------------- */
+/* ---- Creation ---------------------------------------------------------------------------- */
 
 /* A tensor's device memory, which its release frees. */
 typedef struct Allocation {

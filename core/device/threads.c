@@ -25,7 +25,7 @@ static GPtrArray *idle;
 static atomic_int num_threads; /* 0 before it is first needed */
 static atomic_int is_lost;     /* the threads belong to the process that forked */
 
-/* ---- Number of threads -------------------------------------------------------------------- */
+/* ---- Number of threads ------------------------------------------------------------------- */
 
 /* The CPU time that the control group may use, in CPUs; INT32_MAX without a limit. */
 static int32_t cgroup_limit(void) {

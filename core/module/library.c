@@ -326,7 +326,7 @@ static const BpModuleApi packed_c_api = {
     .destroy = destroy_library,
 };
 
-/* ---- Look-ups by the library -------------------------------------------------------------- */
+/* ---- Look-ups by the library ------------------------------------------------------------- */
 
 static BpFunction *find_kept(LibraryModule *library, const char *name) {
   bp__lock(BP__LOCK_STATE);

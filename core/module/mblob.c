@@ -20,7 +20,7 @@ static int is_kind(const BpByteArray *kind, const char *name) {
   return kind->size == strlen(name) && !memcmp(kind->data, name, kind->size);
 }
 
-/* ---- Skipping records --------------------------------------------------------------------- */
+/* ---- Skipping records -------------------------------------------------------------------- */
 
 static int skip_strings(BpReader *reader, const char *item) {
   uint64_t count;

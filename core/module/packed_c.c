@@ -142,7 +142,7 @@ static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *ch
   return 0;
 }
 
-/* ---- Conversion to the old convention ----------------------------------------------------- */
+/* ---- Conversion to the old convention ---------------------------------------------------- */
 
 /* The code for a value whose bits stay the same; -1: another type. */
 static int plain_code(int32_t type_index) {
@@ -268,7 +268,7 @@ BpFunction *bp__packed_c_function_create(BpModule *module, void *symbol) {
   return bp_module_function_create(module, call_symbol, symbol, NULL);
 }
 
-/* ---- Conversion from the old convention --------------------------------------------------- */
+/* ---- Conversion from the old convention -------------------------------------------------- */
 
 static int unpack_arg(PackedValue value, int code, int index, BpTensorView *changed, BpValue *arg) {
   int32_t type = plain_type(code);

@@ -39,7 +39,7 @@ void (*bp__library_find_slot(const char *name))(void) {
   return NULL;
 }
 
-/* ---- The functions of core/module --------------------------------------------------------- */
+/* ---- The functions of core/module -------------------------------------------------------- */
 
 static int function_call(void *function, BpValue *args, int32_t num_args, BpValue *result) {
   return bp_function_call(function, args, num_args, result);

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Registered names --------------------------------------------------------------------- */
+/* ---- Registered names -------------------------------------------------------------------- */
 
 static int is_registered(const char *name) {
   BpFunction *function = NULL;
@@ -149,7 +149,7 @@ static int initialize(Plugin *plugin, const Registration *registration) {
   return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }
 
-/* ---- Doing it once ------------------------------------------------------------------------ */
+/* ---- Doing it once ----------------------------------------------------------------------- */
 
 static void reject(Plugin *plugin) {
   bp__plugin_reject(plugin, BP_PLUGIN_FAILED);

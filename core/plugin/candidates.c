@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The first usable plugin -------------------------------------------------------------- */
+/* ---- The first usable plugin ------------------------------------------------------------- */
 
 /* Whether no usable plugin of the same name comes before it. A rejected one counts, so that its
  * reason is reported. */
@@ -227,7 +227,7 @@ int bp_plugin_activate(const char *name) {
   return strchr(name, '/') ? activate_path(name) : activate_name(name);
 }
 
-/* ---- Several at the same time ------------------------------------------------------------- */
+/* ---- Several at the same time ------------------------------------------------------------ */
 
 /* The plugins to try, in rounds. */
 typedef struct Round {

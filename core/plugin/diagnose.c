@@ -59,7 +59,7 @@ static void add_reason(const Subject *subject, Reason reason, const char *text) 
   add(subject, bp__reason_info(reason)->stage, reason, g_strdup(text), NULL);
 }
 
-/* ---- Before loading ----------------------------------------------------------------------- */
+/* ---- Before loading ---------------------------------------------------------------------- */
 
 static void add_abi(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;

@@ -42,7 +42,7 @@ int bp__plugin_open(Plugin *plugin) {
                           "the file changed after its descriptor was read; try again");
 }
 
-/* ---- The mapped file ---------------------------------------------------------------------- */
+/* ---- The mapped file --------------------------------------------------------------------- */
 
 /* Whether a library was mapped from the file open as `fd`: maps a page of that file and compares
  * the two mappings. -1 with errno if that cannot be found out. */

@@ -72,7 +72,7 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
   bp__cache_close(&folder);
 }
 
-/* ---- One plugin for each name ------------------------------------------------------------- */
+/* ---- One plugin for each name ------------------------------------------------------------ */
 
 /* Finds the plugin of each name that is used: an active one, or the first that may be used. */
 static GHashTable *find_winners(const BpPluginList *list) {
@@ -140,7 +140,7 @@ void bp_plugin_list_free(BpPluginList *list) {
   g_free(list);
 }
 
-/* ---- Missing plugins ---------------------------------------------------------------------- */
+/* ---- Missing plugins --------------------------------------------------------------------- */
 
 /* Whether a file's name without ".so" is the word or ends in it: "backplane-opencl". */
 static int is_file_of(const char *path, const char *word) {

@@ -222,7 +222,7 @@ static void finish_helper(Helper *helper) {
   }
 }
 
-/* ---- Reading the report ------------------------------------------------------------------- */
+/* ---- Reading the report ------------------------------------------------------------------ */
 
 /* Waits for input: 1; 0: the helper has ended; -1: it had to be killed. */
 static int wait_readable(const Helper *helper) {
@@ -442,7 +442,7 @@ void bp__trial_clear(Trial *trial) {
   g_ptr_array_unref(trial->lines);
 }
 
-/* ---- Requiring a trial -------------------------------------------------------------------- */
+/* ---- Requiring a trial ------------------------------------------------------------------- */
 
 static int raise_verdict(Reason verdict, const char *text) {
   return verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);

@@ -74,7 +74,7 @@ void bp__trial_stage(const char *stage) {
   report("stage", "%s", stage);
 }
 
-/* ---- Results ------------------------------------------------------------------------------ */
+/* ---- Results ----------------------------------------------------------------------------- */
 
 static void report_fault(Reason reason, const char *text) {
   report("fault", "%s\t%s", bp__reason_info(reason)->code, text);

@@ -8,6 +8,8 @@
 #include "core/system/file.h"
 #include "core/system/trust.h"
 
+#include <backplane/cache.h>
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <dirent.h>
 #include <errno.h>
@@ -51,15 +53,11 @@ static int is_subject(const char *text) {
                                      "0123456789-_")];
 }
 
-static int format_path(const char *subject, char *path, size_t size) {
-  if (!subject || !is_subject(subject))
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "the subject of a cache directory is letters, digits, '-' and '_'");
+/* The same, of a root that can be used; -1 with an error. */
+static int format_usable_root(char *path, size_t size) {
   int length = format_root(path, size);
   if (length < 0)
     return bp_error_raise(BP_ERROR_IO, "there is no cache directory: HOME is not set" REMEDY);
-  if ((size_t)length < size)
-    length += snprintf(path + length, size - (size_t)length, "/%s", subject);
   if ((size_t)length >= size)
     return bp_error_raise(BP_ERROR_VALUE,
                           "the path of the cache directory takes more than %zu bytes", size);
@@ -68,6 +66,20 @@ static int format_path(const char *subject, char *path, size_t size) {
                           "the cache directory \"%s\" is relative, and what lies in it is run as "
                           "code; give BACKPLANE_CACHE_DIR an absolute path",
                           path);
+  return length;
+}
+
+static int format_path(const char *subject, char *path, size_t size) {
+  if (!subject || !is_subject(subject))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the subject of a cache directory is letters, digits, '-' and '_'");
+  int length = format_usable_root(path, size);
+  if (length < 0)
+    return -1;
+  length += snprintf(path + length, size - (size_t)length, "/%s", subject);
+  if ((size_t)length >= size)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the path of the cache directory takes more than %zu bytes", size);
   return 0;
 }
 
@@ -172,7 +184,7 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
   return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
 }
 
-/* ---- Removing files ----------------------------------------------------------------------- */
+/* ---- Removing files ---------------------------------------------------------------------- */
 
 static uint64_t limit_bytes(void) {
   const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
@@ -274,6 +286,91 @@ static void tidy(const BpCache *cache) {
     prune(fd, files, limit, now);
   g_array_unref(files);
   closedir(folder);
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+typedef struct Usage {
+  uint64_t files, bytes;
+} Usage;
+
+/* Adds the files of a subject's folder, or removes and adds them. Locks stay. */
+static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
+  const time_t now = time(NULL);
+  for (const struct dirent *entry; (entry = readdir(folder));) {
+    struct stat status;
+    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode) ||
+        !is_kept_name(entry->d_name) || g_str_has_suffix(entry->d_name, ".lock"))
+      continue;
+    if (removes && (status.st_mtime >= now - RECENT_S || unlinkat(fd, entry->d_name, 0)))
+      continue;
+    usage->files++;
+    usage->bytes += (uint64_t)status.st_size;
+  }
+}
+
+static int add_subject(const char *subject, int removes, Usage *usage) {
+  BpCache cache;
+  if (bp__cache_open(&cache, subject))
+    return -1;
+  int fd = openat(cache.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+  int status = folder ? 0 : raise_path("read", cache.path);
+  if (folder) {
+    add_files(fd, folder, removes, usage);
+    closedir(folder);
+  } else if (fd >= 0) {
+    close(fd);
+  }
+  bp__cache_close(&cache);
+  return status;
+}
+
+/* All subjects. What else lies in the folder is not looked at. */
+static int visit_all(int removes, Usage *usage) {
+  char *path = bp_cache_folder();
+  DIR *root = path ? opendir(path) : NULL;
+  int status = path ? 0 : -1;
+  if (path && !root && errno != ENOENT)
+    status = raise_path("read", path);
+  for (const struct dirent *entry; root && status == 0 && (entry = readdir(root));) {
+    struct stat about;
+    if (is_subject(entry->d_name) &&
+        !fstatat(dirfd(root), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) && S_ISDIR(about.st_mode))
+      status = add_subject(entry->d_name, removes, usage);
+  }
+  if (root)
+    closedir(root);
+  bp_str_free(path);
+  return status;
+}
+
+static int report(int removes, uint64_t *files, uint64_t *bytes) {
+  Usage usage = {0, 0};
+  int status = visit_all(removes, &usage);
+  if (files)
+    *files = usage.files;
+  if (bytes)
+    *bytes = usage.bytes;
+  return status;
+}
+
+char *bp_cache_folder(void) {
+  char path[PATH_MAX];
+  if (format_usable_root(path, sizeof path) < 0)
+    return NULL;
+  char *copy = strdup(path);
+  if (!copy)
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the path of the cache");
+  return copy;
+}
+
+int bp_cache_measure(uint64_t *files, uint64_t *bytes) {
+  return report(0, files, bytes);
+}
+
+int bp_cache_clear(uint64_t *files, uint64_t *bytes) {
+  return report(1, files, bytes);
 }
 
 /* ---- Files ------------------------------------------------------------------------------- */
@@ -459,7 +556,7 @@ int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char
   return 0;
 }
 
-/* ---- Plugins' cached data ----------------------------------------------------------------- */
+/* ---- Plugins' cached data ---------------------------------------------------------------- */
 
 static char *hash_key(const BpByteArray *key) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
@@ -498,7 +595,7 @@ void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteAr
     bp_error_put(error);
 }
 
-/* ---- Drivers' caches ---------------------------------------------------------------------- */
+/* ---- Drivers' caches --------------------------------------------------------------------- */
 
 char *bp__cache_home_unwritable(void) {
   const char *dir = bp__env_get("XDG_CACHE_HOME"), *home = bp__env_get("HOME");

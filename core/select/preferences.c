@@ -32,7 +32,7 @@ const char *bp_device_select_help(void) {
   return help;
 }
 
-/* ---- Names that must be known ------------------------------------------------------------- */
+/* ---- Names that must be known ------------------------------------------------------------ */
 
 static int is_kind_known(const char *kind) {
   size_t count = 0;
@@ -57,7 +57,7 @@ static char *kinds_of_plugin(const char *name) {
   return kinds;
 }
 
-/* ---- The meaning of an entry -------------------------------------------------------------- */
+/* ---- The meaning of an entry ------------------------------------------------------------- */
 
 static int raise_malformed(const char *entry) {
   return bp_error_raise(BP_ERROR_VALUE,

@@ -40,7 +40,7 @@ typedef struct Selection {
   GString *passed; /* "opencl: why; cuda: why": the skipped kinds and devices */
 } Selection;
 
-/* ---- The present devices ------------------------------------------------------------------ */
+/* ---- The present devices ----------------------------------------------------------------- */
 
 static int64_t get_rank(BpDevice device) {
   BpValue value;
@@ -114,7 +114,7 @@ static const BpDeviceApi *find_kind(Selection *selection, const char *what, cons
   return NULL;
 }
 
-/* ---- Matching entries with devices -------------------------------------------------------- */
+/* ---- Matching entries with devices ------------------------------------------------------- */
 
 static int fits(const char *pattern, const char *text) {
   return *text && !fnmatch(pattern, text, FNM_CASEFOLD);
@@ -176,7 +176,7 @@ static const char *why_kind_ruled_out(const Selection *selection, const char *ki
   return preferences->only->len ? "not among what the same list allows" : NULL;
 }
 
-/* ---- Examining devices -------------------------------------------------------------------- */
+/* ---- Examining devices ------------------------------------------------------------------- */
 
 static void see_device(Selection *selection, const BpDeviceApi *api, int32_t index) {
   Candidate candidate = {.device = {api->device_type, index}, .kind = api->name};

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- Signals while writing ---------------------------------------------------------------- */
+/* ---- Signals while writing --------------------------------------------------------------- */
 
 /* The kernel sends these signals to the thread that writes. They are blocked meanwhile, and removed
  * if the call caused them. */

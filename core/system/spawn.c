@@ -123,7 +123,7 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
   return error;
 }
 
-/* ---- Waiting without the application's notice --------------------------------------------- */
+/* ---- Waiting without the application's notice -------------------------------------------- */
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
  * process shares this process' memory, like vfork's child, while this thread is suspended; it has

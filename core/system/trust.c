@@ -33,7 +33,7 @@ int bp__others_may_write(const struct stat *status) {
   return !is_own(status) || status->st_mode & S_IWOTH || is_shared_group;
 }
 
-/* ---- The path to a file ------------------------------------------------------------------- */
+/* ---- The path to a file ------------------------------------------------------------------ */
 
 /* A walk from the root, one name at a time. */
 typedef struct Walk {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <glib.h>
 #include <jansson.h>
 
 #include <backplane/error.h>
@@ -204,6 +205,31 @@ static json_t *make_output_names(const BpGraph *graph) {
   return tag_list("list_str", finish(names, status));
 }
 
+/* The names of the nodes that became one, of the model's file, each once, with line ends between.
+ */
+static json_t *make_node_names(const BpGroup *group) {
+  GString *names = g_string_new(NULL);
+  const char *last = "";
+  for (size_t i = 0; i < group->nodes.size; i++) {
+    const char *name = ((const BpGraphNode *)group->nodes.items[i])->name;
+    if (name && strcmp(name, last))
+      g_string_append_printf(names, "%s%s", names->len ? "\n" : "", name), last = name;
+  }
+  json_t *text = json_string(names->str);
+  g_string_free(names, TRUE);
+  return text;
+}
+
+static json_t *make_all_node_names(const Writer *writer) {
+  json_t *list = json_array();
+  int status = list ? 0 : -1;
+  for (size_t i = 0; i < writer->num_args; i++)
+    status |= json_array_append_new(list, json_string(""));
+  for (size_t i = 0; i < writer->groups->groups.size; i++)
+    status |= json_array_append_new(list, make_node_names(writer->groups->groups.items[i]));
+  return tag_list("list_str", finish(list, status));
+}
+
 static json_t *make_attrs(const Writer *writer) {
   json_t *attrs = json_object();
   int status = json_object_set_new(attrs, "shape", make_list(writer, "list_shape", make_shape));
@@ -213,6 +239,7 @@ static json_t *make_attrs(const Writer *writer) {
     status |=
         json_object_set_new(attrs, "device_index", make_list(writer, "list_int", make_device));
   status |= json_object_set_new(attrs, "output_names", make_output_names(writer->graph));
+  status |= json_object_set_new(attrs, "node_names", make_all_node_names(writer));
   return finish(attrs, status);
 }
 

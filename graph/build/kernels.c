@@ -28,6 +28,9 @@ static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaun
   group->function = kernel->name;
   group->kernel = kernel;
   group->place = whole->place;
+  for (size_t i = 0; i < whole->nodes.size; i++)
+    if (bp__list_push(&group->nodes, whole->nodes.items[i]))
+      return -1;
   for (int32_t i = 0; i < kernel->num_args; i++) {
     bool is_read = i < kernel->num_args - kernel->num_outputs;
     if (bp__list_push(is_read ? &group->args : &group->outputs,

@@ -19,6 +19,8 @@
  *   model's inputs, named as in the ONNX file, in its order.
  * - attrs.output_names, ["list_str", [...]], names the heads in order. A head is never a "null"
  *   node.
+ * - attrs.node_names, ["list_str", [...]], has for each node the names of the model's nodes that
+ *   became it, with line ends between. It is for people; nothing reads it but tools.
  * - The storage_id of an input or a parameter is its own: no other entry has it, but for views of
  *   it. All other entries of one storage_id take turns in memory as large as the largest of them:
  *   none is overwritten before its last reader, or at all if it is a head.

@@ -5,6 +5,7 @@
 #ifndef BACKPLANE_BACKPLANE_H
 #define BACKPLANE_BACKPLANE_H
 
+#include <backplane/cache.h>
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/graph/model.h>

@@ -416,6 +416,50 @@ example_of_a_shape() {
     "$backplane" compile "$work/open.onnx" --target c --target opencl -o "$work/open.so"
 }
 
+# The kind of an error is for programs.
+errors_without_kinds() {
+  fails 1 "backplane: cannot open the model '$work/nowhere.onnx'" "$backplane" run "$work/nowhere.onnx" &&
+    ends_saying 1 '"kind": "OSError"' "$backplane" run "$work/nowhere.onnx" --json
+}
+
+# Of two plugins of one name the second is not used, which a list logs as information.
+shows_the_log() {
+  mkdir -p "$work/again" && cp "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so" "$work/again/"
+  local -x BACKPLANE_PLUGIN_PATH=$work/cpu:$work/again
+  fails 0 "$work/again" "$backplane" list --verbose && silent "$backplane" list
+}
+
+says_what_is_usable() {
+  local -x BACKPLANE_PLUGIN_PATH=$work/cpu:$work/broken
+  says 'rejected  no' "$backplane" list && grep -qE '^cpu .* found +unknown +cpu ' "$work/out" &&
+    says '"usable": "yes"' "$backplane" list --probe --json && grep -qF '"usable": "no"' "$work/out" &&
+    BACKPLANE_PLUGIN_PATH=$work/none says 'active  no' "$backplane" list --probe
+}
+
+leaves_out_nothing_known() {
+  says multi_processor_count "$backplane" inspect device cpu && ! grep -qE ' -$' "$work/out" && ! grep -q '^warp_size' "$work/out" &&
+    "$backplane" inspect device cpu --json | grep -q '"warp_size": null'
+}
+
+# Files of the cache alone are removed, but for those of the last minute.
+clears_the_cache() {
+  local -x BACKPLANE_CACHE_DIR=$work/cleared
+  mkdir -m 700 "$BACKPLANE_CACHE_DIR" && "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so" || return 1
+  says "$work/cleared" "$backplane" cache path && says ' file' "$backplane" cache size && says '"removed_files": 0' "$backplane" cache clear --json &&
+    echo mine >"$work/cleared/c/mine" && find "$work/cleared" -type f -exec touch -d '2 minutes ago' {} + &&
+    says '0 that were used in the last minute stay' "$backplane" cache clear && ! grep -q 'removed 0' "$work/out" &&
+    says '"bytes": 0' "$backplane" cache size --json && [ -e "$work/cleared/c/mine" ] || return 1
+  fails 1 'the cache directory "here" is relative' env BACKPLANE_CACHE_DIR=here "$backplane" cache size &&
+    fails 2 "size, path or clear" "$backplane" cache && fails 2 "size, path or clear" "$backplane" cache empty
+}
+
+profile_describes() {
+  says 'conv1 relu1 pool1' "$backplane" profile "$work/digits.so" --order run --runs 1 --seconds 0 && grep -qE '1x10 +dense$' "$work/out" &&
+    [ "$(sed -n 2p "$work/out" | cut -d: -f1)" = 0 ] &&
+    describes '"shape":[1,10],"computes":["dense"]' "$backplane" profile "$work/digits.so" --runs 1 --seconds 0 --json &&
+    fails 2 "--order size: it is time or run" "$backplane" profile "$work/digits.so" --order size
+}
+
 # An operator that is missing is named before anything is compiled.
 inspect_names_missing_operators() {
   relu 01 "$(part 0a 0840)" | sed 's/Relu/Oelu/' >"$work/missing.onnx"
@@ -578,6 +622,16 @@ ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
 ok inspect-model-names-missing-operators inspect_names_missing_operators
 
+ok mistyped-command-gets-the-nearest fails 2 "no command 'lst', did you mean 'list'?" "$backplane" lst
+ok mistyped-version-gets-the-nearest fails 2 "did you mean 'version'?" "$backplane" verison
+ok mistyped-option-gets-the-nearest fails 2 "--devise, did you mean --device?" "$backplane" run --devise cpu
+ok unlike-option-gets-none bash -c '! "$0" run --wings 2>&1 | grep -q "did you mean"' "$backplane"
+ok errors-begin-with-what-failed errors_without_kinds
+ok verbose-shows-what-is-logged shows_the_log
+ok list-says-whether-a-plugin-is-usable says_what_is_usable
+ok inspect-leaves-out-what-is-not-known leaves_out_nothing_known
+ok cache-is-measured-and-cleared clears_the_cache
+ok profile-has-shapes-nodes-and-an-order profile_describes
 ok unknown-command-is-an-error-in-json ends_saying 2 '"kind": "UsageError"' "$backplane" lst --json
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
