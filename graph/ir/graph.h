@@ -26,6 +26,13 @@ struct BpOp;
 #define BP_PLACE_TARGET   0
 #define BP_PLACE_FALLBACK 1
 
+/* What a name stands for that is no tensor, while a model is imported (graph/onnx/sequence.c). */
+typedef struct BpGraphSequence {
+  struct BpGraphValue **items;
+  int32_t count;
+  bool is_none; /* it is an optional without a value */
+} BpGraphSequence;
+
 typedef struct BpGraphValue {
   const char *name;
   BpDataType dtype;
@@ -35,9 +42,10 @@ typedef struct BpGraphValue {
   const void *data;      /* of a constant: its elements, compact; else NULL */
   /* Of an int64 tensor whose elements are extents, some of them open: these; else NULL. */
   const int64_t *extents;
-  int32_t id;       /* dense, from 0 to num_values - 1 */
-  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
-  int32_t place;    /* where it lies: BP_PLACE_*; see graph/build/place.c */
+  BpGraphSequence *sequence; /* it is no tensor: no node of the graph has it; else NULL */
+  int32_t id;                /* dense, from 0 to num_values - 1 */
+  int32_t num_uses;          /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t place;             /* where it lies: BP_PLACE_*; see graph/build/place.c */
 } BpGraphValue;
 
 /* An attribute, as ONNX has it: exactly one of the payloads, by type. */

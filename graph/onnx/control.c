@@ -23,14 +23,27 @@ static BpGraphValue *twin(BpGraph *graph, const BpGraphValue *value) {
   return copy;
 }
 
+/* A sequence of what stands in the body for the tensors of another. */
+static BpGraphValue *capture_sequence(Body *body, const BpGraphValue *value) {
+  const BpGraphSequence *from = value->sequence;
+  BpGraphValue *copy = bp__graph_sequence(body->graph, value->name, from->count);
+  if (!copy)
+    return NULL;
+  copy->sequence->is_none = from->is_none;
+  for (int32_t i = 0; i < from->count; i++)
+    if (!(copy->sequence->items[i] = bp__body_capture(body, from->items[i])))
+      return NULL;
+  return copy;
+}
+
 BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value) {
   BpGraphValue *known = g_hash_table_lookup(body->known, value);
   if (known)
     return known;
-  known = twin(body->graph, value);
+  known = value->sequence ? capture_sequence(body, value) : twin(body->graph, value);
   if (!known)
     return NULL;
-  if (!known->data &&
+  if (!known->data && !known->sequence &&
       (bp__list_push(&body->captured, value) || bp__list_push(&body->graph->inputs, known)))
     return NULL;
   g_hash_table_insert(body->known, value, known);
@@ -71,9 +84,8 @@ static void forget_unused(Body *body) {
   body->captured.size = kept;
 }
 
-/* The graph that an attribute of the node has; NULL with an error. */
-static const OnnxGraph *read_graph(const Scope *scope, const OnnxNode *node, const char *name,
-                                   const char *attribute_name) {
+const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
+                                      const char *attribute_name) {
   const OnnxAttribute *attribute =
       bp__onnx_find_attribute(node->attribute, node->n_attribute, attribute_name);
   OnnxGraph *graph;
@@ -107,16 +119,20 @@ static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *nod
     if (!value)
       return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): its body does not give '%s'", name,
                             node->op_type, output);
+    if (value->sequence && inner->body)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "node '%s' (%s): its body gives '%s', a sequence or an optional, which "
+                            "is not supported where the data decides what runs",
+                            name, node->op_type, output);
     if (bp__list_push(outputs, value))
       return -1;
   }
   return 0;
 }
 
-/* Adds the nodes of a subgraph, to a body or, where that is NULL, to the graph of the scope.
- * `inputs` are what the subgraph's inputs stand for. */
-static int add_subgraph(Scope *scope, const OnnxNode *node, const char *name, const OnnxGraph *onnx,
-                        Body *body, BpGraphValue *const *inputs, BpList *outputs) {
+int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
+                           const OnnxGraph *onnx, Body *body, BpGraphValue *const *inputs,
+                           BpList *outputs) {
   BpGraph *before = scope->import->graph;
   Scope inner;
   if (bp__scope_enter(scope, name, &inner))
@@ -209,7 +225,8 @@ static BpGraphNode *make_control(BpGraph *graph, const BpOp *op, const char *nam
 
 static const OnnxGraph *read_branch(const Scope *scope, const OnnxNode *node, const char *name,
                                     int is_then) {
-  const OnnxGraph *onnx = read_graph(scope, node, name, is_then ? "then_branch" : "else_branch");
+  const OnnxGraph *onnx =
+      bp__scope_read_graph(scope, node, name, is_then ? "then_branch" : "else_branch");
   if (!onnx || (onnx->n_input == 0 && onnx->n_output == node->n_output))
     return onnx;
   bp_error_raise(BP_ERROR_FORMAT,
@@ -221,13 +238,20 @@ static const OnnxGraph *read_branch(const Scope *scope, const OnnxNode *node, co
 static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int is_then, Body *body,
                       BpList *outputs) {
   const OnnxGraph *onnx = read_branch(scope, node, name, is_then);
-  return onnx ? add_subgraph(scope, node, name, onnx, body, NULL, outputs) : -1;
+  return onnx ? bp__scope_add_subgraph(scope, node, name, onnx, body, NULL, outputs) : -1;
 }
 
 /* Code for devices computes both branches, and selects the outputs of one. */
 static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
                                    BpGraphValue *then, BpGraphValue *otherwise) {
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (then->sequence || otherwise->sequence) {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "node '%s' (If): its condition depends on the data, and its branches give a "
+                   "sequence or an optional, which is not supported",
+                   name);
+    return NULL;
+  }
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || !bp__value_same_shape(then, otherwise)) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                    "node '%s' (If): its condition depends on the data, and its branches give %s "
@@ -436,7 +460,8 @@ static int fill_body(const Looping *l, Body *body) {
   while (changed > 0) {
     changed = -1;
     if (begin_body(l->scope, body) == 0 && make_body_inputs(l, body, inputs) == 0 &&
-        add_subgraph(l->scope, l->node, l->name, l->onnx, body, inputs, &body->graph->outputs) == 0)
+        bp__scope_add_subgraph(l->scope, l->node, l->name, l->onnx, body, inputs,
+                               &body->graph->outputs) == 0)
       changed = open_changing(l, body);
     if (changed > 0)
       clear_body(body);
@@ -564,7 +589,7 @@ static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
   Looping l = {.scope = scope, .node = node, .name = name};
   if (check_can_control(scope, node, name) || !inputs ||
       bp__scope_read_inputs(scope, node, name, inputs) ||
-      !(l.onnx = read_graph(scope, node, name, "body")))
+      !(l.onnx = bp__scope_read_graph(scope, node, name, "body")))
     return -1;
   l.trip = inputs[0];
   l.condition = inputs[1];
@@ -702,7 +727,7 @@ static int add_scan(Scope *scope, const OnnxNode *node, const char *name) {
   Looping l = {.scope = scope, .node = node, .name = name, .is_scan = 1};
   if (check_can_control(scope, node, name) || !inputs ||
       bp__scope_read_inputs(scope, node, name, inputs) ||
-      !(l.onnx = read_graph(scope, node, name, "body")) ||
+      !(l.onnx = bp__scope_read_graph(scope, node, name, "body")) ||
       (count && bp__scope_resolve_attribute(scope, count, &count)) ||
       check_scan(&l, count ? count->i : 0))
     return -1;

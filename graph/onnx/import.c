@@ -346,6 +346,11 @@ static int is_control(const OnnxNode *node) {
          bp__onnx_is_control(node->op_type);
 }
 
+static int is_sequence(const Scope *scope, const OnnxNode *node) {
+  return !is_empty(node->op_type) && !*domain_of(node->domain) &&
+         bp__onnx_is_sequence(node->op_type, scope->version);
+}
+
 static const char *node_name(const Scope *scope, size_t index) {
   const OnnxNode *node = scope->nodes[index];
   BpArena *arena = &scope->import->graph->arena;
@@ -373,7 +378,8 @@ int bp__scope_check_operators(const Scope *scope) {
   for (size_t i = 0; i < scope->num_nodes && count < MAX_NAMED_OPERATORS; i++) {
     const OnnxNode *node = scope->nodes[i];
     const char *name, *domain = domain_of(node->domain);
-    if (find_op(scope, node) || is_control(node) || find_function(scope->import, node))
+    if (find_op(scope, node) || is_control(node) || is_sequence(scope, node) ||
+        find_function(scope->import, node))
       continue;
     name = node_name(scope, i);
     if (!name || !bp__onnx_check_name(node->op_type, "the operator of a node") ||
@@ -499,8 +505,8 @@ static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
-                          BpGraphValue **inputs) {
+int bp__scope_read_names(Scope *scope, const OnnxNode *node, const char *name,
+                         BpGraphValue **inputs) {
   for (size_t i = 0; i < node->n_input; i++) {
     int found = is_empty(node->input[i]) ? 1 : look_up(scope, node->input[i], &inputs[i]);
     if (found == 0)
@@ -511,6 +517,19 @@ int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
     if (found < 0)
       return -1;
   }
+  return 0;
+}
+
+int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
+                          BpGraphValue **inputs) {
+  if (bp__scope_read_names(scope, node, name, inputs))
+    return -1;
+  for (size_t i = 0; i < node->n_input; i++)
+    if (inputs[i] && inputs[i]->sequence)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "node '%s' (%s): its input '%s' is a sequence or an optional, which it "
+                            "does not take",
+                            name, node->op_type, node->input[i]);
   return 0;
 }
 
@@ -639,7 +658,7 @@ static int bind_inputs(Scope *scope, const OnnxNode *call, const char *name,
                        const OnnxFunction *function, Scope *inner) {
   BpGraphValue **inputs =
       bp__arena_alloc_array(&scope->import->graph->arena, call->n_input, sizeof(*inputs));
-  if (!inputs || bp__scope_read_inputs(scope, call, name, inputs))
+  if (!inputs || bp__scope_read_names(scope, call, name, inputs))
     return -1;
   for (size_t i = 0; i < function->n_input; i++)
     if (!bp__onnx_check_name(function->input[i], "an input of a function") ||
@@ -695,9 +714,10 @@ int bp__scope_add_nodes(Scope *scope) {
     const OnnxNode *node = scope->nodes[i];
     const OnnxFunction *function = find_function(scope->import, node);
     const char *name = node_name(scope, i);
-    if (!name || (function           ? add_call(scope, node, name, function)
-                  : is_control(node) ? bp__scope_add_control(scope, node, name)
-                                     : add_op(scope, i, name)))
+    if (!name || (function                   ? add_call(scope, node, name, function)
+                  : is_control(node)         ? bp__scope_add_control(scope, node, name)
+                  : is_sequence(scope, node) ? bp__scope_add_sequence(scope, node, name)
+                                             : add_op(scope, i, name)))
       return -1;
   }
   return 0;
@@ -719,6 +739,11 @@ static int add_outputs(Scope *scope) {
       return -1;
     if (!value)
       return bp_error_raise(BP_ERROR_FORMAT, "no node of the model gives its output '%s'", name);
+    if (value->sequence)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "output '%s' is a sequence or an optional, and models give tensors; "
+                            "let the model give its tensors, for example by ConcatFromSequence",
+                            name);
     graph->output_names[i] = name;
     if (bp__list_push(&graph->outputs, value))
       return -1;

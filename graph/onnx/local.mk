@@ -8,6 +8,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/onnx/import.c graph/onnx/import.h \
 	graph/onnx/reader.c graph/onnx/reader.h \
 	graph/onnx/scope.h \
+	graph/onnx/sequence.c \
 	graph/onnx/tensor.c
 nodist_libbackplane_graph_la_SOURCES += graph/onnx/onnx.pb-c.c graph/onnx/onnx.pb-c.h
 

@@ -69,7 +69,10 @@ int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value);
 int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value);
 /* What the name stands for, or NULL. */
 BpGraphValue *bp__scope_find(Scope *scope, const char *name);
-/* The inputs of a node, NULL for those left out. */
+/* The inputs of a node, NULL for those left out; the first also gives sequences, which the second
+ * refuses. */
+int bp__scope_read_names(Scope *scope, const OnnxNode *node, const char *name,
+                         BpGraphValue **inputs);
 int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
                           BpGraphValue **inputs);
 int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx);
@@ -85,5 +88,23 @@ int bp__onnx_is_control(const char *op_type);
 int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
 /* What stands in the body for a value of the graph around it. NULL with BP_ERROR_MEMORY. */
 BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
+/* The graph that an attribute of the node has; NULL with an error. */
+const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
+                                      const char *attribute_name);
+/* Adds the nodes of a subgraph, to a body or, where that is NULL, to the graph of the scope.
+ * `inputs` are what the subgraph's inputs stand for. */
+int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
+                           const OnnxGraph *onnx, Body *body, BpGraphValue *const *inputs,
+                           BpList *outputs);
+
+/* ---- sequence.c -------------------------------------------------------------------------- */
+
+/* Whether the operator of ONNX's own domain, in that version of it, is one of sequences or
+ * optionals. */
+bool bp__onnx_is_sequence(const char *op_type, int32_t version);
+/* Settles such a node. */
+int bp__scope_add_sequence(Scope *scope, const OnnxNode *from, const char *name);
+/* A name for a sequence whose tensors are to be filled in. */
+BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count);
 
 #endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sequences and optionals. Importing settles them: a sequence is the list of its tensors, and its
+ * length and the places that nodes ask for are known then; an optional is its value, or none. No
+ * node of the graph has one. */
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/onnx/scope.h"
+#include "graph/ops/op.h"
+
+/* A node of the model with its inputs, as errors and readers of constants take it. */
+typedef struct Sequencing {
+  Scope *scope;
+  const OnnxNode *from;
+  BpGraph *graph;
+  BpOp op;
+  BpGraphNode node;
+} Sequencing;
+
+/* ---- Values ------------------------------------------------------------------------------ */
+
+BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count) {
+  int64_t length = count;
+  BpGraphValue *value = bp__graph_value(graph, name, BP__INT64, &length, 1);
+  BpGraphSequence *sequence = bp__arena_alloc(&graph->arena, sizeof(*sequence));
+  if (!value || !sequence)
+    return NULL;
+  sequence->count = count;
+  sequence->items = bp__graph_new_data(graph, value); /* which the budget counts */
+  value->sequence = sequence;
+  return sequence->items ? value : NULL;
+}
+
+static bool is_none(const BpGraphValue *value) {
+  return value->sequence && value->sequence->is_none;
+}
+
+static const BpGraphSequence *sequence_of(const Sequencing *s, int32_t input) {
+  const BpGraphValue *value = bp__node_input(&s->node, input);
+  if (value && value->sequence && !is_none(value))
+    return value->sequence;
+  bp__op_bad(&s->node, "input %d is no sequence", input);
+  return NULL;
+}
+
+static BpGraphValue *tensor_of(const Sequencing *s, int32_t input) {
+  BpGraphValue *value = bp__node_input(&s->node, input);
+  if (value && !value->sequence)
+    return value;
+  bp__op_bad(&s->node, "input %d is no tensor", input);
+  return NULL;
+}
+
+static BpGraphValue *new_sequence(const Sequencing *s, int64_t count) {
+  if (count > INT32_MAX) {
+    bp__op_error(&s->node, "its sequence has %lld tensors", (long long)count);
+    return NULL;
+  }
+  return bp__graph_sequence(s->graph, s->node.name, (int32_t)count);
+}
+
+/* The sequence, whose tensors have one type. */
+static int give(const Sequencing *s, BpGraphValue *value, BpGraphValue **results) {
+  const BpGraphSequence *sequence = value ? value->sequence : NULL;
+  if (!sequence)
+    return -1;
+  for (int32_t i = 0; i < sequence->count; i++) {
+    if (!sequence->items[i])
+      return -1;
+    if (!bp__dtype_equal(sequence->items[i]->dtype, sequence->items[0]->dtype))
+      return bp__op_bad(&s->node, "the tensors of its sequence differ in type");
+  }
+  results[0] = value;
+  return 0;
+}
+
+/* An attribute that is an integer. */
+static int read_int(const Sequencing *s, const char *name, int64_t *value) {
+  const OnnxAttribute *attribute =
+      bp__onnx_find_attribute(s->from->attribute, s->from->n_attribute, name);
+  if (attribute && bp__scope_resolve_attribute(s->scope, attribute, &attribute))
+    return -1;
+  if (attribute)
+    *value = attribute->i;
+  return 0;
+}
+
+/* A place of a sequence from input `input`, or `otherwise`; it may count from the end, and is less
+ * than `end`. */
+static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int64_t count,
+                      int64_t end, int64_t *place) {
+  int64_t given = otherwise;
+  if (bp__node_input(&s->node, input)) {
+    int32_t found = bp__op_const_ints(&s->node, input, &given, 1);
+    if (found < 0)
+      return -1;
+    if (found != 1)
+      return bp__op_bad(&s->node, "its position is not one number");
+  }
+  *place = given < 0 ? given + count : given;
+  return *place >= 0 && *place < end ? 0
+                                     : bp__op_bad(&s->node,
+                                                  "its position is %lld, in a sequence of %lld "
+                                                  "tensors",
+                                                  (long long)given, (long long)count);
+}
+
+/* ---- Sequences --------------------------------------------------------------------------- */
+
+static int add_construct(Sequencing *s, BpGraphValue **results) {
+  BpGraphValue *value = new_sequence(s, s->node.num_inputs);
+  for (int32_t i = 0; value && i < s->node.num_inputs; i++)
+    if (!(value->sequence->items[i] = tensor_of(s, i)))
+      return -1;
+  return give(s, value, results);
+}
+
+static int add_empty(Sequencing *s, BpGraphValue **results) {
+  return give(s, new_sequence(s, 0), results);
+}
+
+static int add_at(Sequencing *s, BpGraphValue **results) {
+  const BpGraphSequence *sequence = sequence_of(s, 0);
+  int64_t place;
+  if (!sequence || read_place(s, 1, 0, sequence->count, sequence->count, &place))
+    return -1;
+  results[0] = sequence->items[place];
+  return 0;
+}
+
+static int add_insert(Sequencing *s, BpGraphValue **results) {
+  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *tensor = sequence ? tensor_of(s, 1) : NULL, *value;
+  int64_t place, count;
+  if (!tensor)
+    return -1;
+  count = sequence->count;
+  if (read_place(s, 2, count, count, count + 1, &place) || !(value = new_sequence(s, count + 1)))
+    return -1;
+  for (int64_t i = 0; i <= count; i++)
+    value->sequence->items[i] = i == place ? tensor : sequence->items[i - (i > place)];
+  return give(s, value, results);
+}
+
+static int add_erase(Sequencing *s, BpGraphValue **results) {
+  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *value;
+  int64_t place;
+  if (!sequence || read_place(s, 1, -1, sequence->count, sequence->count, &place) ||
+      !(value = new_sequence(s, sequence->count - 1)))
+    return -1;
+  for (int32_t i = 0; i < value->sequence->count; i++)
+    value->sequence->items[i] = sequence->items[i + (i >= place)];
+  return give(s, value, results);
+}
+
+static int add_length(Sequencing *s, BpGraphValue **results) {
+  const BpGraphSequence *sequence = sequence_of(s, 0);
+  results[0] =
+      sequence ? bp__graph_constant(s->graph, s->node.name, BP__INT64, NULL, 0, NULL) : NULL;
+  if (results[0])
+    *(int64_t *)bp__graph_constant_data(results[0]) = sequence->count;
+  return results[0] ? 0 : -1;
+}
+
+/* How the extent of the axis is split: into parts of `size`, the last one with what is left, or as
+ * `sizes` say. */
+static int split_parts(const Sequencing *s, BpGraphValue *in, int32_t axis, int64_t size,
+                       const BpGraphValue *sizes, BpGraphValue **results) {
+  int64_t extent = in->shape[axis], at = 0;
+  int64_t count = sizes ? bp__value_num_elements(sizes) : (extent + size - 1) / size;
+  BpGraphValue *value = new_sequence(s, count);
+  for (int64_t i = 0; value && i < count; i++) {
+    int64_t part = sizes ? bp__value_get_int(sizes, i) : extent - at < size ? extent - at : size;
+    if (part < 0 || part > extent - at)
+      return bp__op_bad(&s->node, "its split does not add up to %lld", (long long)extent);
+    value->sequence->items[i] = bp__op_slice(s->graph, &s->node, in, axis, at, at + part);
+    if (!value->sequence->items[i])
+      return -1;
+    at += part;
+  }
+  if (value && at != extent)
+    return bp__op_bad(&s->node, "its split does not add up to %lld", (long long)extent);
+  return give(s, value, results);
+}
+
+static int add_split(Sequencing *s, BpGraphValue **results) {
+  BpGraphValue *in = tensor_of(s, 0), *split = bp__node_input(&s->node, 1);
+  int64_t axis_number = 0, keepdims = 1, size = 1;
+  int32_t axis;
+  if (!in || read_int(s, "axis", &axis_number) || read_int(s, "keepdims", &keepdims) ||
+      bp__op_axis(&s->node, axis_number, in->ndim, &axis))
+    return -1;
+  if (bp__extent_is_open(in->shape[axis]))
+    return bp__op_error(&s->node,
+                        "the extent of axis %d is open, and so is the length of its "
+                        "sequence, which is not supported",
+                        axis);
+  if (split && split->ndim == 0) {
+    if (bp__op_const_ints(&s->node, 1, &size, 1) != 1)
+      return -1;
+    if (size < 1)
+      return bp__op_bad(&s->node, "its split is %lld", (long long)size);
+    size = size < in->shape[axis] || in->shape[axis] < 1 ? size : in->shape[axis];
+    split = NULL;
+  } else if (split && (!split->data || split->sequence || split->ndim != 1 ||
+                       split->dtype.code != BP_DTYPE_INT)) {
+    return bp__op_error(&s->node, "its split is no constant vector of integers: the length of its "
+                                  "sequence would depend on the data, which is not supported");
+  }
+  if (split_parts(s, in, axis, size, split, results))
+    return -1;
+  int64_t axes[] = {axis};
+  BpGraphSequence *sequence = results[0]->sequence;
+  for (int32_t i = 0; i < sequence->count && !keepdims && s->node.num_inputs == 1; i++)
+    if (!(sequence->items[i] = bp__op_binary(s->graph, &s->node, "Squeeze", sequence->items[i],
+                                             bp__graph_int_vector(s->graph, axes, 1))))
+      return -1;
+  return 0;
+}
+
+static int add_concat(Sequencing *s, BpGraphValue **results) {
+  const BpGraphSequence *sequence = sequence_of(s, 0);
+  int64_t axis = 0, is_new = 0;
+  if (!sequence || read_int(s, "axis", &axis) || read_int(s, "new_axis", &is_new))
+    return -1;
+  if (sequence->count == 0)
+    return bp__op_bad(&s->node, "its sequence is empty");
+  BpGraphValue **parts =
+      bp__arena_alloc_array(&s->graph->arena, (size_t)sequence->count, sizeof(*parts));
+  for (int32_t i = 0; parts && i < sequence->count; i++)
+    parts[i] = is_new ? bp__op_binary(s->graph, &s->node, "Unsqueeze", sequence->items[i],
+                                      bp__graph_int_vector(s->graph, &axis, 1))
+                      : sequence->items[i];
+  BpGraphAttr attr = bp__attr_int(s->graph, "axis", axis);
+  results[0] =
+      parts ? bp__op_apply(s->graph, "", "Concat", s->node.name, parts, sequence->count, &attr, 1)
+            : NULL;
+  return results[0] ? 0 : -1;
+}
+
+/* What the inputs of the body are for element `index`. Returns how many there are, or -1. */
+static int64_t map_inputs(const Sequencing *s, int32_t index, BpGraphValue **inputs) {
+  int64_t count = 0;
+  for (int32_t i = 0; i < s->node.num_inputs; i++) {
+    BpGraphValue *value = s->node.inputs[i];
+    const BpGraphSequence *sequence = value ? value->sequence : NULL;
+    if (!value || is_none(value))
+      return bp__op_bad(&s->node, "input %d is missing", i);
+    if (i == 0 && !sequence)
+      return bp__op_bad(&s->node, "input 0 is no sequence");
+    if (i == 0)
+      count = sequence->count;
+    if (sequence && sequence->count != count)
+      return bp__op_bad(&s->node, "its sequences have %lld and %d tensors", (long long)count,
+                        sequence->count);
+    inputs[i] = !sequence ? value : index < count ? sequence->items[index] : NULL;
+  }
+  return count;
+}
+
+/* The nodes of the body, for each element again. */
+static int add_map(Sequencing *s, BpGraphValue **results) {
+  const OnnxGraph *body = bp__scope_read_graph(s->scope, s->from, s->node.name, "body");
+  BpGraphValue **inputs =
+      bp__arena_alloc_array(&s->graph->arena, s->from->n_input + 1, sizeof(*inputs));
+  int64_t count = body && inputs ? map_inputs(s, 0, inputs) : -1;
+  if (count < 0)
+    return -1;
+  if (body->n_input != s->from->n_input || body->n_output != s->from->n_output)
+    return bp__op_bad(&s->node, "its body has %zu inputs and %zu outputs, the node %zu and %zu",
+                      body->n_input, body->n_output, s->from->n_input, s->from->n_output);
+  for (size_t k = 0; k < s->from->n_output; k++)
+    if (!(results[k] = new_sequence(s, count)))
+      return -1;
+  for (int32_t i = 0; i < count; i++) {
+    BpList outputs = {0};
+    const char *name = bp__arena_printf(&s->graph->arena, "%s/%d", s->node.name, i);
+    int status = !name || map_inputs(s, i, inputs) < 0 ||
+                 bp__scope_add_subgraph(s->scope, s->from, name, body, NULL, inputs, &outputs);
+    for (size_t k = 0; !status && k < outputs.size; k++) {
+      results[k]->sequence->items[i] = outputs.items[k];
+      if (results[k]->sequence->items[i]->sequence)
+        status = bp__op_error(&s->node, "its body gives a sequence");
+    }
+    bp__list_free(&outputs);
+    if (status)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Optionals --------------------------------------------------------------------------- */
+
+static int add_optional(Sequencing *s, BpGraphValue **results) {
+  results[0] = bp__node_input(&s->node, 0);
+  if (results[0])
+    return 0;
+  results[0] = new_sequence(s, 0);
+  if (results[0])
+    results[0]->sequence->is_none = true;
+  return results[0] ? 0 : -1;
+}
+
+static int add_get_element(Sequencing *s, BpGraphValue **results) {
+  results[0] = bp__node_input(&s->node, 0);
+  return results[0] && !is_none(results[0]) ? 0 : bp__op_bad(&s->node, "its optional has no value");
+}
+
+static int add_has_element(Sequencing *s, BpGraphValue **results) {
+  const BpGraphValue *value = bp__node_input(&s->node, 0);
+  results[0] = bp__graph_constant(s->graph, s->node.name, BP__BOOL, NULL, 0, NULL);
+  if (results[0])
+    *(uint8_t *)bp__graph_constant_data(results[0]) = value && !is_none(value);
+  return results[0] ? 0 : -1;
+}
+
+/* ---- All --------------------------------------------------------------------------------- */
+
+static const struct {
+  const char *op_type;
+  int32_t since, min_inputs, max_inputs;
+  int (*add)(Sequencing *s, BpGraphValue **results);
+} operators[] = {
+    {"SequenceConstruct", 11, 1, INT16_MAX, add_construct},
+    {"SequenceEmpty", 11, 0, 0, add_empty},
+    {"SequenceAt", 11, 2, 2, add_at},
+    {"SequenceInsert", 11, 2, 3, add_insert},
+    {"SequenceErase", 11, 1, 2, add_erase},
+    {"SequenceLength", 11, 1, 1, add_length},
+    {"SplitToSequence", 11, 1, 2, add_split},
+    {"ConcatFromSequence", 11, 1, 1, add_concat},
+    {"SequenceMap", 17, 1, INT16_MAX, add_map},
+    {"Optional", 15, 0, 1, add_optional},
+    {"OptionalGetElement", 15, 1, 1, add_get_element},
+    {"OptionalHasElement", 15, 0, 1, add_has_element},
+};
+
+bool bp__onnx_is_sequence(const char *op_type, int32_t version) {
+  for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++)
+    if (!strcmp(operators[i].op_type, op_type))
+      return operators[i].since <= version;
+  return false;
+}
+
+int bp__scope_add_sequence(Scope *scope, const OnnxNode *from, const char *name) {
+  BpGraph *graph = scope->import->graph;
+  Sequencing s = {.scope = scope, .from = from, .graph = graph, .op = {.name = from->op_type}};
+  size_t i = 0;
+  BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, from->n_input + 1, sizeof(*inputs));
+  BpGraphValue **results =
+      bp__arena_alloc_array(&graph->arena, from->n_output + 1, sizeof(*results));
+  while (strcmp(operators[i].op_type, from->op_type))
+    i++;
+  if (!inputs || !results || bp__graph_use_node(graph) ||
+      bp__scope_read_names(scope, from, name, inputs))
+    return -1;
+  s.node = (BpGraphNode){.name = name, .op = &s.op, .version = scope->version, .inputs = inputs};
+  if (from->n_input < (size_t)operators[i].min_inputs ||
+      from->n_input > (size_t)operators[i].max_inputs || from->n_output < 1 ||
+      (from->n_output > 1 && operators[i].add != add_map))
+    return bp__op_bad(&s.node, "it has %zu inputs and %zu outputs", from->n_input, from->n_output);
+  s.node.num_inputs = (int32_t)from->n_input;
+  if (operators[i].add(&s, results))
+    return -1;
+  for (size_t k = 0; k < from->n_output; k++)
+    if (!is_empty(from->output[k]) && bp__scope_add(scope, from->output[k], results[k]))
+      return -1;
+  return 0;
+}
