@@ -173,9 +173,10 @@ static void test_missing_operators(void) {
   onnx_node(builder, "ImageDecoder", "y,y", "v", "");
   onnx_node(builder, "Frobnicate", "y", "u", "");
   onnx_node(builder, "Relu", "y", "t", "")->domain = (char[]){"com.example"};
-  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
-                 "3 operators|Frobnicate (node 'the Frobnicate')|ImageDecoder (node 'the ImageDecoder')|"
-                 "com.example::Relu|docs/operators.md");
+  assert_refused(
+      builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
+      "3 operators|Frobnicate (node 'the Frobnicate')|ImageDecoder (node 'the ImageDecoder')|"
+      "com.example::Relu|docs/operators.md");
 }
 
 static void test_operator_set(void) {
