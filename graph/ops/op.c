@@ -440,6 +440,20 @@ static int detach_extents(BpGraph *graph, BpGraphNode *node) {
   return 0;
 }
 
+/* Extents that are arguments are computed: a vector of them that no node makes is given one. */
+static int attach_extents(BpGraph *graph, BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    const BpGraphValue *value = bp__op_argument(node, i);
+    if (!value || !value->extents || value->producer)
+      continue;
+    BpGraphNode maker = {.name = node->name, .outputs = &node->inputs[i]};
+    node->inputs[i] = bp__graph_value(graph, value->name, value->dtype, value->shape, value->ndim);
+    if (!node->inputs[i] || bp__op_give_extents(graph, &maker, value->extents))
+      return -1;
+  }
+  return 0;
+}
+
 int bp__op_append(BpGraph *graph, BpGraphNode *node) {
   int left;
   if (check_arity(node) || check_open(node))
@@ -467,7 +481,7 @@ int bp__op_append(BpGraph *graph, BpGraphNode *node) {
     left = bp__op_fold(graph, node);
   if (left <= 0)
     return left;
-  return bp__list_push(&graph->nodes, node);
+  return attach_extents(graph, node) ? -1 : bp__list_push(&graph->nodes, node);
 }
 
 BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op_name,

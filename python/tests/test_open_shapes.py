@@ -252,6 +252,12 @@ CASES = {
         {"q": (FLOAT, ["b", "s", 16]), "k": (FLOAT, ["c", "t", 16]), "v": (FLOAT, ["d", "u", 16])}, "o", {},
         [{"q": Shape((b, s, 16)), "k": Shape((b, t, 16)), "v": Shape((b, u, 16))}
          for b, s, t, u in [(1, 5, 5, 5), (2, 33, 33, 33), (1, 4, 9, 9)]]),
+    "causal_attention_with_a_past": (
+        [node("Attention", "q k v  pk pv", "o nk nv", q_num_heads=2, kv_num_heads=2, is_causal=1)],
+        {**{name: (FLOAT, ["b", "s", 16]) for name in "qkv"},
+         **{name: (FLOAT, ["b", 2, "p", 8]) for name in ("pk", "pv")}}, "o nk nv", {},
+        [{**{name: Shape((b, s, 16)) for name in "qkv"}, "pk": Shape((b, 2, p, 8)), "pv": Shape((b, 2, p, 8))}
+         for b, s, p in [(1, 7, 0), (1, 1, 7), (3, 5, 2)]]),
     "multi_head_attention_by_a_padding": (
         [node("MultiHeadAttention", "q k v  m", "o", num_heads=3, domain="com.microsoft")],
         {"q": (FLOAT, ["b", "s", 12]), "k": (FLOAT, ["b", "t", 12]), "v": (FLOAT, ["b", "t", 12]),
