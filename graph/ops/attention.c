@@ -307,9 +307,11 @@ static BpGraphValue *grouped_product(const Attention *at, BpGraphValue *x, BpGra
                     bp__extent_multiply(&at->graph->extents, x->shape[2], at->groups), x->shape[3]};
   if (at->groups == 1 || rows[2] == BP_EXTENT_NONE)
     return at->groups == 1 ? binary(at, "MatMul", x, other) : NULL;
-  return bp__op_reshape(
-      at->graph, at->node,
-      binary(at, "MatMul", bp__op_reshape(at->graph, at->node, x, rows, 4), other), out, 4);
+  x = binary(at, "MatMul", bp__op_reshape(at->graph, at->node, x, rows, 4), other);
+  if (!x)
+    return NULL;
+  out[0] = x->shape[0]; /* the batches of both */
+  return bp__op_reshape(at->graph, at->node, x, out, 4);
 }
 
 /* The probabilities, in the type of softmax_precision; a query that may see no key has none. */

@@ -258,6 +258,12 @@ CASES = {
          **{name: (FLOAT, ["b", 2, "p", 8]) for name in ("pk", "pv")}}, "o nk nv", {},
         [{**{name: Shape((b, s, 16)) for name in "qkv"}, "pk": Shape((b, 2, p, 8)), "pv": Shape((b, 2, p, 8))}
          for b, s, p in [(1, 7, 0), (1, 1, 7), (3, 5, 2)]]),
+    "attention_of_extents_that_no_name_joins": (
+        [node("Attention", "q k v m", "o", q_num_heads=4, kv_num_heads=2)],
+        {"q": (FLOAT, ["a", "b", 16]), "k": (FLOAT, ["c", "d", 8]), "v": (FLOAT, ["e", "f", 8]),
+         "m": (FLOAT, ["g", "h", "i", "j"])}, "o", {},
+        [{"q": Shape((b, s, 16)), "k": Shape((b, t, 8)), "v": Shape((b, t, 8)), "m": Shape((b, 4, s, t))}
+         for b, s, t in [(2, 3, 5), (1, 1, 9)]]),
     "multi_head_attention_by_a_padding": (
         [node("MultiHeadAttention", "q k v  m", "o", num_heads=3, domain="com.microsoft")],
         {"q": (FLOAT, ["b", "s", 12]), "k": (FLOAT, ["b", "t", 12]), "v": (FLOAT, ["b", "t", 12]),
