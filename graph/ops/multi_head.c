@@ -181,7 +181,7 @@ BP_ROW_EXPAND(multi_head_attention) {
   if ((at.k->ndim != 3 && at.k->ndim != 4) || at.v->ndim != at.k->ndim)
     return bp__op_bad(node, "its keys and values have %d and %d dimensions, not both 3 or both 4",
                       at.k->ndim, at.v->ndim);
-  if (bp__node_int(node, "unidirectional", 0) && !at.past[0] && !(at.k = as_many_keys(&at)))
+  if (bp__node_int(node, "unidirectional", 0) && !(at.k = as_many_keys(&at)))
     return -1;
   if (bp__node_input(node, 3) && add_biases(&at, node->inputs[3]))
     return -1;

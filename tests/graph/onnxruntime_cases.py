@@ -531,6 +531,8 @@ def attention_cases():
         for mask in (None, masks[11][1]):
             yield "MultiHeadAttention", 20, dict(num_heads=3), [
                 q, noise(2, 5, 12), noise(2, 5, 12), None, mask, added, *past]
+    yield "MultiHeadAttention", 20, dict(num_heads=3, unidirectional=1), [
+        q, noise(2, 5, 12), noise(2, 5, 12), None, None, None, *past]
     yield "MultiHeadAttention", 20, dict(num_heads=3), [q, *noise(2, 2, 3, 6, 4)]
     yield from group_query_cases()
     for shape in ((2, 5, 8), (3, 8)):
@@ -662,6 +664,8 @@ def refused_cases():
     yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [q, noise(2, 7, 12), noise(2, 7, 12)], (), "as many keys"
     yield "MultiHeadAttention", one, [q, None, q], (), "only one of key and value"
     q, kv, past = noise(2, 1, 64), noise(2, 1, 32), noise(2, 2, 6, 16)
+    yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [
+        q, noise(2, 7, 12), noise(2, 7, 12), None, None, None, *noise(2, 2, 3, 6, 4)], (), "as many keys"
     heads, lengths, total = dict(num_heads=4, kv_num_heads=2), np.array([6, 6], "i4"), np.int32(7)
     group = "GroupQueryAttention"
     yield group, heads, [q, kv, kv, past, past], (), "no seqlens_k"
