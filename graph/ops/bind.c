@@ -63,9 +63,30 @@ static bool is_settled(BpGraph *graph, const BpGraphValue *vector) {
   return vector->data || vector->extents;
 }
 
+/* Whether a constant has the elements that are given, and none that is negative. */
+static bool is_as_given(const BpGraphValue *vector, const int64_t *given) {
+  for (int64_t i = 0; i < bp__value_num_elements(vector); i++) {
+    int64_t element = bp__value_get_int(vector, i);
+    bool is_known = given && given[i] != BP_EXTENT_NONE && !bp__extent_is_open(given[i]);
+    if (element < 0 || (is_known && element != given[i]))
+      return false;
+  }
+  return true;
+}
+
 BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                           const int64_t *given, const char *complaint) {
-  if (!vector || is_settled(graph, vector))
+  if (!vector)
+    return NULL;
+  if (bp__value_is_open(vector)) {
+    bp__op_error(node, "how many extents depend on the data is open");
+    return NULL;
+  }
+  if (vector->data && !is_as_given(vector, given)) {
+    bp__op_bad(node, "%s", complaint);
+    return NULL;
+  }
+  if (is_settled(graph, vector))
     return vector;
   if (check_can_bind(graph, node))
     return NULL;

@@ -155,7 +155,8 @@ int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node);
 /* Makes the elements of an int64 vector, of a length that is known, extents for the nodes after it:
  * those that are `given`, which a run checks, or symbols for the others, which are BP_EXTENT_NONE
  * there; `given` NULL: symbols all. A run in which one is negative fails with the complaint about
- * `node`. The vector itself where it is a constant, or has extents that are not negative. */
+ * `node`. The vector itself where it is a constant as it has to be, or has extents that are not
+ * negative. */
 BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                           const int64_t *given, const char *complaint);
 /* Whether it is a node that does so. */
