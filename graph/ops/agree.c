@@ -176,6 +176,16 @@ BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphVa
   return bp__op_apply(graph, "backplane", "ViewIn", node->name, inputs, 2, NULL, 0);
 }
 
+int bp__op_check_at_least(BpGraph *graph, const BpGraphNode *node, int64_t extent, int64_t least,
+                          const char *complaint) {
+  int64_t left = bp__extent_subtract(&graph->extents, extent, least);
+  if (left == BP_EXTENT_NONE)
+    return -1;
+  if (left < 0 && !bp__extent_is_open(left))
+    return bp__op_bad(node, "%s", complaint);
+  return bp__op_bind(graph, node, bp__op_extents(graph, node, &left, 1), NULL, complaint) ? 0 : -1;
+}
+
 /* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */
 static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {
   BpGraphValue *value = node->inputs[input];

@@ -107,32 +107,38 @@ static BpGraphValue *lengths_agree(const GroupQuery *at) {
   return binary(at, "Sub", past, binary(at, "ReduceMax", before, number(at, 0)));
 }
 
+/* The integers of an input, as many as `count` says, (count). NULL with an error. */
+static BpGraphValue *numbers(const GroupQuery *at, int32_t input, int64_t count) {
+  static const char complaint[] = "its seqlens_k is not one number for each batch, or its "
+                                  "total_sequence_length is not one";
+  BpGraphValue *value = bp__op_cast(at->graph, at->node, at->node->inputs[input], BP__INT64);
+  if (value && value->ndim == 1)
+    return bp__op_as_shape(at->graph, at->node, value, &count, complaint);
+  return bp__op_reshape(at->graph, at->node, value, &count, 1);
+}
+
 /* How many keys there are: those of a present that is longer than its keys are not told from the
  * others, so a run checks the lengths. */
 static int count_keys(GroupQuery *at) {
-  static const int64_t zeros[2], one = 1;
-  BpGraphValue *lengths = bp__node_input(at->node, 5), *total = bp__node_input(at->node, 6);
+  static const int64_t zeros[2];
   const int64_t column[] = {at->q->shape[0], 1};
-  int64_t given;
-  if (!lengths || !total)
+  if (!bp__node_input(at->node, 5) || !bp__node_input(at->node, 6))
     return bp__op_bad(at->node, "it has no seqlens_k or no total_sequence_length");
   at->keys = bp__extent_add(&at->graph->extents, at->past, at->length);
-  if (at->keys == BP_EXTENT_NONE)
+  BpGraphValue *lengths = numbers(at, 5, column[0]), *total = numbers(at, 6, 1);
+  if (at->keys == BP_EXTENT_NONE || !lengths || !total)
     return -1;
-  if (total->data && !bp__extent_is_open(at->keys) &&
-      (bp__op_ints(at->node, 6, NULL, &given, 1) < 0 || given != at->keys))
-    return bp__op_error(at->node, TOTAL);
-  total = bp__op_reshape(at->graph, at->node, bp__op_cast(at->graph, at->node, total, BP__INT64),
-                         &one, 1);
-  lengths = bp__op_cast(at->graph, at->node, lengths, BP__INT64);
-  at->before = bp__op_reshape(at->graph, at->node, lengths, column, 2);
-  at->before = binary(at, "Sub", binary(at, "Add", at->before, number(at, 1)),
+  at->before = binary(at, "Sub", binary(at, "Add", lengths, number(at, 1)),
                       bp__op_extents(at->graph, at->node, &at->length, 1));
   at->before = binary(at, "Max", at->before, number(at, 0)); /* a first run may be padded */
-  BpGraphValue *lengths_fit = lengths_agree(at);
-  BpGraphValue *fits = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
-  fits = concat(at, fits, lengths_fit, 0);
-  return fits && bp__op_bind(at->graph, at->node, fits, zeros, TOTAL) ? 0 : -1;
+  at->before = bp__op_reshape(at->graph, at->node, at->before, column, 2);
+  total = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
+  lengths = concat(at, lengths, number(at, 0), 0); /* none is negative */
+  lengths = concat(at, lengths_agree(at), binary(at, "ReduceMin", lengths, number(at, 0)), 0);
+  return bp__op_bind(at->graph, at->node, total, zeros, TOTAL) &&
+                 bp__op_bind(at->graph, at->node, lengths, zeros, TOTAL)
+             ? 0
+             : -1;
 }
 
 /* ---- Keys and values --------------------------------------------------------------------- */
@@ -152,15 +158,43 @@ static BpGraphValue *rotated(const GroupQuery *at, BpGraphValue *x, int64_t head
   return bp__op_apply(at->graph, "", "RotaryEmbedding", at->node->name, inputs, 4, attrs, 3);
 }
 
+/* The places of new queries and keys by which they are turned: their own, or those that an input
+ * gives, of which a first run takes the first number alone and counts on from it. */
+static BpGraphValue *rotary_places(const GroupQuery *at) {
+  static const int64_t all = -1;
+  const int64_t shape[] = {at->q->shape[0], at->length};
+  BpGraphValue *given = bp__node_input(at->node, 9), *first, *past;
+  if (!given)
+    return places(at);
+  if (given->ndim != 2) {
+    bp__op_bad(at->node, "its position_ids are no matrix");
+    return NULL;
+  }
+  given = bp__op_as_shape(at->graph, at->node, given, shape,
+                          "its position_ids are not a number for each new key");
+  given = bp__op_cast(at->graph, at->node, given, BP__INT64);
+  if (at->past != 0 && !bp__extent_is_open(at->past))
+    return given;
+  first = given ? bp__op_reshape(at->graph, at->node, given, &all, 1) : NULL;
+  first = binary(at, "Gather", first, number(at, 0));
+  first = binary(at, "Add", first, bp__op_counting(at->graph, at->node, at->length));
+  past = bp__op_extents(at->graph, at->node, &at->past, 1);
+  return apply(at, "Where", binary(at, "Equal", past, number(at, 0)), first, given);
+}
+
+#define FEW_ROWS "its cos_cache or its sin_cache has fewer rows than there are keys"
+
 static int rotate(GroupQuery *at) {
-  const BpGraphValue *cache = bp__node_input(at->node, 7);
-  BpGraphValue *where = bp__node_input(at->node, 9);
+  const BpGraphValue *cache = bp__node_input(at->node, 7), *sine = bp__node_input(at->node, 8);
+  BpGraphValue *where;
   if (!bp__node_int(at->node, "do_rotary", 0))
     return 0;
-  if (!cache || !bp__node_input(at->node, 8) || cache->ndim != 2 ||
-      bp__extent_is_open(cache->shape[1]))
+  if (!cache || !sine || cache->ndim != 2 || sine->ndim != 2 || bp__extent_is_open(cache->shape[1]))
     return bp__op_bad(at->node, "do_rotary wants cos_cache and sin_cache, two matrices");
-  where = where ? bp__op_cast(at->graph, at->node, where, BP__INT64) : places(at);
+  if (bp__op_check_at_least(at->graph, at->node, cache->shape[0], at->keys, FEW_ROWS) ||
+      bp__op_check_at_least(at->graph, at->node, sine->shape[0], at->keys, FEW_ROWS))
+    return -1;
+  where = rotary_places(at);
   at->q = rotated(at, at->q, at->heads[0], where);
   at->kv[0] = rotated(at, at->kv[0], at->heads[1], where);
   return at->q && at->kv[0] ? 0 : -1;
@@ -247,6 +281,10 @@ static int attend(const GroupQuery *at) {
 }
 
 static int check_use(const BpGraphNode *node) {
+  int64_t window = bp__node_int(node, "local_window_size", -1);
+  if (window < -1 || window == 0)
+    return bp__op_bad(node, "its local_window_size is %lld, neither -1 nor more than 0",
+                      (long long)window);
   if (bp__node_int(node, "smooth_softmax", 0) > 0 || bp__node_input(node, 11))
     return bp__op_error(node, "smooth_softmax and head_sink are not supported");
   if (!bp__node_input(node, 3) != !bp__node_input(node, 4))

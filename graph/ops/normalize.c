@@ -264,14 +264,7 @@ static BpGraphValue *first_positions(BpGraph *graph, const BpGraphNode *node) {
   static const char complaint[] = "it has more tokens than its position_embedding has rows";
   BpGraphValue *table = node->inputs[3];
   int64_t length = node->inputs[0]->shape[1];
-  int64_t left = bp__extent_subtract(&graph->extents, table->shape[0], length);
-  if (left == BP_EXTENT_NONE)
-    return NULL;
-  if (left < 0 && !bp__extent_is_open(left)) {
-    bp__op_bad(node, "%s", complaint);
-    return NULL;
-  }
-  if (!bp__op_bind(graph, node, bp__op_extents(graph, node, &left, 1), NULL, complaint))
+  if (bp__op_check_at_least(graph, node, table->shape[0], length, complaint))
     return NULL;
   return bp__op_binary(graph, node, "Gather", table, bp__op_counting(graph, node, length));
 }

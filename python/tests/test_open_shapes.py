@@ -290,6 +290,16 @@ CASES = {
         [{"q": Shape((len(l), 1, 64)), "k": Shape((len(l), 1, 32)), "v": Shape((len(l), 1, 32)),
           "pk": Shape((len(l), 2, p, 16)), "pv": Shape((len(l), 2, p, 16)), "l": l, "t": p + 1}
          for p, l in [(6, [6, 3]), (6, [0, 6, 5]), (33, [33, 1])]]),
+    "group_queries_of_extents_that_no_name_joins": (
+        [node("GroupQueryAttention", "q k v pk pv l t c s i", "y nk nv", num_heads=4, kv_num_heads=2, do_rotary=1,
+              domain="com.microsoft")],
+        {"q": (FLOAT, ["a", "b", 64]), "k": (FLOAT, ["c", "d", 32]), "v": (FLOAT, ["e", "f", 32]),
+         "pk": (FLOAT, ["g", 2, "h", 16]), "pv": (FLOAT, ["i", 2, "j", 16]), "l": (INT32, ["k"]), "t": (INT32, ["m"]),
+         "c": (FLOAT, ["n", 8]), "s": (FLOAT, ["o", 8]), "i": (INT64, ["p", "q"])}, "y nk nv", {},
+        [{"q": Shape((b, s, 64)), "k": Shape((b, s, 32)), "v": Shape((b, s, 32)), "pk": Shape((b, 2, p, 16)),
+          "pv": Shape((b, 2, p, 16)), "l": np.full(b, s + p - 1), "t": [s + p], "c": Shape((rows, 8)),
+          "s": Shape((rows, 8)), "i": RANDOM.integers(0, 9, (b, s))}
+         for b, s, p, rows in [(1, 7, 0, 20), (2, 4, 0, 20), (1, 3, 6, 20), (2, 1, 8, 9), (2, 1, 8, 8)]]),
     "encoder_of_an_optimiser": (
         [node("EmbedLayerNormalization", "i g w p s a z m", "x n", domain="com.microsoft"),
          node("Attention", "x aw ab n", "y", num_heads=2, domain="com.microsoft"),

@@ -563,6 +563,8 @@ def group_query_cases():
             yield "GroupQueryAttention", 20, dict(**heads, **rotary), [*rows, *before, *total, *cache]
             yield "GroupQueryAttention", 20, dict(**heads, **rotary), [
                 noise(batch, length, 128), None, None, *before, *total, *cache]
+            yield "GroupQueryAttention", 20, dict(**heads, **rotary), [
+                *rows, *before, *total, *cache, RANDOM.randint(0, 20, (batch, length)).astype("i8")]
         if past == 0:
             yield "GroupQueryAttention", 20, heads, [*rows, None, None, *total]
 
@@ -662,15 +664,24 @@ def refused_cases():
     yield "MultiHeadAttention", one, [q, q, q, None, np.ones((2, 4), "i4")], (), "its mask does not fit"
     yield "MultiHeadAttention", one, [q, q, q, None, np.ones(8, "i4")], (), "its mask does not fit"
     yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [q, noise(2, 7, 12), noise(2, 7, 12)], (), "as many keys"
-    yield "MultiHeadAttention", one, [q, None, q], (), "only one of key and value"
-    q, kv, past = noise(2, 1, 64), noise(2, 1, 32), noise(2, 2, 6, 16)
     yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [
         q, noise(2, 7, 12), noise(2, 7, 12), None, None, None, *noise(2, 2, 3, 6, 4)], (), "as many keys"
+    yield "MultiHeadAttention", one, [q, None, q], (), "only one of key and value"
+    q, kv, past = noise(2, 1, 64), noise(2, 1, 32), noise(2, 2, 6, 16)
     heads, lengths, total = dict(num_heads=4, kv_num_heads=2), np.array([6, 6], "i4"), np.int32(7)
     group = "GroupQueryAttention"
     yield group, heads, [q, kv, kv, past, past], (), "no seqlens_k"
     yield group, heads, [q, kv, kv, past, past, lengths, np.int32(6)], (), "more places than it has keys"
     yield group, heads, [q, kv, kv, past, past, np.array([6, 7], "i4"), total], (), "more places than it has keys"
+    yield group, heads, [q, kv, kv, past, past, np.array([-1, 6], "i4"), total], (), "more places than it has keys"
+    yield group, heads, [q, kv, kv, past, past, np.array([6, 6, 6], "i4"), total], (), "is not one number for each batch"
+    yield group, heads, [q, kv, kv, past, past, lengths, np.array([7, 7], "i4")], (), "is not one"
+    for window in (0, -2):
+        yield group, dict(**heads, local_window_size=window), [q, kv, kv, past, past, lengths, total], (), f"local_window_size is {window}"
+    few = [q, kv, kv, past, past, lengths, total, noise(6, 8), noise(7, 8)]
+    yield group, dict(**heads, do_rotary=1), few, (), "fewer rows than there are keys"
+    yield group, dict(**heads, do_rotary=1), [*few[:7], few[8], few[7]], (), "fewer rows than there are keys"
+    yield group, dict(**heads, do_rotary=1), [*few[:7], few[8], few[8], np.zeros((2, 2), "i8")], (), "position_ids"
     yield group, heads, [q[:1], kv[:1], kv[:1], past[:1], past[:1], lengths[:1] - 1, total], (), "more places than it has keys"
     yield group, heads, [q, kv, kv, past, past[:, :, :5], lengths, total], (), "do not fit each other"
     yield group, heads, [q, kv, None, past, past, lengths, total], (), "only one of key and value"
