@@ -225,6 +225,9 @@ static int expand_skip(BpGraph *graph, BpGraphNode *node, const char *op, int32_
     if (check_over_last(node, i))
       return -1;
   parts[0] = bp__op_binary(graph, node, "Add", x, skip);
+  if (parts[0] && bp__value_is_open(parts[0]) && parts[0]->ndim == x->ndim)
+    parts[0] = bp__op_as_shape(graph, node, parts[0], x->shape,
+                               "its skip does not broadcast to its input");
   if (parts[0] && !bp__value_same_shape(parts[0], x))
     return bp__op_bad(node, "its skip %s does not broadcast to its input %s",
                       bp__value_format(skip, text_skip), bp__value_format(x, text_x));

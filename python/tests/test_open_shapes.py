@@ -300,6 +300,11 @@ CASES = {
           "pv": Shape((b, 2, p, 16)), "l": np.full(b, s + p - 1), "t": [s + p], "c": Shape((rows, 8)),
           "s": Shape((rows, 8)), "i": RANDOM.integers(0, 9, (b, s))}
          for b, s, p, rows in [(1, 7, 0, 20), (2, 4, 0, 20), (1, 3, 6, 20), (2, 1, 8, 9), (2, 1, 8, 8)]]),
+    "skips_of_extents_that_no_name_joins": (
+        [node("SkipLayerNormalization", "x s g g", "y", domain="com.microsoft"),
+         node("SkipSimplifiedLayerNormalization", "x s g", "z   w", domain="com.microsoft")],
+        {"x": (FLOAT, ["a", "b", 8]), "s": (FLOAT, ["c", "d", 8])}, "y z w", {"g": RANDOM.random(8, np.float32)},
+        [{"x": Shape((a, b, 8)), "s": Shape((c, b, 8))} for a, b, c in [(2, 5, 2), (3, 1, 1), (2, 33, 1)]]),
     "encoder_of_an_optimiser": (
         [node("EmbedLayerNormalization", "i g w p s a z m", "x n", domain="com.microsoft"),
          node("Attention", "x aw ab n", "y", num_heads=2, domain="com.microsoft"),
