@@ -260,8 +260,10 @@ static int allowed_keys(const Attention *at, BpGraphValue *mask, BpGraphValue **
  * open, the mask has to have them all. */
 static BpGraphValue *padded_mask(const Attention *at, BpGraphValue *mask) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, keys = at->k->shape[2];
-  int64_t columns = mask->ndim > 0 ? mask->shape[mask->ndim - 1] : keys;
   BpGraphValue *fill;
+  if (mask->ndim == 0)
+    return mask;
+  int64_t columns = mask->shape[mask->ndim - 1];
   if (bp__extent_is_open(keys) || bp__extent_is_open(columns)) {
     int64_t shape[BP_GRAPH_MAX_NDIM];
     memcpy(shape, mask->shape, sizeof(shape));
