@@ -16,6 +16,7 @@ plugin_common_sources = \
 	plugins/common/devices.c \
 	plugins/common/language.c \
 	plugins/common/library.c \
+	plugins/common/poll.c \
 	plugins/common/text.c
 
 include plugins/cpu/local.mk

@@ -5,6 +5,7 @@
  * devices.c  the devices that there are
  * language.c the emitter's languages, as a target has them
  * argument.c arguments of launches and copies
+ * poll.c     waiting with a timeout
  * text.c     what messages show */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
@@ -103,6 +104,13 @@ int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kerne
 /* Raises an error if source and destination of a copy within a device overlap. */
 int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi *api,
                                   const BpCopy *copy);
+
+/* ---- poll.c ------------------------------------------------------------------------------ */
+
+/* Asks again and again, with pauses of up to half a millisecond, until *is_complete is 1, or `ask`
+ * fails, or the time has passed; once at least. 0, or -1 with the error of `ask`. */
+int32_t bp_poll(int32_t (*ask)(void *data, int32_t *is_complete), void *data, uint64_t timeout_ns,
+                int32_t *is_complete);
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 

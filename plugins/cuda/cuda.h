@@ -5,7 +5,8 @@
  * loader.c      libcuda, opened at run time; errors of its calls
  * device.c      devices and their attributes
  * memory.c      data space, workspace, copies
- * stream.c      streams, events, timers, recordings
+ * stream.c      streams, timers, recordings
+ * event.c       events
  * compile.c     NVRTC, opened at run time, and its results on disk
  * module.c      modules of kind `cuda`
  * launch.c      kernels: loaded on a device with their first launch there
@@ -128,6 +129,10 @@ int32_t bp_cuda_sync_from_to(void *context, int32_t device_id, void *from, void 
 int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *stream);
 extern const BpTimerApi bp_cuda_timers;
 extern const BpRecordingApi bp_cuda_recordings;
+
+/* ---- event.c ----------------------------------------------------------------------------- */
+
+extern const BpEventsApi bp_cuda_events;
 
 /* ---- compile.c --------------------------------------------------------------------------- */
 

@@ -302,6 +302,8 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
     return &bp_cuda_timers;
   if (!strcmp(name, BP_EXTENSION_RECORDING) && version == BP_EXTENSION_RECORDING_VERSION)
     return &bp_cuda_recordings;
+  if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
+    return &bp_cuda_events;
   return NULL;
 }
 

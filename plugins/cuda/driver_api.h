@@ -136,6 +136,7 @@ typedef struct CUuuid_st {
   X(cuGraphExecDestroy, (CUgraphExec exec))                                                        \
   X(cuEventCreate, (CUevent * event, unsigned flags))                                              \
   X(cuEventRecord, (CUevent event, CUstream stream))                                               \
+  X(cuEventQuery, (CUevent event))                                                                 \
   X(cuEventSynchronize, (CUevent event))                                                           \
   X(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent stop))                        \
   X(cuEventDestroy_v2, (CUevent event))                                                            \

@@ -8,6 +8,7 @@ backplane_cuda_la_SOURCES = \
 	plugins/cuda/compile.c \
 	plugins/cuda/cuda.h \
 	plugins/cuda/device.c \
+	plugins/cuda/event.c \
 	plugins/cuda/driver_api.h \
 	plugins/cuda/launch.c \
 	plugins/cuda/loader.c \

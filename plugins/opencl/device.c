@@ -330,6 +330,8 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
   (void)context;
   if (!strcmp(name, BP_EXTENSION_TIMER) && version == BP_EXTENSION_TIMER_VERSION)
     return &bp_opencl_timers;
+  if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
+    return &bp_opencl_events;
   return NULL;
 }
 

@@ -6,6 +6,7 @@ plugin_LTLIBRARIES += backplane-opencl.la
 backplane_opencl_la_SOURCES = \
 	$(plugin_common_sources) \
 	plugins/opencl/device.c \
+	plugins/opencl/event.c \
 	plugins/opencl/launch.c \
 	plugins/opencl/loader.c \
 	plugins/opencl/memory.c \

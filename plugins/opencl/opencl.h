@@ -4,6 +4,7 @@
  * loader.c   libOpenCL, opened at run time
  * device.c   devices and their attributes
  * memory.c   data space, copies, streams, timers
+ * event.c    events
  * module.c   modules of kind `opencl`
  * program.c  programs: built for a device, from source or from what its driver made before
  * launch.c   kernels: made for a device with their first launch there
@@ -51,6 +52,10 @@ extern BpPluginTables bp_opencl_host;
   X(clFlush)                                                                                       \
   X(clFinish)                                                                                      \
   X(clWaitForEvents)                                                                               \
+  X(clRetainEvent)                                                                                 \
+  X(clCreateUserEvent)                                                                             \
+  X(clSetUserEventStatus)                                                                          \
+  X(clSetEventCallback)                                                                            \
   X(clReleaseEvent)                                                                                \
   X(clGetEventInfo)                                                                                \
   X(clGetEventProfilingInfo)                                                                       \
@@ -134,6 +139,10 @@ int32_t bp_opencl_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_opencl_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_opencl_stream_sync(void *context, int32_t device_id, void *stream);
 extern const BpTimerApi bp_opencl_timers;
+
+/* ---- event.c ----------------------------------------------------------------------------- */
+
+extern const BpEventsApi bp_opencl_events;
 
 /* ---- program.c --------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@ backplane_vulkan_la_SOURCES = \
 	$(plugin_common_sources) \
 	plugins/vulkan/copy.c \
 	plugins/vulkan/device.c \
+	plugins/vulkan/event.c \
 	plugins/vulkan/find.c \
 	plugins/vulkan/glslc.c \
 	plugins/vulkan/handle.c \

@@ -54,6 +54,11 @@ void bp_vulkan_destroy_timelines(BpVulkanDevice *device) {
   }
 }
 
+VkResult bp_vulkan_timeline_open(BpVulkanDevice *device, BpVulkanTimeline **timeline) {
+  *timeline = shelved_timeline(device);
+  return *timeline ? VK_SUCCESS : make_timeline(device, timeline);
+}
+
 static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
   static const VkDescriptorPoolSize sizes[] = {
       {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, BP_VULKAN_DESCRIPTORS},
@@ -96,9 +101,8 @@ static VkResult make_parts(BpVulkanStream *stream) {
                                     .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                     .queueFamilyIndex = device->info->queue_family};
   VkResult status = bp_vk.vkCreateCommandPool(device->handle, &create, NULL, &stream->pool);
-  stream->timeline = shelved_timeline(device);
-  if (status == VK_SUCCESS && !stream->timeline)
-    status = make_timeline(device, &stream->timeline);
+  if (status == VK_SUCCESS)
+    status = bp_vulkan_timeline_open(device, &stream->timeline);
   for (int i = 0; i < BP_VULKAN_BATCHES && status == VK_SUCCESS; i++)
     status = make_batch(stream, &stream->batches[i]);
   return status;
@@ -215,16 +219,18 @@ static BpVulkanBatch *current_batch(BpVulkanStream *stream) {
   return &stream->batches[(stream->oldest + stream->in_flight) % BP_VULKAN_BATCHES];
 }
 
-/* The same, opened if necessary; waits for the oldest batch if all are in flight. NULL on
- * failure. */
+/* The same, opened if need be; waits for the oldest, without the lock, if all are in flight. NULL
+ * on failure. */
 static BpVulkanBatch *open_batch(BpVulkanStream *stream, VkResult *status) {
   static const VkCommandBufferBeginInfo begin = {
       .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
       .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
   *status = VK_SUCCESS;
-  if (!current_batch(stream)) {
+  while (!current_batch(stream)) {
     uint64_t value = stream->batches[stream->oldest].value;
+    pthread_mutex_unlock(&stream->lock);
     *status = wait_for(stream, value);
+    pthread_mutex_lock(&stream->lock);
     if (*status != VK_SUCCESS)
       return NULL;
     retire(stream, value);
@@ -242,8 +248,8 @@ static BpVulkanBatch *open_batch(BpVulkanStream *stream, VkResult *status) {
 BpVulkanBatch *bp_vulkan_begin(BpVulkanStream *stream, int32_t num_descriptors) {
   VkResult status;
   BpVulkanBatch *batch = open_batch(stream, &status);
-  if (batch && (batch->num_commands == BP_VULKAN_COMMANDS ||
-                batch->num_descriptors + num_descriptors > BP_VULKAN_DESCRIPTORS)) {
+  while (batch && (batch->num_commands == BP_VULKAN_COMMANDS ||
+                   batch->num_descriptors + num_descriptors > BP_VULKAN_DESCRIPTORS)) {
     bp_vulkan_flush(stream);
     collect_stream(stream);
     batch = open_batch(stream, &status);
@@ -400,23 +406,29 @@ int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *handle) {
   return rc;
 }
 
-/* Makes `to` wait for a value of the timeline; a stream that already waits for too many timelines
- * waits on the host at once. */
-static int32_t add_wait(BpVulkanStream *to, BpVulkanStream *from, uint64_t value) {
+/* With the lock, after a flush. One that waits for too many submits these waits first. */
+static void add_wait(BpVulkanStream *to, BpVulkanTimeline *timeline, uint64_t value) {
   for (int32_t i = 0; i < to->num_waits; i++) {
-    if (to->waits[i] != from->timeline)
+    if (to->waits[i] != timeline)
       continue;
-    to->wait_values[i] = value;
-    return 0;
+    if (to->wait_values[i] < value)
+      to->wait_values[i] = value;
+    return;
   }
-  if (to->num_waits == BP_VULKAN_WAITS) {
-    VkResult status = wait_for(from, value);
-    return status == VK_SUCCESS ? 0 : bp_vulkan_raise(status, "vkWaitSemaphores");
-  }
-  bp_vulkan_retain(&from->timeline->shared);
-  to->waits[to->num_waits] = from->timeline;
+  while (to->num_waits == BP_VULKAN_WAITS)
+    bp_vulkan_flush(to);
+  bp_vulkan_retain(&timeline->shared);
+  to->waits[to->num_waits] = timeline;
   to->wait_values[to->num_waits++] = value;
-  return 0;
+}
+
+void bp_vulkan_stream_wait(BpVulkanStream *stream, BpVulkanTimeline *timeline, uint64_t value) {
+  if (timeline == stream->timeline) /* a stream is in order */
+    return;
+  pthread_mutex_lock(&stream->lock);
+  bp_vulkan_flush(stream); /* what was queued before shall not wait */
+  add_wait(stream, timeline, value);
+  pthread_mutex_unlock(&stream->lock);
 }
 
 int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from_handle,
@@ -433,11 +445,8 @@ int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from_hand
   bp_vulkan_flush(from);
   uint64_t value = from->timeline->value;
   pthread_mutex_unlock(&from->lock);
-  pthread_mutex_lock(&to->lock);
-  bp_vulkan_flush(to); /* work queued before must not wait */
-  int32_t rc = add_wait(to, from, value);
-  pthread_mutex_unlock(&to->lock);
-  return rc;
+  bp_vulkan_stream_wait(to, from->timeline, value);
+  return 0;
 }
 
 int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *handle) {

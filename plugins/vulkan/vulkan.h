@@ -9,7 +9,8 @@
  * stream.c   queued work: batches of commands
  * copy.c     copies
  * timer.c    timers
- * spirv.c    reading a SPIR-V binary
+ * event.c    events
+ * spirv.c    what a SPIR-V binary says of itself
  * module.c   modules of kind `vulkan`
  * pipeline.c kernels built for a device
  * launch.c   launches
@@ -58,6 +59,7 @@ extern BpPluginTables bp_vulkan_host;
   X(vkDestroyBufferView)                                                                           \
   X(vkCreateSemaphore)                                                                             \
   X(vkDestroySemaphore)                                                                            \
+  X(vkSignalSemaphore)                                                                             \
   X(vkWaitSemaphores)                                                                              \
   X(vkGetSemaphoreCounterValue)                                                                    \
   X(vkCreateCommandPool)                                                                           \
@@ -302,10 +304,15 @@ struct BpVulkanStream {
 /* The stream; NULL is the device's default stream. */
 BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream);
 BpVulkanStream *bp_vulkan_stream_open(BpVulkanDevice *device);
-/* Destroys the timelines without a stream, when the device is freed. */
+/* A timeline (one reference), whose `value` it has. */
+VkResult bp_vulkan_timeline_open(BpVulkanDevice *device, BpVulkanTimeline **timeline);
+/* Makes what is queued later on a stream wait for a value. Without the lock. */
+void bp_vulkan_stream_wait(BpVulkanStream *stream, BpVulkanTimeline *timeline, uint64_t value);
+/* Those that no stream has, when the device goes. */
 void bp_vulkan_destroy_timelines(BpVulkanDevice *device);
-/* Between lock and unlock: returns the batch in which to record one more command, ordered after the
- * previous ones, with space for that many descriptors. NULL with an error. */
+/* Between lock and unlock: the batch to record one more command in, ordered after those before,
+ * with room for that many descriptors. NULL with an error. The lock is free while this waits for a
+ * batch: the host may have to signal what the batches in flight wait for. */
 BpVulkanBatch *bp_vulkan_begin(BpVulkanStream *stream, int32_t num_descriptors);
 /* Keeps an object alive until the batch is done. -1 with an error. */
 int32_t bp_vulkan_use(BpVulkanBatch *batch, BpVulkanShared *shared);
@@ -323,10 +330,11 @@ int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *stream);
 
-/* ---- copy.c, timer.c --------------------------------------------------------------------- */
+/* ---- copy.c, timer.c, event.c ------------------------------------------------------------- */
 
 int32_t bp_vulkan_copy(void *context, const BpCopy *copy, void *stream);
 extern const BpTimerApi bp_vulkan_timers;
+extern const BpEventsApi bp_vulkan_events;
 
 /* ---- spirv.c ----------------------------------------------------------------------------- */
 

@@ -297,9 +297,8 @@ static void test_after_a_fork_events_fail_at_once(const void *data) {
   assert_ok(bp_device_free(device, handle));
 }
 
-/* A stream of the device waits for each of the other devices, also as events are recorded again. */
-static void test_stream_waits_for_other_devices(const void *data) {
-  BpDevice device = device_of(data), other = device_of("simdev:1");
+/* A stream of a device waits for another device, also as its event is recorded again and freed. */
+static void expect_wait(BpDevice other, BpDevice device) {
   void *handles[8], *stream = make_stream(device), *there = make_stream(other);
   g_autofree char *out = g_malloc(SIZE), *in[4] = {NULL};
   BpEvent *event = create(other), *after = create(device);
@@ -325,6 +324,45 @@ static void test_stream_waits_for_other_devices(const void *data) {
   assert_ok(bp_stream_free(other, there));
   for (int i = 0; i < 8; i++)
     assert_ok(bp_device_free(other, handles[i]));
+}
+
+static void test_streams_wait_for_other_devices(const void *data) {
+  expect_wait(device_of("simdev:1"), device_of(data));
+  expect_wait(device_of(data), device_of("simdev:1"));
+}
+
+/* Work goes from the device to another and back, before any of it is waited for. */
+static void test_waits_follow_each_other(const void *data) {
+  enum { HOPS = 20 };
+  const BpDevice devices[2] = {device_of(data), device_of("simdev:0")};
+  void *streams[2], *handles[2][8];
+  BpEvent *events[2];
+  g_autofree char *out = g_malloc(SIZE);
+  char *in[HOPS];
+  memset(out, 'x', SIZE);
+  for (int i = 0; i < 2; i++) {
+    streams[i] = make_stream(devices[i]);
+    events[i] = create(devices[i]);
+    for (int k = 0; k < 8; k++)
+      handles[i][k] = alloc(devices[i]);
+  }
+  for (int i = 0; i < HOPS; i++) {
+    assert_ok(bp_stream_wait_event(devices[i % 2], streams[i % 2], events[(i + 1) % 2]));
+    in[i] = g_malloc0(SIZE);
+    queue_way(devices[i % 2], handles[i % 2], out, in[i], streams[i % 2]);
+    assert_ok(bp_event_record(events[i % 2], streams[i % 2]));
+  }
+  g_assert_true(is_complete_within(events[(HOPS - 1) % 2], BP_WAIT_FOREVER));
+  for (int i = 0; i < HOPS; i++) {
+    g_assert_cmpmem(in[i], SIZE, out, SIZE);
+    g_free(in[i]);
+  }
+  for (int i = 0; i < 2; i++) {
+    bp_event_free(events[i]);
+    assert_ok(bp_stream_free(devices[i], streams[i]));
+    for (int k = 0; k < 8; k++)
+      assert_ok(bp_device_free(devices[i], handles[i][k]));
+  }
 }
 
 /* ---- Between devices --------------------------------------------------------------------- */
@@ -431,7 +469,8 @@ static const struct {
 } tests[] = {
     {"complete-event-has-its-bytes", test_complete_event_has_its_bytes},
     {"bad-arguments-are-errors", test_bad_arguments_are_errors},
-    {"stream-waits-for-other-devices", test_stream_waits_for_other_devices},
+    {"streams-wait-for-other-devices", test_streams_wait_for_other_devices},
+    {"waits-follow-each-other", test_waits_follow_each_other},
     {"after-a-fork-events-fail-at-once", test_after_a_fork_events_fail_at_once},
 };
 

@@ -105,7 +105,7 @@ struct FakeCommand {
   size_t size;
   int to_device;
   CUevent event;
-  unsigned long record; /* of the event: which */
+  struct FakeRecord *record; /* of the event: which; NULL: it had none */
   CUfunction function;
   unsigned grid[3], block[3], shared;
   unsigned char args[FAKE_MOST_ARGS][8];

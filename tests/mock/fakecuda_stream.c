@@ -22,14 +22,18 @@ struct CUstream_st {
 };
 
 /* One record of an event that was asked for. */
+typedef struct FakeRecord {
+  int users; /* commands that refer to it, and the event whose latest it is */
+  int is_done;
+  CUstream stream; /* which may be gone once it is done */
+  double time;
+} FakeRecord;
+
 struct CUevent_st {
   int device;
   int has_time;
-  unsigned long asked; /* records queued so far */
-  unsigned long done;  /* of these, run */
-  CUstream stream;     /* of the latest; NULL: none, or it is gone */
-  double time;
-  int users; /* commands that refer to it, and the owner */
+  FakeRecord *latest; /* NULL: none */
+  int users;          /* commands that refer to it, and the owner */
 };
 
 struct CUgraphExec_st {
@@ -49,21 +53,31 @@ static CUresult append(FakeCommand **first, const FakeCommand *command) {
   copy->next = NULL;
   if (copy->event)
     copy->event->users++;
+  if (copy->record)
+    copy->record->users++;
   while (*first)
     first = &(*first)->next;
   *first = copy;
   return CUDA_SUCCESS;
 }
 
+static void unuse_record(FakeRecord *record) {
+  if (record && --record->users == 0)
+    free(record);
+}
+
 static void unuse_event(CUevent event) {
-  if (event && --event->users == 0)
-    free(event);
+  if (!event || --event->users > 0)
+    return;
+  unuse_record(event->latest);
+  free(event);
 }
 
 static void free_commands(FakeCommand *first) {
   while (first) {
     FakeCommand *next = first->next;
     unuse_event(first->event);
+    unuse_record(first->record);
     free(first);
     first = next;
   }
@@ -83,9 +97,9 @@ CUresult fake_submit(CUstream stream, const FakeCommand *command) {
   return append(stream->is_capturing ? &stream->captured.first : &stream->first, command);
 }
 
-/* Runs commands until there is none, or `event` has been recorded `record` times. */
-static CUresult run_stream(CUstream stream, CUevent event, unsigned long record) {
-  while (stream->first && !(event && event->done >= record)) {
+/* Runs commands until there is none, `record` is done, or `most` ran. */
+static CUresult run_stream(CUstream stream, const FakeRecord *record, size_t most) {
+  for (; stream->first && most > 0 && !(record && record->is_done); most--) {
     FakeCommand *command = stream->first;
     CUresult status = fake_contexts[stream->device].dead;
     if (status == CUDA_SUCCESS)
@@ -107,7 +121,7 @@ CUresult fake_drain(int device) {
   CUresult status = CUDA_SUCCESS;
   for (CUstream stream = streams; stream && status == CUDA_SUCCESS; stream = stream->next) {
     if (stream->device == device)
-      status = run_stream(stream, NULL, 0);
+      status = run_stream(stream, NULL, SIZE_MAX);
   }
   return status;
 }
@@ -134,7 +148,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     status = CUDA_ERROR_INVALID_HANDLE;
   if (status != CUDA_SUCCESS)
     return fake_leave(status);
-  run_stream(stream, NULL, 0); /* what is queued still completes */
+  run_stream(stream, NULL, SIZE_MAX); /* what is queued still completes */
   CUstream *place = &streams;
   while (*place != stream)
     place = &(*place)->next;
@@ -150,7 +164,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (status == CUDA_SUCCESS &&
       (!fake_is_stream(stream, fake_current()->device) || stream->is_capturing))
     status = CUDA_ERROR_INVALID_HANDLE;
-  return fake_leave(status == CUDA_SUCCESS ? run_stream(stream, NULL, 0) : status);
+  return fake_leave(status == CUDA_SUCCESS ? run_stream(stream, NULL, SIZE_MAX) : status);
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
@@ -178,30 +192,38 @@ static CUresult run_record(FakeCommand *command, int device) {
   struct timespec now;
   (void)device;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  command->event->time = (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-  command->event->done++;
+  command->record->time = (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+  command->record->is_done = 1;
   return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   CUresult status = fake_enter("cuEventRecord", 1);
-  FakeCommand command = {.run = run_record, .event = event};
+  FakeRecord *record = calloc(1, sizeof(*record));
+  FakeCommand command = {.run = run_record, .event = event, .record = record};
+  *record = (FakeRecord){.users = 1, .stream = stream};
   if (status == CUDA_SUCCESS && event->device != fake_current()->device)
     status = CUDA_ERROR_INVALID_HANDLE;
   if (status == CUDA_SUCCESS)
     status = fake_submit(stream, &command);
   if (status == CUDA_SUCCESS) {
-    event->asked++;
-    event->stream = stream;
+    unuse_record(event->latest);
+    event->latest = record;
+  } else {
+    unuse_record(record);
   }
   return fake_leave(status);
 }
 
-static CUresult wait_for(CUevent event, unsigned long record) {
-  if (event->done >= record)
+static int is_done(const FakeRecord *record) {
+  return !record || record->is_done;
+}
+
+static CUresult wait_for(CUevent event, const FakeRecord *record) {
+  if (is_done(record))
     return CUDA_SUCCESS;
-  int is_there = fake_is_stream(event->stream, event->device);
-  return is_there ? run_stream(event->stream, event, record) : CUDA_ERROR_INVALID_HANDLE;
+  int is_there = fake_is_stream(record->stream, event->device);
+  return is_there ? run_stream(record->stream, record, SIZE_MAX) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult run_wait(FakeCommand *command, int device) {
@@ -212,7 +234,7 @@ static CUresult run_wait(FakeCommand *command, int device) {
 /* The event may be of another device. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   CUresult status = fake_enter("cuStreamWaitEvent", 1);
-  FakeCommand command = {.run = run_wait, .event = event, .record = event->asked};
+  FakeCommand command = {.run = run_wait, .event = event, .record = event->latest};
   if (status == CUDA_SUCCESS && flags != 0)
     status = CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; status == CUDA_SUCCESS && i < FAKE_DEVICES; i++) {
@@ -223,19 +245,31 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return fake_leave(status == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : status);
 }
 
+/* Each query lets the stream do one more command, so whoever goes on asking gets there. */
+CUresult cuEventQuery(CUevent event) {
+  CUresult status = fake_enter("cuEventQuery", 1);
+  if (status != CUDA_SUCCESS || is_done(event->latest))
+    return fake_leave(status);
+  if (!fake_is_stream(event->latest->stream, event->device))
+    return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+  status = run_stream(event->latest->stream, event->latest, 1);
+  return fake_leave(status == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : status);
+}
+
 CUresult cuEventSynchronize(CUevent event) {
   CUresult status = fake_enter("cuEventSynchronize", 1);
-  return fake_leave(status == CUDA_SUCCESS ? wait_for(event, event->asked) : status);
+  return fake_leave(status == CUDA_SUCCESS ? wait_for(event, event->latest) : status);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop) {
   CUresult status = fake_enter("cuEventElapsedTime", 1);
-  if (status == CUDA_SUCCESS && (!start->has_time || !stop->has_time))
+  if (status == CUDA_SUCCESS &&
+      (!start->has_time || !stop->has_time || !start->latest || !stop->latest))
     status = CUDA_ERROR_INVALID_HANDLE;
-  if (status == CUDA_SUCCESS && (start->done < start->asked || stop->done < stop->asked))
+  if (status == CUDA_SUCCESS && (!is_done(start->latest) || !is_done(stop->latest)))
     status = CUDA_ERROR_NOT_READY;
   if (status == CUDA_SUCCESS)
-    *milliseconds = (float)(stop->time - start->time);
+    *milliseconds = (float)(stop->latest->time - start->latest->time);
   return fake_leave(status);
 }
 

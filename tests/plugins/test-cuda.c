@@ -429,6 +429,57 @@ static void test_recordings(void) {
   bp_object_release(module);
 }
 
+/* What a recorded event stands for, and no stream that is being recorded has any. */
+static void test_events(void) {
+  if (!has_device())
+    return;
+  const BpRecordingApi *recordings =
+      bp_device_extension(BP_DEVICE_CUDA, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
+  void *context = bp_device_api(BP_DEVICE_CUDA)->context, *streams[2];
+  float data[8] = {1}, got[8] = {0};
+  int is_complete = 0;
+  BpRecording *recording = NULL;
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpEvent *event = bp_event_create(GPU0);
+  assert_ok(event == NULL);
+  for (int i = 0; i < 2; i++)
+    assert_ok(bp_stream_create(GPU0, &streams[i]));
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  BpValue args[5], result;
+  BpInvocation invocation = {
+      .struct_size = sizeof(invocation), .device = GPU0, .stream = streams[0]};
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_stream_sync(GPU0, NULL));
+  assert_ok(bp_function_launch(scale, &invocation, args, 5, &result));
+  assert_ok(bp_event_record(event, streams[0]));
+  assert_ok(bp_stream_wait_event(GPU0, streams[1], event));
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = tensor->view.data,
+                 .from_device = GPU0,
+                 .to = got,
+                 .to_device = CPU,
+                 .size = sizeof(got)};
+  assert_ok(bp_device_copy(&copy, streams[1]));
+  assert_ok(bp_event_record(event, streams[1]));
+  while (!is_complete)
+    assert_ok(bp_event_query(event, &is_complete));
+  g_assert_cmpfloat(got[0], ==, 3);
+  assert_ok(recordings->begin(context, 0, streams[0]));
+  g_assert_cmpint(bp_event_record(event, streams[0]), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "being recorded");
+  g_assert_cmpint(bp_stream_wait_event(GPU0, streams[0], event), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "being recorded");
+  assert_ok(recordings->end(context, 0, streams[0], &recording));
+  assert_ok(recordings->free(context, recording));
+  for (int i = 0; i < 2; i++)
+    assert_ok(bp_stream_free(GPU0, streams[i]));
+  bp_event_free(event);
+  bp_object_release(tensor);
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
 static void test_launch_errors(void) {
   if (!has_device())
     return;
@@ -1004,6 +1055,7 @@ int main(int argc, char **argv) {
       {"views", test_views},
       {"timers", test_timers},
       {"recordings", test_recordings},
+      {"events", test_events},
       {"launch-errors", test_launch_errors},
       {"scalars-of-one-bit", test_scalars_of_one_bit},
       {"dynamic-shared-memory", test_dynamic_shared_memory},

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events. A record is a marker in the stream's queue, and a held event one of the user's; an event
+ * holds the latest, and whatever waits has a reference of its own. */
+#include "opencl.h"
+
+#include <stdlib.h>
+
+struct BpDeviceEvent {
+  BpOpenclDevice *device;
+  pthread_mutex_t lock;
+  cl_event latest; /* NULL: it was never recorded; guarded by lock */
+};
+
+/* The latest with a reference, or NULL. */
+static cl_event use(BpDeviceEvent *event) {
+  pthread_mutex_lock(&event->lock);
+  cl_event latest = event->latest;
+  if (latest)
+    bp_cl.clRetainEvent(latest);
+  pthread_mutex_unlock(&event->lock);
+  return latest;
+}
+
+/* Takes the reference. */
+static void replace(BpDeviceEvent *event, cl_event latest) {
+  pthread_mutex_lock(&event->lock);
+  cl_event before = event->latest;
+  event->latest = latest;
+  pthread_mutex_unlock(&event->lock);
+  if (before)
+    bp_cl.clReleaseEvent(before);
+}
+
+static int32_t create(void *context, int32_t device_id, BpDeviceEvent **made) {
+  (void)context;
+  BpOpenclDevice *device = bp_opencl_device(device_id);
+  if (!device)
+    return -1;
+  BpDeviceEvent *event = calloc(1, sizeof(*event));
+  if (!event)
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for an event");
+  event->device = device;
+  pthread_mutex_init(&event->lock, NULL);
+  *made = event;
+  return 0;
+}
+
+static int32_t free_event(void *context, BpDeviceEvent *event) {
+  (void)context;
+  replace(event, NULL);
+  pthread_mutex_destroy(&event->lock);
+  free(event);
+  return 0;
+}
+
+static int32_t record(void *context, BpDeviceEvent *event, void *stream) {
+  (void)context;
+  cl_event marker = NULL;
+  cl_command_queue queue = bp_opencl_stream(event->device, stream)->queue;
+  cl_int status = bp_cl.clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker);
+  if (status != CL_SUCCESS)
+    return bp_opencl_raise(status, "clEnqueueMarkerWithWaitList");
+  replace(event, marker);
+  status = bp_cl.clFlush(queue);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clFlush");
+}
+
+static int32_t wait_for(void *context, BpDeviceEvent *event, void *stream) {
+  (void)context;
+  cl_event latest = use(event);
+  if (!latest)
+    return 0;
+  cl_int status = bp_cl.clEnqueueBarrierWithWaitList(bp_opencl_stream(event->device, stream)->queue,
+                                                     1, &latest, NULL);
+  bp_cl.clReleaseEvent(latest);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueBarrierWithWaitList");
+}
+
+/* A status below zero is that of work that failed, which its stream raises. */
+static int32_t ask(void *event, int32_t *is_complete) {
+  cl_int progress = CL_COMPLETE;
+  cl_int status = bp_cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(progress),
+                                       &progress, NULL);
+  *is_complete = progress <= CL_COMPLETE;
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clGetEventInfo");
+}
+
+static int32_t query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
+  (void)context;
+  cl_event latest = use(event);
+  *is_complete = 1;
+  if (!latest)
+    return 0;
+  int32_t rc = ask(latest, is_complete);
+  bp_cl.clReleaseEvent(latest);
+  return rc;
+}
+
+static int32_t synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
+                           int32_t *is_complete) {
+  (void)context;
+  int32_t rc = 0;
+  cl_event latest = use(event);
+  *is_complete = 1;
+  if (!latest)
+    return 0;
+  if (timeout_ns == BP_WAIT_FOREVER) {
+    cl_int status = bp_cl.clWaitForEvents(1, &latest);
+    if (status != CL_SUCCESS && status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+      rc = bp_opencl_raise(status, "clWaitForEvents");
+  } else {
+    rc = bp_poll(ask, latest, timeout_ns, is_complete);
+  }
+  bp_cl.clReleaseEvent(latest);
+  return rc;
+}
+
+/* ---- Calls by the driver ----------------------------------------------------------------- */
+
+typedef struct Listener {
+  void (*done)(void *user);
+  void *user;
+} Listener;
+
+static void CL_CALLBACK call_listener(cl_event event, cl_int status, void *data) {
+  Listener listener = *(Listener *)data;
+  (void)event;
+  (void)status;
+  free(data);
+  listener.done(listener.user);
+}
+
+static int32_t notify(void *context, BpDeviceEvent *event, void (*done)(void *user), void *user) {
+  (void)context;
+  cl_event latest = use(event);
+  if (!latest) {
+    done(user);
+    return 0;
+  }
+  cl_int status = CL_OUT_OF_HOST_MEMORY;
+  Listener *listener = malloc(sizeof(*listener));
+  if (listener) {
+    *listener = (Listener){done, user};
+    status = bp_cl.clSetEventCallback(latest, CL_COMPLETE, call_listener, listener);
+    if (status != CL_SUCCESS)
+      free(listener);
+  }
+  bp_cl.clReleaseEvent(latest);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clSetEventCallback");
+}
+
+/* ---- Held by the host -------------------------------------------------------------------- */
+
+static int32_t hold(void *context, BpDeviceEvent *event) {
+  (void)context;
+  cl_int status = CL_SUCCESS;
+  cl_event held = bp_cl.clCreateUserEvent(event->device->context, &status);
+  if (status != CL_SUCCESS)
+    return bp_opencl_raise(status, "clCreateUserEvent");
+  replace(event, held);
+  return 0;
+}
+
+static int32_t signal_event(void *context, BpDeviceEvent *event) {
+  (void)context;
+  cl_event held = use(event);
+  cl_int status = bp_cl.clSetUserEventStatus(held, CL_COMPLETE);
+  bp_cl.clReleaseEvent(held);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clSetUserEventStatus");
+}
+
+const BpEventsApi bp_opencl_events = {.struct_size = sizeof(BpEventsApi),
+                                      .create = create,
+                                      .free = free_event,
+                                      .record = record,
+                                      .wait = wait_for,
+                                      .query = query,
+                                      .synchronize = synchronize,
+                                      .notify = notify,
+                                      .hold = hold,
+                                      .signal = signal_event};
