@@ -124,21 +124,22 @@ static int order_streams(const Record *record, void *stream) {
 
 /* ---- Any record -------------------------------------------------------------------------- */
 
-static int query(Record *record, int *is_complete) {
-  int32_t answer = 1;
-  int rc = record->events ? record->events->query(record->api->context, record->handle, &answer)
-                          : synchronize_stream(record);
-  *is_complete = answer != 0;
-  return rc && record->events ? bp__device_failed(record->device, "asking for an event") : rc;
+static int query(Record *record, int32_t *state) {
+  *state = BP_EVENT_COMPLETE;
+  if (!record->events)
+    return synchronize_stream(record);
+  return record->events->query(record->api->context, record->handle, state)
+             ? bp__device_failed(record->device, "asking for an event")
+             : 0;
 }
 
-static int synchronize(Record *record, uint64_t timeout_ns, int *is_complete) {
-  int32_t answer = 1;
-  int rc = record->events ? record->events->synchronize(record->api->context, record->handle,
-                                                        timeout_ns, &answer)
-                          : synchronize_stream(record);
-  *is_complete = answer != 0;
-  return rc && record->events ? bp__device_failed(record->device, "waiting for an event") : rc;
+static int synchronize(Record *record, uint64_t timeout_ns, int32_t *state) {
+  *state = BP_EVENT_COMPLETE;
+  if (!record->events)
+    return synchronize_stream(record);
+  return record->events->synchronize(record->api->context, record->handle, timeout_ns, state)
+             ? bp__device_failed(record->device, "waiting for an event")
+             : 0;
 }
 
 /* ---- Between two devices ----------------------------------------------------------------- */
@@ -164,8 +165,8 @@ static void cross(void *user) {
 }
 
 static void *wait_and_cross(void *user) {
-  int is_complete;
-  if (synchronize(((Crossing *)user)->from, BP_WAIT_FOREVER, &is_complete))
+  int32_t state;
+  if (synchronize(((Crossing *)user)->from, BP_WAIT_FOREVER, &state))
     bp_error_clear();
   cross(user);
   return NULL;
@@ -244,16 +245,16 @@ static int find_events(const BpDeviceApi *api, const BpEventsApi **found) {
 }
 
 static int wait_for_other(Record *from, BpDevice device, void *stream) {
-  int is_complete = 0;
+  int32_t state;
   const BpEventsApi *events = NULL;
   const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
   if ((!api && !bp__device_is_host(device)) || (api && find_events(api, &events)) ||
-      query(from, &is_complete))
+      query(from, &state))
     return -1;
-  if (is_complete)
+  if (state != BP_EVENT_PENDING)
     return 0;
   if (!events || !BP_TABLE_HAS(events, hold) || !BP_TABLE_HAS(events, signal))
-    return synchronize(from, BP_WAIT_FOREVER, &is_complete);
+    return synchronize(from, BP_WAIT_FOREVER, &state);
   Record *gate = create_gate(device, api, events);
   int rc = gate ? wait_at_gate(from, gate, stream) : -1;
   release_record(gate);
@@ -322,22 +323,22 @@ int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event) {
   return rc;
 }
 
-int bp_event_query(BpEvent *event, int *is_complete) {
-  if (!BP_GIVEN(event) || !BP_GIVEN(is_complete) || bp__device_check_fork())
+int bp_event_query(BpEvent *event, int32_t *state) {
+  if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
     return -1;
-  *is_complete = 1;
+  *state = BP_EVENT_COMPLETE;
   Record *record = use_record(event);
-  int rc = record ? query(record, is_complete) : 0;
+  int rc = record ? query(record, state) : 0;
   release_record(record);
   return rc;
 }
 
-int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int *is_complete) {
-  if (!BP_GIVEN(event) || !BP_GIVEN(is_complete) || bp__device_check_fork())
+int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state) {
+  if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
     return -1;
-  *is_complete = 1;
+  *state = BP_EVENT_COMPLETE;
   Record *record = use_record(event);
-  int rc = record ? synchronize(record, timeout_ns, is_complete) : 0;
+  int rc = record ? synchronize(record, timeout_ns, state) : 0;
   release_record(record);
   return rc;
 }

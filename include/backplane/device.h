@@ -131,12 +131,13 @@ BP_API int bp_event_record(BpEvent *event, void *stream);
  * device's extension has `hold` and `signal`; otherwise, and on the host's own device, the call
  * returns when the event is complete. */
 BP_API int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event);
-/* Whether the event is complete now: *is_complete is 1 or 0. If it is, what copies before it
- * brought to the host is there. */
-BP_API int bp_event_query(BpEvent *event, int *is_complete);
+/* Gives the event's state now: BP_EVENT_PENDING (0); BP_EVENT_COMPLETE, then what copies before it
+ * brought to the host is there; or BP_EVENT_FAILED: it is complete, and the device knows that work
+ * before it failed, which bp_stream_sync raises or has raised. */
+BP_API int bp_event_query(BpEvent *event, int32_t *state);
 /* Waits for the event, at most `timeout_ns` nanoseconds (BP_WAIT_FOREVER: as long as it takes).
- * *is_complete is 1, or 0 if the time passed before, which is no error. */
-BP_API int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int *is_complete);
+ * *state is BP_EVENT_PENDING, which is no error, if the time passed before. */
+BP_API int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state);
 
 /* ---- What is current --------------------------------------------------------------------- */
 

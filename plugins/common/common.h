@@ -107,10 +107,10 @@ int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi 
 
 /* ---- poll.c ------------------------------------------------------------------------------ */
 
-/* Asks again and again, with pauses of up to half a millisecond, until *is_complete is 1, or `ask`
+/* Asks again and again, with pauses of up to half a millisecond, until *state is not 0, or `ask`
  * fails, or the time has passed; once at least. 0, or -1 with the error of `ask`. */
-int32_t bp_poll(int32_t (*ask)(void *data, int32_t *is_complete), void *data, uint64_t timeout_ns,
-                int32_t *is_complete);
+int32_t bp_poll(int32_t (*ask)(void *data, int32_t *state), void *data, uint64_t timeout_ns,
+                int32_t *state);
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 

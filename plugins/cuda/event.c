@@ -147,17 +147,17 @@ static int32_t wait_for(void *context, BpDeviceEvent *event, void *handle) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamWaitEvent");
 }
 
-static int32_t ask(void *data, int32_t *is_complete) {
+static int32_t ask(void *data, int32_t *state) {
   const Question *question = data;
   CUresult status = bp_cu.cuEventQuery(question->mark->handle);
-  *is_complete = status == CUDA_SUCCESS;
+  *state = status == CUDA_SUCCESS ? BP_EVENT_COMPLETE : BP_EVENT_PENDING;
   return status == CUDA_SUCCESS || status == CUDA_ERROR_NOT_READY
              ? 0
              : bp_cuda_raise(question->device, status, "cuEventQuery");
 }
 
 static int32_t synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                           int32_t *is_complete) {
+                           int32_t *state) {
   (void)context;
   int32_t rc = 0;
   BpCudaDevice *device = bp_cuda_device(event->device_id);
@@ -166,17 +166,17 @@ static int32_t synchronize(void *context, BpDeviceEvent *event, uint64_t timeout
   Mark *mark = use(event);
   if (timeout_ns == BP_WAIT_FOREVER) {
     CUresult status = bp_cu.cuEventSynchronize(mark->handle);
-    *is_complete = 1;
+    *state = BP_EVENT_COMPLETE;
     rc = status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuEventSynchronize");
   } else {
-    rc = bp_poll(ask, &(Question){device, mark}, timeout_ns, is_complete);
+    rc = bp_poll(ask, &(Question){device, mark}, timeout_ns, state);
   }
   unuse(event->device_id, mark);
   return rc;
 }
 
-static int32_t query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
-  return synchronize(context, event, 0, is_complete);
+static int32_t query(void *context, BpDeviceEvent *event, int32_t *state) {
+  return synchronize(context, event, 0, state);
 }
 
 const BpEventsApi bp_cuda_events = {.struct_size = sizeof(BpEventsApi),

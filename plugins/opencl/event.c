@@ -77,39 +77,43 @@ static int32_t wait_for(void *context, BpDeviceEvent *event, void *stream) {
 }
 
 /* A status below zero is that of work that failed, which its stream raises. */
-static int32_t ask(void *event, int32_t *is_complete) {
+static int32_t ask(void *event, int32_t *state) {
   cl_int progress = CL_COMPLETE;
   cl_int status = bp_cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(progress),
                                        &progress, NULL);
-  *is_complete = progress <= CL_COMPLETE;
+  *state = progress > CL_COMPLETE   ? BP_EVENT_PENDING
+           : progress < CL_COMPLETE ? BP_EVENT_FAILED
+                                    : BP_EVENT_COMPLETE;
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clGetEventInfo");
 }
 
-static int32_t query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
+static int32_t query(void *context, BpDeviceEvent *event, int32_t *state) {
   (void)context;
   cl_event latest = use(event);
-  *is_complete = 1;
+  *state = BP_EVENT_COMPLETE;
   if (!latest)
     return 0;
-  int32_t rc = ask(latest, is_complete);
+  int32_t rc = ask(latest, state);
   bp_cl.clReleaseEvent(latest);
   return rc;
 }
 
 static int32_t synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                           int32_t *is_complete) {
+                           int32_t *state) {
   (void)context;
   int32_t rc = 0;
   cl_event latest = use(event);
-  *is_complete = 1;
+  *state = BP_EVENT_COMPLETE;
   if (!latest)
     return 0;
   if (timeout_ns == BP_WAIT_FOREVER) {
     cl_int status = bp_cl.clWaitForEvents(1, &latest);
-    if (status != CL_SUCCESS && status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+    if (status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+      *state = BP_EVENT_FAILED;
+    else if (status != CL_SUCCESS)
       rc = bp_opencl_raise(status, "clWaitForEvents");
   } else {
-    rc = bp_poll(ask, latest, timeout_ns, is_complete);
+    rc = bp_poll(ask, latest, timeout_ns, state);
   }
   bp_cl.clReleaseEvent(latest);
   return rc;

@@ -9,6 +9,7 @@
 typedef struct Point {
   BpVulkanTimeline *timeline; /* NULL: reached */
   uint64_t value;
+  int is_failed; /* the stream had failed before */
 } Point;
 
 struct BpDeviceEvent {
@@ -69,7 +70,7 @@ static int32_t record(void *context, BpDeviceEvent *event, void *handle) {
   BpVulkanStream *stream = bp_vulkan_stream(event->device, handle);
   pthread_mutex_lock(&stream->lock);
   bp_vulkan_flush(stream);
-  Point point = {stream->timeline, stream->timeline->value};
+  Point point = {stream->timeline, stream->timeline->value, stream->failure != VK_SUCCESS};
   bp_vulkan_retain(&point.timeline->shared);
   pthread_mutex_unlock(&stream->lock);
   replace(event, point);
@@ -86,7 +87,7 @@ static int32_t wait_for(void *context, BpDeviceEvent *event, void *handle) {
 }
 
 /* Of a stream that is there still, bytes for the host are delivered when it is asked. */
-static int32_t reach(BpDeviceEvent *event, Point point, uint64_t timeout_ns, int32_t *is_complete) {
+static int32_t reach(BpDeviceEvent *event, Point point, uint64_t timeout_ns, int32_t *state) {
   VkResult status = VK_SUCCESS;
   if (point.timeline) {
     VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -96,7 +97,9 @@ static int32_t reach(BpDeviceEvent *event, Point point, uint64_t timeout_ns, int
     status = bp_vk.vkWaitSemaphores(event->device->handle, &wait, timeout_ns);
   }
   bp_vulkan_note(event->device, status);
-  *is_complete = status == VK_SUCCESS;
+  *state = status != VK_SUCCESS ? BP_EVENT_PENDING
+           : point.is_failed    ? BP_EVENT_FAILED
+                                : BP_EVENT_COMPLETE;
   if (status == VK_SUCCESS && point.timeline)
     bp_vulkan_collect(event->device);
   return status == VK_SUCCESS || status == VK_TIMEOUT
@@ -105,16 +108,16 @@ static int32_t reach(BpDeviceEvent *event, Point point, uint64_t timeout_ns, int
 }
 
 static int32_t synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                           int32_t *is_complete) {
+                           int32_t *state) {
   (void)context;
   Point point = use(event);
-  int32_t rc = reach(event, point, timeout_ns, is_complete);
+  int32_t rc = reach(event, point, timeout_ns, state);
   unuse(point);
   return rc;
 }
 
-static int32_t query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
-  return synchronize(context, event, 0, is_complete);
+static int32_t query(void *context, BpDeviceEvent *event, int32_t *state) {
+  return synchronize(context, event, 0, state);
 }
 
 static int32_t hold(void *context, BpDeviceEvent *event) {
@@ -125,7 +128,7 @@ static int32_t hold(void *context, BpDeviceEvent *event) {
     bp_vulkan_note(event->device, status);
     return bp_vulkan_raise(status, "vkCreateSemaphore");
   }
-  replace(event, (Point){timeline, ++timeline->value});
+  replace(event, (Point){timeline, ++timeline->value, 0});
   return 0;
 }
 

@@ -41,13 +41,13 @@ static BpEvent *create(BpDevice device) {
 }
 
 static int is_complete(BpEvent *event) {
-  int answer = -1;
+  int32_t answer = -1;
   assert_ok(bp_event_query(event, &answer));
   return answer;
 }
 
 static int is_complete_within(BpEvent *event, uint64_t timeout_ns) {
-  int answer = -1;
+  int32_t answer = -1;
   assert_ok(bp_event_synchronize(event, timeout_ns, &answer));
   return answer;
 }
@@ -258,7 +258,8 @@ static void test_complete_event_has_its_bytes(const void *data) {
 
 static void test_bad_arguments_are_errors(const void *data) {
   BpDevice device = device_of(data);
-  int answer, no_stream;
+  int32_t answer;
+  int no_stream;
   BpEvent *event = create(device);
   assert_error(bp_event_record(NULL, NULL), BP_ERROR_VALUE);
   assert_error(bp_event_record(event, &no_stream), BP_ERROR_VALUE);
@@ -281,7 +282,7 @@ static void test_after_a_fork_events_fail_at_once(const void *data) {
   assert_ok(bp_event_record(event, NULL));
   pid_t child = fork();
   if (child == 0) {
-    int answer;
+    int32_t answer;
     alarm(20);
     int successes = !bp_event_record(event, NULL) + !bp_stream_wait_event(device, NULL, event) +
                     !bp_event_query(event, &answer) + !bp_event_synchronize(event, 0, &answer) +
@@ -449,8 +450,8 @@ static void test_device_without_events_orders_streams(void) {
   g_assert_cmpint(num_orders, ==, 1);
   assert_ok(bp_event_record(event, second));
   is_failing = 1;
-  assert_error(bp_event_synchronize(event, 0, &(int){0}), BP_ERROR_RUNTIME);
-  assert_ok(bp_event_synchronize(event, 0, &(int){0}));
+  assert_error(bp_event_synchronize(event, 0, &(int32_t){0}), BP_ERROR_RUNTIME);
+  assert_ok(bp_event_synchronize(event, 0, &(int32_t){0}));
   assert_ok(bp_event_record(event, second));
   num_syncs = 0;
   assert_ok(bp_stream_free(device, second)); /* first all is done that the event stands for */

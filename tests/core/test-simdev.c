@@ -206,7 +206,7 @@ static void test_asynchronous_failure_is_raised_once_by_who_synchronises(void) {
 }
 
 static void test_event_after_a_failure_is_complete_and_the_stream_raises_it(void) {
-  int is_complete = 0;
+  int32_t state = -1;
   BpFunction *fail = find_function("fail");
   BpTensor *tensor = make_numbers();
   BpEvent *event = bp_event_create(device);
@@ -214,11 +214,11 @@ static void test_event_after_a_failure_is_complete_and_the_stream_raises_it(void
   assert_ok(bp_stream_sync(device, NULL));
   assert_ok(launch(fail, view_of(tensor), view_of(tensor), COUNT));
   assert_ok(bp_event_record(event, NULL));
-  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &is_complete));
-  g_assert_cmpint(is_complete, ==, 1);
-  assert_ok(bp_event_query(event, &is_complete));
+  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &state));
+  g_assert_cmpint(state, ==, BP_EVENT_FAILED);
+  assert_ok(bp_event_query(event, &state));
   assert_error(bp_stream_sync(device, NULL), BP_ERROR_RUNTIME, "simdev:0");
-  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &is_complete));
+  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &state));
   assert_ok(bp_stream_sync(device, NULL));
   bp_event_free(event);
   bp_object_release(tensor);

@@ -437,7 +437,7 @@ static void test_events(void) {
       bp_device_extension(BP_DEVICE_CUDA, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
   void *context = bp_device_api(BP_DEVICE_CUDA)->context, *streams[2];
   float data[8] = {1}, got[8] = {0};
-  int is_complete = 0;
+  int32_t state = BP_EVENT_PENDING;
   BpRecording *recording = NULL;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
@@ -462,8 +462,8 @@ static void test_events(void) {
                  .size = sizeof(got)};
   assert_ok(bp_device_copy(&copy, streams[1]));
   assert_ok(bp_event_record(event, streams[1]));
-  while (!is_complete)
-    assert_ok(bp_event_query(event, &is_complete));
+  while (state == BP_EVENT_PENDING)
+    assert_ok(bp_event_query(event, &state));
   g_assert_cmpfloat(got[0], ==, 3);
   assert_ok(recordings->begin(context, 0, streams[0]));
   g_assert_cmpint(bp_event_record(event, streams[0]), ==, -1);

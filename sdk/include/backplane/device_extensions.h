@@ -56,6 +56,12 @@ typedef struct BpRecordingApi {
 /* A timeout that never passes. */
 #define BP_WAIT_FOREVER UINT64_MAX
 
+/* What an event is: pending; complete; complete, and the device knows that work before it failed.
+ */
+#define BP_EVENT_PENDING  0
+#define BP_EVENT_COMPLETE 1
+#define BP_EVENT_FAILED   2
+
 /* An event of one device: a point that a stream of the device reaches. The type is the plugin's. */
 typedef struct BpDeviceEvent BpDeviceEvent;
 
@@ -65,11 +71,11 @@ typedef struct BpDeviceEvent BpDeviceEvent;
  * record that is the latest when they are called, and a wait that is queued, or a synchronize that
  * is under way, keeps its meaning when the event is recorded again or freed.
  *
- * An event is complete whether the work before it succeeded or failed. The failure is the stream's:
- * stream_sync raises it, once, and no slot of this table does. What waits for the event goes on;
- * a device that cannot run it after a failure ends it as failed work of its own stream. A loss of
- * the device, and a failure by which the driver loses the device, are raised by whichever slot
- * meets them first.
+ * An event is complete whether the work before it succeeded or failed; a device that knows says
+ * BP_EVENT_FAILED. The failure is the stream's: stream_sync raises it, once, and no slot of this
+ * table does. What waits for the event goes on; a device that cannot run it after a failure ends it
+ * as failed work of its own stream. A loss of the device, and a failure by which the driver loses
+ * the device, are raised by whichever slot meets them first.
  *
  * Between begin and end of a recording (BpRecordingApi) of a stream, record and wait on it are not
  * part of the recording; a device that cannot exclude them raises an error.
@@ -95,15 +101,14 @@ typedef struct BpEventsApi {
    * wait itself. A complete event orders nothing. */
   int32_t (*wait)(void *context, BpDeviceEvent *event, void *stream);
 
-  /* Whether the event is complete, in *is_complete: 1 or 0. Does not wait. If it is, bytes that
-   * copies before it brought to the host are there. */
-  int32_t (*query)(void *context, BpDeviceEvent *event, int32_t *is_complete);
+  /* Gives BP_EVENT_* in *state. Does not wait. If the event is complete, bytes that copies before
+   * it brought to the host are there. */
+  int32_t (*query)(void *context, BpDeviceEvent *event, int32_t *state);
 
   /* Waits until the event is complete, at most `timeout_ns` nanoseconds; BP_WAIT_FOREVER: as long
-   * as it takes. *is_complete is 1, or 0 if the time passed before, which is no error. For the
-   * bytes of copies the same holds as for query. */
-  int32_t (*synchronize)(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                         int32_t *is_complete);
+   * as it takes. *state is as for query: BP_EVENT_PENDING, which is no error, if the time passed
+   * before. */
+  int32_t (*synchronize)(void *context, BpDeviceEvent *event, uint64_t timeout_ns, int32_t *state);
 
   /* (optional: the host waits in a thread of its own) Calls `done` once with `user` when the event
    * is complete: in a thread of the driver, or in this one before notify returns. `done` returns

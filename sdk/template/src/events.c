@@ -14,8 +14,9 @@ typedef struct Listener {
 } Listener;
 
 typedef struct Mark {
-  int32_t uses; /* the event, the work that completes it, waits */
-  int32_t is_complete;
+  int32_t uses;  /* the event, the work that completes it, waits */
+  int32_t state; /* BP_EVENT_* */
+  int32_t has_run;
   Listener *listeners;
 } Mark;
 
@@ -48,11 +49,11 @@ static Mark *use(const BpDeviceEvent *event) {
 }
 
 /* Listeners are called without the lock: they may free events. */
-static void complete(Mark *mark) {
+static void complete(Mark *mark, int32_t state) {
   pthread_mutex_lock(&lock);
   Listener *listeners = mark->listeners;
   mark->listeners = NULL;
-  mark->is_complete = 1;
+  mark->state = state;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   for (Listener *each = listeners, *next; each; each = next) {
@@ -79,20 +80,21 @@ static Mark *renew(BpDeviceEvent *event) {
 
 /* ---- Work of streams --------------------------------------------------------------------- */
 
-static int32_t do_nothing(void *data) {
-  (void)data;
+static int32_t run_record(void *mark) {
+  ((Mark *)mark)->has_run = 1;
   return 0;
 }
 
-/* A mark is completed when its work is destroyed: after a failure, too, when it is left out. */
-static void end_record(void *mark) {
-  complete(mark);
+/* After a failure work is left out, but destroyed all the same. */
+static void end_record(void *data) {
+  Mark *mark = data;
+  complete(mark, mark->has_run ? BP_EVENT_COMPLETE : BP_EVENT_FAILED);
 }
 
 static int32_t wait_for_mark(void *data) {
   const Mark *mark = data;
   pthread_mutex_lock(&lock);
-  while (!mark->is_complete)
+  while (!mark->state)
     pthread_cond_wait(&changed, &lock);
   pthread_mutex_unlock(&lock);
   return 0;
@@ -124,7 +126,7 @@ static int32_t event_record(void *context, BpDeviceEvent *event, void *stream) {
   Mark *mark = renew(event);
   if (!mark)
     return -1;
-  return simdev_submit(event->device_id, stream, (SimdevWork){do_nothing, end_record, mark, 1});
+  return simdev_submit(event->device_id, stream, (SimdevWork){run_record, end_record, mark, 1});
 }
 
 static int32_t event_wait(void *context, BpDeviceEvent *event, void *stream) {
@@ -135,10 +137,10 @@ static int32_t event_wait(void *context, BpDeviceEvent *event, void *stream) {
   return simdev_submit(event->device_id, stream, (SimdevWork){wait_for_mark, end_wait, mark, 1});
 }
 
-static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
+static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) {
   (void)context;
   pthread_mutex_lock(&lock);
-  *is_complete = !event->mark || event->mark->is_complete;
+  *state = event->mark ? event->mark->state : BP_EVENT_COMPLETE;
   pthread_mutex_unlock(&lock);
   return 0;
 }
@@ -151,21 +153,21 @@ static int32_t wait_until(const Mark *mark, uint64_t timeout_ns) {
   uint64_t nanoseconds = (uint64_t)end.tv_nsec + timeout_ns % 1000000000;
   end.tv_sec += (time_t)(timeout_ns / 1000000000 + nanoseconds / 1000000000);
   end.tv_nsec = (long)(nanoseconds % 1000000000);
-  while (!mark->is_complete && !passed)
+  while (!mark->state && !passed)
     passed = timeout_ns == BP_WAIT_FOREVER ? pthread_cond_wait(&changed, &lock)
                                            : pthread_cond_timedwait(&changed, &lock, &end);
-  return mark->is_complete;
+  return mark->state;
 }
 
 static int32_t event_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                                 int32_t *is_complete) {
+                                 int32_t *state) {
   (void)context;
   Mark *mark = use(event);
-  *is_complete = 1;
+  *state = BP_EVENT_COMPLETE;
   if (!mark)
     return 0;
   pthread_mutex_lock(&lock);
-  *is_complete = wait_until(mark, timeout_ns);
+  *state = wait_until(mark, timeout_ns);
   pthread_mutex_unlock(&lock);
   unuse(mark);
   return 0;
@@ -179,7 +181,7 @@ static int32_t event_notify(void *context, BpDeviceEvent *event, void (*done)(vo
     return -1;
   pthread_mutex_lock(&lock);
   Mark *mark = event->mark;
-  int is_pending = mark && !mark->is_complete;
+  int is_pending = mark && !mark->state;
   if (is_pending) {
     *listener = (Listener){mark->listeners, done, user};
     mark->listeners = listener;
@@ -199,7 +201,7 @@ static int32_t event_hold(void *context, BpDeviceEvent *event) {
 
 static int32_t event_signal(void *context, BpDeviceEvent *event) {
   (void)context;
-  complete(event->mark);
+  complete(event->mark, BP_EVENT_COMPLETE);
   return 0;
 }
 
