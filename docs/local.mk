@@ -2,7 +2,7 @@
 # Documentation. All of it is installed, for its pages refer to each other.
 
 dist_doc_DATA = docs/abi.md docs/architecture.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md \
-	docs/decisions.md docs/devices.md docs/faq.md docs/glossary.md docs/graph.md docs/ir.md docs/lowering.md docs/measuring.md \
+	docs/decisions.md docs/devices.md docs/faq.md docs/glossary.md docs/graph.md docs/ir.md docs/layers.md docs/lowering.md docs/measuring.md \
 	docs/models.md docs/operators.md docs/packaging.md docs/plugin-cpu.md docs/plugin-cuda.md \
 	docs/plugin-opencl.md docs/plugin-vulkan.md docs/plugins.md docs/python.md docs/releasing.md docs/running.md \
 	docs/targets.md docs/testing.md docs/troubleshooting.md docs/trust.md docs/tvm.md docs/vendor-guide.md

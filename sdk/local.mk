@@ -4,6 +4,7 @@
 pkginclude_HEADERS += \
 	sdk/include/backplane/device_api.h \
 	sdk/include/backplane/device_extensions.h \
+	sdk/include/backplane/device_layer.h \
 	sdk/include/backplane/emitter_api.h \
 	sdk/include/backplane/error_kinds.h \
 	sdk/include/backplane/handle_table.h \

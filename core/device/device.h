@@ -37,6 +37,16 @@ int bp__device_failed(BpDevice device, const char *doing);
 /* 0, or -1 with an error in the child of a process that had used a device when it forked. */
 int bp__device_check_fork(void);
 
+/* The same as a question. */
+int bp__device_is_forked(void);
+
+/* Copies a table of a kind's to a table of the host's, after it was checked: optional slots that
+ * are not there are NULL. `name` of the copy is the given table's. 0, or -1 with an error. */
+int bp__device_api_take(const char *name, const BpDeviceApi *given, BpDeviceApi *own);
+
+/* The layers around a table that the host handed out; NULL: none. */
+const struct BpLayering *bp__device_layering(const BpDeviceApi *api);
+
 /* Whether the device is cpu:0, whose memory belongs to the core itself. */
 int bp__device_is_host(BpDevice device);
 

@@ -9,6 +9,7 @@
 #include "core/device/device.h"
 
 #include "core/device/forked.h"
+#include "core/device/layers.h"
 #include "core/system/env.h"
 #include "core/system/lock.h"
 #include "core/registry/given.h"
@@ -29,7 +30,8 @@
 
 /* A kind in use; lives for ever. */
 typedef struct Kind {
-  BpDeviceApi api; /* first: an api's address is its kind's */
+  BpDeviceApi api;      /* first: an api's address is its kind's */
+  BpLayering *layering; /* or NULL */
   atomic_int count;
   struct Kind *next; /* in its bucket */
   char name[];
@@ -96,6 +98,10 @@ int bp__device_check_fork(void) {
              : 0;
 }
 
+int bp__device_is_forked(void) {
+  return atomic_load_explicit(&is_forked, memory_order_relaxed);
+}
+
 static int make_forked(Kind *kind, void *context) {
   (void)context;
   bp__device_api_make_forked(&kind->api);
@@ -156,21 +162,30 @@ static void drop_incomplete_groups(BpDeviceApi *api) {
     api->create_stream = NULL, api->free_stream = NULL, api->sync_stream_from_to = NULL;
 }
 
+int bp__device_api_take(const char *name, const BpDeviceApi *given, BpDeviceApi *own) {
+  if (check_identity(name, given) || check_slots(name, given))
+    return -1;
+  memset(own, 0, sizeof *own);
+  memcpy(own, given, MIN(given->struct_size, sizeof *own));
+  own->struct_size = sizeof *own;
+  drop_incomplete_groups(own);
+  return 0;
+}
+
 static Kind *create_kind(const char *name, const BpDeviceApi *api) {
-  if (check_identity(name, api) || check_slots(name, api))
-    return NULL;
   size_t size = strlen(name) + 1;
   Kind *kind = calloc(1, sizeof *kind + size);
   if (!kind) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for device kind %s", name);
     return NULL;
   }
-  memcpy(&kind->api, api, MIN(api->struct_size, sizeof *api));
   memcpy(kind->name, name, size);
-  kind->api.struct_size = sizeof kind->api;
+  int rc = bp__device_api_take(name, api, &kind->api);
   kind->api.name = kind->name;
-  drop_incomplete_groups(&kind->api);
-  return kind;
+  if (!rc && !bp__layers_wrap(&kind->api, &kind->layering))
+    return kind;
+  free(kind);
+  return NULL;
 }
 
 /* With the lock held. The kind in use from now on; NULL if another has its number. */
@@ -297,6 +312,10 @@ const BpDeviceApi *bp_device_api(int32_t device_type) {
       "as with bp_device_parse(), so that its plugin is found",
       device_type);
   return NULL;
+}
+
+const BpLayering *bp__device_layering(const BpDeviceApi *api) {
+  return ((const Kind *)api)->layering;
 }
 
 const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version) {

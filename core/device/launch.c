@@ -2,6 +2,7 @@
 /* Kernels: functions that are launched on the device and stream of an invocation. If called without
  * an invocation, they are launched on the current device and stream of the thread. */
 #include "core/device/device.h"
+#include "core/device/layers.h"
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
 
@@ -38,6 +39,11 @@ static int call_kernel(void *self, const BpValue *args, int32_t num_args, BpValu
 
 BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type, BpKernelCall launch,
                                     void *context, void (*destroy)(void *context)) {
+  if (launch && bp__layers_wrap_kernel(device_type, &launch, &context, &destroy)) {
+    if (destroy)
+      destroy(context);
+    return NULL;
+  }
   Kernel *kernel = launch ? malloc(sizeof *kernel) : NULL;
   if (!kernel) {
     if (launch)

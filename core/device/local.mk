@@ -12,6 +12,7 @@ libbackplane_la_SOURCES += \
 	core/device/host_memory.c \
 	core/device/kinds.c \
 	core/device/launch.c \
+	core/device/layers.c core/device/layers.h \
 	core/device/library_slots.c core/device/library_slots.h \
 	core/device/memory.c \
 	core/device/runtime.c \

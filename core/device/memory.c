@@ -10,6 +10,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/device/layers.h"
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
@@ -31,6 +32,11 @@ static int check_alignment(uint64_t alignment) {
 }
 
 static int alloc_on_host(const BpAllocation *allocation, void **handle) {
+  const BpDeviceApi *layered;
+  if (bp__layers_host(&layered))
+    return -1;
+  if (layered)
+    return layered->alloc_data_space(layered->context, 0, allocation, handle);
   if (allocation->scope && strcmp(allocation->scope, "global") != 0)
     return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope \"%.64s\"; it has \"global\"",
                           allocation->scope);
@@ -67,11 +73,19 @@ int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **hand
              : 0;
 }
 
+static int free_on_host(void *handle) {
+  const BpDeviceApi *layered;
+  if (bp__layers_host(&layered))
+    return -1;
+  if (layered && handle)
+    return layered->free_data_space(layered->context, 0, handle);
+  bp__host_free(handle);
+  return 0;
+}
+
 int bp_device_free(BpDevice device, void *handle) {
-  if (bp__device_is_host(device)) {
-    bp__host_free(handle);
-    return 0;
-  }
+  if (bp__device_is_host(device))
+    return free_on_host(handle);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
@@ -88,6 +102,17 @@ static int check_copy(const BpCopy *copy) {
   if (__builtin_add_overflow(copy->from_offset, copy->size, &end) ||
       __builtin_add_overflow(copy->to_offset, copy->size, &end))
     return bp_error_raise(BP_ERROR_VALUE, "a copy whose offset and size overflow");
+  return 0;
+}
+
+static int copy_on_host(const BpCopy *copy) {
+  const BpDeviceApi *layered;
+  if (bp__layers_host(&layered))
+    return -1;
+  if (layered)
+    return layered->copy(layered->context, copy, NULL);
+  memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
+          copy->size);
   return 0;
 }
 
@@ -144,11 +169,8 @@ int bp_device_copy(const BpCopy *given, void *stream) {
     return 0;
   if (check_copy(copy))
     return -1;
-  if (bp__device_is_host(copy->from_device) && bp__device_is_host(copy->to_device)) {
-    memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
-            copy->size);
-    return 0;
-  }
+  if (bp__device_is_host(copy->from_device) && bp__device_is_host(copy->to_device))
+    return copy_on_host(copy);
   int is_direct = bp__device_is_host(copy->from_device) || bp__device_is_host(copy->to_device) ||
                   copy->from_device.device_type == copy->to_device.device_type;
   return is_direct ? copy_by_device(copy, stream) : copy_through_host(copy, stream);

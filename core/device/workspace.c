@@ -10,6 +10,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/device/layers.h"
 #include "core/registry/given.h"
 
 #define ALIGNMENT 256
@@ -53,8 +54,19 @@ static void destroy_pool(void *context) {
   free(pool);
 }
 
+/* Frees what this thread keeps for reuse. */
+static void give_up(void) {
+  Pool *pool = pthread_getspecific(pool_key);
+  if (!pool)
+    return;
+  free_blocks(pool->unused);
+  pool->unused = NULL;
+}
+
 static void create_key(void) {
   key_status = pthread_key_create(&pool_key, destroy_pool);
+  if (!key_status)
+    bp__layers_before_end(give_up);
 }
 
 /* This thread's pool. */

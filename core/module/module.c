@@ -317,9 +317,20 @@ int bp_module_import(BpModule *module, BpModule *imported) {
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
+static _Thread_local const char *looked_up;
+
+const char *bp__module_looked_up(void) {
+  return looked_up ? looked_up : "";
+}
+
+/* Finding a function may need others. */
 static int get_own(BpModule *module, const char *name, BpFunction **function) {
+  const char *before = looked_up;
   *function = NULL;
-  return module->api->get_function(module->context, name, function);
+  looked_up = name;
+  int rc = module->api->get_function(module->context, name, function);
+  looked_up = before;
+  return rc;
 }
 
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function) {

@@ -8,6 +8,9 @@
 /* Starts this part of the core: its table, its loaders, the variables of libraries. */
 int bp__module_start(void);
 
+/* The name of the function that this thread is asking a module for; "" if it asks for none. */
+const char *bp__module_looked_up(void);
+
 /* The module and all its imports, each once, depth first, itself first. The pointers are borrowed
  * from `module`; free the list with free(). NULL with an error. */
 BpModule **bp__module_flatten(BpModule *module, size_t *count);

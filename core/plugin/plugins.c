@@ -241,6 +241,18 @@ static int add_target_kinds(BpNames *names) {
   return rc;
 }
 
+static int add_provided(BpNames *names) {
+  BpPluginList *list = bp_plugin_list();
+  int rc = 0;
+  for (size_t i = 0; !rc && i < list->size; i++) {
+    const BpPluginInfo *info = &list->infos[i];
+    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
+      rc = bp__names_add_words(names, info->provides);
+  }
+  bp_plugin_list_free(list);
+  return rc;
+}
+
 static char *variables_of(const char *device_kind) {
   BpPluginList *list = bp_plugin_list();
   char *variables = NULL;
@@ -257,6 +269,7 @@ void bp__plugins_tell_installed(void) {
   static const Installed installed = {
       .add_device_kinds = add_device_kinds,
       .add_target_kinds = add_target_kinds,
+      .add_provided = add_provided,
       .explain_absence = bp_plugin_explain_absence,
       .variables_of = variables_of,
   };

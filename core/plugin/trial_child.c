@@ -4,6 +4,7 @@
 
 #include "core/plugin/trial.h"
 
+#include "core/device/layers.h"
 #include "core/registry/names.h"
 #include "core/system/file.h"
 #include "core/system/trust.h"
@@ -213,6 +214,7 @@ static int activate(Plugin *plugin) {
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
   reporter = getpid();
+  bp__layers_ignore(); /* they are no part of the plugin */
   if (fstat(report_fd, &report_pipe)) {
     report_error = errno;
     report_loss();

@@ -10,6 +10,8 @@ typedef struct Installed {
   /* Adds the kinds of devices, or of targets, that plugins declare. 0, or -1 with an error. */
   int (*add_device_kinds)(BpNames *names);
   int (*add_target_kinds)(BpNames *names);
+  /* Adds the registry names that plugins provide. 0, or -1 with an error. */
+  int (*add_provided)(BpNames *names);
   /* Why no plugin has a kind of that name, and the remedy; "" if nothing is known of it (transfer
    * full, bp_str_free). */
   char *(*explain_absence)(const char *name);

@@ -2,6 +2,7 @@
 /* Choosing a device by a list of preferences, and reporting the devices that were skipped. */
 
 #include "core/device/device.h"
+#include "core/device/layers.h"
 #include "core/plugin/store.h"
 #include "core/select/preferences.h"
 
@@ -579,7 +580,7 @@ int bp_device_select_among(const int32_t *device_types, size_t count, const char
                            BpDevice *device, char **report) {
   if (report)
     *report = NULL;
-  if (!BP_GIVEN(device) || bp__device_check_fork())
+  if (!BP_GIVEN(device) || bp__device_check_fork() || bp__layers_check())
     return -1;
   return preferences ? select_by(preferences, device_types, count, device, report)
                      : select_by_settings(device_types, count, device, report);

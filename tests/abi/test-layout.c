@@ -7,6 +7,7 @@
 #include <backplane/compiler/te.h>
 #include <backplane/device_api.h>
 #include <backplane/device_extensions.h>
+#include <backplane/device_layer.h>
 #include <backplane/emitter_api.h>
 #include <backplane/graph/model.h>
 #include <backplane/host_api.h>
@@ -152,6 +153,27 @@ AT(BpEventsApi, synchronize, 48);
 AT(BpEventsApi, notify, 56);
 AT(BpEventsApi, hold, 64);
 AT(BpEventsApi, signal, 72);
+SIZE(BpLaunch, 48);
+AT(BpLaunch, struct_size, 0);
+AT(BpLaunch, kernel, 8);
+AT(BpLaunch, invocation, 16);
+AT(BpLaunch, args, 24);
+AT(BpLaunch, num_args, 32);
+AT(BpLaunch, reserved, 36);
+AT(BpLaunch, proceed, 40);
+SIZE(BpLayered, 40);
+AT(BpLayered, struct_size, 0);
+AT(BpLayered, api, 8);
+AT(BpLayered, context, 16);
+AT(BpLayered, launch, 24);
+AT(BpLayered, finish, 32);
+SIZE(BpDeviceLayer, 40);
+AT(BpDeviceLayer, struct_size, 0);
+AT(BpDeviceLayer, version, 8);
+AT(BpDeviceLayer, reserved, 12);
+AT(BpDeviceLayer, name, 16);
+AT(BpDeviceLayer, context, 24);
+AT(BpDeviceLayer, wrap, 32);
 
 /* <backplane/emitter_api.h> */
 SIZE(BpDialectType, 64);

@@ -23,6 +23,7 @@ test_programs += tests/core/test-privileged
 tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
 test_programs += tests/core/test-device tests/core/test-events tests/core/test-launch tests/core/test-packed
 test_programs += tests/core/test-simdev
+test_programs += tests/core/test-layers tests/core/test-validate tests/core/test-fault
 test_programs += tests/core/test-runtime
 test_programs += tests/core/test-select
 test_programs += tests/core/test-target

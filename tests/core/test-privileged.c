@@ -5,6 +5,7 @@
 
 #include "tests/core/plugin_files.h"
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
@@ -65,6 +66,14 @@ static void compile(const char *path) {
   bp_object_release(module);
 }
 
+/* Allocates memory of the host, under the layers that are asked for. */
+static void allocate(void) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 8, .alignment = 8};
+  void *handle;
+  if (!bp_device_alloc((BpDevice){BP_DEVICE_CPU, 0}, &allocation, &handle))
+    bp_device_free((BpDevice){BP_DEVICE_CPU, 0}, handle);
+}
+
 /* Says why a plugin or a library cannot be loaded or made, or nothing; or whether the rights are
  * raised. */
 static int say_why_not(const char *what, const char *path) {
@@ -74,6 +83,8 @@ static int say_why_not(const char *what, const char *path) {
     bp_object_release(bp_module_load(path));
   else if (!strcmp(what, "compile"))
     compile(path);
+  else if (!strcmp(what, "memory"))
+    allocate();
   else if (!getauxval(AT_SECURE))
     bp_error_raise(BP_ERROR_RUNTIME, "the rights are the user's");
   ssize_t size = (ssize_t)strlen(bp_error_message());
@@ -208,6 +219,15 @@ static void test_variables_and_their_directories(void) {
   assert_users_alone("BACKPLANE_PLUGIN_PATH", list);
 }
 
+static void test_layers(void) {
+  if (cannot_be_privileged())
+    return;
+  g_setenv("BACKPLANE_LAYERS", "nonsense", TRUE);
+  assert_says_with(RIGHTS_OF_USER, "memory", "", "there is no layer \"nonsense\"");
+  assert_says("memory", "", "");
+  g_unsetenv("BACKPLANE_LAYERS");
+}
+
 /* A compiler of the user's is what the PATH leads to: it leaves a mark. */
 static void test_compiler(void) {
   g_autofree char *folder = plugin_file_path("bin"), *compiler = plugin_file_path("bin/cc");
@@ -283,6 +303,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/privileged/set-user-id-program-loads-nothing-of-others-PLG-15",
                   test_set_user_id);
   g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
+  g_test_add_func("/privileged/layers-are-ignored-PLG-15", test_layers);
   g_test_add_func("/privileged/users-directories-are-ignored-PLG-15", test_users_directories);
   g_test_add_func("/privileged/compiler-is-the-systems-PLG-15", test_compiler);
   int rc = g_test_run();

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-EXECUTED = ["README.md", "docs/running.md", "docs/troubleshooting.md"]
+EXECUTED = ["README.md", "docs/running.md", "docs/troubleshooting.md", "docs/layers.md"]
 README_LINES = 150
 # Folders that paths in pages may begin in, besides the root.
 PATH_ROOTS = ["", "tests", "include/backplane", "sdk/template"]

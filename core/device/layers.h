@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers around the tables of devices (backplane/device_layer.h), as BACKPLANE_LAYERS lists them.
+ */
+#ifndef BACKPLANE_CORE_DEVICE_LAYERS_H
+#define BACKPLANE_CORE_DEVICE_LAYERS_H
+
+#include <backplane/device_layer.h>
+
+/* The layers of one kind of device; lives for ever. */
+typedef struct BpLayering BpLayering;
+
+/* Wraps `api`, a table that was checked, in the layers that are asked for: it is the outermost
+ * table on return. *layering: those layers, or NULL if there are none. 0, or -1 with an error: of a
+ * layer, or of a list that names one that is not there. */
+int bp__layers_wrap(BpDeviceApi *api, BpLayering **layering);
+
+/* 0 if the layers and kinds that are listed are there, so that choosing a device does not take a
+ * mistyped list for a fault of each kind; -1 with an error. */
+int bp__layers_check(void);
+
+/* Lets the launches of a kernel that is being made pass through the layers of its devices: replaces
+ * all three, if layers are asked for at all. 0, or -1 with an error and nothing replaced. */
+int bp__layers_wrap_kernel(int32_t device_type, BpKernelCall *launch, void **context,
+                           void (**destroy)(void *context));
+
+/* The table through which the host's own memory is reached: *api is NULL if no layer is around
+ * device kind cpu. 0, or -1 with an error. */
+int bp__layers_host(const BpDeviceApi **api);
+
+/* What is called before the layers are told that the process ends, in the same thread: it frees
+ * what the host keeps for reuse, which is no leak of the program's. One function, the workspace
+ * pool's. */
+typedef void (*BpBeforeEnd)(void);
+void bp__layers_before_end(BpBeforeEnd function);
+
+/* From now on no layer is asked for in this process. */
+void bp__layers_ignore(void);
+
+#endif

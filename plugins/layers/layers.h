@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the plugin layers: one call on its way through a layer, and what the layers share.
+ *
+ * forward.c wraps a table once for all layers: each slot describes its call in a BpCall, asks the
+ * layer before, calls the next table, and tells the layer after. A layer is these two functions. */
+#ifndef BP_LAYERS_H
+#define BP_LAYERS_H
+
+#include <backplane/device_extensions.h>
+#include <backplane/device_layer.h>
+#include <backplane/plugin_helpers.h>
+
+/* The host's tables, set by the entry point. */
+extern BpPluginTables bp_layers_host;
+
+/* ---- forward.c --------------------------------------------------------------------------- */
+
+/* Names as BACKPLANE_FAULT and the trace have them. */
+#define BP_LAYERS_SLOTS(X)                                                                         \
+  X(GET_DEVICE_COUNT, "get_device_count")                                                          \
+  X(GET_ATTR, "get_attr")                                                                          \
+  X(SET_DEVICE, "set_device")                                                                      \
+  X(ALLOC_DATA_SPACE, "alloc_data_space")                                                          \
+  X(FREE_DATA_SPACE, "free_data_space")                                                            \
+  X(ALLOC_WORKSPACE, "alloc_workspace")                                                            \
+  X(FREE_WORKSPACE, "free_workspace")                                                              \
+  X(COPY, "copy")                                                                                  \
+  X(CREATE_STREAM, "create_stream")                                                                \
+  X(FREE_STREAM, "free_stream")                                                                    \
+  X(SYNC_STREAM_FROM_TO, "sync_stream_from_to")                                                    \
+  X(STREAM_SYNC, "stream_sync")                                                                    \
+  X(VISIT_PROPERTIES, "visit_properties")                                                          \
+  X(GET_EXTENSION, "get_extension")                                                                \
+  X(LAUNCH, "launch")                                                                              \
+  X(TIMER_START, "timer.start")                                                                    \
+  X(TIMER_STOP, "timer.stop")                                                                      \
+  X(TIMER_READ, "timer.read")                                                                      \
+  X(TIMER_FREE, "timer.free")                                                                      \
+  X(RECORDING_BEGIN, "recording.begin")                                                            \
+  X(RECORDING_END, "recording.end")                                                                \
+  X(RECORDING_REPLAY, "recording.replay")                                                          \
+  X(RECORDING_FREE, "recording.free")
+
+#define BP_LAYERS_SLOT_NUMBER(number, name) SLOT_##number,
+typedef enum BpSlot { BP_LAYERS_SLOTS(BP_LAYERS_SLOT_NUMBER) NUM_SLOTS } BpSlot;
+
+/* The name of a slot; static. */
+const char *bp_layers_slot_name(BpSlot slot);
+
+/* A call of a slot. What the slot does not take is 0. */
+typedef struct BpCall {
+  BpSlot slot;
+  int32_t device_id; /* -1: the slot takes none */
+  const char *name;  /* of an extension */
+  const BpAllocation *allocation;
+  const BpCopy *copy;
+  const BpLaunch *launch;
+  uint64_t size; /* of a workspace */
+  void
+      *handle; /* of memory, a stream, a timer or a recording: the one that is given, or was made */
+  void *stream;  /* on which something is queued or waited for; of sync_stream_from_to: `from` */
+  void *to;      /* of sync_stream_from_to */
+  int32_t count; /* that get_device_count gave */
+  int64_t began; /* the layer's own, from `before` to `after`, as the next */
+  void *note;
+} BpCall;
+
+/* What a layer does. Both are called from any thread, also at once from several. */
+typedef struct BpLayerHooks {
+  /* The state of the layer around one table; lives for ever. NULL with an error. */
+  void *(*create)(const BpDeviceApi *next);
+  /* 0; or -1 with an error: the call is not made. */
+  int32_t (*before)(void *state, BpCall *call);
+  /* (optional) What the caller gets. `rc` is what the next table returned, and *call has what it
+   * made. A failure of the layer's own, with an error, undoes what was made. */
+  int32_t (*after)(void *state, BpCall *call, int32_t rc);
+  void (*finish)(void *state); /* (optional) as BpLayered::finish */
+} BpLayerHooks;
+
+/* BpDeviceLayer::wrap; the context is the layer's BpLayerHooks. */
+int32_t bp_layers_wrap(void *context, const BpDeviceApi *next, BpLayered *layered);
+
+/* The device that a copy is queued on: the host's side is the other. */
+static inline BpDevice bp_layers_copy_device(const BpCopy *copy) {
+  return copy->from_device.device_type == BP_DEVICE_CPU ? copy->to_device : copy->from_device;
+}
+
+/* ---- table.c ----------------------------------------------------------------------------- */
+
+/* Records by device and handle. The owner locks it; zeroed, it is empty. */
+typedef struct BpLayersEntry {
+  struct BpLayersEntry *next;
+  int32_t device_id;
+  const void *handle;
+} BpLayersEntry;
+
+#define BP_LAYERS_BUCKETS 512
+typedef struct BpLayersTable {
+  BpLayersEntry *buckets[BP_LAYERS_BUCKETS];
+} BpLayersTable;
+
+/* Adds a record, whose first member is its entry. */
+void bp_layers_add(BpLayersTable *table, BpLayersEntry *entry);
+/* The latest of those that were added, or NULL. */
+void *bp_layers_find(const BpLayersTable *table, int32_t device_id, const void *handle);
+void *bp_layers_take(BpLayersTable *table, int32_t device_id, const void *handle);
+/* Calls `visit` for each record; it may free it. */
+void bp_layers_each(const BpLayersTable *table, void (*visit)(void *record, void *context),
+                    void *context);
+
+/* ---- The layers -------------------------------------------------------------------------- */
+
+extern const BpLayerHooks bp_layers_validate;
+extern const BpLayerHooks bp_layers_trace;
+extern const BpLayerHooks bp_layers_fault;
+
+#endif

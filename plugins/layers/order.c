@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of work on streams. A piece of work comes before another if both are on one stream, if
+ * the host waited for it before it queued the other, or if the other's stream was made to wait for
+ * it (sync_stream_from_to), directly or through further streams. Anything else has no order. */
+#include "validate.h"
+
+#include <stdlib.h>
+
+/* Uses that are kept of one space; of more the oldest are forgotten. */
+#define MOST_ACCESSES 64
+
+/* ---- Streams ----------------------------------------------------------------------------- */
+
+BpValidateStream *bp_validate_stream_add(BpValidateOrder *order, int32_t device_id, void *handle) {
+  BpValidateStream *stream = calloc(1, sizeof *stream);
+  if (!stream)
+    return NULL;
+  stream->entry.device_id = device_id;
+  stream->entry.handle = handle;
+  stream->number = ++order->last_number;
+  stream->is_default = !handle;
+  bp_validate_place_here(&stream->made);
+  bp_layers_add(&order->streams, &stream->entry);
+  return stream;
+}
+
+BpValidateStream *bp_validate_stream(BpValidateOrder *order, int32_t device_id, void *handle) {
+  BpValidateStream *stream = bp_layers_find(&order->streams, device_id, handle);
+  return stream || handle ? stream : bp_validate_stream_add(order, device_id, NULL);
+}
+
+static void destroy_stream(BpValidateStream *stream) {
+  bp_validate_accesses_free(stream->recorded);
+  free(stream->waits);
+  free(stream);
+}
+
+/* A stream whose work was not waited for has to be remembered: others may still have to wait. */
+void bp_validate_stream_free(BpValidateOrder *order, int32_t device_id, void *handle) {
+  BpValidateStream *stream = bp_layers_take(&order->streams, device_id, handle);
+  if (!stream)
+    return;
+  if (stream->done >= stream->queued) {
+    destroy_stream(stream);
+    return;
+  }
+  stream->freed_before = order->freed;
+  order->freed = stream;
+}
+
+typedef struct Search {
+  uint64_t number;
+  BpValidateStream *found;
+} Search;
+
+static void match(void *record, void *context) {
+  BpValidateStream *stream = record;
+  Search *search = context;
+  if (stream->number == search->number)
+    search->found = stream;
+}
+
+/* The stream of a number; NULL: the host waited for all of its work, and it was freed. */
+static BpValidateStream *find_number(const BpValidateOrder *order, uint64_t number) {
+  Search search = {number, NULL};
+  bp_layers_each(&order->streams, match, &search);
+  for (BpValidateStream *freed = order->freed; freed && !search.found; freed = freed->freed_before)
+    if (freed->number == number)
+      search.found = freed;
+  return search.found;
+}
+
+static int is_done(const BpValidateOrder *order, uint64_t number, uint64_t piece) {
+  const BpValidateStream *stream = find_number(order, number);
+  return !stream || piece <= stream->done;
+}
+
+static void forget_done(BpValidateOrder *order) {
+  for (BpValidateStream **link = &order->freed; *link;) {
+    BpValidateStream *stream = *link;
+    if (stream->done < stream->queued) {
+      link = &stream->freed_before;
+    } else {
+      *link = stream->freed_before;
+      destroy_stream(stream);
+    }
+  }
+}
+
+/* What the stream waited for is done as well. */
+void bp_validate_stream_done(BpValidateOrder *order, BpValidateStream *stream, uint64_t piece) {
+  if (stream->done < piece)
+    stream->done = piece;
+  for (size_t i = 0; i < stream->num_waits; i++) {
+    BpValidateStream *other = find_number(order, stream->waits[i].stream);
+    if (other && other->done < stream->waits[i].piece)
+      other->done = stream->waits[i].piece;
+  }
+  stream->num_waits = 0;
+  forget_done(order);
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------- */
+
+/* Without memory the wait is not noted; the caller may get a finding that is none. */
+static void add_wait(BpValidateStream *stream, uint64_t number, uint64_t piece) {
+  for (size_t i = 0; i < stream->num_waits; i++)
+    if (stream->waits[i].stream == number) {
+      if (stream->waits[i].piece < piece)
+        stream->waits[i].piece = piece;
+      return;
+    }
+  if (stream->num_waits == stream->room_waits) {
+    size_t room = stream->room_waits * 2 + 4;
+    BpValidateWait *larger = realloc(stream->waits, room * sizeof *larger);
+    if (!larger)
+      return;
+    stream->waits = larger;
+    stream->room_waits = room;
+  }
+  stream->waits[stream->num_waits++] = (BpValidateWait){number, piece};
+}
+
+static void drop_done_waits(const BpValidateOrder *order, BpValidateStream *stream) {
+  size_t kept = 0;
+  for (size_t i = 0; i < stream->num_waits; i++)
+    if (!is_done(order, stream->waits[i].stream, stream->waits[i].piece))
+      stream->waits[kept++] = stream->waits[i];
+  stream->num_waits = kept;
+}
+
+void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
+                             BpValidateStream *to) {
+  drop_done_waits(order, to);
+  add_wait(to, from->number, from->queued);
+  for (size_t i = 0; i < from->num_waits; i++)
+    if (from->waits[i].stream != to->number)
+      add_wait(to, from->waits[i].stream, from->waits[i].piece);
+}
+
+static int waits_for(const BpValidateStream *stream, const BpValidateAccess *access) {
+  if (stream->number == access->stream)
+    return 1;
+  for (size_t i = 0; i < stream->num_waits; i++)
+    if (stream->waits[i].stream == access->stream)
+      return access->piece <= stream->waits[i].piece;
+  return 0;
+}
+
+/* ---- Uses of memory ---------------------------------------------------------------------- */
+
+void bp_validate_accesses_free(BpValidateAccess *accesses) {
+  while (accesses) {
+    BpValidateAccess *next = accesses->next;
+    free(accesses);
+    accesses = next;
+  }
+}
+
+static int overlap(const BpValidateAccess *a, const BpValidateAccess *b) {
+  return a->from < b->to && b->from < a->to;
+}
+
+static int must_be_ordered(BpValidateUse a, BpValidateUse b) {
+  if (a == USE_WRITES || b == USE_WRITES)
+    return 1;
+  return a != b; /* a launch and a copy that reads */
+}
+
+static void drop_done(const BpValidateOrder *order, BpValidateSpace *space) {
+  int count = 0;
+  for (BpValidateAccess **link = &space->accesses; *link;) {
+    BpValidateAccess *access = *link;
+    if (++count <= MOST_ACCESSES && !is_done(order, access->stream, access->piece)) {
+      link = &access->next;
+    } else {
+      *link = access->next;
+      free(access);
+    }
+  }
+}
+
+const BpValidateAccess *bp_validate_unordered(BpValidateOrder *order, BpValidateSpace *space,
+                                              const BpValidateStream *stream,
+                                              const BpValidateAccess *access) {
+  drop_done(order, space);
+  for (const BpValidateAccess *other = space->accesses; other; other = other->next)
+    if (overlap(access, other) && must_be_ordered(access->use, other->use) &&
+        !waits_for(stream, other))
+      return other;
+  return NULL;
+}
+
+/* The same use of the same bytes by the same stream: the later stands for both. */
+static int stands_for(const BpValidateAccess *later, const BpValidateAccess *earlier) {
+  return later->stream == earlier->stream && later->use == earlier->use &&
+         later->from <= earlier->from && earlier->to <= later->to;
+}
+
+void bp_validate_note(BpValidateOrder *order, BpValidateSpace *space,
+                      const BpValidateStream *stream, const BpValidateAccess *access) {
+  BpValidateAccess *note = malloc(sizeof *note);
+  if (!note)
+    return;
+  *note = *access;
+  note->stream = stream->number;
+  note->piece = stream->queued;
+  if (note->use == USE_LAUNCHES && !space->is_filled)
+    note->use = USE_WRITES;
+  if (note->use == USE_WRITES)
+    space->is_filled = 1;
+  drop_done(order, space);
+  for (BpValidateAccess **link = &space->accesses; *link;) {
+    BpValidateAccess *earlier = *link;
+    if (stands_for(note, earlier)) {
+      *link = earlier->next;
+      free(earlier);
+    } else {
+      link = &earlier->next;
+    }
+  }
+  note->next = space->accesses;
+  space->accesses = note;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file of a trace. One for all kinds of device of the process. */
+#ifndef BP_LAYERS_TRACE_H
+#define BP_LAYERS_TRACE_H
+
+#include "layers.h"
+
+/* Opens BACKPLANE_TRACE_FILE, once. 0, or -1 with an error. Any thread. */
+int32_t bp_layers_trace_open(void);
+/* Adds an event, an object of JSON. What cannot be written ends the trace, with a warning. Any
+ * thread. */
+void bp_layers_trace_write(const char *event);
+
+#endif

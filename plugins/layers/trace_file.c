@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file of a trace: a JSON document that is whole after each write. An event is written together
+ * with the end of the document, in one write over the end that was there before, so a process that
+ * ends early, by whatever signal, leaves a document with all events up to then. */
+#include "trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VARIABLE "BACKPLANE_TRACE_FILE"
+
+static const char head[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+static const char tail[] = "\n]}\n";
+
+static struct {
+  pthread_mutex_t lock;
+  int fd;       /* -1: not open, or given up */
+  off_t end;    /* where the tail begins */
+  int is_first; /* no event was written yet */
+  pid_t owner;
+  char path[4096];
+} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+/* `%p` of the name is the process' number. */
+static void find_path(void) {
+  const char *given = bp_layers_host.runtime->get_option(VARIABLE);
+  const char *pattern = given ? given : "backplane-trace-%p.json";
+  size_t used = 0;
+  for (; *pattern && used + 16 < sizeof file.path; pattern++) {
+    int is_number = pattern[0] == '%' && pattern[1] == 'p';
+    used += (size_t)snprintf(file.path + used, sizeof file.path - used, is_number ? "%d" : "%c",
+                             is_number ? (int)getpid() : *pattern);
+    pattern += is_number;
+  }
+}
+
+static int32_t raise_unusable(const char *why) {
+  return bp_plugin_raise(&bp_layers_host, BP_ERROR_IO,
+                         "trace: cannot write %s: %s; name another file in " VARIABLE, file.path,
+                         why);
+}
+
+/* A file that is there is replaced only if it is this user's own, and no other name leads to it. */
+static const char *look_at(int fd) {
+  struct stat status;
+  if (fstat(fd, &status))
+    return strerror(errno);
+  if (!S_ISREG(status.st_mode))
+    return "it is no regular file";
+  if (status.st_uid != geteuid())
+    return "it belongs to another user";
+  if (status.st_nlink != 1)
+    return "it has another name, too";
+  return ftruncate(fd, 0) ? strerror(errno) : NULL;
+}
+
+/* With the lock held. O_NONBLOCK: it may be a FIFO. */
+static int32_t open_file(void) {
+  find_path();
+  int fd = open(file.path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  if (fd < 0)
+    return raise_unusable(errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+  const char *why = look_at(fd);
+  if (!why && pwrite(fd, head, sizeof head - 1, 0) != (ssize_t)sizeof head - 1)
+    why = strerror(errno);
+  file.end = sizeof head - 1;
+  if (!why && pwrite(fd, tail, sizeof tail - 1, file.end) != (ssize_t)sizeof tail - 1)
+    why = strerror(errno);
+  if (why) {
+    close(fd);
+    return raise_unusable(why);
+  }
+  file.fd = fd;
+  file.is_first = 1;
+  file.owner = getpid();
+  bp_plugin_log(&bp_layers_host, BP_LOG_INFO, "trace: device calls go to %s", file.path);
+  return 0;
+}
+
+int32_t bp_layers_trace_open(void) {
+  static int32_t is_open;
+  pthread_mutex_lock(&file.lock);
+  int32_t rc = is_open ? 0 : open_file();
+  is_open |= !rc;
+  pthread_mutex_unlock(&file.lock);
+  return rc;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------- */
+
+/* A write beyond the process' limit would end it by a signal. */
+static int fits(off_t end) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+         (rlim_t)end <= limit.rlim_cur;
+}
+
+/* With the lock held. The document is as it was before the last event. */
+static void give_up(const char *why) {
+  if (pwrite(file.fd, tail, sizeof tail - 1, file.end) < 0 ||
+      ftruncate(file.fd, file.end + (off_t)sizeof tail - 1))
+    why = "its end cannot be written, either";
+  bp_plugin_log(&bp_layers_host, BP_LOG_WARNING, "trace: %s ends here: %s", file.path, why);
+  close(file.fd);
+  file.fd = -1;
+}
+
+/* With the lock held. `text` has room for the tail behind its `size` bytes. */
+static void write_text(char *text, size_t size) {
+  memcpy(text + size, tail, sizeof tail - 1);
+  size_t whole = size + sizeof tail - 1;
+  if (!fits(file.end + (off_t)whole)) {
+    give_up("the limit of file sizes is reached");
+    return;
+  }
+  ssize_t written = pwrite(file.fd, text, whole, file.end);
+  if (written != (ssize_t)whole) {
+    give_up(written < 0 ? strerror(errno) : "there is no more space");
+    return;
+  }
+  file.end += (off_t)size;
+  file.is_first = 0;
+}
+
+void bp_layers_trace_write(const char *event) {
+  size_t length = strlen(event);
+  char *text = malloc(length + 2 + sizeof tail);
+  pthread_mutex_lock(&file.lock);
+  /* The child of a fork would write into its parent's document. */
+  if (text && file.fd >= 0 && file.owner == getpid()) {
+    memcpy(text, file.is_first ? " \n" : ",\n", 2);
+    memcpy(text + 2, event, length);
+    write_text(text, length + 2);
+  }
+  pthread_mutex_unlock(&file.lock);
+  free(text);
+}
