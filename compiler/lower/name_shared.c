@@ -141,6 +141,13 @@ static const BpIrNode *rebuild(BpIrRewriter *statements, BpIrRewriter *expressio
   return result;
 }
 
+/* Extents of buffers are no expressions of the statement, and a buffer is the same everywhere. */
+static int enter_expression(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  (void)rewriter;
+  *result = node;
+  return node->kind == BP_IR_BUFFER;
+}
+
 static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   int32_t first, end;
   expressions_of(node, &first, &end);
@@ -149,7 +156,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
     return node->kind < BP_IR_SEQ || node->kind == BP_IR_BUFFER;
   }
   Uses uses = {0};
-  BpIrRewriter expressions = {.module = rewriter->module};
+  BpIrRewriter expressions = {.module = rewriter->module, .enter = enter_expression};
   *result = NULL;
   int rc = 0;
   for (int32_t i = first; i < end && !rc; i++)
