@@ -21,8 +21,7 @@
 
 typedef struct Partition {
   BpLowering *lowering;
-  int64_t growth;        /* so far */
-  const BpIrNode *other; /* stands for all variables of inner serial loops */
+  int64_t growth; /* so far */
 } Partition;
 
 /* A comparison, MIN or MAX that chooses its first side where `difference` >= 0. */
@@ -34,6 +33,7 @@ typedef struct Choice {
 typedef struct Scan {
   Partition *partition;
   BpIrMap values; /* of names in the body; variables of vectors and unrolled loops are free */
+  BpIrMap others; /* variables of inner serial loops */
   Choice choices[MAX_CHOICES];
   int32_t count;
   bool is_foreign; /* there is a statement that is not taken apart */
@@ -87,6 +87,11 @@ static const BpIrNode *difference_of(const Partition *partition, const BpIrNode 
   }
 }
 
+/* Whether it is the variable of an inner serial loop. */
+static int visit_other(void *context, const BpIrNode *node) {
+  return bp__ir_map_get(context, node) != NULL;
+}
+
 static int visit_memory(void *context, const BpIrNode *node) {
   (void)context;
   return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
@@ -104,8 +109,7 @@ static int visit_choice(void *context, const BpIrNode *node) {
   int memory = seen ? bp__ir_visit_once(seen, visit_memory, NULL) : -1;
   if (memory != 0)
     return memory < 0 ? -1 : 0;
-  /* Before the difference is taken: in it two variables that are one name here would cancel. */
-  int is_other = bp__ir_uses(seen, partition->other);
+  int is_other = bp__ir_visit_once(seen, visit_other, &scan->others);
   if (is_other != 0)
     return is_other < 0 ? -1 : 0;
   const BpIrNode *difference = difference_of(partition, seen);
@@ -116,11 +120,15 @@ static int visit_choice(void *context, const BpIrNode *node) {
 
 static int scan_statement(Scan *scan, const BpIrNode *node);
 
-/* A variable of lanes as a free one, any other as the one that stands for all. */
+/* A variable of lanes is a free one. Any other is known as such, and stays what it is: in a
+ * difference, two that were one would cancel. */
 static int scan_loop(Scan *scan, const BpIrNode *loop) {
   BpIndexContext *index = &scan->partition->lowering->index;
-  const BpIrNode *var = loop->operands[0], *seen = scan->partition->other;
-  if (is_lanes(loop)) {
+  const BpIrNode *var = loop->operands[0], *seen = var;
+  if (!is_lanes(loop)) {
+    if (bp__ir_map_set(&scan->others, var, var) != 0)
+      return -1;
+  } else {
     BpRange range = bp__index_range(index, var);
     seen = bp_ir_var(index->module, var->str_value, var->dtype);
     if (!seen || bp__index_set_range(index, seen, range.min, range.max, true) != 0)
@@ -580,6 +588,7 @@ static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop
     result =
         scan.is_foreign ? partition_inside(partition, loop) : decide_loop(partition, loop, &scan);
   bp__ir_map_clear(&scan.values);
+  bp__ir_map_clear(&scan.others);
   return result;
 }
 
@@ -611,8 +620,7 @@ static const BpIrNode *partition_statement(Partition *partition, const BpIrNode 
 }
 
 const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body) {
-  Partition partition = {.lowering = lowering,
-                         .other = bp_ir_var(lowering->module, "other", bp__dtype_int64())};
-  body = partition.other ? separate_names(lowering, body) : NULL;
+  Partition partition = {.lowering = lowering};
+  body = separate_names(lowering, body);
   return body ? partition_statement(&partition, body) : NULL;
 }
