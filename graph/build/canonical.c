@@ -162,7 +162,7 @@ static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpOpWindow window;
   if (!is_op(node, "Conv") || node->inputs[0]->ndim != 3)
     return 0;
-  if (bp__op_window(node, node->inputs[1]->shape + 2, &window))
+  if (bp__op_window(&rewrite->graph->extents, node, node->inputs[1]->shape + 2, &window))
     return -1;
   if (is_pointwise(node, &window) && is_op(before, "Transpose")) {
     read_perm(before, perm);
@@ -201,15 +201,26 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
+/* What the last of some phases reads beyond the input of dimension `i`. */
+static int64_t beyond_end(const Transposed *transposed, int32_t i, const Phases *phases) {
+  BpExtents *extents = &transposed->graph->extents;
+  int64_t more = bp__extent_subtract(extents, transposed->places[i], transposed->w.in[i]);
+  return bp__extent_add(extents, more, phases->first + phases->taps - 1);
+}
+
 /* Finds the phases of dimension `i`. Output y is the sum over k of input (y + pad - k) / stride,
- * where that divides. Returns 0 for what a convolution cannot compute: no taps, negative padding.
+ * where that divides. Returns 0 for what a convolution cannot compute: no taps, negative padding,
+ * padding that is open.
  */
 static int find_phases(Transposed *transposed, int32_t i) {
   const BpOpWindow *w = &transposed->w;
+  BpExtents *extents = &transposed->graph->extents;
   int64_t stride = w->strides[i], pad = w->pad_begin[i];
+  int64_t out = bp__extent_add(extents, transposed->node->outputs[0]->shape[2 + i], stride - 1);
   Phases *last = NULL;
-  transposed->places[i] = (transposed->node->outputs[0]->shape[2 + i] + stride - 1) / stride;
-  if (w->kernel[i] < stride || w->dilations[i] != 1 || transposed->places[i] < 1)
+  transposed->places[i] = bp__extent_divide(extents, out, stride);
+  if (w->kernel[i] < stride || w->dilations[i] != 1 || bp__extent_is_open(pad) ||
+      (transposed->places[i] < 1 && !bp__extent_is_open(transposed->places[i])))
     return 0;
   for (int64_t r = 0; r < stride; r++) {
     int64_t first = -floor_div(w->kernel[i] - 1 - pad - r, stride);
@@ -221,6 +232,8 @@ static int find_phases(Transposed *transposed, int32_t i) {
       *last = (Phases){r, 0, first, taps};
     }
     last->count++;
+    if (bp__extent_is_open(beyond_end(transposed, i, last)))
+      return 0;
   }
   return 1;
 }
@@ -232,7 +245,7 @@ static int read_transposed(Transposed *transposed) {
   transposed->groups = bp__node_int(node, "group", 1);
   if (!weights->data || (bias && !bias->data) || !bp__dtype_is_float(weights->dtype) ||
       2 + 2 * (weights->ndim - 2) > BP_GRAPH_MAX_NDIM ||
-      bp__op_transpose_window(node, &transposed->w)) {
+      bp__op_transpose_window(&transposed->graph->extents, node, &transposed->w)) {
     bp_error_clear();
     return 0;
   }
@@ -320,7 +333,7 @@ static BpGraphValue *phase_conv(const Transposed *transposed) {
     return NULL;
   for (int32_t i = 0; i < rank; i++) {
     const Phases *phases = transposed->chosen[i];
-    int64_t end = transposed->places[i] + phases->first + phases->taps - 1 - transposed->w.in[i];
+    int64_t end = beyond_end(transposed, i, phases);
     pads[i] = -phases->first;
     pads[rank + i] = end > 0 ? end : 0;
   }
@@ -330,7 +343,7 @@ static BpGraphValue *phase_conv(const Transposed *transposed) {
                           bp__attr_int(transposed->graph, "group", transposed->groups)};
   result = bp__op_apply(transposed->graph, "", "Conv", node->name, inputs, num_inputs, attrs, 2);
   for (int32_t i = 0; i < rank && result; i++)
-    if (result->shape[2 + i] > transposed->places[i])
+    if (result->shape[2 + i] != transposed->places[i])
       result = bp__op_slice(transposed->graph, node, result, 2 + i, 0, transposed->places[i]);
   return result;
 }
@@ -370,7 +383,8 @@ static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phas
   for (int32_t i = 0; i < rank; i++) {
     perm[2 + 2 * i] = 2 + rank + i;
     perm[3 + 2 * i] = 2 + i;
-    shape[2 + i] = transposed->places[i] * transposed->w.strides[i];
+    shape[2 + i] = bp__extent_multiply(&transposed->graph->extents, transposed->places[i],
+                                       transposed->w.strides[i]);
   }
   return bp__op_reshape(
       transposed->graph, transposed->node,
@@ -405,7 +419,7 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
                              ? depth_to_space(&transposed)
                              : interleave(&transposed, all_phases(&transposed, 0));
   for (int32_t i = 2; i < out->ndim && result; i++)
-    if (result->shape[i] > out->shape[i])
+    if (result->shape[i] != out->shape[i])
       result = bp__op_slice(rewrite->graph, node, result, i, 0, out->shape[i]);
   return replace(rewrite, node, result);
 }

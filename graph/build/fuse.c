@@ -201,9 +201,11 @@ static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValu
 }
 
 /* Whether it takes the largest of each window, and these lie side by side. */
-static int pools_side_by_side(const BpGraphNode *node) {
+static int pools_side_by_side(const Fusion *fusion, const BpGraphNode *node) {
+  BpExtents extents = fusion->graph->extents;
   BpOpWindow w;
-  if (node->op->domain[0] || strcmp(node->op->name, "MaxPool") || bp__op_window(node, NULL, &w))
+  if (node->op->domain[0] || strcmp(node->op->name, "MaxPool") ||
+      bp__op_window(&extents, node, NULL, &w) || !bp__op_window_is_closed(&w))
     return 0;
   for (int32_t i = 0; i < w.rank; i++)
     if (w.kernel[i] != w.strides[i] || w.dilations[i] != 1 || w.pad_begin[i] || w.pad_end[i] ||
@@ -221,7 +223,7 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
   for (; next != NOWHERE && fusion->group[next] == leader; next = fusion->dominator[end])
     end = next;
   if (next == NOWHERE || fusion->group[next] != next || !may_share(node_at(fusion, next), conv) ||
-      !pools_side_by_side(node_at(fusion, next)) ||
+      !pools_side_by_side(fusion, node_at(fusion, next)) ||
       node_at(fusion, next)->inputs[0]->producer != node_at(fusion, end))
     return;
   for (int32_t id = next + 1; id < fusion->count; id++)

@@ -87,7 +87,7 @@ static BpGraphValue *reshape(Layout *layout, BpGraphValue *value, const int64_t 
 static BpGraphValue *unblock(Layout *layout, BpGraphValue *blocked, int64_t channels) {
   const int64_t *s = blocked->shape;
   BpGraphAttr attr = bp__attr_int(layout->graph, "channels", channels);
-  if (s[2] * s[3] == 1 && s[1] * s[4] == channels)
+  if (s[2] == 1 && s[3] == 1 && s[1] * s[4] == channels)
     return reshape(layout, blocked, (int64_t[]){s[0], channels, 1, 1}, 4);
   return bp__op_apply(layout->graph, "backplane", "Unblock", blocked->name, &blocked, 1, &attr, 1);
 }
@@ -96,7 +96,7 @@ static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
   int64_t b = block_of(layout, plain->shape[1]);
   const int64_t *s = plain->shape;
   BpGraphAttr attr = bp__attr_int(layout->graph, "block", b);
-  if (s[2] * s[3] == 1 && s[1] % b == 0)
+  if (s[2] == 1 && s[3] == 1 && s[1] % b == 0)
     return reshape(layout, plain, (int64_t[]){s[0], s[1] / b, 1, 1, b}, BLOCKED_NDIM);
   return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
 }
@@ -233,8 +233,10 @@ static int convert_plain_conv(Layout *layout, const BpGraphNode *node) {
   BpOpWindow window;
   if (!is_blockable_conv(node) || bp__node_int(node, "group", 1) > 1)
     return 0;
-  if (!inputs[0] || bp__op_window(node, weights + 2, &window))
+  if (!inputs[0] || bp__op_window(&layout->graph->extents, node, weights + 2, &window))
     return -1;
+  if (!bp__op_window_is_closed(&window))
+    return 0;
   BpWinogradSite site = {.target = layout->target,
                          .window = &window,
                          .in_blocks = weights[1],
@@ -257,7 +259,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   BpOpWindow w;
   if (!is_blockable_conv(node))
     return 0;
-  if (bp__op_window(node, weights->shape + 2, &w))
+  if (bp__op_window(&layout->graph->extents, node, weights->shape + 2, &w))
     return -1;
   if (!depthwise && channels <= MAX_PLAIN_CHANNELS && !is_blocked(layout, node->inputs[0]))
     inputs[0] = plain_of(layout, node->inputs[0]);
@@ -267,7 +269,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
     return -1;
   if (bp__node_input(node, 2))
     inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
-  if (!depthwise && inputs[0]->ndim == BLOCKED_NDIM) {
+  if (!depthwise && inputs[0]->ndim == BLOCKED_NDIM && bp__op_window_is_closed(&w)) {
     int converted = convert_winograd(layout, node, &w, inputs);
     if (converted)
       return converted;
@@ -310,11 +312,12 @@ static BpGraphValue *pack_place_bias(BpGraph *graph, const BpGraphValue *from, i
   return to;
 }
 
-static int is_pointwise(const BpGraphNode *conv) {
+static int is_pointwise(const Layout *layout, const BpGraphNode *conv) {
   const int64_t *weights = conv->inputs[1]->shape;
   BpOpWindow w;
   return is_blockable_conv(conv) && bp__node_int(conv, "group", 1) == 1 &&
-         weights[2] * weights[3] == 1 && !bp__op_window(conv, weights + 2, &w) &&
+         weights[2] * weights[3] == 1 &&
+         !bp__op_window(&layout->graph->extents, conv, weights + 2, &w) &&
          w.strides[0] * w.strides[1] == 1 &&
          !(w.pad_begin[0] | w.pad_begin[1] | w.pad_end[0] | w.pad_end[1]);
 }
@@ -328,7 +331,7 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   BpGraphAttr channels;
   if (!conv || strcmp(conv->op->name, "Conv") || node->inputs[0]->num_uses != 1 ||
       strcmp(bp__node_str(node, "mode", "DCR"), "DCR") || 2 * b < layout->lanes ||
-      !is_pointwise(conv))
+      !is_pointwise(layout, conv))
     return 0;
   inputs[0] = blocked_of(layout, conv->inputs[0]);
   if (!inputs[0])
@@ -352,7 +355,7 @@ static int convert_pool(Layout *layout, BpGraphNode *node) {
   int32_t count = 5;
   if (!is_blocked(layout, node->inputs[0]))
     return 0;
-  if (bp__op_window(node, NULL, &w))
+  if (bp__op_window(&layout->graph->extents, node, NULL, &w))
     return -1;
   in = blocked_of(layout, node->inputs[0]);
   memcpy(begin, w.pad_begin, 2 * sizeof(*begin));

@@ -44,6 +44,7 @@ typedef struct Level {
   int64_t *words; /* by value id: as an argument: a register, or a constant */
   int64_t *twins; /* by value id: the register of the copy at the other place; 0: there is none */
   int32_t *last;  /* by value id: the last group that reads it */
+  int32_t stage;  /* up to which the graph's conditions were written; -1: none yet */
 } Level;
 
 typedef struct Program {
@@ -341,10 +342,15 @@ typedef struct Staging {
   int32_t last;
 } Staging;
 
+/* Whether a place has a symbol that is bound, not computed. */
+static bool is_bound(const BpExtents *extents, int64_t place) {
+  return bp__extents_symbol_name(extents, (int32_t)place) &&
+         bp__extents_definition(extents, (int32_t)place) == BP_EXTENT_NONE;
+}
+
 static void stage_extents(Staging *staging, const int64_t *extents, int64_t count) {
   for (int64_t i = 0; i < count; i++)
-    if (bp__extent_is_open(extents[i]) &&
-        bp__extents_symbol_name(staging->extents, (int32_t)cell_of(extents[i])) &&
+    if (bp__extent_is_open(extents[i]) && is_bound(staging->extents, cell_of(extents[i])) &&
         staging->stages[cell_of(extents[i])] < 0)
       staging->stages[cell_of(extents[i])] = staging->last;
 }
@@ -383,7 +389,7 @@ static int32_t *find_stages(const BpGraph *graph) {
   stage_values(&staging, (BpGraphValue **)graph->inputs.items, graph->inputs.size);
   stage_nodes(&staging, graph);
   for (int32_t i = 0; i < count; i++) {
-    if (bp__extents_symbol_name(extents, i))
+    if (is_bound(extents, i))
       continue;
     memset(marked, 0, (size_t)count * sizeof(*marked));
     bp__extent_mark_symbols(extents, bp__extents_at(i), marked);
@@ -396,18 +402,35 @@ static int32_t *find_stages(const BpGraph *graph) {
   return staging.stages;
 }
 
-/* Fills the cells of a stage whose symbols are in theirs, and puts these into registers. */
+/* Checks those conditions of the graph at hand that are of the cells filled since the last time. */
+static void check_conditions(Program *program) {
+  const BpList *conditions = &program->level->graph->conditions;
+  for (size_t i = 0; i < conditions->size; i++) {
+    const BpGraphCondition *condition = conditions->items[i];
+    int64_t cell = cell_of(condition->extent);
+    if (program->stages[cell] > program->level->stage && program->stages[cell] <= program->stage)
+      CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_extent", in_register(program->heap),
+           number(cell), text_constant(program, condition->complaint));
+  }
+  program->level->stage = program->stage;
+}
+
+/* Fills the cells of a stage whose symbols are in theirs, and puts the symbols into registers. */
 static void fill_stage(Program *program) {
   const BpExtents *extents = &program->graph->extents;
   GArray *args = begin_formula(program);
   for (int32_t i = 0; i < bp__extents_count(extents); i++)
-    if (program->stages[i] == program->stage && !bp__extents_symbol_name(extents, i)) {
+    if (program->stages[i] == program->stage && !is_bound(extents, i)) {
+      int64_t definition = bp__extents_definition(extents, i);
       put_formula(program, args,
-                  bp__extent_node(extents, program->scratch, bp__extents_at(i), program->vars),
+                  bp__extent_node(extents, program->scratch,
+                                  definition == BP_EXTENT_NONE ? bp__extents_at(i) : definition,
+                                  program->vars),
                   program->vars);
       put_step(args, BP_RELAX_TAKE_CELL, i);
     }
   end_formula(program, args, BP_RELAX_VOID_REGISTER);
+  check_conditions(program);
   for (int32_t i = 0; i < bp__extents_count(extents); i++) {
     if (program->stages[i] != program->stage || !bp__extents_symbol_name(extents, i))
       continue;
@@ -715,8 +738,8 @@ static void run_groups(Program *program) {
 
 static Level begin_level(const BpGraph *graph, const BpGroups *groups) {
   size_t count = (size_t)graph->num_values + 1;
-  Level level = {graph, groups, g_new0(int64_t, count), g_new0(int64_t, count),
-                 g_new0(int32_t, count)};
+  Level level = {
+      graph, groups, g_new0(int64_t, count), g_new0(int64_t, count), g_new0(int32_t, count), -1};
   find_lifetimes(&level);
   return level;
 }

@@ -33,7 +33,8 @@ typedef struct Expression {
   Kind kind;
   const char *name; /* SYMBOL */
   int64_t likely;   /* SYMBOL */
-  int64_t a, b;     /* QUOTIENT, LEAST, GREATEST */
+  int64_t least;    /* SYMBOL */
+  int64_t a, b;     /* QUOTIENT, LEAST, GREATEST; SYMBOL: a is its definition */
   Sum sum;          /* SUM */
 } Expression;
 
@@ -108,7 +109,13 @@ static int64_t intern(BpExtents *extents, const Expression *expression) {
 }
 
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely) {
-  return intern(extents, &(Expression){.kind = SYMBOL, .name = name, .likely = likely});
+  return intern(extents,
+                &(Expression){.kind = SYMBOL, .name = name, .likely = likely, .a = BP_EXTENT_NONE});
+}
+
+int64_t bp__extents_definition(const BpExtents *extents, int32_t index) {
+  const Expression *expression = expression_at(extents, index);
+  return expression->kind == SYMBOL ? expression->a : BP_EXTENT_NONE;
 }
 
 /* ---- Sums -------------------------------------------------------------------------------- */
@@ -312,6 +319,36 @@ static int64_t floor_quotient(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* Moves from x to the quotient what a number divides: floor((n * q + r) / n) is q + floor(r / n).
+ * No multiple that is left is negative, or as large as the number. */
+static void divide_parts(Sum *x, int64_t number, Sum *quotient) {
+  int32_t left = 0;
+  *quotient = (Sum){.constant = floor_quotient(x->constant, number)};
+  x->constant -= quotient->constant * number;
+  for (int32_t i = 0; i < x->count; i++) {
+    Term whole = x->terms[i], rest = whole;
+    whole.multiple = floor_quotient(whole.multiple, number);
+    rest.multiple -= whole.multiple * number;
+    add_term(quotient, &whole);
+    if (rest.multiple)
+      x->terms[left++] = rest;
+  }
+  x->count = left;
+}
+
+static int64_t divide_by_number(BpExtents *extents, const Sum *x, int64_t number) {
+  Sum rest = *x, quotient;
+  divide_parts(&rest, number, &quotient);
+  int64_t whole = extent_of(extents, &quotient), part = extent_of(extents, &rest);
+  if (whole == BP_EXTENT_NONE || part == BP_EXTENT_NONE)
+    return BP_EXTENT_NONE;
+  if (bp__extent_is_open(part))
+    part = intern(extents, &(Expression){.kind = QUOTIENT, .a = part, .b = number});
+  else
+    part = floor_quotient(part, number);
+  return bp__extent_add(extents, whole, part);
+}
+
 int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
   Sum x = sum_of(extents, a), y = sum_of(extents, b), quotient;
   if (x.is_none || y.is_none)
@@ -320,33 +357,56 @@ int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
     return floor_quotient(a, b);
   if (divide_exactly(&x, &y, &quotient))
     return extent_of(extents, &quotient);
+  if (y.count == 0 && b > 0)
+    return divide_by_number(extents, &x, b);
   return intern(extents, &(Expression){.kind = QUOTIENT, .a = a, .b = b});
 }
 
-static bool is_not_negative(const BpExtents *extents, int64_t extent);
+/* Where no lower bound is known. */
+#define UNBOUNDED INT64_MIN
 
-static bool atom_is_not_negative(const BpExtents *extents, int32_t place) {
+static int64_t lower_bound(const BpExtents *extents, int64_t extent);
+
+/* What an atom is at least, or UNBOUNDED. */
+static int64_t atom_bound(const BpExtents *extents, int32_t place) {
   const Expression *atom = expression_at(extents, place);
-  bool a = atom->kind == SYMBOL || is_not_negative(extents, atom->a);
   if (atom->kind == SYMBOL)
-    return true;
-  bool b = is_not_negative(extents, atom->b);
-  return atom->kind == GREATEST ? a || b : a && b;
+    return atom->least;
+  int64_t a = lower_bound(extents, atom->a), b = lower_bound(extents, atom->b);
+  if (atom->kind == GREATEST)
+    return a > b ? a : b;
+  if (atom->kind == LEAST)
+    return a < b ? a : b;
+  if (a != UNBOUNDED && !bp__extent_is_open(atom->b) && atom->b > 0)
+    return floor_quotient(a, atom->b);
+  return a >= 0 && b >= 0 ? 0 : UNBOUNDED;
+}
+
+/* What a sum is at least, or UNBOUNDED: so it is where a term may be any negative number. */
+static int64_t sum_bound(const BpExtents *extents, const Sum *sum) {
+  int64_t bound = sum->constant;
+  if (sum->is_none)
+    return UNBOUNDED;
+  for (int32_t i = 0; i < sum->count; i++) {
+    int64_t product = sum->terms[i].multiple;
+    bool fits = product > 0;
+    for (int32_t k = 0; k < sum->terms[i].num_factors && fits; k++) {
+      int64_t factor = atom_bound(extents, sum->terms[i].factors[k]);
+      fits = factor >= 0 && !__builtin_mul_overflow(product, factor, &product);
+    }
+    if (!fits || __builtin_add_overflow(bound, product, &bound))
+      return UNBOUNDED;
+  }
+  return bound;
+}
+
+static int64_t lower_bound(const BpExtents *extents, int64_t extent) {
+  Sum sum = sum_of(extents, extent);
+  return sum_bound(extents, &sum);
 }
 
 static bool sum_is_not_negative(const BpExtents *extents, const Sum *sum) {
-  bool holds = !sum->is_none && sum->constant >= 0;
-  for (int32_t i = 0; i < sum->count && holds; i++) {
-    holds = sum->terms[i].multiple > 0;
-    for (int32_t k = 0; k < sum->terms[i].num_factors && holds; k++)
-      holds = atom_is_not_negative(extents, sum->terms[i].factors[k]);
-  }
-  return holds;
-}
-
-static bool is_not_negative(const BpExtents *extents, int64_t extent) {
-  Sum sum = sum_of(extents, extent);
-  return sum_is_not_negative(extents, &sum);
+  return sum_bound(extents, sum) >= 0;
 }
 
 /* a - b without making it an expression. */
@@ -390,14 +450,82 @@ int64_t bp__extent_max(BpExtents *extents, int64_t a, int64_t b) {
   return choose(extents, GREATEST, a, b);
 }
 
+/* ---- Symbols for expressions ------------------------------------------------------------- */
+
+static const void *likely_number(void *context, int64_t number) {
+  (void)context;
+  return (const void *)(intptr_t)number;
+}
+
+static const void *likely_symbol(void *context, int32_t index) {
+  return (const void *)(intptr_t)expression_at(context, index)->likely;
+}
+
+static const void *likely_result(void *context, BpExtentOp op, const void *a, const void *b) {
+  int64_t x = (int64_t)(intptr_t)a, y = (int64_t)(intptr_t)b, result = 0;
+  bool overflows = false;
+  (void)context;
+  if (op == BP_EXTENT_ADD)
+    overflows = __builtin_add_overflow(x, y, &result);
+  else if (op == BP_EXTENT_MULTIPLY)
+    overflows = __builtin_mul_overflow(x, y, &result);
+  else if (op == BP_EXTENT_DIVIDE)
+    result = floor_quotient(x, y ? y : 1);
+  else
+    result = (op == BP_EXTENT_MIN) == (x < y) ? x : y;
+  return (const void *)(intptr_t)(overflows ? 0 : result);
+}
+
+static int64_t likely_of(const BpExtents *extents, int64_t extent) {
+  BpExtentFold fold = {likely_number, likely_symbol, likely_result, (void *)(uintptr_t)extents};
+  return (int64_t)(intptr_t)bp__extent_fold(extents, extent, &fold);
+}
+
+static bool is_of_symbols(const BpExtents *extents, const Sum *sum) {
+  for (int32_t i = 0; i < sum->count; i++)
+    for (int32_t k = 0; k < sum->terms[i].num_factors; k++)
+      if (expression_at(extents, sum->terms[i].factors[k])->kind != SYMBOL)
+        return false;
+  return true;
+}
+
+int64_t bp__extent_define(BpExtents *extents, int64_t extent) {
+  Sum sum = sum_of(extents, extent);
+  char text[48], name[80];
+  if (extent == BP_EXTENT_NONE || is_of_symbols(extents, &sum))
+    return extent;
+  int64_t least = sum_bound(extents, &sum), likely = likely_of(extents, extent);
+  /* The text may be cut; the number is that of the expression. */
+  snprintf(name, sizeof(name), "%s#%" PRId32,
+           bp__extent_format(extents, extent, text, sizeof(text)), place_of(extent));
+  return intern(extents, &(Expression){.kind = SYMBOL,
+                                       .name = name,
+                                       .likely = likely > 0 ? likely : 1,
+                                       .least = least > 0 ? least : 0,
+                                       .a = extent});
+}
+
+void bp__extent_require(BpExtents *extents, int64_t extent) {
+  Sum sum = sum_of(extents, extent);
+  const Term *term = &sum.terms[0];
+  if (sum.is_none || sum.count != 1 || term->num_factors != 1 || term->multiple < 1)
+    return;
+  Expression *symbol = extents->expressions->items[term->factors[0]];
+  int64_t least = -floor_quotient(sum.constant, term->multiple);
+  if (symbol->kind == SYMBOL && least > symbol->least)
+    symbol->least = least;
+}
+
 /* ---- As expressions of IR, and as text --------------------------------------------------- */
 
 void bp__extent_mark_symbols(const BpExtents *extents, int64_t extent, bool *marked) {
   if (!bp__extent_is_open(extent))
     return;
   const Expression *expression = expression_at(extents, place_of(extent));
-  if (expression->kind == SYMBOL)
+  if (expression->kind == SYMBOL && expression->a == BP_EXTENT_NONE)
     marked[place_of(extent)] = true;
+  else if (expression->kind == SYMBOL)
+    bp__extent_mark_symbols(extents, expression->a, marked);
   if (expression->kind > SUM) {
     bp__extent_mark_symbols(extents, expression->a, marked);
     bp__extent_mark_symbols(extents, expression->b, marked);

@@ -3,7 +3,8 @@
  *
  * An integer of a shape is a number, or it stands for an expression in the table of its graph; the
  * two are told apart by bp__extent_is_open. Expressions are sums of products of symbols, quotients,
- * minima and maxima in one canonical form: equal ones are the same integer. Symbols are at least 0.
+ * minima and maxima in one canonical form: equal ones are the same integer. Symbols are at least 0,
+ * or what bp__extent_require says.
  * Where an operation has no memory, or no form for the result, it gives BP_EXTENT_NONE with an
  * error raised, and of that operand itself again. */
 #ifndef BACKPLANE_GRAPH_IR_EXTENT_H
@@ -33,6 +34,13 @@ bool bp__extents_any_open(const int64_t *extents, int32_t count);
 
 /* The symbol of that name, made where there is none yet, with what it is likely to be. */
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely);
+/* A symbol that is defined as an expression, for one that is long: what is computed with the symbol
+ * stays short. Equal expressions have one symbol. Sums of numbers and products of symbols are
+ * returned as they are. */
+int64_t bp__extent_define(BpExtents *extents, int64_t extent);
+/* Says that a run fails where the extent is negative, before it computes anything with the
+ * extent's symbols. Of an extent with one symbol, what follows for the symbol is remembered. */
+void bp__extent_require(BpExtents *extents, int64_t extent);
 
 int64_t bp__extent_add(BpExtents *extents, int64_t a, int64_t b);
 int64_t bp__extent_subtract(BpExtents *extents, int64_t a, int64_t b);
@@ -55,9 +63,12 @@ int32_t bp__extents_count(const BpExtents *extents);
 const char *bp__extents_symbol_name(const BpExtents *extents, int32_t index);
 /* What the symbol at a place is likely to be. */
 int64_t bp__extents_likely(const BpExtents *extents, int32_t index);
+/* What the symbol at a place is defined as, which has symbols at lower places alone; BP_EXTENT_NONE
+ * (no error raised) for other symbols and expressions. */
+int64_t bp__extents_definition(const BpExtents *extents, int32_t index);
 /* What stands for the expression at a place. */
 int64_t bp__extents_at(int32_t index);
-/* Marks the places of the symbols that an extent is made of. */
+/* Marks the places of the symbols that an extent is made of, those without a definition. */
 void bp__extent_mark_symbols(const BpExtents *extents, int64_t extent, bool *marked);
 
 /* How an expression becomes something else, from its parts up: what numbers, symbols (by place) and

@@ -16,6 +16,7 @@ void bp__graph_clear(BpGraph *graph) {
   for (size_t i = 0; i < graph->bodies.size; i++)
     bp__graph_clear(graph->bodies.items[i]);
   bp__list_free(&graph->bodies);
+  bp__list_free(&graph->conditions);
   bp__list_free(&graph->nodes);
   bp__list_free(&graph->inputs);
   bp__list_free(&graph->outputs);

@@ -98,9 +98,17 @@ typedef struct BpGraphBudget {
   int64_t given;              /* bytes of the constants that were there */
 } BpGraphBudget;
 
+/* What a run of the graph checks: that an open extent is not negative. It is checked as soon as the
+ * extent is known, before anything is computed from that. */
+typedef struct BpGraphCondition {
+  int64_t extent;
+  const char *complaint; /* the error of a run where it is negative */
+} BpGraphCondition;
+
 struct BpGraph {
   BpArena arena;
   BpExtents extents;     /* of the shapes */
+  BpList conditions;     /* BpGraphCondition */
   BpGraphBudget budget;  /* of the outermost graph, for all bodies; see bp__graph_budget */
   struct BpGraph *outer; /* of a body: the graph that has the node; else NULL */
   BpList bodies;         /* BpGraph, owned: all that were made for nodes */

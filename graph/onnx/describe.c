@@ -220,7 +220,7 @@ char *bp_onnx_describe(const char *onnx_path) {
 
 static json_t *operator_of(const BpOp *op) {
   static const char *const open[] = {
-      [BP_OPEN_NONE] = "none", [BP_OPEN_BATCH] = "first", [BP_OPEN_ALL] = "all"};
+      [BP_OPEN_NONE] = "none", [BP_OPEN_FIRST] = "input 0", [BP_OPEN_ALL] = "all"};
   json_t *object = json_object();
   add(object, "name", json_string(op->name));
   add(object, "domain", json_string(op->domain));

@@ -456,6 +456,25 @@ int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
   return 0;
 }
 
+/* The integers of an attribute; the least ones, which would be taken for open extents, become the
+ * least number that is none. */
+static int read_ints(BpGraph *graph, const int64_t *from, size_t count, BpGraphAttr *attr) {
+  int64_t *own = NULL;
+  attr->ints = from;
+  attr->count = (int32_t)count;
+  for (size_t i = 0; i < count; i++) {
+    if (!bp__extent_is_open(from[i]))
+      continue;
+    if (!own && !(own = bp__arena_alloc_array(&graph->arena, count, sizeof(*own))))
+      return -1;
+    if (attr->ints == from)
+      memcpy(own, from, count * sizeof(*own));
+    own[i] = BP_EXTENT_LAST_OPEN + 1;
+    attr->ints = own;
+  }
+  return 0;
+}
+
 static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAttribute *from,
                           BpGraphAttr *attr) {
   const char *letter = attribute_letter(from->type);
@@ -472,8 +491,7 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
     attr->floats = &from->f;
     return 0;
   case BP_GRAPH_ATTR_INT:
-    attr->ints = &from->i;
-    return 0;
+    return read_ints(import->graph, &from->i, 1, attr);
   case BP_GRAPH_ATTR_STRING:
     attr->str = attribute_text(import->graph, &from->s);
     return attr->str ? 0 : -1;
@@ -489,9 +507,7 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
   case BP_GRAPH_ATTR_STRINGS:
     return read_strings(import->graph, from, attr);
   default:
-    attr->ints = from->ints;
-    attr->count = (int32_t)from->n_ints;
-    return 0;
+    return read_ints(import->graph, from->ints, from->n_ints, attr);
   }
 }
 

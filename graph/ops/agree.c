@@ -209,6 +209,19 @@ static int agree_of_product(BpGraph *graph, BpGraphNode *node) {
                                             : agree_to_broadcast(graph, node, ndim, ndim - 2);
 }
 
+/* The input of a convolution has the channels that its weights take. */
+static int agree_of_channels(BpGraph *graph, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  bool is_transpose = !strcmp(node->op->name, "ConvTranspose");
+  int64_t shape[BP_GRAPH_MAX_NDIM], groups = bp__node_int(node, "group", 1);
+  if (in->ndim < 3 || weights->ndim != in->ndim || groups < 1 || groups > INT32_MAX ||
+      weights->shape[1] > INT32_MAX || !bp__extent_is_open(in->shape[1]))
+    return 1;
+  memcpy(shape, in->shape, sizeof(shape));
+  shape[1] = is_transpose ? weights->shape[0] : weights->shape[1] * groups;
+  return require(graph, node, 0, shape);
+}
+
 /* All inputs but for the axis have the extents of the first, or those that are numbers. */
 static int agree_of_parts(BpGraph *graph, BpGraphNode *node) {
   const BpGraphValue *first = node->inputs[0];
@@ -254,6 +267,8 @@ static int agree(BpGraph *graph, BpGraphNode *node) {
     return agree_of_elements(graph, node);
   if (!strcmp(node->op->name, "MatMul"))
     return agree_of_product(graph, node);
+  if (!strcmp(node->op->name, "Conv") || !strcmp(node->op->name, "ConvTranspose"))
+    return agree_of_channels(graph, node);
   if (!strcmp(node->op->name, "Concat"))
     return agree_of_parts(graph, node);
   if (!strcmp(node->op->name, "Squeeze"))

@@ -106,6 +106,34 @@ BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
   return bp__list_push(&graph->nodes, bind) ? NULL : bind->outputs[0];
 }
 
+/* ---- Conditions -------------------------------------------------------------------------- */
+
+static bool is_required(const BpGraph *graph, int64_t extent) {
+  for (size_t i = 0; i < graph->conditions.size; i++)
+    if (((const BpGraphCondition *)graph->conditions.items[i])->extent == extent)
+      return true;
+  return false;
+}
+
+int bp__op_require(BpGraph *graph, const BpGraphNode *node, int64_t extent, const char *complaint) {
+  if (extent == BP_EXTENT_NONE)
+    return -1;
+  if (!bp__extent_is_open(extent) && extent < 0)
+    return bp__op_bad(node, "%s", complaint);
+  if (bp__extent_at_least(&graph->extents, extent, 0) || is_required(graph, extent))
+    return 0;
+  BpGraphCondition *condition = bp__arena_alloc(&graph->arena, sizeof(*condition));
+  if (!condition)
+    return -1;
+  condition->extent = extent;
+  condition->complaint =
+      bp__arena_printf(&graph->arena, "node '%s' (%s): %s", node->name, node->op->name, complaint);
+  /* A body may not be run, and what follows would hold outside of it, too. */
+  if (!graph->outer)
+    bp__extent_require(&graph->extents, extent);
+  return condition->complaint ? bp__list_push(&graph->conditions, condition) : -1;
+}
+
 /* ---- Vectors ----------------------------------------------------------------------------- */
 
 /* The vector after `count` ones are put before it. */

@@ -162,8 +162,10 @@ static int read_blocked(const BpGraphNode *node, Blocked *conv) {
   return 0;
 }
 
-static int64_t padded_extent(const Blocked *conv, const BpGraphNode *node, int32_t i) {
-  return node->inputs[0]->shape[2 + i] + conv->pads[i] + conv->pads[2 + i];
+static int64_t padded_extent(BpExtents *extents, const Blocked *conv, const BpGraphNode *node,
+                             int32_t i) {
+  int64_t pads = bp__extent_add(extents, conv->pads[i], conv->pads[2 + i]);
+  return bp__extent_add(extents, node->inputs[0]->shape[2 + i], pads);
 }
 
 BP_ROW_INFER(conv_blocked) {
@@ -172,10 +174,15 @@ BP_ROW_INFER(conv_blocked) {
   Blocked conv;
   if (read_blocked(node, &conv))
     return -1;
-  for (int32_t i = 0; i < 2; i++)
-    shape[2 + i] = (padded_extent(&conv, node, i) - (conv.kernel[i] - 1) * conv.dilations[i] - 1) /
-                       conv.strides[i] +
-                   1;
+  for (int32_t i = 0; i < 2; i++) {
+    BpExtents *e = &graph->extents;
+    int64_t room = bp__extent_subtract(e, padded_extent(e, &conv, node, i),
+                                       (conv.kernel[i] - 1) * conv.dilations[i] + 1);
+    int64_t count = bp__extent_add(e, bp__extent_divide(e, room, conv.strides[i]), 1);
+    shape[2 + i] = bp__extent_define(e, count);
+    if (shape[2 + i] == BP_EXTENT_NONE)
+      return -1;
+  }
   return bp__node_set_output(graph, node, 0, in->dtype, shape, 5);
 }
 
@@ -186,11 +193,12 @@ static const BpIrNode *blocked_pad_body(BpTe *te, const BpIrNode *const *axes, v
   const BpIrNode *inside = NULL;
   for (int32_t i = 0; i < 2; i++) {
     const BpIrNode *within;
-    indices[2 + i] = x_sub(ir, axes[2 + i], x_index(ir, conv->pads[i]));
+    int64_t in = conv->op->node->inputs[0]->shape[2 + i];
+    indices[2 + i] = x_sub(ir, axes[2 + i], bp__op_extent(conv->op, conv->pads[i]));
     if (conv->pads[i] == 0 && conv->pads[2 + i] == 0)
       continue;
     within = x_and(ir, x_ge(ir, indices[2 + i], x_index(ir, 0)),
-                   x_lt(ir, indices[2 + i], x_index(ir, conv->op->node->inputs[0]->shape[2 + i])));
+                   x_lt(ir, indices[2 + i], bp__op_extent(conv->op, in)));
     inside = inside ? x_and(ir, inside, within) : within;
   }
   return bp_te_read_if(te, conv->op->inputs[0], indices, inside);
@@ -203,8 +211,8 @@ static int pad_input(Blocked *conv) {
   if (!conv->pads[0] && !conv->pads[1] && !conv->pads[2] && !conv->pads[3])
     return 0;
   memcpy(shape, in->shape, sizeof(shape));
-  shape[2] = padded_extent(conv, conv->op->node, 0);
-  shape[3] = padded_extent(conv, conv->op->node, 1);
+  for (int32_t i = 0; i < 2; i++)
+    shape[2 + i] = padded_extent(conv->op->extents, conv, conv->op->node, i);
   conv->input = bp__op_tensor(conv->op, "padded", shape, in->ndim, blocked_pad_body, conv);
   return conv->input ? 0 : -1;
 }

@@ -39,7 +39,7 @@ BP_ROW_INFER(deform_sample) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[2 + 2 * BP_GRAPH_MAX_NDIM] = {in->shape[0], in->shape[1]};
   BpOpWindow window;
-  if (bp__op_window(node, NULL, &window))
+  if (bp__op_window(&graph->extents, node, NULL, &window))
     return -1;
   memcpy(shape + 2, window.kernel, (size_t)window.rank * sizeof(*shape));
   memcpy(shape + 2 + window.rank, window.out, (size_t)window.rank * sizeof(*shape));
@@ -100,7 +100,7 @@ static const BpIrNode *deform_body(BpTe *te, const BpIrNode *const *axes, void *
 BP_ROW_COMPUTE(deform_sample) {
   const BpGraphValue *in = op->node->inputs[0], *out = op->node->outputs[0];
   Deform deform = {.op = op, .ir = bp_te_ir(op->te), .dtype = bp_te_accumulator(in->dtype)};
-  if (bp__op_window(op->node, NULL, &deform.window))
+  if (bp__op_window(op->extents, op->node, NULL, &deform.window))
     return -1;
   return bp__op_give(
       outputs, bp__op_tensor(op, "DeformSample", out->shape, out->ndim, deform_body, &deform));
@@ -108,7 +108,7 @@ BP_ROW_COMPUTE(deform_sample) {
 
 enum { PICTURE, WEIGHTS, OFFSET, BIAS, MASK, NUM_INPUTS };
 
-static int check_deform(const BpGraphNode *node, BpOpWindow *window) {
+static int check_deform(BpGraph *graph, const BpGraphNode *node, BpOpWindow *window) {
   const BpGraphValue *in = node->inputs[PICTURE], *weights = node->inputs[WEIGHTS];
   const BpGraphValue *bias = bp__node_input(node, BIAS);
   int64_t groups = bp__node_int(node, "group", 1), parts = bp__node_int(node, "offset_group", 1);
@@ -131,7 +131,7 @@ static int check_deform(const BpGraphNode *node, BpOpWindow *window) {
                       (long long)parts);
   if (bias && (bias->ndim != 1 || bias->shape[0] != weights->shape[0]))
     return bp__op_bad(node, "its bias is not a vector of %lld", (long long)weights->shape[0]);
-  return bp__op_window(node, weights->shape + 2, window);
+  return bp__op_window(&graph->extents, node, weights->shape + 2, window);
 }
 
 /* An input with `parts` numbers for each place of the window, at each place of the output. */
@@ -162,7 +162,7 @@ BP_ROW_EXPAND(deform_conv) {
   BpOpWindow w;
   int32_t num_attrs = 0;
   int64_t groups = bp__node_int(node, "group", 1), each = weights->shape[0] / (groups ? groups : 1);
-  if (check_deform(node, &w) || read_places(graph, node, &w, OFFSET, w.rank, &inputs[1]) ||
+  if (check_deform(graph, node, &w) || read_places(graph, node, &w, OFFSET, w.rank, &inputs[1]) ||
       read_places(graph, node, &w, MASK, 1, &inputs[2]))
     return -1;
   attrs[num_attrs++] = bp__attr_ints("kernel_shape", weights->shape + 2, w.rank);

@@ -27,14 +27,13 @@ BP_ROW_INFER(conv) {
   BpOpWindow window;
   if (weights->ndim != in->ndim || !bp__dtype_equal(in->dtype, weights->dtype))
     return bp__op_bad(node, "its input and weights differ in type or number of dimensions");
-  if (bp__op_window(node, weights->shape + 2, &window))
-    return -1;
   if (groups < 1 || weights->shape[0] % groups != 0 || in->shape[1] % groups != 0 ||
       in->shape[1] / groups != weights->shape[1])
     return bp__op_bad(node, "%lld input channels in %lld groups do not fit weights of %lld x %lld",
                       (long long)in->shape[1], (long long)groups, (long long)weights->shape[0],
                       (long long)weights->shape[1]);
-  if (check_bias(node, weights->shape[0]))
+  if (check_bias(node, weights->shape[0]) ||
+      bp__op_infer_window(graph, node, weights->shape + 2, &window))
     return -1;
   return set_spatial_output(graph, node, weights->shape[0], window.out);
 }
@@ -62,9 +61,9 @@ static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *
     indices[2 + i] = axes[2 + i];
     if (!body->window->pad_begin[i] && !body->window->pad_end[i])
       continue;
-    indices[2 + i] = x_sub(ir, axes[2 + i], x_index(ir, body->window->pad_begin[i]));
+    indices[2 + i] = x_sub(ir, axes[2 + i], bp__op_extent(body->op, body->window->pad_begin[i]));
     within = x_and(ir, x_ge(ir, indices[2 + i], x_index(ir, 0)),
-                   x_lt(ir, indices[2 + i], x_index(ir, body->window->in[i])));
+                   x_lt(ir, indices[2 + i], bp__op_extent(body->op, body->window->in[i])));
     inside = inside ? x_and(ir, inside, within) : within;
   }
   return bp_te_read_if(te, body->op->inputs[0], indices, inside);
@@ -76,7 +75,7 @@ static BpTeTensor *padded_input(const ConvBody *body) {
   if (!is_padded(body->window))
     return body->op->inputs[0];
   for (int32_t i = 0; i < body->window->rank; i++)
-    shape[2 + i] = body->window->in[i] + body->window->pad_begin[i] + body->window->pad_end[i];
+    shape[2 + i] = bp__op_padded(body->op->extents, body->window, i);
   return bp__op_tensor(body->op, "padded", shape, in->ndim, padded_body, (void *)(uintptr_t)body);
 }
 
@@ -127,7 +126,7 @@ BP_ROW_COMPUTE(conv) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpWindow window;
   ConvBody body = {op, &window, NULL, NULL};
-  if (bp__op_window(op->node, op->node->inputs[1]->shape + 2, &window))
+  if (bp__op_window(op->extents, op->node, op->node->inputs[1]->shape + 2, &window))
     return -1;
   body.input = padded_input(&body);
   if (!body.input)
@@ -138,9 +137,12 @@ BP_ROW_COMPUTE(conv) {
 
 /* ---- Transposed -------------------------------------------------------------------------- */
 
+#define REMOVES_TOO_MUCH "its padding removes more than its output has"
+
 /* The extents that the output shall have: output_shape, which may begin with those of the batch and
  * the channels, or with auto_pad as many elements as strides. 1: the pads say. */
-static int wanted_output(const BpGraphNode *node, const BpOpWindow *window, int64_t *out) {
+static int wanted_output(BpExtents *extents, const BpGraphNode *node, const BpOpWindow *window,
+                         int64_t *out) {
   const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
   int64_t shape[BP_GRAPH_MAX_NDIM];
   int32_t count = bp__op_ints(node, -1, "output_shape", shape, BP_GRAPH_MAX_NDIM);
@@ -154,30 +156,44 @@ static int wanted_output(const BpGraphNode *node, const BpOpWindow *window, int6
     return 1;
   else
     for (int32_t i = 0; i < window->rank; i++)
-      out[i] = window->in[i] * window->strides[i];
+      out[i] = bp__extent_multiply(extents, window->in[i], window->strides[i]);
   return 0;
 }
 
-int bp__op_transpose_window(const BpGraphNode *node, BpOpWindow *window) {
+int bp__op_transpose_window(BpExtents *e, const BpGraphNode *node, BpOpWindow *window) {
   int is_upper = !strcmp(bp__node_str(node, "auto_pad", "NOTSET"), "SAME_UPPER");
   int64_t extra[BP_GRAPH_MAX_NDIM] = {0}, wanted[BP_GRAPH_MAX_NDIM];
   int32_t given = bp__op_ints(node, -1, "output_padding", extra, BP_GRAPH_MAX_NDIM);
-  if (given == -1 || bp__op_read_window(node, node->inputs[1]->shape + 2, window))
+  if (given == -1 || bp__op_read_window(e, node, node->inputs[1]->shape + 2, window))
     return -1;
-  int is_free = wanted_output(node, window, wanted);
+  int is_free = wanted_output(e, node, window, wanted);
   if (is_free < 0)
     return -1;
   for (int32_t i = 0; i < window->rank; i++) {
-    int64_t all = (window->in[i] - 1) * window->strides[i] + extra[i] +
-                  (window->kernel[i] - 1) * window->dilations[i] + 1;
-    window->out[i] = is_free ? all - window->pad_begin[i] - window->pad_end[i] : wanted[i];
-    if (extra[i] < 0 || window->out[i] < 0)
-      return bp__op_bad(node, "its padding removes more than its output has");
-    if (!is_free) {
-      int64_t removed = all > wanted[i] ? all - wanted[i] : 0;
-      window->pad_begin[i] = is_upper ? removed / 2 : removed - removed / 2;
+    int64_t all = bp__extent_multiply(e, bp__extent_add(e, window->in[i], -1), window->strides[i]);
+    all = bp__extent_add(e, all, extra[i] + (window->kernel[i] - 1) * window->dilations[i] + 1);
+    if (is_free) {
+      int64_t removed = bp__extent_add(e, window->pad_begin[i], window->pad_end[i]);
+      window->out[i] = bp__extent_subtract(e, all, removed);
+    } else {
+      int64_t removed = bp__extent_max(e, bp__extent_subtract(e, all, wanted[i]), 0);
+      int64_t half = bp__extent_define(e, bp__extent_divide(e, removed, 2));
+      window->out[i] = wanted[i];
+      window->pad_begin[i] =
+          bp__extent_define(e, is_upper ? half : bp__extent_subtract(e, removed, half));
     }
+    if (window->out[i] == BP_EXTENT_NONE || window->pad_begin[i] == BP_EXTENT_NONE)
+      return -1;
+    if (extra[i] < 0 || (window->out[i] < 0 && !bp__extent_is_open(window->out[i])))
+      return bp__op_bad(node, "%s", REMOVES_TOO_MUCH);
   }
+  return 0;
+}
+
+static int require_outputs(BpGraph *graph, const BpGraphNode *node, const BpOpWindow *window) {
+  for (int32_t i = 0; i < window->rank; i++)
+    if (bp__op_require(graph, node, window->out[i], REMOVES_TOO_MUCH))
+      return -1;
   return 0;
 }
 
@@ -190,7 +206,8 @@ BP_ROW_INFER(conv_transpose) {
   if (groups < 1 || in->shape[1] % groups != 0 || in->shape[1] != weights->shape[0])
     return bp__op_bad(node, "%lld input channels in %lld groups do not fit its weights",
                       (long long)in->shape[1], (long long)groups);
-  if (bp__op_transpose_window(node, &window) || check_bias(node, weights->shape[1] * groups))
+  if (bp__op_transpose_window(&graph->extents, node, &window) ||
+      check_bias(node, weights->shape[1] * groups) || require_outputs(graph, node, &window))
     return -1;
   return set_spatial_output(graph, node, weights->shape[1] * groups, window.out);
 }
@@ -198,13 +215,15 @@ BP_ROW_INFER(conv_transpose) {
 /* Where the input is that the tap `k` adds to output `y`: (y + pad - k * dilation) / stride, if
  * that divides and lies inside. A tap for which it never does is not asked for when the kernel is
  * as large as the stride: then k is the remainder itself. */
-static const BpIrNode *tap_source(BpIrModule *ir, const BpOpWindow *window, int32_t i,
-                                  const BpIrNode *y, const BpIrNode *k, const BpIrNode **inside) {
+static const BpIrNode *tap_source(const ConvBody *body, int32_t i, const BpIrNode *y,
+                                  const BpIrNode *k, const BpIrNode **inside) {
+  const BpOpWindow *window = body->window;
+  BpIrModule *ir = bp_te_ir(body->op->te);
   const BpIrNode *stride = x_index(ir, window->strides[i]), *zero = x_index(ir, 0), *at, *within;
-  at = x_sub(ir, x_add(ir, y, x_index(ir, window->pad_begin[i])),
+  at = x_sub(ir, x_add(ir, y, bp__op_extent(body->op, window->pad_begin[i])),
              x_mul(ir, k, x_index(ir, window->dilations[i])));
-  within =
-      x_and(ir, x_ge(ir, at, zero), x_lt(ir, at, x_mul(ir, x_index(ir, window->in[i]), stride)));
+  within = x_and(ir, x_ge(ir, at, zero),
+                 x_lt(ir, at, x_mul(ir, bp__op_extent(body->op, window->in[i]), stride)));
   if (window->strides[i] > 1)
     within = x_and(ir, within,
                    bp_ir_binary(ir, BP_IR_EQ, bp_ir_binary(ir, BP_IR_FLOORMOD, at, stride), zero));
@@ -213,9 +232,12 @@ static const BpIrNode *tap_source(BpIrModule *ir, const BpOpWindow *window, int3
 }
 
 /* Whether every output has exactly one tap along dimension `i`. */
-static int is_tiling(const BpOpWindow *window, int32_t i) {
+static int is_tiling(const ConvBody *body, int32_t i) {
+  const BpOpWindow *window = body->window;
   return window->kernel[i] == window->strides[i] && window->dilations[i] == 1 &&
-         window->pad_begin[i] == 0 && window->out[i] == window->in[i] * window->strides[i];
+         window->pad_begin[i] == 0 &&
+         window->out[i] ==
+             bp__extent_multiply(body->op->extents, window->in[i], window->strides[i]);
 }
 
 static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -234,13 +256,13 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
   w[1] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], channels);
   for (int32_t i = 0; i < body->window->rank; i++) {
     const BpIrNode *stride = x_index(ir, body->window->strides[i]);
-    if (is_tiling(body->window, i)) {
+    if (is_tiling(body, i)) {
       w[2 + i] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2 + i], stride);
       in[2 + i] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2 + i], stride);
       continue;
     }
     w[2 + i] = reduce[count++] = bp_te_reduce_axis(te, "k", body->window->kernel[i]);
-    in[2 + i] = tap_source(ir, body->window, i, axes[2 + i], w[2 + i], &inside);
+    in[2 + i] = tap_source(body, i, axes[2 + i], w[2 + i], &inside);
   }
   value = inside ? bp_te_read_if(te, body->op->inputs[0], in, inside)
                  : bp_te_read(te, body->op->inputs[0], in);
@@ -252,7 +274,7 @@ BP_ROW_COMPUTE(conv_transpose) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpWindow window;
   ConvBody body = {op, &window, NULL, NULL};
-  if (bp__op_transpose_window(op->node, &window))
+  if (bp__op_transpose_window(op->extents, op->node, &window))
     return -1;
   body.sums = bp__op_tensor(op, "conv_transpose", out->shape, out->ndim, transpose_body, &body);
   return bp__op_give(outputs, with_bias(&body));

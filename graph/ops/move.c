@@ -767,13 +767,22 @@ BP_ROW_COMPUTE(depth_to_space) {
 BP_ROW_INFER(space_to_depth) {
   const int64_t *in = node->inputs[0]->shape;
   const char *mode = bp__node_str(node, "mode", "DCR");
-  int64_t b;
+  BpExtents *e = &graph->extents;
+  int64_t b, shape[4] = {in[0]};
   if (block_size(node, &b))
     return -1;
-  if (in[2] % b != 0 || in[3] % b != 0 || (strcmp(mode, "DCR") && strcmp(mode, "CRD")))
-    return bp__op_bad(node, "its input or mode %s does not fit a blocksize of %lld", mode,
-                      (long long)b);
-  return set_output_like(graph, node, (int64_t[]){in[0], in[1] * b * b, in[2] / b, in[3] / b}, 4);
+  if (strcmp(mode, "DCR") && strcmp(mode, "CRD"))
+    return bp__op_bad(node, "mode %s is neither DCR nor CRD", mode);
+  shape[1] = bp__extent_multiply(e, in[1], b * b);
+  for (int32_t i = 2; i < 4; i++) {
+    shape[i] = bp__extent_divide(e, in[i], b);
+    int64_t whole = bp__extent_multiply(e, shape[i], b);
+    if (bp__op_require(graph, node, bp__extent_subtract(e, whole, in[i]),
+                       "its blocksize does not divide its height and width"))
+      return -1;
+    shape[i] = bp__extent_define(e, shape[i]);
+  }
+  return set_output_like(graph, node, shape, 4);
 }
 
 static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -785,7 +794,7 @@ static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes
   if (block_size(op->node, &block))
     return NULL;
   b = x_index(ir, block);
-  inner = x_index(ir, is_cell_first ? op->node->inputs[0]->shape[1] : block * block);
+  inner = bp__op_extent(op, is_cell_first ? op->node->inputs[0]->shape[1] : block * block);
   major = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], inner);
   minor = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], inner);
   cell = is_cell_first ? major : minor;

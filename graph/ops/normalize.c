@@ -118,6 +118,8 @@ BP_ROW_EXPAND(group_normalization) {
   int64_t grouped[3], shape[BP_GRAPH_MAX_NDIM];
   int32_t ndim = x->ndim;
   Moments moments;
+  if (ndim > 1 && bp__extent_is_open(x->shape[1]))
+    return bp__op_error(node, "the number of its channels is open, and it must be known");
   if (ndim < 3 || groups < 1 || x->shape[1] % groups != 0 || bp__value_num_elements(x) == 0)
     return bp__op_bad(node, "num_groups does not divide its channels");
   memcpy(shape, x->shape, sizeof(shape));
@@ -125,7 +127,9 @@ BP_ROW_EXPAND(group_normalization) {
   grouped[1] = groups;
   grouped[2] = x->shape[1] / groups;
   for (int32_t i = 2; i < ndim; i++)
-    grouped[2] *= x->shape[i];
+    grouped[2] = bp__extent_multiply(&graph->extents, grouped[2], x->shape[i]);
+  if (grouped[2] == BP_EXTENT_NONE)
+    return -1;
   x = standardize(graph, node, bp__op_reshape(graph, node, x, grouped, 3), &axis, 1, &moments);
   if (node->version < 21) {
     x = bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, 3));

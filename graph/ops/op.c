@@ -45,7 +45,8 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
 /* ---- Reading constants and attributes ---------------------------------------------------- */
 
 /* A file's least integers would be taken for open extents. They become the least number that is
- * none: Slice uses them for the beginning, and every other use refuses both. */
+ * none: Slice uses them for the beginning, and every other use refuses both. Passes may give
+ * extents as attributes, and a file's are read by the importer. */
 static void keep_closed(int64_t *values, int64_t count) {
   for (int64_t i = 0; i < count; i++)
     if (bp__extent_is_open(values[i]))
@@ -103,7 +104,6 @@ int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr_nam
                       max);
   if (attr->count > 0)
     memcpy(values, attr->ints, (size_t)attr->count * sizeof(*values));
-  keep_closed(values, attr->count);
   return attr->count;
 }
 
@@ -193,27 +193,36 @@ int bp__op_window_list(const BpGraphNode *node, const char *name, int32_t count,
     return bp__op_bad(node, "attribute %s has %d elements instead of %d", name, given, count);
   for (int32_t i = 0; i < count; i++) {
     values[i] = given < 0 ? otherwise : values[i];
-    if (values[i] < least || values[i] > INT32_MAX)
+    if (!bp__extent_is_open(values[i]) && (values[i] < least || values[i] > INT32_MAX))
       return bp__op_bad(node, "attribute %s: %lld is out of range", name, (long long)values[i]);
   }
   return 0;
 }
 
-static int same_padding(const BpGraphNode *node, BpOpWindow *w, int lower) {
+static int64_t span_of(const BpOpWindow *w, int32_t i) {
+  return (w->kernel[i] - 1) * w->dilations[i] + 1;
+}
+
+/* Half of the elements that n windows need beyond the input, n being the input by the stride. */
+static int same_padding(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, int lower) {
   for (int32_t i = 0; i < w->rank; i++) {
-    int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
-    int64_t out = (w->in[i] + w->strides[i] - 1) / w->strides[i];
-    int64_t total = (out - 1) * w->strides[i] + span - w->in[i];
+    int64_t stride = w->strides[i];
+    int64_t last = bp__extent_divide(e, bp__extent_add(e, w->in[i], -1), stride);
+    int64_t reached = bp__extent_add(e, bp__extent_multiply(e, last, stride), span_of(w, i));
+    int64_t total = bp__extent_max(e, bp__extent_subtract(e, reached, w->in[i]), 0);
     if (w->in[i] == 0)
       return bp__op_bad(node, "its input is empty");
-    total = total > 0 ? total : 0;
-    w->pad_begin[i] = lower ? total - total / 2 : total / 2;
-    w->pad_end[i] = total - w->pad_begin[i];
+    int64_t less = bp__extent_define(e, bp__extent_divide(e, total, 2));
+    int64_t more = bp__extent_define(e, bp__extent_subtract(e, total, less));
+    w->pad_begin[i] = lower ? more : less;
+    w->pad_end[i] = lower ? less : more;
+    if (less == BP_EXTENT_NONE || more == BP_EXTENT_NONE)
+      return -1;
   }
   return 0;
 }
 
-static int window_padding(const BpGraphNode *node, BpOpWindow *w) {
+static int window_padding(BpExtents *extents, const BpGraphNode *node, BpOpWindow *w) {
   const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
   int64_t pads[2 * BP_GRAPH_MAX_NDIM];
   if (bp__op_window_list(node, "pads", 2 * w->rank, 0, 0, pads))
@@ -223,7 +232,7 @@ static int window_padding(const BpGraphNode *node, BpOpWindow *w) {
   if (!strcmp(automatic, "NOTSET"))
     return 0;
   if (!strcmp(automatic, "SAME_UPPER") || !strcmp(automatic, "SAME_LOWER"))
-    return same_padding(node, w, !strcmp(automatic, "SAME_LOWER"));
+    return same_padding(extents, node, w, !strcmp(automatic, "SAME_LOWER"));
   if (strcmp(automatic, "VALID"))
     return bp__op_bad(node, "auto_pad '%s' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID",
                       automatic);
@@ -232,26 +241,38 @@ static int window_padding(const BpGraphNode *node, BpOpWindow *w) {
   return 0;
 }
 
-static int window_output(const BpGraphNode *node, BpOpWindow *w, int32_t i) {
-  int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
-  int64_t room = w->in[i] + w->pad_begin[i] + w->pad_end[i] - span;
-  if (room < 0)
-    return bp__op_bad(node, "its window of %lld is larger than its padded input of %lld",
-                      (long long)span, (long long)(room + span));
-  w->out[i] = room / w->strides[i] + 1;
-  if (bp__node_int(node, "ceil_mode", 0) && room % w->strides[i] != 0 &&
-      w->out[i] * w->strides[i] < w->in[i] + w->pad_begin[i])
-    w->out[i]++;
-  return 0;
+int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *w, int32_t i) {
+  return bp__extent_add(extents, w->in[i], bp__extent_add(extents, w->pad_begin[i], w->pad_end[i]));
 }
 
-int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *w) {
+static int window_output(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, int32_t i) {
+  int64_t stride = w->strides[i];
+  int64_t room = bp__extent_subtract(e, bp__op_padded(e, w, i), span_of(w, i));
+  if (!bp__extent_is_open(room) && room < 0)
+    return bp__op_bad(node, "its window of %lld is larger than its padded input of %lld",
+                      (long long)span_of(w, i), (long long)(room + span_of(w, i)));
+  int64_t last = bp__extent_divide(e, room, stride);
+  if (w->rounds_up) {
+    /* A window more where one is begun, if it begins before the pads at the end. */
+    int64_t begun = bp__extent_divide(e, bp__extent_add(e, room, stride - 1), stride);
+    int64_t inside = bp__extent_add(e, bp__extent_add(e, w->in[i], w->pad_begin[i]), -1);
+    begun = bp__extent_min(e, begun, bp__extent_divide(e, inside, stride));
+    last = bp__extent_max(e, last, begun);
+  }
+  w->room[i] = room;
+  w->out[i] = bp__extent_add(e, last, 1);
+  return room == BP_EXTENT_NONE || w->out[i] == BP_EXTENT_NONE ? -1 : 0;
+}
+
+int bp__op_read_window(BpExtents *extents, const BpGraphNode *node, const int64_t *kernel,
+                       BpOpWindow *w) {
   const BpGraphValue *input = bp__node_input(node, 0);
   int64_t lists[4][2 * BP_GRAPH_MAX_NDIM];
   memset(w, 0, sizeof(*w));
   if (!input || input->ndim < 3)
     return bp__op_error(node, "its input has fewer than 3 dimensions");
   w->rank = input->ndim - 2;
+  w->rounds_up = bp__node_int(node, "ceil_mode", 0) != 0;
   memcpy(w->in, input->shape + 2, (size_t)w->rank * sizeof(w->in[0]));
   if (bp__op_window_list(node, "kernel_shape", w->rank, 1, kernel ? 1 : -1, lists[0]) ||
       bp__op_window_list(node, "strides", w->rank, 1, 1, lists[1]) ||
@@ -266,16 +287,43 @@ int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindo
     if (w->kernel[i] < 1 || w->kernel[i] > INT32_MAX)
       return bp__op_bad(node, "its kernel has an extent of %lld", (long long)w->kernel[i]);
   }
-  return window_padding(node, w);
+  return window_padding(extents, node, w);
 }
 
-int bp__op_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *w) {
-  if (bp__op_read_window(node, kernel, w))
+int bp__op_window(BpExtents *extents, const BpGraphNode *node, const int64_t *kernel,
+                  BpOpWindow *w) {
+  if (bp__op_read_window(extents, node, kernel, w))
     return -1;
-  for (int32_t i = 0; i < w->rank; i++)
-    if (window_output(node, w, i))
+  for (int32_t i = 0; i < w->rank; i++) {
+    if (window_output(extents, node, w, i))
       return -1;
+    w->out[i] = bp__extent_define(extents, w->out[i]);
+    if (w->out[i] == BP_EXTENT_NONE)
+      return -1;
+  }
   return 0;
+}
+
+int bp__op_infer_window(BpGraph *graph, const BpGraphNode *node, const int64_t *kernel,
+                        BpOpWindow *w) {
+  bool is_same = !strncmp(bp__node_str(node, "auto_pad", "NOTSET"), "SAME", 4);
+  if (bp__op_read_window(&graph->extents, node, kernel, w))
+    return -1;
+  for (int32_t i = 0; i < w->rank; i++) {
+    if (is_same && bp__op_require(graph, node, bp__extent_add(&graph->extents, w->in[i], -1),
+                                  "its input is empty"))
+      return -1;
+    if (window_output(&graph->extents, node, w, i) ||
+        bp__op_require(graph, node, w->room[i], "its window is larger than its padded input"))
+      return -1;
+  }
+  return bp__op_window(&graph->extents, node, kernel, w);
+}
+
+bool bp__op_window_is_closed(const BpOpWindow *w) {
+  return !bp__extents_any_open(w->pad_begin, w->rank) &&
+         !bp__extents_any_open(w->pad_end, w->rank) && !bp__extents_any_open(w->in, w->rank) &&
+         !bp__extents_any_open(w->out, w->rank);
 }
 
 BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
@@ -415,8 +463,8 @@ static int check_arity(const BpGraphNode *node) {
 static int check_open(const BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_inputs && node->op->open != BP_OPEN_ALL; i++) {
     const BpGraphValue *value = node->inputs[i];
-    int32_t first = i == 0 && node->op->open == BP_OPEN_BATCH ? 1 : 0;
-    for (int32_t d = first; value && d < value->ndim; d++)
+    bool is_taken = i == 0 && node->op->open == BP_OPEN_FIRST;
+    for (int32_t d = 0; value && d < value->ndim && !is_taken; d++)
       if (bp__extent_is_open(value->shape[d]))
         return bp__op_error(node,
                             "extent %d of input %d ('%s') is open, which this operator does not "

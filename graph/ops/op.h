@@ -45,7 +45,7 @@ typedef struct BpOpCompute {
  * bp__extent_* and bp__op_extent. Others are refused. */
 typedef enum BpOpOpenness {
   BP_OPEN_NONE,
-  BP_OPEN_BATCH, /* the first extent of input 0 */
+  BP_OPEN_FIRST, /* those of input 0 */
   BP_OPEN_ALL
 } BpOpOpenness;
 
@@ -159,6 +159,9 @@ int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node);
  * negative. */
 BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                           const int64_t *given, const char *complaint);
+/* Lets a run of the graph fail with the complaint about `node` where the extent is negative. An
+ * error now if it is a number and negative. */
+int bp__op_require(BpGraph *graph, const BpGraphNode *node, int64_t extent, const char *complaint);
 /* Whether it is a node that does so. */
 bool bp__op_is_bind(const BpGraphNode *node);
 /* Makes extents of the inputs that steer a node's inference and that only a run knows. 1: others
@@ -226,27 +229,39 @@ BpGraphValue *bp__op_view_as(BpGraph *graph, const BpGraphNode *node, BpGraphVal
  * does not read its elements. An error if it would compute in the type. */
 int bp__op_by_bytes(BpGraph *graph, BpGraphNode *node);
 
-/* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. */
+/* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. What is counted
+ * in elements of the input or the output may be open. */
 typedef struct BpOpWindow {
-  int32_t rank; /* spatial dimensions */
+  int32_t rank;  /* spatial dimensions */
+  int rounds_up; /* ceil_mode */
   int64_t kernel[BP_GRAPH_MAX_NDIM];
   int64_t strides[BP_GRAPH_MAX_NDIM];
   int64_t dilations[BP_GRAPH_MAX_NDIM];
-  int64_t pad_begin[BP_GRAPH_MAX_NDIM];
-  int64_t pad_end[BP_GRAPH_MAX_NDIM];
-  int64_t in[BP_GRAPH_MAX_NDIM];
-  int64_t out[BP_GRAPH_MAX_NDIM];
+  int64_t pad_begin[BP_GRAPH_MAX_NDIM]; /* may be open */
+  int64_t pad_end[BP_GRAPH_MAX_NDIM];   /* may be open */
+  int64_t in[BP_GRAPH_MAX_NDIM];        /* may be open */
+  int64_t room[BP_GRAPH_MAX_NDIM];      /* of the padded input beyond the first window */
+  int64_t out[BP_GRAPH_MAX_NDIM];       /* may be open */
 } BpOpWindow;
 /* One of its attributes: `count` integers of at least `least`, or all `otherwise` where it is not
  * there. */
 int bp__op_window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
                        int64_t otherwise, int64_t *values);
-/* Reads it from the attributes, all but `out`; `kernel` NULL: from kernel_shape. */
-int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
-/* The same, and `out`; a window larger than the padded input is an error. */
-int bp__op_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
+/* Reads it from the attributes, all but `room` and `out`; `kernel` NULL: from kernel_shape. */
+int bp__op_read_window(BpExtents *extents, const BpGraphNode *node, const int64_t *kernel,
+                       BpOpWindow *window);
+/* The same, and all else; a window that is surely larger than the padded input is an error. */
+int bp__op_window(BpExtents *extents, const BpGraphNode *node, const int64_t *kernel,
+                  BpOpWindow *window);
+/* The same for inference: where extents are open, a run checks that the window fits. */
+int bp__op_infer_window(BpGraph *graph, const BpGraphNode *node, const int64_t *kernel,
+                        BpOpWindow *window);
+/* The padded input along a dimension. */
+int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *window, int32_t dimension);
+/* Whether pads, and the extents of input and output, are numbers. */
+bool bp__op_window_is_closed(const BpOpWindow *window);
 /* The window of the convolution whose transpose the node is: `out` is the node's output, before
  * which `pad_begin` elements are left out. */
-int bp__op_transpose_window(const BpGraphNode *node, BpOpWindow *window);
+int bp__op_transpose_window(BpExtents *extents, const BpGraphNode *node, BpOpWindow *window);
 
 #endif

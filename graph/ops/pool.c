@@ -11,7 +11,7 @@ BP_ROW_INFER(pool) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM];
   BpOpWindow window;
-  if (bp__op_window(node, NULL, &window))
+  if (bp__op_infer_window(graph, node, NULL, &window))
     return -1;
   if (!bp__dtype_is_float(in->dtype) && strcmp(node->op->name, "MaxPool"))
     return bp__op_bad(node, "its input is not of a float type");
@@ -46,10 +46,16 @@ static const BpIrNode *norm_term(BpIrModule *ir, const BpIrNode *value, int64_t 
 }
 
 /* Whether a window along dimension `i` may reach outside the input. */
-static int reaches_out(const BpOpWindow *w, int32_t i) {
-  int64_t end =
-      (w->out[i] - 1) * w->strides[i] - w->pad_begin[i] + (w->kernel[i] - 1) * w->dilations[i] + 1;
-  return w->pad_begin[i] > 0 || end > w->in[i];
+static int reaches_out(const PoolBody *body, int32_t i) {
+  const BpOpWindow *w = &body->window;
+  BpExtents *e = body->op->extents;
+  if (w->pad_begin[i] != 0)
+    return 1;
+  if (w->pad_end[i] == 0 && !w->rounds_up)
+    return 0;
+  int64_t start = bp__extent_multiply(e, bp__extent_add(e, w->out[i], -1), w->strides[i]);
+  int64_t end = bp__extent_add(e, start, (w->kernel[i] - 1) * w->dilations[i] + 1);
+  return end == BP_EXTENT_NONE || !bp__extent_at_least(e, w->in[i], end);
 }
 
 static const BpIrNode *lowest(BpIrModule *ir, BpDataType dtype) {
@@ -78,11 +84,11 @@ static void walk_window(BpTe *te, const PoolBody *body, const BpIrNode *const *a
       places->axes[places->count++] = k = bp_te_reduce_axis(te, "k", w->kernel[i]);
     in[2 + i] = x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, w->strides[i])),
                       x_mul(ir, k, x_index(ir, w->dilations[i])));
-    if (!reaches_out(w, i))
+    if (!reaches_out(body, i))
       continue;
-    in[2 + i] = x_sub(ir, in[2 + i], x_index(ir, w->pad_begin[i]));
-    within =
-        x_and(ir, x_ge(ir, in[2 + i], x_index(ir, 0)), x_lt(ir, in[2 + i], x_index(ir, w->in[i])));
+    in[2 + i] = x_sub(ir, in[2 + i], bp__op_extent(body->op, w->pad_begin[i]));
+    within = x_and(ir, x_ge(ir, in[2 + i], x_index(ir, 0)),
+                   x_lt(ir, in[2 + i], bp__op_extent(body->op, w->in[i])));
     places->inside = places->inside ? x_and(ir, places->inside, within) : within;
   }
 }
@@ -117,7 +123,7 @@ static const BpIrNode *place_body(BpTe *te, const BpIrNode *const *axes, void *c
     is_it = bp_ir_binary(ir, BP_IR_OR, is_it, bp_ir_binary(ir, BP_IR_NE, value, value));
   place = places.in[0];
   for (int32_t i = 1; i < in->ndim; i++)
-    place = x_add(ir, x_mul(ir, place, x_index(ir, in->shape[i])), places.in[i]);
+    place = x_add(ir, x_mul(ir, place, bp__op_extent(body->op, in->shape[i])), places.in[i]);
   int64_t count = bp__extent_product(body->op->extents, in->shape, in->ndim);
   const BpIrNode *last = x_sub(ir, bp__op_extent(body->op, count), x_index(ir, 1));
   place = bp_ir_select(ir, is_it, place, last);
@@ -127,7 +133,7 @@ static const BpIrNode *place_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 typedef struct Turned {
-  const BpGraphValue *in;
+  const BpOpCompute *op;
   BpTeTensor *places;
 } Turned;
 
@@ -135,16 +141,17 @@ typedef struct Turned {
 static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Turned *turned = context;
   BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = turned->op->node->inputs[0];
   const BpIrNode *rest = bp_te_read(te, turned->places, axes), *sum = NULL;
-  int64_t step = 1;
-  for (int32_t i = 2; i < turned->in->ndim; i++)
-    step *= turned->in->shape[i];
-  sum = x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORDIV, rest, x_index(ir, step)), x_index(ir, step));
-  for (int32_t i = turned->in->ndim - 1; i >= 2; i--) {
-    const BpIrNode *extent = x_index(ir, turned->in->shape[i]);
-    step /= turned->in->shape[i];
+  int64_t all = bp__extent_product(turned->op->extents, in->shape + 2, in->ndim - 2);
+  const BpIrNode *step = bp__op_extent(turned->op, all);
+  sum = x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORDIV, rest, step), step);
+  for (int32_t i = in->ndim - 1; i >= 2; i--) {
+    const BpIrNode *extent = bp__op_extent(turned->op, in->shape[i]);
+    int64_t before = bp__extent_product(turned->op->extents, in->shape + 2, i - 2);
     sum = x_add(ir, sum,
-                x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, rest, extent), x_index(ir, step)));
+                x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, rest, extent),
+                      bp__op_extent(turned->op, before)));
     rest = bp_ir_binary(ir, BP_IR_FLOORDIV, rest, extent);
   }
   return sum;
@@ -152,7 +159,7 @@ static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *
 
 static int compute_places(const BpOpCompute *op, PoolBody *body, BpTeTensor **outputs) {
   const BpGraphValue *out = op->node->outputs[1];
-  Turned turned = {op->node->inputs[0], NULL};
+  Turned turned = {op, NULL};
   turned.places = bp__op_tensor(op, "places", out->shape, out->ndim, place_body, body);
   if (!turned.places || !bp__node_int(op->node, "storage_order", 0))
     return bp__op_give(outputs + 1, turned.places);
@@ -165,11 +172,12 @@ static int compute_places(const BpOpCompute *op, PoolBody *body, BpTeTensor **ou
 static const BpIrNode *places(BpIrModule *ir, const PoolBody *body, int32_t i, const BpIrNode *axis,
                               int with_pads) {
   const BpOpWindow *w = &body->window;
-  const BpIrNode *start =
-      x_sub(ir, x_mul(ir, axis, x_index(ir, w->strides[i])), x_index(ir, w->pad_begin[i]));
+  int64_t end = with_pads ? bp__extent_add(body->op->extents, w->in[i], w->pad_end[i]) : w->in[i];
+  const BpIrNode *start = x_sub(ir, x_mul(ir, axis, x_index(ir, w->strides[i])),
+                                bp__op_extent(body->op, w->pad_begin[i]));
   const BpIrNode *dilation = x_index(ir, w->dilations[i]), *zero = x_index(ir, 0);
   const BpIrNode *count = x_index(ir, w->kernel[i]), *room;
-  room = x_sub(ir, x_index(ir, w->in[i] + (with_pads ? w->pad_end[i] : 0)), start);
+  room = x_sub(ir, bp__op_extent(body->op, end), start);
   count = x_min(ir, count,
                 bp_ir_binary(ir, BP_IR_FLOORDIV, x_add(ir, room, x_index(ir, w->dilations[i] - 1)),
                              dilation));
@@ -189,7 +197,7 @@ static const BpIrNode *average_body(BpTe *te, const BpIrNode *const *axes, void 
   double fixed = 1;
   for (int32_t i = 0; i < body->window.rank; i++) {
     const BpIrNode *along;
-    if (!reaches_out(&body->window, i)) {
+    if (!reaches_out(body, i)) {
       fixed *= (double)body->window.kernel[i];
       continue;
     }
@@ -215,7 +223,7 @@ BP_ROW_COMPUTE(pool) {
                    .kind = !strcmp(name, "AveragePool") ? AVERAGE
                            : !strcmp(name, "LpPool")    ? NORM
                                                         : LARGEST};
-  if (bp__op_window(op->node, NULL, &body.window))
+  if (bp__op_window(op->extents, op->node, NULL, &body.window))
     return -1;
   body.pooled = bp__op_tensor(op, "pool", out->shape, out->ndim, pool_body, &body);
   if (!body.pooled || body.kind == LARGEST ||
@@ -233,9 +241,9 @@ BP_ROW_COMPUTE(pool) {
 /* ---- MaxUnpool --------------------------------------------------------------------------- */
 
 /* The shape from which MaxPool made the input. */
-static int unpooled_shape(const BpGraphNode *node, int64_t *shape) {
+static int unpooled_shape(BpGraph *graph, const BpGraphNode *node, int64_t *shape) {
   BpOpWindow window;
-  if (bp__op_read_window(node, NULL, &window))
+  if (bp__op_read_window(&graph->extents, node, NULL, &window))
     return -1;
   memcpy(shape, node->inputs[0]->shape, 2 * sizeof(*shape));
   for (int32_t i = 0; i < window.rank; i++) {
@@ -254,7 +262,7 @@ BP_ROW_EXPAND(max_unpool) {
   int64_t shape[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM] = {0};
   int64_t wanted[BP_GRAPH_MAX_NDIM], count = bp__value_num_elements(x), all = 1;
   BpGraphAttr axis = bp__attr_int(graph, "axis", 0);
-  if (unpooled_shape(node, shape))
+  if (unpooled_shape(graph, node, shape))
     return -1;
   if (!bp__value_same_shape(x, node->inputs[1]) || node->inputs[1]->dtype.code != BP_DTYPE_INT)
     return bp__op_bad(node, "its indices are not an integer for each element");
@@ -298,7 +306,7 @@ static const BpIrNode *square_sum_body(BpTe *te, const BpIrNode *const *axes, vo
   indices[1] = x_sub(ir, x_add(ir, axes[1], k), x_index(ir, (size - 1) / 2));
   value = bp_te_read_if(te, body->op->inputs[0], indices,
                         x_and(ir, x_ge(ir, indices[1], x_index(ir, 0)),
-                              x_lt(ir, indices[1], x_index(ir, in->shape[1]))));
+                              x_lt(ir, indices[1], bp__op_extent(body->op, in->shape[1]))));
   return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, value, value), &k, 1);
 }
 

@@ -5,7 +5,7 @@
 #include "graph/ops/rows.h"
 
 /* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others.
- * The OPEN ones take open extents, the BATCH ones in the first dimension. */
+ * The OPEN ones take open extents, the FIRST ones those of input 0. */
 #define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
   {                                                                                                \
     name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
@@ -21,10 +21,10 @@
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
         bp__compute_##compute, NULL, NULL, BP_OPEN_ALL                                             \
   }
-#define BATCH_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                \
+#define FIRST_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, BP_OPEN_BATCH                                           \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_FIRST                                           \
   }
 #define VIEW(name, since, min, max, attrs, infer)                                                  \
   {                                                                                                \
@@ -41,10 +41,10 @@
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
         bp__expand_##expand, BP_OPEN_ALL                                                           \
   }
-#define BATCH_EXPANDED(name, since, min, max, outputs, attrs, expand)                              \
+#define FIRST_EXPANDED(name, since, min, max, outputs, attrs, expand)                              \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, BP_OPEN_BATCH                                                         \
+        bp__expand_##expand, BP_OPEN_FIRST                                                         \
   }
 
 #define MICROSOFT(name, min, max, outputs, attrs, expand)                                          \
@@ -190,7 +190,7 @@ static const BpOp table[] = {
              reverse_sequence, reverse_sequence),
     OPEN_COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
                   depth_to_space, depth_to_space),
-    BATCH_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
+    FIRST_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
                    space_to_depth, space_to_depth),
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     OPEN_EXPANDED("AffineGrid", 20, 2, 2, 1, "align_corners:i", affine_grid),
@@ -241,22 +241,22 @@ static const BpOp table[] = {
     EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
     OPEN_EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
     OPEN_EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
-    EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
+    OPEN_EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
 
     /* Convolution, pooling, products. */
-    BATCH_COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
-    BATCH_COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
+    FIRST_COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
+    FIRST_COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
                    WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
                    conv_transpose),
     {"MaxPool", "", 1, 1, 1, 2, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
-     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, BP_OPEN_BATCH},
+     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, BP_OPEN_FIRST},
     EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
-    BATCH_COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
+    FIRST_COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
                    WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
-    BATCH_COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool,
+    FIRST_COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool,
                    pool),
     {"Col2Im", "", 18, 3, 3, 1, 6, BP_FUSE_OPAQUE, "dilations:is pads:is strides:is",
-     bp__infer_col2im, NULL, bp__compute_col2im, NULL, NULL, BP_OPEN_BATCH},
+     bp__infer_col2im, NULL, bp__compute_col2im, NULL, NULL, BP_OPEN_FIRST},
     OPEN_EXPANDED("DeformConv", 19, 3, 5, 1,
                   "kernel_shape:is strides:is pads:is dilations:is group:i offset_group:i",
                   deform_conv),
@@ -266,7 +266,7 @@ static const BpOp table[] = {
      bp__infer_roi_align, NULL, bp__compute_roi_align, NULL, bp__expand_roi_align, BP_OPEN_ALL},
     OPEN_COMPUTED("MaxRoiPool", 1, 2, 2, 0, BP_FUSE_OPAQUE, "pooled_shape:is spatial_scale:f",
                   max_roi_pool, max_roi_pool),
-    BATCH_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
+    FIRST_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
     OPEN_COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     OPEN_COMPUTED("Det", 11, 1, 1, 0, BP_FUSE_OPAQUE, "", det, det),
     EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
@@ -306,7 +306,7 @@ static const BpOp table[] = {
     OPEN_EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
     OPEN_EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
                   layer_normalization),
-    BATCH_EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
+    FIRST_EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
                    group_normalization),
     OPEN_EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
 

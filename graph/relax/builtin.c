@@ -398,6 +398,20 @@ static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_ar
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
+/* (heap, cell, the error where it is negative) */
+static int check_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  int64_t index;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &index) < 0)
+    return -1;
+  const int64_t *cell = heap_cell(&args[0], index);
+  if (cell && *cell < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "%s", context_of(&args[2]));
+  return cell ? 0 : -1;
+}
+
 /* (value, ndim or -1, dtype (may be left out or None), context) */
 static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result) {
@@ -1049,6 +1063,7 @@ static const Builtin builtins[] = {
     {"alloc_storage", alloc_storage},
     {"alloc_tensor", alloc_tensor},
     {"call_tir_dyn", call_tir_dyn},
+    {"check_extent", check_extent},
     {"check_func_info", check_func_info},
     {"check_prim_value_info", check_prim_value_info},
     {"check_shape_info", check_shape_info},

@@ -99,6 +99,35 @@ static char *images_file(void) {
   return write_model(builder);
 }
 
+/* A fully convolutional model: what it computes of half the height and width meets what it computes
+ * of a quarter of them, which is only as large where halving left no rest. */
+static char *pictures_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "imagesx3xheightxwidth");
+  onnx_floats(builder, "w0", "16x3x3x3");
+  onnx_floats(builder, "w1", "16x1x3x3");
+  onnx_floats(builder, "w2", "24x16x1x1");
+  onnx_floats(builder, "w3", "24x16x2x2");
+  onnx_floats(builder, "w4", "2x32x3x3");
+  onnx_floats(builder, "w5", "2x3x3x4");
+  onnx_floats(builder, "b", "16");
+  onnx_node(builder, "Conv", "x,w0,b", "a", "pads=1,1,1,1 strides=2,2");
+  onnx_node(builder, "Relu", "a", "half", "");
+  onnx_node(builder, "MaxPool", "half", "c", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Conv", "c,w1", "d", "group=16 pads=1,1,1,1");
+  onnx_node(builder, "Add", "c,d", "e", "");
+  onnx_node(builder, "Conv", "e,w2", "f", "");
+  onnx_node(builder, "AveragePool", "f", "g", "kernel_shape=3,3 pads=1,1,1,1");
+  onnx_node(builder, "ConvTranspose", "g,w3,b", "up", "strides=2,2");
+  onnx_node(builder, "LRN", "up", "i", "size=3");
+  onnx_node(builder, "Concat", "half,i", "both", "axis=1");
+  onnx_node(builder, "Conv", "both,w4", "j", "dilations=2,2 pads=2,2,2,2");
+  onnx_node(builder, "Sigmoid", "j", "k", "");
+  onnx_node(builder, "ConvTranspose", "k,w5", "y", "strides=3,2 pads=1,0,1,0 output_padding=0,1");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
 /* float64 in the middle, which a target may lack, with a constant and an output there. */
 static char *doubles_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -233,6 +262,46 @@ static void test_batches(gconstpointer target) {
   g_free(path);
 }
 
+static void assert_run_refused(BpModelContext *context, const int64_t *shape, int32_t ndim,
+                               const char *words) {
+  BpTensor *x = numbers(shape, ndim);
+  char **list = g_strsplit(words, "|", -1);
+  g_assert_null(run(context, "x", x));
+  for (char **word = list; *word; word++)
+    if (!strstr(bp_error_message(), *word))
+      g_error("'%s' is not in: %s", *word, bp_error_message());
+  bp_error_clear();
+  g_strfreev(list);
+  bp_object_release(x);
+}
+
+static void assert_pictures(const char *path, BpModelContext *context) {
+  static const int64_t shapes[][4] = {
+      {1, 3, 20, 36}, {2, 3, 7, 3}, {1, 3, 4, 4}, {1, 3, 51, 64}, {1, 3, 20, 36}};
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
+    assert_as_closed(path, context, shapes[i], 4);
+  /* Of a window, and of what halving made too small. */
+  assert_run_refused(context, (const int64_t[]){1, 3, 0, 9}, 4, "'the Conv'|window|larger");
+  assert_run_refused(context, (const int64_t[]){1, 3, 9, 2}, 4, "'the MaxPool'|window|larger");
+  assert_run_refused(context, (const int64_t[]){1, 3, 9, 8}, 4, "'the Concat'|differ");
+  BpTensor *none = numbers((const int64_t[]){0, 3, 8, 8}, 4), *y = run(context, "x", none);
+  if (!y)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(y->view.shape[0], ==, 0);
+  bp_object_release(none);
+}
+
+static void test_pictures(gconstpointer target) {
+  char *path = pictures_file();
+  BpModule *module = compile(path, target, NULL);
+  BpModelContext *context = start(module);
+  assert_pictures(path, context);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 static void assert_empty(BpModelContext *context) {
   static const int64_t shapes[][3] = {{0, 5, WIDTH}, {2, 0, WIDTH}};
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
@@ -272,6 +341,22 @@ static void test_places(gconstpointer data) {
   }
 }
 
+static void test_pictures_on_device(gconstpointer target_text) {
+  const BpTarget *target = bp_target_parse(target_text);
+  BpDevice device = {bp_target_device_type(target), 0};
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  if (!has_device(device.device_type))
+    return;
+  char *path = pictures_file();
+  BpModule *module = compile(path, target_text, NULL);
+  BpModelContext *context = start_on(module, &device, 1);
+  assert_pictures(path, context);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 /* Several contexts of one model have shapes of their own. */
 static void test_contexts(void) {
   char *path = attention_file();
@@ -300,19 +385,6 @@ static void test_empty(void) {
   bp_object_release(module);
   unlink(path);
   g_free(path);
-}
-
-static void assert_run_refused(BpModelContext *context, const int64_t *shape, int32_t ndim,
-                               const char *words) {
-  BpTensor *x = numbers(shape, ndim);
-  char **list = g_strsplit(words, "|", -1);
-  g_assert_null(run(context, "x", x));
-  for (char **word = list; *word; word++)
-    if (!strstr(bp_error_message(), *word))
-      g_error("'%s' is not in: %s", *word, bp_error_message());
-  bp_error_clear();
-  g_strfreev(list);
-  bp_object_release(x);
 }
 
 static void test_contradictions(void) {
@@ -430,6 +502,16 @@ int main(int argc, char **argv) {
                        "llvm -opt=1 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
                        "llvm -opt=1 -vector_bits=0 -num_cores=3", test_batches);
+  g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/llvm",
+                       "llvm -opt=1 -vector_bits=256", test_pictures);
+  g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/plain",
+                       "llvm -opt=1 -vector_bits=0 -num_cores=3", test_pictures);
+  g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/c", "c",
+                       test_pictures);
+  g_test_add_data_func("/open-extents/devices_take_pictures_of_every_size/opencl", "opencl",
+                       test_pictures_on_device);
+  g_test_add_data_func("/open-extents/devices_take_pictures_of_every_size/vulkan", "vulkan",
+                       test_pictures_on_device);
   static const Place opencl = {"opencl", NULL}, warps = {"opencl -thread_warp_size=8", NULL},
                      vulkan = {"vulkan", NULL},
                      beside = {"vulkan -supports_float64=false", "llvm -opt=1"};

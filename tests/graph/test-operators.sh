@@ -11,7 +11,7 @@ all=$root/tests/graph/onnx-operators.txt
 # Those of ONNX's own domain, as the command lists them in columns.
 rows() {
   "$backplane" operators | sed 1d | grep -v '^[^ ]*::' | awk -F '  +' '
-    { print "| " $1 " | " $2 " | " $3 " | " ($4 == "all" ? "yes" : $4 == "first" ? $4 : "") " |" }' | LC_ALL=C sort -f
+    { print "| " $1 " | " $2 " | " $3 " | " ($4 == "all" ? "yes" : $4 == "input 0" ? "of input 0" : "") " |" }' | LC_ALL=C sort -f
 }
 
 # ONNX's operators that have no row, in a paragraph of lines of 120 characters.
@@ -33,8 +33,8 @@ changes nothing (`Scatter` and its kin). Integers wrap; a quotient or remainder 
 a `BitShift` by the width or more gives 0, on every target ([the rules](ir.md)). Of quantised operators, differences from zero points, products and sums are int32,
 which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. What decides about a shape may be data in [a file for one target](graph.md#open-extents): for `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and the inputs of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `OneHot`, `CenterCropPad`, `AffineGrid`, the windows, `ConstantOfShape` and the reductions (of four dimensions at most) that say a shape, bounds, counts or axes. Other such inputs are constants, or computed from shapes.
 
-*Open extents*: in a file for one target the operator takes tensors whose extents are not known before the model runs ([how](graph.md)), or its
-first input with such a *first* extent, the number of items.
+*Open extents*: in a file for one target the operator takes tensors whose extents are not known before the model runs ([how](graph.md)): all of its
+inputs, or, *of input 0*, its first one, while the shapes of weights are known.
 The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits. float16 and bfloat16 are stored, and

@@ -169,7 +169,7 @@ BP_API int bp_onnx_check_operators(const char *onnx_path);
 BP_API char *bp_onnx_describe(const char *onnx_path);
 /* The operators that are computed, as JSON (transfer full, bp_str_free): an object with
  * "oldest_version" and "newest_version" of ONNX's operator sets, and "operators": {name, domain,
- * since (version of the operator set), computed, open_extents ("all", "first", "none")}. Any
+ * since (version of the operator set), computed, open_extents ("all", "input 0", "none")}. Any
  * thread. Since 0.6. */
 BP_API char *bp_onnx_list_operators(void);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
