@@ -79,8 +79,8 @@ are refused. Of the same domain, with open extents and checked against onnxrunti
   are refused), `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`;
 - `RotaryEmbedding` (`scale` and `is_packed_batching` are refused), `MultiHeadAttention` (queries, keys and values in one input, and
   `unidirectional` with other numbers of keys than of queries are refused) and `Attention` (a past is refused);
-- `GroupQueryAttention` (`smooth_softmax`, `head_sink` and a cache of more places than it has keys are refused), and
-  `SimplifiedLayerNormalization`, which has its row in ONNX's own domain, as models have it;
+- `GroupQueryAttention` (`smooth_softmax`, `head_sink`, a `local_window_size` of 0 and a cache of more places than it has keys are
+  refused), and `SimplifiedLayerNormalization`, which has its row in ONNX's own domain, as models have it;
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`. These compute in float32 and round as `QuantizeLinear` does, so that an element
   may differ by one from onnxruntime's, which rounds halves otherwise, and in `QLinearSoftmax` down.
