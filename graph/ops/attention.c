@@ -212,8 +212,9 @@ static BpGraphValue *binary(const Attention *at, const char *op, BpGraphValue *a
   return bp__op_binary(at->graph, at->node, op, a, b);
 }
 
+/* A number, which may be an open extent, as data. */
 static BpGraphValue *number(const Attention *at, int64_t value) {
-  return bp__graph_int_vector(at->graph, &value, 1);
+  return bp__op_extents(at->graph, at->node, &value, 1);
 }
 
 /* How many keys are valid for each batch, (batch, 1, 1, 1), or NULL where all are. */
