@@ -17,6 +17,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/expr.h \
 	graph/ops/few_bits.c \
 	graph/ops/fold.c \
+	graph/ops/fused.c \
 	graph/ops/grid_sample.c \
 	graph/ops/group_query.c \
 	graph/ops/linear_attention.c \

@@ -205,27 +205,38 @@ BP_ROW_EXPAND(gemm) {
   return sum ? 0 : -1;
 }
 
-/* alpha * A' * B' with leading dimensions; the operand that a flag names has its last two
- * dimensions exchanged. A vector stays as it is. */
+/* alpha * A' * B' with leading dimensions. The operand whose flag for batches is set has its first
+ * dimension before the last one, and then, where the other flag names it, its last two dimensions
+ * exchanged. A vector stays as it is. */
 static BpGraphValue *fused_operand(BpGraph *graph, BpGraphNode *node, int32_t index,
-                                   const char *flag) {
+                                   const char *flag, const char *batch_flag) {
   BpGraphValue *value = node->inputs[index];
   int64_t perm[BP_GRAPH_MAX_NDIM];
-  if (value->ndim < 2 || !bp__node_int(node, flag, 0))
+  int32_t last = value->ndim - 1;
+  int32_t is_turned = bp__node_int(node, batch_flag, 0) != 0;
+  if (last < 1 || (!is_turned && !bp__node_int(node, flag, 0)))
     return value;
-  for (int32_t i = 0; i < value->ndim; i++)
-    perm[i] = i;
-  perm[value->ndim - 2] = value->ndim - 1;
-  perm[value->ndim - 1] = value->ndim - 2;
+  for (int32_t i = 0; i <= last; i++)
+    perm[i] = i < last && is_turned ? i + 1 : i;
+  if (is_turned)
+    perm[last - 1] = 0;
+  if (bp__node_int(node, flag, 0)) {
+    perm[last] = perm[last - 1];
+    perm[last - 1] = last;
+  }
   return bp__op_transpose(graph, node, value, perm, value->ndim);
 }
 
 BP_ROW_EXPAND(fused_matmul) {
   BpGraphValue *a, *b;
-  if (bp__node_int(node, "transBatchA", 0) || bp__node_int(node, "transBatchB", 0))
-    return bp__op_error(node, "transBatchA and transBatchB are not supported");
-  a = fused_operand(graph, node, 0, "transA");
-  b = fused_operand(graph, node, 1, "transB");
+  if ((bp__node_int(node, "transBatchA", 0) || bp__node_int(node, "transBatchB", 0)) &&
+      (node->inputs[0]->ndim < 3 || node->inputs[0]->ndim != node->inputs[1]->ndim))
+    return bp__op_bad(node,
+                      "transBatchA and transBatchB take operands of one number of dimensions, 3 or "
+                      "more; they have %d and %d",
+                      node->inputs[0]->ndim, node->inputs[1]->ndim);
+  a = fused_operand(graph, node, 0, "transA", "transBatchA");
+  b = fused_operand(graph, node, 1, "transB", "transBatchB");
   node->outputs[0] = scaled(graph, node, bp__op_binary(graph, node, "MatMul", a, b), "alpha");
   return node->outputs[0] ? 0 : -1;
 }

@@ -2,6 +2,8 @@
 /* Attention and rotary embeddings of com.microsoft, in terms of ONNX's. Source: onnxruntime's
  * docs/ContribOperators.md, for operator set 1 of the domain.
  */
+#include <string.h>
+
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
@@ -97,15 +99,15 @@ static int make_bias(MultiHead *at, BpGraphValue **sum) {
   return *sum ? 0 : -1;
 }
 
-/* Appends ONNX's Attention, and takes its outputs for the node's. */
-static int give_attention(MultiHead *at) {
+/* Appends ONNX's Attention with so many outputs. NULL with an error. */
+static BpGraphNode *make_attention(MultiHead *at, int32_t num_outputs) {
   BpGraphAttr attrs[4];
   BpGraphNode *attention;
   BpGraphValue *bias;
   int32_t count = 0;
   int64_t heads = bp__node_int(at->node, "num_heads", 0);
   if (make_bias(at, &bias))
-    return -1;
+    return NULL;
   attrs[count++] = bp__attr_int(at->graph, "q_num_heads", heads);
   attrs[count++] = bp__attr_int(at->graph, "kv_num_heads", heads);
   attrs[count++] =
@@ -117,12 +119,8 @@ static int give_attention(MultiHead *at) {
                              at->past[1] ? 6
                              : bias      ? 4
                                          : 3,
-                             at->node->num_outputs, attrs, count);
-  if (!attention || bp__op_append(at->graph, attention))
-    return -1;
-  for (int32_t i = 0; i < at->node->num_outputs; i++)
-    at->node->outputs[i] = attention->outputs[i];
-  return 0;
+                             num_outputs, attrs, count);
+  return attention && !bp__op_append(at->graph, attention) ? attention : NULL;
 }
 
 /* x with its part of the bias, which `first` tells. */
@@ -185,7 +183,11 @@ BP_ROW_EXPAND(multi_head_attention) {
     return -1;
   if (bp__node_input(node, 3) && add_biases(&at, node->inputs[3]))
     return -1;
-  return give_attention(&at);
+  BpGraphNode *attention = make_attention(&at, node->num_outputs);
+  if (!attention)
+    return -1;
+  memcpy(node->outputs, attention->outputs, (size_t)node->num_outputs * sizeof(*node->outputs));
+  return 0;
 }
 
 /* The widths of queries, keys and values in one product. */
@@ -204,6 +206,47 @@ static int read_widths(const BpGraphNode *node, int64_t total, int64_t *widths) 
   return 0;
 }
 
+/* The keys and the values that one tensor has of the past. */
+static int read_past(MultiHead *at, BpGraphValue *past) {
+  if (!past)
+    return 0;
+  if (past->ndim != 5 || past->shape[0] != 2)
+    return bp__op_bad(at->node, "its past is not of 5 dimensions, of which the first is for keys "
+                                "and values");
+  for (int64_t i = 0; i < 2; i++) {
+    BpGraphValue *part = bp__op_slice(at->graph, at->node, past, 0, i, i + 1);
+    at->past[i] = part ? bp__op_reshape(at->graph, at->node, part, past->shape + 1, 4) : NULL;
+    if (!at->past[i])
+      return -1;
+  }
+  return 0;
+}
+
+/* The keys and the values in one tensor, for the next run. */
+static BpGraphValue *joined(const MultiHead *at, BpGraphValue *const *parts) {
+  int64_t first = 0;
+  BpGraphValue *axes = bp__graph_int_vector(at->graph, &first, 1), *rows[2];
+  BpGraphAttr axis = bp__attr_int(at->graph, "axis", 0);
+  if (parts[0]->ndim != parts[1]->ndim || parts[0]->shape[3] != parts[1]->shape[3]) {
+    bp__op_bad(at->node, "its keys and values differ in size, and do not fit one tensor");
+    return NULL;
+  }
+  for (int32_t i = 0; i < 2; i++)
+    rows[i] = bp__op_binary(at->graph, at->node, "Unsqueeze", parts[i], axes);
+  return bp__op_apply(at->graph, "", "Concat", at->node->name, rows, 2, &axis, 1);
+}
+
+static int give_attention(MultiHead *at) {
+  int32_t has_present = at->node->num_outputs > 1;
+  BpGraphNode *attention = make_attention(at, has_present ? 3 : 1);
+  if (!attention)
+    return -1;
+  at->node->outputs[0] = attention->outputs[0];
+  if (has_present)
+    at->node->outputs[1] = joined(at, attention->outputs + 1);
+  return !has_present || at->node->outputs[1] ? 0 : -1;
+}
+
 /* Inputs: input, weights, bias, mask_index, past, attention_bias; the weights of queries, keys and
  * values are one matrix. */
 BP_ROW_EXPAND(microsoft_attention) {
@@ -214,8 +257,9 @@ BP_ROW_EXPAND(microsoft_attention) {
   const BpGraphValue *weights = node->inputs[1];
   BpGraphValue *x = node->inputs[0], *bias = bp__node_input(node, 2);
   int64_t widths[3];
-  if (bp__node_input(node, 4) || bp__node_int(node, "do_rotary", 0))
-    return bp__op_error(node, "a past in one tensor and do_rotary are not supported");
+  if (bp__node_int(node, "do_rotary", 0) ||
+      (bp__node_input(node, 4) && bp__node_int(node, "past_present_share_buffer", 0)))
+    return bp__op_error(node, "do_rotary and past_present_share_buffer are not supported");
   if (x->ndim != 3 || weights->ndim != 2)
     return bp__op_bad(node, "its input and its weights have %d and %d dimensions, not 3 and 2",
                       x->ndim, weights->ndim);
@@ -231,5 +275,7 @@ BP_ROW_EXPAND(microsoft_attention) {
   at.q = bp__op_slice(graph, node, x, 2, 0, widths[0]);
   at.k = bp__op_slice(graph, node, x, 2, widths[0], widths[0] + widths[1]);
   at.v = bp__op_slice(graph, node, x, 2, widths[0] + widths[1], weights->shape[1]);
-  return at.q && at.k && at.v ? give_attention(&at) : -1;
+  if (!at.q || !at.k || !at.v || read_past(&at, bp__node_input(node, 4)))
+    return -1;
+  return give_attention(&at);
 }

@@ -343,7 +343,11 @@ BP_ROW_EXPAND(microsoft_rotary_embedding);
 BP_ROW_EXPAND(microsoft_attention);
 BP_ROW_EXPAND(multi_head_attention);
 
-/* group_query.c: the same */
+/* fused.c: operators and functions of what they give */
+BP_ROW_EXPAND(fused_conv);
+BP_ROW_EXPAND(fused_gemm);
+
+/* group_query.c: as multi_head.c */
 BP_ROW_EXPAND(group_query_attention);
 
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */

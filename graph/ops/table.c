@@ -322,6 +322,12 @@ static const BpOp table[] = {
     MICROSOFT("QuickGelu", 1, 1, 1, "alpha:f", quick_gelu),
     MICROSOFT("FusedMatMul", 2, 2, 1, "alpha:f transA:i transB:i transBatchA:i transBatchB:i",
               fused_matmul),
+    MICROSOFT("FusedConv", 2, 4, 1, WINDOW_ATTRS "group:i activation:s activation_params:fs",
+              fused_conv),
+    MICROSOFT("FusedGemm", 2, 3, 1,
+              "alpha:f beta:f transA:i transB:i activation:s activation_alpha:f activation_beta:f "
+              "activation_gamma:f",
+              fused_gemm),
     MICROSOFT("SkipLayerNormalization", 3, 5, 4, "epsilon:f", skip_layer_normalization),
     MICROSOFT("SkipSimplifiedLayerNormalization", 3, 4, 4, "epsilon:f",
               skip_simplified_layer_normalization),
@@ -357,7 +363,7 @@ static const BpOp table[] = {
     MICROSOFT("RotaryEmbedding", 4, 4, 1,
               "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
               microsoft_rotary_embedding),
-    MICROSOFT("Attention", 2, 6, 1,
+    MICROSOFT("Attention", 2, 6, 2,
               "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i "
               "qkv_hidden_sizes:is scale:f unidirectional:i",
               microsoft_attention),

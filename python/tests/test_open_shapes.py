@@ -343,6 +343,18 @@ CASES = {
         [node("Optional", "x", "o"), node("OptionalHasElement", "o", "has"), node("OptionalGetElement", "o", "y"),
          node("If", "has", "z", then_branch=body([node("Neg", "y", "i")], {}, "i"), else_branch=body([node("Abs", "x", "i")], {}, "i"))],
         {"x": (FLOAT, ["n"])}, "has y z", {}, [{"x": Shape((4,))}]),
+    "attention_with_a_past": (
+        [node("Attention", "x w b m past", "y present", num_heads=2, unidirectional=1, domain="com.microsoft")],
+        {"x": (FLOAT, ["b", "t", 6]), "m": (INT32, ["b", "all"]), "past": (FLOAT, [2, "b", 2, "p", 4])}, "y present",
+        {"w": RANDOM.random((6, 24), np.float32), "b": RANDOM.random(24, np.float32)},
+        [{"x": Shape((b, t, 6)), "m": np.ones((b, p + t)), "past": Shape((2, b, 2, p, 4))} for b, t, p in [(1, 1, 3), (2, 4, 2)]]),
+    "fused_layers": (
+        [node("FusedConv", "x w b z", "y", activation="Relu", domain="com.microsoft"), node("Flatten", "y", "f"),
+         node("FusedGemm", "f g", "r", activation="LeakyRelu", activation_alpha=.1, domain="com.microsoft"),
+         node("FusedMatMul", "q u", "s", transBatchA=1, domain="com.microsoft")],
+        {"x": (FLOAT, ["n", 2, 4, 4]), "z": (FLOAT, ["k", 3, 3, 3]), "q": (FLOAT, ["l", "m", "n"]), "u": (FLOAT, ["m", "n", 2])}, "r s",
+        {"w": RANDOM.random((3, 2, 2, 2), np.float32), "b": RANDOM.random(3, np.float32), "g": RANDOM.random((27, 5), np.float32)},
+        [{"x": Shape((n, 2, 4, 4)), "z": Shape((n, 3, 3, 3)), "q": Shape((m, 2, n)), "u": Shape((2, n, 2))} for n, m in [(1, 2), (3, 1)]]),
     "unique_elements": (
         [node("Unique", "x", "y i j c"), node("Unique", "x", "ys is js cs", sorted=0), node("Gather", "y j", "z", axis=0)],
         {"x": (FLOAT, ["n", "m"])}, "y i j c ys is js cs z", {},

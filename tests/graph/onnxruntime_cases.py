@@ -399,6 +399,21 @@ def microsoft_cases():
                                ((3, 4), (2, 5, 4), dict(transB=1, alpha=.3)), ((4,), (4, 5), dict(transA=1)),
                                ((2, 1, 4, 3), (3, 5, 4), dict(transA=1, transB=1, alpha=-2.0))):
         yield "FusedMatMul", 20, attrs, [noise(*left), noise(*right)]
+    for left, right, attrs in (((3, 2, 4), (2, 4, 5), dict(transBatchA=1)), ((2, 3, 4), (4, 2, 5), dict(transBatchB=1)),
+                               ((4, 2, 5, 3), (4, 2, 5, 6), dict(transBatchA=1, transA=1, transBatchB=1)),
+                               ((3, 2, 4), (5, 2, 4), dict(transBatchA=1, transBatchB=1, transB=1))):
+        yield "FusedMatMul", 20, attrs, [noise(*left), noise(*right)]
+    x, w, bias, more = noise(2, 4, 6, 5), noise(6, 4, 3, 3), noise(6), noise(2, 6, 4, 3)
+    for activation, numbers in (("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [.1]), ("Clip", [-.5, .7]), ("HardSigmoid", [.3, .4])):
+        attrs = dict(activation=activation, **(dict(activation_params=numbers) if numbers else {}))
+        for rest in ([], [bias], [bias, more]):
+            yield "FusedConv", 20, attrs, [x, w] + rest
+        yield "FusedConv", 20, dict(attrs, group=2, strides=[2, 1], pads=[1, 0, 0, 1]), [x, noise(6, 2, 3, 3), bias]
+    for attrs in (dict(activation="Relu"), dict(activation="LeakyRelu", activation_alpha=.2, alpha=.5, transB=1), dict(activation="Sigmoid", transA=1, beta=.3)):
+        a, b = noise(3, 4), noise(4, 5)
+        a, b = a.T.copy() if "transA" in attrs else a, b.T.copy() if "transB" in attrs else b
+        for rest in ([], [noise(5)]):
+            yield "FusedGemm", 20, attrs, [a, b] + rest
     for shape, skip in (((2, 3, 8), (2, 3, 8)), ((2, 3, 8), (1, 3, 8)), ((2, 3, 8), (3, 8)), ((5, 6), (5, 6))):
         x, other, (gamma, beta, bias) = noise(*shape), noise(*skip), noise(3, shape[-1])
         for rest in ([], [beta], [beta, bias], [None, bias]):
@@ -520,6 +535,10 @@ def attention_cases():
     yield "Attention", 20, dict(num_heads=2, qkv_hidden_sizes=[8, 8, 12]), [noise(2, 5, 6), noise(6, 28), noise(28)]
     yield "Attention", 20, dict(num_heads=3), [
         noise(2, 5, 6), noise(6, 36), noise(36), masks[5][1], None, noise(1, 3, 5, 5)]
+    for mask in (None, masks[11][1]):
+        for attrs in ({}, dict(unidirectional=1)):
+            yield "Attention", 20, dict(num_heads=3, **attrs), [
+                noise(2, 5, 6), noise(6, 36), noise(36), mask, noise(2, 2, 3, 6, 4)]
     for keys in (5, 7):
         for mask in masks[keys]:
             for bias in (None, noise(36)):
@@ -606,7 +625,7 @@ CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize"
             "Col2Im": 6, "ReduceProd": 2, "ReduceL2": 2, "ReduceMax": 2, "ReduceLogSumExp": 2}
 
 
-MICROSOFT = {"BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization",
+MICROSOFT = {"FusedConv", "FusedGemm", "BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization",
              "SkipSimplifiedLayerNormalization", "MatMulIntegerToFloat", "QLinearAdd", "QLinearMul",
              "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearGlobalAveragePool",
              "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul",
@@ -707,8 +726,9 @@ def refused_cases():
     yield "Col2Im", {}, [noise(1, 8, 9), ints(4, 4), ints(2, 3)], (), "not a column for each block"
     yield "DeformConv", {}, [picture, noise(3, 2, 2, 2), noise(1, 7, 4, 4)], (), "does not fit its window"
     yield "DeformConv", dict(group=2), [picture, noise(3, 1, 2, 2), noise(1, 8, 4, 4)], (), "in 2 groups"
-    yield "FusedMatMul", dict(transBatchA=1), [square, square], (), "transBatchA"
-    yield "FusedMatMul", dict(transBatchB=1), [square, square], (), "transBatchB"
+    yield "FusedMatMul", dict(transBatchA=1), [square, square[0]], (), "one number of dimensions"
+    yield "FusedGemm", dict(activation="Sine"), [square[0], square[0]], (), "activation 'Sine'"
+    yield "Attention", dict(num_heads=3), [noise(2, 5, 6), noise(6, 36), noise(36), None, noise(2, 3, 4, 4)], (), "its past"
     yield "FusedMatMul", dict(transA=1), [noise(3, 8), noise(8, 3)], (), "do not multiply"
 
 
@@ -738,7 +758,7 @@ def operator_cases():
     number = 0
     for source in sources:
         for op, opset, attrs, inputs in source():
-            count = {"DynamicQuantizeLinear": 3, "LinearAttention": 2, "EmbedLayerNormalization": 3, "GroupQueryAttention": 3,
+            count = {"DynamicQuantizeLinear": 3, "LinearAttention": 2, "Attention": 2 if len(inputs) > 4 and inputs[4] is not None else 1, "EmbedLayerNormalization": 3, "GroupQueryAttention": 3,
                      "MultiHeadAttention": 3 if len(inputs) > 6 else 1}.get(op, 1)
             for place in range(count):
                 names = [f"z{number}_{i}" for i in range(count)]

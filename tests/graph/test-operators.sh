@@ -74,11 +74,11 @@ domains there is `MatMulNBits` of `com.microsoft`: weights of 2, 4 and 8 bits, z
 extents. It computes in float32 whatever `accuracy_level` says; an order of groups (`g_idx`) and a K that is no multiple of `block_size`
 are refused. Of the same domain, with open extents and checked against onnxruntime:
 
-- `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul` (`transBatchA` and
-  `transBatchB` are refused), `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the deviation as outputs
+- `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul`, `FusedConv`,
+  `FusedGemm`, `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the deviation as outputs
   are refused), `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`;
 - `RotaryEmbedding` (`scale` and `is_packed_batching` are refused), `MultiHeadAttention` (queries, keys and values in one input, and
-  `unidirectional` with other numbers of keys than of queries are refused) and `Attention` (a past is refused);
+  `unidirectional` with other numbers of keys than of queries are refused) and `Attention` (`do_rotary` and a buffer that past and present share are refused);
 - `GroupQueryAttention` (`smooth_softmax`, `head_sink`, a `local_window_size` of 0 and a cache of more places than it has keys are
   refused), and `SimplifiedLayerNormalization`, which has its row in ONNX's own domain, as models have it;
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
