@@ -176,14 +176,23 @@ BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphVa
   return bp__op_apply(graph, "backplane", "ViewIn", node->name, inputs, 2, NULL, 0);
 }
 
-int bp__op_check_at_least(BpGraph *graph, const BpGraphNode *node, int64_t extent, int64_t least,
-                          const char *complaint) {
-  int64_t left = bp__extent_subtract(&graph->extents, extent, least);
-  if (left == BP_EXTENT_NONE)
-    return -1;
-  if (left < 0 && !bp__extent_is_open(left))
-    return bp__op_bad(node, "%s", complaint);
-  return bp__op_bind(graph, node, bp__op_extents(graph, node, &left, 1), NULL, complaint) ? 0 : -1;
+int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
+                   const int64_t *most, int32_t count, const char *complaint) {
+  int64_t behind[BP_GRAPH_MAX_NDIM];
+  int32_t num_open = 0;
+  for (int32_t i = 0; i < count; i++) {
+    if (bp__extent_at_least(&graph->extents, most[i], extents[i]))
+      continue;
+    behind[num_open] = bp__extent_subtract(&graph->extents, most[i], extents[i]);
+    if (behind[num_open] == BP_EXTENT_NONE)
+      return -1;
+    if (!bp__extent_is_open(behind[num_open++]))
+      return bp__op_bad(node, "%s", complaint);
+  }
+  return num_open == 0 || bp__op_bind(graph, node, bp__op_extents(graph, node, behind, num_open),
+                                      NULL, complaint)
+             ? 0
+             : -1;
 }
 
 /* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */

@@ -191,8 +191,8 @@ static int rotate(GroupQuery *at) {
     return 0;
   if (!cache || !sine || cache->ndim != 2 || sine->ndim != 2 || bp__extent_is_open(cache->shape[1]))
     return bp__op_bad(at->node, "do_rotary wants cos_cache and sin_cache, two matrices");
-  if (bp__op_check_at_least(at->graph, at->node, cache->shape[0], at->keys, FEW_ROWS) ||
-      bp__op_check_at_least(at->graph, at->node, sine->shape[0], at->keys, FEW_ROWS))
+  if (bp__op_at_most(at->graph, at->node, &at->keys, &cache->shape[0], 1, FEW_ROWS) ||
+      bp__op_at_most(at->graph, at->node, &at->keys, &sine->shape[0], 1, FEW_ROWS))
     return -1;
   where = rotary_places(at);
   at->q = rotated(at, at->q, at->heads[0], where);

@@ -93,7 +93,9 @@ BP_ROW_EXPAND(hardmax) {
     return -1;
   if (node->version < 13) {
     for (int32_t i = 0; i < in->ndim; i++)
-      flat[i >= axis] *= in->shape[i];
+      flat[i >= axis] = bp__extent_multiply(&graph->extents, flat[i >= axis], in->shape[i]);
+    if (flat[0] == BP_EXTENT_NONE || flat[1] == BP_EXTENT_NONE)
+      return -1;
     x = bp__op_reshape(graph, node, x, flat, 2);
     axis = 1;
   }
@@ -110,6 +112,18 @@ BP_ROW_EXPAND(hardmax) {
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
+/* One where a column is `k` behind its row. */
+static BpGraphValue *open_eye(BpGraph *graph, const BpGraphNode *node, BpDataType dtype,
+                              int64_t k) {
+  const int64_t *shape = node->inputs[0]->shape, column[] = {shape[0], 1};
+  BpGraphValue *rows = bp__op_counting(graph, node, shape[0]);
+  rows = bp__op_binary(graph, node, "Add", rows, bp__graph_int_vector(graph, &k, 1));
+  rows = rows ? bp__op_reshape(graph, node, rows, column, 2) : NULL;
+  return bp__op_cast(
+      graph, node,
+      bp__op_binary(graph, node, "Equal", rows, bp__op_counting(graph, node, shape[1])), dtype);
+}
+
 BP_ROW_EXPAND(eye_like) {
   const BpGraphValue *in = node->inputs[0];
   BpGraphValue *eye, *one;
@@ -120,6 +134,10 @@ BP_ROW_EXPAND(eye_like) {
   if (bp__node_attr(node, "dtype") && bp__dtype_from_onnx(bp__node_int(node, "dtype", 1), &dtype))
     return bp__op_error(node, "type number %lld is not supported",
                         (long long)bp__node_int(node, "dtype", 1));
+  if (bp__value_is_open(in)) {
+    node->outputs[0] = open_eye(graph, node, dtype, k);
+    return node->outputs[0] ? 0 : -1;
+  }
   eye = bp__graph_constant(graph, node->name, dtype, in->shape, 2, NULL);
   one = bp__op_cast(graph, node, bp__graph_float_scalar(graph, 1.0f), dtype);
   if (!eye || !one)
@@ -291,13 +309,18 @@ static int read_sequence(const BpGraphNode *node, int32_t *batch, int32_t *time)
   if (bp__op_axis(node, bp__node_int(node, "batch_axis", 1), in->ndim, batch) ||
       bp__op_axis(node, bp__node_int(node, "time_axis", 0), in->ndim, time))
     return -1;
-  if (*batch == *time || lengths->dtype.code != BP_DTYPE_INT || lengths->ndim != 1 ||
-      lengths->shape[0] != in->shape[*batch])
-    return bp__op_bad(node,
-                      "its axes are one, or its lengths are not integers, one for each of "
-                      "%lld sequences",
-                      (long long)in->shape[*batch]);
+  if (*batch == *time || lengths->dtype.code != BP_DTYPE_INT || lengths->ndim != 1)
+    return bp__op_bad(node, "its axes are one, or its lengths are no vector of integers");
   return 0;
+}
+
+BP_ROW_EXPAND(reverse_sequence) {
+  int32_t batch, time;
+  if (read_sequence(node, &batch, &time))
+    return -1;
+  node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], &node->inputs[0]->shape[batch],
+                                    "it has not one length for each of its sequences");
+  return node->inputs[1] ? 1 : -1;
 }
 
 BP_ROW_INFER(reverse_sequence) {
@@ -318,8 +341,8 @@ static const BpIrNode *reverse_sequence_body(BpTe *te, const BpIrNode *const *ax
     return NULL;
   memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
   length = bp_te_read(te, op->inputs[1], &axes[batch]);
-  length =
-      length ? x_min(ir, bp_ir_cast(ir, BP__INT64, length), x_index(ir, in->shape[time])) : NULL;
+  length = length ? x_min(ir, bp_ir_cast(ir, BP__INT64, length), bp__op_extent(op, in->shape[time]))
+                  : NULL;
   turned = x_sub(ir, x_sub(ir, length, x_index(ir, 1)), axes[time]);
   indices[time] = bp_ir_select(ir, x_lt(ir, axes[time], length), turned, axes[time]);
   return bp_te_read(te, op->inputs[0], indices);

@@ -587,6 +587,22 @@ BP_ROW_INFER(gather) {
   return 0;
 }
 
+/* The element of input 0, or zero where one of `count` axes, which may turn out to be empty, has no
+ * nearest element. */
+static const BpIrNode *read_nearest(const BpOpCompute *op, const BpIrNode *const *indices,
+                                    int32_t first, int32_t count) {
+  BpIrModule *ir = bp_te_ir(op->te);
+  const int64_t *shape = op->node->inputs[0]->shape + first;
+  const BpIrNode *is_there = NULL;
+  for (int32_t i = 0; i < count; i++) {
+    const BpIrNode *has_any = x_lt(ir, x_index(ir, 0), bp__op_extent(op, shape[i]));
+    if (bp__extent_is_open(shape[i]) || shape[i] == 0)
+      is_there = is_there ? x_and(ir, is_there, has_any) : has_any;
+  }
+  return is_there ? bp_te_read_if(op->te, op->inputs[0], indices, is_there)
+                  : bp_te_read(op->te, op->inputs[0], indices);
+}
+
 static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *in = op->node->inputs[0];
@@ -601,29 +617,37 @@ static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *
     indices[i] = i < axis   ? axes[i]
                  : i > axis ? axes[i - 1 + inner]
                             : x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
-  if (!bp__extent_is_open(in->shape[axis]))
-    return bp_te_read(te, op->inputs[0], indices);
-  /* An axis that turns out to be empty has no nearest element. */
-  return bp_te_read_if(
-      te, op->inputs[0], indices,
-      x_lt(bp_te_ir(te), x_index(bp_te_ir(te), 0), bp__op_extent(op, in->shape[axis])));
+  return read_nearest(op, indices, axis, 1);
 }
 
 BP_ROW_COMPUTE(gather) {
   return bp__op_give(outputs, compute_with(op, gather_body));
 }
 
-BP_ROW_INFER(gather_elements) {
+/* But for the axis, the indices have at most the extents of the data. */
+BP_ROW_EXPAND(gather_elements) {
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int64_t most[BP_GRAPH_MAX_NDIM];
   int32_t axis;
   if (check_indices(node) || bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
     return -1;
   if (indices->ndim != in->ndim)
     return bp__op_bad(node, "its inputs differ in their number of dimensions");
-  for (int32_t i = 0; i < in->ndim; i++)
-    if ((i != axis && indices->shape[i] > in->shape[i]) ||
-        (i == axis && in->shape[i] == 0 && bp__value_num_elements(indices) > 0))
-      return bp__op_bad(node, "its indices are larger than its data along axis %d", i);
+  memcpy(most, in->shape, sizeof(most));
+  most[axis] = indices->shape[axis];
+  return bp__op_at_most(graph, node, indices->shape, most, in->ndim,
+                        "its indices are larger than its data")
+             ? -1
+             : 1;
+}
+
+BP_ROW_INFER(gather_elements) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int32_t axis;
+  if (bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
+    return -1;
+  if (in->shape[axis] == 0 && bp__value_num_elements(indices) > 0)
+    return bp__op_bad(node, "its indices are larger than its data along axis %d", axis);
   return set_output_like(graph, node, indices->shape, indices->ndim);
 }
 
@@ -636,7 +660,7 @@ static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axe
     return NULL;
   memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
   indices[axis] = x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
-  return bp_te_read(te, op->inputs[0], indices);
+  return read_nearest(op, indices, axis, 1);
 }
 
 BP_ROW_COMPUTE(gather_elements) {
@@ -663,11 +687,21 @@ static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
   if (depth < 1 || depth > in->ndim - batch)
     return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
                       (long long)depth, in->ndim);
-  for (int32_t i = 0; i < batch; i++)
-    if (in->shape[i] != indices->shape[i])
-      return bp__op_bad(node, "its inputs differ in the extent of batch dimension %d", i);
   *at = (GatherNd){(int32_t)batch, indices->ndim - 1, (int32_t)depth};
   return 0;
+}
+
+/* The indices have the batches of the data. */
+BP_ROW_EXPAND(gather_nd) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  GatherNd at;
+  if (read_gather_nd(node, &at))
+    return -1;
+  memcpy(shape, node->inputs[1]->shape, sizeof(shape));
+  memcpy(shape, node->inputs[0]->shape, (size_t)at.batch * sizeof(*shape));
+  node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], shape,
+                                    "its inputs differ in the extent of a batch dimension");
+  return node->inputs[1] ? 1 : -1;
 }
 
 BP_ROW_INFER(gather_nd) {
@@ -708,7 +742,7 @@ static const BpIrNode *gather_nd_body(BpTe *te, const BpIrNode *const *axes, voi
           x_inside(ir, bp_te_read(te, op->inputs[1], place), bp__op_extent(op, in->shape[i]));
     }
   }
-  return bp_te_read(te, op->inputs[0], indices);
+  return read_nearest(op, indices, at.batch, at.depth);
 }
 
 BP_ROW_COMPUTE(gather_nd) {

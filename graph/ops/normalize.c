@@ -271,7 +271,7 @@ static BpGraphValue *first_positions(BpGraph *graph, const BpGraphNode *node) {
   static const char complaint[] = "it has more tokens than its position_embedding has rows";
   BpGraphValue *table = node->inputs[3];
   int64_t length = node->inputs[0]->shape[1];
-  if (bp__op_check_at_least(graph, node, table->shape[0], length, complaint))
+  if (bp__op_at_most(graph, node, &length, &table->shape[0], 1, complaint))
     return NULL;
   return bp__op_binary(graph, node, "Gather", table, bp__op_counting(graph, node, length));
 }

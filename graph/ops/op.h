@@ -174,10 +174,9 @@ int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
  * open. NULL with the complaint about `node`; the value may be NULL. (agree.c) */
 BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                               const int64_t *shape, const char *complaint);
-/* Lets a run check that an extent is at least another. -1 with the complaint about `node` where it
- * is known that it is not. (agree.c) */
-int bp__op_check_at_least(BpGraph *graph, const BpGraphNode *node, int64_t extent, int64_t least,
-                          const char *complaint);
+/* Checks that each extent is at most that of `most`; a run checks those that are open. (agree.c) */
+int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
+                   const int64_t *most, int32_t count, const char *complaint);
 /* Infers. Where extents that are open keep inference from knowing whether inputs fit, nodes are put
  * before this one that check it when the model runs, or, 1, in its place. */
 int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);

@@ -133,7 +133,9 @@ BP_ROW_INFER(slice);
 BP_ROW_INFER(pad);
 BP_ROW_INFER(expand);
 BP_ROW_INFER(gather);
+BP_ROW_EXPAND(gather_elements);
 BP_ROW_INFER(gather_elements);
+BP_ROW_EXPAND(gather_nd);
 BP_ROW_INFER(gather_nd);
 BP_ROW_INFER(depth_to_space);
 BP_ROW_INFER(space_to_depth);
@@ -158,7 +160,9 @@ BP_ROW_EXPAND(split);
 BP_ROW_EXPAND(center_crop_pad);
 
 /* scatter.c: updates of elements */
+BP_ROW_EXPAND(scatter_elements);
 BP_ROW_INFER(scatter_elements);
+BP_ROW_EXPAND(scatter_nd);
 BP_ROW_INFER(scatter_nd);
 BP_ROW_COMPUTE(scatter_elements);
 BP_ROW_COMPUTE(scatter_nd);
@@ -184,6 +188,7 @@ BP_ROW_EXPAND(compress);
 BP_ROW_INFER(marked);
 BP_ROW_COMPUTE(marked);
 BP_ROW_COMPUTE(first);
+BP_ROW_EXPAND(reverse_sequence);
 BP_ROW_INFER(reverse_sequence);
 BP_ROW_COMPUTE(reverse_sequence);
 
@@ -295,6 +300,7 @@ BP_ROW_EXPAND(negative_log_likelihood_loss);
 BP_ROW_EXPAND(softmax_cross_entropy_loss);
 
 /* state.c: operators with a state */
+BP_ROW_EXPAND(tensor_scatter);
 BP_ROW_INFER(tensor_scatter);
 BP_ROW_COMPUTE(tensor_scatter);
 BP_ROW_EXPAND(causal_conv);

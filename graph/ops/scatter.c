@@ -58,7 +58,7 @@ static int begin_scatter(Scatter *scatter, const BpOpCompute *op) {
 
 static const BpIrNode *loop(const Scatter *scatter, const char *name, int64_t extent) {
   return bp_ir_block_for(scatter->block, name, x_index(scatter->ir, 0),
-                         x_index(scatter->ir, extent));
+                         bp__op_extent(scatter->op, extent));
 }
 
 static void copy_element(const Scatter *scatter, const BpIrNode *const *at) {
@@ -84,11 +84,10 @@ static void update_element(const Scatter *scatter, const BpIrNode *const *at,
 static const BpIrNode *read_index(const Scatter *scatter, const BpIrNode *const *from, int32_t axis,
                                   const BpIrNode **inside) {
   BpIrModule *ir = scatter->ir;
-  int64_t extent = scatter->data->shape[axis];
+  const BpIrNode *extent = bp__op_extent(scatter->op, scatter->data->shape[axis]);
   const BpIrNode *index = bp_te_read(scatter->op->te, scatter->op->inputs[1], from);
-  index = x_from_end(ir, index, x_index(ir, extent));
-  const BpIrNode *within =
-      x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, x_index(ir, extent)));
+  index = x_from_end(ir, index, extent);
+  const BpIrNode *within = x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, extent));
   *inside = *inside ? x_and(ir, *inside, within) : within;
   return index;
 }
@@ -102,22 +101,39 @@ static int compute_rows(Scatter *scatter, const int64_t *rows, int32_t num_rows,
 
 /* ---- Along an axis ----------------------------------------------------------------------- */
 
+#define SHAPES_DIFFER                                                                              \
+  "its indices and updates differ in shape, or from the data in their number of dimensions"
+
 static int scatter_axis(const BpGraphNode *node, int32_t *axis) {
   return bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, axis);
 }
 
-BP_ROW_INFER(scatter_elements) {
+/* Indices and updates have one shape, which but for the axis is at most that of the data. */
+BP_ROW_EXPAND(scatter_elements) {
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int64_t most[BP_GRAPH_MAX_NDIM];
   int32_t axis;
   if (check_types(node) || scatter_axis(node, &axis))
     return -1;
-  if (indices->ndim != in->ndim || !bp__value_same_shape(indices, node->inputs[2]))
-    return bp__op_bad(node, "its indices and updates differ in shape, or from the data in their "
-                            "number of dimensions");
-  for (int32_t i = 0; i < in->ndim; i++)
-    if (i != axis && indices->shape[i] > in->shape[i])
-      return bp__op_bad(node, "its indices are larger than its data along axis %d", i);
+  if (indices->ndim != in->ndim || node->inputs[2]->ndim != in->ndim)
+    return bp__op_bad(node, "%s", SHAPES_DIFFER);
+  memcpy(most, in->shape, sizeof(most));
+  most[axis] = indices->shape[axis];
+  node->inputs[2] = bp__op_as_shape(graph, node, node->inputs[2], indices->shape, SHAPES_DIFFER);
+  return node->inputs[2] && !bp__op_at_most(graph, node, indices->shape, most, in->ndim,
+                                            "its indices are larger than its data")
+             ? 1
+             : -1;
+}
+
+BP_ROW_INFER(scatter_elements) {
+  const BpGraphValue *in = node->inputs[0];
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+/* Whether the data may have places along an axis for which there are no indices. */
+static bool has_more(const Scatter *scatter, int32_t axis) {
+  return axis != scatter->axis && scatter->indices->shape[axis] != scatter->data->shape[axis];
 }
 
 /* A row is all along the axis. */
@@ -133,9 +149,9 @@ static int scatter_elements_body(BpTe *te, BpIrBlock *block, const BpIrNode *con
   copy_element(scatter, at);
   bp_ir_block_close(block);
   for (int32_t i = 0; i < scatter->data->ndim; i++)
-    if (i != scatter->axis && scatter->indices->shape[i] < scatter->data->shape[i])
-      bp_ir_block_if(block,
-                     x_lt(scatter->ir, at[i], x_index(scatter->ir, scatter->indices->shape[i])));
+    if (has_more(scatter, i))
+      bp_ir_block_if(
+          block, x_lt(scatter->ir, at[i], bp__op_extent(scatter->op, scatter->indices->shape[i])));
   memcpy(from, at, sizeof(from));
   from[scatter->axis] = loop(scatter, "update", scatter->indices->shape[scatter->axis]);
   at[scatter->axis] = read_index(scatter, from, scatter->axis, &inside);
@@ -144,7 +160,7 @@ static int scatter_elements_body(BpTe *te, BpIrBlock *block, const BpIrNode *con
   bp_ir_block_close(block);
   bp_ir_block_close(block);
   for (int32_t i = 0; i < scatter->data->ndim; i++)
-    if (i != scatter->axis && scatter->indices->shape[i] < scatter->data->shape[i])
+    if (has_more(scatter, i))
       bp_ir_block_close(block);
   return 0;
 }
@@ -163,8 +179,12 @@ BP_ROW_COMPUTE(scatter_elements) {
 
 /* ---- Whole parts ------------------------------------------------------------------------- */
 
-BP_ROW_INFER(scatter_nd) {
+/* The updates have the shape of the indices, and then that of the parts of the data. */
+BP_ROW_EXPAND(scatter_nd) {
+  static const char complaint[] = "the shape of its updates is not that of its indices and then "
+                                  "that of the parts of its data";
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1], *updates = node->inputs[2];
+  int64_t shape[2 * BP_GRAPH_MAX_NDIM];
   if (check_types(node))
     return -1;
   if (indices->ndim < 1 || in->ndim < 1)
@@ -174,13 +194,16 @@ BP_ROW_INFER(scatter_nd) {
   if (depth < 1 || depth > in->ndim)
     return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
                       (long long)depth, in->ndim);
-  int fits = updates->ndim == outer + in->ndim - depth;
-  for (int32_t i = 0; i < updates->ndim && fits; i++)
-    fits = updates->shape[i] ==
-           (i < outer ? indices->shape[i] : in->shape[i - outer + (int32_t)depth]);
-  if (!fits)
-    return bp__op_bad(node, "the shape of its updates is not that of its indices and then that of "
-                            "the parts of its data");
+  memcpy(shape, indices->shape, (size_t)outer * sizeof(*shape));
+  memcpy(shape + outer, in->shape + depth, (size_t)(in->ndim - depth) * sizeof(*shape));
+  if (updates->ndim != outer + in->ndim - depth)
+    return bp__op_bad(node, "%s", complaint);
+  node->inputs[2] = bp__op_as_shape(graph, node, node->inputs[2], shape, complaint);
+  return node->inputs[2] ? 1 : -1;
+}
+
+BP_ROW_INFER(scatter_nd) {
+  const BpGraphValue *in = node->inputs[0];
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
 

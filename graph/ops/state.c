@@ -12,26 +12,48 @@ static int is_circular(const BpGraphNode *node) {
   return !strcmp(bp__node_str(node, "mode", "linear"), "circular");
 }
 
-BP_ROW_INFER(tensor_scatter) {
+static int read_tensor_scatter(const BpGraphNode *node, int32_t *result) {
   const BpGraphValue *cache = node->inputs[0], *update = node->inputs[1];
   const BpGraphValue *places = bp__node_input(node, 2);
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
   int32_t axis;
   if (bp__op_axis(node, bp__node_int(node, "axis", -2), cache->ndim, &axis))
     return -1;
+  *result = axis;
   if (!is_circular(node) && strcmp(bp__node_str(node, "mode", "linear"), "linear"))
     return bp__op_bad(node, "its mode is neither linear nor circular");
-  int fits =
-      axis > 0 && cache->ndim == update->ndim && bp__dtype_equal(cache->dtype, update->dtype);
-  for (int32_t i = 0; fits && i < cache->ndim; i++)
-    fits = i == axis ? update->shape[i] <= cache->shape[i] : update->shape[i] == cache->shape[i];
-  if (!fits)
+  if (axis == 0 || cache->ndim != update->ndim || !bp__dtype_equal(cache->dtype, update->dtype))
     return bp__op_bad(node, "its update, %s, does not fit its cache, %s, along axis %d",
                       bp__value_format(update, a), bp__value_format(cache, b), axis);
-  if (places && (places->ndim != 1 || places->shape[0] != cache->shape[0] ||
-                 places->dtype.code != BP_DTYPE_INT))
-    return bp__op_bad(node, "its write_indices are %s, not an integer for each of %lld batches",
-                      bp__value_format(places, a), (long long)cache->shape[0]);
+  if (places && (places->ndim != 1 || places->dtype.code != BP_DTYPE_INT))
+    return bp__op_bad(node, "its write_indices are %s, not a vector of integers",
+                      bp__value_format(places, a));
+  return 0;
+}
+
+/* The update is not longer than the cache, and else has its shape. */
+BP_ROW_EXPAND(tensor_scatter) {
+  const BpGraphValue *cache = node->inputs[0], *update = node->inputs[1];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t axis;
+  if (read_tensor_scatter(node, &axis))
+    return -1;
+  memcpy(shape, cache->shape, sizeof(shape));
+  shape[axis] = update->shape[axis];
+  if (bp__op_at_most(graph, node, &update->shape[axis], &cache->shape[axis], 1,
+                     "its update is longer than its cache") ||
+      !(node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], shape,
+                                          "its update does not fit its cache")))
+    return -1;
+  if (bp__node_input(node, 2) &&
+      !(node->inputs[2] = bp__op_as_shape(graph, node, node->inputs[2], cache->shape,
+                                          "it has not a write index for each batch")))
+    return -1;
+  return 1;
+}
+
+BP_ROW_INFER(tensor_scatter) {
+  const BpGraphValue *cache = node->inputs[0];
   return bp__node_set_output(graph, node, 0, cache->dtype, cache->shape, cache->ndim);
 }
 
@@ -53,8 +75,9 @@ static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes
     at = start ? x_sub(ir, at, bp_ir_cast(ir, BP__INT64, start)) : NULL;
   }
   if (is_circular(op->node))
-    at = bp_ir_binary(ir, BP_IR_FLOORMOD, at, x_index(ir, cache->shape[axis]));
-  is_new = x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, x_index(ir, update->shape[axis])));
+    at = bp_ir_binary(ir, BP_IR_FLOORMOD, at, bp__op_extent(op, cache->shape[axis]));
+  is_new =
+      x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, bp__op_extent(op, update->shape[axis])));
   memcpy(indices, axes, (size_t)cache->ndim * sizeof(*indices));
   indices[axis] = at;
   return bp_ir_select(ir, is_new, bp_te_read_if(te, op->inputs[1], indices, is_new), old);
@@ -63,7 +86,7 @@ static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes
 BP_ROW_COMPUTE(tensor_scatter) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp_te_compute(op->te, "TensorScatter", out->shape, out->ndim,
+  return bp__op_give(outputs, bp__op_tensor(op, "TensorScatter", out->shape, out->ndim,
                                             tensor_scatter_body, &copy));
 }
 

@@ -21,6 +21,12 @@
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
         bp__compute_##compute, NULL, NULL, BP_OPEN_ALL                                             \
   }
+/* Its expansion checks its inputs, whose extents may be open, and leaves it to be computed. */
+#define CHECKED(name, since, min, max, fusion, attrs, row)                                         \
+  {                                                                                                \
+    name, "", since, min, max, 1, 0, fusion, attrs, bp__infer_##row, NULL, bp__compute_##row,      \
+        NULL, bp__expand_##row, BP_OPEN_ALL                                                        \
+  }
 #define FIRST_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
@@ -183,11 +189,10 @@ static const BpOp table[] = {
     OPEN_COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
     OPEN_COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
     OPEN_COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
-    COMPUTED("GatherElements", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather_elements,
-             gather_elements),
-    COMPUTED("GatherND", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd, gather_nd),
-    COMPUTED("ReverseSequence", 10, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_axis:i time_axis:i",
-             reverse_sequence, reverse_sequence),
+    CHECKED("GatherElements", 11, 2, 2, BP_FUSE_INJECTIVE, "axis:i", gather_elements),
+    CHECKED("GatherND", 11, 2, 2, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd),
+    CHECKED("ReverseSequence", 10, 2, 2, BP_FUSE_INJECTIVE, "batch_axis:i time_axis:i",
+            reverse_sequence),
     OPEN_COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
                   depth_to_space, depth_to_space),
     FIRST_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
@@ -204,17 +209,16 @@ static const BpOp table[] = {
     OPEN_EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
 
     OPEN_EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
-    EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
+    OPEN_EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
     OPEN_EXPANDED("NonZero", 9, 1, 1, 1, "", non_zero),
     OPEN_EXPANDED("Compress", 9, 2, 2, 1, "axis:i", compress),
     OPEN_EXPANDED("Unique", 11, 1, 1, 4, "axis:i sorted:i", unique),
     OPEN_EXPANDED("NonMaxSuppression", 10, 2, 5, 1, "center_point_box:i", non_max_suppression),
 
     /* Statements. */
-    COMPUTED("ScatterElements", 11, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i reduction:s", scatter_elements,
-             scatter_elements),
-    COMPUTED("Scatter", 9, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i", scatter_elements, scatter_elements),
-    COMPUTED("ScatterND", 11, 3, 3, 0, BP_FUSE_OPAQUE, "reduction:s", scatter_nd, scatter_nd),
+    CHECKED("ScatterElements", 11, 3, 3, BP_FUSE_OPAQUE, "axis:i reduction:s", scatter_elements),
+    CHECKED("Scatter", 9, 3, 3, BP_FUSE_OPAQUE, "axis:i", scatter_elements),
+    CHECKED("ScatterND", 11, 3, 3, BP_FUSE_OPAQUE, "reduction:s", scatter_nd),
     {"TopK", "", 1, 1, 2, 2, 2, BP_FUSE_OPAQUE, "axis:i k:i largest:i sorted:i", bp__infer_topk,
      NULL, bp__compute_topk, NULL, NULL, BP_OPEN_ALL},
 
@@ -238,7 +242,7 @@ static const BpOp table[] = {
     OPEN_COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running, running),
     OPEN_COMPUTED("CumProd", 26, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running,
                   running),
-    EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
+    OPEN_EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
     OPEN_EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
     OPEN_EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
     OPEN_EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
@@ -260,10 +264,10 @@ static const BpOp table[] = {
     OPEN_EXPANDED("DeformConv", 19, 3, 5, 1,
                   "kernel_shape:is strides:is pads:is dilations:is group:i offset_group:i",
                   deform_conv),
-    {"RoiAlign", "", 10, 3, 3, 1, 0, BP_FUSE_OPAQUE,
-     "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
-     "spatial_scale:f",
-     bp__infer_roi_align, NULL, bp__compute_roi_align, NULL, bp__expand_roi_align, BP_OPEN_ALL},
+    CHECKED("RoiAlign", 10, 3, 3, BP_FUSE_OPAQUE,
+            "coordinate_transformation_mode:s mode:s output_height:i output_width:i "
+            "sampling_ratio:i spatial_scale:f",
+            roi_align),
     OPEN_COMPUTED("MaxRoiPool", 1, 2, 2, 0, BP_FUSE_OPAQUE, "pooled_shape:is spatial_scale:f",
                   max_roi_pool, max_roi_pool),
     FIRST_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
@@ -341,8 +345,7 @@ static const BpOp table[] = {
              softmax_cross_entropy_loss),
 
     /* States. */
-    COMPUTED("TensorScatter", 24, 2, 3, 0, BP_FUSE_INJECTIVE, "axis:i mode:s", tensor_scatter,
-             tensor_scatter),
+    CHECKED("TensorScatter", 24, 2, 3, BP_FUSE_INJECTIVE, "axis:i mode:s", tensor_scatter),
     EXPANDED("CausalConvWithState", 27, 2, 4, 2, "activation:s", causal_conv),
 
     /* Spectra. */

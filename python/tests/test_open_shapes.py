@@ -355,6 +355,26 @@ CASES = {
         {"x": (FLOAT, ["n", 2, 4, 4]), "z": (FLOAT, ["k", 3, 3, 3]), "q": (FLOAT, ["l", "m", "n"]), "u": (FLOAT, ["m", "n", 2])}, "r s",
         {"w": RANDOM.random((3, 2, 2, 2), np.float32), "b": RANDOM.random(3, np.float32), "g": RANDOM.random((27, 5), np.float32)},
         [{"x": Shape((n, 2, 4, 4)), "z": Shape((n, 3, 3, 3)), "q": Shape((m, 2, n)), "u": Shape((2, n, 2))} for n, m in [(1, 2), (3, 1)]]),
+    "elements_by_open_indices": (
+        [node("GatherElements", "x i", "y", axis=1), node("ScatterElements", "x i u", "z", axis=1, reduction="add"),
+         node("Hardmax", "x", "h", axis=1), node("EyeLike", "x", "e", k=1), node("ReverseSequence", "x l", "r", batch_axis=0, time_axis=1)],
+        {"x": (FLOAT, ["n", "m"]), "i": (INT64, ["k", "j"]), "u": (FLOAT, ["k", "p"]), "l": (INT64, ["q"])}, "y z h e r", {},
+        [{"x": Shape((n, m)), "i": RANDOM.integers(-m, m, (k, j)), "u": Shape((k, j)), "l": RANDOM.integers(1, m + 1, n)}
+         for n, m, k, j in [(1, 1, 1, 1), (4, 9, 3, 5), (2, 3, 2, 40)]]),
+    "elements_by_indices_that_do_not_fit": (
+        [node("GatherElements", "x i", "y", axis=1)], {"x": (FLOAT, ["n", "m"]), "i": (INT64, ["k", "j"])}, "y", {},
+        [{"x": Shape((2, 3)), "i": np.zeros((k, 2))} for k in [2, 3]]),
+    "updates_that_do_not_fit": (
+        [node("ScatterElements", "x i u", "y", axis=0)], {"x": (FLOAT, ["n", 2]), "i": (INT64, ["k", 2]), "u": (FLOAT, ["j", 2])}, "y", {},
+        [{"x": Shape((3, 2)), "i": np.tile(np.arange(k)[:, None], 2) % 3, "u": Shape((j, 2))} for k, j in [(2, 2), (3, 2)]]),
+    "parts_by_open_indices": (
+        [node("GatherND", "x i", "y"), node("ScatterND", "x i u", "z"), node("GatherND", "x b", "t", batch_dims=1)],
+        {"x": (FLOAT, ["n", "m", 3]), "i": (INT64, ["k", 2]), "u": (FLOAT, ["j", 3]), "b": (INT64, ["l", "h", 1])}, "y z t", {},
+        [{"x": Shape((n, m, 3)), "i": np.stack([np.arange(k) % n, np.arange(k)], 1),
+          "u": Shape((k, 3)), "b": RANDOM.integers(-m, m, (n, h, 1))} for n, m, k, h in [(1, 1, 1, 1), (3, 50, 7, 2), (2, 4, 1, 9)]]),
+    "parts_that_do_not_fit": (
+        [node("ScatterND", "x i u", "y")], {"x": (FLOAT, ["n", 3]), "i": (INT64, ["k", 1]), "u": (FLOAT, ["j", 3])}, "y", {},
+        [{"x": Shape((5, 3)), "i": np.arange(2)[:, None], "u": Shape((j, 3))} for j in [2, 3]]),
     "unique_elements": (
         [node("Unique", "x", "y i j c"), node("Unique", "x", "ys is js cs", sorted=0), node("Gather", "y j", "z", axis=0)],
         {"x": (FLOAT, ["n", "m"])}, "y i j c ys is js cs z", {},
