@@ -169,6 +169,9 @@ static int take_diagonal(const Einsum *einsum, Term *term, int32_t a, int32_t b)
   const BpGraphValue *in = term->value;
   int64_t perm[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM], n = in->shape[a], label;
   int32_t rest = 0, ndim = in->ndim;
+  if (bp__extent_is_open(n) || bp__extent_is_open(in->shape[b]))
+    return bp__op_error(einsum->node, "a label that an operand has twice names an open extent, "
+                                      "which is not supported");
   if (in->shape[b] != n)
     return bp__op_bad(einsum->node, "a label names extents of %lld and %lld", (long long)n,
                       (long long)in->shape[b]);
@@ -238,23 +241,24 @@ static int sum_out(const Einsum *einsum, Term *term, const Term *other, int32_t 
 
 /* ---- Two terms --------------------------------------------------------------------------- */
 
-/* Of axes that both have, one of extent 1 is dropped beside a longer one. */
+/* Of axes that both have, one of extent 1 is dropped beside a longer one. Others have one extent,
+ * which a run checks where it is open. */
 static int drop_single(const Einsum *einsum, Term *term, const Term *other) {
-  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int64_t shape[BP_GRAPH_MAX_NDIM], same[BP_GRAPH_MAX_NDIM] = {0};
   int32_t kept = 0, count = term->labels.count;
   for (int32_t i = 0; i < count; i++) {
     int32_t at = find_label(&other->labels, term->labels.at[i]);
     int64_t extent = term->value->shape[i], its = at < 0 ? extent : other->value->shape[at];
-    if (extent != its && extent != 1 && its != 1)
-      return bp__op_bad(einsum->node, "a label names extents of %lld and %lld", (long long)extent,
-                        (long long)its);
+    same[i] = extent == 1 || its == 1 ? extent : its;
     if (extent == 1 && its != 1)
       continue;
-    shape[kept] = extent;
+    shape[kept] = same[i];
     term->labels.at[kept++] = term->labels.at[i];
   }
   term->labels.count = kept;
-  if (kept < count)
+  term->value = bp__op_as_shape(einsum->graph, einsum->node, term->value, same,
+                                "a label of its equation names different extents");
+  if (term->value && kept < count)
     term->value = bp__op_reshape(einsum->graph, einsum->node, term->value, shape, kept);
   return term->value ? 0 : -1;
 }
@@ -297,8 +301,12 @@ static BpGraphValue *as_matrix(const Einsum *einsum, Term *term, const Labels *b
   append(&order, last);
   if (arrange(einsum, term, &order))
     return NULL;
-  for (int32_t i = 0; i < order.count; i++)
-    shape[i < batch->count ? 0 : i < batch->count + first->count ? 1 : 2] *= term->value->shape[i];
+  for (int32_t i = 0; i < order.count; i++) {
+    int64_t *extent = &shape[i < batch->count ? 0 : i < batch->count + first->count ? 1 : 2];
+    *extent = bp__extent_multiply(&einsum->graph->extents, *extent, term->value->shape[i]);
+    if (*extent == BP_EXTENT_NONE)
+      return NULL;
+  }
   int32_t skip = batch->count == 0;
   return bp__op_reshape(einsum->graph, einsum->node, term->value, shape + skip, 3 - skip);
 }

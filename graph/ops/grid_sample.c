@@ -19,6 +19,8 @@ typedef struct Sampling {
   Padding padding;
 } Sampling;
 
+#define GRID_DIFFERS "its grid does not have a place in %d dimensions for each element"
+
 static int read_sampling(const BpGraphNode *node, Sampling *sampling) {
   static const struct {
     const char *name;
@@ -41,6 +43,22 @@ static int read_sampling(const BpGraphNode *node, Sampling *sampling) {
   return 0;
 }
 
+/* The grid has the batches of the input. */
+BP_ROW_EXPAND(grid_sample) {
+  const BpGraphValue *in = node->inputs[0], *grid = node->inputs[1];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  Sampling sampling;
+  if (read_sampling(node, &sampling))
+    return -1;
+  if (sampling.rank < 1 || grid->ndim != in->ndim || grid->shape[grid->ndim - 1] != sampling.rank)
+    return bp__op_bad(node, GRID_DIFFERS, sampling.rank);
+  memcpy(shape, grid->shape, sizeof(shape));
+  shape[0] = in->shape[0];
+  node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], shape,
+                                    "its grid and its input differ in the number of items");
+  return node->inputs[1] ? 1 : -1;
+}
+
 BP_ROW_INFER(grid_sample) {
   const BpGraphValue *in = node->inputs[0], *grid = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -49,10 +67,6 @@ BP_ROW_INFER(grid_sample) {
     return -1;
   if (!bp__dtype_is_float(in->dtype) || !bp__dtype_is_float(grid->dtype))
     return bp__op_error(node, "its inputs are not of float types");
-  if (sampling.rank < 1 || grid->ndim != in->ndim || grid->shape[0] != in->shape[0] ||
-      grid->shape[grid->ndim - 1] != sampling.rank)
-    return bp__op_bad(node, "its grid does not have a place in %d dimensions for each element",
-                      sampling.rank);
   for (int32_t i = 0; i < in->ndim; i++) {
     shape[i] = i < 2 ? in->shape[i] : grid->shape[i - 1];
     if (i >= 2 && in->shape[i] == 0)
@@ -65,49 +79,64 @@ static const BpIrNode *number(const Sampling *s, double value) {
   return x_number(s->ir, s->dtype, value);
 }
 
+/* `times` the extent of a dimension of the space and `plus`, as a number and as an index. */
+static const BpIrNode *extent_index(const Sampling *s, int32_t dimension, int64_t times,
+                                    int64_t plus) {
+  const BpIrNode *extent = bp__op_extent(s->op, s->op->node->inputs[0]->shape[2 + dimension]);
+  return x_add(s->ir, x_mul(s->ir, extent, x_index(s->ir, times)), x_index(s->ir, plus));
+}
+
+static const BpIrNode *extent_number(const Sampling *s, int32_t dimension, int64_t times,
+                                     int64_t plus) {
+  int64_t extent = s->op->node->inputs[0]->shape[2 + dimension];
+  if (!bp__extent_is_open(extent))
+    return number(s, (double)(times * extent + plus));
+  const BpIrNode *index = extent_index(s, dimension, times, plus);
+  return index ? bp_ir_cast(s->ir, s->dtype, index) : NULL;
+}
+
 /* The coordinate in elements, from one between -1 and 1. */
-static const BpIrNode *in_elements(const Sampling *s, const BpIrNode *at, int64_t extent) {
+static const BpIrNode *in_elements(const Sampling *s, const BpIrNode *at, int32_t dimension) {
   BpIrModule *ir = s->ir;
   at = x_add(ir, at, number(s, 1));
   if (s->is_aligned)
-    return x_mul(ir, x_mul(ir, at, number(s, 0.5)), number(s, (double)(extent - 1)));
-  return x_mul(ir, x_sub(ir, x_mul(ir, at, number(s, (double)extent)), number(s, 1)),
+    return x_mul(ir, x_mul(ir, at, number(s, 0.5)), extent_number(s, dimension, 1, -1));
+  return x_mul(ir, x_sub(ir, x_mul(ir, at, extent_number(s, dimension, 1, 0)), number(s, 1)),
                number(s, 0.5));
 }
 
 /* A coordinate outside of the borders is brought back into them. */
-static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int64_t extent) {
+static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int32_t dimension) {
   BpIrModule *ir = s->ir;
-  double edge = s->is_aligned ? 0 : -0.5, range = (double)extent - 1 - 2 * edge;
-  const BpIrNode *last = number(s, (double)(extent - 1)), *outside, *inner;
-  outside = bp_ir_binary(ir, BP_IR_OR, x_lt(ir, at, number(s, edge)),
-                         x_lt(ir, number(s, edge + range), at));
+  const BpIrNode *edge = number(s, s->is_aligned ? 0 : -0.5), *zero = number(s, 0);
+  const BpIrNode *last = extent_number(s, dimension, 1, -1), *outside, *inner;
+  const BpIrNode *range = s->is_aligned ? last : extent_number(s, dimension, 1, 0);
+  outside = bp_ir_binary(ir, BP_IR_OR, x_lt(ir, at, edge), x_lt(ir, x_add(ir, edge, range), at));
   if (s->padding == PAD_ZEROS)
     return at;
   if (s->padding == PAD_BORDER) {
-    inner = x_min(ir, x_max(ir, at, number(s, 0)), last);
-  } else if (range == 0) {
-    inner = number(s, 0);
+    inner = x_min(ir, x_max(ir, at, zero), last);
   } else {
-    const BpIrNode *whole = number(s, 2 * range);
-    inner = x_call1(ir, "abs", x_sub(ir, at, number(s, edge)));
+    const BpIrNode *whole = x_mul(ir, number(s, 2), range);
+    inner = x_call1(ir, "abs", x_sub(ir, at, edge));
     inner = x_sub(ir, inner, x_mul(ir, x_call1(ir, "floor", x_div(ir, inner, whole)), whole));
-    inner = x_add(ir, number(s, edge), x_min(ir, inner, x_sub(ir, whole, inner)));
+    inner = x_add(ir, edge, x_min(ir, inner, x_sub(ir, whole, inner)));
+    inner = bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, range, zero), zero, inner);
   }
   return bp_ir_select(ir, outside, inner, at);
 }
 
-/* The element that stands for one outside of the input. */
-static const BpIrNode *element_at(const Sampling *s, const BpIrNode *index, int64_t extent) {
+/* The element that stands for one outside of the input. A period of 0 has the one element 0. */
+static const BpIrNode *element_at(const Sampling *s, const BpIrNode *index, int32_t dimension) {
   BpIrModule *ir = s->ir;
-  int64_t period = s->is_aligned ? 2 * (extent - 1) : 2 * extent;
-  if (s->padding == PAD_REFLECTION && period > 0) {
-    index = bp_ir_binary(ir, BP_IR_FLOORMOD, index, x_index(ir, period));
-    index = x_min(ir, index, x_sub(ir, x_index(ir, period - !s->is_aligned), index));
+  if (s->padding == PAD_REFLECTION) {
+    const BpIrNode *period = extent_index(s, dimension, 2, s->is_aligned ? -2 : 0);
+    index = bp_ir_binary(ir, BP_IR_FLOORMOD, index, period);
+    index = x_min(ir, index, x_sub(ir, x_sub(ir, period, x_index(ir, !s->is_aligned)), index));
   }
   return s->padding == PAD_ZEROS
              ? index
-             : x_min(ir, x_max(ir, index, x_index(ir, 0)), x_index(ir, extent - 1));
+             : x_min(ir, x_max(ir, index, x_index(ir, 0)), extent_index(s, dimension, 1, -1));
 }
 
 /* The weight of an element at a distance: linear, or the cubic convolution with a = -0.75. */
@@ -128,14 +157,13 @@ static const BpIrNode *weight_at(const Sampling *s, const BpIrNode *distance) {
 static const BpIrNode *coordinate(BpTe *te, const Sampling *s, const BpIrNode *const *axes,
                                   int32_t i) {
   const BpIrNode *place[BP_GRAPH_MAX_NDIM] = {axes[0]};
-  int64_t extent = s->op->node->inputs[0]->shape[2 + i];
   memcpy(place + 1, axes + 2, (size_t)s->rank * sizeof(*place));
   place[1 + s->rank] = x_index(s->ir, s->rank - 1 - i);
   const BpIrNode *at = x_wide(s->ir, bp_te_read(te, s->op->inputs[1], place));
-  at = at ? in_elements(s, bp_ir_cast(s->ir, s->dtype, at), extent) : NULL;
+  at = at ? in_elements(s, bp_ir_cast(s->ir, s->dtype, at), i) : NULL;
   if (s->taps == 1)
     at = bp__scalar_round(s->ir, s->op->node, &at);
-  return brought_back(s, at, extent);
+  return brought_back(s, at, i);
 }
 
 static const BpIrNode *grid_sample_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -154,12 +182,14 @@ static const BpIrNode *grid_sample_body(BpTe *te, const BpIrNode *const *axes, v
       along = weight_at(s, x_sub(ir, x_sub(ir, at, low), bp_ir_cast(ir, s->dtype, step)));
       weight = weight ? x_mul(ir, weight, along) : along;
     }
-    indices[2 + i] = element_at(s, index, in->shape[2 + i]);
-    if (s->padding == PAD_ZEROS) {
-      const BpIrNode *within = x_and(ir, x_ge(ir, index, x_index(ir, 0)),
-                                     x_lt(ir, index, x_index(ir, in->shape[2 + i])));
+    indices[2 + i] = element_at(s, index, i);
+    const BpIrNode *extent = extent_index(s, i, 1, 0), *within = NULL;
+    if (s->padding == PAD_ZEROS)
+      within = x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, extent));
+    else if (bp__extent_is_open(in->shape[2 + i])) /* it may turn out to be empty */
+      within = x_lt(ir, x_index(ir, 0), extent);
+    if (within)
       inside = inside ? x_and(ir, inside, within) : within;
-    }
   }
   value = inside ? bp_te_read_if(te, s->op->inputs[0], indices, inside)
                  : bp_te_read(te, s->op->inputs[0], indices);

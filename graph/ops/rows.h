@@ -314,6 +314,7 @@ BP_ROW_INFER(frames);
 BP_ROW_COMPUTE(frames);
 
 /* grid_sample.c */
+BP_ROW_EXPAND(grid_sample);
 BP_ROW_INFER(grid_sample);
 BP_ROW_COMPUTE(grid_sample);
 

@@ -199,8 +199,8 @@ static const BpOp table[] = {
                    space_to_depth, space_to_depth),
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     OPEN_EXPANDED("AffineGrid", 20, 2, 2, 1, "align_corners:i", affine_grid),
-    COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
-             grid_sample, grid_sample),
+    CHECKED("GridSample", 16, 2, 2, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
+            grid_sample),
     OPEN_EXPANDED("Resize", 10, 1, 4, 1,
                   "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
                   "exclude_outside:i extrapolation_value:f antialias:i axes:is "
@@ -273,7 +273,7 @@ static const BpOp table[] = {
     FIRST_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
     OPEN_COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     OPEN_COMPUTED("Det", 11, 1, 1, 0, BP_FUSE_OPAQUE, "", det, det),
-    EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
+    OPEN_EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
     OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */

@@ -375,6 +375,23 @@ CASES = {
     "parts_that_do_not_fit": (
         [node("ScatterND", "x i u", "y")], {"x": (FLOAT, ["n", 3]), "i": (INT64, ["k", 1]), "u": (FLOAT, ["j", 3])}, "y", {},
         [{"x": Shape((5, 3)), "i": np.arange(2)[:, None], "u": Shape((j, 3))} for j in [2, 3]]),
+    "sums_of_products": (
+        [node("Einsum", "q k", "s", equation="bthd,bshd->bhts"), node("Einsum", "s v", "o", equation="bhts,bshe->bthe"),
+         node("Einsum", "q", "m", equation="bthd->bd"), node("Einsum", "q w", "p", equation="...d,de->...e"),
+         node("Einsum", "m w", "r", equation="bd,de->b")],
+        {"q": (FLOAT, ["b", "t", 2, 4]), "k": (FLOAT, ["c", "s", 2, 4]), "v": (FLOAT, ["b", "u", 2, 3])}, "o m p r",
+        {"w": RANDOM.random((4, 5), np.float32)},
+        [{"q": Shape((b, t, 2, 4)), "k": Shape((b, s, 2, 4)), "v": Shape((b, s, 2, 3))} for b, t, s in [(2, 3, 5), (3, 7, 2), (2, 1, 9)]]),
+    "sums_of_products_that_do_not_fit": (
+        [node("Einsum", "x y", "z", equation="ij,kj->ik")], {"x": (FLOAT, ["n", "m"]), "y": (FLOAT, ["k", "l"])}, "z", {},
+        [{"x": Shape((2, 3)), "y": Shape((4, m))} for m in [3, 5]]),
+    "samples_of_pictures_of_any_size": (
+        [node("GridSample", "x g", "a"), node("GridSample", "x g", "b", mode="cubic", padding_mode="reflection"),
+         node("GridSample", "x g", "c", mode="nearest", padding_mode="border", align_corners=1),
+         node("GridSample", "x g", "d", padding_mode="reflection", align_corners=1)],
+        {"x": (FLOAT, ["n", 2, "h", "w"]), "g": (FLOAT, ["k", "i", "j", 2])}, "a b c d", {},
+        [{"x": Shape((n, 2, h, w)), "g": RANDOM.uniform(-1.5, 1.5, (n, i, j, 2))}
+         for n, h, w, i, j in [(1, 1, 1, 1, 2), (2, 5, 7, 3, 4), (3, 9, 2, 6, 1)]]),
     "unique_elements": (
         [node("Unique", "x", "y i j c"), node("Unique", "x", "ys is js cs", sorted=0), node("Gather", "y j", "z", axis=0)],
         {"x": (FLOAT, ["n", "m"])}, "y i j c ys is js cs z", {},

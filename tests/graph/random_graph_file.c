@@ -123,7 +123,8 @@ static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed,
 
 /* The operator set that is wanted: 24, which onnxruntime has as well, but for newer operators. */
 static int64_t version_of(const RandomGraph *graph, const gboolean *needed) {
-  static const char *const newer[] = {"BitCast", "CausalConvWithState", "CumProd", "SwiGLU", NULL};
+  static const char *const newer[] = {
+      "BitCast", "CausalConvWithState", "CumProd", "LinearAttention", "SwiGLU", NULL};
   for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
     if (is_node_needed(graph, needed, i) && g_strv_contains(newer, random_graph_node(graph, i)->op))
       return 28;
