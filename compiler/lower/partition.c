@@ -118,6 +118,28 @@ static int visit_choice(void *context, const BpIrNode *node) {
   return 0;
 }
 
+static int skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  (void)rewriter;
+  *result = node;
+  return node->kind == BP_IR_BUFFER;
+}
+
+static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node) {
+  return visit_choice(rewriter->context, node) != 0 ? NULL : node;
+}
+
+/* Visits what a copy may decide. The extents of buffers stay as they are: a minimum among them
+ * would be decided again and again. */
+static int scan_expression(Scan *scan, const BpIrNode *node) {
+  BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
+                           .context = scan,
+                           .enter = skip_buffer,
+                           .leave = note_choice};
+  const BpIrNode *same = bp__ir_rewrite(&rewriter, node);
+  bp__ir_rewriter_clear(&rewriter);
+  return same ? 0 : -1;
+}
+
 static int scan_statement(Scan *scan, const BpIrNode *node);
 
 /* A variable of lanes is a free one. Any other is known as such, and stays what it is: in a
@@ -147,7 +169,7 @@ static int scan_let(Scan *scan, const BpIrNode *let) {
     is_data = bp__ir_visit_once(value, visit_memory, NULL);
   if (is_data < 0)
     return -1;
-  if (is_data && bp__ir_visit_once(value, visit_choice, scan) != 0)
+  if (is_data && scan_expression(scan, value) != 0)
     return -1;
   value = bp__ir_substitute(scan->partition->lowering->module, value, &scan->values);
   return value && bp__ir_map_set(&scan->values, var, value) == 0
@@ -166,9 +188,9 @@ static int scan_statement(Scan *scan, const BpIrNode *node) {
   case BP_IR_ALLOCATE:
     return scan_statement(scan, node->operands[1]);
   case BP_IR_EVALUATE:
-    return bp__ir_visit_once(node, visit_choice, scan);
+    return scan_expression(scan, node);
   case BP_IR_IF:
-    rc = bp__ir_visit_once(node->operands[0], visit_choice, scan);
+    rc = scan_expression(scan, node->operands[0]);
     for (int32_t i = 1; i < node->num_operands && rc == 0; i++)
       rc = scan_statement(scan, node->operands[i]);
     return rc;

@@ -185,6 +185,26 @@ static void test_code_grows_by_a_bounded_amount(void) {
   bp_te_free(te);
 }
 
+static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
+}
+
+/* The extents of a buffer stay as they are, so what they choose is nothing to decide. */
+static void test_extents_of_a_buffer_are_no_choice(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *n = bp_te_open_extent(te, "n", 8, 100);
+  const BpIrNode *most =
+      te_op(te, BP_IR_MAX, te_op(te, BP_IR_SUB, n, te_int(te, 1)), te_int(te, 1));
+  const BpIrNode *const extents[] = {n, most};
+  BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, extents, 2);
+  BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", extents, 2, negated_body, in)};
+  char *text = text_after("partition", te, args, 2, NULL);
+  expect_count(text, "(if ", 0);
+  expect_count(text, "te.write", 1);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* ---- Masks ------------------------------------------------------------------------------- */
 
 /* Which tensor a vector is of is the same for all of its lanes: a branch, as the address in the
@@ -230,6 +250,8 @@ int main(int argc, char **argv) {
                   test_edges_have_loops_of_their_own);
   g_test_add_func("/te/partition/code-grows-by-a-bounded-amount",
                   test_code_grows_by_a_bounded_amount);
+  g_test_add_func("/te/partition/extents-of-a-buffer-are-no-choice",
+                  test_extents_of_a_buffer_are_no_choice);
   g_test_add_func("/te/vectorize/lanes-that-agree-take-a-branch",
                   test_lanes_that_agree_take_a_branch);
   g_test_add_func("/te/passes/only-a-pass-can-be-left-out", test_only_a_pass_can_be_left_out);
