@@ -134,10 +134,28 @@ static int takes_open_extents(const BpBuild *build) {
   return build->options->num_targets == 1;
 }
 
+/* Numbers below those that a file may have stand for open extents inside of the graph. */
+static int check_input_shape(const BpInputShape *input) {
+  if (!input->name || (input->ndim > 0 && !input->shape))
+    return bp_error_raise(BP_ERROR_VALUE, "BpInputShape::%s is NULL",
+                          input->name ? "shape" : "name");
+  for (int32_t i = 0; i < input->ndim && i < BP_GRAPH_MAX_NDIM; i++)
+    if (input->shape[i] < 0)
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "input '%s': extent %d is %" PRId64 ", which is negative", input->name,
+                            i, input->shape[i]);
+  return 0;
+}
+
 /* The shapes of inputs, whose rows may be longer than this version's, or NULL with an error. */
 static const BpInputShape *read_shapes(const BpCompileOptions *options, BpArena *arena) {
   size_t count = options->num_shapes > 0 ? (size_t)options->num_shapes : 0;
   BpInputShape *own = bp__arena_alloc_array(arena, count + 1, sizeof(*own));
+  if (count && !options->shapes) {
+    bp_error_raise(BP_ERROR_VALUE, "BpCompileOptions::shapes is NULL, and num_shapes is %zu",
+                   count);
+    return NULL;
+  }
   if (count && options->shape_size < sizeof(*own)) {
     bp_error_raise(BP_ERROR_VALUE,
                    "BpCompileOptions::shape_size is %" PRIu64 "; set it to sizeof(BpInputShape), "
@@ -145,8 +163,11 @@ static const BpInputShape *read_shapes(const BpCompileOptions *options, BpArena 
                    options->shape_size, sizeof(*own));
     return NULL;
   }
-  for (size_t i = 0; own && i < count; i++)
+  for (size_t i = 0; own && i < count; i++) {
     memcpy(&own[i], (const char *)options->shapes + i * options->shape_size, sizeof(*own));
+    if (check_input_shape(&own[i]))
+      return NULL;
+  }
   return own;
 }
 

@@ -446,6 +446,22 @@ static void test_rows_of_shapes_are_as_long_as_the_caller_says(void) {
   g_assert_null(bp_model_compile(path, &options));
   g_assert_nonnull(strstr(bp_error_message(), "set it to sizeof(BpInputShape)"));
   bp_error_clear();
+  const struct {
+    const BpInputShape *shapes;
+    const char *message;
+  } bad[] = {{NULL, "BpCompileOptions::shapes is NULL"},
+             {&(BpInputShape){NULL, &extent, 1}, "BpInputShape::name is NULL"},
+             {&(BpInputShape){"x", NULL, 1}, "BpInputShape::shape is NULL"},
+             {&(BpInputShape){"x", &(int64_t){-1}, 1}, "extent 0 is -1"},
+             {&(BpInputShape){"x", &(int64_t){INT64_MIN}, 1}, "extent 0 is -9223372036854775808"}};
+  options.num_shapes = 1;
+  options.shape_size = sizeof(BpInputShape);
+  for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+    options.shapes = bad[i].shapes;
+    g_assert_null(bp_model_compile(path, &options));
+    g_assert_nonnull(strstr(bp_error_message(), bad[i].message));
+    bp_error_clear();
+  }
   unlink(path);
   g_free(path);
   g_byte_array_unref(bytes);
