@@ -17,6 +17,7 @@
 
 static const Command commands[] = {
     {"list", "the plugins that are installed, with their devices and targets", cmd_list},
+    {"demo", "classify handwritten digits on every device", cmd_demo},
     {"doctor", "what is the matter with the plugins, and what to do about it", cmd_doctor},
     {"inspect", "all that is known of a plugin, device, module, function or model", cmd_inspect},
     {"targets", "the target kinds and their attributes", cmd_targets},

@@ -35,6 +35,7 @@ int cmd_compile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

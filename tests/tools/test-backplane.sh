@@ -416,6 +416,13 @@ example_of_a_shape() {
     "$backplane" compile "$work/open.onnx" --target c --target opencl -o "$work/open.so"
 }
 
+# Without plugins, without a compiler, and without the digits.
+no_device_for_the_demo() {
+  BACKPLANE_PLUGIN_PATH=/proc/nonexistent fails 1 "install one, as the package backplane-plugin-cpu" "$backplane" demo "$digits" &&
+    BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR=$work/cache ends_saying 1 '/nowhere/cc' "$backplane" demo "$digits" --device cpu &&
+    fails 1 "has no images/DIGIT*.png" "$backplane" demo "$work" && fails 2 "got 'y' too" "$backplane" demo x y
+}
+
 # The kind of an error is for programs.
 errors_without_kinds() {
   fails 1 "backplane: cannot open the model '$work/nowhere.onnx'" "$backplane" run "$work/nowhere.onnx" &&
@@ -622,6 +629,9 @@ ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
 ok inspect-model-names-missing-operators inspect_names_missing_operators
 
+ok demo-classifies-digits says '10 of 10' env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" demo "$digits"
+ok demo-in-json describes '"right":10' "$backplane" demo "$digits" --device cpu --json
+ok demo-where-no-device-works-says-why no_device_for_the_demo
 ok mistyped-command-gets-the-nearest fails 2 "no command 'lst', did you mean 'list'?" "$backplane" lst
 ok mistyped-version-gets-the-nearest fails 2 "did you mean 'version'?" "$backplane" verison
 ok mistyped-option-gets-the-nearest fails 2 "--devise, did you mean --device?" "$backplane" run --devise cpu
