@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The executor: one view for each entry of the graph, one block of device memory for each storage
- * id, one prepared call for each operator. */
+ * id, one prepared call for each operator.
+ *
+ * On a device and the host the two overlap. Calls are ordered so that the device is given all that
+ * it can have before the host works (order.h). A copy to the host is queued and an event recorded
+ * behind it; the host waits for the event before the first call that uses the memory copied to, and
+ * at the end of a run. */
 #include "graph/exec/executor.h"
 
 #include <inttypes.h>
@@ -12,6 +17,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "graph/exec/order.h"
 #include "graph/io/clock.h"
 
 #define STORAGE_ALIGNMENT 256
@@ -23,6 +29,8 @@ typedef struct Call {
   const BpValue *args;
   int32_t num_args;
   uint32_t node;
+  BpEvent *copied;                /* recorded after a copy to the host; else NULL */
+  uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
 } Call;
 
 struct BpExecutor {
@@ -39,6 +47,8 @@ struct BpExecutor {
   BpValue *args;         /* of all calls */
   Call *calls;
   uint32_t num_calls;
+  uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
+  uint32_t num_waits;
 };
 
 static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
@@ -169,26 +179,131 @@ static int is_operator(const BpGraphNode *node) {
   return node->function && *node->function;
 }
 
-static int prepare_calls(BpExecutor *executor) {
-  const BpGraph *graph = executor->plan.graph;
-  size_t num_calls = 0, all_args = 0;
+/* Whether the host and one other device run the graph. */
+static int is_beside_host(const BpExecutorPlan *plan) {
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  return plan->num_devices == 2 && (!memcmp(&plan->devices[0], &host, sizeof(host)) !=
+                                    !memcmp(&plan->devices[1], &host, sizeof(host)));
+}
+
+static int is_on_host(const BpExecutor *executor, uint32_t entry) {
+  return device_of(executor, entry).device_type == BP_DEVICE_CPU;
+}
+
+static BpCallKind call_kind(const BpExecutor *executor, const BpGraphNode *node) {
+  int is_host = node->num_outputs  ? is_on_host(executor, node->first_entry)
+                : node->num_inputs ? is_on_host(executor, node->inputs[0])
+                                   : 1;
+  if (node->is_copy)
+    return is_host ? BP_CALL_COPY_TO_HOST : BP_CALL_COPY_TO_DEVICE;
+  return is_host ? BP_CALL_ON_HOST : BP_CALL_ON_DEVICE;
+}
+
+/* The nodes that are called, in order; counts their arguments. */
+static uint32_t find_operators(const BpGraph *graph, uint32_t *nodes, size_t *all_args) {
+  uint32_t count = 0;
+  *all_args = 0;
   for (uint32_t i = 0; i < graph->num_nodes; i++)
     if (is_operator(&graph->nodes[i])) {
-      num_calls++;
-      all_args += num_args(&graph->nodes[i]);
+      nodes[count++] = i;
+      *all_args += num_args(&graph->nodes[i]);
     }
-  executor->calls = calloc(num_calls + 1, sizeof(*executor->calls));
+  return count;
+}
+
+static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
+  if (!is_beside_host(&executor->plan))
+    return 0;
+  BpCallKind *kinds = calloc((size_t)count + 1, sizeof(*kinds));
+  if (!kinds)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  for (uint32_t i = 0; i < count; i++)
+    kinds[i] = call_kind(executor, &executor->plan.graph->nodes[nodes[i]]);
+  int status = bp__order_calls(executor->plan.graph, nodes, kinds, count);
+  free(kinds);
+  return status;
+}
+
+static int prepare_operators(BpExecutor *executor, uint32_t *nodes) {
+  size_t all_args;
+  uint32_t count = find_operators(executor->plan.graph, nodes, &all_args);
+  executor->calls = calloc((size_t)count + 1, sizeof(*executor->calls));
   executor->args = calloc(all_args + 1, sizeof(*executor->args));
   if (!executor->calls || !executor->args)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  if (order_operators(executor, nodes, count) < 0)
+    return -1;
   BpValue *args = executor->args;
-  for (uint32_t i = 0; i < graph->num_nodes; i++)
-    if (is_operator(&graph->nodes[i])) {
-      if (prepare_call(executor, i, args) < 0)
-        return -1;
-      args += num_args(&graph->nodes[i]);
-    }
+  for (uint32_t i = 0; i < count; i++) {
+    if (prepare_call(executor, nodes[i], args) < 0)
+      return -1;
+    args += num_args(&executor->plan.graph->nodes[nodes[i]]);
+  }
   return 0;
+}
+
+static int prepare_calls(BpExecutor *executor) {
+  uint32_t *nodes = calloc((size_t)executor->plan.graph->num_nodes + 1, sizeof(*nodes));
+  int status = nodes ? prepare_operators(executor, nodes)
+                     : bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  free(nodes);
+  return status;
+}
+
+/* ---- Copies to the host ------------------------------------------------------------------ */
+
+#define NO_COPY UINT32_MAX
+
+/* The call before which the host waits for the copy into a storage, if that is under way. */
+static void wait_for_storage(BpExecutor *executor, uint32_t *copies, uint32_t entry) {
+  int32_t storage = executor->plan.graph->entries[entry].storage_id;
+  if (copies[storage] != NO_COPY)
+    executor->waits[executor->num_waits++] = copies[storage];
+  copies[storage] = NO_COPY;
+}
+
+/* `copies`: by storage, the call that copies there and was not waited for. Copies are queued in
+ * order, so one into the same storage waits by itself. */
+static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
+  Call *call = &executor->calls[index];
+  const BpGraphNode *node = &executor->plan.graph->nodes[call->node];
+  call->first_wait = executor->num_waits;
+  if (call_kind(executor, node) == BP_CALL_COPY_TO_HOST) {
+    BpDevice device = device_of(executor, node->inputs[0]);
+    copies[executor->plan.graph->entries[node->first_entry].storage_id] = index;
+    call->copied = bp_event_create(device);
+    call->last_wait = executor->num_waits;
+    return call->copied ? 0 : -1;
+  }
+  for (uint32_t i = 0; i < node->num_inputs; i++)
+    wait_for_storage(executor, copies, node->inputs[i]);
+  for (uint32_t i = 0; i < node->num_outputs; i++)
+    wait_for_storage(executor, copies, node->first_entry + i);
+  call->last_wait = executor->num_waits;
+  return 0;
+}
+
+/* What no call waits for is waited for at the end of a run, so the next one begins with a host
+ * whose memory nothing is copied to. */
+static int plan_waits(BpExecutor *executor) {
+  size_t num_storages = executor->plan.graph->num_storages;
+  if (!is_beside_host(&executor->plan))
+    return 0;
+  executor->waits = calloc((size_t)executor->num_calls + 1, sizeof(*executor->waits));
+  uint32_t *copies = malloc((num_storages + 1) * sizeof(*copies));
+  if (!executor->waits || !copies) {
+    free(copies);
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the copies of the graph");
+  }
+  memset(copies, 0xff, (num_storages + 1) * sizeof(*copies));
+  int status = 0;
+  for (uint32_t i = 0; i < executor->num_calls && status == 0; i++)
+    status = plan_wait(executor, copies, i);
+  for (size_t i = 0; i < num_storages; i++)
+    if (copies[i] != NO_COPY)
+      executor->waits[executor->num_waits++] = copies[i];
+  free(copies);
+  return status;
 }
 
 static int create_outputs(BpExecutor *executor) {
@@ -270,6 +385,8 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
   if (status == 0)
     status = prepare_calls(executor);
   if (status == 0)
+    status = plan_waits(executor);
+  if (status == 0)
     status = create_outputs(executor);
   if (status == 0)
     return executor;
@@ -288,8 +405,10 @@ void bp__executor_free(BpExecutor *executor) {
     bp_object_release(executor->outputs[i]);
   for (uint32_t i = 0; executor->bound && i < graph->num_args; i++)
     bp_object_release(executor->bound[i]);
-  for (uint32_t i = 0; i < executor->num_calls; i++)
+  for (uint32_t i = 0; i < executor->num_calls; i++) {
     bp_object_release(executor->calls[i].function);
+    bp_event_free(executor->calls[i].copied);
+  }
   for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
     if (executor->storage[i])
       bp_device_free(storage_device(executor, (int32_t)i), executor->storage[i]);
@@ -308,6 +427,7 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->outputs);
   free(executor->args);
   free(executor->calls);
+  free(executor->waits);
   free(executor);
 }
 
@@ -432,11 +552,34 @@ static int run_copy(const BpExecutor *executor, const Call *call) {
     return -1;
   if (bp_tensor_copy(from, to, stream) < 0)
     return -1;
+  if (call->copied)
+    return bp_event_record(call->copied, stream);
   return copies == from ? bp_stream_sync(from->device, stream) : 0;
+}
+
+/* The host reads nothing that failed work was to write. */
+static int wait_for_copy(const BpExecutor *executor, const Call *copy) {
+  int32_t state = BP_EVENT_PENDING;
+  const BpTensorView *from = copy->args[0].v_view;
+  int status = bp_event_synchronize(copy->copied, BP_WAIT_FOREVER, &state);
+  if (status == 0 && state != BP_EVENT_FAILED)
+    return 0;
+  if (status == 0 && bp_stream_sync(from->device, stream_of(executor, from)) == 0)
+    bp_error_raise(BP_ERROR_DEVICE, "work of the device failed before its result was copied");
+  return bp_error_add_context("copy '%s'", executor->plan.graph->nodes[copy->node].name);
+}
+
+static int wait_for_copies(const BpExecutor *executor, uint32_t first, uint32_t last) {
+  for (uint32_t i = first; i < last; i++)
+    if (wait_for_copy(executor, &executor->calls[executor->waits[i]]) < 0)
+      return -1;
+  return 0;
 }
 
 static int run_call(const BpExecutor *executor, const Call *call) {
   BpValue result = {.type_index = BP_TYPE_NONE};
+  if (wait_for_copies(executor, call->first_wait, call->last_wait) < 0)
+    return -1;
   if (!call->function) {
     if (run_copy(executor, call) == 0)
       return 0;
@@ -478,6 +621,25 @@ static int enter(const BpExecutor *executor, Current *before) {
   return 0;
 }
 
+/* The waits after the last call. */
+static int finish_copies(const BpExecutor *executor) {
+  uint32_t first = executor->num_calls ? executor->calls[executor->num_calls - 1].last_wait : 0;
+  return wait_for_copies(executor, first, executor->num_waits);
+}
+
+/* After a failure: nothing is copied to the host any more when this returns. Returns -1. */
+static int give_up(const BpExecutor *executor) {
+  if (executor->num_waits == 0)
+    return -1;
+  BpError *error = bp_error_take();
+  for (uint32_t i = 0; i < executor->num_streams; i++)
+    bp_stream_sync(executor->plan.devices[i], executor->streams[i]);
+  bp_error_clear();
+  if (error)
+    bp_error_put(error);
+  return -1;
+}
+
 /* A run is a launch of one task: its functions may launch as if it were none, and denormals are
  * flushed throughout, in what they do outside of launches too. */
 static int run_calls(int task_id, BpParallelGroup *group, void *data) {
@@ -486,8 +648,8 @@ static int run_calls(int task_id, BpParallelGroup *group, void *data) {
   (void)group;
   for (uint32_t i = 0; i < executor->num_calls; i++)
     if (run_call(executor, &executor->calls[i]) < 0)
-      return -1;
-  return 0;
+      return give_up(executor);
+  return finish_copies(executor) < 0 ? give_up(executor) : 0;
 }
 
 int bp__executor_run(BpExecutor *executor) {

@@ -9,5 +9,6 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/factory.c \
 	graph/exec/linked.c graph/exec/linked.h \
 	graph/exec/model.c \
+	graph/exec/order.c graph/exec/order.h \
 	graph/exec/params.c \
 	graph/exec/sort.c graph/exec/sort.h

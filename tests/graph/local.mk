@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: graph.
-test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-relax tests/graph/test-sort
+test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-overlap tests/graph/test-relax tests/graph/test-sort
 thread_tests += tests/graph/test-executor
 
 # What tests share that make ONNX files, with the messages, which the library keeps to itself.

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of calls: which have to come before which, then one after the other, the kind that
+ * keeps the device busy first. */
+#include "graph/exec/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#define NONE UINT32_MAX
+
+/* A list of calls, of which many share an array. */
+typedef struct Link {
+  uint32_t call, next;
+} Link;
+
+typedef struct Order {
+  const BpGraph *graph;
+  const uint32_t *nodes;
+  const BpCallKind *kinds;
+  uint32_t count;
+  Link *links;
+  uint32_t num_links, capacity;
+  uint32_t *after;      /* by call: those that come after it, a list */
+  uint32_t *num_before; /* by call: how many have to come before it and are not placed yet */
+  uint32_t *writer;     /* by storage: the last call that writes it */
+  uint32_t *readers;    /* by storage: those that read it since, a list */
+  uint32_t function[BP_NUM_CALL_KINDS]; /* the last call of a kind */
+  uint32_t *ready[BP_NUM_CALL_KINDS];   /* that may be next */
+  uint32_t num_ready[BP_NUM_CALL_KINDS];
+} Order;
+
+static int push(Order *order, uint32_t *list, uint32_t call) {
+  if (order->num_links == order->capacity) {
+    uint32_t capacity = order->capacity ? order->capacity * 2 : 64;
+    Link *grown = realloc(order->links, capacity * sizeof(*grown));
+    if (!grown)
+      return -1;
+    order->links = grown;
+    order->capacity = capacity;
+  }
+  order->links[order->num_links] = (Link){call, *list};
+  *list = order->num_links++;
+  return 0;
+}
+
+static int add_edge(Order *order, uint32_t before, uint32_t after) {
+  if (before == NONE || before == after)
+    return 0;
+  order->num_before[after]++;
+  return push(order, &order->after[before], after);
+}
+
+static int add_read(Order *order, uint32_t call, uint32_t entry) {
+  int32_t storage = order->graph->entries[entry].storage_id;
+  return add_edge(order, order->writer[storage], call) ||
+         push(order, &order->readers[storage], call);
+}
+
+static int add_write(Order *order, uint32_t call, uint32_t entry) {
+  int32_t storage = order->graph->entries[entry].storage_id;
+  int status = add_edge(order, order->writer[storage], call);
+  for (uint32_t at = order->readers[storage]; at != NONE && !status; at = order->links[at].next)
+    status = add_edge(order, order->links[at].call, call);
+  order->readers[storage] = NONE;
+  order->writer[storage] = call;
+  return status;
+}
+
+static int is_function(BpCallKind kind) {
+  return kind == BP_CALL_ON_DEVICE || kind == BP_CALL_ON_HOST;
+}
+
+static int add_call(Order *order, uint32_t call) {
+  const BpGraphNode *node = &order->graph->nodes[order->nodes[call]];
+  BpCallKind kind = order->kinds[call];
+  int status = 0;
+  for (uint32_t i = 0; i < node->num_inputs && !status; i++)
+    status = add_read(order, call, node->inputs[i]);
+  for (uint32_t i = 0; i < node->num_outputs && !status; i++)
+    status = add_write(order, call, node->first_entry + i);
+  if (!status && is_function(kind))
+    status = add_edge(order, order->function[kind], call);
+  order->function[kind] = call;
+  return status;
+}
+
+static void make_ready(Order *order, uint32_t call) {
+  BpCallKind kind = order->kinds[call];
+  order->ready[kind][order->num_ready[kind]++] = call;
+}
+
+/* The first call, in the graph's order, of the first kind that has any; there is one. */
+static uint32_t take_next(Order *order) {
+  uint32_t kind = 0, best = 0;
+  while (order->num_ready[kind] == 0)
+    kind++;
+  uint32_t *ready = order->ready[kind];
+  for (uint32_t i = 1; i < order->num_ready[kind]; i++)
+    if (ready[i] < ready[best])
+      best = i;
+  uint32_t call = ready[best];
+  ready[best] = ready[--order->num_ready[kind]];
+  return call;
+}
+
+static void place_calls(Order *order, uint32_t *sequence) {
+  for (uint32_t i = 0; i < order->count; i++)
+    if (order->num_before[i] == 0)
+      make_ready(order, i);
+  for (uint32_t i = 0; i < order->count; i++) {
+    sequence[i] = take_next(order);
+    for (uint32_t at = order->after[sequence[i]]; at != NONE; at = order->links[at].next)
+      if (--order->num_before[order->links[at].call] == 0)
+        make_ready(order, order->links[at].call);
+  }
+}
+
+static void apply(const uint32_t *sequence, uint32_t count, uint32_t *nodes, BpCallKind *kinds,
+                  uint32_t *old_nodes, uint32_t *old_kinds) {
+  for (uint32_t i = 0; i < count; i++) {
+    old_nodes[i] = nodes[i];
+    old_kinds[i] = kinds[i];
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    nodes[i] = old_nodes[sequence[i]];
+    kinds[i] = (BpCallKind)old_kinds[sequence[i]];
+  }
+}
+
+int bp__order_calls(const BpGraph *graph, uint32_t *nodes, BpCallKind *kinds, uint32_t count) {
+  Order order = {.graph = graph, .nodes = nodes, .kinds = kinds, .count = count};
+  size_t num_storages = graph->num_storages;
+  uint32_t *tables =
+      malloc(((BP_NUM_CALL_KINDS + 5) * (size_t)count + 2 * num_storages + 1) * sizeof(*tables));
+  if (!tables)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the order of %u calls", count);
+  uint32_t *next = tables;
+  memset(tables, 0xff, (count + 2 * num_storages) * sizeof(*tables)); /* NONE */
+  order.after = next, next += count;
+  order.writer = next, next += num_storages;
+  order.readers = next, next += num_storages;
+  order.num_before = memset(next, 0, count * sizeof(*next)), next += count;
+  for (int i = 0; i < BP_NUM_CALL_KINDS; i++) {
+    order.function[i] = NONE;
+    order.ready[i] = next, next += count;
+  }
+  int status = 0;
+  for (uint32_t i = 0; i < count && !status; i++)
+    status = add_call(&order, i);
+  if (status) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the order of %u calls", count);
+  } else {
+    uint32_t *sequence = next;
+    place_calls(&order, sequence);
+    apply(sequence, count, nodes, kinds, sequence + count, order.num_before);
+  }
+  free(order.links);
+  free(tables);
+  return status;
+}
