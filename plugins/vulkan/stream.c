@@ -426,7 +426,9 @@ void bp_vulkan_stream_wait(BpVulkanStream *stream, BpVulkanTimeline *timeline, u
   if (timeline == stream->timeline) /* a stream is in order */
     return;
   pthread_mutex_lock(&stream->lock);
-  bp_vulkan_flush(stream); /* what was queued before shall not wait */
+  const BpVulkanBatch *batch = current_batch(stream);
+  if (batch && batch->is_open) /* work queued before must not wait */
+    bp_vulkan_flush(stream);
   add_wait(stream, timeline, value);
   pthread_mutex_unlock(&stream->lock);
 }
