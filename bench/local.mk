@@ -15,6 +15,7 @@ include bench/list/local.mk
 include bench/matmul/local.mk
 include bench/open/local.mk
 include bench/opencl/local.mk
+include bench/overlap/local.mk
 include bench/tvm/local.mk
 include bench/vulkan/local.mk
 EXTRA_PROGRAMS += $(bench_programs)

@@ -5,7 +5,8 @@
  * On a device and the host the two overlap. Calls are ordered so that the device is given all that
  * it can have before the host works (order.h). A copy to the host is queued and an event recorded
  * behind it; the host waits for the event before the first call that uses the memory copied to, and
- * at the end of a run. */
+ * at the end of a run. Before the host works it records an event behind all else, too: a driver may
+ * keep work back until somebody waits for it. */
 #include "graph/exec/executor.h"
 
 #include <inttypes.h>
@@ -31,6 +32,7 @@ typedef struct Call {
   uint32_t node;
   BpEvent *copied;                /* recorded after a copy to the host; else NULL */
   uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
+  int hands_over;                 /* before them: records executor->handed_over */
 } Call;
 
 struct BpExecutor {
@@ -49,6 +51,7 @@ struct BpExecutor {
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
   uint32_t num_waits;
+  BpEvent *handed_over; /* of the device beside the host; nobody waits for it */
 };
 
 static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
@@ -186,6 +189,11 @@ static int is_beside_host(const BpExecutorPlan *plan) {
                                     !memcmp(&plan->devices[1], &host, sizeof(host)));
 }
 
+/* The other one then. */
+static uint32_t beside_host(const BpExecutorPlan *plan) {
+  return plan->devices[0].device_type == BP_DEVICE_CPU ? 1 : 0;
+}
+
 static int is_on_host(const BpExecutor *executor, uint32_t entry) {
   return device_of(executor, entry).device_type == BP_DEVICE_CPU;
 }
@@ -283,6 +291,18 @@ static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
   return 0;
 }
 
+/* Work that is queued and not handed over is handed over before the host waits or works. */
+static void plan_handing_over(BpExecutor *executor) {
+  int is_queued = 0;
+  for (uint32_t i = 0; i < executor->num_calls; i++) {
+    Call *call = &executor->calls[i];
+    BpCallKind kind = call_kind(executor, &executor->plan.graph->nodes[call->node]);
+    call->hands_over = is_queued && (kind == BP_CALL_ON_HOST || call->last_wait > call->first_wait);
+    is_queued = kind == BP_CALL_ON_DEVICE || kind == BP_CALL_COPY_TO_DEVICE ||
+                (is_queued && !call->hands_over && kind != BP_CALL_COPY_TO_HOST);
+  }
+}
+
 /* What no call waits for is waited for at the end of a run, so the next one begins with a host
  * whose memory nothing is copied to. */
 static int plan_waits(BpExecutor *executor) {
@@ -303,7 +323,11 @@ static int plan_waits(BpExecutor *executor) {
     if (copies[i] != NO_COPY)
       executor->waits[executor->num_waits++] = copies[i];
   free(copies);
-  return status;
+  if (status < 0)
+    return -1;
+  plan_handing_over(executor);
+  executor->handed_over = bp_event_create(executor->plan.devices[beside_host(&executor->plan)]);
+  return executor->handed_over ? 0 : -1;
 }
 
 static int create_outputs(BpExecutor *executor) {
@@ -428,6 +452,7 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->args);
   free(executor->calls);
   free(executor->waits);
+  bp_event_free(executor->handed_over);
   free(executor);
 }
 
@@ -576,9 +601,14 @@ static int wait_for_copies(const BpExecutor *executor, uint32_t first, uint32_t 
   return 0;
 }
 
+static int hand_over(const BpExecutor *executor) {
+  return bp_event_record(executor->handed_over, executor->streams[beside_host(&executor->plan)]);
+}
+
 static int run_call(const BpExecutor *executor, const Call *call) {
   BpValue result = {.type_index = BP_TYPE_NONE};
-  if (wait_for_copies(executor, call->first_wait, call->last_wait) < 0)
+  if ((call->hands_over && hand_over(executor) < 0) ||
+      wait_for_copies(executor, call->first_wait, call->last_wait) < 0)
     return -1;
   if (!call->function) {
     if (run_copy(executor, call) == 0)

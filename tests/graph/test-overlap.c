@@ -284,13 +284,13 @@ static void assert_output(BpModule *module, float first, float step) {
 /* ---- Tests ------------------------------------------------------------------------------- */
 
 /* Both copies to the host, and the device's half, are queued before the host waits for the first
- * copy and does its half. The storage that both are copied to keeps the second one back until the
- * host has read the first. */
+ * copy and does its half; an event behind the half sees to it that the device begins. The storage
+ * that both are copied to keeps the second one back until the host has read the first. */
 static void test_device_has_its_half_before_the_host_waits(void) {
   BpModule *module = create(halves, G_N_ELEMENTS(halves), LATER);
   for (int i = 0; i < 3; i++) {
     g_assert_cmpint(run(module, (float)i), ==, 0);
-    g_assert_cmpstr(order->str, ==, "dorddwhhiorwhid");
+    g_assert_cmpstr(order->str, ==, "dorddrwhhiorwhid");
     assert_output(module, 2 * (float)i + 8, 2);
   }
   bp_object_release(module);
