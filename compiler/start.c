@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the compiler library: its tables and functions are handed to the host with the first
- * module. */
+/* The start of the compiler library: the first module registers its tables and functions with the
+ * host. */
 #include <stdatomic.h>
 
 #include <backplane/object.h>
@@ -23,7 +23,7 @@ static int add_functions(void) {
   return rc;
 }
 
-/* Two threads may do it at once: adding a thing again changes nothing. */
+/* Two threads may do it at once: registering again changes nothing. */
 int bp__compiler_initialize(void) {
   static atomic_bool is_done;
   if (atomic_load(&is_done))

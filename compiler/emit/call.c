@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-/* The arguments of a call, spelled. */
+/* The arguments of a call, as text. */
 typedef struct Args {
   int32_t count;
   BpExpr *exprs;
-  const char **texts; /* of the same */
+  const char **texts; /* of the arguments */
   BpDataType *dtypes;
 } Args;
 
@@ -33,7 +33,7 @@ static int read_args(BpEmitter *e, const BpIrNode *node, Args *args) {
 
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
-/* The row for that type; with `any`, or for all types of its code. */
+/* The row for that type; with `any`, also a row for all types of its code. */
 static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype,
                                                 int any) {
   for (int32_t i = 0; i < e->dialect->num_intrinsics; i++) {
@@ -45,7 +45,7 @@ static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, 
   return NULL;
 }
 
-/* One application to scalars, or to vectors. */
+/* One call, with scalars or with vectors. */
 static BpExpr apply_intrinsic(BpEmitter *e, const BpDialectIntrinsic *row, const Args *args,
                               const BpExpr *values, BpDataType dtype) {
   const char *texts[9];
@@ -79,7 +79,7 @@ static BpExpr intrinsic(BpEmitter *e, const BpIrNode *node) {
   BpDataType result = e->ir->dtype(node);
   Args args;
   if (strcmp(name, "prefetch") == 0 && !(e->dialect->flags & BP_DIALECT_POINTERS))
-    return bp__text(""); /* it has no effect, and no address to name */
+    return bp__text(""); /* it has no effect, and this dialect needs no address */
   if (read_args(e, node, &args) != 0)
     return bp__text("");
   BpDataType given = args.count ? args.dtypes[0] : result;
@@ -134,7 +134,8 @@ static BpExpr extern_call(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Packed functions -------------------------------------------------------------------- */
 
-/* A view of a buffer as lines before the statement; the expression of its address. */
+/* Writes a view of a buffer as lines before the statement; returns the expression of its
+ * address. */
 static const char *view_of(BpEmitter *e, const BpIrNode *buffer, const char *data) {
   int32_t ndim = e->ir->num_operands(buffer);
   const char *name = bp__unique_name(e, "view");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tables of several dialects have in common. */
+/* Parts that the tables of several dialects share. */
 #ifndef BP_EMIT_DIALECT_H
 #define BP_EMIT_DIALECT_H
 
@@ -11,7 +11,7 @@
 #define BP__INTEGER(code, bits, name, suffix)                                                      \
   { {code, bits, 1}, 0, name, suffix, 0, 0, 0, 0, 0 }
 
-/* Those of C, which are CUDA's. */
+/* The rows of C, which CUDA shares. */
 #define BP__C_INTEGERS                                                                             \
   BP__INTEGER(BP_DTYPE_INT, 8, "signed char", ""), BP__INTEGER(BP_DTYPE_INT, 16, "short", ""),     \
       BP__INTEGER(BP_DTYPE_INT, 32, "int", ""), BP__INTEGER(BP_DTYPE_INT, 64, "long long", "LL"),  \
@@ -21,12 +21,12 @@
       BP__INTEGER(BP_DTYPE_UINT, 64, "unsigned long long", "ULL"),                                 \
       BP__INTEGER(BP_DTYPE_BOOL, 8, "unsigned char", "")
 
-/* The row of an intrinsic of floats that is called by its name. */
+/* The row of a float intrinsic that is called by its name. */
 #define BP__FLOAT_ROW(name, bits, vectors, text)                                                   \
   { #name, BP_DTYPE_FLOAT, bits, vectors, text }
 
-/* X(name) for each intrinsic of floats that is a function by that name in C, CUDA and OpenCL: of
- * one argument; of two. */
+/* X(name) for each float intrinsic that is a function of that name in C, CUDA and OpenCL: with one
+ * argument; with two. */
 #define BP__EACH_UNARY(X)                                                                          \
   X(exp), X(exp2), X(log), X(log2), X(log10), X(log1p), X(expm1), X(sqrt), X(tanh), X(erf),        \
       X(sin), X(cos), X(tan), X(asin), X(acos), X(atan), X(sinh), X(cosh), X(asinh), X(acosh),     \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dialect "opencl": OpenCL C 1.2, with its vectors. Half floats are stored, by the built-in
- * functions that need no extension, and computed with as floats; doubles need cl_khr_fp64. The
- * intrinsics of halves are for a dialect that has them as a type, by cl_khr_fp16: those that give
- * the nearest number; of the others the float32 ones are better. */
+/* Dialect "opencl": OpenCL C 1.2, with its vectors. float16 is stored, through the built-in
+ * functions that need no extension, and computed as float; doubles need cl_khr_fp64. The float16
+ * intrinsics are for a dialect that has float16 as a type, by cl_khr_fp16: only those that round to
+ * the nearest; for the others the float32 ones are more accurate. */
 #include "compiler/emit/dialect.h"
 
 static const char half_support[] =
@@ -99,7 +99,7 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"round", BP_DTYPE_FLOAT, 16, 1, "rint($1)"},
     {"copysign", BP_DTYPE_FLOAT, 16, 1, "copysign($1, $2)"},
     {"fma", BP_DTYPE_FLOAT, 16, 1, "fma($1, $2, $3)"},
-    /* PoCL 3.1: if one lane is large or infinite, sines of the small ones are off by 0.008. */
+    /* PoCL 3.1: if one lane is large or infinite, sines of small lanes are off by 0.008. */
     {"sin", BP_DTYPE_FLOAT, 0, 0, "sin($1)"},
     {"cos", BP_DTYPE_FLOAT, 0, 0, "cos($1)"},
     {"tan", BP_DTYPE_FLOAT, 0, 0, "tan($1)"},

@@ -24,7 +24,7 @@
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 
-/* A text that grows. `data` is NUL-terminated once anything was added. */
+/* A growing text. `data` is NUL-terminated after the first addition. */
 typedef struct BpText {
   char *data;
   size_t size;
@@ -33,15 +33,15 @@ typedef struct BpText {
 
 typedef struct BpArenaBlock BpArenaBlock;
 
-/* How a node is spelled. `bits`: of a vector of bools, the width of its lanes as a mask. An atom
- * may be written several times. */
+/* The text of a node. `bits`: for a vector of bools, the lane width of its mask. An atom may be
+ * written several times. */
 typedef struct BpExpr {
   const char *text;
   int32_t bits;
   int32_t is_atom;
 } BpExpr;
 
-/* A local array that lives in variables: one for each run of elements that is accessed. */
+/* A local array that is kept in variables: one for each accessed run of elements. */
 typedef struct BpSlot {
   int64_t first;
   BpDataType dtype;
@@ -50,15 +50,15 @@ typedef struct BpSlot {
 
 /* A variable or buffer in scope. */
 typedef struct BpSymbol {
-  BpExpr expr;           /* its name; of a buffer, a pointer to its elements or an array */
-  BpDataType dtype;      /* of a buffer: the elements */
-  const BpIrNode *node;  /* NULL for a value that is only captured */
-  const BpIrNode *value; /* of a variable that a let binds, else NULL */
+  BpExpr expr;           /* its name; for a buffer, a pointer to its elements or an array */
+  BpDataType dtype;      /* for a buffer: the element type */
+  const BpIrNode *node;  /* NULL for a captured value */
+  const BpIrNode *value; /* for a variable that a LET binds, else NULL */
   BpSlot *slots;         /* or NULL */
   int32_t num_slots;
   int32_t is_shared;
-  int32_t is_streamed; /* stored to around the caches, if the dialect can */
-  int32_t texel_lanes; /* of a texel buffer: elements of a texel, else 0 */
+  int32_t is_streamed; /* written by non-temporal stores, if the dialect has them */
+  int32_t texel_lanes; /* for a texel buffer: elements of a texel, else 0 */
 } BpSymbol;
 
 typedef struct BpTexel BpTexel;
@@ -69,58 +69,58 @@ typedef struct BpEmitter {
   int32_t failed;
 
   BpText head;    /* types and helpers */
-  BpText types;   /* names already declared, each in newlines */
-  BpText before;  /* functions that come before the current one: its parallel bodies */
+  BpText types;   /* names already declared, each between two newlines, so that strstr() finds whole
+                     names */
+  BpText before;  /* functions before the current one: its parallel bodies */
   BpText opening; /* declarations at the beginning of the current function */
-  BpText body;    /* the current function */
-  BpText done;    /* functions finished */
-  BpText *out;    /* where statements go: &body or, in a parallel loop, a text of its own */
+  BpText body;    /* body of the current function */
+  BpText done;    /* finished functions */
+  BpText *out;    /* where statements are written: &body or, in a parallel loop, a separate text */
   int32_t indent;
 
   BpArenaBlock *arena; /* texts of the current function */
   const BpIrNode *function;
   const char *function_name;
-  int32_t next_name;    /* numbers make names unique within a function */
+  int32_t next_name;    /* a number that makes names unique within a function */
   BpPointerMap symbols; /* BpIrNode to BpSymbol */
-  BpPointerMap uses;    /* of the current statement: node to count */
+  BpPointerMap uses;    /* of the current statement: node to number of uses */
   BpPointerMap temps;   /* of the current statement: node to BpExpr */
-  BpPointerMap lets;    /* with texel buffers: variable to the one value it is bound to */
-  BpPointerMap places;  /* of texel.c: what it knows of the function's nodes */
+  BpPointerMap lets;    /* with texel buffers: variable to the single value that it is bound to */
+  BpPointerMap places;  /* of texel.c: its results for the function's nodes */
   BpPointerMap stable;
   BpPointerMap same;
-  BpTexel *texels; /* in variables of the blocks around, or NULL */
+  BpTexel *texels; /* in variables of the surrounding blocks, or NULL */
   int32_t num_texels;
-  int32_t index_depth; /* > 0: overflow is excluded, for the value is an address */
+  int32_t index_depth; /* > 0: overflow is impossible, because the value is an index */
   int32_t depth;
   int32_t in_parallel;
-  int32_t streams; /* the function stores around the caches */
-  int32_t cleanup; /* the label to leave by on failure, 0: return at once */
+  int32_t streams; /* the function uses non-temporal stores */
+  int32_t cleanup; /* the label to jump to on failure, 0: return at once */
 } BpEmitter;
 
 /* Raises an error that names the function, unless there is one already. Returns "". */
 const char *bp__fail(BpEmitter *e, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends; memory running out is a failure of `e`. */
+/* Appends; if memory runs out, `e` has failed. */
 void bp__append(BpEmitter *e, BpText *text, const char *data, size_t size);
 void bp__appendf(BpEmitter *e, BpText *text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void bp__text_free(BpText *text);
 /* Appends one line at the current indentation to e->out. */
 void bp__line(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A text in the arena. */
+/* Memory in the arena. */
 void *bp__arena_alloc(BpEmitter *e, size_t size);
 void bp__arena_free(BpEmitter *e);
 const char *bp__format(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Without the parentheses that enclose the whole. */
+/* Removes the parentheses that enclose the whole text. */
 const char *bp__bare(BpEmitter *e, const char *text);
 
-/* A literal of C with the text, in the arena. */
+/* A string literal of C with the text, in the arena. */
 const char *bp__c_string(BpEmitter *e, const char *text);
 
-/* Replaces $1.. by the arguments, of which some may be NULL where the template has no use of them.
- */
+/* Replaces $1.. by the arguments; arguments that the template does not use may be NULL. */
 const char *bp__template(BpEmitter *e, const char *text, const char *const *args, int32_t num_args);
-/* How often `$number` occurs. */
+/* The number of times that `$number` occurs. */
 int32_t bp__template_uses(const char *text, int32_t number);
 #define bp__apply(e, text, ...)                                                                    \
   bp__template(e, text, (const char *const[]){__VA_ARGS__},                                        \
@@ -152,38 +152,38 @@ static inline int bp__is_bool(BpDataType t) {
 
 /* "float32x16". */
 const char *bp__dtype_name(BpEmitter *e, BpDataType dtype);
-/* Puts `text` before the functions, once. */
+/* Writes `text` before the functions, once. */
 void bp__declare_once(BpEmitter *e, const char *text);
-/* The row of a scalar type; NULL is a failure. */
+/* The row of a scalar type; if there is none, NULL, and `e` has failed. */
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
-/* The name of a type, declared if it has to be. */
+/* The name of a type, declared if necessary. */
 const char *bp__type(BpEmitter *e, BpDataType dtype);
-/* The same of an element in memory. */
+/* The same for an element in memory. */
 const char *bp__memory_type(BpEmitter *e, BpDataType dtype);
-/* The type of a value: that of a vector of bools is its mask's. */
+/* The type of a value: for a vector of bools, that of its mask. */
 const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
-/* The float type in which arithmetic on `dtype` is done: itself mostly. */
+/* The float type in which arithmetic on `dtype` is computed, usually `dtype` itself. */
 BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype);
-/* "f16", "bf16", "i32": of a scalar type. */
+/* "f16", "bf16", "i32": the short name of a scalar type. */
 const char *bp__short_name(BpEmitter *e, BpDataType dtype);
-/* Whether it is float16, with what BP_DIALECT_HALVES says of it. */
+/* Whether it is float16, in a dialect with BP_DIALECT_HALVES. */
 int bp__has_halves(const BpEmitter *e, BpDataType dtype);
 
 /* ---- expr.c ------------------------------------------------------------------------------ */
 
-/* Spells an expression; lines with variables for what it uses twice come before. */
+/* Writes an expression; values that it uses twice become variables in lines before it. */
 BpExpr bp__expr(BpEmitter *e, const BpIrNode *node);
-/* The same where overflow is excluded: an index, a loop's bound. */
+/* The same for an index or a loop's bound, where overflow is impossible. */
 BpExpr bp__index(BpEmitter *e, const BpIrNode *node);
-/* The expression as an atom: a new variable unless it is one. */
+/* The expression as an atom: a new variable unless it is an atom. */
 BpExpr bp__atom(BpEmitter *e, BpExpr expr, BpDataType dtype);
-/* Marks the beginning of a statement: counts what its expressions use, forgets those before. */
+/* Begins a statement: counts the uses of its expressions and forgets those of the previous one. */
 void bp__begin_statement(BpEmitter *e, const BpIrNode *const *roots, int32_t num_roots);
 BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                   const BpIrNode *b_node);
 BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
 BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value);
-/* The number in every lane of a vector type, spelled in that type: some languages do not convert a
+/* The number in every lane of a vector type, written in that type: some languages do not convert a
  * literal that is wider than a lane. */
 BpExpr bp__constant(BpEmitter *e, BpDataType dtype, int64_t value);
 /* The mask of the lanes that are not zero. */
@@ -198,14 +198,14 @@ BpExpr bp__lane(BpEmitter *e, BpExpr vector, BpDataType dtype, int32_t lane);
 /* A vector of the given scalar expressions. */
 BpExpr bp__make_vector(BpEmitter *e, BpDataType dtype, const BpExpr *lanes);
 BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar);
-/* The mask with lanes of `bits`. */
+/* The mask converted to lanes of `bits`. */
 BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
 BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b);
 BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
 
 /* ---- texel.c ----------------------------------------------------------------------------- */
 
-/* Elements of a texel of a parameter, 0: it is no texel buffer. */
+/* Elements of a parameter's texel; 0: it is no texel buffer. */
 int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *buffer);
 /* An element of a texel buffer. Variables in the block keep what was loaded; who opens a block
  * takes num_texels back when it closes. */

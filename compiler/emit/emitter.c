@@ -62,7 +62,8 @@ static int check_row(const char *member, int32_t count, uint64_t size, size_t le
                               member, size, least);
 }
 
-/* The sizes of rows are those of the first version that states them, or longer. */
+/* The rows may be longer than those of the first version that states their size, but not
+ * shorter. */
 static int check_rows(const BpDialect *dialect) {
   return check_row("type_size", dialect->num_types, dialect->type_size,
                    offsetof(BpDialectType, support) + sizeof(const char *)) ||
@@ -74,7 +75,7 @@ static int check_rows(const BpDialect *dialect) {
              : 0;
 }
 
-/* The functions from `first` up to `end`. */
+/* Emits the functions from `first` up to `end`. */
 static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
                           const BpDialect *given, BpOwnedBytes *text) {
   const BpDialect copy = copy_dialect(given), *dialect = &copy;

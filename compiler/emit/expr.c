@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions. Integer arithmetic of values is done in unsigned types, where it wraps; that of
- * indices is not, so that the language's compiler may reason about them. */
+/* Expressions. Integer arithmetic on values uses unsigned types, in which it wraps; arithmetic on
+ * indices does not, so that the language's compiler may assume that it does not overflow. */
 #include "compiler/emit/emit.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 
 #include <backplane/compiler/ir.h>
 
-/* Expressions longer than this go into a variable: texts stay linear in size, and parentheses
- * shallow enough for every compiler. */
+/* A longer expression becomes a variable: so texts grow linearly, and parentheses are not nested
+ * too deep for any compiler. */
 #define LONGEST_TEXT 240
 #define DEEPEST      4000
 
@@ -92,7 +92,7 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
              : bp__cast(e, bp__scalar(dtype), compute, result);
 }
 
-/* ---- Types that can only be stored ------------------------------------------------------- */
+/* Types that can only be stored */
 
 static BpExpr convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
   return bp__text(
@@ -196,7 +196,7 @@ static BpExpr cast_text(BpEmitter *e, BpDataType to, BpExpr value) {
   return bp__text(bp__apply(e, e->dialect->cast, bp__type(e, to), value.text));
 }
 
-/* a OP b of integers, wrapping; only of int64 are indices known not to. */
+/* a OP b of integers, wrapping; only int64 indices are known not to overflow. */
 static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *text = operator_text(kind);
   int wraps = (e->dialect->flags & BP_DIALECT_WRAPS) != 0;
@@ -235,7 +235,7 @@ static int shift_of(int64_t value) {
   return -1;
 }
 
-/* Integer division and remainder. b is known not to be 0; where it may be -1, the quotient of the
+/* Integer division and remainder. b is known not to be 0; if it may be -1, the quotient of the
  * lowest integer wraps. */
 static BpExpr divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                      const BpIrNode *b_node) {
@@ -276,7 +276,7 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
   a = bp__atom(e, a, dtype);
   b = bp__atom(e, b, dtype);
   BpExpr mod = bp__atom(e, divide(e, BP_IR_MOD, dtype, a, b, b_node), dtype);
-  if (dtype.lanes > 1) { /* a mask is -1 where the remainder is negative */
+  if (dtype.lanes > 1) { /* a mask is -1 if the remainder is negative */
     const char *mask = bp__format(e, "(%s < %s)", mod.text, bp__constant(e, dtype, 0).text);
     return is_div ? bp__text(bp__format(e, "(%s / %s + %s)", a.text, b.text, mask))
                   : bp__text(bp__format(e, "(%s + (%s & %s))", mod.text, mask, b.text));
@@ -291,8 +291,8 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
                              bp__int_literal(e, dtype, 1).text, bp__int_literal(e, dtype, 0).text));
 }
 
-/* min and max: of floats a NaN in either operand is the result. With one operand known to be a
- * number, comparing it first keeps the other's NaN at no cost. */
+/* min and max: for floats, NaN in either operand is the result. If one operand is known not to be
+ * NaN, comparing it first keeps the other's NaN at no cost. */
 static BpExpr extremum(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                        const BpIrNode *b_node) {
   const char *less = kind == BP_IR_MIN ? "<" : ">";
@@ -318,7 +318,7 @@ static int is_comparison(int32_t kind) {
   return kind >= BP_IR_EQ && kind <= BP_IR_GE;
 }
 
-/* Both masks with lanes of the wider one. */
+/* Converts both masks to the lane width of the wider one. */
 static void match_masks(BpEmitter *e, int32_t lanes, BpExpr *a, BpExpr *b) {
   int32_t bits = a->bits > b->bits ? a->bits : b->bits;
   *a = bp__mask_to(e, *a, lanes, bits);
@@ -333,13 +333,13 @@ static BpExpr logic_of_masks(BpEmitter *e, int32_t kind, BpDataType dtype, BpExp
   return result;
 }
 
-/* By how much is shifted: no wider than an index. */
+/* The shift count, cast to the index type if the language requires it. */
 static BpExpr shift_count(BpEmitter *e, BpDataType dtype, BpExpr b) {
   const char *type = e->dialect->index_type;
   return type && dtype.bits > 32 ? bp__text(bp__apply(e, e->dialect->cast, type, b.text)) : b;
 }
 
-/* Bits of a bool, in a language where it is no number. */
+/* The operation on bits of a bool, in a language whose bool is no number. */
 static const char *strict_bool_text(int32_t kind) {
   switch (kind) {
   case BP_IR_BIT_AND:
@@ -380,7 +380,7 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
   }
 }
 
-/* Whether the language has an operation of a type in which it does not compute otherwise. */
+/* Whether the language has this operation for a type that it otherwise does not compute in. */
 static int is_native(const BpEmitter *e, int32_t kind, BpDataType dtype) {
   int is_exact = kind == BP_IR_ADD || kind == BP_IR_SUB || kind == BP_IR_MUL || kind == BP_IR_MIN ||
                  kind == BP_IR_MAX || is_comparison(kind);
@@ -466,8 +466,8 @@ static BpExpr reinterpret(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-/* The product in a sum of scalars of float32 that the language shall fuse; NULL: there is none. A
- * product that is used elsewhere, too, stays as it is. */
+/* The product in a sum of float32 scalars that the language should fuse, or NULL. A product that is
+ * also used elsewhere is not fused. */
 static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
   if (!e->dialect->contract || e->ir->kind(node) != BP_IR_ADD ||
       !bp__same_dtype(e->ir->dtype(node), bp__dtype(BP_DTYPE_FLOAT, 32, 1)))
@@ -481,7 +481,7 @@ static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
   return NULL;
 }
 
-/* An operand of a product or a quotient, where compilers are not to see that it is 0. */
+/* An operand of a product or quotient; compilers must not see that it is 0. */
 static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
   if (!e->dialect->hidden_zero || e->ir->kind(node) != BP_IR_FLOAT_IMM || dtype.bits != 32 ||
@@ -492,8 +492,8 @@ static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
                       : e->dialect->hidden_zero);
 }
 
-/* An operand of a comparison, where compilers are not to see a number of 64 bits: Mesa 22.3 narrows
- * what is compared with one, wrongly. */
+/* An operand of a comparison; compilers must not see a 64-bit constant, because Mesa 22.3 narrows
+ * the other operand wrongly. */
 static BpExpr compared(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
   BpExpr text = bp__expr(e, node);
@@ -520,7 +520,7 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *a = e->ir->operand(node, 0);
   const BpIrNode *b = e->ir->operand(node, 1);
   int32_t kind = e->ir->kind(node);
-  /* The constant comes second, where min and max look for it. */
+  /* The constant comes second, because min and max look for it there. */
   if ((kind == BP_IR_MIN || kind == BP_IR_MAX) && is_number_constant(e, a)) {
     const BpIrNode *swapped = a;
     a = b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions and kernels, and the packed function around a host function, which checks the arguments
- * against the parameters before the body sees them. */
+ * against the parameters before the body runs. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
@@ -45,8 +45,8 @@ static BpDataType global_dtype(BpEmitter *e, BpDataType dtype) {
   return dtype.bits < 32 ? bp__dtype(dtype.code, 32, 1) : dtype;
 }
 
-/* Parameters as declarations before the function. A narrow scalar is declared wider; what it is in
- * the function comes into `narrowed`. */
+/* Parameters as declarations before the function. A narrow scalar is declared wider; its
+ * declaration inside the function goes to `narrowed`. */
 static void global_params(BpEmitter *e, const BpIrNode *function, BpText *narrowed) {
   const char *no_alias = no_alias_of(e, function), *scalars = "";
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
@@ -85,7 +85,7 @@ static int is_host(BpEmitter *e) {
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
-/* The extents of threadIdx.x, .y and .z, 1 where there is none. */
+/* The extents of threadIdx.x, .y and .z, 1 if there is none. */
 static void block_extents(BpEmitter *e, const BpIrNode *function, int64_t extents[3]) {
   extents[0] = extents[1] = extents[2] = 1;
   for (int32_t i = bp__num_params(e, function); i < e->ir->num_operands(function); i++) {
@@ -131,7 +131,7 @@ static int64_t alignment_of(BpEmitter *e, const BpIrNode *function, BpDataType d
   return asked > natural ? asked : natural;
 }
 
-/* The tables that describe the parameters: shapes, then one row a parameter. */
+/* The tables that describe the parameters: shapes, then one row for each parameter. */
 static void param_tables(BpEmitter *e, const BpIrNode *function) {
   BpText rows = {NULL, 0, 0};
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
@@ -158,7 +158,7 @@ static void param_tables(BpEmitter *e, const BpIrNode *function) {
   bp__text_free(&rows);
 }
 
-/* Extents that are expressions of the scalar parameters. */
+/* Checks extents that are expressions of the scalar parameters. */
 static void check_symbolic_extents(BpEmitter *e, const BpIrNode *function) {
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
     const BpIrNode *param = e->ir->operand(function, i);
@@ -251,7 +251,7 @@ void bp__end_streams(BpEmitter *e) {
     bp__line(e, "%s", e->dialect->stream_end);
 }
 
-/* What comes before the body: global declarations and the head. */
+/* Writes global declarations and the function's head. */
 static void open_function(BpEmitter *e, const BpIrNode *function) {
   const BpDialect *d = e->dialect;
   int is_kernel = e->ir->find_attr(function, BP_IR_ATTR_KERNEL) != NULL;

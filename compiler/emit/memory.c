@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads, stores and allocations. A small local array whose every access is at constant places
- * becomes variables, one for each run of elements: so a register tile is in registers whatever the
- * language's compiler thinks of arrays. */
+/* Loads, stores and allocations. A small local array whose indices are all constant becomes
+ * variables, one for each run of elements: so a register tile is in registers even if the
+ * language's compiler would keep an array in memory. */
 #include "compiler/emit/emit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays up to this many bytes lie on the stack, larger ones in the host's workspace. */
+/* Arrays up to this many bytes are on the stack, larger ones in the host's workspace. */
 #define STACK_LIMIT 16384
-/* Variables that one array may become. */
+/* The most variables that one array may become. */
 #define MOST_SLOTS 256
 
 /* ---- Access ------------------------------------------------------------------------------ */
 
-/* A reference to elements: where they lie. */
+/* A reference to elements: their place in memory. */
 typedef struct Access {
   BpSymbol *symbol;
   const BpIrNode *index;
   BpDataType dtype;     /* of the value */
   int32_t lanes;        /* of the index */
-  const BpIrNode *base; /* of a ramp of stride 1, else NULL */
+  const BpIrNode *base; /* for a ramp of stride 1, else NULL */
 } Access;
 
 static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
@@ -59,13 +59,13 @@ static const BpSlot *find_slot(BpEmitter *e, const Access *access) {
   return NULL;
 }
 
-/* The largest power of two that divides value, which is not 0, and is at most `most`. */
+/* The largest power of two that divides `value`, which is not 0, and is at most `most`. */
 static int64_t power_in(int64_t value, int64_t most) {
   uint64_t power = (uint64_t)value & -(uint64_t)value;
   return power < (uint64_t)most ? (int64_t)power : most;
 }
 
-/* Whether an integer is surely a multiple of a power of two, as far as `depth` steps tell. */
+/* Whether an integer is certainly a multiple of a power of two, examining `depth` levels. */
 static int is_multiple(BpEmitter *e, const BpIrNode *node, int64_t power, int32_t depth) {
   int32_t kind = e->ir->kind(node), code = e->ir->dtype(node).code;
   int64_t value = 0;
@@ -100,12 +100,12 @@ static int is_aligned(BpEmitter *e, const Access *access) {
   return wanted > 0 && is_multiple(e, access->base, wanted / lane, 12);
 }
 
-/* The type in which a vector is in memory: a mask is bytes there. */
+/* The type of a vector in memory: a mask is stored as bytes. */
 static BpDataType memory_dtype(BpDataType dtype) {
   return bp__is_bool(dtype) && dtype.lanes > 1 ? bp__dtype(BP_DTYPE_UINT, 8, dtype.lanes) : dtype;
 }
 
-/* A vector as it is in memory, as a value; and the reverse. */
+/* Converts a vector from its form in memory to a value; and the reverse. */
 static BpExpr from_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
   if (!bp__is_bool(dtype) || dtype.lanes == 1)
     return value;
@@ -122,7 +122,7 @@ static BpExpr to_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
   return bp__text(bp__apply(e, e->dialect->vector_bits, type, bits));
 }
 
-/* The places of the lanes, one by one; the array in the arena, NULL on failure. */
+/* The index of each lane; the array is in the arena, NULL on failure. */
 static const char **lane_indices(BpEmitter *e, const Access *access) {
   const char **places = bp__arena_alloc(e, sizeof(*places) * (size_t)access->lanes);
   if (!places)
@@ -151,7 +151,8 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
 
 /* ---- Masks as bits ----------------------------------------------------------------------- */
 
-/* The count in a comparison of lane numbers 0, 1, 2... with it; NULL: it is no such comparison. */
+/* The count n in a comparison of the lane numbers 0, 1, 2... with n; NULL: it is no such
+ * comparison. */
 static const BpIrNode *lane_count(BpEmitter *e, const BpIrNode *mask) {
   const BpIrNode *ramp = e->ir->operand(mask, 0), *count = e->ir->operand(mask, 1);
   int64_t base = 0, stride = 0;
@@ -162,8 +163,7 @@ static const BpIrNode *lane_count(BpEmitter *e, const BpIrNode *mask) {
   return e->ir->operand(count, 0);
 }
 
-/* A mask as an unsigned integer with a bit for each lane; NULL: lane by lane is all that is left.
- */
+/* A mask as an unsigned integer with a bit for each lane; NULL: only lane by lane is possible. */
 static const char *mask_bits(BpEmitter *e, const BpIrNode *mask) {
   int32_t kind = e->ir->kind(mask);
   if (!e->dialect->first_bits || e->ir->dtype(mask).lanes > 64)
@@ -192,7 +192,7 @@ static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-/* An element as the language writes it. */
+/* An element in the language's syntax. */
 static const char *element(BpEmitter *e, const Access *access, const char *index) {
   const char *type = e->dialect->index_type;
   if (type && e->ir->dtype(access->index).bits > 32)
@@ -368,10 +368,10 @@ typedef struct SlotSearch {
   const BpIrNode *buffer;
   BpSlot slots[MOST_SLOTS];
   int32_t count;
-  int32_t allowed; /* operands that refer to the buffer as loads and stores do, so far */
+  int32_t allowed; /* operands seen so far that refer to the buffer as loads and stores do */
 } SlotSearch;
 
-/* Notes an access; -1 if it cannot be to a variable. */
+/* Records an access; -1 if it cannot be an access to a variable. */
 static int32_t add_slot(SlotSearch *search, const BpIrNode *index, BpDataType dtype) {
   const BpIrTable *ir = search->e->ir;
   int64_t first = 0;
@@ -483,7 +483,7 @@ static void allocate_array(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbo
   }
 }
 
-/* Memory of the host's; freed after the body, also on the way out of a failure in it. */
+/* Memory from the host; freed after the body, also if the body fails. */
 static void allocate_workspace(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbol,
                                const BpIrNode *body) {
   const char *size = bp__format(e, "%lldULL", (long long)element_bytes(symbol->dtype));

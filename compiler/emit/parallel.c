@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parallel loop becomes a function that runs one task's share of it, with a structure of what its
- * body uses from outside; names are the same inside and outside. */
+/* A parallel loop becomes a function that runs one task's share of it; values that its body uses
+ * from outside are in a structure. Names are the same inside and outside. */
 #include "compiler/emit/emit.h"
 
 typedef struct Captures {
@@ -39,7 +39,7 @@ static int32_t capture(void *context, const BpIrNode *node) {
   return is_buffer ? 1 : 0; /* the extents of a buffer are not needed */
 }
 
-/* The function of one task, put before the current function. */
+/* The function of one task, written before the current function. */
 static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captures,
                       const char *name) {
   const BpIrNode *var = e->ir->operand(node, 0);

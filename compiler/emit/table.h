@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the emitter gives the rest of the compiler library: its table, to be handed to plugins. */
+/* The emitter's table, which the compiler library gives to plugins. */
 #ifndef BP_EMIT_TABLE_H
 #define BP_EMIT_TABLE_H
 

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texel buffers: parameters that a kernel only reads, for dialects that declare and read such in a
- * way of their own. A load goes into a variable, so that what a block of statements reads several
- * times is loaded once; where every access to a buffer says which of four neighbours it is, the
- * four are loaded together. Nobody writes such a buffer, and a load out of bounds does no harm, so
- * a load may come earlier than where it is used, and where it is not used. */
+/* Texel buffers: read-only parameters of a kernel, in dialects that declare and load them in a
+ * special way. Each load goes into a variable, so an element that a block of statements reads
+ * several times is loaded once. If the index of every access to a buffer tells which of four
+ * neighbours it reads, the four are loaded together. Nobody writes such a buffer, and a load out of
+ * bounds is harmless, so a load may come earlier than its use, or without one. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
 
 #define GROUP 4 /* neighbours that are loaded together */
-/* Texels that are kept in variables at a time. */
+/* The most texels that are kept in variables at a time. */
 #define MOST_TEXELS 512
-/* Steps in which an index is looked through, from a variable to what it is bound to, too. */
+/* The most steps through an index, including steps from a variable to the value that it is bound
+ * to. */
 #define DEEPEST 1000
 
-/* A texel in a variable: `first` elements after the one at `base`. */
+/* A texel in a variable, `first` elements after the one at `base`. */
 struct BpTexel {
   const BpSymbol *symbol;
   const BpIrNode *base;
@@ -29,7 +30,7 @@ static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
   return 1;
 }
 
-/* Expressions are graphs: what is known of a node is kept, not found once for every path to it. */
+/* Expressions are graphs: the result for a node is stored, not computed for every path to it. */
 static void keep(BpEmitter *e, BpPointerMap *map, const BpIrNode *node, const void *known) {
   if (bp_pointer_map_set(map, node, (void *)(uintptr_t)known) != 0)
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
@@ -39,7 +40,7 @@ static int64_t remainder_in_group(int64_t value) {
   return value & (GROUP - 1);
 }
 
-/* ---- Which of its group an element is ---------------------------------------------------- */
+/* The place of an element in its group */
 
 static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth);
 
@@ -90,7 +91,7 @@ static int64_t find_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   }
 }
 
-/* The remainder of an index divided by the group; -1: not known. */
+/* The remainder of an index divided by the group's size; -1: unknown. */
 static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   BpDataType dtype = e->ir->dtype(node);
   if (depth == 0 || dtype.lanes != 1 || (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT))
@@ -109,9 +110,9 @@ static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
 typedef struct Search {
   BpEmitter *e;
   const BpIrNode *buffer;
-  int32_t allowed;  /* operands that refer to the buffer as loads do, so far */
-  int32_t is_known; /* every load says which of its group it is */
-  uint32_t places;  /* a bit for each of the group that is loaded */
+  int32_t allowed;  /* operands seen so far that refer to the buffer as loads do */
+  int32_t is_known; /* the place in the group is known for every load */
+  uint32_t places;  /* a bit for each place of the group that is loaded */
 } Search;
 
 static int32_t enter_let(void *context, const BpIrNode *node) {
@@ -120,7 +121,7 @@ static int32_t enter_let(void *context, const BpIrNode *node) {
     return 0;
   const BpIrNode *var = e->ir->operand(node, 0), *value = e->ir->operand(node, 1);
   const BpIrNode *other = bp_pointer_map_get(&e->lets, var);
-  /* Of a variable that is bound to two values nothing is known: it stands for itself. */
+  /* A variable that is bound to two values has no known value and stays a variable. */
   if (bp_pointer_map_set(&e->lets, var, (void *)(uintptr_t)(other && other != value ? var : value)))
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
   return 0;
@@ -157,7 +158,7 @@ int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *
 
 /* ---- Loads ------------------------------------------------------------------------------- */
 
-/* Whether an expression has the same value as long as its variables are in scope. */
+/* Whether an expression keeps its value while its variables are in scope. */
 static int is_stable(BpEmitter *e, const BpIrNode *node) {
   static const int8_t answers[] = {0, 1};
   int32_t kind = e->ir->kind(node);
@@ -171,7 +172,7 @@ static int is_stable(BpEmitter *e, const BpIrNode *node) {
   return is;
 }
 
-/* Whether two stable expressions of integers are spelled alike. */
+/* Whether two stable integer expressions have the same text. */
 static int is_same(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
   int32_t kind = e->ir->kind(a), count = e->ir->num_operands(a);
   if (a == b || bp_pointer_map_get(&e->same, a) == b)
@@ -188,7 +189,7 @@ static int is_same(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
   return 1;
 }
 
-/* Takes the constants off a sum. */
+/* Removes the constants from a sum. */
 static const BpIrNode *without_constant(BpEmitter *e, const BpIrNode *node, int64_t *sum) {
   int64_t value = 0;
   *sum = 0;
@@ -224,7 +225,7 @@ static const char *load_texel(BpEmitter *e, const BpTexel *texel) {
   return name;
 }
 
-/* The texels kept; made when first used. */
+/* Allocates the list of kept texels at its first use. */
 static int make_room(BpEmitter *e) {
   if (!e->texels)
     e->texels = bp__arena_alloc(e, sizeof(*e->texels) * MOST_TEXELS);
@@ -235,7 +236,7 @@ BpExpr bp__texel_element(BpEmitter *e, const BpSymbol *symbol, const BpIrNode *i
   BpTexel texel = {.symbol = symbol};
   int64_t sum = 0, place = 0;
   texel.base = without_constant(e, index, &sum);
-  if (symbol->texel_lanes > 1) /* the base alone may be anywhere in a group */
+  if (symbol->texel_lanes > 1) /* the base alone may be at any place in a group */
     place = remainder_in_group(group_place(e, texel.base, DEEPEST) + sum);
   texel.first = sum - place;
   int is_kept = is_stable(e, texel.base) && make_room(e);

@@ -18,7 +18,7 @@ const char *bp__dtype_name(BpEmitter *e, BpDataType dtype) {
   return dtype.lanes == 1 ? name : bp__format(e, "%sx%d", name, dtype.lanes);
 }
 
-/* Whether `name` is new; from then on it is not. */
+/* Whether `name` is new; it is recorded. */
 static int first_use(BpEmitter *e, const char *name) {
   const char *line = bp__format(e, "\n%s\n", name);
   if (e->types.data && strstr(e->types.data, line))

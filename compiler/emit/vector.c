@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What vectors alone have. A vector of bools is a mask: an integer vector of lanes 0 or -1, as wide
- * as the operands of the comparison that made it. */
+/* Operations that only vectors have. A vector of bools is a mask: an integer vector with lanes 0 or
+ * -1, as wide as the operands of the comparison that made it. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
@@ -99,7 +99,7 @@ static BpExpr ramp(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Shuffles ---------------------------------------------------------------------------- */
 
-/* The lane of the operands' concatenation. */
+/* One lane of the concatenated operands. */
 static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vectors,
                            int64_t lane) {
   for (int32_t i = 0; i < e->ir->int_value(node); i++) {
@@ -111,7 +111,7 @@ static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vec
   return bp__text(bp__fail(e, BP_ERROR_VALUE, "a shuffle picks a lane that is not there"));
 }
 
-/* One or two equal vectors of numbers: the language's own shuffle. */
+/* Whether the language's own shuffle serves: one or two equal vectors of numbers. */
 static int is_simple_shuffle(BpEmitter *e, const BpIrNode *node) {
   int64_t count = e->ir->int_value(node);
   BpDataType result = e->ir->dtype(node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements written one after the other: a stack of what is open, each with its statements so far.
- * A name or an array is open too: what comes after it is its body. */
+/* Statements written in sequence: a stack of open constructs, each with its statements so far. A
+ * name or an array is open too: the statements after it are its body. */
 
 #include <stdlib.h>
 
@@ -8,12 +8,12 @@
 
 #include "compiler/ir/ir.h"
 
-/* What is open: `make` gives the statement around the body. */
+/* An open construct: `make` returns the statement around the body. */
 typedef struct Open {
   struct Open *outer;
   int32_t kind;              /* BP_IR_SEQ: the block itself; FOR, WHILE, IF, LET, ALLOCATE */
   const BpIrNode *a, *b, *c; /* operands before the body */
-  const BpIrNode *then_body; /* of an IF in its other branch */
+  const BpIrNode *then_body; /* for an IF in its other branch */
   const BpIrNode **statements;
   int32_t count, capacity;
 } Open;
@@ -102,7 +102,7 @@ static void close_one(BpIrBlock *block) {
   bp_ir_block_add(block, statement_of(block, open));
 }
 
-/* Closes the names and arrays inside of the construct that is open. */
+/* Closes the names and arrays inside of the open construct. */
 static void close_names(BpIrBlock *block) {
   while (!block->has_failed &&
          (block->open->kind == BP_IR_LET || block->open->kind == BP_IR_ALLOCATE))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making expressions, with constants folded and the obvious identities applied.
+/* Making expressions, folding constants and applying simple identities.
  *
- * Identities on floats are only those that hold for every value: NaN, infinities and -0 included.
- */
+ * Identities on floats are only those that hold for every value, including NaN, infinities and
+ * -0. */
 
 #include <math.h>
 
@@ -13,7 +13,7 @@
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* NULL, with an error: an operand has not the type that is wanted of it. */
+/* Raises an error: an operand does not have the required type. Returns NULL. */
 static const BpIrNode *refuse(int32_t kind, const char *wanted, BpDataType dtype) {
   char found[32];
   bp__ir_format_dtype(dtype, found);
@@ -76,7 +76,7 @@ static bool is_comparison(int32_t kind) {
   return kind >= BP_IR_EQ && kind <= BP_IR_GE;
 }
 
-/* Not so min and max of floats: of zeros with different signs they may give either. */
+/* min and max of floats do not commute: for zeros of different sign they may return either. */
 static bool commutes(int32_t kind, BpDataType dtype) {
   if (kind == BP_IR_MIN || kind == BP_IR_MAX)
     return !bp__dtype_is_float(dtype);
@@ -90,7 +90,7 @@ static const BpIrNode *plain(BpIrModule *module, int32_t kind, const BpIrNode *a
   return bp__ir_node2(module, kind, dtype, a, b);
 }
 
-/* Identities of x with a float constant; NULL: none. */
+/* Identities of x with a float constant; NULL: none applies. */
 static const BpIrNode *float_identity(int32_t kind, const BpIrNode *x, double c) {
   switch (kind) {
   case BP_IR_ADD:
@@ -105,7 +105,7 @@ static const BpIrNode *float_identity(int32_t kind, const BpIrNode *x, double c)
   }
 }
 
-/* x op c where x is itself y op d with a constant d; *found tells whether it applied. */
+/* x op c, if x itself is y op d with a constant d; *found tells whether that applied. */
 static const BpIrNode *regroup(BpIrModule *module, int32_t kind, const BpIrNode *x, int64_t c,
                                bool *found) {
   int64_t d, product;
@@ -137,7 +137,7 @@ static const BpIrNode *regroup(BpIrModule *module, int32_t kind, const BpIrNode 
   return bp_ir_binary(module, kind, x->operands[0], bp_ir_int(module, x->dtype, both.i));
 }
 
-/* Identities of an integer or bool x with a constant; NULL: none. */
+/* Identities of an integer or bool x with a constant; NULL: none applies. */
 static const BpIrNode *int_identity(BpIrModule *module, int32_t kind, const BpIrNode *x,
                                     int64_t c) {
   switch (kind) {
@@ -169,7 +169,7 @@ static const BpIrNode *int_identity(BpIrModule *module, int32_t kind, const BpIr
   }
 }
 
-/* Identities of an integer or bool with itself; NULL: none. */
+/* Identities of an integer or bool with itself; NULL: none applies. */
 static const BpIrNode *same_identity(BpIrModule *module, int32_t kind, const BpIrNode *x) {
   switch (kind) {
   case BP_IR_SUB:
@@ -205,7 +205,7 @@ static const BpIrNode *fold_int(BpIrModule *module, int32_t kind, const BpIrNode
   int64_t c;
   if (!bp__ir_const_int(b, &c))
     return plain(module, kind, a, b);
-  /* One form for x - c and x + -c, so that later constants meet. */
+  /* One form for x - c and x + -c, so that later constants can be combined. */
   if (kind == BP_IR_SUB && a->dtype.code == BP_DTYPE_INT && c != 0)
     return bp_ir_binary(module, BP_IR_ADD, a,
                         bp_ir_int(module, a->dtype, (int64_t)(0 - (uint64_t)c)));
@@ -217,7 +217,7 @@ static const BpIrNode *fold_int(BpIrModule *module, int32_t kind, const BpIrNode
   return found ? grouped : plain(module, kind, a, b);
 }
 
-/* Ramps absorb a broadcast operand and the sum of another ramp; NULL: not of that form. */
+/* A ramp absorbs a broadcast operand, or adds another ramp; NULL: not of that form. */
 static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                  const BpIrNode *b, bool *found) {
   bool additive = kind == BP_IR_ADD || kind == BP_IR_SUB;
@@ -245,7 +245,7 @@ static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNod
   return bp_ir_ramp(module, base, stride, a->dtype.lanes);
 }
 
-/* Operands of one type. */
+/* Both operands have the same type. */
 static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                    const BpIrNode *b) {
   if (is_constant(a) && is_constant(b))
@@ -291,8 +291,8 @@ const BpIrNode *bp_ir_binary(BpIrModule *module, int32_t kind, const BpIrNode *a
 
 /* ---- Choice ------------------------------------------------------------------------------ */
 
-/* The comparison that holds where `kind` does not; for floats only EQ and NE are each other's
- * opposite, because of NaN. */
+/* The comparison that is true where `kind` is false; for floats only EQ and NE are opposites,
+ * because of NaN. */
 static int32_t opposite(int32_t kind, bool is_float) {
   switch (kind) {
   case BP_IR_EQ:
@@ -359,7 +359,7 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
 
 /* ---- Conversion and vectors -------------------------------------------------------------- */
 
-/* Whether every value of `narrow` is one of `wide`. */
+/* Whether `wide` can represent every value of `narrow`. */
 static bool holds_all(BpDataType wide, BpDataType narrow) {
   if (bp__dtype_is_float(wide) && bp__dtype_is_float(narrow))
     return wide.bits > narrow.bits;

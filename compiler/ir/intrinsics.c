@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The intrinsics and their meaning. On narrow floats, each is taken in double and rounded once. */
+/* The intrinsics and their meaning. Narrow floats are computed in double and rounded once. */
 
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static double eval_fma(double a, double b, double c) {
   return fma(a, b, c);
 }
 
-/* A large uint64 is negative by its bits. */
+/* A large uint64 has a negative bit pattern. */
 static int64_t int_abs(int64_t a, BpDataType dtype) {
   return dtype.code == BP_DTYPE_INT && a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
 }
@@ -136,7 +136,7 @@ static const char *wanted_type(const BpIntrinsic *intrinsic, BpDataType dtype) {
   }
 }
 
-/* What is wrong with a call; false with the reason written. */
+/* Checks a call; if it is wrong, returns false and writes the reason. */
 static bool check_types(const BpIntrinsic *intrinsic, BpDataType dtype, const BpIrNode *const *args,
                         char *why, size_t size) {
   BpDataType first = args[0]->dtype;

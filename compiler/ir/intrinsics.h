@@ -5,8 +5,8 @@
 
 #include "compiler/ir/ir.h"
 
-/* What the arguments are. All have one type, the same lanes, and the result has it too, unless
- * stated. */
+/* The types of the arguments. Unless stated, all have the same type and number of lanes, and so
+ * does the result. */
 #define BP__INTRINSIC_FLOAT    0 /* floats */
 #define BP__INTRINSIC_TEST     1 /* floats; the result is bool */
 #define BP__INTRINSIC_NUMBER   2 /* floats or integers */
@@ -17,17 +17,18 @@ typedef struct BpIntrinsic {
   const char *name;
   int32_t num_args; /* up to 3 */
   int32_t types;    /* BP__INTRINSIC_* */
-  /* Its meaning on floats, before rounding to the type; NULL for an integer or prefetch. */
+  /* The value for floats, before rounding to the type; NULL for an integer intrinsic or
+   * prefetch. */
   double (*eval)(double a, double b, double c);
-  int64_t (*eval_int)(int64_t a, BpDataType dtype); /* its meaning on integers, or NULL */
+  int64_t (*eval_int)(int64_t a, BpDataType dtype); /* the value for integers, or NULL */
 } BpIntrinsic;
 
-/* Whether there is an intrinsic of that name which takes these arguments and gives that type; else
- * writes why not. The rule of makers and verifier. */
+/* Whether an intrinsic of that name takes these arguments and returns that type; if not, writes the
+ * reason. Used by makers and verifier. */
 bool bp__intrinsic_check(const char *name, BpDataType dtype, const BpIrNode *const *args,
                          int32_t num_args, char *why, size_t size);
 
-/* NULL: no intrinsic of that name. */
+/* NULL: there is no intrinsic of that name. */
 const BpIntrinsic *bp__intrinsic_find(const char *name);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the IR, for the passes: the node, inline accessors, rewriting and substitution.
+/* The internal interface of the IR, for passes: the node, inline accessors, rewriting and
+ * substitution.
  *
  * Nodes are immutable and live in the arena of their module, which is freed in one go with the
- * module. A node is shared freely: expressions are graphs, and a pass that rewrites keeps what is
- * shared shared. VAR and BUFFER nodes have identity: their uses are the same node. Functions that
- * take nodes let a NULL operand pass as NULL, as the public makers do. */
+ * module. A node may be shared freely: expressions are graphs, and a rewriting pass keeps sharing.
+ * VAR and BUFFER nodes have identity: every use is the same node. Functions that take nodes return
+ * NULL if an operand is NULL, as the public makers do. */
 #ifndef BACKPLANE_COMPILER_IR_IR_H
 #define BACKPLANE_COMPILER_IR_IR_H
 
@@ -14,18 +15,18 @@
 #include <backplane/compiler/ir.h>
 #include <backplane/error.h>
 
-/* No node is nested deeper, so that recursion over nodes, here and in plugins, is bounded. */
+/* The deepest nesting of nodes, so that recursion over nodes, here and in plugins, is bounded. */
 #define BP__IR_MAX_DEPTH 4096
 
-/* Expressions nested no deeper are walked as the trees that they mostly are; in deeper ones, which
- * may be graphs with more paths than can be walked, each node is visited once. */
+/* Expressions up to this depth are walked as trees, which most of them are. In deeper ones, which
+ * may be graphs with too many paths to walk, each node is visited once. */
 #define BP__IR_TREE_DEPTH 8
 
 struct BpIrNode {
   int32_t kind;
   BpDataType dtype;
   int32_t num_operands;
-  int32_t depth; /* of the operands' nesting: 1 without operands */
+  int32_t depth; /* depth of nesting: 1 without operands */
   int64_t int_value;
   double float_value;
   const char *str_value; /* never NULL */
@@ -34,8 +35,8 @@ struct BpIrNode {
 
 /* ---- Library (compiler/start.c) ---------------------------------------------------------- */
 
-/* Registers what the compiler library brings, once: its host tables and global functions. Every
- * public function that starts something calls it first; -1 with an error on failure. */
+/* Registers the compiler library's host tables and global functions, once. Every public function
+ * that starts something calls it first; -1 with an error on failure. */
 int bp__compiler_initialize(void);
 
 /* ---- Types ------------------------------------------------------------------------------- */
@@ -77,7 +78,7 @@ static inline bool bp__dtype_is_int(BpDataType dtype) {
 static inline bool bp__dtype_is_float(BpDataType dtype) {
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
 }
-/* float16 and bfloat16, of any number of lanes: types to store, computed with in float32. */
+/* float16 and bfloat16, with any number of lanes: types for storage, computed in float32. */
 static inline bool bp__dtype_is_half(BpDataType dtype) {
   return bp__dtype_is_float(dtype) && dtype.bits == 16;
 }
@@ -117,8 +118,8 @@ static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
   return true;
 }
 
-/* Whether two nodes are the same construct over equal operands; VARs and BUFFERs by identity. False
- * with an error if memory is exhausted. */
+/* Whether two nodes are the same construct with equal operands; VARs and BUFFERs are compared by
+ * identity. False with an error if memory is exhausted. */
 bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b);
 
 /* The parts of a FUNCTION. */
@@ -128,39 +129,39 @@ static inline const BpIrNode *bp__ir_function_body(const BpIrNode *function) {
 static inline int32_t bp__ir_function_num_params(const BpIrNode *function) {
   return (int32_t)function->int_value;
 }
-/* The ATTR with that key, or NULL; and the int that it holds first, or `otherwise`. */
+/* The ATTR with that key, or NULL; and its first int, or `otherwise`. */
 const BpIrNode *bp__ir_find_attr(const BpIrNode *function, const char *key);
 int64_t bp__ir_attr_int(const BpIrNode *function, const char *key, int64_t otherwise);
 
-/* The name of a kind in the text form, NULL for an unknown one; and the kind of a name, or
- * BP_IR_NONE. */
+/* The name of a kind in the text form, NULL if unknown; and the kind of a name, or BP_IR_NONE. */
 const char *bp__ir_kind_name(int32_t kind);
 int32_t bp__ir_kind_by_name(const char *name, size_t size);
 
 /* The text of one node (transfer full, free()). */
 char *bp__ir_print_node(const BpIrNode *node);
-/* The beginning of it in `text`, on one line, for messages. Returns `text`. */
+/* Writes the beginning of the node's text to `text`, on one line, for messages. Returns `text`. */
 char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 
-/* bp_ir_verify of one function. */
+/* bp_ir_verify for one function. */
 int bp__ir_verify_function(const BpIrNode *function);
-/* The same after pass `pass`, which the error names. Calls "te.*", which exist between passes of
- * lowering, are well-formed. */
+/* The same after pass `pass`, which the error names. Calls of "te.*", which exist between passes of
+ * lowering, are allowed. */
 int bp__ir_verify_pass(const BpIrNode *function, const char *pass);
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-/* Memory of the module, freed with it; aligned for any type. NULL with an error raised. */
+/* Allocates memory of the module, freed with it; aligned for any type. NULL with an error
+ * raised. */
 void *bp__ir_alloc(BpIrModule *module, size_t size);
 /* 0, or -1 with an error once an allocation has failed: every later one fails too, so that an
- * expression which lacks a part is not taken for one that has none. */
+ * incomplete expression is not mistaken for one without the missing part. */
 int bp__ir_check_memory(const BpIrModule *module);
 /* A copy of a string in the module. */
 const char *bp__ir_strdup(BpIrModule *module, const char *text);
 
 int32_t bp__ir_module_num_functions(const BpIrModule *module);
 const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index);
-/* Puts another function of the same name into the place of one; for passes. */
+/* Replaces a function by another one of the same name; for passes. */
 void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function);
 
 /* Shorthands over bp_ir_make and the public makers. */
@@ -178,14 +179,14 @@ const BpIrNode *bp__ir_assert(BpIrModule *module, const BpIrNode *condition, con
 const BpIrNode *bp__ir_while(BpIrModule *module, const BpIrNode *condition, const BpIrNode *body);
 const BpIrNode *bp__ir_reinterpret(BpIrModule *module, BpDataType dtype, const BpIrNode *a);
 const BpIrNode *bp__ir_reduce(BpIrModule *module, const char *op, const BpIrNode *vector);
-/* `lanes` holds `num_lanes` positions in the vectors laid end to end. */
+/* `lanes` holds `num_lanes` positions in the concatenated vectors. */
 const BpIrNode *bp__ir_shuffle(BpIrModule *module, const BpIrNode *const *vectors,
                                int32_t num_vectors, const int32_t *lanes, uint16_t num_lanes);
 /* One lane of a vector, as a scalar. */
 const BpIrNode *bp__ir_lane(BpIrModule *module, const BpIrNode *vector, uint16_t lane);
 const BpIrNode *bp__ir_attr(BpIrModule *module, const char *key, const BpIrNode *const *values,
                             int32_t num_values);
-/* A pure intrinsic of arguments whose type is that of the first. */
+/* A call of a pure intrinsic; its arguments and result have the type of the first argument. */
 const BpIrNode *bp__ir_intrinsic(BpIrModule *module, const char *name, const BpIrNode *const *args,
                                  int32_t num_args);
 /* The statement without effect. */
@@ -194,7 +195,7 @@ static inline bool bp__ir_is_nothing(const BpIrNode *node) {
   return node->kind == BP_IR_SEQ && node->num_operands == 0;
 }
 
-/* The same construct over other operands, folded as the makers fold; `node` itself if they are the
+/* The same construct with other operands, folded as the makers fold; `node` itself if they are the
  * same. */
 const BpIrNode *bp__ir_with_operands(BpIrModule *module, const BpIrNode *node,
                                      const BpIrNode *const *operands);
@@ -208,22 +209,23 @@ typedef struct BpIrMap {
   size_t size;
 } BpIrMap;
 
-const void *bp__ir_map_get(const BpIrMap *map, const BpIrNode *key); /* NULL: not there */
+const void *bp__ir_map_get(const BpIrMap *map, const BpIrNode *key); /* NULL if missing */
 /* Adds or replaces; the value is not NULL. -1 with an error. */
 int bp__ir_map_set(BpIrMap *map, const BpIrNode *key, const void *value);
 void bp__ir_map_clear(BpIrMap *map);
 
-/* A rewrite of a node and all below it. Each distinct node is rewritten once, so sharing is kept,
- * also across several calls with one rewriter. Operands come first; the binding VAR of a FOR or LET
- * and the BUFFER of an access count as operands. Zero the struct, set what is needed, clear at the
- * end. Both callbacks may be NULL. */
+/* A rewrite of a node and all nodes below it. Each distinct node is rewritten once, so sharing is
+ * kept, also across several calls with one rewriter. Operands come first; the binding VAR of a FOR
+ * or LET and the BUFFER of an access count as operands. Zero the struct, set the members that are
+ * needed, clear it at the end. Both callbacks may be NULL. */
 typedef struct BpIrRewriter {
   BpIrModule *module; /* where new nodes are made */
   void *context;
-  /* Before the operands: 0 goes on; 1: *result stands for the node and everything below; -1: an
-   * error was raised. */
+  /* Called before the operands: 0 continues; 1: *result replaces the node and everything below; -1:
+   * an error was raised. */
   int (*enter)(struct BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result);
-  /* After: gets the node over its rewritten operands, returns what stands for it; NULL: error. */
+  /* Called after: takes the node with its rewritten operands, returns its replacement; NULL:
+   * error. */
   const BpIrNode *(*leave)(struct BpIrRewriter *rewriter, const BpIrNode *node);
   BpIrMap done;
 } BpIrRewriter;
@@ -231,12 +233,12 @@ typedef struct BpIrRewriter {
 const BpIrNode *bp__ir_rewrite(BpIrRewriter *rewriter, const BpIrNode *node);
 void bp__ir_rewriter_clear(BpIrRewriter *rewriter);
 
-/* Replaces the VARs (or any nodes) that `map` has by their values. */
+/* Replaces the VARs (or any nodes) in `map` by their values. */
 const BpIrNode *bp__ir_substitute(BpIrModule *module, const BpIrNode *node, const BpIrMap *map);
 const BpIrNode *bp__ir_substitute_one(BpIrModule *module, const BpIrNode *node, const BpIrNode *var,
                                       const BpIrNode *value);
-/* A copy in another module, VARs and BUFFERs too; `done` keeps what was copied, so that several
- * calls share them. */
+/* A copy in another module, including VARs and BUFFERs; `done` keeps the copied nodes, so that
+ * several calls share them. */
 const BpIrNode *bp__ir_copy(BpIrModule *module, const BpIrNode *node, BpIrMap *done);
 
 /* Calls `visit` once for every distinct node, operands first, until it returns non-zero, which is

@@ -20,7 +20,7 @@ struct BpIrModule {
   Chunk *chunks; /* the newest first */
   const BpIrNode **functions;
   int32_t num_functions, capacity;
-  BpNames names; /* of the functions: index + 1 */
+  BpNames names; /* of the functions: name -> index + 1 */
   bool is_exhausted;
 };
 

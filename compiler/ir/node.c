@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making nodes as they are, comparing them, and the shorthands that fold nothing. */
+/* Making nodes without folding, comparing them, and shorthands. */
 
 #include <math.h>
 
@@ -50,8 +50,8 @@ static const BpIrNode *root_of(const BpIrMap *classes, const BpIrNode *node) {
   return node;
 }
 
-/* 1 if two deep nodes were found, or are being found, equal; else they are from now on, as what is
- * compared next shows, or nothing is. -1 with an error. */
+/* 1 if two deep nodes were found equal, or are being compared now; otherwise they are recorded as
+ * equal, which is true if the following comparison succeeds. -1 with an error. */
 static int are_joined(BpIrMap *classes, const BpIrNode *a, const BpIrNode *b) {
   if (a->depth <= BP__IR_TREE_DEPTH)
     return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parser of the text form. The text is untrusted: nesting is bounded, every number is checked,
- * memory grows only with what was read; whether the construct makes sense is the verifier's. */
+ * memory grows only with the text read so far. The verifier, not the parser, checks whether a
+ * construct makes sense. */
 
 #include <stdarg.h>
 #include <errno.h>
@@ -23,16 +24,16 @@
 typedef struct Token {
   char kind; /* '(' ')' '"' 'a' for an atom, '\0' for the end */
   const char *start;
-  size_t size; /* of a string without its quotes, still escaped */
+  size_t size; /* for a string without its quotes, still escaped */
 } Token;
 
 typedef struct Parser {
   const char *start, *next, *end;
-  Token token; /* the one looked at */
+  Token token; /* the current token */
   BpIrModule *module;
   BpNames names; /* of the function: VAR and BUFFER nodes */
   int depth;
-  const BpIrNode **stack; /* operands of the lists that are open */
+  const BpIrNode **stack; /* operands of the open lists */
   size_t stack_size, stack_capacity;
 } Parser;
 
@@ -40,7 +41,7 @@ static const BpIrNode *parse_node(Parser *parser);
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* Raises an error at a place of the text; always NULL. */
+/* Raises an error at a place in the text; always returns NULL. */
 __attribute__((format(printf, 3, 4))) static void *fail_at(Parser *parser, const char *place,
                                                            const char *format, ...) {
   int line = 1, column = 1;
@@ -140,7 +141,7 @@ static bool is_atom(const Parser *parser, const char *word) {
          !memcmp(token->start, word, token->size);
 }
 
-/* Takes an atom that is one of `words`; its position, or -1. */
+/* Takes an atom that is one of `words`; returns its index, or -1. */
 static int64_t parse_word(Parser *parser, const char *const *words, const char *what) {
   for (int64_t i = 0; words[i]; i++)
     if (is_atom(parser, words[i]))
@@ -252,7 +253,7 @@ static const BpIrNode *parse_float(Parser *parser, const char *text, BpDataType 
   return bp_ir_float(parser->module, dtype, value);
 }
 
-/* `number` is what stands before the colon. */
+/* `number` is the text before the colon. */
 static const BpIrNode *parse_number(Parser *parser, size_t size, const BpDataType *dtype) {
   char text[MAX_NUMBER_SIZE];
   if (size >= sizeof text)
@@ -328,7 +329,7 @@ static int push(Parser *parser, const BpIrNode *node) {
   return 0;
 }
 
-/* What was pushed since the stack had that size; NULL if nothing was ever pushed. */
+/* The nodes pushed since the stack had that size; NULL if nothing was ever pushed. */
 static const BpIrNode *const *operands_from(const Parser *parser, size_t base) {
   return parser->stack ? parser->stack + base : NULL;
 }
@@ -337,7 +338,7 @@ static bool at_list_end(const Parser *parser) {
   return parser->token.kind == ')' || parser->token.kind == '\0';
 }
 
-/* Pushes what stands up to the end of the list. */
+/* Pushes all nodes up to the end of the list. */
 static int parse_rest(Parser *parser) {
   while (!at_list_end(parser))
     if (push(parser, parse_node(parser)))
@@ -345,7 +346,7 @@ static int parse_rest(Parser *parser) {
   return 0;
 }
 
-/* What a list says of its construct besides the operands. */
+/* The parts of a list that are not operands. */
 typedef struct Scalars {
   BpDataType dtype;
   int64_t lanes, int_value;
@@ -369,7 +370,7 @@ static int parse_plain_word(Parser *parser, Scalars *scalars) {
   return scalars->str_value ? 0 : -1;
 }
 
-/* What one letter of a form stands for: see syntax.h. */
+/* Parses the part that one letter of a form stands for: see syntax.h. */
 static int parse_part(Parser *parser, char letter, Scalars *scalars) {
   switch (letter) {
   case 'T':
@@ -482,7 +483,7 @@ static const BpIrNode *parse_function(Parser *parser, const char *place) {
                     0, name);
 }
 
-/* After '(': the construct, up to and with its ')'. */
+/* After '(': the construct, up to and including its ')'. */
 static const BpIrNode *parse_list(Parser *parser) {
   Token word = parser->token;
   if (expect(parser, 'a', "the word of a construct"))
@@ -554,7 +555,7 @@ BpIrModule *bp_ir_parse(const char *text, size_t size) {
   if (!module)
     return NULL;
   if (size == 0)
-    text = ""; /* NULL may go with no bytes */
+    text = ""; /* NULL is allowed with size 0 */
   Parser parser = {.start = text, .next = text, .end = text + size, .module = module};
   if (parse_module(&parser)) {
     bp_object_release(module);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form: one list a construct, `(word operands...)`, by the forms of syntax.c.
+/* The text form: one list for each construct, `(word operands...)`, by the forms of syntax.c.
  *
- * VARs and BUFFERs are written by names that are unique in their function, made from their own. The
- * first occurrence of a VAR and the one that binds it carry its type. */
+ * VARs and BUFFERs are written by names that are unique in their function, made from their own. A
+ * VAR's type is written at its first occurrence and where it is bound. */
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,10 +17,10 @@
 
 typedef struct Printer {
   BpText text;
-  BpNames used;  /* name -> how often it was asked for, + 1 */
+  BpNames used;  /* name -> number of requests + 1 */
   BpIrMap names; /* VAR or BUFFER -> its name, owned by `used` */
   int level;
-  size_t limit; /* 0, or the size beyond which nothing more is printed */
+  size_t limit; /* 0, or the size at which printing stops */
 } Printer;
 
 static void print(Printer *printer, const BpIrNode *node);
@@ -29,7 +29,7 @@ static void print(Printer *printer, const BpIrNode *node);
 
 static const char *const reserved_names[] = {"true", "false", "inf", "nan"};
 
-/* What a name may be made of: letters, digits, '_' and '.', no digit first. */
+/* Restricts a name to letters, digits, '_' and '.', without a digit first. */
 static void clean_name(const char *name, char *clean, size_t size) {
   size_t length = 0;
   if (!g_ascii_isalpha(*name) && *name != '_')
@@ -68,7 +68,7 @@ static void print_dtype(Printer *printer, BpDataType dtype) {
   bp__text_add(&printer->text, text);
 }
 
-/* A VAR, or a BUFFER that was declared; `binds`: with the type. */
+/* Prints a VAR, or a BUFFER that was declared; `binds`: with the type. */
 static void print_name(Printer *printer, const BpIrNode *node, bool binds) {
   bool first;
   const char *name = name_of(printer, node, &first);
@@ -182,7 +182,7 @@ static void print_word(Printer *printer, const char *const *words, int64_t value
   bp__text_add(&printer->text, value >= 0 && value < count ? words[value] : "?");
 }
 
-/* The scalar that one letter of a form stands for. */
+/* Prints the scalar that one letter of a form stands for. */
 static void print_scalar(Printer *printer, const BpIrNode *node, char letter) {
   switch (letter) {
   case 'T':
@@ -212,8 +212,8 @@ static void print_scalar(Printer *printer, const BpIrNode *node, char letter) {
   }
 }
 
-/* One operand, as one letter of a form says. The body of a LET or ALLOCATE is not indented: there
- * may be thousands in a row. */
+/* Prints one operand in the form of one letter. The body of a LET or ALLOCATE is not indented:
+ * there may be thousands in sequence. */
 static void print_operand(Printer *printer, const BpIrNode *node, const BpIrNode *operand,
                           char letter) {
   bool is_chain = node->kind == BP_IR_LET || node->kind == BP_IR_ALLOCATE;

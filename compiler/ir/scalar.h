@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic on one lane: what the number constructs mean, for the folding makers and for the
- * interpreter. Integers are kept wrapped to their type in an int64 (uint64 by its bits), bool as 0
- * or 1; floats are kept as a double that their type can hold. */
+/* Arithmetic on one lane: the meaning of the number constructs, for the folding makers and for the
+ * interpreter. Integers are stored wrapped to their type in an int64 (uint64 by its bits), bool as
+ * 0 or 1; floats as a double that their type can represent. */
 #ifndef BACKPLANE_COMPILER_IR_SCALAR_H
 #define BACKPLANE_COMPILER_IR_SCALAR_H
 
@@ -14,18 +14,18 @@ typedef union BpIrScalar {
   double f;
 } BpIrScalar;
 
-/* The value as the type holds it: integers wrap, floats round to nearest even, bool is != 0. */
+/* Converts a value to the type: integers wrap, floats round to nearest even, bool is != 0. */
 int64_t bp__scalar_wrap(BpDataType dtype, int64_t value);
 double bp__scalar_round(BpDataType dtype, double value);
 
-/* Kinds ADD to OR and BIT_AND to SHR on operands of type `dtype` that the kind takes. */
+/* Kinds ADD to OR and BIT_AND to SHR, on operands of a type that the kind accepts. */
 BpIrScalar bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrScalar b);
 BpIrScalar bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value);
 /* Reads and writes an element in memory. */
 BpIrScalar bp__scalar_load(BpDataType dtype, const void *from);
 void bp__scalar_store(BpDataType dtype, void *to, BpIrScalar value);
 
-/* IEEE binary16 and bfloat16 as bits. */
+/* IEEE binary16 and bfloat16 from their bits. */
 double bp__scalar_from_half(uint16_t bits);
 uint16_t bp__scalar_to_half(double value);
 double bp__scalar_from_bfloat(uint16_t bits);

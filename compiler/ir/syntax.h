@@ -21,7 +21,8 @@ extern const char *const bp__ir_call_words[];
  * NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
 const char *bp__ir_form(int32_t kind);
 
-/* "float32x4", "handle", "void"; `text` holds 32 bytes. And back; false: no such type. */
+/* Writes "float32x4", "handle", "void" to `text`, of 32 bytes. And the reverse; false: no such
+ * type. */
 void bp__ir_format_dtype(BpDataType dtype, char *text);
 bool bp__ir_parse_dtype(const char *text, size_t size, BpDataType *dtype);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host table "ir": how a code generator reads nodes. */
+/* The host table "ir", through which code generators read nodes. */
 
 #include <stdlib.h>
 

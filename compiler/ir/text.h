@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that grows, and tables of names: neither aborts when memory is exhausted. */
+/* Growing text, and tables of names; neither aborts if memory is exhausted. */
 #ifndef BACKPLANE_COMPILER_IR_TEXT_H
 #define BACKPLANE_COMPILER_IR_TEXT_H
 
@@ -9,10 +9,10 @@
 
 #include <backplane/api.h>
 
-/* Zeroed: empty. Once memory is exhausted, further text is dropped and `failed` stays set, so that
- * a writer checks once, at its end. */
+/* Zeroed: empty. After memory is exhausted, further text is dropped and `failed` stays set, so that
+ * a writer checks only once, at its end. */
 typedef struct BpText {
-  char *data; /* NUL-terminated once something was added */
+  char *data; /* NUL-terminated after the first addition */
   size_t size, capacity;
   bool failed;
 } BpText;
@@ -20,9 +20,10 @@ typedef struct BpText {
 void bp__text_add(BpText *text, const char *string);
 void bp__text_add_bytes(BpText *text, const char *data, size_t size);
 void bp__text_format(BpText *text, const char *format, ...) BP_PRINTF(2, 3);
-/* A line break and two spaces a level. */
+/* A line break and two spaces for each level. */
 void bp__text_line(BpText *text, int level);
-/* The text (transfer full, free()), leaving `text` empty; NULL with BP_ERROR_MEMORY raised. */
+/* Takes the text (transfer full, free()) and leaves `text` empty; NULL with BP_ERROR_MEMORY
+ * raised. */
 char *bp__text_take(BpText *text);
 
 /* A table from names to pointers, which are not NULL. Zeroed: empty. Names are copied. */
@@ -31,7 +32,7 @@ typedef struct BpNames {
   size_t capacity, size;
 } BpNames;
 
-void *bp__names_get(const BpNames *names, const char *name, size_t size); /* NULL: not there */
+void *bp__names_get(const BpNames *names, const char *name, size_t size); /* NULL if missing */
 /* Adds or replaces. *kept (or NULL) is the table's own copy of the name. -1 with an error. */
 int bp__names_set(BpNames *names, const char *name, size_t size, void *value, const char **kept);
 void bp__names_clear(BpNames *names);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type that a construct has by its operands. */
+/* Deriving a construct's type from its operands. */
 
 #include "compiler/ir/types.h"
 

@@ -20,7 +20,7 @@ typedef struct Verifier {
   const BpIrNode *function;
   const Place *place;
   BpIrMap scope; /* VAR or BUFFER -> IN_SCOPE or LEFT */
-  /* Node -> the epoch in which it was found good; an epoch ends when a name leaves its scope. */
+  /* Node -> the epoch in which it was verified; an epoch ends when a name leaves its scope. */
   BpIrMap good;
   uintptr_t epoch;
   bool is_between_passes;
@@ -88,8 +88,8 @@ static bool is_value(const BpIrNode *node) {
   return bp__dtype_is_number(node->dtype) || bp__dtype_equal(node->dtype, bp__dtype_handle());
 }
 
-/* Operands as a letter each: 'v' a value, 's' a statement, 'b' a BUFFER, 'n' a VAR, '?' the rest
- * may be missing, '*' any number of what follows. */
+/* One letter for each operand: 'v' a value, 's' a statement, 'b' a BUFFER, 'n' a VAR, '?' the rest
+ * may be missing, '*' any number of the next. */
 static const char *shape_of(int32_t kind) {
   switch (kind) {
   case BP_IR_INT_IMM:
@@ -480,7 +480,7 @@ static int verify_range(Verifier *verifier, const BpIrNode *node, int32_t from, 
   return 0;
 }
 
-/* FOR, LET, ALLOCATE: operand 0 is a name for the last operand alone. */
+/* FOR, LET, ALLOCATE: operand 0 is a name for the last operand only. */
 static int verify_binding(Verifier *verifier, const BpIrNode *node) {
   const BpIrNode *name = node->operands[0];
   int32_t body = node->num_operands - 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the loops of every stage from its schedule, with bounds inference on the way.
+/* Builds the loops of every stage from its schedule, with bounds inference.
  *
- * The loops of a stage are made from the outside in. A leaf that has no loop yet is a free
- * variable, so that the value of any axis is an expression at any time, and what a producer must
- * provide is the interval that such an expression sweeps. On the way, as soon as the axes concerned
- * are known: a split with unequal pieces branches into one version of the rest for each piece, a
- * guard wraps the rest in a condition, an attached stage is realised, and a reduction is
- * initialised. */
+ * The loops of a stage are made from the outside in. A leaf axis that has no loop yet is a free
+ * variable, so that the value of any axis is an expression at any time, and the part that a
+ * producer must provide is the interval over which such an expression ranges. As soon as the axes
+ * concerned are known: a split with unequal pieces branches into one version of the inner code for
+ * each piece, a guard wraps the inner code in a condition, an attached stage is computed, and a
+ * reduction is initialised. */
 
 #include "compiler/lower/nest.h"
 
@@ -20,12 +20,12 @@ static const BpIrNode *simplified(const BpNest *nest, const BpIrNode *node) {
 
 /* ---- Extents ----------------------------------------------------------------------------- */
 
-/* A run of outer iterations with the same number of inner ones. Of an open extent the constants are
- * bounds, and the nodes say where the run begins and how long it is. */
+/* A run of outer iterations with the same number of inner ones. For an open extent the constants
+ * are bounds, and the nodes give the run's beginning and length. */
 typedef struct Piece {
   int64_t first, count, inner_extent;
   const BpIrNode *open_first, *open_count;
-  const BpTeRelation *full; /* the split whose tiles are full here, or NULL */
+  const BpTeRelation *full; /* the split whose tiles are full in this piece, or NULL */
 } Piece;
 
 static Piece piece(int64_t first, int64_t count, int64_t inner_extent) {
@@ -42,8 +42,8 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   return count;
 }
 
-/* The tail's rule in force: repeated work must not be accumulated twice, and where nobody knows how
- * large the tail is, tiles are full. */
+/* The effective rule for the tail: repeated work must not be accumulated twice, and if the tail's
+ * size is unknown, tiles are full. */
 static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
   const BpTeStage *stage = split->parent->stage;
   bool accumulates = stage->reduce_op >= 0 || stage->scan;
@@ -52,8 +52,8 @@ static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
   return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
 }
 
-/* The pieces of a split of an open extent: the tail is a full tile, too, that skips what lies
- * beyond. Their nodes are NULL where memory ran out. */
+/* The pieces of a split of an open extent: the tail is a full tile that skips the elements beyond
+ * the end. Their nodes are NULL if memory ran out. */
 static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *extent = nest->open[split->parent->index];
@@ -71,7 +71,7 @@ static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Pie
   return 2;
 }
 
-/* The pieces of a split; one where the tail needs no other code. */
+/* The pieces of a split; only one if the tail needs no other code. */
 static int32_t pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
   int64_t factor = split->factor, extent = nest->extent[split->parent->index];
   int32_t tail = tail_of(nest, split);
@@ -92,7 +92,7 @@ static int32_t pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *p
   return 1;
 }
 
-/* How far an axis runs in this nest. */
+/* The range of an axis in this nest. */
 static BpInterval interval_of(const BpNest *nest, const BpTeAxis *axis) {
   return (BpInterval){NULL, nest->extent[axis->index], nest->open[axis->index]};
 }
@@ -109,7 +109,8 @@ static int set_leaf_value(BpNest *nest, const BpTeAxis *axis) {
   if (swept.extent == 1 && !swept.open) {
     value = bp__ir_int64(lowering->module, 0);
   } else {
-    /* The range of an empty axis must not make it look known. */
+    /* An empty axis still gets a non-empty range, otherwise simplification would replace it by a
+     * constant. */
     if (swept.extent <= 0)
       swept.extent = INT64_C(1) + INT32_MAX;
     value = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
@@ -156,7 +157,7 @@ static int set_split_extents(BpNest *nest, const BpTeRelation *split) {
              : -1;
 }
 
-/* Sets how far an axis runs, and what that makes of the axes derived from it. */
+/* Sets the extent of an axis, and those of the axes derived from it. */
 static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent, const BpIrNode *open) {
   const BpTeRelation *use = axis->used_by;
   nest->extent[axis->index] = extent;
@@ -219,8 +220,8 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
 
 static bool is_begun(const BpNest *nest, const BpTeAxis *axis);
 
-/* The value of an axis for bounds inference: an axis none of whose loops was made sweeps its extent
- * and no more, although full tiles of it would. */
+/* The value of an axis for bounds inference: an axis without any loop so far ranges over its extent
+ * only, although full tiles would go beyond. */
 static const BpIrNode *swept_value(const BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
   const BpTeRelation *use = axis->used_by;
@@ -243,8 +244,7 @@ static int32_t num_roots(const BpTeStage *stage) {
   return stage->ndim + stage->num_reduce_axes;
 }
 
-/* The place of a data axis in its region: of a scan that runs backward, its steps count from the
- * end. */
+/* The index of a data axis in its region: the steps of a backward scan count from the end. */
 static const BpIrNode *place_of(const BpNest *nest, int32_t dimension, const BpIrNode *value) {
   BpIrModule *module = nest->lowering->module;
   const BpTeScan *scan = nest->stage->scan;
@@ -255,7 +255,7 @@ static const BpIrNode *place_of(const BpNest *nest, int32_t dimension, const BpI
   return bp_ir_binary(module, BP_IR_SUB, last, value);
 }
 
-/* What the body's variables stand for: values of axes, moved to where the region begins. */
+/* The values of the body's variables: values of axes, relative to the region's beginning. */
 int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots) {
   const BpLowerStage *s = nest->s;
   for (int32_t i = 0; i < num_roots(nest->stage); i++) {
@@ -272,14 +272,14 @@ int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots) {
   return 0;
 }
 
-/* 1: every loop that the axis depends on was made; 0: not; -1: error. */
+/* 1: all loops on which the axis depends exist; 0: not; -1: error. */
 static int is_known(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *value = axis_value(nest, axis);
   int is_free = value ? bp__index_has_free(&nest->lowering->index, value) : -1;
   return is_free < 0 ? -1 : !is_free;
 }
 
-/* Whether a loop below this axis was made already. */
+/* Whether a loop below this axis exists already. */
 static bool is_begun(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use)
@@ -302,7 +302,7 @@ static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const Bp
   return *result != NULL;
 }
 
-/* A read of a tensor as a read of where it is stored now. */
+/* Replaces a read of a tensor by a read of its present storage. */
 static const BpIrNode *relocate_read(const BpNest *nest, const BpIrNode *read) {
   BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, read->operands[0]);
@@ -329,7 +329,7 @@ static bool nest_writes(const BpNest *nest, const BpIrNode *node) {
          strcmp(node->str_value, BP__TE_WRITE) == 0;
 }
 
-/* A write by statements, to where the tensor is stored. */
+/* Replaces a write by statements by a write to the tensor's storage. */
 static const BpIrNode *relocate_write(const BpNest *nest, const BpIrNode *write) {
   const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, write->operands[0]);
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM];
@@ -369,7 +369,7 @@ const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *root
   return value;
 }
 
-/* The CALL of a read or write of the element of a tensor's storage that this iteration is at. */
+/* The CALL that reads or writes a tensor's stored element for this iteration. */
 static const BpIrNode *access_storage(const BpNest *nest, const BpLowerTensor *tensor,
                                       const BpIrNode *written) {
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->storage};
@@ -392,7 +392,7 @@ const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
-/* Writes a value of each tensor that is needed. */
+/* Writes a value to each tensor that is needed. */
 static const BpIrNode *write_values(const BpNest *nest, const BpIrNode *const *values) {
   const BpIrNode *writes[BP_TE_MAX_VALUES];
   int32_t count = 0;
@@ -433,7 +433,7 @@ const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names,
   return body;
 }
 
-/* What a fold's results are in the variables of both sides. */
+/* The results of a fold, with the values of both sides for its variables. */
 static const BpIrNode *fold_results(const BpNest *nest, const BpIrNode *const *sums,
                                     const BpIrNode *const *terms) {
   BpLowering *lowering = nest->lowering;
@@ -452,7 +452,7 @@ static const BpIrNode *fold_results(const BpNest *nest, const BpIrNode *const *s
   return results;
 }
 
-/* Combines several values at once: all of what they were is read before any is stored. */
+/* Combines several values at once: all old values are read before any is stored. */
 static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body) {
   const BpTeStage *stage = nest->stage;
   const BpIrNode *sums[BP_TE_MAX_VALUES], *terms[BP_TE_MAX_VALUES], *values[BP_TE_MAX_VALUES];
@@ -493,7 +493,7 @@ static const BpIrNode *is_first(const BpNest *nest) {
   return all;
 }
 
-/* Whether the first iteration stores; a reduction over nothing has none and needs the identity. */
+/* Whether the first iteration stores; an empty reduction has none and needs the identity. */
 static bool starts_with_first(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
@@ -536,7 +536,7 @@ typedef struct PrefetchList {
   int32_t count;
 } PrefetchList;
 
-/* One prefetch for each cache line of the region, as far as there is room. */
+/* One prefetch for each cache line of the region, up to a limit. */
 static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
   BpIrModule *module = nest->lowering->module;
@@ -567,7 +567,7 @@ static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInt
   return 0;
 }
 
-/* Prefetches what one read touches in the iteration that `roots` is at. */
+/* Prefetches the elements that one read touches in the iteration given by `roots`. */
 static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const BpIrNode *read,
                          PrefetchList *list) {
   BpInterval region[BP_TE_MAX_NDIM];
@@ -582,7 +582,7 @@ static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const
   return prefetch_region(nest, read, region, list);
 }
 
-/* The prefetches asked for at the loop made last, and `rest` after them. */
+/* The prefetches scheduled at the innermost loop so far, followed by `rest`. */
 static const BpIrNode *with_prefetches(const BpNest *nest, int32_t position, const BpIrNode *rest) {
   PrefetchList list = {.count = 0};
   for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
@@ -609,7 +609,7 @@ static const BpIrNode *with_prefetches(const BpNest *nest, int32_t position, con
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* A thread's number, for what its whole block computes together: all numbers. */
+/* For a stage that the whole block computes together, a thread's number ranges over all threads. */
 static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNode *var,
                        int64_t first, int64_t count) {
   if (leaf->for_kind != BP_IR_FOR_BOUND || strncmp(leaf->thread_axis, "threadIdx", 9) != 0)
@@ -620,7 +620,7 @@ static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNod
              : -1;
 }
 
-/* An expression as the whole block sees it. */
+/* The value of an expression over the whole block. */
 static const BpIrNode *seen_by_block(BpLowering *lowering, const BpIrNode *node) {
   if (lowering->of_block.size == 0)
     return node;
@@ -635,7 +635,7 @@ static const BpThreadLoop *thread_loop_around(const BpLowering *lowering, const 
   return loop;
 }
 
-/* A loop inside of another one on its axis: the same threads take its iterations. */
+/* A loop inside of another one on the same axis: the same threads run its iterations. */
 static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                                            const BpThreadLoop *around, int64_t count,
                                            int32_t position) {
@@ -662,8 +662,8 @@ static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                   NULL);
 }
 
-/* Assumes that one integer is below another one, and where the tiles of a split are full, what that
- * says of its outer axis. */
+/* Assumes that one integer is below another one, and, if the tiles of a split are full, the
+ * resulting bound of its outer axis. */
 static void assume_below(const BpNest *nest, const BpIrNode *value, const BpIrNode *bound) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *rest = bp_ir_binary(module, BP_IR_SUB, bound, value);
@@ -679,7 +679,7 @@ static void assume_full(const BpNest *nest, const BpTeRelation *split, const BpI
   assume_below(nest, last, nest->open[split->parent->index]);
 }
 
-/* A loop that runs as often as an open extent says. */
+/* A loop with an open extent. */
 static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,
                                        int32_t position) {
   BpLowering *lowering = outer->lowering;
@@ -758,7 +758,7 @@ static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, con
 
 /* ---- Guards ------------------------------------------------------------------------------ */
 
-/* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
+/* 1: a split with two pieces whose outer axis is known, so that a piece can be chosen. */
 static int can_branch(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
@@ -787,7 +787,7 @@ static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *b
   return bp__index_decide(&nest->lowering->index, guard) == 1 ? 0 : add_guard(nest, guard, guards);
 }
 
-/* The condition that keeps an axis, known by now, inside its bounds; NULL: none is needed. */
+/* The condition that keeps an axis, which is known, inside its bounds; NULL: none is needed. */
 static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
   const BpIrNode *limit = nest->limit[axis->index];
   *guard = NULL;
@@ -797,7 +797,7 @@ static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **g
   return limit ? add_bound(nest, axis, limit, guard) : 0;
 }
 
-/* 1: an axis that became known and whose bounds were not checked yet. */
+/* 1: the axis is known and its bounds were not checked yet. */
 static int can_check(const BpNest *nest, const BpTeAxis *axis) {
   if ((!is_split(axis) && !nest->limit[axis->index]) || nest->is_checked[axis->index])
     return 0;
@@ -805,7 +805,7 @@ static int can_check(const BpNest *nest, const BpTeAxis *axis) {
   return known < 0 || branches < 0 ? -1 : known && !branches;
 }
 
-/* 1: what a fused axis is computed from will have a guard. */
+/* 1: an axis from which a fused axis is computed will have a guard. */
 static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *guard;
   while (axis->used_by && axis->used_by->kind == BP__TE_FUSE)
@@ -816,7 +816,7 @@ static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
   return guard_of(nest, axis, &guard) != 0 ? -1 : guard != NULL;
 }
 
-/* ---- Names for values that are not linear ------------------------------------------------ */
+/* Names for nonlinear values */
 
 #define MAX_LETS 16
 
@@ -849,7 +849,7 @@ static int add_let(const BpNest *nest, Lets *lets, const char *text, const BpIrN
   return differs > 0 ? bp__ir_map_set(&nest->lowering->of_block, *name, seen) : differs;
 }
 
-/* Names a value that is known and not linear, unless all names are taken. */
+/* Names a value that is known and nonlinear, unless all names are used. */
 static int name_value(const BpNest *nest, Lets *lets, const char *text, const BpIrNode *value,
                       const BpIrNode **name) {
   BpIndexContext *index = &nest->lowering->index;
@@ -863,9 +863,9 @@ static int name_value(const BpNest *nest, Lets *lets, const char *text, const Bp
 }
 
 /* Names the quotients and remainders of fused axes, and the starts of moved tiles, as soon as they
- * are known: they are computed once then, and differences of indices cancel. Those of an axis that
- * wants a guard wait for it, as their ranges hold inside of it. Other tiles start at multiples,
- * which a name would hide. */
+ * are known: so they are computed once, and differences of indices cancel. If the axis will have a
+ * guard, they are named inside of it, because their ranges hold only there. Other tiles start at
+ * multiples of the factor, which a name would hide. */
 static int name_known_values(BpNest *nest, Lets *lets) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -899,7 +899,7 @@ static const BpIrNode *wrap_lets(const BpNest *nest, const Lets *lets, const BpI
 
 /* ---- Versions ---------------------------------------------------------------------------- */
 
-/* Makes the version of the rest in which a split is at one of its pieces. */
+/* Makes the version of the inner code for one piece of a split. */
 static int choose_piece(BpNest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
   Piece pieces[2];
   pieces_of(nest, split, pieces);
@@ -934,8 +934,8 @@ static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   return bp_ir_seq(nest->lowering->module, loops, 2);
 }
 
-/* The rest where the outer axis, whose value is `outer`, is in one piece: a name for it carries
- * what is known of it there. */
+/* The inner code for one piece of the outer axis, whose value is `outer`: a name for the value has
+ * the range of the piece. */
 static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *split, int32_t piece,
                                      const BpIrNode *outer, int32_t position) {
   BpNest version = *nest;
@@ -957,7 +957,8 @@ static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *spl
   return rest ? wrap_lets(nest, &lets, rest) : NULL;
 }
 
-/* Where the outer axis of a split with two pieces became known: one version for each. */
+/* Once the outer axis of a split with two pieces is known: a branch with one version for each
+ * piece. */
 static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *split,
                                        int32_t position) {
   BpIrModule *module = nest->lowering->module;
@@ -980,7 +981,7 @@ static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *s
 
 /* ---- Attached stages and initialisation -------------------------------------------------- */
 
-/* Keeps a data axis inside the whole, of which its region may go beyond the end. */
+/* Keeps a data axis inside the whole extent; its region may go beyond the end. */
 static int set_limit(BpNest *nest, int32_t dimension) {
   const BpLowerStage *s = nest->s;
   nest->limit[dimension] =
@@ -1017,8 +1018,8 @@ static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
   return axis && axis->for_kind == BP_IR_FOR_VECTORIZED && !axis->open ? axis : NULL;
 }
 
-/* Rows of a local buffer are made as long as the vectors that store them: the last one, whose lanes
- * are rounded up to a power of two, then needs no mask. */
+/* Rows of a local buffer are as long as the vectors that store them: then the last vector, whose
+ * lanes are rounded up to a power of two, needs no mask. */
 static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
   const BpTeAxis *leaf = vector_leaf_of(stage);
   if (scope != BP_IR_SCOPE_LOCAL || !leaf)
@@ -1031,14 +1032,14 @@ static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent)
   return rest ? extent - rest + rounded : extent;
 }
 
-/* Where a stage that has no place of its own keeps its tensors. */
+/* The scope in which a stage without its own keeps its tensors. */
 static int32_t scope_of(const BpLowerStage *s) {
   if (s->stage->scope >= 0 && !s->stage->scan)
     return s->stage->scope;
   return s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
 }
 
-/* The buffer of a tensor that is no output, for the region to be computed. */
+/* The buffer for the region of a tensor that is no output. */
 static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTensor *t) {
   const BpTeTensor *tensor = t->tensor;
   const BpIrNode *extents[BP_TE_MAX_NDIM];
@@ -1079,10 +1080,10 @@ static bool is_empty(const BpNest *nest) {
   return false;
 }
 
-/* Computes a stage and then does the rest, which may read it. */
+/* Computes a stage and then `rest`, which may read it. */
 typedef const BpIrNode *(*Rest)(void *context);
 
-/* Whether a loop that is not bound to threads or blocks runs around an attached stage. */
+/* Whether a loop that is not bound to threads or blocks surrounds an attached stage. */
 static bool is_repeated(const BpLowerStage *s) {
   for (; s->attached_to; s = s->attached_to) {
     const BpTeStage *consumer = s->attached_to->stage;
@@ -1094,7 +1095,7 @@ static bool is_repeated(const BpLowerStage *s) {
   return false;
 }
 
-/* Whether a statement uses what the tensors of a stage are stored in: 1, 0 or -1. */
+/* Whether a statement uses the storage of a stage's tensors: 1, 0 or -1. */
 static int uses_storage(const BpIrNode *statement, const BpLowerStage *s) {
   for (int32_t i = 0; i < s->stage->num_tensors; i++) {
     int uses = s->tensors[i].storage ? bp__ir_uses(statement, s->tensors[i].storage) : 0;
@@ -1104,9 +1105,9 @@ static int uses_storage(const BpIrNode *statement, const BpLowerStage *s) {
   return 0;
 }
 
-/* `rest` without the barrier before a stage that it begins with and that the block shares, if that
- * stage does not read what `s` stores: the barriers around the stage before it serve both. NULL:
- * `rest` is of another kind. */
+/* If `rest` begins with a barrier before a stage that the block shares, and that stage does not
+ * read the storage of `s`, `rest` without this barrier: the barriers around `s` serve both. Else
+ * NULL. */
 static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *rest) {
   if (rest->kind != BP_IR_ALLOCATE || rest->operands[0]->int_value != BP_IR_SCOPE_SHARED)
     return NULL;
@@ -1119,8 +1120,8 @@ static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const
   return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;
 }
 
-/* A stage computed, and then the rest. What a block shares is complete before it is read, and has
- * been read before it is computed anew. */
+/* A stage, followed by `rest`. Storage that a block shares is complete before it is read, and has
+ * been read before it is computed again. */
 static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *stage,
                                const BpIrNode *rest) {
   const BpIrNode *parts[4];
@@ -1137,7 +1138,7 @@ static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, cons
   return bp_ir_seq(lowering->module, parts, count);
 }
 
-/* Allocates what the tensors of a stage are stored in around a statement. */
+/* Allocates the storage of a stage's tensors around a statement. */
 static const BpIrNode *in_storage(BpLowering *lowering, const BpLowerStage *s,
                                   const BpIrNode *statement) {
   for (int32_t i = s->stage->num_tensors - 1; i >= 0; i--) {
@@ -1153,7 +1154,7 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   if (make_storage(lowering, s) != 0 || start_nest(&nest, lowering, s) != 0)
     return NULL;
   if (is_empty(&nest)) {
-    /* Loops of open extents may name it, although they read nothing of it. */
+    /* Loops with open extents may name it, although they read nothing of it. */
     const BpIrNode *others = rest(context);
     int uses = others ? uses_storage(others, s) : -1;
     return uses <= 0 ? (uses < 0 ? NULL : others) : in_storage(lowering, s, others);
@@ -1168,11 +1169,11 @@ static const BpIrNode *build_rest(const BpNest *nest, int32_t position);
 
 typedef struct AttachedRest {
   const BpNest *nest;
-  int32_t position; /* of the leaf whose loop was made last */
-  int32_t next;     /* the first stage not yet looked at */
+  int32_t position; /* of the leaf of the innermost loop so far */
+  int32_t next;     /* the first stage not yet examined */
 } AttachedRest;
 
-/* Makes of the root values of one thread those of all threads of its block. */
+/* Extends the root values of one thread to those of all threads of its block. */
 static int widen_to_block(const BpNest *nest, const BpIrNode **roots) {
   for (int32_t i = 0; i < num_roots(nest->stage); i++)
     if (!(roots[i] = seen_by_block(nest->lowering, roots[i])))
@@ -1180,7 +1181,7 @@ static int widen_to_block(const BpNest *nest, const BpIrNode **roots) {
   return 0;
 }
 
-/* Realises the stages attached at this position from `next` on, then goes on inwards. */
+/* Computes the stages attached at this position, from `next` on, then continues inwards. */
 static const BpIrNode *build_attached(void *context) {
   AttachedRest rest = *(const AttachedRest *)context;
   BpLowering *lowering = rest.nest->lowering;
@@ -1201,7 +1202,7 @@ static const BpIrNode *build_attached(void *context) {
   return build_rest(rest.nest, rest.position + 1);
 }
 
-/* Whether the loops of a reduction or of a scan start here. */
+/* Whether the loops of a reduction or scan start here. */
 static bool is_first_in_order(const BpNest *nest, int32_t position) {
   for (int32_t i = 0; i < position; i++)
     if (bp__lower_is_in_order(nest->stage->leaves[i]))
@@ -1222,7 +1223,7 @@ const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position) {
   return build_from(nest, position);
 }
 
-/* A reduction: the identities are stored first. */
+/* A reduction: stores the identities first. */
 static const BpIrNode *build_reduction(const BpNest *nest, int32_t position) {
   BpNest init = *nest;
   init.phase = BP__NEST_INIT;
@@ -1244,9 +1245,9 @@ static const BpIrNode *build_rest(const BpNest *nest, int32_t position) {
   return bp__nest_loops(nest, position);
 }
 
-/* ---- What becomes known on the way in ---------------------------------------------------- */
+/* Axes that become known */
 
-/* Sets *split to one that can branch, or NULL. */
+/* Sets *split to a split that can branch, or NULL. */
 static int find_branch(const BpNest *nest, const BpTeRelation **split) {
   *split = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
@@ -1261,8 +1262,8 @@ static int find_branch(const BpNest *nest, const BpTeRelation **split) {
   return 0;
 }
 
-/* For a split into tiles of two sizes whose piece could not be chosen: a shorter tile ends at the
- * start of its neighbour. */
+/* For a split into tiles of two sizes without a chosen piece: a shorter tile ends at the start of
+ * its neighbour. */
 static int piece_guard_of(const BpNest *nest, const BpTeRelation *split, const BpIrNode **guard) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *outer = axis_value(nest, split->outer);
@@ -1276,7 +1277,7 @@ static int piece_guard_of(const BpNest *nest, const BpTeRelation *split, const B
   return 0;
 }
 
-/* Whether the loop made last is one that the generated code has. */
+/* Whether the innermost loop so far exists in the generated code. */
 static bool is_in_loop(const BpNest *nest, int32_t position) {
   int32_t kind = position > 0 ? nest->stage->leaves[position - 1]->for_kind : BP_IR_FOR_SERIAL;
   return kind == BP_IR_FOR_SERIAL || kind == BP_IR_FOR_PARALLEL || kind == BP_IR_FOR_BOUND;
@@ -1306,7 +1307,7 @@ static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) 
   return 0;
 }
 
-/* Names the guarded axes, so that their ranges are known where the condition holds. */
+/* Names the guarded axes, so that their ranges are known inside of the condition. */
 static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets) {
   for (int32_t i = 0; i < nest->stage->num_axes && lets->count < MAX_LETS; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
@@ -1318,7 +1319,7 @@ static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets)
   return 0;
 }
 
-/* What holds inside of guards. */
+/* Assumes the conditions of guards. */
 static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
   if (guards->kind == BP_IR_AND) {
     assume_guards(nest, guards->operands[0]);
@@ -1328,7 +1329,7 @@ static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
   }
 }
 
-/* As build_from; what is assumed in it holds in it alone. */
+/* Like build_from; its assumptions hold only inside. */
 static const BpIrNode *build_inside(const BpNest *outer, int32_t position);
 
 /* Everything inside the loops of the leaves before `position`. */
@@ -1339,7 +1340,7 @@ static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
   return inside;
 }
 
-/* Guards come first: what is known of an axis holds only inside its extent. */
+/* Guards come first: an axis' range holds only inside its extent. */
 static const BpIrNode *build_inside(const BpNest *outer, int32_t position) {
   BpNest nest = *outer;
   const BpTeRelation *split;

@@ -62,7 +62,7 @@ static const BpIrNode *polynomial(const Maker *m, const BpIrNode *x, const doubl
   return sum;
 }
 
-/* Not below and not above; NaN stays NaN. */
+/* Lower and upper limits; NaN stays NaN. */
 static const BpIrNode *at_least(const Maker *m, const BpIrNode *x, double limit) {
   return pick(m, less(m, x, number(m, limit)), number(m, limit), x);
 }
@@ -82,8 +82,8 @@ static const BpIrNode *power_of_two(const Maker *m, const BpIrNode *k) {
 }
 
 /* x = k ln 2 + r, |r| <= ln 2 / 2: exp(x) = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^23 rounds to an
- * integer, and leaves it in the low bits. 2^k goes in two halves: it may be beyond the format where
- * the result is infinite or subnormal. `x` is not above 89. */
+ * integer, and leaves it in the low bits. 2^k is applied in two halves, because it may be beyond
+ * the format if the result is infinite or subnormal. `x` is at most 89. */
 static const BpIrNode *expand_bounded_exp(const Maker *m, const BpIrNode *x) {
   static const double q[] = {0.499999934123, 0.166665201055, 0.0416683942592, 0.00836878062223,
                              0.00138144647522};
@@ -104,7 +104,7 @@ static const BpIrNode *expand_exp(const Maker *m, const BpIrNode *x) {
   return expand_bounded_exp(m, at_most(m, x, 89));
 }
 
-/* By e = exp(-|x|), which keeps small results exact: 1 / (1 + e) or e / (1 + e). */
+/* Computed from e = exp(-|x|), which keeps small results exact: 1 / (1 + e) or e / (1 + e). */
 static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
   const BpIrNode *is_negative = less(m, x, number(m, 0));
   const BpIrNode *e = expand_bounded_exp(m, pick(m, is_negative, x, mul(m, x, number(m, -1))));
@@ -112,9 +112,9 @@ static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
   return divide(m, pick(m, is_negative, e, one), add(m, one, e));
 }
 
-/* x P(x^2) / Q(x^2), never beyond 1. At `limit` the quotient exceeds 1 by several units of the last
- * place, so that from there on the result is 1 exactly however the arithmetic is rounded: 1 +
- * erf(x) has to be 0 for large negative x, which gelu multiplies by it. */
+/* x P(x^2) / Q(x^2), at most 1. At `limit` the quotient exceeds 1 by several units of the last
+ * place, so from there on the result is exactly 1, for any rounding: 1 + erf(x) must be 0 for large
+ * negative x, because gelu multiplies by it. */
 static const BpIrNode *odd_quotient(const Maker *m, const BpIrNode *x, double limit,
                                     const double *p, int p_count, const double *q, int q_count) {
   x = at_most(m, at_least(m, x, -limit), limit);
@@ -140,7 +140,7 @@ static const BpIrNode *expand_erf(const Maker *m, const BpIrNode *x) {
   return odd_quotient(m, x, 4.2, p, COUNT(p), q, COUNT(q));
 }
 
-/* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3; gives f. Subnormal x is raised by 2^23 first. */
+/* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3; returns f. Subnormal x is multiplied by 2^23 first. */
 static const BpIrNode *take_apart(const Maker *m, const BpIrNode *x, const BpIrNode **n) {
   const BpIrNode *is_small = less(m, x, number(m, 0x1p-126));
   const BpIrNode *raised = pick(m, is_small, mul(m, x, number(m, 0x1p23)), x);
@@ -151,7 +151,7 @@ static const BpIrNode *take_apart(const Maker *m, const BpIrNode *x, const BpIrN
   return sub(m, f, number(m, 1));
 }
 
-/* The logarithm of x, which is `finite` if x is positive and finite. */
+/* The logarithm of x; it is `finite` if x is positive and finite. */
 static const BpIrNode *with_limits(const Maker *m, const BpIrNode *x, const BpIrNode *finite) {
   const BpIrNode *zero = number(m, 0), *infinity = number(m, INFINITY);
   const BpIrNode *is_zero = bp_ir_binary(m->module, BP_IR_EQ, x, zero);
@@ -184,7 +184,8 @@ static bool is_known_exponent(double exponent) {
          exponent == 3 || exponent == 4;
 }
 
-/* pow with an exponent that a few multiplications give; NULL in *result: not one of them. */
+/* pow with an exponent for which a few multiplications suffice; NULL in *result: another
+ * exponent. */
 static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
                             const BpIrNode **result) {
   double exponent;
@@ -203,14 +204,14 @@ static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y
     *result = divide(m, number(m, 1), x);
   else if (exponent == 0.5)
     *result = expand_root(m, x);
-  else { /* 0.75, as LRN has it */
+  else { /* 0.75, used by LRN */
     const BpIrNode *root = expand_root(m, x);
     *result = mul(m, root, bp__ir_intrinsic(m->module, "sqrt", &root, 1));
   }
   return *result ? 0 : -1;
 }
 
-/* ---- By float64 -------------------------------------------------------------------------- */
+/* In float64 */
 
 static Maker wide_maker(const Maker *m) {
   uint16_t lanes = m->type.lanes;
@@ -218,17 +219,17 @@ static Maker wide_maker(const Maker *m) {
                  bp__dtype(BP_DTYPE_INT, 64, lanes)};
 }
 
-/* The integer nearest to x, and *sum whose low bits have it, if |x| < 2^51. Up to 2^53, an integer
- * that differs from a positive x by a few units. */
+/* The integer nearest to x, and *sum, whose low bits contain it, if |x| < 2^51. Up to 2^53, an
+ * integer that differs from a positive x by a few units. */
 #define ROUND_MAGIC 0x1.8p52
 static const BpIrNode *nearest(const Maker *w, const BpIrNode *x, const BpIrNode **sum) {
   *sum = add(w, x, number(w, ROUND_MAGIC));
   return sub(w, *sum, number(w, ROUND_MAGIC));
 }
 
-/* The turns in an angle x >= 0, but for whole ones: within a few of 0. 1 / (2 pi) comes in parts of
- * 29 bits, whose products with a float32 are exact, and whole turns are taken off each. So no
- * argument is too large, and what is left of it is exact to float32's last bit and 14 more. */
+/* The turns in an angle x >= 0 without whole ones, within a few of 0. 1 / (2 pi) is in parts of 29
+ * bits, whose products with a float32 are exact, and whole turns are subtracted from each. So no
+ * argument is too large, and the remainder is exact to float32's last bit and 14 more. */
 static const BpIrNode *expand_turns(const Maker *w, const BpIrNode *x) {
   static const double parts[] = {0x1.45f306dp-3,  0x1.9391054p-32,  0x1.4fe13abp-61,
                                  0x1.d1f534dp-90, 0x1.b81b6c5p-119, 0x1.5993c4p-150,
@@ -236,21 +237,21 @@ static const BpIrNode *expand_turns(const Maker *w, const BpIrNode *x) {
   const BpIrNode *turns = NULL, *unused;
   for (int i = 0; i < COUNT(parts); i++) {
     const BpIrNode *part = mul(w, x, number(w, parts[i])), *whole = part;
-    if (i < 5) /* beyond, no product reaches a turn */
+    if (i < 5) /* for later parts no product reaches a turn */
       part = sub(w, part, nearest(w, part, &unused));
-    if (i < 3) /* and here some are so large that all of them are whole */
+    if (i < 3) /* and for these some products are so large that they are whole turns */
       part = pick(w, less(w, whole, number(w, 0x1p53)), part, number(w, 0));
     turns = turns ? add(w, turns, part) : part;
   }
   return turns;
 }
 
-/* |x|, by its bits. */
+/* |x|, computed from its bits. */
 static const BpIrNode *size_of(const Maker *m, const BpIrNode *x) {
   return float_of(m, bp_ir_binary(m->module, BP_IR_BIT_AND, bits_of(m, x), integer(m, INT32_MAX)));
 }
 
-/* Flips the sign of x where bit `bit` of `flags` is set. */
+/* Flips the sign of x if bit `bit` of `flags` is set. */
 static const BpIrNode *flip(const Maker *m, const BpIrNode *x, const BpIrNode *flags, int bit) {
   const BpIrNode *flag =
       bp_ir_binary(m->module, BP_IR_BIT_AND, flags, integer(m, (int32_t)(1U << bit)));
@@ -258,7 +259,7 @@ static const BpIrNode *flip(const Maker *m, const BpIrNode *x, const BpIrNode *f
                                   bit == 31 ? flag : shift(m, BP_IR_SHL, flag, 31 - bit)));
 }
 
-/* The sine of |x|, `quarters` of a turn later: q quarters and an angle within pi / 4 of 0. */
+/* The sine of |x| plus `quarters` of a turn: q quarters and an angle within pi / 4 of 0. */
 static const BpIrNode *expand_wave(const Maker *m, const BpIrNode *x, int64_t quarters) {
   static const double sine[] = {-0.1666666664162645, 0.008333329385898232, -0.00019839334842208068,
                                 2.7183115725572e-06};
@@ -272,7 +273,7 @@ static const BpIrNode *expand_wave(const Maker *m, const BpIrNode *x, int64_t qu
   const BpIrNode *u = mul(w, a, a), *one = number(w, 1);
   const BpIrNode *by_sine = mul(w, a, add(w, one, mul(w, u, polynomial(w, u, sine, COUNT(sine)))));
   const BpIrNode *by_cosine = add(w, one, mul(w, u, polynomial(w, u, cosine, COUNT(cosine))));
-  const BpIrNode *is_number = less(w, number(w, -1), u); /* no NaN becomes an integer */
+  const BpIrNode *is_number = less(w, number(w, -1), u); /* NaN must not become an integer */
   const BpIrNode *q = bp_ir_cast(m->module, m->bits, pick(w, is_number, k, number(w, 0)));
   q = add(m, q, integer(m, quarters));
   const BpIrNode *is_even = bp_ir_binary(
@@ -290,7 +291,7 @@ static const BpIrNode *expand_cos(const Maker *m, const BpIrNode *x) {
   return expand_wave(m, x, 1);
 }
 
-/* log2(x) = n + s l(s^2), s = f / (2 + f), as take_apart gives them. */
+/* log2(x) = n + s l(s^2), s = f / (2 + f), with n and f of take_apart. */
 static const BpIrNode *wide_log2(const Maker *m, const Maker *w, const BpIrNode *x) {
   static const double l[] = {2.885390081836836, 0.961796620976424, 0.5770924579015024,
                              0.4112011120915362, 0.348466567318254};
@@ -302,8 +303,8 @@ static const BpIrNode *wide_log2(const Maker *m, const Maker *w, const BpIrNode 
   return with_limits(w, bp_ir_cast(m->module, w->type, x), log);
 }
 
-/* t = k + r, |r| <= 1/2: 2^t = 2^k (1 + r e(r)). Beyond 200 both ways float32 has no such number.
- */
+/* t = k + r, |r| <= 1/2: 2^t = 2^k (1 + r e(r)). Beyond 200 in either direction the result is
+ * outside of float32's range. */
 static const BpIrNode *wide_exp2(const Maker *w, const BpIrNode *t) {
   static const double e[] = {0.6931471807045371,   0.24022651066567782,  0.05550410365978254,
                              0.009618038131280579, 0.001333393506456788, 0.00015466756527418978,
@@ -316,7 +317,7 @@ static const BpIrNode *wide_exp2(const Maker *w, const BpIrNode *t) {
   return mul(w, p, float_of(w, shift(w, BP_IR_SHL, add(w, k, integer(w, 1023)), 52)));
 }
 
-/* |x|^y with the sign of x where y is odd; the special cases are those of C's pow. */
+/* |x|^y with the sign of x if y is odd; special cases as in C's pow. */
 static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y) {
   Maker wide = wide_maker(m), *w = &wide;
   BpIrModule *module = m->module;
@@ -332,7 +333,7 @@ static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const B
   const BpIrNode *is_even =
       bp_ir_binary(module, BP_IR_EQ, bp__ir_intrinsic(module, "floor", &half, 1), half);
   const BpIrNode *is_negative =
-      bp_ir_binary(module, BP_IR_LT, bits_of(m, x), integer(m, 0)); /* -0 as well */
+      bp_ir_binary(module, BP_IR_LT, bits_of(m, x), integer(m, 0)); /* true for -0 as well */
   const BpIrNode *signed_power = pick(m, is_negative, mul(m, power, number(m, -1)), power);
   const BpIrNode *has_root =
       bp_ir_binary(module, BP_IR_OR, bp_ir_binary(module, BP_IR_EQ, x, number(m, -INFINITY)),
@@ -350,7 +351,7 @@ static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const B
 static const struct {
   const char *name;
   const BpIrNode *(*expand)(const Maker *m, const BpIrNode *x);
-  bool is_wide; /* goes by float64 */
+  bool is_wide; /* computed in float64 */
 } expansions[] = {
     {"exp", expand_exp, false},   {"log", expand_log, false}, {"sigmoid", expand_sigmoid, false},
     {"tanh", expand_tanh, false}, {"erf", expand_erf, false}, {"sin", expand_sin, true},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storage flattening: reads and writes of tensors by coordinates become loads and stores by element
- * index. A read in a branch of a select happens only where that branch is chosen: one that is not
- * provably inside its buffer gets the condition as its mask. */
+ * index. A read in a branch of a select happens only if that branch is chosen: if the read is not
+ * provably inside its buffer, the condition becomes its mask. */
 
 #include "compiler/lower/lowering.h"
 
@@ -40,7 +40,7 @@ static int visit_outside_read(void *context, const BpIrNode *node) {
   return bp__te_is_read(node) && !is_inside(context, node);
 }
 
-/* select(c, load masked by c, 0) is that load. */
+/* select(c, load masked by c, 0) is just that load. */
 static const BpIrNode *make_select(BpIrModule *module, const BpIrNode *condition, const BpIrNode *a,
                                    const BpIrNode *b) {
   if (!condition || !a || !b)
@@ -56,7 +56,7 @@ static const BpIrNode *both(BpIrModule *module, const BpIrNode *a, const BpIrNod
   return a ? bp_ir_binary(module, BP_IR_AND, a, b) : b;
 }
 
-/* Takes a select with reads that need a mask apart; the others go the common way. */
+/* Splits a select whose reads need a mask; other selects are handled like any node. */
 static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   const Flatten *flatten = rewriter->context;
   BpLowering *lowering = flatten->lowering;

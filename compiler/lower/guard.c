@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the IR defines and machines do not: division by zero, shifts by the width and more, floats
- * beyond the range of an integer type.
+/* Operations that the IR defines but machines do not: division by zero, shifts by the width or
+ * more, floats beyond the range of an integer type.
  *
- * Each becomes an operation on operands that every machine takes, with a choice around it, unless
- * its operands are seen to be such. Generators never meet the others. */
+ * Each becomes an operation on operands that every machine accepts, with a select around it, unless
+ * its operands are provably harmless. Generators never see the others. */
 
 #include <math.h>
 
 #include "compiler/ir/scalar.h"
 #include "compiler/lower/passes.h"
 
-/* What is looked at of an operand to tell what it can be; what lies deeper can be anything. */
+/* The depth to which an operand is examined; deeper parts may have any value. */
 #define MAX_LEVELS 8
 
 /* A constant in every lane of the operation's type. */
@@ -20,7 +20,7 @@ static const BpIrNode *like(BpIrModule *module, const BpIrNode *node, int64_t va
 
 /* ---- Division ---------------------------------------------------------------------------- */
 
-/* Some bit of it is always set, or it is chosen not to be zero. */
+/* One of its bits is always set, or a select excludes zero. */
 static bool is_never_zero(const BpIrNode *node, int levels) {
   const BpIrNode *const *x = node->operands;
   int64_t value;
@@ -64,7 +64,7 @@ static bool is_count(const BpIrNode *node, int64_t bits, int levels) {
   return levels > 0 && node->kind == BP_IR_BROADCAST && is_count(x[0], bits, levels - 1);
 }
 
-/* All bits are shifted out by too large a count; a negative one is as good as very large. */
+/* Too large a count shifts all bits out; a negative one counts as very large. */
 static const BpIrNode *guard_shift(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *a = node->operands[0], *b = node->operands[1];
   int64_t bits = node->dtype.bits;
@@ -84,7 +84,7 @@ static const BpIrNode *guard_shift(BpIrModule *module, const BpIrNode *node) {
 
 /* ---- Floats to integers ------------------------------------------------------------------ */
 
-/* What a float can be. */
+/* The possible values of a float. */
 typedef struct FloatRange {
   double min, max;
   bool may_be_nan;
@@ -99,7 +99,7 @@ static FloatRange range_of_int(BpDataType dtype) {
   return (FloatRange){is_signed ? -limit : 0, limit - 1, false};
 }
 
-/* Of a MIN, MAX or SELECT. */
+/* For a MIN, MAX or SELECT. */
 static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNode *b, int levels) {
   FloatRange x = range_of(a, levels), y = range_of(b, levels);
   FloatRange range = {fmin(x.min, y.min), fmax(x.max, y.max), x.may_be_nan || y.may_be_nan};
@@ -110,7 +110,8 @@ static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNod
   return range;
 }
 
-/* Its ends are rounded as what lies between is: those of int32 are one further out in float32. */
+/* Its ends are rounded like the values between them: those of int32 are one further out in
+ * float32. */
 static FloatRange range_of_cast(BpDataType to, const BpIrNode *x, int levels) {
   FloatRange range = bp__dtype_is_float(x->dtype) ? range_of(x, levels) : range_of_int(x->dtype);
   range.min = bp__scalar_round(to, range.min);
@@ -142,7 +143,7 @@ static FloatRange range_of(const BpIrNode *node, int levels) {
     return range_of_choice(node->kind, x[1], x[2], levels);
   case BP_IR_BROADCAST:
     return range_of(x[0], levels);
-  case BP_IR_CAST: /* to a narrower float it may become infinite */
+  case BP_IR_CAST: /* a narrower float may become infinite */
     if (node->dtype.bits < 32 && x[0]->dtype.bits > 8)
       return anything;
     return range_of_cast(node->dtype, x[0], levels);
@@ -157,13 +158,13 @@ static FloatRange range_of(const BpIrNode *node, int levels) {
   }
 }
 
-/* NaN becomes 0, what is too small or large the least or largest integer. */
+/* NaN becomes 0; too small or large values become the least or largest integer. */
 static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *x = node->operands[0];
   BpDataType to = node->dtype;
   if (!bp__dtype_is_int(to) || !bp__dtype_is_float(x->dtype))
     return node;
-  if (x->dtype.bits < 32) /* whose ends a half float does not have */
+  if (x->dtype.bits < 32) /* float16 cannot represent the ends of these */
     x = bp_ir_cast(module, bp__dtype(BP_DTYPE_FLOAT, 32, to.lanes), x);
   if (!x)
     return NULL;
@@ -192,7 +193,7 @@ static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
 
 static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
   switch (node->kind) {
-  case BP_IR_BROADCAST: { /* what an operation on broadcasts was folded to on the way */
+  case BP_IR_BROADCAST: { /* operations on broadcasts that were folded meanwhile */
     const BpIrNode *scalar = leave(rewriter, node->operands[0]);
     return scalar == node->operands[0]
                ? node

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a thread runs: some drivers end a thread's loops without a word after so many
- * iterations, and what it computes is wrong then. */
+/* The number of loop iterations of a thread: some drivers end a thread's loops without an error
+ * after a number of iterations, and the result is wrong then. */
 
 #include "compiler/lower/passes.h"
 
-/* Iterations of the loops in a statement, as far as the code says: a WHILE and a loop whose extent
- * is an argument count for one. */
+/* Iterations of the loops in a statement, as far as they are known: a WHILE, and a loop whose
+ * extent is an argument, count as one. */
 static double iterations_of(const BpIrNode *node) {
   double inside = 0;
   int64_t extent = 1;

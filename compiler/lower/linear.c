@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear forms of index expressions and what follows from them. */
+/* Linear forms of index expressions and their uses. */
 
 #include "compiler/lower/linear.h"
 
@@ -23,7 +23,7 @@ typedef struct Linear {
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 
-/* ---- What is known ----------------------------------------------------------------------- */
+/* Stored results */
 
 static void forget(BpIndexContext *context) {
   for (int32_t i = 0; i < BP__INDEX_NUM_FACTS; i++)
@@ -39,7 +39,7 @@ static const void *recall(BpIndexContext *context, int32_t fact, const BpIrNode 
   return node->depth > BP__IR_TREE_DEPTH ? bp__ir_map_get(&context->facts[fact], node) : NULL;
 }
 
-/* -1 with an error, and then it will be found out again. */
+/* -1 with an error; the result is then computed again. */
 static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node, const void *value,
                     size_t size) {
   if (node->depth <= BP__IR_TREE_DEPTH)
@@ -151,7 +151,7 @@ static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var)
   return bp__ir_map_get(&context->vars, var);
 }
 
-/* Of products of which one factor is a constant, or both are far from overflow. */
+/* For products with a constant factor, or of factors far from overflow. */
 static BpRange range_product(BpRange a, BpRange b) {
   if (b.min == b.max)
     return range_multiply(a, b.min);
@@ -170,8 +170,8 @@ static BpRange range_cast(BpRange range, BpDataType from, BpDataType to) {
   return range.min >= limits.min && range.max <= limits.max ? range : dtype_range(to);
 }
 
-/* Of an int64, or every lane of a vector of them; what has another type wraps. Sums of scalars are
- * linear forms and do not come here. */
+/* For an int64, or every lane of an int64 vector; other types wrap. Sums of scalars are linear
+ * forms and do not come here. */
 static BpRange range_of_arithmetic(BpIndexContext *context, const BpIrNode *node) {
   if (node->dtype.code != BP_DTYPE_INT || node->dtype.bits != 64)
     return dtype_range(node->dtype);
@@ -190,7 +190,7 @@ static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
   return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
-/* Of a quotient or rest of two numbers that are not negative: by zero it is 0. */
+/* For the quotient or remainder of two numbers that are not negative: by zero it is 0. */
 static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node) {
   BpRange a = bp__index_range(context, node->operands[0]);
   BpRange b = bp__index_range(context, node->operands[1]);
@@ -200,7 +200,7 @@ static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node)
   return (BpRange){0, is_rest && b.max > 0 && b.max - 1 < a.max ? b.max - 1 : a.max};
 }
 
-/* Of the vectors that a shuffle chooses from. */
+/* For the vectors that a shuffle chooses from. */
 static BpRange range_of_shuffle(BpIndexContext *context, const BpIrNode *node) {
   BpRange range = bp__index_range(context, node->operands[0]);
   for (int32_t i = 1; i < node->int_value; i++)
@@ -212,7 +212,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
   if (is_uint64(node->dtype) && node->kind != BP_IR_CAST)
-    return everything; /* large ones are negative by their bits */
+    return everything; /* large values have negative bit patterns */
   switch (node->kind) {
   case BP_IR_ADD:
   case BP_IR_SUB:
@@ -346,7 +346,7 @@ int64_t bp__greatest_divisor(int64_t a, int64_t b) {
 }
 
 /* For a division by `divisor`: finds g that divides it and every multiple of at least `threshold`,
- * and takes apart linear = g * high + low. */
+ * and splits linear = g * high + low. */
 static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t threshold, Linear *high,
                           Linear *low) {
   int64_t g = divisor;
@@ -365,8 +365,8 @@ static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t thresho
   return g;
 }
 
-/* Takes apart linear = g * high + low with 0 <= low < g, where g divides `divisor`, and as large a
- * g as the ranges prove. So floor(linear / divisor) = floor(high / (divisor / g)). */
+/* Splits linear = g * high + low with 0 <= low < g, where g divides `divisor` and is as large as
+ * the ranges prove. Then floor(linear / divisor) = floor(high / (divisor / g)). */
 static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64_t divisor,
                             Linear *high, Linear *low) {
   int64_t threshold = INT64_MAX;
@@ -390,7 +390,7 @@ static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64
   return 1;
 }
 
-/* floor(linear / divisor) where the multiples of `divisor` in it are taken out. */
+/* floor(linear / divisor), with multiples of `divisor` taken out. */
 static void divide(BpIndexContext *context, const Linear *linear, int64_t divisor, Linear *out) {
   Linear high, low, inner = {0};
   int64_t g = find_granule(context, linear, divisor, &high, &low);
@@ -444,7 +444,7 @@ static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t 
     out->failed = true;
 }
 
-/* MIN and MAX: the one that always wins, or an atom. */
+/* MIN and MAX: the operand that always wins, or an atom. */
 static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   Linear a, b, difference;
   linear_of(context, node->operands[0], &a);
@@ -482,7 +482,7 @@ static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Li
   return true;
 }
 
-/* A product of two atoms is an atom, with the numbers in front of it. */
+/* A product of two atoms is an atom, with a coefficient. */
 static bool linear_of_atoms(BpIndexContext *context, const Term *a, const Term *b, Linear *out) {
   int64_t multiple;
   if (__builtin_mul_overflow(a->multiple, b->multiple, &multiple))
@@ -549,7 +549,7 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
     out->failed = true;
 }
 
-/* ---- Quotients and remainders that belong together --------------------------------------- */
+/* Matching quotients and remainders */
 
 static bool is_division(const BpIrNode *node, int32_t kind) {
   return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
@@ -557,7 +557,7 @@ static bool is_division(const BpIrNode *node, int32_t kind) {
 
 #define MAX_FACTORS 8
 
-/* An atom as a product; `count` is 0 where it has more factors than fit. */
+/* An atom as a product; `count` is 0 if it has more factors than fit. */
 typedef struct Factors {
   const BpIrNode *items[MAX_FACTORS];
   int32_t count;
@@ -577,7 +577,7 @@ static Factors factors_of(const BpIrNode *atom) {
   return add_factors(&factors, atom) ? factors : (Factors){.count = 0};
 }
 
-/* Takes one factor out; false where it is none. */
+/* Removes one factor; false if there is no such factor. */
 static bool remove_factor(Factors *factors, const BpIrNode *factor) {
   for (int32_t i = 0; i < factors->count; i++)
     if (bp__ir_equal(factors->items[i], factor)) {
@@ -597,7 +597,7 @@ static bool is_product_of(const BpIrNode *atom, const Factors *factors) {
   return true;
 }
 
-/* The product of the factors and of one node, NULL for 1. */
+/* The product of the factors and one node, which is NULL for 1. */
 static const BpIrNode *product_of(BpIndexContext *context, const Factors *factors,
                                   const BpIrNode *node) {
   for (int32_t i = 0; i < factors->count; i++)
@@ -606,14 +606,14 @@ static const BpIrNode *product_of(BpIndexContext *context, const Factors *factor
   return node;
 }
 
-/* c * (x / c) and x % c in a form, times the same: `rest` is that product's open part. */
+/* c * (x / c) and x % c in a form, both multiplied by `rest`, an expression of open extents. */
 typedef struct Halves {
   const BpIrNode *quotient;
   Factors rest;
-  int32_t remainder; /* its term */
+  int32_t remainder; /* index of its term */
 } Halves;
 
-/* The term with x % c times `rest` that belongs to a term with x / c: false if there is none. */
+/* Finds the term with x % c times `rest` that matches a term with x / c; false if there is none. */
 static bool find_remainder(const Linear *linear, const Term *high, Halves *halves) {
   const BpIrNode *quotient = halves->quotient, *divisor = quotient->operands[1];
   int64_t number = divisor->kind == BP_IR_INT_IMM ? divisor->int_value : 1;
@@ -640,7 +640,7 @@ static bool find_remainder(const Linear *linear, const Term *high, Halves *halve
   return false;
 }
 
-/* Finds a quotient in a term, times its divisor, whose remainder another term has. */
+/* Finds a quotient in a term, times its divisor, whose remainder is in another term. */
 static bool find_halves(const Linear *linear, const Term *high, Halves *halves) {
   Factors factors = factors_of(high->atom);
   for (int32_t i = 0; i < factors.count; i++) {
@@ -668,7 +668,7 @@ static void add_product(BpIndexContext *context, Linear *linear, const Factors *
   add_scaled(linear, &product, multiple);
 }
 
-/* c * (x / c) + x % c is x: so the index of a fused axis becomes one again. */
+/* c * (x / c) + x % c is x: so the index of a fused axis becomes one variable again. */
 static void recombine(BpIndexContext *context, Linear *linear) {
   for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
     Term high = linear->terms[i];
@@ -740,8 +740,8 @@ bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIr
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
-/* The range of a linear form, and what the assumptions make of it: where a - f is at least m, and f
- * at least 0, a is at least m; likewise from above. */
+/* The range of a linear form, narrowed by the assumptions: if a - f is at least m, and f at least
+ * 0, then a is at least m; the same for the upper end. */
 static BpRange assumed_range(BpIndexContext *context, const Linear *linear) {
   BpRange range = linear_range(context, linear);
   for (int32_t i = 0; i < context->num_assumed && !linear->failed; i++) {
@@ -849,7 +849,7 @@ static int quotient_interval(BpIndexContext *context, const BpIrNode *atom, int6
   return interval->min ? 0 : -1;
 }
 
-/* min(a, b) or max(a, b): it moves no further than the one that moves most. */
+/* min(a, b) or max(a, b): it varies no more than the operand that varies most. */
 static int choice_interval(BpIndexContext *context, const BpIrNode *atom, BpInterval *interval,
                            bool *is_bounded) {
   BpInterval b;
@@ -985,7 +985,7 @@ static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
   return -1;
 }
 
-/* For linear = m * floor(e / c) + rest, where m divides all of the rest but its constant: a linear
+/* For linear = m * floor(e / c) + rest, where m divides all of `rest` except its constant: a linear
  * form in e of the same sign. False: m does not divide it. */
 static bool open_quotient(BpIndexContext *context, Linear *linear, int32_t at) {
   Term term = linear->terms[at];

@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* In the order in which they run. docs/lowering.md says what each does. */
+/* In the order in which they run. docs/lowering.md describes each. */
 static const struct {
   const char *name;
   const BpIrNode *(*run)(BpLowering *lowering, const BpIrNode *body);
-  bool is_optional; /* the IR has its final form without it, too */
+  bool is_optional; /* without it the IR has its final form, too */
 } passes[] = {
     {"build", bp__lower_build, false},     {"partition", bp__lower_partition, true},
     {"flatten", bp__lower_flatten, false}, {"vectorize", bp__lower_vectorize, true},
     {"unroll", bp__lower_unroll, true},    {"tidy", bp__lower_tidy, true},
 };
 
-/* The positions of the outputs that are streamed, as an attribute; NULL: there are none. */
+/* The positions of the streamed outputs, as an attribute; NULL: there are none. */
 static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
   BpIrModule *module = lowering->module;
   const BpIrNode **positions =
@@ -36,7 +36,7 @@ static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
   return *attr ? 0 : -1;
 }
 
-/* The body behind checks of the open extents, whose ranges the passes relied on. */
+/* The body after checks of the open extents, on whose ranges the passes relied. */
 static const BpIrNode *check_open_extents(BpLowering *lowering, const BpIrNode *body) {
   BpIrModule *module = lowering->module;
   const BpIrNode *zero = bp__ir_int64(module, 0);
@@ -75,7 +75,7 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function
   return 0;
 }
 
-/* The pass that the options leave out, NULL: none. */
+/* The pass that the options leave out, or NULL. */
 static const char *left_out(const BpLowerOptions *options) {
   bool has_member = options && options->struct_size >=
                                    offsetof(BpLowerOptions, without) + sizeof options->without;

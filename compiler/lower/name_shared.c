@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names for shared expressions.
  *
- * Expressions are graphs; who writes or evaluates them as trees would repeat what is shared, in the
- * worst case exponentially often. Each expression that one statement uses more than once becomes
- * the value of a LET around the statement. What steers code generation by its form stays where it
- * is: ramps, broadcasts, and comparisons of vectors, which are masks. */
+ * Expressions are graphs; code that writes or evaluates them as trees would repeat shared parts, in
+ * the worst case exponentially often. Each expression that one statement uses more than once
+ * becomes the value of a LET around the statement. Expressions whose form affects code generation
+ * stay in place: ramps, broadcasts, and comparisons of vectors, which are masks. */
 
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 
 /* The expressions of one statement. */
 typedef struct Uses {
-  BpIrMap counts;         /* node -> how often it is an operand, as a pointer */
-  BpIrMap effects;        /* nodes with an extern or packed call in them */
+  BpIrMap counts;         /* node -> number of uses as an operand, stored as a pointer */
+  BpIrMap effects;        /* nodes that contain an extern or packed call */
   const BpIrNode **order; /* distinct nodes, operands first */
   size_t size, capacity;
 } Uses;
@@ -101,7 +101,7 @@ static void expressions_of(const BpIrNode *node, int32_t *first, int32_t *end) {
   }
 }
 
-/* Gives the shared expressions names in the expression rewriter, and counts them. */
+/* Names the shared expressions, in the expression rewriter, and counts them. */
 static int name_expressions(BpIrRewriter *expressions, Uses *uses, const BpIrNode **vars,
                             const BpIrNode **values, size_t *count) {
   for (size_t i = 0; i < uses->size; i++) {
@@ -118,7 +118,7 @@ static int name_expressions(BpIrRewriter *expressions, Uses *uses, const BpIrNod
   return 0;
 }
 
-/* The statement over its named expressions, its bodies rewritten, within the LETs. */
+/* The statement with its named expressions and rewritten bodies, inside of the LETs. */
 static const BpIrNode *rebuild(BpIrRewriter *statements, BpIrRewriter *expressions, Uses *uses,
                                const BpIrNode *node, int32_t first, int32_t end) {
   BpIrModule *module = statements->module;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index arithmetic in 32 bits, for machines where 64 are slow or missing.
+/* Index arithmetic in 32 bits, for machines on which 64 bits are slow or missing.
  *
- * An int64 expression whose range fits, by the ranges of the loop variables in it, is computed in
- * int32 as far down as the ranges of its parts fit, too; what does not is cast. Loop variables and
- * names become int32 where all their values are. Vectors are treated as their lanes are. */
+ * An int64 expression whose range fits, according to the ranges of its loop variables, is computed
+ * in int32, as far down as the ranges of its parts fit too; other parts are cast. Loop variables
+ * and names become int32 if all their values fit. Vectors are treated like their lanes. */
 
 #include "compiler/lower/linear.h"
 #include "compiler/lower/passes.h"
 
 typedef struct Narrower {
-  BpIrRewriter rewriter; /* first: callbacks get it by this */
+  BpIrRewriter rewriter; /* first: callbacks get the Narrower by it */
   BpIndexContext index;
-  BpIrMap vars; /* int64 VAR -> the int32 VAR that stands for it */
-  BpIrMap done; /* int64 expression -> itself as an int32 */
+  BpIrMap vars; /* int64 VAR -> its int32 replacement */
+  BpIrMap done; /* int64 expression -> the same in int32 */
 } Narrower;
 
 static BpDataType narrow_type(const BpIrNode *node) {
@@ -24,7 +24,7 @@ static bool is_wide(const BpIrNode *node) {
          node->kind < BP_IR_SEQ;
 }
 
-/* An integer or bool whose conversion to int32 keeps each value that int32 has. */
+/* An integer or bool for which conversion to int32 keeps every value in int32's range. */
 static bool is_shorter(BpDataType dtype) {
   return dtype.bits <= 32 && !bp__dtype_is_float(dtype);
 }
@@ -40,7 +40,7 @@ static bool is_arithmetic(int32_t kind) {
 
 static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node);
 
-/* The operands alone: the whole would come back here. */
+/* Narrows only the operands; narrowing the whole would recurse for ever. */
 static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode **operands =
@@ -53,7 +53,7 @@ static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
   return bp_ir_cast(module, narrow_type(node), bp__ir_with_operands(module, node, operands));
 }
 
-/* Of narrowed vectors: if the whole fits, so does each. */
+/* For narrowed vectors: if the whole fits, so does each. */
 static const BpIrNode *narrow_shuffle(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode **operands = bp__ir_alloc(module, (size_t)node->num_operands * sizeof *operands);
@@ -102,7 +102,7 @@ static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* What was found under another meaning of a name is void. */
+/* Results found for another meaning of a name are invalid. */
 static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRange range) {
   bp__ir_map_clear(&n->rewriter.done);
   bp__ir_map_clear(&n->done);
@@ -148,7 +148,7 @@ static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
 
 /* ---- Walking ----------------------------------------------------------------------------- */
 
-/* An access, with its index in int32 where that fits. */
+/* An access, with its index in int32 if that fits. */
 static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
   const BpIrNode *operands[4];
   for (int32_t i = 0; i < node->num_operands; i++) {
@@ -161,7 +161,7 @@ static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
   return bp__ir_with_operands(n->rewriter.module, node, operands);
 }
 
-/* A conversion of an int64 that fits, to whatever type. */
+/* Whether the node converts an int64 that fits to any other type. */
 static bool is_wide_cast(Narrower *n, const BpIrNode *node) {
   return node->kind == BP_IR_CAST && is_wide(node->operands[0]) && fits(n, node->operands[0]);
 }
@@ -175,7 +175,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
   Narrower *n = (Narrower *)rewriter;
   BpIrModule *module = rewriter->module;
   if (node->kind == BP_IR_BUFFER || node->kind == BP_IR_ATTR || node->kind == BP_IR_INT_IMM)
-    *result = node; /* buffers have identity; a launch stays as it is stated */
+    *result = node; /* buffers have identity; a launch stays as stated */
   else if (node->kind == BP_IR_FOR && is_wide(node->operands[0]))
     *result = narrow_for(n, node);
   else if (node->kind == BP_IR_LET && is_wide(node->operands[0]))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops of one stage while they are built, from the outside in; see build.c. */
+/* The loops of one stage during their construction, from the outside in; see build.c. */
 #ifndef BACKPLANE_COMPILER_LOWER_NEST_H
 #define BACKPLANE_COMPILER_LOWER_NEST_H
 
 #include "compiler/lower/lowering.h"
 
-/* What the innermost statements of a nest do. */
+/* The purpose of a nest's innermost statements. */
 enum {
   BP__NEST_MAIN,  /* compute */
   BP__NEST_INIT,  /* store the identities of a reduction, or the initial states of a scan */
-  BP__NEST_LIMIT, /* find out how many steps a scan makes */
-  BP__NEST_COPY,  /* make the states after a step those before the next one */
+  BP__NEST_LIMIT, /* find the number of steps of a scan */
+  BP__NEST_COPY,  /* copy the states after a step to those before the next one */
   BP__NEST_ZERO,  /* store zeros at the places of a scan that make no step */
   BP__NEST_LAST   /* store the states after the last step */
 };
@@ -20,25 +20,25 @@ typedef struct BpNest {
   BpLowerStage *s;
   const BpTeStage *stage;
   int phase;             /* BP__NEST_* */
-  bool is_around;        /* without the loops that run in order: those of a reduction, of a scan */
+  bool is_around;        /* without the loops that run in order: those of a reduction or scan */
   bool is_serial;        /* every thread runs all iterations */
-  const BpIrNode *steps; /* of a scan with a limit: how many it makes; NULL: all */
+  const BpIrNode *steps; /* for a scan with a limit: the number of steps; NULL: all */
   bool is_masked;        /* not every element makes each step */
   /* By the index of the axis: */
-  int64_t extent[BP__TE_MAX_AXES];        /* of an open one the most that it can be */
-  const BpIrNode *open[BP__TE_MAX_AXES];  /* the extent of an open one, else NULL */
-  const BpIrNode *limit[BP__TE_MAX_AXES]; /* of a root axis: it stays below that; NULL: its extent
-                                             says so */
-  const BpIrNode *value[BP__TE_MAX_AXES]; /* of a leaf: free, a loop's variable or a constant */
-  bool is_bound[BP__TE_MAX_AXES];         /* of a leaf: its loop was made */
+  int64_t extent[BP__TE_MAX_AXES];       /* for an open axis the greatest value */
+  const BpIrNode *open[BP__TE_MAX_AXES]; /* the extent of an open axis, else NULL */
+  const BpIrNode
+      *limit[BP__TE_MAX_AXES]; /* for a root axis: an upper limit; NULL: its extent is the limit */
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* for a leaf: free, a loop's variable or a constant */
+  bool is_bound[BP__TE_MAX_AXES];         /* for a leaf: its loop exists */
   const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
-  const BpIrNode *start[BP__TE_MAX_AXES]; /* of one that was split: holds where its tile starts */
+  const BpIrNode *start[BP__TE_MAX_AXES]; /* for a split axis: the variable of its tile's start */
   bool is_checked[BP__TE_MAX_AXES];       /* its bounds need no guard now */
-  bool is_full[BP__TE_MAX_AXES]; /* of one that was split: this piece has full tiles only */
-  int8_t piece[BP__TE_MAX_AXES]; /* of one that was split: the piece that runs here */
+  bool is_full[BP__TE_MAX_AXES];          /* for a split axis: this piece has full tiles only */
+  int8_t piece[BP__TE_MAX_AXES];          /* for a split axis: the piece that runs here */
 } BpNest;
 
-/* Names for values, so that each is computed before any of them is stored. */
+/* Names for values, so that all are computed before any of them is stored. */
 typedef struct BpNames {
   const BpIrNode *vars[3 * BP_TE_MAX_VALUES], *values[3 * BP_TE_MAX_VALUES];
   int32_t count;
@@ -46,17 +46,17 @@ typedef struct BpNames {
 
 /* ---- build.c ----------------------------------------------------------------------------- */
 
-/* What the root axes' variables stand for in this iteration; `is_swept`: with free variables for
- * loops still to come, which sweep no more than their extents. */
+/* The values of the root axes' variables in this iteration; `is_swept`: with free variables for
+ * loops still to come, which range over their extents only. */
 int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots);
-/* An expression of the stage with its root axes at `roots`, its reads of where tensors are stored.
- */
+/* An expression of the stage with its root axes at `roots`; its reads go to the tensors'
+ * storage. */
 const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *roots,
                                  const BpIrNode *body);
-/* A write of the element of a tensor that this iteration is at. */
+/* A write of a tensor's element for this iteration. */
 const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
                                const BpIrNode *value);
-/* Gives a value a name; and the statement that uses the names, within them. */
+/* Names a value; and wraps the statement that uses the names in their LETs. */
 const BpIrNode *bp__nest_name(const BpNest *nest, BpNames *names, const char *text,
                               const BpIrNode *value);
 const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names, const BpIrNode *body);
@@ -67,20 +67,20 @@ const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position);
 
 /* ---- scan.c ------------------------------------------------------------------------------ */
 
-/* The position of the innermost leaf of a scan's axis: inside of it, the step is known. */
+/* The position of the innermost leaf of a scan's axis; inside of it the step is known. */
 int32_t bp__scan_position(const BpTeStage *stage);
 /* The loops of a scan from its outermost axis leaf on: initial states, steps, last states. */
 const BpIrNode *bp__scan_begin(const BpNest *nest, int32_t position);
-/* States what the step is where it is known. */
+/* Records the value of the step once it is known. */
 int bp__scan_enter(const BpNest *nest);
-/* One step, where stages attached to it have been computed. */
+/* One step, after the stages attached to it were computed. */
 const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position);
 /* The loop over the axis's leaf at `position` of a scan with a limit. */
 const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position);
-/* The innermost statements, by the phase. */
+/* The innermost statements of a phase. */
 const BpIrNode *bp__scan_innermost(const BpNest *nest);
 /* Refuses a read of a state at another step, or of elements that the loops inside of the steps do
- * not go through. */
+ * not cover. */
 int bp__scan_check_read(const BpNest *nest, const BpLowerTensor *state, const BpIrNode *read);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first step of lowering: which stages there are, with inlined ones substituted into their
- * readers, in an order in which producers come first; and the checks of where they run. */
+/* The first step of lowering: finds the stages, substitutes inlined ones into their readers, orders
+ * the stages so that producers come first, and checks where they run. */
 
 #include "compiler/lower/nest.h"
 
@@ -39,7 +39,8 @@ static int collect_reads(BpIrModule *module, const BpIrNode *body, const BpIrNod
 
 /* ---- Inlining ---------------------------------------------------------------------------- */
 
-/* At a read of an inlined stage: its body with the indices for its variables. */
+/* Replaces a read of an inlined stage by its body, with the indices as the values of its
+ * variables. */
 static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node) {
   BpLowering *lowering = rewriter->context;
   if (!bp__te_is_read(node))
@@ -61,7 +62,7 @@ static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node)
   return body;
 }
 
-/* A body with inlined stages in it. */
+/* A body, including its inlined stages. */
 static const BpIrNode *inlined(BpLowering *lowering, const BpIrNode *body) {
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = inline_read};
   body = bp__ir_rewrite(&rewriter, bp__ir_copy(lowering->module, body, &lowering->copied));
@@ -118,7 +119,7 @@ static int reach_producers(BpLowering *lowering, const BpTeStage *stage) {
   return stage->scan ? reach_reads(lowering, stage, stage->scan->before) : 0;
 }
 
-/* Makes a tensor or state known. */
+/* Registers a tensor or state. */
 static int reach_tensor(BpLowering *lowering, BpLowerStage *s, const BpTeTensor *tensor,
                         BpLowerTensor *t) {
   t->tensor = tensor;
@@ -198,7 +199,8 @@ static int find_place(BpLowerStage *s, const BpTeAxis *axis) {
                         s->stage->tensor->name, axis->name, consumer->tensor->name);
 }
 
-/* What belongs to the steps of a scan is computed where the step is known, if nobody says where. */
+/* A stage that belongs to a scan's steps is computed where the step is known, unless the schedule
+ * says otherwise. */
 static int resolve_attachment(BpLowering *lowering, BpLowerStage *s) {
   const BpTeStage *stage = s->stage;
   const BpTeStage *consumer = stage->attach_stage ? stage->attach_stage : stage->inside;
@@ -229,7 +231,7 @@ static int check_inside(const BpLowerStage *s) {
                         s->stage->tensor->name, scan->scan->name);
 }
 
-/* Whether all values of `axis` are below one of its splits' outer axis, or it is that axis. */
+/* Whether `part` is derived from `axis`, or is that axis. */
 static bool is_part_of(const BpTeAxis *part, const BpTeAxis *axis) {
   if (part == axis)
     return true;
@@ -240,8 +242,8 @@ static bool is_part_of(const BpTeAxis *part, const BpTeAxis *axis) {
   return is_part_of(part, axis->used_by->outer) || is_part_of(part, axis->used_by->inner);
 }
 
-/* Whether `first` counts larger steps of the scan's axis than `second`: at the split that took them
- * apart it is on the outer side. */
+/* Whether `first` counts larger steps of the scan's axis than `second`: at the split that separated
+ * them it is on the outer side. */
 static bool comes_first(const BpTeAxis *first, const BpTeAxis *second) {
   const BpTeStage *stage = first->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -260,8 +262,8 @@ static int refuse_order(const BpTeAxis *inner, const BpTeAxis *outer) {
                         inner->name, inner->stage->scan->name, outer->name);
 }
 
-/* The steps of a scan come in their order: parts of its axis lie as splits made them, also where
- * they were fused again. */
+/* The steps of a scan run in order: the parts of its axis must be in the order that the splits gave
+ * them, also if some were fused again. */
 static int check_order(const BpTeStage *stage) {
   const BpTeAxis *before = NULL;
   for (int32_t i = 0; i < stage->num_axes && stage->scan; i++) {
@@ -290,7 +292,8 @@ static bool sees(const BpLowerStage *reader, const BpLowerStage *s) {
   return inside->attached_to == s->attached_to && inside->attach_position >= s->attach_position;
 }
 
-/* No vectorized or unrolled loop may lie around a stage computed inside: vector lanes share it. */
+/* A vectorized or unrolled loop must not surround a stage computed inside, because its lanes would
+ * share the stage. */
 static int check_loops_around(const BpLowerStage *s) {
   const BpTeStage *consumer = s->attached_to->stage;
   for (int32_t i = 0; i <= s->attach_position; i++)
@@ -316,7 +319,7 @@ static int check_readers(BpLowering *lowering, const BpLowerStage *s) {
   return s->attached_to ? check_loops_around(s) : 0;
 }
 
-/* Makes the tensors of a stage say where it is now. */
+/* Stores the present place of a stage in its tensors. */
 static void place_tensors(BpLowerStage *s) {
   int32_t num_states = s->stage->scan ? s->stage->scan->num_states : 0;
   for (int32_t i = 0; i < s->stage->num_tensors + num_states; i++) {
@@ -339,7 +342,7 @@ static void drop_inlined(BpLowering *lowering) {
   lowering->num_stages = kept;
 }
 
-/* Finds the tensors that need not be computed. */
+/* Finds the tensors that must be computed. */
 static void find_needed(BpLowering *lowering) {
   for (int32_t i = 0; i < lowering->num_stages; i++) {
     const BpLowerStage *s = &lowering->stages[i];
@@ -354,7 +357,7 @@ static void find_needed(BpLowering *lowering) {
   }
 }
 
-/* Adds the open extents to the parameters and states what is known of them. */
+/* Adds the open extents to the parameters and states their ranges. */
 static int copy_open_extents(BpLowering *lowering) {
   for (const BpTeOpenExtent *open = lowering->te->open_extents; open; open = open->next) {
     const BpIrNode *var = bp__ir_copy(lowering->module, open->var, &lowering->copied);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop partitioning: where a condition inside a loop changes as its variable grows, the loop is
- * taken apart into one loop before and one after that place, and neither has the condition. So the
- * parts of a concatenation are copied by loops of their own, and padding has loops beside the
- * inside of a picture. Halide and TVM have a pass of this kind.
+/* Loop partitioning: if a condition inside a loop changes as its variable grows, the loop is
+ * divided into one loop before and one after that place, and neither has the condition. So the
+ * parts of a concatenation are copied by loops of their own, and the padding of a picture has loops
+ * besides the inside. Halide and TVM have a similar pass.
  *
- * A condition is a comparison of indices, or a minimum or maximum of them, which chooses as well.
- * It is decided by the innermost serial loop on whose variable it depends: outer loops may hold
- * much other code. What depends on variables of vectors and of unrolled loops, too, is decided
- * except in the few iterations where their lanes differ. A condition that no loop around it
- * decides, since all its variables are outside, becomes an IF around the loop. Code may grow by a
- * bounded amount. */
+ * A condition is a comparison of indices, or a minimum or maximum of them, which is a choice as
+ * well. It is decided by the innermost serial loop on whose variable it depends, because outer
+ * loops may contain much other code. A condition that also depends on variables of vectors and
+ * unrolled loops is decided except in the few iterations in which their lanes differ. A condition
+ * that no surrounding loop decides, because all its variables are outside, becomes an IF around the
+ * loop. The growth of the code is limited. */
 
 #include "compiler/lower/lowering.h"
 
-/* Writes that a function may get more, those of unrolled loops counted as often as they will be
- * written out. */
+/* The most writes that may be added to a function; those of unrolled loops count as often as they
+ * will be written out. */
 #define MAX_GROWTH 512
-/* Conditions of one loop that are looked at. */
+/* The most conditions of one loop that are examined. */
 #define MAX_CHOICES 32
 
 typedef struct Partition {
@@ -24,19 +24,19 @@ typedef struct Partition {
   int64_t growth; /* so far */
 } Partition;
 
-/* A comparison, MIN or MAX that chooses its first side where `difference` >= 0. */
+/* A comparison, MIN or MAX that chooses its first side if `difference` >= 0. */
 typedef struct Choice {
   const BpIrNode *node, *difference;
 } Choice;
 
-/* What the body of one loop decides. */
+/* The conditions in the body of one loop. */
 typedef struct Scan {
   Partition *partition;
   BpIrMap values; /* of names in the body; variables of vectors and unrolled loops are free */
   BpIrMap others; /* variables of inner serial loops */
   Choice choices[MAX_CHOICES];
   int32_t count;
-  bool is_foreign; /* there is a statement that is not taken apart */
+  bool is_foreign; /* the body has a statement that is not divided */
 } Scan;
 
 static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node);
@@ -160,8 +160,8 @@ static int scan_loop(Scan *scan, const BpIrNode *loop) {
                                                        : -1;
 }
 
-/* A name for an index as what it stands for; any other name holds data, and chooses as data does.
- */
+/* A name for an index is replaced by its value; any other name holds data, which is treated like
+ * loaded data. */
 static int scan_let(Scan *scan, const BpIrNode *let) {
   const BpIrNode *var = let->operands[0], *value = let->operands[1];
   int is_data = !bp__dtype_equal(var->dtype, bp__dtype_int64());
@@ -206,7 +206,7 @@ static int scan_statement(Scan *scan, const BpIrNode *node) {
 
 /* ---- Weight ------------------------------------------------------------------------------ */
 
-/* Writes of a statement, as often as unrolling will write them out. */
+/* The number of writes of a statement, after unrolling. */
 static int64_t weight_of(const BpIrNode *node) {
   int64_t total = 0, times = 1;
   switch (node->kind) {
@@ -232,7 +232,7 @@ static int64_t weight_of(const BpIrNode *node) {
   return times > MAX_GROWTH ? times : total * times;
 }
 
-/* Whether `parts` may take the place of `node`; counts them if so. */
+/* Whether `parts` may replace `node`; if so, their growth is counted. */
 static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNode *const *parts,
                        int32_t count) {
   int64_t growth = -weight_of(node);
@@ -244,17 +244,16 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
   return true;
 }
 
-/* ---- Copies in which choices are made ---------------------------------------------------- */
+/* Copies with decided choices */
 
 typedef struct Copy {
   Partition *partition;
   const Scan *scan;
-  const BpIrNode *difference; /* of the choice that is made; NULL: none is */
+  const BpIrNode *difference; /* of the decided choice; NULL: none */
   bool is_first;              /* it is at least 0 here */
 } Copy;
 
-/* Whether a choice with that difference is made by the copy's: 1 first side, 0 second, -1 unknown.
- */
+/* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
 static int is_decided(const Copy *copy, const BpIrNode *difference) {
   BpIndexContext *index = &copy->partition->lowering->index;
   const BpIrNode *known = copy->difference;
@@ -275,7 +274,7 @@ static int is_decided(const Copy *copy, const BpIrNode *difference) {
   return apart >= -1 ? 1 : -1;
 }
 
-/* A new name with the narrower range that it has here. */
+/* A new name with its narrower range here. */
 static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
@@ -315,7 +314,7 @@ static int enter_copy(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
   return *result ? 1 : -1;
 }
 
-/* What the ranges of variables decide now, and no statement around nothing. */
+/* Simplifies conditions that the ranges of variables now decide, and removes empty statements. */
 static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
@@ -329,7 +328,7 @@ static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) 
   return known < 0 ? node : bp__ir_bool(rewriter->module, known);
 }
 
-/* `node` with `var` as `value` and what `copy` decides. */
+/* `node` with `value` for `var`, and the choice that `copy` decides. */
 static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNode *var,
                                  const BpIrNode *value) {
   BpIrRewriter rewriter = {.module = copy->partition->lowering->module,
@@ -342,13 +341,13 @@ static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNod
   return result;
 }
 
-/* ---- Taking a loop apart ----------------------------------------------------------------- */
+/* Dividing a loop */
 
-/* Where a choice changes along a loop: before `open` one side is taken, from `shut` on the other,
- * and between them it differs among lanes. */
+/* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
+ * the other, and between them it differs among lanes. */
 typedef struct Cut {
   const BpIrNode *open, *shut;
-  bool is_first_before; /* the first side is the one before */
+  bool is_first_before; /* the first side is chosen before the cut */
 } Cut;
 
 typedef struct Bounds {
@@ -359,8 +358,8 @@ static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, i
   return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
 }
 
-/* The place along a loop where the least (or the greatest) value that `form` has, whatever its free
- * variables are, changes its sign: 1, 0 if there is none, -1 with an error. */
+/* The place along a loop where the least (or greatest) value of `form`, for any values of its free
+ * variables, changes its sign: 1, 0 if there is none, -1 with an error. */
 static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
                       bool is_least, const BpIrNode **place, bool *is_rising) {
   BpIndexContext *index = &partition->lowering->index;
@@ -410,7 +409,7 @@ static int find_cut(const Partition *partition, const BpIrNode *var, const Choic
   return found;
 }
 
-/* Brings a place into the bounds. */
+/* Limits a place to the bounds. */
 static const BpIrNode *clamp(const Partition *partition, const BpIrNode *at, Bounds bounds) {
   return binary(partition, BP_IR_MIN, binary(partition, BP_IR_MAX, at, bounds.first), bounds.end);
 }
@@ -419,7 +418,7 @@ static BpRange distance(const Partition *partition, const BpIrNode *from, const 
   return bp__index_range(&partition->lowering->index, binary(partition, BP_IR_SUB, to, from));
 }
 
-/* Whether some iteration may be decided by the cut, which is brought into the bounds. */
+/* Whether the cut, limited to the bounds, decides any iteration. */
 static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
   BpRange all = distance(partition, bounds.first, bounds.end);
   BpRange apart = distance(partition, cut->open, cut->shut);
@@ -431,7 +430,7 @@ static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
          distance(partition, cut->shut, bounds.end).max > 0;
 }
 
-/* The iterations between two places, with what the copy decides. */
+/* The iterations between two places, with the choice that the copy decides. */
 static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNode *first,
                                  const BpIrNode *end) {
   const Partition *partition = copy->partition;
@@ -452,7 +451,7 @@ static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNod
                    make_copy(copy, loop->operands[3], var, fresh));
 }
 
-/* A name for a place that is no constant: *let is the variable, or NULL. */
+/* A name for a place that is not constant: *let is the variable, or NULL. */
 static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, Bounds bounds,
                                   const BpIrNode **let) {
   BpIndexContext *index = &partition->lowering->index;
@@ -466,7 +465,7 @@ static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, B
 
 static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop);
 
-/* The loop as up to three, or as it was if that were too much code. */
+/* The loop as up to three loops, or unchanged if that were too much code. */
 static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
                                   const Choice *choice, const Cut *cut) {
   BpIrModule *module = partition->lowering->module;
@@ -493,14 +492,14 @@ static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, co
   return open_let ? bp_ir_let(module, open_let, cut->open, all) : all;
 }
 
-/* Whether nothing that is bound by the loop or inside of it is in the choice: 1, 0 or -1. */
+/* Whether the choice uses nothing that is bound by the loop or inside of it: 1, 0 or -1. */
 static int is_outside(const Partition *partition, const BpIrNode *var, const Choice *choice) {
   int uses = bp__ir_uses(choice->difference, var);
   int is_free = bp__index_has_free(&partition->lowering->index, choice->difference);
   return uses < 0 || is_free < 0 ? -1 : !uses && !is_free;
 }
 
-/* The loop in two versions, one of which is chosen before it. */
+/* Two versions of the loop, with a branch before them. */
 static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
                                      const Choice *choice) {
   const BpIrNode *parts[2];
@@ -541,13 +540,12 @@ static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, c
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* A LET whose variable another LET binds, too, gets a variable of its own. Until then the two may
- * share a body, in which a comparison of the variable would be decided for both by the value of
- * one. */
+/* If two LETs bind the same variable, one gets a variable of its own. Otherwise the two could share
+ * a body, in which a comparison of the variable would be decided for both by the value of one. */
 typedef struct Separation {
-  BpIrRewriter rewriter; /* first: callbacks get it by this */
+  BpIrRewriter rewriter; /* first: callbacks get the Separation by it */
   BpIndexContext *index;
-  BpIrMap names; /* a variable -> the one that the LET around binds */
+  BpIrMap names; /* a variable -> the one that the surrounding LET binds */
 } Separation;
 
 static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let) {
@@ -559,7 +557,7 @@ static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let)
     var = bp_ir_var(rewriter->module, var->str_value, var->dtype);
     if (!var || bp__index_set_range(separation->index, var, range.min, range.max, false) != 0)
       return NULL;
-    bp__ir_map_clear(&rewriter->done); /* it has what uses the other variable */
+    bp__ir_map_clear(&rewriter->done); /* it contains results for the other variable */
   }
   if (bp__ir_map_set(&separation->names, x[0], var) != 0)
     return NULL;
@@ -588,7 +586,7 @@ static const BpIrNode *separate_names(BpLowering *lowering, const BpIrNode *body
 
 /* ---- Walking ----------------------------------------------------------------------------- */
 
-/* The loops inside a loop, or inside what an iteration of it became. */
+/* Partitions the loops inside a loop, or inside of its divided parts. */
 static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop) {
   if (loop->kind != BP_IR_FOR)
     return partition_statement(partition, loop);
@@ -599,7 +597,7 @@ static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *lo
 
 static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop) {
   bool is_thread = is_thread_loop(loop);
-  /* Threads in lock-step would run all versions in turn. */
+  /* Threads in lock-step would run all versions one after another. */
   if (is_thread && strncmp(loop->str_value, "threadIdx", 9) == 0)
     return loop;
   Scan scan = {.partition = partition};

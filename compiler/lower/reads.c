@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads that certainly leave their tensor are refused, before anything is scheduled around them.
- * What a select chooses is its author's to guard, and so are indices that are loaded. */
+/* Refuses reads that certainly leave their tensor, before anything is scheduled around them. The
+ * author of a computation must guard reads in the branches of a select, and loaded indices. */
 
 #include "compiler/lower/lowering.h"
 
@@ -12,7 +12,7 @@ typedef struct ReadCheck {
   BpIrMap seen;
 } ReadCheck;
 
-/* For bp__ir_visit_once: 1 at what is not linear in the axes. */
+/* For bp__ir_visit_once: 1 if the node is not linear in the axes. */
 static int visit_not_linear(void *context, const BpIrNode *node) {
   int64_t constant;
   (void)context;
@@ -30,8 +30,8 @@ static int visit_not_linear(void *context, const BpIrNode *node) {
   }
 }
 
-/* Whether an index takes the ends of its range, and may not only be anywhere between them: 1, 0, or
- * -1. The axes are independent, so a linear one does; so do what is added to it, and quotients. */
+/* Whether an index takes the ends of its range, rather than only values between them: 1, 0, or -1.
+ * The axes are independent, so a linear index does; so do sums with it, and quotients of it. */
 static int takes_its_ends(const BpIrNode *node) {
   int64_t constant;
   for (;;) {
@@ -60,7 +60,7 @@ static int check_read(ReadCheck *check, const BpIrNode *read) {
     BpRange range = bp__index_range(&check->index, index);
     if (range.min >= 0 && range.max < extent)
       continue;
-    /* Nobody knows how far an open axis goes. */
+    /* The end of an open axis is unknown. */
     int is_open = bp__index_has_open(&check->index, index);
     if (is_open != 0) {
       if (is_open < 0)
@@ -80,7 +80,7 @@ static int check_read(ReadCheck *check, const BpIrNode *read) {
   return 0;
 }
 
-/* Of what is evaluated for each element: not the branches of a select. */
+/* Checks nodes that are evaluated for each element, not the branches of a select. */
 static int check_node(ReadCheck *check, const BpIrNode *node) {
   if (bp__ir_map_get(&check->seen, node))
     return 0;
@@ -109,7 +109,7 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
     is_empty = is_empty || axis->extent <= 0;
     status = bp__index_set_range(&check.index, s->vars[i], 0, axis->extent - 1, true);
   }
-  /* What statements read depends on more than the rows: it is theirs to see to. */
+  /* The reads of statements depend on more than the rows; their author is responsible. */
   if (status == 0 && !is_empty && !stage->is_statements)
     status = check_node(&check, s->body) || (s->before && check_node(&check, s->before)) ? -1 : 0;
   bp__ir_map_clear(&check.seen);

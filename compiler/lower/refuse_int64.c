@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses what is left of 64-bit integers after `narrow`, for a target that has none: values that
- * are int64 or uint64 by the program, and indices that int32 may not hold. A generator then never
- * meets one, except as the number in an attribute, in an extent of a buffer, or in a shuffle. */
+/* Refuses the 64-bit integers that are left after `narrow`, for a target without them: values that
+ * are int64 or uint64 in the program, and indices that int32 may not hold. A generator then never
+ * sees one, except as the number in an attribute, in an extent of a buffer, or in a shuffle. */
 
 #include "compiler/lower/passes.h"
 
@@ -17,7 +17,7 @@ static int refuse(const BpIrNode *function, const BpIrNode *node, const char *wh
                         function->str_value, why, bp__ir_print_short(node, text, sizeof text));
 }
 
-/* A constant alone is no value: whatever takes one is int64 itself, or an access. */
+/* A constant by itself is no value: the node that uses it is int64 itself, or an access. */
 static int32_t enter(void *context, const BpIrNode *node) {
   const BpIrNode *function = context;
   const BpIrNode *const *x = node->operands;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds inference: the part of a tensor that the loops still to run will read. */
+/* Bounds inference: finds the part of a tensor that the loops still to run will read. */
 
 #include "compiler/lower/lowering.h"
 
-/* Regions of one open dimension that lie further apart are not made one of constant size. */
+/* Regions of one open dimension that are further apart are not merged to one of constant size. */
 #define MAX_APART 64
 
 int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
@@ -32,7 +32,7 @@ int bp__lower_whole(BpLowering *lowering, int64_t extent, const BpIrNode *open,
   return interval->min ? 0 : -1;
 }
 
-/* Makes `all` large enough for `more`, too. */
+/* Extends `all` to contain `more`. */
 static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval *more,
                         const BpInterval *whole) {
   BpIndexContext *index = &lowering->index;
@@ -60,8 +60,8 @@ static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval 
   return all->min ? 0 : -1;
 }
 
-/* The same where the whole is open. A region of constant size keeps that, as the loops over it want
- * it: of a whole that is smaller, loops skip what lies beyond. */
+/* The same if the whole extent is open. A region of constant size keeps its size, which the loops
+ * over it rely on; if the whole is smaller, the loops skip the elements beyond. */
 static int clamp_open(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
   if (interval->open || interval->extent >= whole->extent) {
     *interval = *whole;
@@ -90,7 +90,7 @@ int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole) {
   return interval->min ? 0 : -1;
 }
 
-/* A scan makes all of its steps, whichever of their values is read. */
+/* A scan computes all of its steps, even if only some of their values are read. */
 static int want_all_steps(BpLowering *lowering, BpLowerStage *producer) {
   const BpTeStage *stage = producer->stage;
   if (!stage->scan)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of a scan: initial states, the steps, the last states.
  *
- * States lie around the loops over the axis, in memory for the part of the domain that these loops
- * go through. A step first computes what is attached to the axis, then, for each element, all of
- * its values, and stores them: the states too. Where something still reads a state of other
- * elements by then, the new states are kept apart until the step ends. */
+ * The states are allocated around the loops over the axis, for the part of the domain that these
+ * loops cover. A step first computes the stages attached to the axis; then, for each element, all
+ * of its values, and stores them and the states. If something still reads the old state of other
+ * elements after that, the new states are kept apart until the step ends. */
 
 #include "compiler/lower/nest.h"
 
-/* ---- Where things stand ------------------------------------------------------------------ */
+/* Positions */
 
 int32_t bp__scan_position(const BpTeStage *stage) {
   int32_t position = stage->num_leaves - 1;
@@ -17,14 +17,14 @@ int32_t bp__scan_position(const BpTeStage *stage) {
   return position;
 }
 
-/* The stage through whose attachment `s` runs inside of `scan`; NULL: it does not. */
+/* The stage through whose attachment `s` runs inside of `scan`, or NULL. */
 static const BpLowerStage *attached_part(const BpLowerStage *s, const BpLowerStage *scan) {
   while (s && s->attached_to != scan)
     s = s->attached_to;
   return s;
 }
 
-/* Whether an element of a state is read for that very element. */
+/* Whether an element of a state is read only for that same element. */
 static bool is_read_in_place(const BpLowerStage *s, const BpIrNode *read) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim; i++)
@@ -51,7 +51,7 @@ static bool is_read_late(const BpLowering *lowering, const BpLowerStage *s,
   return false;
 }
 
-/* How the leaves inside of the axis's outermost one run. */
+/* The kind of the loops inside of the axis' outermost loop. */
 typedef struct Inside {
   bool has_threads, has_tasks;
 } Inside;
@@ -83,7 +83,7 @@ static int32_t scope_of_states(const BpLowering *lowering, const BpTeStage *stag
   return inside->has_tasks && !lowering->is_in_parallel ? BP_IR_SCOPE_GLOBAL : BP_IR_SCOPE_LOCAL;
 }
 
-/* How much of an axis the loops made so far have settled. */
+/* How much of an axis the loops made so far determine. */
 enum { NONE_SETTLED, SOME_SETTLED, ALL_SETTLED };
 
 static bool has_one_place(const BpNest *nest, const BpTeAxis *axis) {
@@ -104,7 +104,7 @@ static int settled(const BpNest *nest, const BpTeAxis *axis) {
   return outer == inner ? outer : SOME_SETTLED;
 }
 
-/* Whether the loops to come go through all places of an axis between the first and the last. */
+/* Whether the loops to come cover all elements of an axis between the first and the last. */
 static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (settled(nest, axis) != SOME_SETTLED)
@@ -118,8 +118,8 @@ static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
   return settled(nest, use->inner) == NONE_SETTLED && goes_through_all(nest, use->outer);
 }
 
-/* The part of the domain that the loops to come go through, of one step. It is clamped as the
- * regions of stages in the steps are, which read no more than it. */
+/* The part of the domain that the loops to come cover in one step. It is clamped like the regions
+ * of stages in the steps, which read no more than it. */
 static int find_part(const BpNest *nest, BpInterval *part) {
   BpLowering *lowering = nest->lowering;
   const BpTeStage *stage = nest->stage;
@@ -178,7 +178,7 @@ static const BpIrNode *in_states(const BpNest *nest, const BpIrNode *statement) 
   return statement;
 }
 
-/* The CALL of a read or write of the element of states' storage that this iteration is at. */
+/* The CALL that reads or writes the stored element of a state for this iteration. */
 static const BpIrNode *access_state(const BpNest *nest, const BpIrNode *storage,
                                     const BpIrNode *written) {
   BpIrModule *module = nest->lowering->module;
@@ -206,7 +206,7 @@ static const BpIrNode *write_state(const BpNest *nest, const BpIrNode *storage,
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
-/* Whether an index of a state is one of the part that the step goes through: 1, 0 or -1. */
+/* Whether an index of a state is in the part that the step covers: 1, 0 or -1. */
 static int is_of_step(const BpNest *nest, const BpLowerTensor *state, int32_t dimension,
                       const BpIrNode *index) {
   BpIndexContext *context = &nest->lowering->index;
@@ -252,7 +252,7 @@ int bp__scan_check_read(const BpNest *nest, const BpLowerTensor *state, const Bp
 
 /* ---- Innermost statements ---------------------------------------------------------------- */
 
-/* Part `index` of what is evaluated before the first step. */
+/* Part `index` of the values that are evaluated before the first step. */
 static const BpIrNode *before_part(const BpNest *nest, int32_t index) {
   const BpTeScan *scan = nest->stage->scan;
   const BpIrNode *roots[BP__TE_MAX_AXES], *before = nest->s->before;
@@ -312,7 +312,7 @@ static const BpIrNode *store_zeros(const BpNest *nest) {
   return bp_ir_seq(module, writes, count);
 }
 
-/* The number of steps is the most that any element makes. */
+/* The number of steps is the largest of any element. */
 static const BpIrNode *raise_limit(const BpNest *nest) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *operands[] = {nest->steps, bp__ir_int64(module, 0)};
@@ -326,7 +326,7 @@ static const BpIrNode *raise_limit(const BpNest *nest) {
                                             BP_IR_CALL_INTRINSIC, 0, BP__TE_WRITE));
 }
 
-/* Whether this element makes this step; NULL without an error: all do. */
+/* The condition under which this element makes this step; NULL without an error: always. */
 static int makes_step(const BpNest *nest, const BpIrNode *const *roots,
                       const BpIrNode **condition) {
   *condition = NULL;
@@ -386,7 +386,7 @@ const BpIrNode *bp__scan_innermost(const BpNest *nest) {
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
-/* The threads of a block wait for each other, if they share the states. NULL: they need not. */
+/* A barrier, if the threads of a block share the states; otherwise NULL. */
 static const BpIrNode *turn(const BpNest *nest) {
   const BpIrNode *storage = nest->s->states[0].storage;
   Inside inside;
@@ -397,8 +397,7 @@ static const BpIrNode *turn(const BpNest *nest) {
                         storage->int_value == BP_IR_SCOPE_SHARED ? "shared" : "global");
 }
 
-/* Statements one after the other, without those that are NULL; `failed`: one of them is an error.
- */
+/* Statements in sequence, without those that are NULL; `failed`: one of them is an error. */
 static const BpIrNode *in_sequence(const BpNest *nest, const BpIrNode *const *parts,
                                    int32_t count) {
   const BpIrNode *kept[8];
@@ -441,14 +440,14 @@ const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position) {
   return in_sequence(nest, parts, 4);
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* The whole scan */
 
 static const BpIrNode *extent_of(const BpNest *nest) {
   return bp__ir_int64(nest->lowering->module,
                       nest->extent[nest->stage->axes[nest->stage->scan->axis]->index]);
 }
 
-/* Steps count from the first that is made; backward, those that are not come before it. */
+/* Steps are counted from the first; in a backward scan the skipped ones come before it. */
 const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position) {
   BpLowering *lowering = nest->lowering;
   BpIrModule *module = lowering->module;
@@ -470,7 +469,7 @@ const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position) {
                    bp__nest_from(&inner, position + 1));
 }
 
-/* The main loops, and zeros at the places that no element reaches. */
+/* The main loops, and zeros for the places that no element reaches. */
 static const BpIrNode *build_steps(const BpNest *nest, int32_t position) {
   const BpIrNode *parts[2] = {bp__nest_loops(nest, position), NULL};
   bool has_values = false;
@@ -482,7 +481,7 @@ static const BpIrNode *build_steps(const BpNest *nest, int32_t position) {
   return parts[0] && parts[1] ? in_sequence(nest, parts, 2) : NULL;
 }
 
-/* The steps, as many as one of the elements in these loops makes. */
+/* The steps, as many as the element with the most steps in these loops makes. */
 static const BpIrNode *count_steps(const BpNest *nest, int32_t position) {
   BpLowering *lowering = nest->lowering;
   BpIrModule *module = lowering->module;

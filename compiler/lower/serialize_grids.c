@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grids of threads as loops.
+/* Turns grids of threads into loops.
  *
- * What runs as one grid (a kernel's body, or an outermost bound loop) becomes a nest of loops, one
- * an axis, with the body of one thread inside; blocks run in parallel. Threads that never meet at a
- * barrier cannot tell. A bound loop becomes its body under a name for its variable. A buffer that a
- * block's threads share becomes each thread's own. */
+ * A grid (a kernel's body, or an outermost bound loop) becomes a nest of loops, one for each axis,
+ * around the body of one thread; blocks run in parallel. Threads without barriers cannot observe
+ * the difference. A bound loop becomes its body with a name for its variable. A buffer that a
+ * block's threads share becomes a separate buffer of each thread. */
 
 #include "compiler/lower/passes.h"
 
@@ -15,8 +15,8 @@ static const char *const axis_names[NUM_AXES] = {"blockIdx.z",  "blockIdx.y",  "
 
 typedef struct Grid {
   BpIrModule *module;
-  const BpIrNode *vars[NUM_AXES];    /* of the loops to be; NULL: no such axis */
-  const BpIrNode *extents[NUM_AXES]; /* the largest of the axis */
+  const BpIrNode *vars[NUM_AXES];    /* variables of the loops to make; NULL: no such axis */
+  const BpIrNode *extents[NUM_AXES]; /* the largest on the axis */
   const char *function;
 } Grid;
 
@@ -31,7 +31,7 @@ static bool is_bound(const BpIrNode *node) {
   return node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_BOUND;
 }
 
-/* Collects the axes, and refuses what makes threads meet. */
+/* Collects the axes, and refuses barriers among threads. */
 static int visit(void *context, const BpIrNode *node) {
   Grid *grid = context;
   if (node->kind == BP_IR_BARRIER)
@@ -52,8 +52,8 @@ static int visit(void *context, const BpIrNode *node) {
   return grid->vars[axis] && grid->extents[axis] ? 0 : -1;
 }
 
-/* Within a grid: a bound loop as the share of one thread. A shared buffer that no barrier makes
- * common is each thread's own. */
+/* Inside a grid: replaces a bound loop by the share of one thread. Without barriers a shared buffer
+ * is private to each thread. */
 static const BpIrNode *thread_share(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Grid *grid = rewriter->context;
   BpIrModule *module = grid->module;
@@ -106,16 +106,16 @@ static int visit_blocks(void *context, const BpIrNode *node) {
   return is_bound(node) && strncmp(node->str_value, "blockIdx", 8) == 0;
 }
 
-/* Whether what a block's threads share is allocated around more than the loops of one launch: 1, 0,
- * or -1 with an error. */
+/* Whether the allocation of a block's shared buffer surrounds more than the loops of one launch: 1,
+ * 0, or -1 with an error. */
 static int holds_launches(const BpIrNode *node) {
   while (node->kind == BP_IR_ALLOCATE || node->kind == BP_IR_LET)
     node = node->operands[node->num_operands - 1];
   return is_bound(node) ? 0 : bp__ir_visit_once(node, visit_blocks, NULL);
 }
 
-/* In a function that is no kernel: each outermost bound loop, with the buffers that its blocks
- * share. */
+/* In a function that is no kernel: converts each outermost bound loop, with the buffers that its
+ * blocks share. */
 static int enter_launch(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   if (!is_bound(node) && !allocates_shared(node)) {
     *result = node;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simplification by the ranges of loop variables.
  *
- * The walk goes through each scope once; when a loop starts, its variable's range is known, and
- * what is inside is rewritten by it. */
+ * Each scope is visited once; when a loop begins, its variable's range is recorded, and its body is
+ * rewritten with it. */
 
 #include "compiler/lower/linear.h"
 #include "compiler/lower/passes.h"
 
 typedef struct Simplifier {
-  BpIrRewriter rewriter; /* first: callbacks get it by this */
+  BpIrRewriter rewriter; /* first: callbacks get the Simplifier by it */
   BpIndexContext index;
 } Simplifier;
 
@@ -19,7 +19,7 @@ static int forget(BpIrRewriter *rewriter) {
   return 0;
 }
 
-/* A variable that was bound with another range elsewhere makes what was found there void. */
+/* If a variable was bound with another range elsewhere, results found there are invalid. */
 static int set_range(Simplifier *simplifier, const BpIrNode *var, BpRange range) {
   const BpVarRange *known = bp__ir_map_get(&simplifier->index.vars, var);
   if (known && known->range.min == range.min && known->range.max == range.max)
@@ -35,7 +35,7 @@ static bool is_index(const BpIrNode *node) {
 
 /* ---- Indices ----------------------------------------------------------------------------- */
 
-/* Keeps the node if nothing was gained, so that what is shared stays shared. */
+/* Keeps the node if nothing was gained, so that shared nodes stay shared. */
 static const BpIrNode *simplify_index(Simplifier *simplifier, const BpIrNode *node) {
   if (node->kind == BP_IR_RAMP) {
     const BpIrNode *operands[] = {simplify_index(simplifier, node->operands[0]), node->operands[1]};
@@ -69,7 +69,7 @@ static const BpIrNode *lane_of(BpIrModule *module, const BpIrNode *vector, int64
       bp_ir_binary(module, BP_IR_MUL, vector->operands[1], bp_ir_int(module, dtype, lane)));
 }
 
-/* An order between ramps holds in all lanes if it does in the first and in the last. */
+/* A comparison of ramps holds in all lanes if it holds in the first and the last. */
 static int decide_lanes(Simplifier *simplifier, const BpIrNode *node) {
   BpIrModule *module = simplifier->rewriter.module;
   int64_t last = node->dtype.lanes - 1;
@@ -165,7 +165,7 @@ static const BpIrNode *simplify_let(Simplifier *simplifier, const BpIrNode *node
   return bp__ir_with_operands(rewriter->module, node, operands);
 }
 
-/* Only the branches that can be reached are visited. */
+/* Only reachable branches are visited. */
 static const BpIrNode *simplify_if(Simplifier *simplifier, const BpIrNode *node) {
   BpIrRewriter *rewriter = &simplifier->rewriter;
   const BpIrNode *condition = bp__ir_rewrite(rewriter, node->operands[0]);
@@ -199,7 +199,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
   case BP_IR_IF:
     *result = simplify_if(simplifier, node);
     break;
-  case BP_IR_BUFFER: /* has identity: stays itself */
+  case BP_IR_BUFFER: /* has identity: is not replaced */
     *result = node;
     break;
   default:

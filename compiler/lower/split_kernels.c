@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A function taken apart into kernels.
+/* Splits a function into kernels.
  *
- * A device runs one nest of bound loops at a time, and threads of different blocks meet only
- * between launches. So buffers that are computed at the top level of a function, under nothing but
- * names and global buffers, get a kernel: the statements in a row that write them. What such a
- * kernel alone uses, a buffer of its own around global ones, moves into it with the statements
- * before it that write that. A kernel takes the scalar parameters that it uses; assertions of
- * these at the top level are left to whoever launches. */
+ * A device runs one nest of bound loops at a time, and threads of different blocks synchronise only
+ * between launches. So the buffers that are computed at the top level of a function, inside of
+ * nothing but names and global buffers, get kernels: each is a sequence of statements that write
+ * the same buffers. A buffer that only one kernel uses, with a scope smaller than global, moves
+ * into it, together with the statements before the kernel that write it. A kernel takes the scalar
+ * parameters that it uses; the caller of the kernels checks top-level assertions about these. */
 
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ typedef struct Names {
   const struct Names *outer;
 } Names;
 
-/* The statements of one kernel, and by buffer whether they write it. */
+/* The statements of one kernel, and which buffers they write. */
 typedef struct Unit {
   const BpIrNode *body;
   bool *writes;
@@ -36,12 +36,12 @@ typedef struct Split {
   int32_t num_buffers, num_params, num_results;
   const BpIrNode *const *scalars; /* the parameters after the buffers */
   int32_t num_scalars;
-  BpIrMap copied;            /* expressions of the scalars, as `result` has them */
-  int32_t most_buffers;      /* for which there is room */
-  const BpIrNode **elements; /* of each buffer between kernels how many */
+  BpIrMap copied;            /* expressions of the scalars, copied to `result` */
+  int32_t most_buffers;      /* capacity of `buffers` */
+  const BpIrNode **elements; /* of each buffer between kernels the number of elements */
   const BpIrNode **own;      /* buffers of one kernel around global ones, the outermost first */
   int32_t num_own;
-  const BpIrNode *pending; /* statements that write such buffers alone, or NULL */
+  const BpIrNode *pending; /* statements that write only such buffers, or NULL */
   Unit *first, *last;
   int32_t num_units;
 } Split;
@@ -62,7 +62,7 @@ static int check_scalar(void *context, const BpIrNode *node) {
   return is_known ? 0 : refuse(split, "an extent is no expression of its scalars");
 }
 
-/* An extent as the result has it. */
+/* An extent, copied to the result. */
 static const BpIrNode *copy_extent(Split *split, const BpIrNode *extent) {
   if (!extent || bp__ir_visit_once(extent, check_scalar, split) != 0)
     return NULL;
@@ -74,7 +74,7 @@ static const BpIrNode *without_let(const Split *split, const BpIrNode *node, con
               : NULL;
 }
 
-/* An extent without the names at the top of a kernel's body. */
+/* An extent with the names at the top of a kernel's body replaced by their values. */
 static const BpIrNode *without_names(const Split *split, const BpIrNode *body,
                                      const BpIrNode *extent) {
   if (body->kind != BP_IR_LET && body->kind != BP_IR_ALLOCATE)
@@ -83,7 +83,7 @@ static const BpIrNode *without_names(const Split *split, const BpIrNode *body,
   return body->kind == BP_IR_LET ? without_let(split, extent, body) : extent;
 }
 
-/* The elements of a buffer under these names. */
+/* The number of elements of a buffer declared inside of these names. */
 static const BpIrNode *count_elements(const Split *split, const Names *names,
                                       const BpIrNode *buffer) {
   const BpIrNode *count = bp__ir_int64(split->scratch, 1);
@@ -99,7 +99,7 @@ static const BpIrNode *count_elements(const Split *split, const Names *names,
 typedef struct Written {
   const Split *split;
   bool *writes; /* by buffer */
-  bool is_any;  /* of these */
+  bool is_any;  /* one of these */
   bool may_end; /* may raise an error */
 } Written;
 
@@ -112,7 +112,7 @@ static int visit_store(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Within the names that the statement uses. */
+/* Wraps a statement in the names that it uses. */
 static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNode *statement) {
   for (; names && statement; names = names->outer) {
     int used = bp__ir_uses(statement, names->let->operands[0]);
@@ -125,7 +125,7 @@ static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNo
   return statement;
 }
 
-/* One statement after another, which may be NULL. */
+/* Two statements in sequence; each may be NULL. */
 static const BpIrNode *after(const Split *split, const BpIrNode *first, const BpIrNode *second) {
   const BpIrNode *both[] = {first, second};
   return first && second ? bp_ir_seq(split->scratch, both, 2) : second;
@@ -157,7 +157,7 @@ static int add_unit(Split *split, const BpIrNode *body, bool *writes) {
   return 0;
 }
 
-/* Adds a statement to the kernel before it, whose outputs it writes again. */
+/* Adds a statement to the previous kernel, whose outputs it writes again. */
 static int extend_unit(const Split *split, Unit *unit, const BpIrNode *statement,
                        const bool *writes) {
   for (int32_t i = 0; i < split->num_buffers; i++)
@@ -182,8 +182,8 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
   }
   bool is_open = split->num_scalars > 0;
   bool extends = !is_open && split->last && shares_output(split, split->last, written.writes);
-  /* A kernel's outputs are whole in a graph of closed extents, where each launch makes new values:
-   * what comes later could not keep what an earlier one wrote. */
+  /* In a graph of constant extents each launch makes new values, so a kernel's outputs must be
+   * complete: a later kernel could not keep what an earlier one wrote. */
   for (const Unit *unit = split->first; unit && !is_open; unit = unit->next)
     if ((unit != split->last || !extends) && shares_output(split, unit, written.writes))
       return refuse(split, "it writes a buffer, another one, and the first again");
@@ -191,7 +191,7 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
                  : add_unit(split, statement, written.writes);
 }
 
-/* Every result is an output of a kernel, also one of no elements. */
+/* Every result is an output of a kernel, even if it has no elements. */
 static int give_results(Split *split, const BpIrNode *body) {
   for (int32_t i = split->num_params - split->num_results; i < split->num_params; i++) {
     bool is_written = false;
@@ -244,7 +244,7 @@ static int walk(Split *split, const Names *names, const BpIrNode *node) {
   return add_statement(split, names, node);
 }
 
-/* Allocates in each kernel what it alone uses. */
+/* Moves each buffer that only one kernel uses into it. */
 static int give_own(const Split *split) {
   for (int32_t i = split->num_own - 1; i >= 0; i--) {
     bool is_given = false;
@@ -264,14 +264,14 @@ static int give_own(const Split *split) {
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
-/* The buffer that an argument is, or the scalar. */
+/* The buffer or scalar of an argument. */
 static const BpIrNode *argument_of(const Split *split, int32_t arg) {
   if (arg < 0)
     return split->buffers[split->num_params - 1 - arg];
   return arg < split->num_params ? split->buffers[arg] : split->scalars[arg - split->num_params];
 }
 
-/* Whether the kernel needs a scalar, be it for the extents of what it reads and writes. */
+/* Whether the kernel needs a scalar, for example for the extents of buffers that it accesses. */
 static int uses_scalar(const Split *split, const Unit *unit, const BpKernelLaunch *kernel,
                        const BpIrNode *scalar) {
   int uses = bp__ir_uses(unit->body, scalar);
@@ -280,7 +280,7 @@ static int uses_scalar(const Split *split, const Unit *unit, const BpKernelLaunc
   return uses;
 }
 
-/* The scalars that the kernel uses, behind its buffers. */
+/* The scalars that the kernel uses, after its buffers. */
 static int list_scalars(const Split *split, const Unit *unit, int32_t *args,
                         BpKernelLaunch *kernel) {
   int32_t count = 0;
@@ -296,7 +296,7 @@ static int list_scalars(const Split *split, const Unit *unit, int32_t *args,
   return 0;
 }
 
-/* What the kernel reads, in the order of split->buffers, then what it writes. */
+/* The buffers that the kernel reads, in the order of split->buffers, then those that it writes. */
 static int list_args(const Split *split, const Unit *unit, int32_t *args, BpKernelLaunch *kernel) {
   kernel->args = args;
   for (int outputs = 0; outputs < 2; outputs++)
@@ -418,7 +418,7 @@ static int describe_buffers(Split *split, BpKernelList *list) {
   return 0;
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* The whole function */
 
 static int visit_allocate(void *context, const BpIrNode *node) {
   *(int32_t *)context += node->kind == BP_IR_ALLOCATE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unrolling: an unrolled loop becomes its iterations in sequence, from the inside out, and every
- * index is brought into canonical form. Too much code stays a loop. */
+ * index is brought into canonical form. A loop that would become too much code stays a loop. */
 
 #include "compiler/lower/lowering.h"
 
-/* Statements that one unrolled loop may become. */
+/* The most statements that one unrolled loop may become. */
 #define MAX_UNROLLED 4096
 
 typedef struct Renaming {
@@ -28,7 +28,7 @@ static int count_stores(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* One iteration, with buffers of its own. */
+/* One iteration, with its own buffers. */
 static const BpIrNode *iteration(BpIrModule *module, const BpIrNode *loop, int64_t value) {
   Renaming renaming = {.module = module};
   const BpIrNode *body = NULL;
@@ -94,7 +94,7 @@ static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   return node;
 }
 
-/* What unrolling made constant is folded into the indices and conditions. */
+/* Folds the parts of indices and conditions that unrolling made constant. */
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body) {
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = tidy_node};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, body);

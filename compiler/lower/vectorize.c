@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectorisation: the body of a vectorised loop once, for all iterations as lanes. A condition that
- * differs between lanes becomes a mask on the stores, and on the loads that could leave their
- * buffer; accumulation into one element becomes a reduction of the lanes. Lanes are rounded up to a
- * power of two, the spare ones masked off. A loop that does not fit runs serially instead. */
+/* Vectorisation: the body of a vectorised loop is written once, for all iterations as lanes. A
+ * condition that differs between lanes becomes a mask on the stores, and on the loads that could
+ * leave their buffer; accumulation into one element becomes a reduction of the lanes. The number of
+ * lanes is rounded up to a power of two, and the spare lanes are masked off. A loop that cannot be
+ * vectorised runs serially. */
 
 #include "compiler/lower/lowering.h"
 
@@ -13,11 +14,11 @@ typedef struct Lanes {
   const BpIrNode *var;
   int64_t extent; /* of the loop; at most `count` */
   uint16_t count;
-  const BpIrNode *spare; /* the lanes below `extent`; NULL: that is all */
+  const BpIrNode *spare; /* the mask of the lanes below `extent`; NULL: all lanes */
   const BpIrNode *mask;  /* NULL: all lanes run */
-  bool may_be_none;      /* perhaps no lane runs: what all have in common must not happen */
-  BpIrMap *named;        /* a name whose value differs between lanes -> the name of the vector */
-  BpIrMap done;          /* expressions under this mask */
+  bool may_be_none;      /* perhaps no lane runs: then common expressions must not be evaluated */
+  BpIrMap *named;        /* a name whose value differs between lanes -> the vector's name */
+  BpIrMap done;          /* expressions evaluated with this mask */
   bool does_not_fit;
 } Lanes;
 
@@ -61,7 +62,7 @@ static int differs(Lanes *lanes, const BpIrNode *node) {
 
 /* ---- Expressions ------------------------------------------------------------------------- */
 
-/* An index that is linear in the lane: a scalar or a ramp. NULL: it is not. */
+/* An index that is linear in the lane, as a scalar or ramp. NULL: it is not linear. */
 static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   BpLowering *lowering = lanes->lowering;
   int64_t multiple;
@@ -72,7 +73,7 @@ static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   return bp_ir_ramp(lowering->module, rest, bp__ir_int64(lowering->module, multiple), lanes->count);
 }
 
-/* In elements; 0 where an extent is open. */
+/* In elements; 0 if an extent is open. */
 static int64_t buffer_size(const BpIrNode *buffer) {
   int64_t size = 1, extent;
   for (int32_t i = 0; i < buffer->num_operands; i++)
@@ -80,7 +81,7 @@ static int64_t buffer_size(const BpIrNode *buffer) {
   return size;
 }
 
-/* Whether every lane, spare ones too, is inside the buffer. */
+/* Whether every lane, including spare ones, is inside the buffer. */
 static bool stays_inside(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
   BpIndexContext *context = &lanes->lowering->index;
   BpRange range;
@@ -110,7 +111,8 @@ static const BpIrNode *vector_load(Lanes *lanes, const BpIrNode *node) {
       mask = both(lanes, mask, lanes->mask);
     return bp_ir_load(module, buffer, index, mask ? spread(lanes, mask) : NULL);
   }
-  /* One element for all lanes; a mask of the lanes chooses where it is zero. */
+  /* One element for all lanes; if it may be outside of the buffer, the lanes' mask guards the
+   * load. */
   if (lanes->may_be_none && !stays_inside(lanes, buffer, index))
     return give_up(lanes);
   if (!mask || !is_vector(mask))
@@ -162,8 +164,9 @@ static const BpIrNode *vector_operation(Lanes *lanes, const BpIrNode *node) {
   }
 }
 
-/* A comparison of integers whose difference grows or falls by one from lane to lane, as one of the
- * lane numbers, in 32 bits: lane < n, or lane >= n. NULL without an error: it is none. */
+/* A comparison of integers whose difference changes by one from lane to lane, as a comparison of
+ * the lane number in 32 bits: lane < n, or lane >= n. NULL without an error: it is not of that
+ * form. */
 static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
   BpLowering *lowering = lanes->lowering;
   BpIrModule *module = lowering->module;
@@ -217,7 +220,7 @@ static int visit_unsafe_load(void *context, const BpIrNode *node) {
          (node->num_operands > 2 || !stays_inside(context, node->operands[0], node->operands[1]));
 }
 
-/* Whether an expression that all lanes have in common can be evaluated if no lane runs. */
+/* Whether an expression common to all lanes can be evaluated even if no lane runs. */
 static bool may_always_happen(Lanes *lanes, const BpIrNode *node) {
   return !lanes->may_be_none || bp__ir_visit_once(node, visit_unsafe_load, lanes) == 0;
 }
@@ -285,7 +288,7 @@ static const BpIrNode *vector_accumulate(Lanes *lanes, const BpIrNode *store) {
   return bp_ir_store(module, store->operands[0], store->operands[1], value, NULL);
 }
 
-/* Whether the spare lanes of a store land in the spare elements at the end of a row. */
+/* Whether the spare lanes of a store fall into the spare elements at the end of a row. */
 static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
   BpLowering *lowering = lanes->lowering;
   const BpIrNode *valid = bp__ir_map_get(&lowering->valid, buffer);
@@ -302,7 +305,7 @@ static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *ind
 
 /* ---- Masks of all lanes ------------------------------------------------------------------ */
 
-/* Conditions of one store that become branches. */
+/* The most conditions of one store that become branches. */
 #define MAX_BRANCHES 8
 
 typedef struct MaskSearch {
@@ -347,7 +350,7 @@ static int enter_assumption(BpIrRewriter *rewriter, const BpIrNode *node, const 
   return *result ? 1 : -1;
 }
 
-/* Loads whose mask is known, as what they are. */
+/* Simplifies loads whose mask is known. */
 static const BpIrNode *leave_assumption(BpIrRewriter *rewriter, const BpIrNode *node) {
   int64_t known;
   if (node->kind != BP_IR_LOAD || node->num_operands < 3 ||
@@ -357,7 +360,7 @@ static const BpIrNode *leave_assumption(BpIrRewriter *rewriter, const BpIrNode *
                : bp__ir_number(rewriter->module, node->dtype, 0);
 }
 
-/* A store where a condition is known. */
+/* A store with a known condition. */
 static const BpIrNode *assume(BpIrModule *module, const BpIrNode *store, const BpIrNode *condition,
                               bool holds) {
   Assumption assumption = {condition, bp_ir_not(module, condition), holds};
@@ -372,9 +375,9 @@ static const BpIrNode *assume(BpIrModule *module, const BpIrNode *store, const B
 
 static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store);
 
-/* What loads from two places, one of them masked off in all lanes, becomes a branch: that place may
- * be far outside of its buffer, where even a masked load is slow. Sums are not taken apart, as
- * their elements live in registers. */
+/* A store that loads from two places, one of them masked off in all lanes, becomes a branch: the
+ * masked place may be far outside of its buffer, where even a masked load is slow. Sums are not
+ * divided, because their elements are in registers. */
 static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store, int32_t branches) {
   BpIrModule *module = lanes->lowering->module;
   MaskSearch search = {.lanes = lanes};
@@ -419,8 +422,8 @@ static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store) {
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
-/* For a < b where b - a falls from lane to lane: the first lane's condition in *first, and which
- * lanes hold in *mask, counted in 32 bits. */
+/* For a < b where b - a decreases from lane to lane: the first lane's condition in *first, and the
+ * lanes in which it holds in *mask, counted in 32 bits. */
 static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
                               const BpIrNode **mask) {
   BpLowering *lowering = lanes->lowering;
@@ -445,7 +448,7 @@ static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpI
   return true;
 }
 
-/* Takes a condition apart: *first, whether the first lane that runs does, and *mask. */
+/* Splits a condition: *first says whether the first lane runs, *mask which lanes do. */
 static bool lane_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
                            const BpIrNode **mask) {
   BpIrModule *module = lanes->lowering->module;
@@ -490,7 +493,7 @@ static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
   return parts[1] ? bp_ir_seq(module, parts, 2) : NULL;
 }
 
-/* If the lanes that run are the first ones, the first lane tells whether any does. */
+/* If the lanes that run are the first ones, the first lane tells whether any lane runs. */
 static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *condition = node->operands[0];
@@ -539,16 +542,16 @@ static int visit_load(void *context, const BpIrNode *node) {
   return node->kind == BP_IR_LOAD;
 }
 
-/* Whether a value has to have a name: one that is read from memory is read here, for what comes
- * after may store there, and a number is computed once. Indices and conditions are taken apart
- * where they are used, unless they are loaded. 1, 0 or -1. */
+/* Whether a value must have a name: a value that is read from memory is read at this point, because
+ * later statements may store there, and a number is computed only once. Indices and conditions are
+ * handled where they are used, unless they are loaded. 1, 0 or -1. */
 static int wants_name(const BpIrNode *value) {
   bool is_taken_apart =
       bp__dtype_is_bool(value->dtype) || bp__dtype_equal(value->dtype, bp__dtype_int64());
   return is_taken_apart ? bp__ir_visit_once(value, visit_load, NULL) : 1;
 }
 
-/* The name as one of a vector. */
+/* Turns the name into one of a vector. */
 static const BpIrNode *name_vector(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *value = vector_of(lanes, node->operands[1]);
@@ -607,7 +610,7 @@ static const BpIrNode *make_serial(BpIrModule *module, const BpIrNode *loop) {
                    BP_IR_FOR_SERIAL, "", loop->operands[3]);
 }
 
-/* The lanes below `extent`, or NULL if that is all. */
+/* The mask of the lanes below `extent`, or NULL if all lanes are. */
 static const BpIrNode *spare_mask(BpIrModule *module, int64_t extent, uint16_t count) {
   BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);
   if (extent == count)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine behind a target, and the memory accesses of stages. */
+/* The machine that a target describes, and the memory accesses of stages. */
 
 #include "compiler/schedules/analysis.h"
 
 #include <backplane/object.h>
 
-/* Cores of a machine on which work still ends on all at about the same time. */
+/* The most cores on which work still ends at about the same time. */
 #define MOST_CORES 64
 
 BpMachine bp__machine(const BpTarget *target) {
@@ -47,8 +47,8 @@ static BpTeTensor *find_tensor(const BpLowering *lowering, const BpTe *te, const
   return tensor;
 }
 
-/* The element index of a read in its tensor, as one expression, open extents being what is likely.
- */
+/* The element index of a read in its tensor, as one expression, with likely values for open
+ * extents. */
 static const BpIrNode *element_index(BpLowering *lowering, const BpAccess *access) {
   const BpTeTensor *tensor = access->tensor;
   const BpIrNode *index = bp__ir_int64(lowering->module, 0);
@@ -62,7 +62,7 @@ static const BpIrNode *element_index(BpLowering *lowering, const BpAccess *acces
   return index;
 }
 
-/* The greatest common divisor of what an index divides by where a variable occurs. */
+/* GCD of all constant divisors applied to the variable in the index. */
 typedef struct Divisors {
   const BpIrNode *var;
   int64_t common;
@@ -81,8 +81,8 @@ static int visit_division(void *context, const BpIrNode *node) {
   return uses < 0 ? -1 : 0;
 }
 
-/* Finds the pieces of an axis in which an index is linear: it is the piece's number times the
- * divisor, and a place below that. */
+/* Finds the pieces of an axis in which an index is linear: the index is computed from the piece's
+ * number and the position in the piece. */
 static int find_piece(BpLowering *lowering, const BpIrNode *index, const BpStageInfo *info,
                       int32_t axis, BpAccess *access) {
   BpIrModule *module = lowering->module;
@@ -109,7 +109,7 @@ static int find_piece(BpLowering *lowering, const BpIrNode *index, const BpStage
   return 0;
 }
 
-/* A minimum or maximum as the side that moves with the variable. */
+/* Replaces a minimum or maximum by the operand that depends on the variable. */
 static const BpIrNode *choose_moving_side(BpIrRewriter *rewriter, const BpIrNode *node) {
   if (node->kind != BP_IR_MIN && node->kind != BP_IR_MAX)
     return node;
@@ -170,7 +170,7 @@ static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInf
 
 /* ---- Analyses ---------------------------------------------------------------------------- */
 
-/* The placeholders and the outputs, as lowering wants its arguments. */
+/* The placeholders and the outputs, as arguments for lowering. */
 static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *const *outputs,
                                  int32_t num_outputs, int32_t *count) {
   int32_t total = num_outputs;
@@ -316,8 +316,8 @@ const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess 
   return is_own ? info : NULL;
 }
 
-/* Multiply-adds for each element of an input from which on it costs little to compute it again for
- * every row that needs it. */
+/* Multiply-adds for each element of an input, from which on computing the input again for every row
+ * is cheap in comparison. */
 #define PLACED_INTENSITY 64.0
 
 bool bp__info_input_is_cheap(const BpStageInfo *reader, const BpStageInfo *input) {

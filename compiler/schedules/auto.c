@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scheduling whatever comes: inlining, then the schedule that fits each stage that is left. */
+/* Scheduling any computation: inlining, then a suitable schedule for each remaining stage. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
 /* ---- Inlining ---------------------------------------------------------------------------- */
 
-/* More nodes than this are computed once rather than wherever they are read. */
+/* An expression with more nodes than this is computed once, not wherever it is read. */
 #define CHEAP_NODES 16
-/* More often than anything is computed. */
+/* Larger than any number of computations. */
 #define MANY 1e300
 
 typedef struct Expense {
   int32_t nodes;
-  bool is_dear; /* has a choice, a call or a division of floats */
+  bool is_dear; /* has a select, a call or a division of floats */
 } Expense;
 
 static int visit_expense(void *context, const BpIrNode *node) {
@@ -25,7 +25,7 @@ static int visit_expense(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* 1, 0 or -1 with an error, as what follows. */
+/* 1, 0 or -1 with an error; so do the following functions. */
 static int is_cheap(const BpTeStage *stage) {
   Expense expense = {0};
   if (bp__ir_visit_once(stage->body, visit_expense, &expense) != 0)
@@ -37,7 +37,7 @@ static int is_cheap(const BpTeStage *stage) {
 typedef struct Reader {
   const BpTeStage *stage, *source;
   bool is_in_place; /* reads element i for its own element i, */
-  int32_t reads;    /* and so often elsewhere */
+  int32_t reads;    /* number of other reads */
 } Reader;
 
 static int visit_reader(void *context, const BpIrNode *node) {
@@ -54,7 +54,7 @@ static int visit_reader(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether computing the stage where it is read does not compute more, or little that is dear. */
+/* Whether inlining the stage computes nothing more than once, or only cheap expressions. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
   bool is_in_place = false;
@@ -64,16 +64,16 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
       continue;
     if (bp__ir_visit_once(tensor->stage->body, visit_reader, &reader) != 0)
       return -1;
-    /* Nobody knows how often statements read. */
+    /* The number of reads by statements is unknown. */
     reads +=
         reader.reads * (tensor->stage->is_statements ? MANY : bp__te_iterations(tensor->stage));
     is_in_place |= reader.is_in_place;
   }
-  /* All that read in place end up in one element of the output, where it is computed once. */
+  /* All reads in place end up in one element of the output, where it is computed once. */
   reads += is_in_place ? bp__te_iterations(stage) : 0;
   if (reads <= bp__te_iterations(stage))
     return 1;
-  /* The steps of a scan are its innermost loops: what a product reads is computed once for each. */
+  /* The steps of a scan are its innermost loops: a product's input is computed once for each. */
   return stage->inside ? 0 : is_cheap(stage);
 }
 
@@ -115,12 +115,12 @@ static int schedule_work(const BpStageInfo *work, const BpStageInfo *output,
                                            : bp__schedule_tile(work, output, machine);
 }
 
-/* Whether a stage is neither a scan nor of the steps of one. */
+/* Whether a stage is neither a scan nor belongs to the steps of one. */
 static bool is_for_itself(const BpTeStage *stage) {
   return !stage->scan && !stage->inside;
 }
 
-/* One stage by itself. */
+/* Schedules a single stage. */
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
   if (bp__stage_is_scheduled(info->stage) || !is_for_itself(info->stage))
     return 0;
@@ -166,7 +166,7 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
   if (work && schedule_work(work, output, machine) != 0)
     return -1;
-  /* The output around work that has a place in it stays as it is, even if no axis was tiled. */
+  /* An output in which the work was placed keeps its loops, even if no axis was tiled. */
   for (int32_t i = 0; i < analysis->num_stages; i++)
     if (!(work && &analysis->stages[i] == output) &&
         schedule_stage(&analysis->stages[i], machine) != 0)

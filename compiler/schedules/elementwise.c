@@ -4,21 +4,20 @@
 #include "compiler/schedules/analysis.h"
 #include "compiler/schedules/parts.h"
 
-/* Iterations of a parallel loop for each core, so that all end at about the same time. */
+/* Iterations of a parallel loop for each core, so that all cores end at about the same time. */
 #define SHARES_PER_CORE 8
 
-/* How many times the second cache of a core an output is, from which on it is written around the
- * caches: more than a shared cache beyond them holds besides the inputs. */
+/* An output larger than this many second-level caches of a core is written by non-temporal stores:
+ * it is larger than a shared cache behind them can hold besides the inputs. */
 #define STREAMED_CACHES 8.0
 
-/* Axes that together have at most so many values are written out for the sake of a choice. */
+/* Axes on which a choice depends are unrolled if together they have at most this many values. */
 #define MAX_CHOICES 64
 
-/* Elements of a run for which a loop around it costs nothing. */
+/* The number of elements of a run from which on an additional loop around it costs nothing. */
 #define LEAST_RUN 128
 
-/* Whether axis d and the run that begins at axis `next` are one run through memory in every read.
- */
+/* Whether axis d and the run that begins at axis `next` are contiguous together in every read. */
 static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
@@ -29,7 +28,7 @@ static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
   return true;
 }
 
-/* The last axis that has more than one place; the last one if none has. */
+/* The last axis with an extent above 1; the last axis if there is none. */
 static int32_t last_long_axis(const BpStageInfo *info) {
   for (int32_t d = info->ndim - 1; d >= 0; d--)
     if (info->extent[d] > 1)
@@ -49,8 +48,8 @@ static int is_short_choice(const BpStageInfo *info, int32_t d) {
 }
 
 /* The first of the axes that can be fused with the last one; -1 with an error. An axis of extent 1
- * joins the run that it stands before, and its stride says nothing of the axes around it. Before a
- * run that is long enough an axis that can be written out for a choice stays by itself. */
+ * joins the run after it, and its stride says nothing about the axes outside of it. If the run is
+ * long enough, an axis before it that can be unrolled for a choice stays separate. */
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t next = last_long_axis(info), first = next;
   for (int32_t d = next - 1; d >= 0; d--) {
@@ -73,8 +72,8 @@ static int visit_call(void *context, const BpIrNode *node) {
   return (node->kind == BP_IR_CALL && !bp__te_is_read(node)) || node->kind == BP_IR_SELECT;
 }
 
-/* Whether vectors pay: where elements are not neighbours only if there is something to compute. 1,
- * 0 or -1 with an error. */
+/* Whether vectors pay: if elements are not contiguous, only if there is something to compute. 1, 0
+ * or -1 with an error. */
 static int wants_vectors(const BpStageInfo *info, int32_t axis) {
   int computes = bp__ir_visit_once(info->s->body, visit_call, NULL);
   if (computes != 0)
@@ -101,7 +100,7 @@ int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused
 
 typedef struct Choices {
   const BpStageInfo *info;
-  int32_t first;                  /* of the run */
+  int32_t first;                  /* index of the run's first axis */
   bool is_chosen[BP_TE_MAX_NDIM]; /* by data axis: a choice depends on it */
 } Choices;
 
@@ -122,8 +121,8 @@ static int visit_choice(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Finds the axes whose place decides what is computed (which input of a concatenation): where these
- * loops are written out, nothing is left to decide in those inside. */
+/* Finds the axes that decide what is computed (which input of a concatenation): if these loops are
+ * unrolled, the loops inside have no choices. */
 static int find_choices(Choices *choices) {
   double count = 1;
   if (bp__ir_visit_once(choices->info->s->body, visit_choice, choices) != 0)
@@ -137,8 +136,8 @@ static int find_choices(Choices *choices) {
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* Orders the loops around the run: those that are left to share among cores, then choices, written
- * out, and inside them one loop that does the work. *count: how many there are to share. */
+/* Orders the loops around the run: loops to share among cores, then choices, which are unrolled,
+ * and inside them one loop that does the work. *count: the number of loops to share. */
 static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, BpTeAxis **outer,
                        int32_t *count) {
   Choices choices = {.info = info, .first = first};
@@ -164,8 +163,8 @@ static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, Bp
   return bp_te_reorder(info->stage, order, all);
 }
 
-/* Gives each core a share of the leading loops, fused as far as it takes; *done: it was worth it.
- */
+/* Divides the leading loops among the cores, fusing as many as necessary; *done: it was worth
+ * it. */
 static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_t cores,
                        bool *done) {
   BpTeAxis *fused = count > 0 ? outer[0] : NULL;
@@ -211,8 +210,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
                           !is_shared && first == 0 ? cores : 1);
 }
 
-/* The elements of a share of a run, for at most `cores` shares: equal ones if few less than that
- * many are equal, so that none needs a version of its own. */
+/* The number of elements in each share of a run, for at most `cores` shares: equal shares if their
+ * number is not much smaller, so that no share needs a separate version. */
 static int64_t share_of(int64_t extent, int64_t lanes, int64_t cores) {
   for (int64_t shares = cores; shares * 2 > cores; shares--)
     if (extent % (shares * lanes) == 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inlining where each stage that is left becomes a kernel of its own, whose result goes through
- * memory: more pays than where a stage is a loop in the same function. */
+/* Inlining for kernels: each remaining stage becomes a kernel of its own, whose result goes through
+ * memory, so more inlining pays than for stages that are loops of one function. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Reads of one element in one body, up to which it is computed for each: the language's compiler
- * finds out that they are the same. */
+/* The most reads of one element in one body for which it is still inlined: the language's compiler
+ * finds that they are equal. */
 #define MOST_READS 4
-/* Multiply-adds for each element that a reduction reads at other places than its own, below which
- * computing it again costs less than a trip through memory. */
+/* If a reduction does fewer multiply-adds for each element that it reads at other places than its
+ * own, computing the element again is cheaper than storing it in memory. */
 #define KEPT_INTENSITY 32.0
 
 typedef struct Reads {
@@ -32,8 +32,8 @@ static int visit_read(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether the one stage that reads this one reads each element where it computes its own, or does
- * little with it: 1, 0 or -1 with an error. */
+/* Whether the only reader of this stage reads each element at its own place, or does little work
+ * with it: 1, 0 or -1 with an error. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   int32_t readers = 0;
   bool pays = true;

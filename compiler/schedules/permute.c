@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computations that read along another axis than they write: transposes, and conversions between
- * layouts. Tiles use each cache line that they touch as a whole while the cache holds it. */
+/* Computations whose reads are contiguous along another axis than their writes: transposes, and
+ * conversions between layouts. Tiles use each cache line completely while it is in the cache. */
 
 #include "compiler/schedules/parts.h"
 
-/* Elements of a tile along the axis that reads go along: a cache line of float32. */
+/* Elements of a tile along the axis of the reads: a cache line of float32. */
 #define SIDE 16
 /* Elements of a tile, and of a vector, along the output. They are read from as many lines, which a
- * cache of eight ways or more holds even if all fall into one set, as with rows of 4096 bytes. */
+ * cache of eight ways or more holds even if all map to one set, as with rows of 4096 bytes. */
 #define WIDTH 8
-/* Along shorter axes a line is still in the cache when the loop comes to its next element. */
+/* Along shorter axes a line is still in the cache when the loop reaches its next element. */
 #define LEAST_EXTENT 8
 
-/* Whether a read moves from line to line along the last axes, and along axis `d` in a line. */
+/* Whether a read moves from line to line along the last axes, and inside a line along axis `d`. */
 static bool is_near(const BpStageInfo *info, const BpAccess *access, int32_t last, int32_t d) {
   bool is_far = !access->is_linear[last] || access->stride[last] > 1 || access->stride[last] < -1;
   bool is_piece = !access->is_linear[d] && access->piece[d] >= LEAST_EXTENT;

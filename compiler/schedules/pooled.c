@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reduction whose result is reduced again over windows side by side (a convolution and its
- * pooling): what a tile of the pooled result needs is computed in registers and never stored. */
+/* A reduction whose result is reduced again over adjacent windows (a convolution and its pooling):
+ * the part that a tile of the pooled result needs is computed in registers and never stored. */
 
 #include "compiler/schedules/parts.h"
 
@@ -8,8 +8,8 @@
 
 /* ---- Finding it -------------------------------------------------------------------------- */
 
-/* Whether the windows of an access lie side by side: along each axis of the tensor that is read, a
- * step of the result moves by as much as one reduction axis, or none, spans. */
+/* Whether the windows of an access are adjacent: along each axis of the tensor, the step from one
+ * result to the next equals the span of one reduction axis, or of none. */
 static bool is_side_by_side(const BpStageInfo *pool, const BpAccess *access,
                             const BpTeTensor *source, int64_t *scale) {
   int64_t stride = 1;
@@ -50,12 +50,12 @@ const BpStageInfo *bp__find_pooled_work(const BpAnalysis *analysis, const BpStag
 
 /* ---- The tile ---------------------------------------------------------------------------- */
 
-/* Of the pooled result: pixels of a row and vectors of channels. */
+/* A tile of the pooled result: pixels of a row and vectors of channels. */
 typedef struct PooledTile {
   int64_t pixels, vectors;
 } PooledTile;
 
-/* The tile whose accumulators fit in the registers with the fewest loads for a product. */
+/* The tile whose accumulators fit in the registers, with the fewest loads for each product. */
 static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
                               const BpMachine *machine) {
   PooledTile best = {1, 1};
@@ -76,7 +76,7 @@ static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
-/* The loops of the stage that stores; *rows is the one over rows, *tiles that over tiles. */
+/* The loops of the storing stage; *rows is the loop over rows, *tiles the loop over tiles. */
 static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, BpTeAxis **rows,
                            BpTeAxis **tiles) {
   int32_t x = stage->ndim - 2, y = x - 1, blocks = y - 1;
@@ -101,8 +101,8 @@ static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, 
   return is_parallel ? bp_te_parallel(stage, *rows) : 0;
 }
 
-/* Accumulators where `tiles` of the output runs: the reduction, written out or as loops, and inside
- * it the tile with its vectors innermost. */
+/* Places the accumulators in the loop `tiles` of the output: the reduction, unrolled or as loops,
+ * and inside it the tile with its vectors innermost. */
 static int schedule_accumulators(const BpStageInfo *info, BpTeStage *stage, BpTeStage *output,
                                  BpTeAxis *tiles, bool is_written_out) {
   int32_t ndim = stage->ndim, blocks = ndim - 4;
@@ -128,10 +128,10 @@ static int schedule_accumulators(const BpStageInfo *info, BpTeStage *stage, BpTe
   return bp_te_compute_at(stage, output, tiles);
 }
 
-/* The padded input, row by row where that costs little. */
+/* The padded input, computed row by row if that is cheap. */
 static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *rows,
                         const BpMachine *machine) {
-  /* A kernel has no workspace: there, what is padded is a kernel of its own. */
+  /* A kernel has no workspace, so there a padded input is a kernel of its own. */
   for (int32_t i = 0; i < work->num_accesses && !machine->has_kernels; i++) {
     const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
     if (!info || !bp__info_input_is_cheap(work, info))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions along memory: partial results in the lanes of several vectors, then of one, then a
- * reduction of its lanes; and computations that reduce each row and use the result in the row. */
+/* Reductions along contiguous elements: partial results in the lanes of several vectors, then of
+ * one, then a reduction of its lanes; and computations that reduce each row and use the result in
+ * the row. */
 
 #include "compiler/schedules/parts.h"
 
@@ -18,7 +19,7 @@ static bool all_move_along(const BpStageInfo *info, int32_t axis) {
   return true;
 }
 
-/* The last axis of length above one among first <= i < end, or -1. */
+/* The last axis with an extent above 1 among first <= i < end, or -1. */
 static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t end) {
   for (int32_t i = end - 1; i >= first; i--)
     if (info->extent[i] > 1)
@@ -26,7 +27,7 @@ static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t en
   return -1;
 }
 
-/* The first of the reduction axes that are one run through memory with the last one. */
+/* The first of the reduction axes that are contiguous together with the last one. */
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t first = info->num_roots - 1;
   while (first > info->ndim) {
@@ -43,7 +44,7 @@ static int32_t first_of_run(const BpStageInfo *info) {
   return first;
 }
 
-/* Shorter runs have no vectors of terms: a window of a pooling. */
+/* Shorter runs are not vectorised: for example a pooling window. */
 #define LEAST_RUN 8
 
 bool bp__info_reduces_rows(const BpStageInfo *info) {
@@ -59,7 +60,7 @@ bool bp__info_reduces_rows(const BpStageInfo *info) {
 
 /* ---- One reduction ----------------------------------------------------------------------- */
 
-/* Fuses the last reduction axes as far as they are one run through memory. */
+/* Fuses the last reduction axes as far as they are contiguous together. */
 static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
   BpTeStage *stage = info->stage;
   int32_t first = first_of_run(info);
@@ -74,7 +75,8 @@ static BpTeAxis *last_axis(BpTeStage *stage) {
   return stage->axes[stage->ndim - 1];
 }
 
-/* Vectors of partial results of `partial`, whose last dimension is the lanes of all of them. */
+/* Schedules vectors of partial results; the last dimension of `partial` is the lanes of all of
+ * them. */
 static int schedule_partial(BpTeTensor *partial, int64_t lanes, bool has_tail) {
   BpTeStage *stage = partial->stage;
   BpTeAxis *vector, *lane, *most, *last;
@@ -90,14 +92,14 @@ static int schedule_partial(BpTeTensor *partial, int64_t lanes, bool has_tail) {
   if (bp_te_reorder(stage, order, count) != 0 || bp_te_unroll(stage, vector) != 0 ||
       bp_te_vectorize(stage, lane) != 0)
     return -1;
-  /* Only the last step can go beyond the end: a version of its own keeps masks out of the others.
-   */
+  /* Only the last step can go beyond the end: a separate version of it keeps masks out of the
+   * others. */
   if (has_tail && bp_te_axis_extent(steps) > 1)
     return bp_te_split(stage, steps, bp_te_axis_extent(steps) - 1, BP_TE_TAIL_PEEL, &most, &last);
   return 0;
 }
 
-/* Adds the vectors of partial results up to one. */
+/* Adds up the vectors of partial results to one. */
 static int schedule_folded(BpTeTensor *folded) {
   BpTeStage *stage = folded->stage;
   BpTeAxis *vector = stage->axes[folded->ndim], *lane = last_axis(stage);
@@ -107,13 +109,13 @@ static int schedule_folded(BpTeTensor *folded) {
   return bp_te_vectorize(stage, lane);
 }
 
-/* Stages of partial results, computed inside of the one that adds them up. */
+/* Stages of partial results, computed inside of the stage that adds them up. */
 typedef struct Parts {
   BpTeTensor *tensors[2];
   int32_t count;
 } Parts;
 
-/* Computes the parts where `axis` of the whole runs; NULL: the whole is one number. */
+/* Computes the parts in the loop `axis` of the whole; NULL: the whole is one number. */
 static int attach_parts(const Parts *parts, BpTeStage *whole, BpTeAxis *axis) {
   for (int32_t i = 0; i < parts->count; i++) {
     BpTeStage *part = parts->tensors[i]->stage;
@@ -124,7 +126,7 @@ static int attach_parts(const Parts *parts, BpTeStage *whole, BpTeAxis *axis) {
   return 0;
 }
 
-/* Takes the reduction of a stage apart into lanes; its data axes stay as they are. */
+/* Splits the reduction of a stage into lanes; its data axes stay unchanged. */
 static int use_lanes(const BpStageInfo *info, const BpMachine *machine, Parts *parts) {
   BpTe *te = info->stage->te;
   BpTeStage *stage = info->stage;
@@ -164,7 +166,7 @@ int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
     return -1;
   if (info->ndim == 0)
     return attach_parts(&parts, info->stage, NULL);
-  /* The last axis stays a loop if those before it are shares enough. */
+  /* The last axis stays a loop if the axes before it give enough shares. */
   bool has_loop = info->ndim > 1 && bp__info_size(info, 0, info->ndim - 1) >= (double)cores;
   if (bp__fuse_axes(info->stage, 0, has_loop ? info->ndim - 1 : info->ndim, &shared) != 0)
     return -1;
@@ -176,7 +178,7 @@ int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* The number of leading dimensions beyond which a tensor has only ones. */
+/* The number of leading dimensions; all later ones have extent 1. */
 static int32_t leading_dims(const BpTeTensor *tensor) {
   int32_t count = tensor->ndim;
   while (count > 0 && tensor->shape[count - 1] == 1)
@@ -184,7 +186,7 @@ static int32_t leading_dims(const BpTeTensor *tensor) {
   return count;
 }
 
-/* Whether every read of another stage stays in the row of its reader: dimensions below `rows`. */
+/* Whether every read of another stage stays in the reader's row: the dimensions below `rows`. */
 static bool stays_in_row(const BpAnalysis *analysis, const BpStageInfo *info, int32_t rows) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpIrNode *read = info->accesses[i].read;

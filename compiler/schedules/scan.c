@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scans. Axes along which nothing depends on its neighbours are rows: they lie outside of the
- * steps, so that each core, block or thread makes all steps of its own. What a step still shares
- * are products with the states: their tiles stay in registers and end up in the new states, and the
- * cores share them where the weights are more than one of them can keep in its cache. */
+/* Scans. Axes along which no element depends on its neighbours are rows: they are outside of the
+ * steps, so each core, block or thread makes all steps of its own rows. The steps then contain only
+ * products with the states: their tiles stay in registers and end up in the new states. Cores share
+ * the tiles if the weights do not fit into the cache of one core. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Rows that are interleaved where there is no vector of them: they hide each other's latency. */
+/* Rows that are interleaved if there are no vectors of them: they hide each other's latency. */
 #define INTERLEAVED_ROWS 4
-/* Vectors that a scan of single elements takes along: a few streams of neighbouring lines. */
+/* Vectors that a scan of single elements processes together: a few streams of neighbouring
+ * lines. */
 #define SCAN_VECTORS 4
 /* Multiply-adds of a step from which on it pays to share it among cores. */
 #define SHARED_STEP 400000.0
-/* Parts of a product's element that may come from one tile, as the gates of a cell. */
+/* The most parts of a product's element that may come from one tile, such as the gates of a
+ * cell. */
 #define MOST_PARTS 8
 
 typedef struct Scan {
@@ -21,17 +23,17 @@ typedef struct Scan {
   const BpStageInfo *info;
   BpTeStage *stage;
   int32_t axis;
-  bool is_row[BP_TE_MAX_NDIM]; /* by data axis: nothing depends on other places along it */
+  bool is_row[BP_TE_MAX_NDIM]; /* by data axis: no element depends on others along it */
   const BpMachine *machine;
 } Scan;
 
-/* ---- What depends on what ---------------------------------------------------------------- */
+/* Dependences */
 
 static bool is_inside(const BpStageInfo *info, const Scan *scan) {
   return info->stage->inside == scan->stage;
 }
 
-/* By stage of the analysis and dimension: the axis of the scan that it is, or -1. */
+/* By stage of the analysis and dimension: the corresponding axis of the scan, or -1. */
 typedef int32_t Alignment[BP_TE_MAX_NDIM];
 
 /* The data axis whose variable an index is, or -1. */
@@ -42,7 +44,7 @@ static int32_t axis_of_index(const BpStageInfo *info, const BpIrNode *index) {
   return -1;
 }
 
-/* The axis of the scan along which an index goes, -1: none; an axis of one place counts as any. */
+/* The axis of the scan that an index follows, or -1; an axis of extent 1 matches any. */
 static int32_t aligned_index(const BpStageInfo *reader, const int32_t *alignment,
                              const BpIrNode *index) {
   int32_t axis = axis_of_index(reader, index);
@@ -53,7 +55,7 @@ static int32_t number_of(const BpAnalysis *analysis, const BpStageInfo *info) {
   return (int32_t)(info - analysis->stages);
 }
 
-/* Takes over from one reader what the dimensions of a stage are; where readers disagree they are
+/* Takes the alignment of a stage's dimensions from one reader; if readers disagree, there is
  * none. */
 static void align_with(const BpStageInfo *reader, const int32_t *alignment, const BpIrNode *read,
                        const BpStageInfo *source, int32_t *found, bool is_first) {
@@ -86,7 +88,7 @@ static int align_stages(const Scan *scan, Alignment *alignments) {
   return 0;
 }
 
-/* Takes an axis out of the rows if something reads a state or a stage of the steps across it. */
+/* An axis is no row if a state or a stage of the steps is read across it. */
 static void find_rows(Scan *scan, Alignment *alignments) {
   const BpAnalysis *analysis = scan->analysis;
   for (int32_t i = 0; i < scan->info->ndim; i++)
@@ -134,7 +136,7 @@ static int64_t lanes_for(const Scan *scan) {
   return bp__machine_for(scan->machine, scan->info).lanes;
 }
 
-/* Shares the leading leaves of `order` among cores. */
+/* Divides the leading leaves of `order` among cores. */
 static int share_rows(BpTeStage *stage, BpTeAxis **order, int32_t count, int64_t cores) {
   BpTeAxis *fused = count > 0 ? order[0] : NULL;
   for (int32_t i = 1; i < count && bp_te_axis_extent(fused) < cores; i++)
@@ -143,7 +145,7 @@ static int share_rows(BpTeStage *stage, BpTeAxis **order, int32_t count, int64_t
   return fused && cores > 1 ? bp_te_parallel(stage, fused) : 0;
 }
 
-/* Neighbours of the last axis side by side in vectors, or rows interleaved, through all steps. */
+/* Neighbours along the last axis in vectors, or interleaved rows, go through all steps together. */
 static int schedule_elements(const Scan *scan) {
   BpTeStage *stage = scan->stage;
   BpTeAxis *order[BP_TE_MAX_NDIM + 4], *inner = NULL;
@@ -187,15 +189,15 @@ static int schedule_elements(const Scan *scan) {
 
 /* The loops of a scan whose steps have stages. */
 typedef struct Steps {
-  int32_t row, vector;   /* the axes that tiles span; -1: none */
-  int64_t rows, vectors; /* of a tile: elements along them */
-  bool shares_steps;     /* cores share a step, and not the rows */
+  int32_t row, vector;   /* the axes that tiles extend along; -1: none */
+  int64_t rows, vectors; /* of a tile: number of elements along them */
+  bool shares_steps;     /* cores share a step, not the rows */
   bool shares_rows;
   BpTeAxis *steps, *tile; /* where stages are attached: once a step, once a tile */
 } Steps;
 
-/* Whether all readers of a stage are the scan itself, each element for that very tile: *parts is
- * then how many elements a place of the tile reads. */
+/* Whether only the scan itself reads a stage, each element for that same tile: *parts is then the
+ * number of elements that a place of the tile reads. */
 static bool is_of_tile(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                        const Steps *steps, double *parts) {
   *parts = 1;
@@ -211,7 +213,7 @@ static bool is_of_tile(const Scan *scan, const BpStageInfo *info, const int32_t 
   return has_row && has_vector && *parts <= MOST_PARTS;
 }
 
-/* The multiply-adds of a step, and the bytes that all rows read of others' tensors. */
+/* The multiply-adds of a step, and the bytes of other tensors that all rows read. */
 static void measure_steps(const Scan *scan, double *work, double *bytes) {
   *work = *bytes = 0;
   for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
@@ -228,7 +230,8 @@ static void measure_steps(const Scan *scan, double *work, double *bytes) {
   }
 }
 
-/* The most parts that a stage of the tiles has for each of their places; 0: there is none. */
+/* The largest number of parts that a stage of the tiles has for each place; 0: there is no such
+ * stage. */
 static double parts_of_tiles(const Scan *scan, Alignment *alignments, const Steps *steps) {
   double most = 0, parts;
   for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
@@ -240,7 +243,7 @@ static double parts_of_tiles(const Scan *scan, Alignment *alignments, const Step
   return most;
 }
 
-/* Accumulators for as many rows as registers hold beside a vector of each part. */
+/* Chooses as many rows of accumulators as the registers hold beside a vector of each part. */
 static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) {
   const BpMachine *machine = scan->machine;
   double work, bytes;
@@ -270,7 +273,7 @@ static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) 
       (machine->has_kernels || bp__cores_for(machine, all, BP__PARALLEL_PRODUCTS) > 1);
 }
 
-/* Splits the innermost part of a vector axis into vectors, unrolled, and lanes. */
+/* Splits the innermost part of a vector axis into unrolled vectors and lanes. */
 static int split_lanes(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
                        int32_t *count) {
   BpTeAxis *vector, *lane = axis;
@@ -347,7 +350,8 @@ static int accumulate_in_tile(const Scan *scan, const BpStageInfo *info, const i
   return bp_te_reorder(stage, order, count);
 }
 
-/* The outermost loop over tiles of a stage's last axis becomes the first one, which cores share. */
+/* The outermost loop over tiles of a stage's last axis becomes the first loop, which cores
+ * share. */
 static int share_columns(const BpStageInfo *info) {
   BpTeStage *stage = info->stage;
   BpTeAxis *axis = stage->axes[info->ndim - 1], *order[BP__TE_MAX_AXES];
@@ -362,7 +366,7 @@ static int share_columns(const BpStageInfo *info) {
   return bp_te_reorder(stage, order, count) != 0 ? -1 : bp_te_parallel(stage, axis);
 }
 
-/* A stage that is computed once a step, for the rows that make it together. */
+/* A stage that is computed once in each step, for the rows that run together. */
 static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                            const Steps *steps) {
   BpMachine alone = bp__machine_for(scan->machine, info);
@@ -425,7 +429,7 @@ static int fuse_run(BpTeStage *stage, BpTeAxis *const *axes, int32_t count, BpTe
   return 0;
 }
 
-/* Bytes that a block would share: states, new states, and what its steps compute. */
+/* Bytes that a block would share: states, new states, and the results of stages in its steps. */
 static double shared_bytes(const Scan *scan, Alignment *alignments) {
   double row = 1, bytes = 0;
   for (int32_t i = 0; i < scan->info->ndim; i++)
@@ -446,7 +450,7 @@ static double shared_bytes(const Scan *scan, Alignment *alignments) {
   return bytes;
 }
 
-/* A thread makes all steps of its row, with all that they need in memory of its own. */
+/* A thread makes all steps of its row, with all the data in memory of its own. */
 static int schedule_row_threads(const Scan *scan) {
   BpTeAxis *order[BP_TE_MAX_NDIM], *rows;
   int32_t count = 0, num_rows;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements: their rows are shared by cores or threads; neighbours go together in a vector, where
- * vectors can express what they do. */
+/* Statements: cores or threads share their rows; neighbouring rows form a vector, if vectors can
+ * express the statements. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* The elements that the statements read and write: about what there is to do. */
+/* The number of elements that the statements read and write, as an estimate of the work. */
 static double elements_of(const BpStageInfo *info) {
   double count = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions that the threads of a block share: each adds up every so-manieth term, and what they
- * have is added up as a tree in the block's shared memory. */
+/* Reductions shared by the threads of a block: of n threads each adds up every n-th term, and their
+ * sums are added up as a tree in the block's shared memory. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
@@ -18,8 +18,8 @@ static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
   return 0;
 }
 
-/* A register in which each thread has its sum until it is whole, to be computed inside a loop of
- * the stage that stores it; NULL: an error. */
+/* A register that holds each thread's sum until it is complete, to be computed inside a loop of the
+ * storing stage; NULL: an error. */
 static BpTeStage *sum_in_register(BpTeTensor *tensor) {
   BpTeTensor *sum = bp_te_cache_write(tensor->te, tensor, BP_IR_SCOPE_LOCAL);
   if (!sum)
@@ -29,7 +29,7 @@ static BpTeStage *sum_in_register(BpTeTensor *tensor) {
   return is_short && bp_te_unroll(sum->stage, terms) != 0 ? NULL : sum->stage;
 }
 
-/* Makes the last reduction leaf `axis` a data axis of a new stage, over which threads lie. */
+/* Makes the last reduction leaf `axis` a data axis of a new stage, which threads share. */
 static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
   BpTeTensor *part = bp_te_rfactor(stage->te, stage->tensor, axis);
   BpTeStage *sum = part ? sum_in_register(part) : NULL;
@@ -47,10 +47,10 @@ static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
 typedef struct Tree {
   BpTeTensor *parts[4];
   int32_t count;
-  BpTeStage *sum; /* of the last ones, in a register; NULL: there are none */
+  BpTeStage *sum; /* the last stage, in a register; NULL: none */
 } Tree;
 
-/* Takes the reduction of a stage apart; its data axes stay as they are. */
+/* Splits the reduction of a stage; its data axes stay unchanged. */
 static int make_tree(const BpStageInfo *info, int64_t threads, Tree *tree) {
   BpTeStage *stage = info->stage;
   BpTeAxis *run, *outer, *inner;
@@ -76,12 +76,12 @@ static int attach_tree(const Tree *tree, BpTeStage *consumer, BpTeAxis *axis) {
   return 0;
 }
 
-/* Threads for a row of so many elements, of which each should have several. */
+/* The number of threads for a row of `count` elements, so that each has several. */
 static int64_t row_threads(const BpMachine *machine, double count) {
   return machine->has_serial_warps ? machine->threads : bp__block_threads(machine, count / 4);
 }
 
-/* One sum of everything: a kernel of partial ones before that which adds them up. */
+/* One sum of everything: a kernel for partial sums before the one that adds them up. */
 static int schedule_one_sum(const BpStageInfo *info, int64_t threads) {
   BpTeAxis *run, *outer, *inner;
   if (fuse_reduction(info, &run) != 0 ||
@@ -109,7 +109,7 @@ int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machi
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* Bytes of shared memory that the stages of a row take. */
+/* Bytes of shared memory for the stages of a row. */
 static double row_bytes(const BpAnalysis *analysis, const BpStageInfo *output, int32_t rows,
                         int64_t threads) {
   double bytes = 0;

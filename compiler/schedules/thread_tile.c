@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions with a tile of the result in each thread's registers. The threads of a block lie along
- * the last axis of the result; a thread's tile spans an axis along which what it loads there serves
- * again, so that each load feeds several multiply-adds. */
+/* Reductions with a tile of the result in each thread's registers. The threads of a block are along
+ * the last axis of the result; a thread's tile extends along an axis that reuses its loads, so that
+ * each load feeds several multiply-adds. */
 
 #include <math.h>
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-#define TILE_THREADS 128 /* of a block, at most */
-#define TILE_WARPS   4   /* of a block, at most */
-/* Warps that a core should have, before tiles grow: with nothing to hide, enough that the cores end
- * together. */
+#define TILE_THREADS 128 /* the most of a block */
+#define TILE_WARPS   4   /* the most of a block */
+/* Warps that a core should have before tiles grow: if there is no latency to hide, enough that the
+ * cores end together. */
 #define WARPS_PER_CORE        8
 #define SERIAL_WARPS_PER_CORE 4
-/* Elements of a tile along the tiled axis and along the lanes, and all of them. Nothing hides a
- * load of a core with one warp but the multiply-adds that it feeds, so its tiles are larger. */
+/* The most elements of a tile along the tiled axis, along the lanes, and in all. On a core with one
+ * warp only the multiply-adds that a load feeds hide its latency, so tiles are larger. */
 #define MOST_ROWS           8
 #define MOST_COLUMNS        4
 #define MOST_SERIAL_ROWS    16
@@ -24,17 +24,17 @@
 /* Costs, in multiply-adds: of a load, and of a step of the reduction. */
 #define LOAD_COST 4
 #define STEP_COST 8
-/* A reduction loop so short is written out, of a longer one so many steps, as long as there are at
- * most so many multiply-adds. */
+/* A reduction loop up to this length is unrolled, and this many steps of a longer one, as long as
+ * the number of multiply-adds is limited. */
 #define SHORT_LOOP       8
 #define UNROLLED         4
 #define MOST_WRITTEN_OUT 512
 
 typedef struct ThreadTile {
-  int32_t first_lane; /* threads run along this axis and those after it, fused */
-  int32_t axis;       /* the tiled one, or -1 */
+  int32_t first_lane; /* threads run along this axis and the later ones, fused */
+  int32_t axis;       /* the tiled axis, or -1 */
   int64_t rows;       /* of the tile along it */
-  int64_t columns;    /* neighbours along the last axis that one thread has */
+  int64_t columns;    /* neighbours along the last axis for one thread */
   int64_t threads;
 } ThreadTile;
 
@@ -54,14 +54,14 @@ static int32_t last_long_axis(const BpStageInfo *info) {
   return last;
 }
 
-/* The threads that the axes from `first` on make, each with so many columns. */
+/* Number of threads along the axes from `first` on if each thread computes `columns` columns. */
 static double lanes_from(const BpStageInfo *info, int32_t first, int64_t columns) {
   int32_t last = last_long_axis(info);
   double lanes = (double)bp__divide_up(info->extent[last], columns);
   return lanes * bp__info_size(info, first, last);
 }
 
-/* As many axes as fill blocks to eight ninths. */
+/* The number of axes that fill at least eight ninths of a block. */
 static int32_t first_lane_axis(const BpStageInfo *info, int64_t threads, int64_t columns) {
   int32_t last = last_long_axis(info), first = last;
   for (; first > 0; first--) {
@@ -74,7 +74,7 @@ static int32_t first_lane_axis(const BpStageInfo *info, int64_t threads, int64_t
   return first;
 }
 
-/* Whether what a thread loads along its lanes serves again along `axis`. */
+/* Whether the elements that a thread loads along its lanes are used again along `axis`. */
 static bool has_reuse(const BpStageInfo *info, int32_t axis, int32_t last) {
   for (int32_t i = 0; i < info->num_accesses; i++)
     if (bp__access_depends_on(&info->accesses[i], last) &&
@@ -92,8 +92,8 @@ static int32_t tiled_axis(const BpStageInfo *info, int32_t first_lane) {
   return best;
 }
 
-/* Whether neighbours along an axis are neighbours in memory, or the same, wherever they are read;
- * then a thread may have several. Where warps do not load together, they may also be apart. */
+/* Whether neighbours along an axis are contiguous or equal in every read; then a thread may have
+ * several. If warps do not load together, they may also be apart. */
 static bool runs_along(const BpStageInfo *info, int32_t axis, const BpMachine *machine) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
@@ -128,7 +128,7 @@ static double num_blocks(const BpStageInfo *info, const ThreadTile *tile) {
   return blocks;
 }
 
-/* What one step of the reduction costs in all blocks. */
+/* The cost of one step of the reduction in all blocks. */
 static double tile_cost(const BpStageInfo *info, const ThreadTile *tile) {
   int32_t last = last_long_axis(info);
   int64_t loads = 0;
@@ -142,7 +142,7 @@ static double tile_cost(const BpStageInfo *info, const ThreadTile *tile) {
          (double)(tile->rows * tile->columns + LOAD_COST * loads + STEP_COST);
 }
 
-/* The cheapest tile that leaves every core enough to do. */
+/* The cheapest tile that keeps every core busy. */
 static ThreadTile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
   bool is_serial = machine->has_serial_warps;
   int64_t most_rows = is_serial ? MOST_SERIAL_ROWS : MOST_ROWS;
@@ -186,15 +186,15 @@ int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   return bp_te_bind(stage, order[0], "blockIdx.y");
 }
 
-/* Where nobody knows how many tiles there are, the last one skips what lies beyond. */
+/* If the number of tiles is unknown, the last one skips the elements beyond the end. */
 static int split_tiles(BpTeStage *stage, BpTeAxis *axis, int64_t factor, BpTeAxis **outer,
                        BpTeAxis **inner) {
   int32_t tail = axis->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_OVERLAP;
   return bp_te_split(stage, axis, factor, tail, outer, inner);
 }
 
-/* The threads' axis: what is left of the last one after each thread's columns, and those before it.
- */
+/* The threads' axis: the rest of the last axis after each thread's columns, and the axes before
+ * it. */
 static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                       BpTeAxis **lane, BpTeAxis **column) {
   int32_t last = last_long_axis(work);
@@ -212,8 +212,8 @@ static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTil
 }
 
 /* Blocks for each tile, threads along the lanes; *inside: the axis inside of which a thread's tile
- * is computed. A core with one warp takes blocks in their order: those that load the same along the
- * lanes follow one another, so that its caches hold it. */
+ * is computed. A core with one warp runs blocks in order: blocks that load the same data along the
+ * lanes follow one another, so that its caches hold the data. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                        const BpMachine *machine, BpTeAxis **inside) {
   BpTeAxis *order[BP__TE_MAX_AXES], *lane, *block, *thread, *column = NULL, *row = NULL;
@@ -250,8 +250,8 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
   return 0;
 }
 
-/* Writes out short reduction loops from the innermost on, and a few steps of the next one; the axes
- * that are to lie inside of all others. */
+/* Unrolls short reduction loops from the innermost on, and a few steps of the next one; returns the
+ * axes that must be inside of all others. */
 static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t *count) {
   int32_t ndim = stage->ndim;
   int64_t extent = 1;
@@ -276,7 +276,7 @@ static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t 
   return 0;
 }
 
-/* The reduction outside, a few of its steps written out, and the tile inside. */
+/* The reduction outside, with a few of its steps unrolled, and the tile inside. */
 static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
   BpTeAxis *order[BP__TE_MAX_AXES], *steps[BP__TE_MAX_AXES];
   int32_t count = 0, num_steps = 0, ndim = stage->ndim;

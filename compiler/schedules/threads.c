@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scheduling for threads in lock-step: neighbouring threads take neighbouring elements, so that
- * what they load and store together is one run of memory. */
+/* Scheduling for threads in lock-step: neighbouring threads compute neighbouring elements, so that
+ * they load and store contiguous memory together. */
 
 #include "compiler/schedules/threads.h"
 
@@ -10,9 +10,9 @@
 #define BLOCK_THREADS 256
 /* Terms of a sum from which on the threads of a block share it, if there are few sums. */
 #define SHARED_TERMS 64
-/* Threads that a core should have at work before one takes several elements at once. */
+/* Threads that a core should run before one thread computes several elements. */
 #define THREADS_PER_CORE 1024
-/* Sums for each thread in lock-step of each core, from which on a thread each keeps all busy. */
+/* Sums for each lane of each core, from which on one sum for each thread keeps all busy. */
 #define SUMS_PER_LANE 4
 
 int64_t bp__block_threads(const BpMachine *machine, double count) {
@@ -39,9 +39,9 @@ int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) 
   return bp_te_bind(stage, block, "blockIdx.x");
 }
 
-/* Neighbours along the last axis that a thread loads and stores in one piece: as many as a vector
- * has of work that is large enough to keep every core busy all the same, and whose elements lie as
- * they are read; else one. */
+/* The number of neighbours along the last axis that a thread loads and stores in one piece: those
+ * of a vector, if the work still keeps every core busy and the elements are contiguous in reads;
+ * else one. */
 static int64_t wide_elements(const BpStageInfo *info, const BpMachine *machine) {
   int64_t lanes = machine->lanes;
   int32_t last = info->ndim - 1;
@@ -80,8 +80,8 @@ static int schedule_elementwise(const BpStageInfo *info, const BpMachine *machin
   return bp__bind_run(stage, run, bp__block_threads(machine, count / (double)wide), true);
 }
 
-/* Whether a thread for each sum leaves most of the device idle, or has its neighbours load far from
- * one another where threads that share a sum would load neighbours. */
+/* Whether one thread for each sum would leave most of the device idle, or would make neighbouring
+ * threads load distant elements, while threads that share a sum would load neighbours. */
 static bool wants_whole_blocks(const BpStageInfo *info, const BpMachine *machine) {
   double sums = bp__info_size(info, 0, info->ndim);
   double terms = bp__info_size(info, info->ndim, info->num_roots);

@@ -5,11 +5,11 @@
 
 #include "compiler/schedules/analysis.h"
 
-/* Blocks on one axis, which all devices allow. */
+/* The most blocks on one axis that all devices allow. */
 #define BP__MOST_BLOCKS 65535
 
-/* What is read where it is computed goes into its reader: each stage that is left is a kernel, and
- * its result a trip through memory. (kernels.c) */
+/* Inlines stages that are read at the reader's own place: each remaining stage is a kernel, whose
+ * result goes through memory. (kernels.c) */
 int bp__inline_for_kernels(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
 /* Schedules all stages for threads in lock-step. (threads.c) */
@@ -20,28 +20,28 @@ int bp__schedule_threads(const BpAnalysis *analysis, const BpTeTensor *output,
 int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
                              const BpMachine *machine);
 
-/* A product whose operands pass through the memory that a block shares; *fits: whether it is one,
- * and large enough, else nothing was done. (thread_block.c) */
+/* Schedules a matrix product whose operands go through the block's shared memory; *fits: whether
+ * the stages are one, and large enough; if not, nothing is changed. (thread_block.c) */
 int bp__schedule_block_tile(const BpStageInfo *work, const BpStageInfo *output,
                             const BpMachine *machine, bool *fits);
 
-/* Reductions by all threads of a block together, partial results in shared memory. (thread_rows.c)
- */
+/* Reductions by all threads of a block together, with partial results in shared memory.
+ * (thread_rows.c) */
 int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machine);
-/* Reductions of rows and what is computed from them, a block for each row; *fits: whether the
- * stages are of that kind, else nothing was done. */
+/* Reductions of rows and stages computed from them, one block for each row; *fits: whether the
+ * stages are of that kind; if not, nothing is changed. */
 int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                             const BpMachine *machine, bool *fits);
 
-/* A convolution by transforms; its padding is inlined. (thread_transform.c) */
+/* A convolution by Winograd's algorithm; its padding is inlined. (thread_transform.c) */
 int bp__schedule_thread_transform(const BpAnalysis *analysis, const BpTransformStages *stages,
                                   BpTeTensor *output, const BpMachine *machine);
 
-/* The threads of a block for work of `count` elements. */
+/* The number of threads of a block for work of `count` elements. */
 int64_t bp__block_threads(const BpMachine *machine, double count);
-/* Fuses leading loops and shares them among blocks. (thread_tile.c) */
+/* Fuses leading loops and divides them among blocks. (thread_tile.c) */
 int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count);
-/* Shares an axis among the threads of a block, and the rest among the blocks if `blocks`. */
+/* Divides an axis among the threads of a block, and the rest among the blocks if `blocks`. */
 int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions in register tiles: a tile of the result stays in vector registers through the whole
- * reduction. Which axes the tile spans, and how far, is the cheapest of all choices under a model
- * of a core that does two vector multiply-adds and two loads in a cycle. */
+ * reduction. The axes and sizes of the tile are the cheapest of all choices under a model of a core
+ * that does two vector multiply-adds and two loads in a cycle. */
 
 #include "compiler/schedules/parts.h"
 
 #include <stdlib.h>
 
-#define MAX_TILED   3 /* axes that a tile may span, besides the vector axis */
+#define MAX_TILED   3 /* the most axes that a tile extends along, besides the vector axis */
 #define MAX_VECTORS 6
 
-/* Cycles from one multiply-add to the next that needs it, at two in a cycle. */
+/* Cycles from one multiply-add to the next that needs its result, at two in a cycle. */
 #define FMA_LATENCY 4.0
-/* Cycles for a vector from the second cache. */
+/* Cycles for a vector from the second-level cache. */
 #define STREAM_CYCLES 2.5
-/* What starting and storing a tile costs, in cycles. */
+/* Cycles for starting and storing a tile. */
 #define TILE_START 20.0
 
 typedef struct Tile {
@@ -25,7 +25,7 @@ typedef struct Tile {
 
 /* ---- Choosing the tile ------------------------------------------------------------------- */
 
-/* The last data axis that has any length. */
+/* The last data axis with an extent above 1. */
 static int32_t vector_axis_of(const BpStageInfo *info) {
   for (int32_t i = info->ndim - 1; i > 0; i--)
     if (info->extent[i] > 1)
@@ -33,7 +33,8 @@ static int32_t vector_axis_of(const BpStageInfo *info) {
   return 0;
 }
 
-/* How many values of a read a tile needs in one step: vectors, or scalars to broadcast. */
+/* The number of values of a read that a tile needs in one step: vectors, or scalars to
+ * broadcast. */
 static double values_of(const BpStageInfo *info, const BpAccess *access, const Tile *tile) {
   double count = 1;
   for (int32_t i = 0; i < info->ndim; i++)
@@ -42,8 +43,8 @@ static double values_of(const BpStageInfo *info, const BpAccess *access, const T
   return count;
 }
 
-/* The largest length that fits in the pieces in which all accesses are linear along an axis, and
- * divides them; 0: there are no pieces. */
+/* The largest length that divides all pieces in which accesses are linear along an axis; 0: there
+ * are no pieces. */
 static int64_t piece_of(const BpStageInfo *info, int32_t axis) {
   int64_t common = 0;
   for (int32_t i = 0; i < info->num_accesses; i++)
@@ -55,7 +56,7 @@ static bool is_vector_access(const BpAccess *access, const Tile *tile) {
   return bp__access_depends_on(access, tile->vector_axis);
 }
 
-/* Loads of one step, in cycles' work of one load unit; and the registers that hold operands. */
+/* Load-unit cycles per reduction step; *registers is set to the registers for operands. */
 static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
                        double accumulators, double *registers) {
   double loads = 0;
@@ -75,7 +76,7 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
   return loads;
 }
 
-/* The vectors of one step that do not stay in the first cache. */
+/* The vectors of one step that do not stay in the first-level cache. */
 static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
                                const BpMachine *machine) {
   double count = 0;
@@ -88,7 +89,7 @@ static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
   return count;
 }
 
-/* Broadcast values of one step that lie on different pages. */
+/* The broadcast values of one step that are on different pages. */
 static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   double count = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
@@ -106,7 +107,7 @@ static double scattered_values(const BpStageInfo *info, const Tile *tile) {
 /* Cycles for the whole stage. */
 static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
   double tiles = 1, accumulators = (double)tile->vectors, registers;
-  Tile mean = *tile; /* tiles are of nearly equal size, so the last is not wasted */
+  Tile mean = *tile; /* tiles have nearly equal sizes, so the last one is not wasted */
   for (int32_t i = 0; i < info->ndim; i++)
     if (i != tile->vector_axis) {
       accumulators *= (double)tile->size[i];
@@ -115,7 +116,7 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   tiles *= (double)bp__divide_up(bp__divide_up(info->extent[tile->vector_axis], machine->lanes),
                                  tile->vectors);
   double loads = loads_of(info, &mean, machine, accumulators, &registers);
-  /* With one vector to multiply, compilers keep values to broadcast in registers of their own. */
+  /* With one vector to multiply, compilers keep broadcast values in separate registers. */
   double spare = registers > 2 ? 0 : (double)machine->registers / 3;
   if (accumulators + registers + spare > (double)machine->registers)
     return 1e300;
@@ -176,8 +177,8 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
 
 /* ---- Applying it ------------------------------------------------------------------------- */
 
-/* Moving the last tile back costs repeated work; where that is little it saves a second version.
- * Pieces of an operand keep tiles where they are. */
+/* Moving the last tile back repeats work; if that is little, it saves a second version. If an
+ * operand has pieces, tiles must not be moved. */
 static int32_t tail_for(const BpStageInfo *info, int32_t axis, int64_t size, int32_t otherwise) {
   int64_t extent = info->extent[axis], waste = bp__divide_up(extent, size) * size - extent;
   if (piece_of(info, axis) != 0)
@@ -201,7 +202,7 @@ static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeA
 
 /* ---- Loops over tiles -------------------------------------------------------------------- */
 
-/* The loops of the stage that stores. */
+/* The loops of the storing stage. */
 typedef struct Loops {
   BpTeAxis *outer[BP_TE_MAX_NDIM + 1]; /* over tiles */
   int32_t rank[BP_TE_MAX_NDIM + 1];    /* their order, see rank_of */
@@ -211,13 +212,13 @@ typedef struct Loops {
   BpTeAxis *vector; /* the part of the vector axis inside a tile, or NULL */
 } Loops;
 
-/* The vectors that tiles load are the operand to stream: while a tile's broadcast values stay in
- * the first cache, all vectors that meet them come by, from the second cache, where a block of them
- * stays. So, from the outside in: axes of both operands or none; blocks of vectors; axes of the
- * broadcast operand; axes of the vectors. */
+/* The operand that is loaded as vectors is streamed: while a tile's broadcast values stay in the
+ * first-level cache, all the vectors that they are multiplied by come from the second-level cache,
+ * which holds a block of them. So, from the outside in: axes of both operands or none; blocks of
+ * vectors; axes of the broadcast operand; axes of the vectors. */
 enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
 
-/* Whether the vectors that a tile loads differ along an axis. */
+/* Whether the vectors that a tile loads depend on an axis. */
 static bool has_own_vectors(const BpStageInfo *info, const Tile *tile, int32_t axis) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
@@ -271,8 +272,8 @@ static int split_tiles(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   return 0;
 }
 
-/* Takes the tiles along the first axis of the vectors in blocks whose vectors fit in the second
- * cache. */
+/* Divides the tiles along the first axis of the vectors into blocks whose vectors fit in the
+ * second-level cache. */
 static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine, Loops *loops) {
   int32_t at = 0;
   while (at < loops->num_outer &&
@@ -288,13 +289,13 @@ static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine
                      &loops->outer[block], &loops->outer[at]);
 }
 
-/* Shares for each core, so that all end at about the same time; */
+/* Shares for each core, so that all cores end at about the same time. */
 #define SHARES_PER_CORE 8
-/* and shares that will do where more would cost the place of a producer. */
+/* With this many shares, a producer keeps its place instead of giving more. */
 #define FEW_SHARES 16
 
-/* Fuses leading loops until all cores have enough to do, and runs them in parallel. Loop `kept` is
- * not fused if there are a few shares without it; -1: there is none to keep. */
+/* Fuses leading loops until all cores have enough work, and runs them in parallel. Loop `kept` is
+ * not fused if there are FEW_SHARES without it; -1: there is none to keep. */
 static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32_t kept,
                        int64_t cores) {
   for (int32_t next = 1; *count > 1; next++) {
@@ -309,8 +310,8 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32
   return bp_te_parallel(stage, outer[0]);
 }
 
-/* A producer of broadcast values, a padded copy mostly, that is to be computed just before they are
- * needed, to be in the cache then; NULL: the access has none. A kernel has no workspace: there,
+/* The producer of an access' broadcast values, usually a padded copy, which is best computed just
+ * before its use, to be in the cache; NULL: there is none. A kernel has no workspace, so there
  * producers are kernels of their own. */
 static const BpStageInfo *near_producer(const BpStageInfo *work, const BpAccess *access,
                                         const Tile *tile, const BpMachine *machine) {
@@ -327,13 +328,13 @@ static bool has_near_producer(const BpStageInfo *work, const Tile *tile, const B
   return false;
 }
 
-/* Where other stages can be placed. */
+/* Loops in which other stages can be placed. */
 typedef struct Places {
   BpTeAxis *inside; /* the innermost loop over tiles */
-  BpTeAxis *around; /* the loop around the last one over broadcast values; NULL: there is none */
+  BpTeAxis *around; /* the loop around the last loop over broadcast values; NULL: none */
 } Places;
 
-/* Makes the loops of the stage that stores. */
+/* Makes the loops of the storing stage. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *tile,
                        const BpMachine *machine, int64_t cores, Places *made) {
   Loops loops = {.num_outer = 0};
@@ -370,11 +371,11 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
 
 /* ---- Loops inside a tile ----------------------------------------------------------------- */
 
-/* Iterations ahead at which vectors are prefetched: about the latency of the second cache. */
+/* The number of iterations by which prefetches are ahead: about the latency of the second-level
+ * cache. */
 #define PREFETCH_AHEAD 16
 
-/* Prefetches the vectors that stream by, where each step of the innermost reduction loop needs new
- * ones. */
+/* Prefetches the streamed vectors, if each step of the innermost reduction loop needs new ones. */
 static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
                             const BpMachine *machine) {
   int32_t last = info->num_roots - 1;
@@ -412,7 +413,7 @@ int bp__split_reduction(const BpStageInfo *info, BpTeStage *stage, BpTeAxis **or
 }
 
 /* The loops of the accumulators: the reduction, and inside it the tile, whose few vectors stay in
- * registers while one broadcast value after the other meets them all. */
+ * registers while each broadcast value in turn is multiplied by all of them. */
 static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
                      const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];
@@ -435,7 +436,7 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
 
 /* ---- Producers --------------------------------------------------------------------------- */
 
-/* Computes the producers of broadcast values where `around` runs. */
+/* Computes the producers of broadcast values in the loop `around`. */
 static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
                            const BpMachine *machine, BpTeAxis *around) {
   for (int32_t i = 0; i < work->num_accesses; i++) {

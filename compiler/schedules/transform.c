@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by transforms (Winograd's algorithm): a block of tiles after the other is padded,
- * transformed, multiplied and transformed back, so that what lies between stays in the second
- * cache. The transforms of a tile are straight-line code over vectors of channels. */
+/* Convolutions by Winograd's algorithm: one block of tiles at a time is padded, transformed,
+ * multiplied and transformed back, so that the values in between stay in the second-level cache.
+ * The transforms of a tile are straight-line code over vectors of channels. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
@@ -10,11 +10,11 @@
 enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL, OUT_NDIM };
 enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL, AT_NDIM };
 
-/* Tiles of a block at least, for whose sake the weights are read: they make a register tile of the
- * product, or, where the weights come from beyond the second cache, three. */
+/* The least number of tiles of a block, which justifies reading the weights: they make a register
+ * tile of the product, or three if the weights do not come from the second-level cache. */
 #define WANTED_TILES     12
 #define WANTED_TILES_FAR 36
-/* Blocks for each core, so that all end at about the same time. */
+/* Blocks for each core, so that all cores end at about the same time. */
 #define BLOCKS_PER_CORE 4
 
 /* A block of tiles, in tiles. */
@@ -27,7 +27,7 @@ static int64_t even_part(int64_t whole, int64_t size) {
   return bp__divide_up(whole, bp__divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
 }
 
-/* As large as half the second cache allows, in whole rows of tiles if they fit; smaller where the
+/* As large as half the second-level cache allows, in whole rows of tiles if they fit; smaller if
  * cores would wait for each other. */
 static Block choose_block(const BpTransformStages *stages, const BpMachine *machine,
                           int64_t cores) {
@@ -52,7 +52,7 @@ static Block choose_block(const BpTransformStages *stages, const BpMachine *mach
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
-/* The loops of the output; *blocks is the one over blocks of tiles, *tiles the innermost one over
+/* The loops of the output; *blocks is the loop over blocks of tiles, *tiles the innermost one over
  * tiles. */
 static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, bool is_parallel,
                            BpTeAxis **blocks, BpTeAxis **tiles) {
@@ -73,7 +73,7 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
   return is_parallel ? bp_te_parallel(stage, *blocks) : 0;
 }
 
-/* Straight-line code where `axis` of `reader` runs, its values in registers. */
+/* Straight-line code in the loop `axis` of `reader`, its values in registers. */
 static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *axis) {
   int32_t ndim = stage->ndim;
   for (int32_t i = 0; i < ndim - 1; i++)
@@ -85,7 +85,7 @@ static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *a
   return bp_te_compute_at(stage, reader, axis);
 }
 
-/* In workspace; a kernel has none, but what its block of threads shares. */
+/* Uses workspace; a kernel has none, so there it is the memory that its block of threads shares. */
 static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *blocks,
                              const BpMachine *machine) {
   if (bp_te_set_scope(stage, machine->has_kernels ? BP_IR_SCOPE_SHARED : BP_IR_SCOPE_GLOBAL) != 0)
@@ -93,7 +93,7 @@ static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *bloc
   return bp_te_compute_at(stage, output, blocks);
 }
 
-/* All points of a tile together, computed from what the rows of the tile give. */
+/* All points of a tile together, computed from the transformed rows of the tile. */
 static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
   BpTeAxis **axes = stage->axes;
   BpTeAxis *order[] = {axes[AT_N],       axes[AT_BLOCK],   axes[AT_TILE_Y], axes[AT_TILE_X],
@@ -105,7 +105,7 @@ static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
   return compute_in_registers(rows, stage, tiles);
 }
 
-/* As register tiles of a matrix product of the size that a block makes it. */
+/* As register tiles of a matrix product, whose size follows from the block. */
 static int schedule_product(const BpStageInfo *info, Block block, const BpMachine *machine) {
   BpStageInfo part = *info;
   part.extent[AT_N] = 1;
@@ -133,7 +133,7 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
       compute_for_block(stages->product->stage, output, blocks, machine) != 0 ||
       compute_in_registers(stages->output_rows->stage, output, tiles) != 0)
     return -1;
-  /* What is left comes between the product and the output. */
+  /* The remaining stages come between the product and the output. */
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     BpTeStage *stage = analysis->stages[i].stage;
     if (stage != output && !bp__stage_is_scheduled(stage) &&

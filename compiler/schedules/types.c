@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the types of a stage ask of its schedule: how many of its values a vector holds, and which
- * operands are worth a copy in the type that they are computed with. */
+/* The effect of a stage's types on its schedule: the number of its values in a vector, and the
+ * operands that are worth a copy in the type in which they are computed. */
 
 #include "compiler/lower/passes.h"
 #include "compiler/schedules/parts.h"
@@ -13,8 +13,8 @@ static int64_t bits_of(BpDataType dtype) {
   return bp__dtype_is_bool(dtype) ? 0 : dtype.bits;
 }
 
-/* The widest value that each node is computed from, in bits plus 1, as a pointer: of index
- * arithmetic, which has no vectors to fill, 1. */
+/* The widest type from which each node is computed, in bits plus 1, as a pointer; 1 for index
+ * arithmetic, which needs no vectors. */
 typedef struct Widths {
   BpIrMap known;
   int64_t widest;
@@ -51,12 +51,12 @@ int bp__info_set_bits(BpStageInfo *info) {
   return rc;
 }
 
-/* Lanes that a loop can be vectorised to. */
+/* The most lanes of a vectorised loop. */
 #define MOST_LANES 64
 
 BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info) {
   BpMachine own = *machine;
-  /* Languages of kernels have vectors of 16 lanes at most. */
+  /* Languages of kernels have vectors of at most 16 lanes. */
   int64_t most = machine->has_kernels ? machine->vector_bits / 32 : MOST_LANES;
   own.lanes = machine->vector_bits / info->bits;
   own.lanes = own.lanes > most ? most : own.lanes;
@@ -67,9 +67,9 @@ BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info) {
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* How often an operand is read, from which on it is converted once for all: by a load that each
- * multiply-add has of its own, and by one whose value goes to many lanes. Vectors that serve a
- * whole tile are converted as they are loaded. */
+/* The number of reads of an operand from which on it is converted once: for a load that belongs to
+ * a single multiply-add, and for one whose value is broadcast to many lanes. Vectors that serve a
+ * whole tile are converted when they are loaded. */
 #define OWN_READS       2.0
 #define BROADCAST_READS 16.0
 
@@ -91,7 +91,7 @@ static int visit_cast(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether the place of a read differs along a data axis: 1, 0 or -1 with an error. */
+/* Whether a read's index depends on a data axis: 1, 0 or -1 with an error. */
 static int depends_on(const BpIrNode *read, const BpTeAxis *axis) {
   for (int32_t i = 1; i < read->num_operands; i++) {
     int uses = bp__ir_uses(read->operands[i], axis->var);
@@ -135,7 +135,7 @@ static bool is_output(BpTeTensor *const *outputs, int32_t num_outputs, const BpT
   return false;
 }
 
-/* Whether a stage but these two reads the tensor: 1, 0 or -1 with an error. */
+/* Whether a stage other than these two reads the tensor: 1, 0 or -1 with an error. */
 static int has_other_readers(const BpTe *te, const BpTeTensor *tensor, const BpTeStage *reader,
                              const BpTeStage *other) {
   for (const BpTeTensor *t = te->tensors; t; t = t->next) {
@@ -148,8 +148,8 @@ static int has_other_readers(const BpTe *te, const BpTeTensor *tensor, const BpT
   return bp__ir_uses(reader->body, tensor->buffer);
 }
 
-/* Makes `reader` read a copy of the tensor in the type of the cast. What computes the tensor for
- * this reader alone, a padded input mostly, computes the copy instead. */
+/* Makes `reader` read a copy of the tensor in the type of the cast. A stage that computes the
+ * tensor only for this reader, usually a padded input, computes the copy instead. */
 static int convert_operand(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                            BpTeStage *reader, const BpIrNode *cast) {
   BpTeTensor *tensor = bp__te_tensor_of(te, cast->operands[0]->operands[0]);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows over each channel by itself, depthwise convolution and pooling, where the innermost axis
- * is a vector of channels: a few neighbouring pixels of a row in registers, the taps written out.
- * Rows are taken in blocks, so that a padded copy of what a block needs is still in the cache. */
+/* Windows over each channel separately, depthwise convolution and pooling, with a vector of
+ * channels as the innermost axis: a few neighbouring pixels of a row are in registers, and the taps
+ * are unrolled. Rows are computed in blocks, so that the padded copy of a block's input is still in
+ * the cache. */
 
 #include "compiler/schedules/parts.h"
 
-/* Taps are written out up to this many, and up to so many for all pixels of a tile together. */
+/* The most taps that are unrolled, and the most for all pixels of a tile together. */
 #define MAX_TAPS     49
 #define MAX_PRODUCTS 280
 /* Pixels of a tile: enough to hide the latency of a sum, and no more than registers hold. */
@@ -25,7 +26,7 @@ bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine) {
   return info->num_accesses > 0;
 }
 
-/* The size that repeats the fewest pixels; of those the largest. */
+/* The size that repeats the fewest pixels; the largest of several. */
 static int64_t choose_pixels(int64_t width, double taps) {
   int64_t most = (int64_t)(MAX_PRODUCTS / taps), best = 1;
   most = most > MOST_PIXELS ? MOST_PIXELS : most < LEAST_PIXELS ? LEAST_PIXELS : most;
@@ -47,7 +48,8 @@ static const BpStageInfo *find_padded(const BpStageInfo *work) {
   return NULL;
 }
 
-/* Rows of a block, whose input takes a part of the second cache; some for each core. */
+/* Rows of a block, whose input takes a part of the second-level cache; several blocks for each
+ * core. */
 static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, int32_t rows,
                            const BpMachine *machine, int64_t cores) {
   double planes = bp__info_size(work, 0, rows);
@@ -60,7 +62,7 @@ static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, i
   return bp__divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
 }
 
-/* The loops of the stage that stores: blocks of rows, rows, tiles of a row. */
+/* The loops of the storing stage: blocks of rows, rows, tiles of a row. */
 static int schedule_output(const BpStageInfo *work, BpTeStage *stage, int64_t rows, int64_t pixels,
                            bool is_parallel, BpTeAxis **blocks, BpTeAxis **tiles) {
   int32_t x = work->ndim - 2, y = x - 1;
@@ -109,7 +111,7 @@ static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
 int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
                         const BpMachine *machine) {
   int32_t x = work->ndim - 2, y = x - 1;
-  /* A kernel has no workspace: there, what is padded is a kernel of its own. */
+  /* A kernel has no workspace, so there a padded input is a kernel of its own. */
   const BpStageInfo *padded = machine->has_kernels ? NULL : find_padded(work);
   double taps = bp__info_size(work, work->ndim, work->num_roots);
   double products = bp__info_size(work, 0, work->num_roots);

@@ -7,7 +7,7 @@
 
 /* ---- Rewriting the reads of a body ------------------------------------------------------- */
 
-/* Replaces one node, wherever it occurs in the stage's body, by another. */
+/* Replaces each occurrence of one node in the stage's body by another node. */
 static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNode *to) {
   const BpIrNode *body = bp__ir_substitute_one(stage->te->ir, stage->body, from, to);
   if (!body)
@@ -118,7 +118,7 @@ static int check_unscheduled(const BpTeStage *stage, const char *what) {
                         what, stage->tensor->name);
 }
 
-/* The tensor of another stage in the place that `tensor` has in its own. */
+/* The tensor of another stage at the index that `tensor` has in its own stage. */
 static BpTeTensor *same_place(const BpTeStage *stage, const BpTeTensor *tensor,
                               const BpTeStage *other) {
   int32_t place = 0;
@@ -173,7 +173,7 @@ static const BpIrNode *extent_node(const Factoring *f, const BpTeAxis *axis) {
   return axis->open ? axis->open : bp__ir_int64(f->te->ir, axis->extent);
 }
 
-/* An extent to divide by: 1 where it is 0, as nothing is computed there. */
+/* An extent to divide by: 1 instead of 0, because nothing is computed then. */
 static const BpIrNode *divisor_of(const Factoring *f, const BpTeAxis *axis) {
   return bp_ir_binary(f->te->ir, BP_IR_MAX, extent_node(f, axis), bp__ir_int64(f->te->ir, 1));
 }
@@ -199,7 +199,7 @@ static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
   return value;
 }
 
-/* The term, or beyond a split axis's extent the identity. */
+/* The term, or the identity beyond a split axis' extent. */
 static const BpIrNode *guarded(const Factoring *f, const BpIrNode *body, int32_t index) {
   BpIrModule *ir = f->te->ir;
   const BpIrNode *value = bp__te_value(f->stage, body, index);
@@ -207,7 +207,7 @@ static const BpIrNode *guarded(const Factoring *f, const BpIrNode *body, int32_t
                   : value;
 }
 
-/* The body of the partial reduction: the old one over the new axes. */
+/* The body of the partial reduction: the old body over the new axes. */
 static const BpIrNode *factored_body(Factoring *f) {
   BpIrModule *ir = f->te->ir;
   const BpTeStage *stage = f->stage;

@@ -51,7 +51,7 @@ static int check_open(const BpTeScan *scan) {
                         scan->name);
 }
 
-/* Refuses a value of another type than the state's. */
+/* Refuses a value whose type differs from the state's. */
 static int check_type(const BpTeTensor *state, const char *what, const BpIrNode *value) {
   char have[32], want[32];
   if (bp__dtype_equal(value->dtype, state->dtype))
@@ -62,7 +62,7 @@ static int check_type(const BpTeTensor *state, const char *what, const BpIrNode 
                         want, what, have);
 }
 
-/* What `body` gives for the other dimensions. */
+/* The value of `body` for the other dimensions. */
 static const BpIrNode *evaluate_before(BpTeScan *scan, BpTeBody body, void *context) {
   int64_t shape[BP_TE_MAX_NDIM];
   const BpIrNode *vars[BP_TE_MAX_NDIM];
@@ -147,7 +147,7 @@ static int add_tensors(const BpTeScan *scan, const BpIrNode *body, int32_t num_v
   return 0;
 }
 
-/* What is evaluated before the first step cannot be of a step. */
+/* Values that are evaluated before the first step must not depend on a step. */
 static int visit_step(void *context, const BpIrNode *node) {
   const BpTeScan *scan = context;
   const BpTeTensor *read =

@@ -74,7 +74,8 @@ static int32_t leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
                         stage->tensor->name);
 }
 
-/* A leaf that is still an ordinary serial loop; only such a one can be transformed or annotated. */
+/* The position of a leaf that is still an ordinary serial loop; only these can be transformed or
+ * annotated. */
 static int32_t plain_leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
   int32_t position = leaf_position(stage, axis);
   if (position >= 0 && axis->for_kind != BP_IR_FOR_SERIAL)
@@ -199,7 +200,7 @@ int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes) {
   return 0;
 }
 
-/* Steps of a scan run one after the other. */
+/* The steps of a scan run one after the other, so its axis is refused. */
 static int check_not_scan(const BpTeStage *stage, const BpTeAxis *axis) {
   if (!stage || !axis || !axis->is_scan)
     return 0;

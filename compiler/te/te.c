@@ -95,8 +95,8 @@ const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *va
   return extent;
 }
 
-/* What an extent is where the open ones are what is likely; -1 with an error if it is of other
- * things. */
+/* The value of an extent with likely values for the open ones; -1 with an error if it depends on
+ * anything else. */
 static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely) {
   BpIrMap map = {0};
   int failed = 0;
@@ -362,7 +362,7 @@ BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes
 typedef struct BpTeReduceAxis {
   const BpIrNode *var;
   int64_t extent;
-  const BpIrNode *open; /* as of a BpTeAxis */
+  const BpIrNode *open; /* like BpTeAxis.open */
   struct BpTeReduceAxis *next;
 } BpTeReduceAxis;
 
@@ -385,7 +385,7 @@ int32_t bp__te_reduce_kind(int32_t op) {
   return reductions[op].kind;
 }
 
-/* The least or greatest value of an integer type, cut to int64. */
+/* The least or greatest value of an integer type, limited to int64. */
 static int64_t int_limit(BpDataType dtype, int greatest) {
   if (dtype.code == BP_DTYPE_BOOL)
     return greatest;
@@ -514,7 +514,7 @@ static int check_types(const char *what, const BpIrNode *const *found,
   return 0;
 }
 
-/* Gives the two sides of the combination variables and builds it. */
+/* Makes variables for the two sides of the combination, and builds it. */
 static int combine_once(BpTe *te, BpTeFold *fold, const BpTeReducer *reducer,
                         const BpIrNode *const *values) {
   int32_t count = fold->num_values;
@@ -611,7 +611,7 @@ static int32_t reduction_of(const BpIrNode *node) {
   return strcmp(node->str_value, BP__TE_PART) == 0 ? BP__TE_FOLD_OP : -1;
 }
 
-/* For bp__ir_visit_once, of a stage's body. */
+/* For bp__ir_visit_once, for a stage's body. */
 static int check_reduction(void *context, const BpIrNode *node) {
   const BpTeStage *stage = context;
   if (reduction_of(node) < 0)
@@ -653,7 +653,7 @@ static int add_reduction(BpTeStage *stage, const BpIrNode *const *axes, int32_t 
   return 0;
 }
 
-/* Takes the results of a fold apart, which are the values of the stage in order. */
+/* Splits the results of a fold, which are the values of the stage in order. */
 static int take_fold(BpTeStage *stage, const BpIrNode *body) {
   const BpIrNode *call = bp__te_value(stage, body, 0)->operands[0];
   const BpTeFold *fold = find_fold(stage->te, call);
@@ -681,7 +681,7 @@ static BpTeStage *scan_around(const BpTeTensor *tensor) {
   return tensor->stage ? tensor->stage->inside : NULL;
 }
 
-/* For bp__ir_visit_once: finds the innermost scan whose states a body reads, itself or through
+/* For bp__ir_visit_once: finds the innermost scan whose states a body reads, directly or through
  * another stage of its steps. */
 static int visit_scan(void *context, const BpIrNode *node) {
   BpTeStage *stage = context;
@@ -717,7 +717,7 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
 
 /* ---- Computed tensors -------------------------------------------------------------------- */
 
-/* A stage of these values, whose data axes are `vars`. */
+/* A stage with these values, whose data axes are `vars`. */
 static BpTeStage *compute_stage(BpTe *te, const char *name, BpTeShape shape,
                                 const BpIrNode *const *vars, const BpIrNode *const *values,
                                 int32_t count) {

@@ -22,16 +22,16 @@
 #define BP__TE_PART  "te.part"
 #define BP__TE_TUPLE "te.tuple"
 
-/* Bounds on what a schedule may hold; they size fixed arrays in lowering. */
+/* Limits on the size of a schedule; they are the sizes of fixed arrays in lowering. */
 #define BP__TE_MAX_AXES 96
 
 typedef enum BpTeRelationKind { BP__TE_SPLIT, BP__TE_FUSE } BpTeRelationKind;
 
-/* SPLIT: parent -> outer, inner with parent = outer * factor + inner, up to the tail's rule.
- * FUSE: outer, inner -> parent with parent = outer * extent(inner) + inner. */
+/* SPLIT: parent -> outer, inner with parent = outer * factor + inner, up to the tail's rule. FUSE:
+ * outer, inner -> parent with parent = outer * extent(inner) + inner. */
 typedef struct BpTeRelation {
   BpTeRelationKind kind;
-  int32_t tail; /* BP_TE_TAIL_*, of a split */
+  int32_t tail; /* BP_TE_TAIL_*, for a split */
   int64_t factor;
   BpTeAxis *parent, *outer, *inner;
 } BpTeRelation;
@@ -39,20 +39,20 @@ typedef struct BpTeRelation {
 struct BpTeAxis {
   BpTeStage *stage;
   const char *name;
-  const BpIrNode *var;  /* of a root axis: what the body calls it */
-  int64_t extent;       /* when the whole tensor is computed; of an open one what is likely */
-  const BpIrNode *open; /* the extent of an open one, else NULL */
+  const BpIrNode *var;  /* for a root axis: its variable in the body */
+  int64_t extent;       /* when the whole tensor is computed; for an open axis the likely value */
+  const BpIrNode *open; /* the extent of an open axis, else NULL */
   int32_t index;        /* in stage->axes */
-  int32_t dimension;    /* of a root data axis, else -1 */
+  int32_t dimension;    /* for a root data axis, else -1 */
   int is_reduce;
   int is_scan;             /* the axis of a scan, or a part of it: a data axis that runs in order */
   int32_t for_kind;        /* BP_IR_FOR_* */
-  const char *thread_axis; /* of a bound one, else "" */
+  const char *thread_axis; /* for a bound axis, else "" */
   BpTeRelation *made_by;   /* NULL: a root axis */
   BpTeRelation *used_by;   /* NULL: a leaf */
 };
 
-/* Prefetch `tensor` as it is read `distance` iterations of `axis` later. */
+/* Prefetches the elements of `tensor` that are read `distance` iterations of `axis` later. */
 typedef struct BpTePrefetch {
   BpTeTensor *tensor;
   BpTeAxis *axis;
@@ -69,7 +69,7 @@ typedef struct BpTeFold {
   struct BpTeFold *next;
 } BpTeFold;
 
-/* The operator of a stage whose reduction is a fold; BP_TE_SUM and the others are below it. */
+/* The operator of a stage whose reduction is a fold; it is above BP_TE_SUM and the others. */
 #define BP__TE_FOLD_OP 100
 
 struct BpTeTensor {
@@ -77,19 +77,19 @@ struct BpTeTensor {
   const char *name;
   BpDataType dtype;
   int32_t ndim;
-  int64_t shape[BP_TE_MAX_NDIM];        /* of open extents what is likely */
-  const BpIrNode *open[BP_TE_MAX_NDIM]; /* these; NULL: of others */
+  int64_t shape[BP_TE_MAX_NDIM];        /* likely values for open extents */
+  const BpIrNode *open[BP_TE_MAX_NDIM]; /* the open extents; NULL for others */
   const BpIrNode *buffer;               /* stands for the tensor in expressions */
   BpTeStage *stage;                     /* NULL: a placeholder, or a state */
-  BpTeStage *state_of;                  /* of a state: its scan */
+  BpTeStage *state_of;                  /* for a state: its scan */
   int32_t skipped;                      /* the dimension of the scan that it lacks, or -1 */
   BpTeTensor *next;                     /* in the order of creation */
 };
 
-/* ceil(extent / factor) of an open extent. */
+/* ceil(extent / factor) for an open extent. */
 const BpIrNode *bp__te_num_tiles(BpIrModule *module, const BpIrNode *extent, int64_t factor);
 
-/* An extent that the function is told when it is called. */
+/* An extent that is an argument of the function. */
 typedef struct BpTeOpenExtent {
   const BpIrNode *var;
   int64_t likely, greatest;
@@ -99,7 +99,7 @@ typedef struct BpTeOpenExtent {
 struct BpTeScan {
   BpTeStage *stage;
   const char *name;
-  BpTeScan *outer; /* one that was open when this one began */
+  BpTeScan *outer; /* the scan that was open when this one began */
   int32_t depth;   /* of this nesting */
   int32_t axis;    /* the dimension */
   int is_reverse;
@@ -113,16 +113,16 @@ struct BpTeStage {
   BpTe *te;
   BpTeTensor *tensor;              /* the first of its tensors; all have its shape */
   BpTeTensor **tensors;            /* by value */
-  int32_t num_tensors, num_values; /* of a scan, the tensors after the values are last states */
+  int32_t num_tensors, num_values; /* for a scan, the tensors after the values are last states */
   int32_t ndim;                    /* data axes */
   const BpIrNode *body; /* the value, without the reduction around it; or te.tuple of the values */
   int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP, or -1 */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
-  int is_statements;    /* its body is a statement, for each of the rows that its axes are */
+  int is_statements;    /* its body is a statement, run for each row of its axes */
   BpTeScan *scan;       /* of a scan */
   BpTeStage *inside;    /* the scan to whose steps it belongs, or NULL */
   BpTeAxis *axes[BP__TE_MAX_AXES];
-  int32_t num_axes, num_reduce_axes; /* data axes, reduction axes, then those made */
+  int32_t num_axes, num_reduce_axes; /* data axes, reduction axes, then derived ones */
   BpTeAxis *leaves[BP__TE_MAX_AXES];
   int32_t num_leaves;
   int is_inlined;
@@ -141,91 +141,93 @@ struct BpTe {
   struct BpTeReduceAxis *reduce_axes;
   BpTeOpenExtent *open_extents, *last_open_extent; /* in the order of creation */
   BpTeFold *folds;
-  BpTeScan *open_scan;      /* the one begun last that has not ended */
+  BpTeScan *open_scan;      /* the last scan begun that has not ended */
   struct BpTeChunk *chunks; /* all memory */
 };
 
-/* Zeroed memory that lives as long as `te`; NULL with an error. */
+/* Zeroed memory with the lifetime of `te`; NULL with an error. */
 void *bp__te_alloc(BpTe *te, size_t size);
 const char *bp__te_strdup(BpTe *te, const char *text);
 
-/* The indices of an access, as int64; refuses what is no integer. */
+/* The indices of an access, as int64; refuses other types than integers. */
 int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *const *indices,
                            const BpIrNode **converted);
 /* The tensor that a BUFFER node stands for, or NULL. */
 BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 /* New variables for data axes. */
 int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
-/* Refuses a shape that no tensor can have. */
+/* Refuses an invalid shape. */
 int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim);
-/* Refuses a number of values that no computation can have. */
+/* Refuses an invalid number of values. */
 int bp__te_check_count(const char *what, int32_t count);
-/* A shape as the functions below take it: of open extents what is likely, and these; `open` NULL:
- * none is. */
+/* A shape as an argument of the functions below: likely values and open extents; `open` NULL: none
+ * is open. */
 typedef struct BpTeShape {
   const int64_t *extents;
   const BpIrNode *const *open;
   int32_t ndim;
 } BpTeShape;
-/* Sets likely[i] to what an extent is likely to be, and open[i] to the extent if it is open, else
- * to NULL. Dimensions beyond BP_TE_MAX_NDIM are for bp__te_check_shape to refuse. */
+/* Sets likely[i] to the likely value of an extent, and open[i] to the extent if it is open, else to
+ * NULL. bp__te_check_shape refuses dimensions beyond BP_TE_MAX_NDIM. */
 int bp__te_read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
                         int64_t *likely, const BpIrNode **open);
 /* The open extent that a variable is, or NULL. */
 const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *var);
 /* A tensor that no stage computes. */
 BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape);
-/* A stage over these axes with room for tensors, of which it has none yet; and one more of them. */
+/* A stage with these axes and space for tensors, but without any; and the function that adds
+ * one. */
 BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, BpTeShape shape,
                                  const BpIrNode *const *vars);
 int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
                       BpTeShape shape);
-/* A stage with data axes of these variables and a tensor of each type, whose body is still missing.
- * Several tensors are called NAME.0, NAME.1, ... */
+/* A stage with data axes of these variables and a tensor of each type, without a body. Several
+ * tensors are called NAME.0, NAME.1, ... */
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
                             int32_t num_tensors, BpTeShape shape, const BpIrNode *const *vars);
-/* Gives a stage its body, taking a reduction apart; its variables are data axes' and reductions'.
- */
+/* Sets the body of a stage and splits off its reduction; its variables are those of data axes and
+ * reductions. */
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body);
 /* A new axis; `var` NULL: not a root. */
 BpTeAxis *bp__te_new_axis(BpTeStage *stage, const char *name, int64_t extent, int is_reduce,
                           const BpIrNode *var);
-/* Puts the axes back to what they were before any split. */
+/* Resets the axes to their state before any split. */
 void bp__te_reset_leaves(BpTeStage *stage);
 
-/* The body with arithmetic of float16 and bfloat16 done in float32, rounded once at its end. A NULL
- * body gives NULL. (widen.c) */
+/* The body with arithmetic of float16 and bfloat16 in float32, rounded once at its end. A NULL body
+ * gives NULL. (widen.c) */
 const BpIrNode *bp__te_widen(BpIrModule *module, const BpIrNode *body);
 
 int bp__te_is_read(const BpIrNode *node);
 /* Replaces reads of `tensor` that are cast to the type of `copy`, a tensor of its shape, by reads
- * of that. (cache.c) */
+ * of `copy`. (cache.c) */
 int bp__te_read_copy(BpTeStage *reader, const BpTeTensor *tensor, const BpTeTensor *copy);
 /* Whether a node reads a tensor of this stage. */
 bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
-/* Whether a tensor stands for its stage, which has a body: one of the tensors of a stage does. */
+/* Whether a tensor represents its stage, which has a body: exactly one of the tensors of a stage
+ * does. */
 static inline bool bp__te_is_first(const BpTeTensor *tensor) {
   return tensor->stage && tensor->stage->body && tensor->stage->tensor == tensor;
 }
-/* How often the body of a stage runs, where it is computed once. */
+/* The number of times that the body of a stage runs if it is computed once. */
 double bp__te_iterations(const BpTeStage *stage);
 /* Whether a stage computes each element by an expression: no reduction, no scan, no statements. */
 static inline bool bp__te_is_pointwise(const BpTeStage *stage) {
   return stage->reduce_op < 0 && !stage->scan && !stage->is_statements;
 }
-/* Value `index` of a stage's body, or of what became of it. */
+/* Value `index` of a stage's body, or of a rewritten body. */
 static inline const BpIrNode *bp__te_value(const BpTeStage *stage, const BpIrNode *body,
                                            int32_t index) {
   return stage->num_values == 1 ? body : body->operands[index];
 }
-/* The values as one body; NULL if one of them is. */
+/* The values as one body; NULL if one of them is NULL. */
 const BpIrNode *bp__te_tuple(BpIrModule *module, const BpIrNode *const *values, int32_t count);
-/* "sum" ... of a reduction operator, and the BP_IR_* kind that combines two values. */
+/* "sum" ... for a reduction operator, and the BP_IR_* kind that combines two values. */
 const char *bp__te_reduce_name(int32_t op);
 int32_t bp__te_reduce_kind(int32_t op);
-/* The value that changes nothing. */
+/* The identity: combining it with a value does not change the value. */
 const BpIrNode *bp__te_reduce_identity(BpIrModule *module, int32_t op, BpDataType dtype);
-/* The same for value `index` of a stage that reduces, in its own module. */
+/* The same for value `index` of a reduction stage, in its own module. */
 const BpIrNode *bp__te_stage_identity(const BpTeStage *stage, int32_t index);
 
 #endif

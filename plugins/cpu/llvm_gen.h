@@ -79,7 +79,7 @@ LLVMValueRef bp_gen_call_c(BpGen *g, const char *name, LLVMTypeRef result, LLVMV
                            uint32_t count);
 /* The address of a variable that is defined elsewhere. */
 LLVMValueRef bp_gen_external(BpGen *g, const char *name);
-/* Calls through a pointer variable that the host sets, or returns the variable's address. */
+/* The address of a pointer variable that the host sets; and a call through a function pointer. */
 LLVMValueRef bp_gen_slot(BpGen *g, const char *name);
 LLVMValueRef bp_gen_call_pointer(BpGen *g, LLVMValueRef function, LLVMTypeRef result,
                                  LLVMValueRef *args, uint32_t count);

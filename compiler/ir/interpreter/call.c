@@ -15,7 +15,7 @@
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* A number from a value; false if the value's type does not fit. */
+/* A number from a value; false if the value's type does not match. */
 static bool from_value(BpDataType dtype, const BpValue *value, BpIrScalar *result) {
   bool is_float = bp__dtype_is_float(dtype);
   switch (value->type_index) {
@@ -67,7 +67,7 @@ static const BpTensorView *view_of(const BpValue *value) {
   return NULL;
 }
 
-/* The elements of a compact tensor in host memory; -1 with an error for any other. */
+/* The elements of a compact tensor in host memory; -1 with an error for any other tensor. */
 static int check_view(const BpTensorView *view, const BpOp *param, int64_t *size) {
   const char *name = param->node->str_value;
   *size = 1;
@@ -112,7 +112,7 @@ int bp__interpreter_bind_args(BpThread *thread, const BpValue *args, int32_t num
   int32_t num_params = bp__ir_function_num_params(program->function);
   if (num_args != num_params)
     return bp_error_raise(BP_ERROR_TYPE, "it takes %d arguments, not %d", num_params, num_args);
-  /* Scalars first: extents of buffers depend on them. */
+  /* Scalars first: the shapes of buffers depend on them. */
   for (int32_t i = 0; i < num_params; i++) {
     const BpOp *param = program->params[i];
     if (param->kind == BP_IR_VAR &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolving a function: from nodes to Ops with places in a frame. */
+/* Resolving a function: from nodes to Ops with slots in a frame. */
 
 #include <backplane/object.h>
 
@@ -7,7 +7,7 @@
 
 typedef struct Resolver {
   BpProgram *program;
-  BpLaunch *launch; /* the one that is being resolved, or NULL */
+  BpLaunch *launch; /* the launch being resolved, or NULL */
 } Resolver;
 
 static BpOp *resolve(Resolver *resolver, const BpIrNode *node);
@@ -53,7 +53,7 @@ static int resolve_bound(Resolver *resolver, BpOp *op) {
   return add_loop(resolver, op);
 }
 
-/* The extents of a launch are taken before it starts. */
+/* The extents of a launch are evaluated before it starts. */
 static int check_extent(const Resolver *resolver, const BpOp *extent, const BpOp *loop) {
   if (extent->kind == BP_IR_VAR && extent->bound_in == resolver->launch)
     return bp_error_raise(BP_ERROR_VALUE, "the extent of %s depends on '%s', which the launch sets",

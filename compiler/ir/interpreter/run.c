@@ -52,7 +52,7 @@ static int push(BpThread *thread, BpOp *op) {
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-/* Gives a buffer memory, all bits set: a NaN to whoever reads it before it was written. */
+/* Allocates a buffer with all bits set, so that reading it before it was written gives NaN. */
 static int allocate(BpStorage *storage, const BpOp *buffer, int64_t size) {
   int64_t bytes;
   if (__builtin_mul_overflow(size, buffer->dtype.bits / 8, &bytes) || bytes > PTRDIFF_MAX / 2)
@@ -72,7 +72,7 @@ static int allocate(BpStorage *storage, const BpOp *buffer, int64_t size) {
   return 0;
 }
 
-/* A shared buffer is made by the first thread of the block that comes to it. */
+/* The first thread of a block that reaches a shared buffer allocates it. */
 static int enter_shared(BpThread *thread, const BpOp *buffer, int64_t size) {
   BpStorage *shared = &thread->block->shared[buffer->buffer];
   if (!shared->data && allocate(shared, buffer, size))
@@ -100,7 +100,7 @@ static int enter_allocate(BpThread *thread, BpOp *op) {
 
 static int launch(BpThread *thread, const BpLaunch *launch);
 
-/* The step's statement is done; `next`, if any, takes its place. */
+/* The step's statement is done; `next`, if any, replaces it. */
 static void replace(BpThread *thread, BpStep *step, BpOp *next) {
   if (next)
     *step = (BpStep){next, -1, 0};
@@ -248,7 +248,7 @@ static int step(BpThread *thread) {
   return -1;
 }
 
-/* Runs a thread until it ends or stands at a barrier. */
+/* Runs a thread until it ends or reaches a barrier. */
 static int resume(BpThread *thread) {
   thread->barrier = NULL;
   while (thread->num_steps && !thread->barrier)
@@ -259,7 +259,7 @@ static int resume(BpThread *thread) {
 
 /* ---- Grids ------------------------------------------------------------------------------- */
 
-/* The threads of a block take turns from barrier to barrier; all stand at the same one. */
+/* The threads of a block take turns from barrier to barrier; all must reach the same one. */
 static int run_block(BpBlock *block) {
   for (;;) {
     int64_t waiting = 0;
@@ -334,7 +334,7 @@ static int run_grid(const BpThread *launcher, const int64_t *extents, BpOp *body
   return rc;
 }
 
-/* Gets the extents of all axes: the largest of the loops of an axis, 1 where there is none. */
+/* The extents of all axes: the largest of the loops on an axis, 1 if there is none. */
 static int launch_extents(BpThread *thread, const BpLaunch *launch, int64_t *extents) {
   for (int axis = 0; axis < BP__NUM_THREAD_AXES; axis++)
     extents[axis] = 0;
