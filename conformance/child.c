@@ -26,16 +26,17 @@
 
 #include "conformance/run.h"
 
-/* ---- Events ------------------------------------------------------------------------------ */
+/* Events */
 
-/* The child's end of the pipe, and the check that is running: failing works from any thread. */
+/* The child's end of the pipe, and the number of the running check: a check can fail in any
+ * thread. */
 static int report_fd = -1;
 static const Check *current_check;
-static char index_text[16]; /* its number among the results */
+static char index_text[16]; /* its index among the results */
 static jmp_buf check_end;
 
-/* Lines are written whole, whichever thread has something to tell. Who lets the check fail keeps
- * the lock until the process ends: nobody has anything to tell after that. */
+/* Lines are written whole, from any thread. The thread that fails the check keeps the lock until
+ * the process ends, so nothing follows its line. */
 static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void write_event(const char *event, const char *first, const char *text) {
@@ -151,7 +152,7 @@ static const BpPluginInfo *find_info(const BpPluginList *list, const char *subje
   return found;
 }
 
-/* What is known of the plugin once it was activated, or could not be. */
+/* Collects information about the plugin after its activation, or the failure of it. */
 static void prepare(Kit *kit) {
   bp__kit_capture_begin();
   if (bp_plugin_activate(kit->subject) != 0)
@@ -164,8 +165,8 @@ static void prepare(Kit *kit) {
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }
 
-/* A plugin that is linked into the program has no file but the program's. What is no file has
- * perhaps no end. */
+/* The file's SHA-256. A plugin linked into the program has only the program's file. A file that is
+ * not regular may have no end. */
 static void tell_file(const char *path) {
   char *data = NULL;
   gsize size = 0;
@@ -215,8 +216,8 @@ static void tell_devices(const Kit *kit) {
   bp_error_clear();
 }
 
-/* Whether --target names a target whose code has to do with the plugin: its own, or one of another
- * generator for its device. */
+/* Whether --target names a target that concerns the plugin: its own, or another generator's for its
+ * device. */
 static gboolean fits_target(const Kit *kit, const BpTarget *target) {
   BpDevice device;
   return g_strv_contains((const char *const *)kit->targets, bp_target_kind(target)) ||
@@ -261,7 +262,7 @@ static void tell_identity(const Kit *kit) {
   g_free(text);
 }
 
-/* Whether the file has no descriptor that could be checked. */
+/* Whether the file has no descriptor that can be checked. */
 static gboolean is_no_plugin(const BpPluginInfo *info) {
   static const char *const codes[] = {"file-not-elf",   "file-not-shared",    "file-malformed",
                                       "file-truncated", "descriptor-missing", NULL};
@@ -317,13 +318,14 @@ static void run_check(Run *run, guint index) {
     result->outcome = OUTCOME_INAPPLICABLE;
     return;
   }
-  bp_error_clear(); /* what a check was refused that was then skipped is not this one's */
+  bp_error_clear(); /* an earlier, skipped check may have left its refusal */
   if (setjmp(check_end) == 0) {
     result->check->run(&run->kit);
     tell_check("passed", "");
     result->outcome = OUTCOME_PASSED;
   } else {
-    result->outcome = OUTCOME_ABSENT; /* for those that build on it, which wait for the parent */
+    result->outcome =
+        OUTCOME_ABSENT; /* for checks that build on it and run before the parent hears of it */
   }
 }
 
@@ -347,7 +349,7 @@ void bp__child_main(Run *run, int fd, ChildWork *work, guint first) {
   prctl(PR_SET_PDEATHSIG, SIGKILL); /* a check that hangs ends with the kit, too */
   dup2(STDERR_FILENO, STDOUT_FILENO);
   dup2(STDERR_FILENO, fileno(run->out));
-  g_setenv("TMPDIR", run->kit.folder, TRUE); /* whoever is killed leaves nothing elsewhere */
+  g_setenv("TMPDIR", run->kit.folder, TRUE); /* a killed process leaves files only in this folder */
   prepare(&run->kit);
   work(run, first);
   _exit(0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections codegen, types, intrinsics and random: what is generated means what the reference
- * interpreter says, for every construct of the IR, type, intrinsic, and for random programs.
+/* Sections codegen, types, intrinsics and random: generated code agrees with the reference
+ * interpreter for every construct of the IR, every type and intrinsic, and for random programs.
  *
- * What the target's generator refuses as not implemented, of another type than int32 and float32,
- * the plugin declares not to support. */
+ * If the target's generator refuses a type other than int32 and float32 as not implemented, the
+ * plugin declares not to support it. */
 #include <math.h>
 #include <string.h>
 
@@ -15,12 +15,12 @@
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* Floats of operations, up to both ends of float32. A device may take subnormal numbers for zero,
- * so there are none. */
+/* Floats for operations, up to both ends of float32's range. A device may replace subnormal numbers
+ * by zero, so there are none. */
 static const double wide_floats[PROGRAM_VALUES] = {
     0,     1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
     1e-30, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2,    -4e-38};
-/* Floats of functions, which lose what they like where these are large. */
+/* Floats for functions, which may be inaccurate for large arguments. */
 static const double small_floats[PROGRAM_VALUES] = {
     0, 1, -0.0, -1, 0.5, 3, -2.5, 7, 1.5, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2.25, -0.75};
 
@@ -36,7 +36,7 @@ static void make_values(const char *type, const double *floats, void *values) {
     bp__judge_convert("int64", type, ints, values, PROGRAM_VALUES);
 }
 
-/* A is each value for long, B all of them in turn. */
+/* A holds each value many times in a row, B all of them in turn, so together they are all pairs. */
 static void make_pairs(const char *type, const double *floats, char *a, char *b) {
   size_t size = bp__program_dtype(type).bits / 8;
   char values[PROGRAM_VALUES * 8];
@@ -47,8 +47,8 @@ static void make_pairs(const char *type, const double *floats, char *a, char *b)
   }
 }
 
-/* The values, one after the other, and then points between -12 and 12, or -1.2 and 1.2: the tangent
- * has its poles beyond. */
+/* The values in sequence, and then points between -12 and 12, or -1.2 and 1.2 for the tangent,
+ * which has poles beyond. */
 static void make_points(const char *type, double largest, char *a) {
   double points[NUM_PAIRS];
   memcpy(points, small_floats, sizeof small_floats);
@@ -57,7 +57,7 @@ static void make_points(const char *type, double largest, char *a) {
   bp__judge_convert("float64", type, points, a, NUM_PAIRS);
 }
 
-/* ---- Types that are claimed -------------------------------------------------------------- */
+/* Supported types */
 
 static gboolean is_core_type(const char *type) {
   return strcmp(type, "int32") == 0 || strcmp(type, "float32") == 0;
@@ -72,7 +72,7 @@ static gboolean is_built(const KitCode *code, const char *what) {
   return FALSE;
 }
 
-/* Whether the generator takes buffers and scalars of the type. If not, the error stays raised. */
+/* Whether the generator accepts buffers and scalars of the type. If not, the error stays raised. */
 static gboolean takes_type(const Kit *kit, const char *type) {
   char *text = g_strdup_printf(
       "(module (function \"f\" (buffer A %s global 4) x:%s (store A 0 x)))", type, type);
@@ -98,13 +98,13 @@ static gboolean claims_type(const Kit *kit, const char *type) {
 
 /* ---- Functions of one module ------------------------------------------------------------- */
 
-/* A function and what it is called with: either a statement's, or one that stores each of some
- * expressions of all pairs of values, first one at a time and then in vectors. */
+/* A function and its arguments: either of a statement, or one that stores each of some expressions
+ * for all pairs of values, first as scalars and then in vectors. */
 typedef struct Function {
   char *name;
   const char *type, *result;
-  const double *floats; /* values of the type, if it is one of floats */
-  double largest;       /* not 0: of one float, up to here, instead of pairs */
+  const double *floats; /* values of the type, if it is a float */
+  double largest;       /* not 0: points up to here for one argument, instead of pairs */
   int lanes;            /* of the vectors */
   const StatementRow *row;
   GPtrArray *expressions;
@@ -122,8 +122,8 @@ static GPtrArray *functions_new(void) {
   return g_ptr_array_new_with_free_func(function_free);
 }
 
-/* As many as fill the target's vectors, as the host's schedules have them, and at least four.
- * Languages of kernels have no more of narrow types than of int32. */
+/* As many lanes as fill the target's vectors in the host's schedules, and at least four. Languages
+ * of kernels have no more lanes of narrow types than of int32. */
 static int count_lanes(const Kit *kit, const char *type, const char *result) {
   int64_t vector = bp_target_get_int(kit->target, BP_TARGET_VECTOR_BITS, 0);
   int widest = MAX(bp__program_dtype(type).bits, bp__program_dtype(result).bits), lanes = 4;
@@ -158,7 +158,7 @@ static gboolean gives_scalar(const char *expression) {
   return g_str_has_prefix(expression, "(reduce ");
 }
 
-/* Expression i goes to the pairs 2 i and 2 i + 1. */
+/* The results of expression i are the pairs 2 i and 2 i + 1. */
 static char *text_of_expressions(const Function *function) {
   GString *body = g_string_new("(seq ");
   for (guint i = 0; i < function->expressions->len; i++)
@@ -231,8 +231,8 @@ static void run_statement(const Kit *kit, const KitCode *code, const Function *f
   bp__judge_clear(&call);
 }
 
-/* Runs the functions as those of one module, and frees them. FALSE, with the error raised: the
- * generator declares not to have something in it. */
+/* Runs the functions as one module, and frees them. FALSE, with the error raised: the generator
+ * declares not to support something in it. */
 static gboolean run_functions(const Kit *kit, GPtrArray *functions) {
   char *text = text_of_functions(functions);
   KitCode code = bp__kit_try_build(kit, text);
@@ -249,16 +249,16 @@ static gboolean run_functions(const Kit *kit, GPtrArray *functions) {
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-/* The conversions of a type to another. */
+/* The conversions from a type to another. */
 static void add_conversions(Function *function) {
   BpDataType from = bp__program_dtype(function->type), to = bp__program_dtype(function->result);
   add_expression(function, g_strdup_printf("(cast %s@X @a)", function->result));
-  /* Not of floats: which NaN there is, is open. */
+  /* Not for floats: the bits of a NaN are unspecified. */
   if (from.bits == to.bits && bp__program_letter(from) == 'i' && to.code != BP_DTYPE_BOOL)
     add_expression(function, g_strdup_printf("(reinterpret %s@X @a)", function->result));
 }
 
-/* Of the values of a vector each. Sums of floats depend on their order. */
+/* Reductions of each vector. Sums of floats are left out, because they depend on their order. */
 static void add_reductions(Function *function) {
   static const char *const names[] = {"min", "max", "add", "mul"};
   char letter = bp__program_letter(bp__program_dtype(function->type));
@@ -269,7 +269,7 @@ static void add_reductions(Function *function) {
                                    names[i], NUM_PAIRS / lanes, lanes, lanes));
 }
 
-/* A load and a store of all elements but the last. */
+/* A load and a store of all elements except the last. */
 static void add_masked(Function *function) {
   add_expression(function, g_strdup("(load A @i @most)"));
   add_expression(function, g_strdup("@a @most"));
@@ -321,7 +321,7 @@ static gboolean is_possible(const Kit *kit, const StatementRow *row, const char 
          (row->where == PROGRAM_HOST ? bp__kit_runs_on_host(kit) : bp__kit_has_threads(kit));
 }
 
-/* Adds the statements of a construct that can be on the target. How many it has at all. */
+/* Adds the statements of a construct that the target can have. Returns their total number. */
 static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
   int found = 0;
   for (size_t i = 0; i < bp__program_num_statements; i++)
@@ -336,7 +336,8 @@ static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
   return found;
 }
 
-/* An expression as every device can have it: of int32 or float32, giving no bool. */
+/* An expression in a form that every device has: int32 or float32, with a result other than
+ * bool. */
 static char *core_text(const ExpressionRow *row) {
   const char *const words[][2] = {
       {"@a", "(lt @p @q)"}, {"@b", "(le @q @p)"}, {"@p", "@a"}, {"@q", "@b"}, {NULL, NULL}};
@@ -361,7 +362,7 @@ static void add_expressions(const Kit *kit, int32_t kind, GPtrArray *functions) 
     }
 }
 
-/* Constructs of two types or of a vector. */
+/* Constructs with two types or with a vector. */
 static void add_others(const Kit *kit, int32_t kind, GPtrArray *functions) {
   static const struct {
     int32_t kind;
@@ -386,7 +387,7 @@ static void add_others(const Kit *kit, int32_t kind, GPtrArray *functions) {
                      g_strdup(rows[i].text));
 }
 
-/* Every program of a construct, with the types that every device has. */
+/* Runs every program of a construct, with the types that every device has. */
 static void run_construct(Kit *kit, int32_t kind) {
   GPtrArray *functions = functions_new();
   bp__kit_open_target(kit);
@@ -419,8 +420,8 @@ static gboolean takes_intrinsic(const Kit *kit, const IntrinsicRow *row, const c
          claims_type(kit, type);
 }
 
-/* Of every type that is claimed; those are left out for which it is declined, and if it is for a
- * type of 32 bits, all are. */
+/* For every supported type. Types are left out for which the generator declines the intrinsic; if
+ * it declines a type of 32 bits, the check is skipped. */
 static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   GPtrArray *all = functions_new();
   for (size_t i = 0; i < PROGRAM_TYPES; i++)
@@ -439,7 +440,7 @@ static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   }
 }
 
-/* Ends the process now and then: a driver may not bear any number of kernels in it. */
+/* Ends the process now and then: a driver may not support any number of kernels in one process. */
 static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
   static int num_done;
   bp__kit_open_target(kit);
@@ -458,7 +459,7 @@ static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
 #define RANDOM_DEPTH  5
 #define RANDOM_EXTENT (RANDOM_LOOPS * RANDOM_VARS)
 
-/* A program: out[i] of 16, by 1 or 4 lanes, is an expression of numbers of three types. */
+/* A program: out[i] of 16, in 1 or 4 lanes, is an expression of numbers of three types. */
 typedef struct RandomProgram {
   uint64_t seed; /* of the program and of its data */
   RandomExpressions random;
@@ -489,7 +490,7 @@ static void choose_inputs(const Kit *kit, RandomProgram *program) {
   }
 }
 
-/* Three elements of each buffer; of bool, comparisons of them. */
+/* Three elements of each buffer; for bool, comparisons of them. */
 static void make_vars(RandomProgram *program) {
   static const char *const names[RANDOM_TYPES] = {"A", "B", "C"};
   RandomExpressions *random = &program->random;
@@ -511,14 +512,14 @@ static void make_vars(RandomProgram *program) {
                                       random->vars[program->inputs[0]][(k + 1) % RANDOM_VARS]);
 }
 
-/* What is stored is no bool: a device need not have buffers of them. */
+/* A bool is converted before it is stored: a device need not have buffers of bool. */
 static const BpIrNode *storable(RandomProgram *program, const BpIrNode *value) {
   BpDataType dtype = bp_ir_table()->dtype(value);
   BpDataType int32 = {BP_DTYPE_INT, 32, dtype.lanes};
   return dtype.code == BP_DTYPE_BOOL ? bp_ir_cast(program->random.module, int32, value) : value;
 }
 
-/* The function as text that stores `value`, a part of what the program computes (g_free). */
+/* The text of a function that stores `value`, a part of the program's expression (g_free). */
 static char *random_function(RandomProgram *program, const BpIrNode *value, const char *name) {
   BpIrModule *module = program->random.module;
   value = storable(program, value);
@@ -562,8 +563,8 @@ static void fill_random(RandomProgram *program, const char *type, void *data) {
            values + (size_t)bp__random_below(&program->random, PROGRAM_VALUES) * size, size);
 }
 
-/* Whether a function that stores `value` does on the device as it is to do; what is wrong is told
- * otherwise (g_free). */
+/* Returns the difference between device and interpreter for a function that stores `value`; NULL if
+ * there is none (g_free). */
 static char *difference_in(const Kit *kit, const KitCode *code, const char *name,
                            RandomProgram *program, const BpIrNode *value) {
   uint64_t state = program->random.state;
@@ -592,7 +593,7 @@ static char *difference_in(const Kit *kit, const KitCode *code, const char *name
   return difference;
 }
 
-/* The same of a module that has this function alone. */
+/* The same for a module with only this function. */
 static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
   char *function = random_function(program, value, "f");
   char *text = g_strdup_printf("(module %s)", function);
@@ -604,7 +605,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   return difference;
 }
 
-/* As long as an operand alone goes wrong, too, that is the program. */
+/* As long as an operand alone fails, too, it becomes the program. */
 static void fail_random(const Kit *kit, RandomProgram *program, char *difference) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *value = program->value;
@@ -633,7 +634,8 @@ static void make_random(const Kit *kit, RandomProgram *program, uint64_t seed) {
   KIT_TRUE(program->value, "a random program: %s", bp_error_message());
 }
 
-#define RANDOM_TOGETHER 20 /* programs in a module: most of the time a compiler takes to start */
+#define RANDOM_TOGETHER                                                                            \
+  20 /* programs in one module, because a compiler spends most of its time on starting */
 
 static KitCode build_together(const Kit *kit, RandomProgram *programs) {
   GString *text = g_string_new("(module");
@@ -651,7 +653,7 @@ static KitCode build_together(const Kit *kit, RandomProgram *programs) {
   return code;
 }
 
-/* Where a module of all is refused, or a program in it goes wrong, each is tried by itself. */
+/* If a module with all programs is refused, or one of them fails, each is tried by itself. */
 static void run_together(const Kit *kit, uint64_t first) {
   RandomProgram programs[RANDOM_TOGETHER];
   for (int i = 0; i < RANDOM_TOGETHER; i++)
@@ -721,7 +723,7 @@ PROGRAM_INTRINSICS(RUN_INTRINSIC)
   }
 TYPES(RUN_TYPE)
 
-/* Strings and assertions are of functions on the host. */
+/* Strings and assertions exist only in functions on the host. */
 #define KIND_TAGS(number)                                                                          \
   ((number) == BP_IR_STR_IMM || (number) == BP_IR_ASSERT ? CHECK_OPTIONAL : CHECK_CORE)
 #define KIND_CHECK(name, number, text, meaning)                                                    \

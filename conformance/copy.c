@@ -28,7 +28,7 @@ static void run_roundtrip(Kit *kit) {
 
 #define ROOM 1024
 
-/* A window of bytes at odd offsets, in a buffer whose other bytes stay as they are. */
+/* A range of bytes at odd offsets, in a buffer whose other bytes must not change. */
 typedef struct Window {
   size_t from, to, size;
 } Window;
@@ -112,15 +112,16 @@ static void run_within(Kit *kit) {
   bp__kit_free(kit, from);
 }
 
-/* ---- Every size -------------------------------------------------------------------------- */
+/* Sizes */
 
-#define LINE  64             /* what devices move at once, most often */
-#define SIZES (2 * LINE + 6) /* all up to two lines, and those about the device's own alignment */
+#define LINE 64 /* the usual granularity of devices */
+#define SIZES                                                                                      \
+  (2 * LINE + 6) /* all sizes up to two lines, and some around the device's own alignment */
 
-/* Which way bytes go. */
+/* The direction of a copy. */
 typedef enum Way { UPLOAD, DOWNLOAD, WITHIN } Way;
 
-/* A piece of each buffer, of which some bytes are copied. */
+/* A range of each buffer, of which some bytes are copied. */
 static Window window_of(size_t i, size_t unit) {
   const size_t about[] = {unit - 1, unit, unit + 1, 2 * unit - 1, 2 * unit, 2 * unit - 17};
   size_t size = i < 2 * LINE ? i + 1 : about[i - 2 * LINE];
@@ -194,7 +195,7 @@ static void run_sizes_within(Kit *kit) {
   run_sizes(kit, WITHIN);
 }
 
-/* Both ends in one buffer, which do not overlap. */
+/* Source and destination in one buffer, without overlap. */
 static void run_same(Kit *kit) {
   uint8_t held[ROOM];
   bp__kit_open_device(kit);
@@ -209,7 +210,7 @@ static void run_same(Kit *kit) {
 
 #define LARGE ((size_t)1 << 20)
 
-/* The host's memory is written to as soon as the copy has returned. */
+/* The host's memory is overwritten as soon as the copy has returned. */
 static void run_overwritten(Kit *kit) {
   uint8_t *sent = g_malloc(LARGE), *work = g_malloc(LARGE), *got = g_malloc0(LARGE);
   bp__kit_open_device(kit);
@@ -229,7 +230,7 @@ static void run_overwritten(Kit *kit) {
   g_free(got);
 }
 
-/* The host's memory is gone as soon as the copy has returned: reading it later is a crash. */
+/* The host's memory is unmapped as soon as the copy has returned: reading it later is a crash. */
 static void run_unmapped(Kit *kit) {
   uint8_t *sent = g_malloc(LARGE), *got = g_malloc0(LARGE);
   bp__kit_open_device(kit);
@@ -274,7 +275,7 @@ static void run_order(Kit *kit) {
   g_free(got);
 }
 
-/* Memory is freed while copies from and to it are queued, and asked for anew at once. */
+/* Memory is freed while copies from and to it are queued, and allocated again at once. */
 static void run_freed(Kit *kit) {
   bp__kit_open_device(kit);
   const size_t size = bp__kit_piece(kit, 32);
@@ -311,7 +312,7 @@ static void run_large(Kit *kit) {
   expect_roundtrip(kit, MIN(MIN(available / 4, most), wanted));
 }
 
-/* Many are queued before one of them is waited for. */
+/* Many copies are queued before the first wait. */
 static void run_many(Kit *kit) {
   enum { COUNT = 2000, PIECE = 24 };
   uint8_t sent[PIECE], *expected = g_malloc(COUNT * PIECE), *got = g_malloc0(COUNT * PIECE);

@@ -26,7 +26,7 @@ static void run_table(Kit *kit) {
            bp_error_message());
 }
 
-/* Slots that come together are all there, or none is. */
+/* Checks that slots which belong together are all there, or none is. */
 static void run_groups(Kit *kit) {
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
@@ -102,7 +102,7 @@ static void run_present(Kit *kit) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* The type of an answer that is not None, by attribute. */
+/* The type of an attribute that is not None. */
 static const int32_t attr_types[] = {
     [BP_ATTR_EXIST] = BP_TYPE_BOOL,
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
@@ -224,7 +224,7 @@ static char *str_attr(const Kit *kit, int32_t device_id, int32_t attr) {
   return text;
 }
 
-/* One piece of hardware may be there through several drivers, and has one UUID through each. */
+/* One piece of hardware may appear through several drivers, with the same UUID in each. */
 static void run_attr_uuid(Kit *kit) {
   GHashTable *seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   int32_t count = 0;
@@ -265,7 +265,7 @@ static void run_attr_target(Kit *kit) {
 /* ---- Threads, properties ----------------------------------------------------------------------
  */
 
-/* Those that tell what is so now. */
+/* Attributes whose values change over time. */
 static gboolean is_passing(int32_t attr) {
   return attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY || attr == BP_ATTR_MAX_CLOCK_RATE;
 }
@@ -323,7 +323,7 @@ static void run_attr_threads(Kit *kit) {
   g_free(expected);
 }
 
-/* A device is found again, and artifacts are cached, by what it says of itself. */
+/* The device's attributes identify it later, and are part of the keys of cached artifacts. */
 static void run_attr_processes(Kit *kit) {
   bp__kit_open_device(kit);
   if (!kit->identity)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section fault: when the process is short of something, or ends. */
+/* Section fault: the process lacks a resource, or ends. */
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "conformance/kit.h"
 
-/* A copy that is refused is one for which there was no room. */
+/* A copy is refused only if there is no memory for it. */
 static void upload_or_refuse(const Kit *kit, const void *data, void *handle, size_t size) {
   BpCopy copy = {
       .struct_size = sizeof(BpCopy), .from = data, .from_device = KIT_HOST, .to = handle};
@@ -16,8 +16,8 @@ static void upload_or_refuse(const Kit *kit, const void *data, void *handle, siz
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "a copy for which there is no room");
 }
 
-/* The process may have no more memory: what needs it is a MemoryError, and the device goes on when
- * there is some again. */
+/* The process gets no more memory: a call that needs some is a MemoryError, and the device works
+ * when there is memory again. */
 static void run_host_memory(Kit *kit) {
   const size_t size = (size_t)128 << 20;
   uint8_t sent[64] = {1, 2, 3}, got[64] = {0};
@@ -50,7 +50,7 @@ static void run_host_memory(Kit *kit) {
   g_free(data);
 }
 
-/* The same for file descriptors, of which drivers need some for each thing they make. */
+/* The same for file descriptors, which drivers need for many objects. */
 static void run_descriptors(Kit *kit) {
   struct rlimit old, none;
   uint8_t sent[64] = {4, 5, 6}, got[64] = {0};
@@ -85,7 +85,7 @@ static void run_descriptors(Kit *kit) {
   bp__kit_free(kit, handle);
 }
 
-/* What failed before does not make later calls fail. */
+/* An earlier failure does not make later calls fail. */
 static void run_error_state(Kit *kit) {
   void *handle = NULL;
   bp__kit_open_device(kit);

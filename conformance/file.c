@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section plugin: what its file asks of a process that loads it. The file is one that the dynamic
- * loader takes, so its tables are where they say. */
+/* Section plugin: what the plugin's file requires of a process that loads it. The dynamic loader
+ * accepts the file, so its tables are where its headers say. */
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -48,8 +48,8 @@ static const char *strings_of(const File *file, const ElfW(Shdr) * section) {
   return file->data + strings->sh_offset;
 }
 
-/* A symbol of a plugin would hide another library's of the same name. What C++ makes one of in the
- * whole process is weak, or unique. */
+/* A symbol of a plugin would hide another library's symbol of the same name. Symbols that C++
+ * shares in the whole process are weak, or unique, and allowed. */
 static void run_exports(Kit *kit) {
   File file = open_file(kit);
   const ElfW(Shdr) *section = find_section(&file, SHT_DYNSYM);
@@ -69,7 +69,8 @@ static void run_exports(Kit *kit) {
   g_free(file.data);
 }
 
-/* The loader would make the stacks of the whole process executable, or refuse the plugin. */
+/* Otherwise the loader would make the stacks of the whole process executable, or refuse the
+ * plugin. */
 static void run_stack(Kit *kit) {
   File file = open_file(kit);
   const ElfW(Ehdr) *header = header_of(&file);
@@ -83,7 +84,8 @@ static void run_stack(Kit *kit) {
   g_free(file.data);
 }
 
-/* Whoever can write to a folder in which libraries are looked for can run code in the process. */
+/* A user who can write to a folder in which libraries are searched for can run code in the
+ * process. */
 static void expect_safe_folder(const char *folder) {
   struct stat status;
   KIT_TRUE(*folder == '/' || g_str_has_prefix(folder, "$ORIGIN") ||

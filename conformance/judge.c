@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference interpreter as a judge of generated code. */
+/* Comparing generated code with the reference interpreter. */
 #include "conformance/judge.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "conformance/programs.h"
 
-/* ---- Numbers, by way of the interpreter -------------------------------------------------- */
+/* Numbers, converted by the interpreter */
 
 void bp__judge_convert(const char *from, const char *to, void *source, void *result,
                        int64_t count) {
@@ -40,7 +40,7 @@ double bp__judge_number(const char *type, const void *data, int64_t index) {
   return number;
 }
 
-/* How far two floats may be apart, relative to what it is to be. */
+/* How far a float may be from the expected one, relative to the latter. */
 static double tolerance_of(BpDataType dtype) {
   if (dtype.code == BP_DTYPE_BFLOAT)
     return 0x1p-7;
@@ -131,7 +131,7 @@ static void run_interpreted(const KitCode *code, const char *name, Judged *call)
          "the interpreter");
 }
 
-/* The buffers before the last, most of which the function reads alone. */
+/* Compares the buffers before the last; most of them are inputs only. */
 static void expect_others(const Judged *call, const char *name) {
   for (int i = 0; i + 1 < call->num_buffers; i++)
     for (int64_t k = 0; k < call->extents[i]; k++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the conformance kit: the reference interpreter as a judge of generated code. A function is
- * called on the device and interpreted, on the same data; numbers of any type are made and read by
- * interpreted casts, so the kit has no idea of its own of narrow floats. */
+/* For the conformance kit: comparing generated code with the reference interpreter. A function is
+ * called on the device and interpreted, with the same data. Numbers of any type are made and read
+ * by interpreted casts, so the kit has no implementation of narrow floats of its own. */
 #ifndef BACKPLANE_CONFORMANCE_JUDGE_H
 #define BACKPLANE_CONFORMANCE_JUDGE_H
 
@@ -12,26 +12,27 @@ void bp__judge_convert(const char *from, const char *to, void *source, void *res
 /* An element as a number, for messages and for comparing floats. */
 double bp__judge_number(const char *type, const void *data, int64_t index);
 
-/* Whether element `index` of two arrays is the same number, as far as floats are to agree. slack:
- * an error that they may have whatever they are. */
+/* Whether element `index` of two arrays is the same number, within the tolerance for floats. slack:
+ * an absolute error that is always accepted. */
 gboolean bp__judge_agrees(const char *type, const void *got, const void *expected, int64_t index,
                           double slack);
 
-/* A call of a function of buffers, and of a scalar after them if that is not None: the data as they
- * are before it and, when it was judged, as the device left them and as they are to be. */
+/* A call of a function with buffers, followed by a scalar if that is not None: the data before the
+ * call and, after judging, the device's data and the expected data. */
 typedef struct Judged {
   const char *types[KIT_MOST_ARGS];
   int64_t extents[KIT_MOST_ARGS];
   void *sent[KIT_MOST_ARGS], *got[KIT_MOST_ARGS], *expected[KIT_MOST_ARGS];
   int num_buffers;
   BpValue scalar;
-  double slack; /* an error that floats of the last buffer may have whatever they are */
+  double slack; /* an absolute error that is always accepted for floats of the last buffer */
 } Judged;
 
-/* Adds a buffer, and returns what is sent, all of one byte, to be filled in. */
+/* Adds a buffer. Returns the data that is sent, which the caller fills in; all bytes are equal at
+ * first. */
 void *bp__judge_add(Judged *call, const char *type, int64_t extent);
-/* Runs function `name` on the device and in the interpreter. The first element of the last buffer
- * that differs; -1: none does. The check fails if another buffer differs. */
+/* Runs function `name` on the device and in the interpreter. Returns the first element of the last
+ * buffer that differs; -1: none does. The check fails if another buffer differs. */
 int64_t bp__judge_run(const Kit *kit, const KitCode *code, const char *name, Judged *call);
 void bp__judge_clear(Judged *call);
 

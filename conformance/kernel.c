@@ -6,7 +6,7 @@
 
 /* ---- The target -------------------------------------------------------------------------- */
 
-/* The device's own, if the plugin has the generator for it. */
+/* The device's own target, if the plugin has the generator for it. */
 static char *target_of_device(const Kit *kit) {
   BpTarget *target = kit->api ? bp_target_from_device(kit->device) : NULL;
   char *text = NULL;
@@ -17,7 +17,7 @@ static char *target_of_device(const Kit *kit) {
   return text;
 }
 
-/* The plugin's device of the type, or one that is the host's or another plugin's. */
+/* The plugin's device of the type, or a device of the host or of another plugin. */
 static void open_target_device(Kit *kit, int32_t device_type) {
   int32_t count = 0;
   const char *why = "";
@@ -211,7 +211,7 @@ void bp__kit_call(const Kit *kit, BpFunction *function, const KitArgs *args, voi
   KIT_OK(bp_stream_sync(kit->target_device, stream), "stream_sync after a call");
 }
 
-/* ---- Against the interpreter ------------------------------------------------------------- */
+/* Comparing with the interpreter */
 
 static void interpret(const KitCode *code, const char *name, int32_t *data, int64_t extent) {
   BpTensorView view = {.data = data, .device = KIT_HOST, .ndim = 1, .dtype = KIT_INT32};

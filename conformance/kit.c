@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What checks have to work with: the device's table, memory, copies, seeded bytes. */
+/* Tools for checks: the device's table, memory, copies, seeded bytes. */
 #include "conformance/kit.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ void bp__kit_expect_refused(int rc, const char *kind, const char *what) {
 
 /* ---- The device -------------------------------------------------------------------------- */
 
-/* The table itself, as the plugin gave it. */
+/* The plugin's own table, not the host's copy. */
 static const BpDeviceApi *fetch_own_table(const char *kind) {
   BpFunction *function = NULL;
   BpValue value;

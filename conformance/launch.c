@@ -19,7 +19,7 @@ typedef struct Step {
   KitArgs args;
 } Step;
 
-/* A kernel of so many blocks and threads. */
+/* A kernel with this number of blocks and threads. */
 static void open_grid(Kit *kit, Step *step, int blocks, int threads) {
   char *text = g_strdup_printf(STEP_TEXT, blocks, threads);
   *step = (Step){.code = bp__kit_build(kit, text)};
@@ -48,7 +48,7 @@ static void expect_value(const int32_t got[EXTENT], int32_t expected, const char
     KIT_TRUE(got[i] == expected, "%s: element %d is %d and not %d", what, i, got[i], expected);
 }
 
-/* Copies and launches in turn, with nothing waited for but the end. */
+/* Alternate copies and launches, with a single wait at the end. */
 static void expect_in_order(const Kit *kit, Step *step, void *stream, const char *what) {
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   KIT_OK(bp_device_set_current(kit->target_device, stream), "set_device");
@@ -95,7 +95,7 @@ static int launch_on(const Kit *kit, Step *step, void *stream) {
                             &result);
 }
 
-/* Copies and launches in turn on a stream that is not current. */
+/* The same on a stream that is not current. */
 static void expect_in_order_there(Kit *kit, Step *step, void *stream) {
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   for (int32_t round = 0; round < 8; round++) {
@@ -127,7 +127,7 @@ static void run_invocation(Kit *kit) {
   KIT_OK(bp_stream_free(kit->target_device, other), "free_stream");
 }
 
-/* A launch on one stream, which reads what comes on another. */
+/* A launch on one stream reads the result of another. */
 static void run_across(Kit *kit) {
   Step step;
   void *stream = NULL;
@@ -155,7 +155,7 @@ static void run_across(Kit *kit) {
   g_free(got);
 }
 
-/* A kernel's buffers are freed while it is queued, and the memory is asked for anew. */
+/* A kernel's buffers are freed while it is queued, and the memory is allocated again. */
 static void run_freed(Kit *kit) {
   Step step;
   KitBuffer copy;
@@ -230,13 +230,13 @@ static void run_leaks(Kit *kit) {
   close_step(kit, &step);
 }
 
-/* In a process that is short of memory launches work, or fail: then the call says so, or once the
- * stream's next synchronisation. */
+/* In a process that is short of memory a launch works or fails; a failure is reported once, by the
+ * call or by the stream's next synchronisation. */
 static void run_failure(Kit *kit) {
   Step step;
   int32_t *zero = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   open_step(kit, &step);
-  for (int i = 0; i < 2; i++) { /* the first time all is built that is not for one launch */
+  for (int i = 0; i < 2; i++) { /* the first time builds everything that is shared by launches */
     bp__kit_buffer_set(kit, &step.buffer, zero, NULL);
     bp__kit_call(kit, step.function, &step.args, NULL);
   }
@@ -263,7 +263,7 @@ static void run_failure(Kit *kit) {
   g_free(got);
 }
 
-/* Launches are part of what is recorded. */
+/* Launches are part of a recording. */
 static void run_recording(Kit *kit) {
   Step step;
   BpRecording *recording = NULL;

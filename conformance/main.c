@@ -95,7 +95,7 @@ static int check_options(const Options *options) {
   return 0;
 }
 
-/* A file is told from a name by its '/', which a bare FILE.so has to be given. */
+/* A file is recognised by its '/', so a bare FILE.so gets one. */
 static char *make_subject(const char *plugin) {
   gboolean is_bare_file = !strchr(plugin, '/') && strchr(plugin, '.');
   return is_bare_file ? g_strconcat("./", plugin, NULL) : g_strdup(plugin);
@@ -128,7 +128,7 @@ static int run_checks(Run *run, const Options *options, const Format *format) {
   return rc;
 }
 
-/* Nothing is written before all options are known to be right. */
+/* All options are checked before anything is written. */
 static int run_options(Run *run, const Options *options) {
   Output output;
   const Format *format = options->json     ? bp__report_json()

@@ -85,7 +85,7 @@ static void run_hints(Kit *kit) {
   }
 }
 
-/* What was written comes back. */
+/* Written bytes are read back. */
 static void expect_usable(const Kit *kit, const char *when) {
   uint8_t sent[256], got[256] = {0};
   bp__kit_fill(sent, sizeof sent, kit->seed);
@@ -97,7 +97,8 @@ static void expect_usable(const Kit *kit, const char *when) {
   bp__kit_free(kit, handle);
 }
 
-/* More than any machine has, which a size computed in 32 bits or with an overflow would hide. */
+/* More than any machine has; computing the size in 32 bits, or with an overflow, would hide
+ * that. */
 static void run_exhaustion(Kit *kit) {
   static const uint64_t sizes[] = {UINT64_C(1) << 60, UINT64_C(1) << 62, UINT64_MAX / 2,
                                    UINT64_MAX - 63, UINT64_MAX};
@@ -113,7 +114,7 @@ static void run_exhaustion(Kit *kit) {
 
 #define MOST_CHUNKS 64
 
-/* Allocates chunks until the device refuses, and frees them. How many there were. */
+/* Allocates chunks until the device refuses, and frees them. Returns their number. */
 static size_t fill(const Kit *kit, uint64_t chunk) {
   void *handles[MOST_CHUNKS];
   size_t count = 0;
@@ -130,8 +131,8 @@ static size_t fill(const Kit *kit, uint64_t chunk) {
   return count;
 }
 
-/* What was given until the device refused can be had again once it is freed: the second time, or
- * a little later if another program has some of it. */
+/* Memory allocated until the device refused can be allocated again once it is freed: the second
+ * time, or a little later if another program uses some of it. */
 static void run_fill(Kit *kit) {
   bp__kit_open_device(kit);
   int64_t total = bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
@@ -145,7 +146,7 @@ static void run_fill(Kit *kit) {
            first, again);
 }
 
-/* What is freed can be had again. */
+/* Freed memory can be allocated again. */
 static void run_free(Kit *kit) {
   bp__kit_open_device(kit);
   KitTurnover turnover = bp__kit_turnover(kit->device);
@@ -154,7 +155,7 @@ static void run_free(Kit *kit) {
   expect_usable(kit, "after much was allocated and freed");
 }
 
-/* Work that has ended keeps no memory, be it source or destination of a copy. */
+/* Work that has ended keeps no memory, neither the source nor the destination of a copy. */
 static void run_released(Kit *kit) {
   uint8_t bytes[64] = {0};
   bp__kit_open_device(kit);
@@ -192,8 +193,8 @@ static void expect_kept(const Kit *kit, void *handle, size_t size, size_t number
   bp__kit_expect_bytes(got, sent, size, "one of many data spaces");
 }
 
-/* Each space keeps what was written to it while others come and go: every second is freed, and what
- * comes then is smaller or larger than the gaps. */
+/* Each space keeps its content while others are freed and allocated: every second one is freed, and
+ * the next ones are smaller or larger than the gaps. */
 static void run_many(Kit *kit) {
   void *handles[MANY];
   bp__kit_open_device(kit);
@@ -202,7 +203,7 @@ static void run_many(Kit *kit) {
   expect_distinct(handles, MANY);
   for (size_t i = 0; i < MANY; i += 2)
     bp__kit_free(kit, handles[i]);
-  bp__kit_sync(kit, NULL); /* now nothing uses them any more */
+  bp__kit_sync(kit, NULL); /* now no work uses them any more */
   for (size_t i = 0; i < MANY; i += 2)
     handles[i] = make_space(kit, i % 4 ? WIDE : PIECE / 2, MANY + i);
   expect_distinct(handles, MANY);
@@ -218,7 +219,7 @@ static int64_t available(const Kit *kit) {
   return bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MIN);
 }
 
-/* Others may use the device, so one time of several tells. */
+/* Other programs may use the device, so one success in several tries suffices. */
 static void run_available(Kit *kit) {
   enum { ROUNDS = 4, TRIES = 10 };
   bp__kit_open_device(kit);
@@ -242,7 +243,7 @@ static void run_available(Kit *kit) {
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-/* From the plugin's own pool or, where it has none, the host's. */
+/* From the plugin's own pool or, if it has none, the host's. */
 static void run_workspace(Kit *kit) {
   enum { COUNT = 4 };
   void *handles[COUNT];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section module: building code, calling it, what a call refuses, saving and loading. The IR of
- * kernels is in bound loops, which a target for the host runs as loops. */
+/* Section module: building code, calling it, refused calls, saving and loading. The IR of kernels
+ * has bound loops, which a target for the host runs as loops. */
 #include <pthread.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "conformance/programs.h"
 #include "conformance/random.h"
 
-/* b[i] = a[i] + x, one element a thread, by default 8 blocks of 4. */
+/* b[i] = a[i] + x, one element for each thread, by default 8 blocks of 4. */
 #define EXTENT 32
 #define THREAD                                                                                     \
   "(for b:int64 0 @blocks bound \"blockIdx.x\" (for t:int64 0 @threads bound \"threadIdx.x\""
@@ -73,7 +73,7 @@ static void expect_sums(const int32_t *got, const int32_t *sent, int32_t x, cons
              sent[i] + x);
 }
 
-/* Calls a function that is to be `add`. */
+/* Calls a function that must be `add`. */
 static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *function,
                         const char *what) {
   Add add;
@@ -85,7 +85,7 @@ static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *functio
   add_clear(kit, &add);
 }
 
-/* Code with `add`, and what it is called with. */
+/* Code with `add`, and its arguments. */
 typedef struct Built {
   KitCode code;
   BpFunction *function;
@@ -99,7 +99,7 @@ static void open_built(Kit *kit, Built *built) {
   add_create(kit, &built->code, &built->add);
 }
 
-/* `add` works all the same after whatever was done meanwhile. */
+/* Checks that `add` still works after other operations. */
 static void close_built(const Kit *kit, Built *built, const char *what) {
   expect_adds(kit, &built->code, built->function, what);
   add_clear(kit, &built->add);
@@ -129,9 +129,9 @@ static void run_call(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* ---- Launches: every thread runs once, and no other does --------------------------------- */
+/* Launches: every thread runs once, and no others run */
 
-/* Each thread writes what its place is to a cell of its own; the cells after them stay. */
+/* Each thread writes its number to a cell of its own; the cells after these must not change. */
 static void expect_grid(const Kit *kit, const char *body, int64_t threads) {
   char *text =
       g_strdup_printf("(module (function \"f\" (buffer A int32 global %" G_GINT64_FORMAT ") %s))",
@@ -171,7 +171,7 @@ static void run_block(Kit *kit) {
   g_free(count);
 }
 
-/* The axes have different extents where the target's block has room for that. */
+/* The axes have different extents if the target's block is large enough. */
 static void run_block_yz(Kit *kit) {
   bp__kit_open_target(kit);
   gboolean has_room = bp__kit_block(kit, 32) == 32;
@@ -187,7 +187,7 @@ static void run_block_yz(Kit *kit) {
   g_free(body);
 }
 
-/* How many blocks a launch may have along x; `otherwise` if the device does not say. */
+/* The most blocks of a launch along x; `otherwise` if the device does not say. */
 static int64_t most_blocks(const Kit *kit, int64_t otherwise) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_MAX_GRID_DIMENSIONS, &value), "get_attr");
@@ -197,7 +197,7 @@ static int64_t most_blocks(const Kit *kit, int64_t otherwise) {
   return otherwise;
 }
 
-/* 70,000 blocks, or what the device takes; every thousandth tells that it ran. */
+/* 70,000 blocks, or as many as the device allows; every thousandth records that it ran. */
 static void run_large_grid(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t blocks = MIN(most_blocks(kit, 70000), 70000);
@@ -208,7 +208,7 @@ static void run_large_grid(Kit *kit) {
   g_free(body);
 }
 
-/* A block of as many threads as the target says that there can be. */
+/* A block with the target's largest number of threads. */
 static void run_most_threads(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t threads = bp_target_get_int(kit->target, BP_TARGET_MAX_NUM_THREADS, 1);
@@ -222,8 +222,7 @@ static void run_most_threads(Kit *kit) {
   g_free(body);
 }
 
-/* All the memory that the target says that a block's threads can share, each end of it reaching the
- * other through a barrier. */
+/* All the shared memory that the target allows; a barrier lets each end see the other. */
 static void run_most_shared(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t words = bp_target_get_int(kit->target, BP_TARGET_MAX_SHARED_MEMORY, 0) / 4;
@@ -280,7 +279,7 @@ static void run_scalars(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* Bytes between views into one data space, as the device asks for, and 256 at least. */
+/* Bytes between views into one data space: the device's alignment, and at least 256. */
 static uint64_t bytes_between_views(const Kit *kit) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_DATA_ALIGNMENT, &value), "get_attr");
@@ -326,7 +325,7 @@ static void run_views(Kit *kit) {
   g_free(got);
 }
 
-/* A kernel's buffer may be a handle alone. */
+/* A buffer argument may be just a handle. */
 static void run_handles(Kit *kit) {
   Built built;
   int32_t got[EXTENT] = {0};
@@ -342,7 +341,7 @@ static void run_handles(Kit *kit) {
   close_built(kit, &built, "add, called after one with handles");
 }
 
-/* A call that is wrong is refused, and the next one works. */
+/* A wrong call is refused, and the next one works. */
 static void run_count(Kit *kit) {
   Built built;
   open_built(kit, &built);
@@ -386,7 +385,7 @@ static void run_types(Kit *kit) {
   close_built(kit, &built, "add, called after wrong calls");
 }
 
-/* A tensor that lies elsewhere: its `data` is no handle of the device. */
+/* A tensor on another device: its `data` is no handle of this device. */
 static void run_device(Kit *kit) {
   Built built;
   int32_t host[EXTENT] = {0};
@@ -455,7 +454,7 @@ static void *call_often(void *context) {
 
 #define THREADS 4
 
-/* The first call, which may build the code, comes from several threads at once. */
+/* Several threads make the first call, which may build the code, at the same time. */
 static void run_threads(Kit *kit) {
   pthread_t threads[THREADS];
   bp__kit_open_target(kit);
@@ -467,7 +466,7 @@ static void run_threads(Kit *kit) {
   bp__kit_code_clear(&shared.code);
 }
 
-/* ---- What a module says of itself -------------------------------------------------------- */
+/* A module's description of itself */
 
 static void run_names(Kit *kit) {
   bp__kit_open_target(kit);
@@ -581,7 +580,7 @@ static void run_leaks(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* As a library with whatever belongs to the module, and another as its import. */
+/* A library with everything that belongs to the module, and another module as its import. */
 static void run_export(Kit *kit) {
   bp__kit_open_target(kit);
   KitCode code = build_add(kit), other = build_text(kit, other_text);
@@ -612,10 +611,10 @@ static void run_export(Kit *kit) {
 
 /* ---- Damage ------------------------------------------------------------------------------ */
 
-/* Loads bytes that are no module; that it fails with an error, or works, is all that is asked.
- * Asking for a function may start a compiler. */
+/* Loads bytes that are no module; it must fail with an error, or work. Asking for a function may
+ * start a compiler. */
 static void load_damaged(BpModule *of, const char *data, size_t size, gboolean asks) {
-  char *copy = g_memdup2(data, size); /* so that reading beyond the end can be seen */
+  char *copy = g_memdup2(data, size); /* so that reading beyond the end is detected */
   BpByteArray view = {copy, size};
   BpFunction *function = NULL;
   BpModule *module = bp_module_load_from_bytes(bp_module_kind(of), &view);
@@ -653,7 +652,7 @@ static void run_flipped(Kit *kit) {
   BpModule *saved = require_serializable(&built.code);
   KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
   for (int i = 0; i < 400; i++) {
-    /* the first bytes, where sizes and counts are, more often than the others */
+    /* the first bytes, with sizes and counts, are chosen more often */
     size_t at = bp__random_next(&state) % (i % 2 ? bytes.size : MIN(bytes.size, 160));
     char flip = (char)(1 << bp__random_next(&state) % 8);
     bytes.data[at] ^= flip;
@@ -664,7 +663,7 @@ static void run_flipped(Kit *kit) {
   close_built(kit, &built, "add, after damaged bytes were loaded");
 }
 
-/* Where the bytes hold the source, the vendor's compiler is given some that is none. */
+/* If the bytes contain the source, the vendor's compiler gets an invalid one. */
 static void run_compile_error(Kit *kit) {
   static const char garbage[] = "@@ this is no program @@ ";
   BpOwnedBytes bytes = {0}, source = {0};

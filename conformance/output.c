@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a run: its report, which is there whole or not at all, and its folder. */
+/* The files of a run: its report, which is written completely or not at all, and its folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -18,8 +18,8 @@ static int raise_output(const Output *output, int code) {
                         output->path ? output->path : "the standard output", g_strerror(code));
 }
 
-/* A regular file is replaced when the report is complete, by one of its mode; another (a terminal,
- * a pipe) is written to. */
+/* A regular file is replaced when the report is complete, by a file of the same mode; any other (a
+ * terminal, a pipe) is written to directly. */
 int bp__output_open(Output *output, const char *path) {
   struct stat status;
   *output = (Output){.file = stdout};
@@ -41,7 +41,7 @@ int bp__output_open(Output *output, const char *path) {
   return output->file ? 0 : raise_output(output, errno);
 }
 
-/* The first error in writing, or 0. */
+/* The first error while writing, or 0. */
 static int finish_file(const Output *output) {
   int code = fflush(output->file) != 0 ? errno : ferror(output->file) ? EIO : 0;
   if (output->path && fclose(output->file) != 0 && code == 0)

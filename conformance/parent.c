@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running checks in child processes, each with a group of its own, so that a compiler that a plugin
- * started ends with the child; so does what has left the group. A child runs the checks of a
- * section until one fails; then another goes on. What comes through its pipe (child.c says what
- * does) is not to be trusted: the plugin has the descriptor, too. */
+/* Running checks in child processes. Each has a group of its own, so that a compiler that a plugin
+ * started ends with the child; processes that have left the group are ended too. A child runs the
+ * checks of a section until one fails; then another child continues. The data from its pipe
+ * (described in child.c) is untrusted, because the plugin has the descriptor, too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,13 +17,14 @@
 
 #include "conformance/run.h"
 
-/* What a check may have to say. */
+/* The longest line of a check. */
 #define MOST_LINE ((gsize)16 << 20)
-/* How often to look after a child whose pipe is kept open by one that it started, milliseconds. */
+/* How often to check whether a child has ended whose pipe a process of its own keeps open,
+ * milliseconds. */
 #define LOOK_MS 50
 
 typedef enum ChildState {
-  CHILD_STARTING, /* its first check has not begun; what happens is put down to that one */
+  CHILD_STARTING, /* its first check has not begun; events count for that one */
   CHILD_RUNNING,
   CHILD_BETWEEN, /* the check has ended */
   CHILD_EXITING  /* the check passes if the process ends cleanly */
@@ -32,15 +33,15 @@ typedef enum ChildState {
 typedef struct Child {
   pid_t pid;
   int fd;         /* -1: the pipe was closed */
-  GString *input; /* what was read and is no whole line yet */
-  gint64 began;   /* the check that runs, microseconds */
-  gint64 told;    /* when it last said that it goes on; `began` before that */
-  int first;      /* check that it is to run; -1: none, it is asked for facts */
+  GString *input; /* input that is not a complete line yet */
+  gint64 began;   /* start of the running check, microseconds */
+  gint64 told;    /* when it last reported progress; `began` before that */
+  int first;      /* the first check to run; -1: none, it collects facts */
   int index;      /* of the check that began last, or `first` */
   ChildState state;
   char *refusal;  /* why there is nothing to check, or NULL */
-  char *left;     /* what it leaves behind at a clean end, or NULL */
-  GArray *others; /* processes that there were before it */
+  char *left;     /* what it leaves behind after a clean end, or NULL */
+  GArray *others; /* processes that existed before it */
 } Child;
 
 /* ---- Signals ----------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ void bp__signals_release(void) {
     raise(caught_signal);
 }
 
-/* ---- What a child tells ------------------------------------------------------------------ */
+/* Events from a child */
 
 static void finish_check(Run *run, const Child *child, Outcome outcome, const char *text) {
   Result *result = &g_array_index(run->results, Result, child->index);
@@ -89,7 +90,7 @@ static void add_fact(Run *run, const char *name, const char *value) {
   g_array_append_val(run->facts, fact);
 }
 
-/* A child that is asked for facts. */
+/* Events of a child that collects facts. */
 static gboolean take_fact(Run *run, Child *child, const char *event, const char *name,
                           const char *text) {
   if (strcmp(event, "fact") == 0)
@@ -111,7 +112,7 @@ static gboolean may_begin(const Run *run, const Child *child, guint index) {
          results[index].section == results[child->first].section;
 }
 
-/* A child that runs checks. */
+/* Events of a child that runs checks. */
 static gboolean take_progress(Run *run, Child *child, const char *event, guint index,
                               const char *text) {
   static const struct {
@@ -148,7 +149,7 @@ static gboolean take_progress(Run *run, Child *child, const char *event, guint i
   return FALSE;
 }
 
-/* Whether no backslash is the last character, as g_strcompress asks. */
+/* Whether the last character is no backslash, as g_strcompress requires. */
 static gboolean is_escaped(const char *text) {
   for (; *text; text++)
     if (*text == '\\' && !*++text)
@@ -156,7 +157,7 @@ static gboolean is_escaped(const char *text) {
   return TRUE;
 }
 
-/* Whether the line is an event that can be now. */
+/* Whether the line is an event that is valid now. */
 static gboolean take_line(Run *run, Child *child, const char *line) {
   char **fields = g_strsplit(line, "\t", 3);
   gboolean is_taken = FALSE;
@@ -173,7 +174,7 @@ static gboolean take_line(Run *run, Child *child, const char *line) {
   return is_taken;
 }
 
-/* Takes whole lines. FALSE: one is no event, which is left as the input. */
+/* Takes complete lines. FALSE: a line is no valid event, and stays in the input. */
 static gboolean take_input(Run *run, Child *child) {
   char *end;
   while ((end = memchr(child->input->str, '\n', child->input->len))) {
@@ -186,14 +187,14 @@ static gboolean take_input(Run *run, Child *child) {
   return child->input->len <= MOST_LINE;
 }
 
-/* ---- Following it ------------------------------------------------------------------------ */
+/* Following a child */
 
 static gboolean has_ended(const Child *child) {
   siginfo_t info = {.si_pid = 0};
   return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
 }
 
-/* FALSE: what came is no event. */
+/* FALSE: the input is no valid event. */
 static gboolean read_some(Run *run, Child *child) {
   char buffer[4096];
   ssize_t size = read(child->fd, buffer, sizeof buffer);
@@ -210,10 +211,11 @@ static gboolean read_some(Run *run, Child *child) {
 
 typedef enum Ending { ENDING_OWN, ENDING_LATE, ENDING_GARBLED, ENDING_INTERRUPTED } Ending;
 
-/* Follows the child until it ends or is to be ended. That it has ended is asked before its pipe is
- * found empty, so nothing that it told is missed. */
+/* Follows the child until it ends or must be ended. Whether it has ended is asked before its pipe
+ * is found empty, so no event is missed. */
 static Ending follow(Run *run, Child *child) {
-  int pause = 1; /* once the pipe is closed: the end is near, or the plugin closed what is ours */
+  int pause = 1; /* after the pipe was closed: the child is about to end, or the plugin closed our
+                    descriptor */
   for (;;) {
     gboolean is_over = has_ended(child);
     gint64 left = child->told + (gint64)run->timeout * G_USEC_PER_SEC - g_get_monotonic_time();
@@ -233,8 +235,8 @@ static Ending follow(Run *run, Child *child) {
   }
 }
 
-/* Ends what is left of the child's group, and the child even if it has left it, and then takes up
- * the child, whose number is the group's until then. Its status. */
+/* Kills what is left of the child's group, and the child even if it has left the group, and then
+ * waits for the child, whose number belongs to the group until then. Returns its status. */
 static int reap(const Child *child) {
   int status = 0;
   kill(-child->pid, SIGKILL);
@@ -244,12 +246,12 @@ static int reap(const Child *child) {
   return status;
 }
 
-/* ---- What it leaves behind --------------------------------------------------------------- */
+/* Left-over processes */
 
-/* How long a process that a child has started may run on when that has ended. */
+/* How long a process that a child has started may continue after the child's end. */
 #define GRACE (2 * G_USEC_PER_SEC)
 
-/* Adds the processes whose parent a thread of this one is. */
+/* Adds the processes whose parent is a thread of this process. */
 static void add_children(const char *thread, GArray *pids) {
   char *path = g_strdup_printf("/proc/self/task/%s/children", thread), *text = NULL;
   if (g_file_get_contents(path, &text, NULL, NULL)) {
@@ -265,7 +267,7 @@ static void add_children(const char *thread, GArray *pids) {
   g_free(path);
 }
 
-/* The children of this process, as pid_t (transfer full); empty where the system does not tell. */
+/* The children of this process, as pid_t (transfer full); empty if the system does not tell. */
 static GArray *list_children(void) {
   GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
   GDir *threads = g_dir_open("/proc/self/task", 0, NULL);
@@ -284,8 +286,8 @@ static gboolean has_pid(const GArray *pids, pid_t pid) {
   return FALSE;
 }
 
-/* Processes whose parents have ended come to this one. Those that are here for the child: neither
- * itself nor one that there was before it; of those, the ones that have ended are taken up. */
+/* Processes whose parents have ended become children of this one. Returns those that stem from the
+ * child: neither itself nor one that existed before it. Waits for those that have ended. */
 static GArray *list_strays(const Child *child) {
   GArray *pids = list_children();
   for (guint i = pids->len; i-- > 0;) {
@@ -296,8 +298,8 @@ static GArray *list_strays(const Child *child) {
   return pids;
 }
 
-/* Those that a child which has ended leaves behind, for longer than a while: their numbers and
- * names, or NULL (g_free). */
+/* Describes processes that a child leaves behind for longer than GRACE: numbers and names, or NULL
+ * (g_free). */
 static char *describe_strays(const Child *child) {
   gint64 deadline = g_get_monotonic_time() + GRACE;
   GArray *pids = list_strays(child);
@@ -329,7 +331,7 @@ static void end_strays(const Child *child) {
   g_array_unref(pids);
 }
 
-/* ---- What its end means ------------------------------------------------------------------ */
+/* The meaning of a child's end */
 
 static char *describe_garbled(const GString *input) {
   char *begin = g_strndup(input->str, 100), *escaped = g_strescape(begin, NULL);
@@ -354,7 +356,8 @@ static char *describe_end(const Run *run, const Child *child, Ending ending, int
   return g_strdup_printf("the process ended with status %d%s", WEXITSTATUS(status), when);
 }
 
-/* A check fails in whose time the process crashes or hangs; between two, that is the earlier. */
+/* The check fails that was running when the process crashed or hung; between two checks, that is
+ * the earlier. */
 static void judge_end(Run *run, const Child *child, Ending ending, int status) {
   gboolean is_clean = ending == ENDING_OWN && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   const Result *result = &g_array_index(run->results, Result, child->index);
@@ -377,10 +380,10 @@ static void judge_end(Run *run, const Child *child, Ending ending, int status) {
 /* Forks a child that does the work. -1 with an error. */
 static int start(Run *run, Child *child, ChildWork *work) {
   int ends[2];
-  /* A compiler that outlives the child would keep the pipe open. */
+  /* Otherwise a compiler that outlives the child would keep the pipe open. */
   if (pipe2(ends, O_CLOEXEC) != 0)
     return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
-  fflush(NULL); /* a child that ends by exit() writes out what it inherits */
+  fflush(NULL); /* a child that ends by exit() writes out inherited buffers */
   child->began = child->told = g_get_monotonic_time();
   child->pid = fork();
   if (child->pid == 0) {
@@ -392,14 +395,14 @@ static int start(Run *run, Child *child, ChildWork *work) {
   close(ends[1]);
   child->fd = ends[0];
   if (child->pid > 0) {
-    setpgid(child->pid, child->pid); /* whichever of the two comes first */
+    setpgid(child->pid, child->pid); /* in both processes, because either may come first */
     return 0;
   }
   close(child->fd);
   return bp_error_raise(BP_ERROR_IO, "no child process: %s", g_strerror(errno));
 }
 
-/* Runs `work` in a child, and follows it to its end. first: the check that it is to start with. */
+/* Runs `work` in a child, and follows it to its end. first: the first check to run. */
 static int run_child(Run *run, ChildWork *work, int first) {
   Child child = {.first = first, .index = first, .others = list_children()};
   if (start(run, &child, work)) {

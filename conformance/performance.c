@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section performance: nothing is absurdly slow. Times are compared with others of the same run,
- * with a wide margin: only what is wrong in kind is found. They are minima, as whatever else the
- * machine does only adds to a time, and are taken anew until they are as they should be or patience
- * ends: a busy machine makes a check longer, and no other. */
+ * with a wide margin, so only gross faults are found. They are minima, because other work of the
+ * machine only adds to a time, and are measured again until they are good or the time is up: a busy
+ * machine makes a check longer, but does not make it fail. */
 #include <string.h>
 
 #include "conformance/kernel.h"
@@ -18,8 +18,8 @@ typedef struct Tries {
   gint64 began;
 } Tries;
 
-/* Whether to measure again, when what was measured is as it should be or not. One fortunate time
- * proves nothing, so there are a few tries anyway; more come after ever longer pauses. */
+/* Whether to measure again, given whether the result is good. One fortunate time proves nothing, so
+ * there are always a few tries; later ones come after ever longer pauses. */
 static gboolean measure_again(Tries *tries, gboolean is_fine) {
   if (tries->count++ == 0)
     tries->began = g_get_monotonic_time();
@@ -33,7 +33,7 @@ static gboolean measure_again(Tries *tries, gboolean is_fine) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* 16 MiB, or what the device has room for, in whole sixteenths. */
+/* 16 MiB, or as much as the device has space for, divisible by sixteen. */
 static size_t large_copy(const Kit *kit) {
   int64_t free_bytes = bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MAX);
   int64_t most = MIN(free_bytes / 2, bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, INT64_MAX));
@@ -49,7 +49,7 @@ static gint64 time_upload(const Kit *kit, const void *data, void *handle, size_t
   return g_get_monotonic_time() - began;
 }
 
-/* Sixteen times as much takes at most some sixteen times as long. */
+/* Sixteen times the size takes at most about sixteen times as long. */
 static void run_linear(Kit *kit) {
   bp__kit_open_device(kit);
   const size_t large = large_copy(kit), small = large / 16;
@@ -78,7 +78,8 @@ static gint64 time_memcpy(uint8_t *from, uint8_t *to, size_t size) {
   return g_get_monotonic_time() - began;
 }
 
-/* A device's copy is no byte by byte affair: 100 times memcpy's time is plenty for any bus. */
+/* A copy to a device must not be done byte by byte: 100 times memcpy's time is enough for any
+ * bus. */
 static void run_bandwidth(Kit *kit) {
   bp__kit_open_device(kit);
   const size_t size = large_copy(kit);
@@ -103,8 +104,9 @@ static void run_bandwidth(Kit *kit) {
 
 /* ---- Launches ---------------------------------------------------------------------------- */
 
-/* A kernel of %d threads whose time grows with `rounds`: a chain of sums and products that no one
- * can skip. The loops are nested, as there are drivers that end one after 65,536 turns. */
+/* A kernel of %d threads whose time grows with `rounds`: a chain of sums and products that a
+ * compiler cannot skip. The loops are nested, because some drivers end a loop after 65,536
+ * iterations. */
 #define LONG_TEXT                                                                                  \
   "(module (function \"chain\" (buffer A int32 global 64) rounds:int32"                            \
   " (for t:int64 0 %d bound \"threadIdx.x\" (allocate (buffer L int32 local 1) (seq"               \
@@ -124,7 +126,7 @@ static void set_rounds(Chain *chain, int64_t rounds) {
   chain->args.values[1].v_int64 = rounds;
 }
 
-/* Until the call returned, and until its work had ended, microseconds. */
+/* Microseconds until the call returned, and until its work had ended. */
 typedef struct Launch {
   gint64 launched, all;
 } Launch;
@@ -146,7 +148,7 @@ static gboolean is_long(const Kit *kit, const Chain *chain) {
   return TRUE;
 }
 
-/* Rounds that take at least a twentieth of a second. */
+/* Finds a number of rounds that takes at least a twentieth of a second. */
 static void calibrate(const Kit *kit, Chain *chain) {
   set_rounds(chain, 1);
   time_chain(kit, chain);
@@ -177,8 +179,8 @@ static void close_chain(Kit *kit, Chain *chain) {
   bp__kit_code_clear(&chain->code);
 }
 
-/* Where the first call of a function builds its code, which takes a while, the others do not: of a
- * kernel of one thread that has nothing to do, so that all that takes long is the building. */
+/* If the first call of a function builds its code, which takes a while, later calls must not. The
+ * kernel has one thread without work, so only building takes long. */
 static void run_built_once(Kit *kit) {
   Chain chain;
   gint64 first = G_MAXINT64, best = G_MAXINT64;
@@ -203,7 +205,7 @@ static void run_built_once(Kit *kit) {
   close_chain(kit, &chain);
 }
 
-/* The call of a long kernel returns before it has ended. */
+/* The call of a long kernel returns before the kernel has ended. */
 static void run_asynchronous(Kit *kit) {
   Chain chain;
   Launch best = {G_MAXINT64, G_MAXINT64};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs, what follows from what, and what a run's results mean together. */
+/* Which checks run, which outcomes follow from others, and the result of a run. */
 #include <string.h>
 
 #include <backplane/conformance/conformance.h>
@@ -43,7 +43,7 @@ void bp__run_clear(Run *run) {
   g_free(run->identity);
 }
 
-/* ---- Which ------------------------------------------------------------------------------- */
+/* Selecting checks */
 
 static gboolean matches(const Result *result, const char *pattern) {
   for (unsigned i = 0; tag_names[i]; i++)
@@ -78,7 +78,7 @@ static gboolean is_after(const Check *check, const char *name) {
   return FALSE;
 }
 
-/* Those come first, so one pass from the end finds all. */
+/* Prerequisites come first, so one pass from the end finds all. */
 static void select_prerequisites(Run *run) {
   for (guint i = run->results->len; i-- > 0;)
     for (guint k = 0; k < i && result_at(run, i)->outcome == OUTCOME_PENDING; k++)
@@ -103,7 +103,7 @@ int bp__run_select(Run *run, char *const *only, char *const *skip) {
   return 0;
 }
 
-/* ---- What is expected to fail ------------------------------------------------------------ */
+/* Expected failures */
 
 static int expect_failure(Run *run, const char *pattern) {
   gboolean is_known = FALSE;
@@ -142,7 +142,7 @@ int bp__run_expect(Run *run, const char *path) {
   return rc;
 }
 
-/* ---- What follows ------------------------------------------------------------------------ */
+/* Blocked checks */
 
 static Outcome follow(Outcome before) {
   switch (before) {
@@ -181,7 +181,7 @@ gboolean bp__result_is_bad(const Result *result) {
   return result->outcome == (result->is_expected_to_fail ? OUTCOME_PASSED : OUTCOME_FAILED);
 }
 
-/* A check that is pending is one that the run broke off before. */
+/* A pending check after the run is one that the run did not reach. */
 static gboolean is_undone(const Result *result) {
   return result->outcome == OUTCOME_PENDING || result->outcome == OUTCOME_ABSENT ||
          result->outcome == OUTCOME_LEFT_OUT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section plugin: what it says of itself, and that it can be activated. */
+/* Section plugin: its description, and its activation. */
 #include <string.h>
 
 #include "conformance/kit.h"
@@ -38,7 +38,7 @@ static void run_activate(Kit *kit) {
   KIT_TRUE(!kit->activation_error, "%s", kit->activation_error);
 }
 
-/* What `backplane list` asks. That it is answered is for the section about devices. */
+/* The calls that `backplane list` makes. The section about devices checks their results. */
 static void enumerate(const Kit *kit) {
   for (char **kind = kit->kinds; *kind; kind++) {
     BpDevice device;
@@ -54,7 +54,7 @@ static void enumerate(const Kit *kit) {
   bp_error_clear();
 }
 
-/* stdout is the program's: a line of a plugin's own in it breaks what reads the program. */
+/* stdout belongs to the program: a plugin's output in it breaks readers of the program's output. */
 static void run_quiet(Kit *kit) {
   KIT_TRUE(!*kit->activation_output, "when it is activated the plugin writes to stdout: \"%s\"",
            kit->activation_output);

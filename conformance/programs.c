@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs in IR, one for each construct and more. */
+/* Programs in IR: one or more for each construct. */
 #include "conformance/programs.h"
 
 #include <math.h>
@@ -203,7 +203,7 @@ const StatementRow bp__program_statements[] = {
      " (for i:int32 0:int32 (select (eq (load C 0) (load A 4)) 4:int32 7:int32) serial"
      " (seq (store C 0 (load A 7)) (store C (add i 1:int32) x))))",
      "75555...", "i", PROGRAM_ANYWHERE},
-    /* two loops of one axis: the threads beyond the shorter one skip it */
+    /* two loops on one axis: threads beyond the shorter one skip it */
     {BP_IR_FOR,
      "(for b:int64 0 1 bound \"blockIdx.x\" (seq (for t:int64 0 4 bound \"threadIdx.x\" (store C t "
      "x))"
@@ -232,7 +232,7 @@ const StatementRow bp__program_statements[] = {
     ALLOCATED("global", PROGRAM_HOST),
     ALLOCATED("local", PROGRAM_ANYWHERE),
     ALLOCATED("shared", PROGRAM_ANYWHERE),
-    /* each thread of a block has its own, also across a barrier */
+    /* each thread of a block has its own array, also across a barrier */
     {BP_IR_ALLOCATE,
      "(for b:int64 0 2 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
      " (allocate (buffer D @T local 2) (seq (store D (floormod t 2) (load A (add (mul b 4) t)))"
@@ -244,7 +244,7 @@ const StatementRow bp__program_statements[] = {
      "...4....", NULL, PROGRAM_HOST},
     {BP_IR_BARRIER, "(seq (barrier \"shared\") (store C 0 x) (barrier \"global\"))", "5.......",
      NULL, PROGRAM_ANYWHERE},
-    /* each thread of a block sees what its neighbour wrote */
+    /* each thread of a block sees its neighbour's write */
     {BP_IR_BARRIER,
      "(for b:int64 0 2 bound \"blockIdx.x\" (allocate (buffer S @T shared 4)"
      " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store S t (load A (add (mul b 4) t)))"
@@ -264,7 +264,7 @@ const StatementRow bp__program_statements[] = {
      ".......5", NULL, PROGRAM_ANYWHERE},
     {BP_IR_ATTR, "(attr \"noalias\" 1) (attr \"unknown\" \"text\" 1.5:float64) (store C 0 x)",
      "5.......", NULL, PROGRAM_ANYWHERE},
-    /* one launch, whose threads run what is outside of the loops over them, too */
+    /* one launch, whose threads also run the statements outside of the loops over them */
     {BP_IR_ATTR,
      "(attr \"kernel\" 1) (seq (store C 7 x) (for t:int64 0 3 bound \"threadIdx.x\""
      " (store C t (load A t))))",
@@ -298,7 +298,7 @@ char *bp__program_statement(const StatementRow *row, const char *name, const cha
   return text;
 }
 
-/* Whether the argument is a certain text. */
+/* Whether the argument is a given text. */
 static int is_text(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray text;
   (void)self;
@@ -309,7 +309,7 @@ static int is_text(void *self, const BpValue *args, int32_t num_args, BpValue *r
   return 0;
 }
 
-/* To a pointer, from another, some bytes. */
+/* Copies bytes to a pointer, from another one. */
 static int copy_bytes(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;
@@ -320,7 +320,7 @@ static int copy_bytes(void *self, const BpValue *args, int32_t num_args, BpValue
   return 0;
 }
 
-/* A number, as it came. */
+/* Returns its argument, a number. */
 static int give_same(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   if (num_args != 1 || args[0].type_index >= BP_TYPE_OBJECT)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs in IR, one for each construct and more, with any type that it takes. They are texts, so
- * that whoever runs them brings his own idea of what they mean: the kit has the reference
- * interpreter, and the interpreter's test arithmetic of its own. */
+/* Programs in IR: one or more for each construct, with any type that it accepts. They are texts, so
+ * that each user supplies the expected meaning: the kit has the reference interpreter, and the
+ * interpreter's test has independent arithmetic. */
 #ifndef BACKPLANE_CONFORMANCE_PROGRAMS_H
 #define BACKPLANE_CONFORMANCE_PROGRAMS_H
 
@@ -15,32 +15,31 @@
 /* All types of buffers: bool, then integers, then floats. */
 extern const char *const bp__program_types[PROGRAM_TYPES];
 
-/* The letter by which rows name a group of types: 'b' bool, 'i' integers, 'f' floats. */
+/* The letter of a group of types in rows: 'b' bool, 'i' integers, 'f' floats. */
 char bp__program_letter(BpDataType dtype);
 BpDataType bp__program_dtype(const char *type);
 
 #define PROGRAM_VALUES 16
 
-/* Numbers at which operations have their ends, of which a type takes what it can hold: integers as
- * they wrap, floats as they round. The first two are 0 and 1; of the floats, the last two are
- * subnormal in narrow types. */
+/* Special values for operations, such as the ends of ranges, converted to a type: integers wrap,
+ * floats round. The first two are 0 and 1; the last two floats are subnormal in narrow types. */
 void bp__program_ints(BpDataType dtype, int64_t values[PROGRAM_VALUES]);
 extern const double bp__program_floats[PROGRAM_VALUES];
 
 /* ---- Expressions ------------------------------------------------------------------------- */
 
-/* An expression over @a and @b, which are of type @T with the lanes @X. */
+/* An expression of @a and @b, which have type @T with the lanes @X. */
 typedef struct ExpressionRow {
   int32_t kind;
   const char *text;
-  const char *letters; /* of the types that it takes */
-  gboolean gives_bool; /* else the type */
+  const char *letters; /* of the accepted types */
+  gboolean gives_bool; /* otherwise the type */
 } ExpressionRow;
 
 extern const ExpressionRow bp__program_expressions[];
 extern const size_t bp__program_num_expressions;
 
-/* X(name, letters of the types that it takes, number of arguments, whether it gives a bool) */
+/* X(name, letters of the accepted types, number of arguments, whether the result is bool) */
 #define PROGRAM_INTRINSICS(X)                                                                      \
   X(exp, "f", 1, 0)                                                                                \
   X(exp2, "f", 1, 0)                                                                               \
@@ -82,7 +81,7 @@ extern const size_t bp__program_num_expressions;
 
 typedef struct IntrinsicRow {
   const char *name;
-  const char *letters; /* "": its argument is an address; programs with ADDRESS have it */
+  const char *letters; /* "": its argument is an address, used by programs with ADDRESS */
   int num_args;
   gboolean gives_bool;
 } IntrinsicRow;
@@ -90,15 +89,17 @@ typedef struct IntrinsicRow {
 extern const IntrinsicRow bp__program_intrinsics[];
 extern const size_t bp__program_num_intrinsics;
 
-/* The call of an intrinsic as an expression of @a and @b (g_free); result: the type it gives. */
+/* The call of an intrinsic as an expression of @a and @b (g_free); result: the type of its
+ * result. */
 char *bp__program_call(const IntrinsicRow *row, const char *result);
 
 /* The statement that stores the expression of elements of A and B, `lanes` at a time, to C from
- * element `first` on (g_free): `count` elements of A and B, of the type. In it @i is the index, and
- * @most a mask of all but the last six; what follows the expression is the mask of the store. */
+ * element `first` on (g_free), for `count` elements of A and B, of the type. In it @i is the index,
+ * and @most a mask of all except the last six; text after the expression is the mask of the
+ * store. */
 char *bp__program_loop(const char *expression, const char *type, int lanes, int first, int count);
-/* A function of buffers A, B of `count` elements of the type, and C of `count_result` of another
- * (g_free). */
+/* A function with buffers A, B of `count` elements of the type, and C of `count_result` of another
+ * type (g_free). */
 char *bp__program_function(const char *name, const char *type, const char *result, int count,
                            int count_result, const char *body);
 
@@ -107,31 +108,31 @@ char *bp__program_function(const char *name, const char *type, const char *resul
 #define PROGRAM_ELEMENTS 8
 #define PROGRAM_BLOCK    4 /* the most threads of a block */
 
-/* Where it can be. */
+/* Where it can run. */
 #define PROGRAM_ANYWHERE 0
 #define PROGRAM_HOST     1 /* in a function that runs on the host */
 #define PROGRAM_THREADS  2 /* in a kernel of a device with thread axes, and in the interpreter */
 
-/* Attributes and a body of a function of buffers A and C, of eight of type @T each, and of a number
- * x, which is A[5]. @1 is the constant 1. */
+/* Attributes and body of a function with buffers A and C, of eight elements of type @T each, and a
+ * number x, which is A[5]. @1 is the constant 1. */
 typedef struct StatementRow {
   int32_t kind;
   const char *body;
-  const char *result;  /* by element of C: the element of A that it then holds, '.' as before */
-  const char *letters; /* of the types that it is for, NULL: all */
+  const char *result;  /* by element of C: the element of A that it must hold, '.' unchanged */
+  const char *letters; /* of the accepted types, NULL: all */
   int where;           /* PROGRAM_* */
 } StatementRow;
 
 extern const StatementRow bp__program_statements[];
 extern const size_t bp__program_num_statements;
 
-/* Function `name` of the row with a type (g_free). Another function, NAME_other, is with it if it
- * is called. */
+/* Function `name` of the row with a type (g_free), together with the function NAME_other if that is
+ * called. */
 char *bp__program_statement(const StatementRow *row, const char *name, const char *type);
 /* Registers the packed functions that rows call. -1 with an error. */
 int bp__program_register(void);
 
-/* Replaces each word by what follows it; a NULL word ends the list (g_free). */
+/* Replaces each word by the next one in the list; a NULL word ends the list (g_free). */
 char *bp__program_fill(const char *text, const char *const (*words)[2]);
 
 #endif

@@ -95,7 +95,7 @@ static int32_t binary_kind(RandomExpressions *random, int type, int depth) {
     return pick_kind(random, logic, G_N_ELEMENTS(logic));
   if (!is_float(type))
     return pick_kind(random, ints, G_N_ELEMENTS(ints));
-  /* Products of leaves alone stay small; quotients are not exact. */
+  /* Products of leaves stay small; quotients are not exact. */
   return pick_kind(random, floats, !random->is_exact ? 6 : depth == 1 ? 5 : 4);
 }
 
@@ -123,7 +123,7 @@ static const BpIrNode *choice(RandomExpressions *random, int type, uint16_t lane
   return make(random, BP_IR_SELECT, type_with(type, lanes), condition, a, b);
 }
 
-/* Small integers alone become exact floats that stay small. */
+/* Only small integers become exact floats that stay small. */
 static gboolean may_become(const RandomExpressions *random, int from, int to) {
   return !random->is_exact || !is_float(to) || is_float(from) || type_with(from, 1).bits == 8;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run found, as text for people, as TAP, as JUnit's XML and as JSON. */
+/* The results of a run as text, as TAP, as JUnit's XML and as JSON. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +20,8 @@ struct Format {
 struct Report {
   const Format *format;
   FILE *out;
-  guint reported;  /* results that were dealt with */
-  unsigned number; /* those that are in the report */
+  guint reported;  /* results that were processed */
+  unsigned number; /* results that are in the report */
 };
 
 static const Result *result_at(const Run *run, guint index) {
@@ -166,7 +166,7 @@ static void tap_result(const Result *result, unsigned number, FILE *out) {
   g_free(line);
 }
 
-/* The plan comes last: how many there are depends on how the run went. */
+/* The plan comes last, because the number of results depends on the run. */
 static void tap_finish(const Run *run, FILE *out) {
   fprintf(out, "1..%u\n", count_selected(run));
   print_verdict(run, "# ", out);
@@ -174,7 +174,7 @@ static void tap_finish(const Run *run, FILE *out) {
 
 /* ---- JUnit ------------------------------------------------------------------------------- */
 
-/* Text as XML has it: without the control characters that it cannot hold. */
+/* Text for XML, without the control characters that XML cannot contain. */
 static void xml_print(const char *text, FILE *out) {
   char *valid = g_utf8_make_valid(text, -1);
   for (char *at = valid; *at; at++)
@@ -199,7 +199,7 @@ static unsigned count_bad(const Run *run) {
   return count;
 }
 
-/* Passed, and not against expectation. */
+/* Passed, and not expected to fail. */
 static unsigned count_good(const Run *run) {
   unsigned count = 0;
   for (guint i = 0; i < run->results->len; i++)
@@ -244,7 +244,7 @@ static void junit_case(const Result *result, FILE *out) {
 }
 
 static void junit_result(const Result *result, unsigned number, FILE *out) {
-  (void)result; /* the sums come first in the document */
+  (void)result; /* the totals come first in the document */
   (void)number;
   (void)out;
 }
@@ -320,7 +320,7 @@ static void json_begin(const Run *run, FILE *out) {
 }
 
 static void json_result(const Result *result, unsigned number, FILE *out) {
-  (void)result; /* a document is written whole */
+  (void)result; /* a document is written at its end */
   (void)number;
   (void)out;
 }

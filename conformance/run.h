@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the conformance kit: a run, its results, and what is made of them. */
+/* For the conformance kit: a run, its results, and their evaluation. */
 #ifndef BACKPLANE_CONFORMANCE_RUN_H
 #define BACKPLANE_CONFORMANCE_RUN_H
 
@@ -11,10 +11,11 @@ typedef enum Outcome {
   OUTCOME_PENDING,
   OUTCOME_PASSED,
   OUTCOME_FAILED,
-  OUTCOME_BLOCKED,      /* what it builds on failed */
-  OUTCOME_SKIPPED,      /* declared not to be supported */
-  OUTCOME_INAPPLICABLE, /* of what this plugin does not provide: nothing follows from it */
-  OUTCOME_ABSENT,       /* this machine has not got what it takes */
+  OUTCOME_BLOCKED,      /* a check that it builds on failed */
+  OUTCOME_SKIPPED,      /* declared as not supported */
+  OUTCOME_INAPPLICABLE, /* about something that this plugin does not provide; no other outcome
+                           follows from it */
+  OUTCOME_ABSENT,       /* this machine lacks something that it needs */
   OUTCOME_LEFT_OUT      /* by the options */
 } Outcome;
 
@@ -40,12 +41,12 @@ typedef struct Report Report;
 typedef struct Run {
   Kit kit;
   int timeout;        /* seconds for one check */
-  gboolean fail_fast; /* what comes after the first failure is left out */
+  gboolean fail_fast; /* checks after the first failure are left out */
   GArray *results;    /* of Result, in the order of the sections */
   GArray *facts;      /* of Fact */
-  FILE *out;          /* where the report goes */
+  FILE *out;          /* destination of the report */
   Report *report;     /* NULL before the facts are known */
-  char *identity;     /* of the device, as kit.identity; NULL: not known */
+  char *identity;     /* of the device, like kit.identity; NULL: unknown */
 } Run;
 
 /* ---- child.c: in a child process --------------------------------------------------------- */
@@ -54,36 +55,38 @@ typedef void ChildWork(Run *run, guint first);
 
 /* Does the work as a child that reports through the descriptor, and ends the process. */
 _Noreturn void bp__child_main(Run *run, int fd, ChildWork *work, guint first);
-/* Tells the facts of the report's head, and whether the options fit the plugin. */
+/* Reports the facts for the report's head, and whether the options fit the plugin. */
 void bp__child_identify(Run *run, guint first);
-/* Runs the pending checks of a section, from the first of them on. */
+/* Runs the pending checks of a section, from its first one on. */
 void bp__child_run_section(Run *run, guint first);
 
 /* ---- parent.c: following children to their ends ------------------------------------------ */
 
-/* From here on a signal that would end the process ends the run, with an error. */
+/* From here on a signal that would end the process ends the run instead, with an error. */
 void bp__signals_hold(void);
-/* Signals do again what they did before; one that came meanwhile does it now. */
+/* Restores the effects of signals; a signal that came meanwhile takes effect now. */
 void bp__signals_release(void);
-/* Finds the facts of the report's head. A plugin that crashes meanwhile has fewer. -1 with an error
- * if no process can be made, there is no such plugin, or the options do not fit it. */
+/* Finds the facts for the report's head. A plugin that crashes meanwhile has fewer. -1 with an
+ * error if no process can be started, if there is no such plugin, or if the options do not fit
+ * it. */
 int bp__run_identify(Run *run);
-/* Runs all pending checks, and says of each how it ended. -1 with an error if no process can be
- * made. */
+/* Runs all pending checks, and records how each ended. -1 with an error if no process can be
+ * started. */
 int bp__run_checks(Run *run);
 
-/* ---- plan.c: what runs, and what its results mean ---------------------------------------- */
+/* plan.c: which checks run, and the meaning of their results */
 
 /* Makes a result for each check of every section. */
 void bp__run_create(Run *run);
 void bp__run_clear(Run *run);
-/* Leaves out what the patterns do not select: each is a tag or a glob of names, `only` NULL is all.
- * What a selected check builds on is selected too. -1 with an error if a pattern fits nothing. */
+/* Leaves out checks that the patterns do not select: each pattern is a tag or a glob of names;
+ * `only` NULL selects all. The prerequisites of a selected check are selected too. -1 with an error
+ * if a pattern matches nothing. */
 int bp__run_select(Run *run, char *const *only, char *const *skip);
-/* Reads names or globs of checks that are expected to fail, one a line, '#' starting a comment. A
+/* Reads names or globs of checks that are expected to fail, one a line; '#' starts a comment. A
  * core check cannot be among them. */
 int bp__run_expect(Run *run, const char *path);
-/* Settles a pending check whose outcome follows from those it builds on. Whether it did. */
+/* Settles a pending check whose outcome follows from its prerequisites. Returns whether it did. */
 gboolean bp__run_settle(const Run *run, Result *result);
 /* The first tag's name is "core". NULL beyond the last. */
 const char *bp__tag_name(unsigned index);
@@ -97,18 +100,18 @@ int bp__run_status(const Run *run);
 typedef struct Output {
   FILE *file;
   char *path;    /* NULL: stdout */
-  char *partial; /* what is written until it is complete, or NULL */
+  char *partial; /* written until the report is complete, or NULL */
 } Output;
 
-/* Opens what the report goes to; path NULL is stdout. -1 with an error; to be closed all the same.
- */
+/* Opens the destination of the report; path NULL is stdout. -1 with an error; close it in any
+ * case. */
 int bp__output_open(Output *output, const char *path);
-/* Puts a complete report in its place, and removes another. -1 with an error if it was not written
- * in full. */
+/* Moves a complete report to its place, and removes an incomplete one. -1 with an error if it was
+ * not written in full. */
 int bp__output_close(Output *output, gboolean is_complete);
 /* A folder for the files of children (bp__folder_remove). NULL with an error. */
 char *bp__folder_create(void);
-/* Removes it with all that is in it, and frees the path, which may be NULL. */
+/* Removes the folder with its content, and frees the path, which may be NULL. */
 void bp__folder_remove(char *path);
 
 /* ---- report.c ---------------------------------------------------------------------------- */
@@ -119,12 +122,12 @@ const Format *bp__report_format(const char *name);
 const Format *bp__report_json(void);
 /* Begins a report to run->out. The run's facts are complete. */
 Report *bp__report_begin(const Run *run, const Format *format);
-/* Reports what has been settled since, as far as all before it has. */
+/* Reports the results that have been settled since, up to the first one that is still open. */
 void bp__report_progress(const Run *run, Report *report);
 /* Ends and frees the report. */
 void bp__report_finish(const Run *run, Report *report);
-/* --list: every check with its tags and what it shows. Of the formats JSON alone has another form
- * for it. */
+/* --list: every check with its tags and the fact that it shows. Only JSON has a different form for
+ * it. */
 void bp__report_list(const Run *run, const Format *format, FILE *out);
 /* This thread's error as JSON. */
 void bp__report_error(FILE *out);

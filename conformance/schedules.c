@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section kernels: computations as models have them, in the schedules that the host's compiler
- * chooses for the target. What they are to give the interpreter says, of the same computations
+ * chooses for the target. The expected results are the interpreter's, for the same computations
  * without a schedule. */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static const BpIrNode *read2(BpTe *te, BpTeTensor *tensor, const BpIrNode *i, co
   return bp_te_read(te, tensor, (const BpIrNode *const[]){i, k});
 }
 
-/* What bodies read: the inputs, and what is computed on the way. */
+/* The tensors that bodies read: inputs and intermediate results. */
 typedef struct Tensors {
   BpTeTensor *inputs[MAX_INPUTS];
   BpTeTensor *first, *second, *third;
@@ -58,7 +58,7 @@ static const BpIrNode *limited_body(BpTe *te, const BpIrNode *const *axes, void 
   return op(te, BP_IR_MAX, op(te, BP_IR_MUL, sum, sum), zero(te));
 }
 
-/* Rows of 37, too short to fill vectors, with an operand that all share. */
+/* Rows of 37, too short to fill vectors, with an operand that all rows share. */
 static BpTeTensor *make_elementwise(BpTe *te, Tensors *t) {
   input(te, t, 0, KIT_FLOAT32, (const int64_t[]){50, 37}, 2);
   input(te, t, 1, KIT_FLOAT32, (const int64_t[]){1, 37}, 2);
@@ -129,7 +129,7 @@ static const BpIrNode *convolution_body(BpTe *te, const BpIrNode *const *axes, v
       3);
 }
 
-/* Of 3 by 3, with a border of zeros. */
+/* 3 by 3, with a border of zeros. */
 static BpTeTensor *make_convolution(BpTe *te, Tensors *t) {
   input(te, t, 0, KIT_FLOAT32, (const int64_t[]){CHANNELS, ROWS, COLUMNS}, 3);
   input(te, t, 1, KIT_FLOAT32, (const int64_t[]){8, CHANNELS, 3, 3}, 4);
@@ -188,7 +188,7 @@ static BpTeTensor *make_softmax(BpTe *te, Tensors *t) {
 
 typedef BpTeTensor *Make(BpTe *te, Tensors *t);
 
-/* A computation, lowered: a function of its inputs and, last, its output. */
+/* A lowered computation: a function of its inputs and, last, its output. */
 typedef struct Lowered {
   BpTe *te;
   BpIrModule *module;
@@ -241,14 +241,13 @@ static int64_t count_elements(BpTeTensor *tensor) {
   return elements;
 }
 
-/* The view as the tensor is. */
+/* A view with the tensor's shape and type. */
 static void shape_view(BpTensorView *view, BpTeTensor *tensor) {
   view->ndim = bp_te_tensor_ndim(tensor);
   view->shape = (int64_t *)(uintptr_t)bp_te_tensor_shape(tensor);
 }
 
-/* What a device with code for its grids runs one after the other: the kernels, and the buffers that
- * only these see. */
+/* Runs the kernels one after another, and allocates the buffers between them. */
 static void run_kernels(const Kit *kit, const Lowered *lowered, KitBuffer *params) {
   BpIrModule *module = bp_ir_module_create();
   const BpKernelList *list = module ? bp_ir_split_kernels(lowered->module, "f", 1, module) : NULL;
@@ -315,7 +314,7 @@ static void expect_result(BpTeTensor *tensor, const void *got, const void *expec
              bp__judge_number(type, got, i), bp__judge_number(type, expected, i));
 }
 
-/* What is only read is afterwards as it was. */
+/* Checks that an input has not changed. */
 static void expect_unchanged(const Kit *kit, const KitBuffer *input, const void *data, int32_t i) {
   char *got = g_malloc(input->bytes);
   bp__kit_buffer_get(kit, input, got, NULL);

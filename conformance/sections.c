@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry of sections: a new one is a line here. */
+/* The list of sections: a new section is a line here. */
 #include "conformance/kit.h"
 
 const Section *const bp__kit_sections[] = {
     &bp__kit_plugin_section,             /* descriptor, activation */
-    &bp__kit_file_section,               /* what the file asks of the process */
+    &bp__kit_file_section,               /* requirements of the file */
     &bp__kit_device_section,             /* table, attributes */
     &bp__kit_memory_section,             /* data space */
     &bp__kit_copy_section,               /* copies */
-    &bp__kit_used_memory_section,        /* exhaustion, workspace: what needs copies to be seen */
+    &bp__kit_used_memory_section,        /* exhaustion, workspace: checks that need copies */
     &bp__kit_stream_section,             /* streams, timers, recordings */
     &bp__kit_module_section,             /* code, calls, launches, saving */
     &bp__kit_sizes_section,              /* large programs, many arguments */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section module: programs and lists of arguments as large as models have them. */
+/* Section module: programs and argument lists as large as those of models. */
 #include <string.h>
 
 #include "conformance/kernel.h"
 
-#define NUMBERS 16 /* as many numbers beside buffers as one kernel is given */
+#define NUMBERS 16 /* the most numbers beside buffers that one kernel gets */
 
 /* A function that stores the only element of each buffer A0, A1... and then each number x0, x1...
  * in order (g_free). */
@@ -101,7 +101,7 @@ static void run_wide_numbers(Kit *kit) {
 #define STATEMENTS 1000
 #define ELEMENTS   64
 
-/* Each statement needs what those before it stored. */
+/* Each statement needs the results of the previous ones. */
 static void run_long_program(Kit *kit) {
   GString *text = g_string_new(NULL);
   g_string_printf(text,

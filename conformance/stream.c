@@ -5,12 +5,12 @@
 
 #include "conformance/kit.h"
 
-#define STREAMS 4  /* at once */
-#define CHAIN   16 /* pieces of memory that each copies along */
+#define STREAMS 4  /* at the same time */
+#define CHAIN   16 /* pieces of memory through which each copies */
 
-/* Bytes of a piece: found when nothing is allocated yet. */
+/* The size of a piece, computed before anything is allocated. */
 static size_t piece_size(const Kit *kit) {
-  static size_t size; /* while nothing is allocated yet */
+  static size_t size; /* computed before anything is allocated */
   return size ? size : (size = bp__kit_piece(kit, STREAMS * CHAIN));
 }
 
@@ -48,7 +48,7 @@ static void run_create(Kit *kit) {
   }
 }
 
-/* Nothing is queued, and then much: both are waited for. */
+/* Waits with nothing queued, and then with much. */
 static void run_sync(Kit *kit) {
   enum { COUNT = 64 };
   bp__kit_open_device(kit);
@@ -74,7 +74,7 @@ static void run_sync(Kit *kit) {
 
 /* ---- Order between streams --------------------------------------------------------------- */
 
-/* Queues, on a stream, a long way for bytes to take: from the host to the last handle. */
+/* Queues a long chain of copies on a stream: from the host through all handles to the last. */
 static void queue_chain(const Kit *kit, const uint8_t *sent, void *const handles[CHAIN],
                         void *stream) {
   const size_t size = piece_size(kit);
@@ -93,7 +93,7 @@ static void free_chain(const Kit *kit, void *const handles[CHAIN]) {
     bp__kit_free(kit, handles[i]);
 }
 
-/* What `to` does after the order was asked for comes after what `from` had to do. */
+/* Work that `to` gets after the order was requested comes after the earlier work of `from`. */
 static void expect_order(const Kit *kit, void *from, void *to, const char *what) {
   const size_t size = piece_size(kit);
   void *handles[CHAIN], *result = bp__kit_alloc(kit, size);
@@ -126,7 +126,7 @@ static void run_order(Kit *kit) {
   free_stream(kit, second);
 }
 
-/* Waiting for one stream waits for all that is on it, whatever others do. */
+/* Waiting for one stream waits for all of its work, whatever other streams do. */
 static void run_independent(Kit *kit) {
   void *streams[STREAMS], *handles[STREAMS][CHAIN];
   open_streams(kit);
@@ -150,7 +150,7 @@ static void run_independent(Kit *kit) {
   g_free(got);
 }
 
-/* Work of a stream that is freed still completes; the default stream sees it once all is done. */
+/* Work of a freed stream still completes; the default stream sees its result. */
 static void run_freed(Kit *kit) {
   void *handles[CHAIN];
   open_streams(kit);
@@ -384,8 +384,8 @@ static void run_event_hold(Kit *kit) {
 
 /* ---- Timers ------------------------------------------------------------------------------ */
 
-/* The device's clock runs about as fast as the host's: what it measures is not longer than what the
- * host sees from before the start until after the end. */
+/* The device's clock runs about as fast as the host's: the measured time is not longer than the
+ * host's time from before the start until after the end. */
 static void run_timer(Kit *kit) {
   void *handles[CHAIN];
   bp__kit_open_device(kit);
@@ -421,7 +421,7 @@ static void run_timer(Kit *kit) {
 
 /* ---- Recordings -------------------------------------------------------------------------- */
 
-/* What is recorded does not run, and runs at each replay on what is there then. */
+/* Recorded work does not run at once; it runs at each replay, with the data present then. */
 static void run_recording(Kit *kit) {
   BpRecording *recording = NULL;
   bp__kit_open_device(kit);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process has taken of its system, threads, descriptors, memory of the heap; and a limit
- * to its memory. */
+/* The process' use of threads, descriptors and heap memory; and a limit to its memory. */
 #include <malloc.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -12,7 +11,7 @@ typedef struct Usage {
   gint64 threads, descriptors, bytes;
 } Usage;
 
-/* Entries of a folder of /proc; 0 where there is none. */
+/* The number of entries of a folder in /proc; 0 if there is none. */
 static gint64 count_entries(const char *path) {
   GDir *folder = g_dir_open(path, 0, NULL);
   gint64 count = 0;
@@ -23,7 +22,7 @@ static gint64 count_entries(const char *path) {
   return count;
 }
 
-/* Bytes that malloc has given; 0 where it does not say, as under the sanitizers. */
+/* Bytes allocated by malloc; 0 if unknown, as under the sanitizers. */
 static gint64 heap_bytes(void) {
 #ifdef __GLIBC__
 #if __GLIBC_PREREQ(2, 33)
@@ -40,7 +39,7 @@ static Usage usage_now(void) {
                  .bytes = heap_bytes()};
 }
 
-/* Fewer more of threads, or of descriptors, than these are no leak. */
+/* Fewer additional threads or descriptors than this are no leak. */
 #define SLACK 4
 
 static gboolean has_grown(Usage before, Usage after, gint64 bytes) {
@@ -70,7 +69,7 @@ void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, 
 
 static struct rlimit unlimited;
 
-/* Bytes of address space that this process uses; 0 if that is not known. */
+/* Bytes of address space that this process uses; 0 if unknown. */
 static uint64_t address_space(void) {
   unsigned long long pages = 0;
   FILE *file = fopen("/proc/self/statm", "re");

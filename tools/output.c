@@ -16,14 +16,14 @@
 
 #include <backplane/object.h>
 
-/* The stdout that the command was started with, or NULL while fd 1 still is that. */
+/* The original stdout of the command, or NULL while fd 1 still is that. */
 static FILE *results;
 
 FILE *command_out(void) {
   return results ? results : stdout;
 }
 
-/* Whether the command line has --json, if only in the wrong place. */
+/* Whether the command line has --json, even in the wrong place. */
 static gboolean is_json;
 
 void command_begin(char **argv) {
@@ -42,7 +42,7 @@ gboolean command_has_begun(void) {
   return has_begun;
 }
 
-/* What else prints, a plugin or a program that it starts, prints to stderr from here on. */
+/* From here on, output of plugins and of programs that they start goes to stderr. */
 static void keep_stdout(void) {
   int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   FILE *kept = fd < 0 ? NULL : fdopen(fd, "w");
@@ -132,8 +132,9 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   return ok;
 }
 
-/* Whether a character acts on the terminal or on the text around it. C1 counts: U+009B is what ESC
- * [ is. So do the ends of lines of Unicode and what changes the direction of writing. */
+/* Whether a character acts on the terminal or on the text around it. C1 counts, because U+009B
+ * means ESC [; so do Unicode's line and paragraph separators and characters that change the
+ * direction of writing. */
 static gboolean is_control(gunichar c) {
   GUnicodeType type = g_unichar_type(c);
   return type == G_UNICODE_CONTROL || type == G_UNICODE_LINE_SEPARATOR ||
@@ -141,7 +142,8 @@ static gboolean is_control(gunichar c) {
          (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-/* Text in UTF-8 without control characters, except those allowed (transfer full). */
+/* A copy of `text` as valid UTF-8, without control characters except those in `allowed` (transfer
+ * full). */
 static char *clean_text(const char *text, const char *allowed) {
   char *valid = g_utf8_make_valid(text, -1);
   GString *clean = g_string_new(NULL);
@@ -243,7 +245,7 @@ static void end_for_lack_of_memory(void) {
   _exit(EXIT_FAIL);
 }
 
-/* The shortest text that reads back as the number, with a point or an exponent: a real. */
+/* The shortest text that reads back as the number, with a point or an exponent, as for a real. */
 static void append_real(GString *out, double number) {
   char text[32];
   for (int digits = 15; digits <= 17; digits++) {
@@ -305,7 +307,8 @@ static void append_array(GString *out, json_t *array, int depth) {
   g_string_append_c(out, ']');
 }
 
-/* depth: of brackets around the value; -1: in one line. jansson writes reals with 17 digits. */
+/* depth: number of brackets around the value; -1: in one line. jansson writes reals with 17
+ * digits. */
 static void append_json(GString *out, json_t *value, int depth) {
   if (json_is_object(value))
     append_object(out, value, depth);
@@ -426,7 +429,7 @@ char *value_to_text(const BpValue *value) {
 
 struct Table {
   guint columns;
-  GPtrArray *cells; /* rows one after another, the headers first */
+  GPtrArray *cells; /* rows in sequence, the headers first */
 };
 
 Table *table_new(const char *const *headers) {

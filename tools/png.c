@@ -31,7 +31,7 @@ static int layout_of(const int64_t *shape, int32_t ndim, Layout *layout) {
   return 0;
 }
 
-/* From interleaved bytes, `bytes` of them a pixel, to planes of floats in 0..1. */
+/* Converts interleaved bytes, `bytes` of them a pixel, to planes of floats in 0..1. */
 static void to_planes(const png_byte *pixels, size_t bytes, const Layout *layout, float *out) {
   int64_t area = layout->height * layout->width;
   for (int64_t c = 0; c < layout->channels; c++)
@@ -51,7 +51,7 @@ static int check_size(const png_image *image, const char *path, const Layout *la
   return 0;
 }
 
-/* Colours are taken as they are, however transparent: what is behind the picture nobody said. */
+/* Alpha is ignored: there is no background to blend with. */
 static BpTensor *decode(png_image *image, const char *path, Layout *layout, int32_t ndim) {
   layout->width = layout->width < 0 ? image->width : layout->width;
   layout->height = layout->height < 0 ? image->height : layout->height;
@@ -77,7 +77,7 @@ static BpTensor *decode(png_image *image, const char *path, Layout *layout, int3
   return tensor;
 }
 
-/* A file whose first byte can be read, which a folder's cannot. */
+/* Opens a file whose first byte can be read; a folder's cannot. */
 static FILE *open_readable(const char *path) {
   FILE *file = fopen(path, "rb");
   if (file && (ungetc(getc(file), file) != EOF || !ferror(file)))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the emitter: its state, and what its files offer one another.
+/* The emitter: its state, and the declarations that its files share.
  *
  * text.c      strings, the arena they live in, templates
  * types.c     names of types, declared when first used
  * expr.c      expressions: scalars, and whatever is the same for vectors
- * vector.c    what vectors alone have: lanes, masks, ramps, shuffles, reductions
+ * vector.c    operations that only vectors have: lanes, masks, ramps, shuffles, reductions
  * texel.c     loads from parameters that are only read
  * memory.c    loads, stores, allocations, and local arrays that become variables
  * call.c      intrinsics, extern and packed calls
