@@ -210,7 +210,8 @@ char *bp_plugin_explain_absence(const char *name) {
   return text ? text : g_strdup("");
 }
 
-/* ---- For the lower rooms ----------------------------------------------------------------- */
+/* ---- For the lower parts of the core
+ * ----------------------------------------------------------------- */
 
 int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names) {
   int rc = 0;

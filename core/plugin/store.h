@@ -115,11 +115,11 @@ void bp__plugins_watch_forks(void);
  * the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 int bp__plugin_activate(Plugin *plugin);
 
-/* Adds the kinds of devices that the plugins of a list declare, but for those that are rejected or
- * shadowed. 0, or -1 with an error. */
+/* Adds the kinds of devices that the plugins of a list declare, except rejected and shadowed
+ * plugins. 0, or -1 with an error. */
 int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
 
-/* Tells the lower rooms, by core/registry/installed.h, what plugins declare. */
+/* Lets the lower parts of the core ask, through core/registry/installed.h, what plugins declare. */
 void bp__plugins_tell_installed(void);
 
 /* Tries a plugin if it is new, as the first step of its activation would, but does not load it. A
