@@ -83,8 +83,8 @@ typedef struct BpEmitter {
   const char *function_name;
   int32_t next_name;    /* a number that makes names unique within a function */
   BpPointerMap symbols; /* BpIrNode to BpSymbol */
-  BpPointerMap uses;    /* of the current statement: node to number of uses */
-  BpPointerMap temps;   /* of the current statement: node to BpExpr */
+  BpPointerMap uses;    /* maps nodes of the current statement to their number of uses */
+  BpPointerMap temps;   /* maps nodes of the current statement to a BpExpr */
   BpPointerMap lets;    /* with texel buffers: variable to the single value that it is bound to */
   BpPointerMap places;  /* of texel.c: its results for the function's nodes */
   BpPointerMap stable;
@@ -207,8 +207,8 @@ BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
 
 /* Elements of a parameter's texel; 0: it is no texel buffer. */
 int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *buffer);
-/* An element of a texel buffer. Variables in the block keep what was loaded; who opens a block
- * takes num_texels back when it closes. */
+/* An element of a texel buffer. Variables in the block keep loaded texels; a function that opens a
+ * block restores num_texels when it closes the block. */
 BpExpr bp__texel_element(BpEmitter *e, const BpSymbol *symbol, const BpIrNode *index);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
@@ -217,7 +217,7 @@ BpExpr bp__load(BpEmitter *e, const BpIrNode *node);
 BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index);
 void bp__store(BpEmitter *e, const BpIrNode *node);
 void bp__allocate(BpEmitter *e, const BpIrNode *node);
-/* Elements of a buffer if all its extents are constants, else -1. */
+/* The number of elements of a buffer if its shape is constant, else -1. */
 int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer);
 
 /* ---- call.c ------------------------------------------------------------------------------ */
@@ -227,7 +227,7 @@ BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
 /* ---- stmt.c ------------------------------------------------------------------------------ */
 
 void bp__stmt(BpEmitter *e, const BpIrNode *node);
-/* A statement in braces' indentation. */
+/* A statement inside of braces, indented. */
 void bp__block(BpEmitter *e, const BpIrNode *node);
 /* Declares a variable under a unique name. */
 BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype);
@@ -235,7 +235,7 @@ BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype);
 void bp__undeclare(BpEmitter *e, const BpIrNode *node);
 BpSymbol *bp__symbol(BpEmitter *e, const BpIrNode *node);
 const char *bp__unique_name(BpEmitter *e, const char *base);
-/* The statement that leaves the function with the error that was raised. */
+/* The statement that leaves the function after an error was raised. */
 const char *bp__leave(BpEmitter *e);
 
 /* ---- parallel.c -------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node);
 
 void bp__function(BpEmitter *e, const BpIrNode *function);
 void bp__packed_function(BpEmitter *e, const BpIrNode *function);
-/* Orders the stores around the caches before what follows, if there were any. */
+/* Orders non-temporal stores before the following statements, if there were any. */
 void bp__end_streams(BpEmitter *e);
 int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 

@@ -37,7 +37,7 @@ static void free_emitter(BpEmitter *e) {
   bp__arena_free(e);
 }
 
-/* A plugin's dialect may be of older headers: what it lacks is NULL. */
+/* A plugin's dialect may come from older headers: members that it lacks are NULL. */
 static BpDialect copy_dialect(const BpDialect *given) {
   BpDialect dialect = {0};
   memcpy(&dialect, given,

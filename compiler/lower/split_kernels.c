@@ -112,7 +112,7 @@ static int visit_store(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Wraps a statement in the names that it uses. */
+/* Wraps a statement in the LETs of the names that it uses. */
 static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNode *statement) {
   for (; names && statement; names = names->outer) {
     int used = bp__ir_uses(statement, names->let->operands[0]);

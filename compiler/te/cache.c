@@ -165,7 +165,7 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
 typedef struct Factoring {
   BpTe *te;
   BpTeStage *stage, *partial;
-  const BpIrNode *value[BP__TE_MAX_AXES]; /* of the old reduction leaves, in the new stage */
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* of each old reduction leaf, in the new stage */
   const BpIrNode *guard;                  /* NULL: every iteration is one of the old ones */
 } Factoring;
 

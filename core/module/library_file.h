@@ -43,8 +43,8 @@ typedef struct BpLibraryFile {
   BpPackedNames functions; /* exported, without the prefix */
   BpPackedNames slots;     /* pointer variables to set, all known */
   int is_packed_c;         /* compiled by TVM up to 0.19; see packed_c.h */
-  BpByteArray main_name; /* of such a library's entry function, borrowed from the file; or empty */
-  const char *context;   /* the name of the variable for look-ups, static; NULL: none */
+  BpByteArray main_name;   /* name of a packed C library's entry function, in the file; or empty */
+  const char *context;     /* the name of the variable for look-ups, static; NULL: none */
   BpLibraryBinding *bindings;
   size_t num_bindings;
   int has_blob;

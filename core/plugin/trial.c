@@ -351,7 +351,7 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
                                 words ? "\"" : "");
 }
 
-/* `end` is the helper's: "exit N", "signal N", "stop N" or "timeout". */
+/* `end` is the value of the helper's line `end`: "exit N", "signal N", "stop N" or "timeout". */
 static void judge_end(Trial *trial, const char *end) {
   int number = 0, is_done = last_of(trial, "done") != NULL;
   if (!strcmp(end, "timeout"))

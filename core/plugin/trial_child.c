@@ -59,8 +59,8 @@ static void report_loss(void) {
     report("impossible", "cannot write what it found: %s", g_strerror(report_error));
 }
 
-/* Ends a process that the plugin forked and that returned from the plugin. In a program it would
- * repeat the program's work. */
+/* Ends a process that the plugin forked and that returned from the plugin. Otherwise both processes
+ * would continue with the trial. */
 static void end_copy(void) {
   if (getpid() == reporter)
     return;

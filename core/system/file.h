@@ -25,22 +25,23 @@ int bp__is_full(int fd, off_t size);
 
 /* Reads until `size` bytes or the end; returns the number of bytes. */
 ssize_t bp__read_up_to(int fd, void *data, size_t size);
-/* The rest of a file, at most `most` bytes, with a NUL added (transfer full, free). EFBIG: there is
- * more. `size` may be NULL. */
+/* Reads the rest of a file, at most `most` bytes, and adds a NUL (transfer full, free). EFBIG:
+ * there is more. `size` may be NULL. */
 char *bp__read_all(int fd, size_t most, size_t *size);
-/* The same of a file by its path, whatever it is; it is opened without waiting for a writer. */
+/* The same for a file given by path, of any type; it is opened without waiting for a writer. */
 char *bp__read_file(const char *path, size_t most, size_t *size);
 
-/* Names of files and folders that are being made. */
+/* Names of unfinished files and folders. */
 #define BP_TEMPORARY_PREFIX ".backplane-"
 #define BP_TEMPORARY_SIZE   (sizeof BP_TEMPORARY_PREFIX + 16)
 
-/* Makes an empty file with a temporary name, put into `name` of BP_TEMPORARY_SIZE bytes, in the
- * folder open as `folder`. Its mode is `mode` less the process' umask. Returns its descriptor. */
+/* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
+ * folder open as `folder`. Its mode is `mode` without the bits of the process' umask. Returns its
+ * descriptor. */
 int bp__temporary_file(int folder, mode_t mode, char *name);
-/* Makes such a folder, closed to others. Returns its descriptor. */
+/* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
 int bp__temporary_folder(int folder, char *name);
-/* Whether a name is one of these. */
+/* Whether a name is a temporary one. */
 int bp__is_temporary(const char *name);
 
 /* Creates or replaces the file `name`, private to this user, atomically: it contains all parts, or

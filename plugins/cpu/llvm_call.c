@@ -162,7 +162,7 @@ static LLVMTypeRef bytes_type(BpGen *g, uint32_t size) {
   return LLVMArrayType(g->i64, (size + 7) / 8);
 }
 
-/* A BpTensorView of a buffer in the frame. */
+/* A BpTensorView of a buffer, in the function's frame. */
 static LLVMValueRef view_of(BpGen *g, const BpIrNode *buffer) {
   int32_t ndim = g->ir->num_operands(buffer);
   BpDataType dtype = g->ir->dtype(buffer);
@@ -211,7 +211,7 @@ static void store_value(BpGen *g, LLVMValueRef args, int32_t i, const BpIrNode *
   bp_gen_store(g, value, args, i * 16 + 8);
 }
 
-/* The function of that name, looked up with the first call. */
+/* The packed function of that name, looked up at the first call. */
 static LLVMValueRef packed_function(BpGen *g, const char *name) {
   LLVMValueRef cache = LLVMAddGlobal(g->module, g->ptr, "packed");
   LLVMSetInitializer(cache, LLVMConstNull(g->ptr));

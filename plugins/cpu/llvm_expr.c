@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions of the IR as LLVM values. Integer arithmetic wraps, as LLVM's does without flags; a
- * product that is added or subtracted is fused where the machine can. */
+/* Expressions of the IR as LLVM values. Integer arithmetic wraps, like LLVM's without flags; a sum
+ * or difference with a product is fused if the machine can. */
 #include "llvm_gen.h"
 
 #include <math.h>
@@ -73,7 +73,8 @@ LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef 
 
 /* ---- Integer division -------------------------------------------------------------------- */
 
-/* a / b or a % b, towards zero. LLVM leaves the lowest integer by -1 undefined: it wraps here. */
+/* a / b or a % b, towards zero. In LLVM the lowest integer divided by -1 is undefined; here it
+ * wraps. */
 static LLVMValueRef divide(BpGen *g, int is_div, BpDataType dtype, LLVMValueRef a, LLVMValueRef b) {
   LLVMBuilderRef B = g->builder;
   if (!is_signed(dtype))

@@ -195,7 +195,7 @@ static int has_halves(const BpOpenclDevice *device) {
 /* A device whose compiler prefers vectors of floats has vector registers, like a CPU; one that
  * prefers scalars runs threads in lock-step. No query returns the number of registers: machines
  * with vectors of 512 bits have 32. For single threads local memory is workspace, whatever kind of
- * memory it is; threads in lock-step gain by it only if it is not ordinary memory. */
+ * memory it is; threads in lock-step gain by it only if it is faster than ordinary memory. */
 static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   char text[256];
   unsigned long long threads =

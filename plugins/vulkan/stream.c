@@ -318,7 +318,7 @@ static VkResult submit(BpVulkanStream *stream, const BpVulkanBatch *batch, uint6
   return status;
 }
 
-/* Moves the timelines to wait for to the batch, which keeps them. */
+/* Passes the batch the timelines that it must wait for; it keeps them alive. */
 static void give_waits(BpVulkanStream *stream, BpVulkanBatch *batch) {
   for (int32_t i = 0; i < stream->num_waits; i++) {
     if (batch && bp_vulkan_use(batch, &stream->waits[i]->shared) != 0)
