@@ -605,7 +605,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   return difference;
 }
 
-/* As long as an operand alone fails, too, it becomes the program. */
+/* Replaces the program by one of its operands as long as that fails, too. */
 static void fail_random(const Kit *kit, RandomProgram *program, char *difference) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *value = program->value;
@@ -727,7 +727,7 @@ TYPES(RUN_TYPE)
 #define KIND_TAGS(number)                                                                          \
   ((number) == BP_IR_STR_IMM || (number) == BP_IR_ASSERT ? CHECK_OPTIONAL : CHECK_CORE)
 #define KIND_CHECK(name, number, text, meaning)                                                    \
-  {"codegen." text, "the construct " text " means what the interpreter says", "module.call",       \
+  {"codegen." text, "the construct " text " agrees with the interpreter", "module.call",           \
    KIND_TAGS(number), run_kind_##name},
 #define INTRINSIC_CHECK(name, letters, num_args, gives_bool)                                       \
   {"intrinsics." #name, "the intrinsic " #name ", of each type that is supported", "codegen.call", \
@@ -740,8 +740,8 @@ static const Check kind_checks[] = {BP_IR_KINDS(KIND_CHECK)};
 static const Check type_checks[] = {TYPES(TYPE_CHECK)};
 static const Check intrinsic_checks[] = {PROGRAM_INTRINSICS(INTRINSIC_CHECK)};
 static const Check random_checks[] = {
-    {"random.programs", "random programs mean what the interpreter says",
-     "types.int32 types.float32", CHECK_CORE, run_random},
+    {"random.programs", "random programs agree with the interpreter", "types.int32 types.float32",
+     CHECK_CORE, run_random},
     {"random.more", "more random programs", "random.programs", CHECK_CORE | CHECK_STRESS,
      run_more_random},
 };

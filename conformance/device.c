@@ -365,8 +365,8 @@ static void run_properties(Kit *kit) {
 static const Check checks[] = {
     {"device.table", "the table has its size, name and every slot that is not optional",
      "plugin.activate", CHECK_CORE, run_table},
-    {"device.groups", "optional slots that come together are all there or none is", "device.table",
-     CHECK_CORE, run_groups},
+    {"device.groups", "optional slots that belong together are all there or all missing",
+     "device.table", CHECK_CORE, run_groups},
     {"device.extensions", "an extension has every slot, and is of the version that was asked for",
      "device.table", CHECK_OPTIONAL, run_extensions},
     {"device.count", "the number of devices is returned, or the reason why there are none",

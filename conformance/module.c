@@ -725,7 +725,7 @@ static const Check checks[] = {
      run_scalars},
     {"module.arguments.views", "a tensor's byte offset counts, read and written", "module.call",
      CHECK_CORE, run_views},
-    {"module.arguments.handles", "a kernel takes a buffer as a handle alone", "module.call",
+    {"module.arguments.handles", "a kernel accepts a bare handle as a buffer", "module.call",
      CHECK_OPTIONAL, run_handles},
     {"module.refuses.count", "a call with too few or too many arguments is a TypeError",
      "module.call", CHECK_CORE | CHECK_FAULT, run_count},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parallel loop becomes a function that runs one task's share of it; values that its body uses
- * from outside are in a structure. Names are the same inside and outside. */
+ * from outside are in a structure. Variables keep their names in that function. */
 #include "compiler/emit/emit.h"
 
 typedef struct Captures {

@@ -13,7 +13,7 @@ typedef struct Open {
   struct Open *outer;
   int32_t kind;              /* BP_IR_SEQ: the block itself; FOR, WHILE, IF, LET, ALLOCATE */
   const BpIrNode *a, *b, *c; /* operands before the body */
-  const BpIrNode *then_body; /* for an IF in its other branch */
+  const BpIrNode *then_body; /* for an IF whose second branch is open: its first branch */
   const BpIrNode **statements;
   int32_t count, capacity;
 } Open;

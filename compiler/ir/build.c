@@ -217,7 +217,8 @@ static const BpIrNode *fold_int(BpIrModule *module, int32_t kind, const BpIrNode
   return found ? grouped : plain(module, kind, a, b);
 }
 
-/* A ramp absorbs a broadcast operand, or adds another ramp; NULL: not of that form. */
+/* Combines a ramp with a broadcast operand, or with another ramp, to one ramp; NULL: not of that
+ * form. */
 static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                  const BpIrNode *b, bool *found) {
   bool additive = kind == BP_IR_ADD || kind == BP_IR_SUB;

@@ -1120,8 +1120,8 @@ static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const
   return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;
 }
 
-/* A stage, followed by `rest`. Storage that a block shares is complete before it is read, and has
- * been read before it is computed again. */
+/* A stage, followed by `rest`. Barriers ensure that storage that a block shares is complete before
+ * it is read, and is not overwritten before all threads have read it. */
 static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *stage,
                                const BpIrNode *rest) {
   const BpIrNode *parts[4];

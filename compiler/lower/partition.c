@@ -386,7 +386,8 @@ static int find_place(const Partition *partition, const BpIrNode *form, const Bp
   return *place ? 1 : -1;
 }
 
-/* Finds the cut of a choice by the loop's variable: 1, 0 if there is none, -1 with an error. */
+/* Finds the place along the loop where a choice changes: 1, 0 if there is none, -1 with an error.
+ */
 static int find_cut(const Partition *partition, const BpIrNode *var, const Choice *choice,
                     Cut *cut) {
   BpIndexContext *index = &partition->lowering->index;

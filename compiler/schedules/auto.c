@@ -54,7 +54,7 @@ static int visit_reader(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether inlining the stage computes nothing more than once, or only cheap expressions. */
+/* Whether inlining the stage repeats no computation, or only cheap ones. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
   bool is_in_place = false;

@@ -91,8 +91,8 @@ static void append_variables(GString *text, const char *list) {
   }
 }
 
-/* If a library appears or is removed, one of these changes. The trial finds what the files of
- * plugins and libraries add. */
+/* If a library is added or removed, one of these folders or files changes. The trial finds what the
+ * files of plugins and libraries add. */
 static void append_loader(GString *text) {
   static const char *const places[] = {
       "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",

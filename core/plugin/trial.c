@@ -376,7 +376,7 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_LEAVES_PROCESSES, "left processes behind that it started, at the latest");
 }
 
-/* The sender is unknown: memory may have run out, so the next process tries again. */
+/* The sender of SIGKILL is unknown: memory may have run out, so the next process tries again. */
 static void judge_killed(Trial *trial) {
   judge(trial, REASON_TRIAL_GARBLED,
         "was not tried to the end: the helper program was killed, by the plugin or from outside,");

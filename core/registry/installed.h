@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What installed plugins declare, for the rooms below core/plugin. */
+/* The kinds that installed plugins declare, for the parts of the core below core/plugin. */
 #ifndef BACKPLANE_CORE_REGISTRY_INSTALLED_H
 #define BACKPLANE_CORE_REGISTRY_INSTALLED_H
 
 #include "core/registry/names.h"
 
-/* core/plugin fills this in. Any thread, no lock held. */
+/* Functions of core/plugin. Any thread, no lock held. */
 typedef struct Installed {
   /* Adds the kinds of devices, or of targets, that plugins declare. 0, or -1 with an error. */
   int (*add_device_kinds)(BpNames *names);
@@ -20,10 +20,10 @@ typedef struct Installed {
   char *(*variables_of)(const char *device_kind);
 } Installed;
 
-/* Sets the source, once, while the core starts; it is borrowed for ever. */
+/* Sets these functions, once, while the core starts; the structure must stay valid for ever. */
 void bp__installed_set(const Installed *source);
 
-/* The source, with the core started; NULL with an error. */
+/* Starts the core and returns these functions; NULL with an error. */
 const Installed *bp__installed(void);
 
 #endif

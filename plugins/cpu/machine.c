@@ -103,7 +103,7 @@ typedef struct Feature {
 static const Feature features[] = {X86_FEATURES(X86_FEATURE) ARM_FEATURES(ARM_FEATURE)};
 #define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* Whether this machine, of the feature's architecture, has the feature. */
+/* Whether this machine has the feature, which must be one of its own architecture. */
 static int is_present(const Feature *feature) {
 #if defined(__x86_64__)
 #define PRESENT(name, bit) __builtin_cpu_supports(name) != 0,

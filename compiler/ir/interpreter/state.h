@@ -21,7 +21,7 @@ typedef struct BpOp {
   const BpIrNode *node;
   size_t slot;   /* slot of its first lane in the frame; for a VAR, a constant or any expression */
   size_t buffer; /* for a BUFFER: its index among the buffers */
-  size_t memo;   /* for a shared pure expression: its index among the ticks; else 0 */
+  size_t memo;   /* for a shared pure expression: its index in BpThread.ticks; else 0 */
   bool has_effects; /* contains an extern or packed call */
   int32_t num_uses; /* number of uses as an operand, by distinct constructs */
   int32_t axis;     /* for a bound loop: 0..2 blockIdx.x,y,z, 3..5 threadIdx.x,y,z */
