@@ -261,7 +261,7 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED,
              is_kernel
                  ? "a kernel"
-                 : "a function that is no kernel, as the target attribute thread_axes has it");
+                 : "a function that is not a kernel, as the target attribute thread_axes has it");
     return;
   }
   BpText narrowed = {NULL, 0, 0};
@@ -305,7 +305,7 @@ void bp__function(BpEmitter *e, const BpIrNode *function) {
   bp_pointer_map_clear(&e->stable);
   bp_pointer_map_clear(&e->same);
   if (!is_identifier(e->function_name))
-    bp__fail(e, BP_ERROR_VALUE, "the name is no identifier of C");
+    bp__fail(e, BP_ERROR_VALUE, "the name is not an identifier of C");
   open_function(e, function);
   if (e->failed)
     return;

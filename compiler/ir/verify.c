@@ -271,7 +271,7 @@ static int check_shuffle(Verifier *verifier, const BpIrNode *node) {
   for (int32_t i = (int32_t)num_vectors; i < node->num_operands; i++) {
     const BpIrNode *lane = node->operands[i];
     if (lane->kind != BP_IR_INT_IMM || lane->int_value < 0 || lane->int_value >= total)
-      return fail(verifier, node, "operand %d of shuffle is no constant from 0 to %lld", i,
+      return fail(verifier, node, "operand %d of shuffle is not a constant from 0 to %lld", i,
                   (long long)total - 1);
   }
   return 0;
@@ -369,7 +369,7 @@ static int check_buffer(Verifier *verifier, const BpIrNode *node) {
                 (long long)node->int_value);
   for (int32_t i = 0; i < node->num_operands; i++)
     if (!is_scalar_int(node->operands[i]))
-      return fail(verifier, node, "extent %d of buffer '%.40s' is no scalar integer", i,
+      return fail(verifier, node, "extent %d of buffer '%.40s' is not a scalar integer", i,
                   node->str_value);
   return 0;
 }
@@ -558,7 +558,8 @@ static int verify_function(Verifier *verifier, const BpIrNode *function) {
     return -1;
   for (int32_t i = (int32_t)function->int_value; i < last; i++)
     if (function->operands[i]->kind != BP_IR_ATTR)
-      return fail(verifier, function->operands[i], "operand %d of the function is no attribute", i);
+      return fail(verifier, function->operands[i], "operand %d of the function is not an attribute",
+                  i);
   if (!bp__ir_is_statement(function->operands[last]))
     return fail(verifier, function->operands[last], "the function's body is no statement");
   return verify_range(verifier, function, (int32_t)function->int_value, last + 1);

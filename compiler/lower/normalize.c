@@ -105,7 +105,7 @@ static int reach_reads(BpLowering *lowering, const BpTeStage *stage, const BpIrN
     BpTeTensor *source = bp__te_tensor_of(lowering->te, reads[i]->operands[0]);
     if (!source)
       return bp_error_raise(BP_ERROR_VALUE,
-                            "tensor %s reads buffer %s, which is no tensor of this BpTe",
+                            "tensor %s reads buffer %s, which is not a tensor of this BpTe",
                             stage->tensor->name, reads[i]->operands[0]->str_value);
     if (!source->state_of && source->stage != stage && reach(lowering, source) != 0)
       return -1;

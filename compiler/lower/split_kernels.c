@@ -59,7 +59,7 @@ static int check_scalar(void *context, const BpIrNode *node) {
   bool is_known = node->kind != BP_IR_VAR && node->kind != BP_IR_LOAD;
   for (int32_t i = 0; i < split->num_scalars; i++)
     is_known |= node == split->scalars[i];
-  return is_known ? 0 : refuse(split, "an extent is no expression of its scalars");
+  return is_known ? 0 : refuse(split, "an extent is not an expression of its scalars");
 }
 
 /* An extent, copied to the result. */

@@ -40,7 +40,7 @@ static BpTeStage *new_stage_like(BpTeTensor *const *tensors, int32_t count, cons
   char name[128];
   snprintf(name, sizeof name, "%.100s_%s", tensor->name, suffix);
   if (scope < BP_IR_SCOPE_GLOBAL || scope > BP_IR_SCOPE_LOCAL) {
-    bp_error_raise(BP_ERROR_VALUE, "%d is no storage scope (BP_IR_SCOPE_*)", scope);
+    bp_error_raise(BP_ERROR_VALUE, "%d is not a storage scope (BP_IR_SCOPE_*)", scope);
     return NULL;
   }
   if (bp__te_make_vars(tensor->te, tensor->ndim, vars) != 0)

@@ -116,7 +116,7 @@ static int check_split(const BpTeStage *stage, const BpTeAxis *axis, int64_t fac
     return bp_error_raise(BP_ERROR_VALUE, "axis %s of tensor %s is split by %lld; at least 1",
                           axis->name, stage->tensor->name, (long long)factor);
   if (tail < BP_TE_TAIL_GUARD || tail > BP_TE_TAIL_BALANCE)
-    return bp_error_raise(BP_ERROR_VALUE, "%d is no way to treat a tail (BP_TE_TAIL_GUARD ...)",
+    return bp_error_raise(BP_ERROR_VALUE, "%d is not a way to treat a tail (BP_TE_TAIL_GUARD ...)",
                           tail);
   if (tail == BP_TE_TAIL_OVERLAP && (axis->is_reduce || axis->is_scan || axis->extent < factor))
     return bp_error_raise(BP_ERROR_VALUE,
@@ -246,7 +246,7 @@ int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(thread_axis, known[i]) == 0)
       return annotate(stage, axis, BP_IR_FOR_BOUND, known[i]);
-  return bp_error_raise(BP_ERROR_VALUE, "%s is no thread axis (blockIdx.x|y|z, threadIdx.x|y|z)",
+  return bp_error_raise(BP_ERROR_VALUE, "%s is not a thread axis (blockIdx.x|y|z, threadIdx.x|y|z)",
                         thread_axis);
 }
 
@@ -299,7 +299,7 @@ int bp_te_set_scope(BpTeStage *stage, int32_t scope) {
   if (!stage)
     return -1;
   if (scope < BP_IR_SCOPE_GLOBAL || scope > BP_IR_SCOPE_LOCAL)
-    return bp_error_raise(BP_ERROR_VALUE, "%d is no storage scope (BP_IR_SCOPE_*)", scope);
+    return bp_error_raise(BP_ERROR_VALUE, "%d is not a storage scope (BP_IR_SCOPE_*)", scope);
   stage->scope = scope;
   return 0;
 }

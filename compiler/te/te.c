@@ -111,10 +111,11 @@ static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int
   if (bp__dtype_equal(value->dtype, bp__dtype_int64()) && bp__ir_const_int(value, likely))
     return 0;
   char text[64];
-  return bp_error_raise(BP_ERROR_VALUE,
-                        "%s has the extent %s, which is no int64 expression of constants and open "
-                        "extents",
-                        name, bp__ir_print_short(extent, text, sizeof text));
+  return bp_error_raise(
+      BP_ERROR_VALUE,
+      "%s has the extent %s, which is not an int64 expression of constants and open "
+      "extents",
+      name, bp__ir_print_short(extent, text, sizeof text));
 }
 
 /* Sets *open to the extent if it is open, else to NULL. */
@@ -467,7 +468,7 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
   if (!value)
     return NULL;
   if (op < 0 || op >= NUM_REDUCTIONS) {
-    bp_error_raise(BP_ERROR_VALUE, "%d is no reduction operator (BP_TE_SUM ...)", op);
+    bp_error_raise(BP_ERROR_VALUE, "%d is not a reduction operator (BP_TE_SUM ...)", op);
     return NULL;
   }
   const char *wanted = bp__ir_wanted_type(reductions[op].kind, value->dtype);

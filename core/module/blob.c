@@ -47,7 +47,7 @@ int bp__blob_read_tree(BpReader *reader, BpBlob *blob) {
   if (num_rows < 2 || num_rows - 1 > BP_BLOB_MOST_MODULES)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "%s is damaged: its import tree has %" PRIu64
-                          " rows, and 2 to %d are possible; make it anew",
+                          " rows, and 2 to %d are possible; make it again",
                           reader->what, num_rows, BP_BLOB_MOST_MODULES + 1);
   blob->num_modules = (size_t)num_rows - 1;
   return check_tree(reader, blob, num_children);

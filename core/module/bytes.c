@@ -15,7 +15,7 @@ static size_t left(const BpReader *reader) {
 static int truncated(const BpReader *reader, const char *item, uint64_t need) {
   return bp_error_raise(BP_ERROR_FORMAT,
                         "%s is damaged: %s at byte %zu needs %" PRIu64 " bytes and %zu are left; "
-                        "make it anew",
+                        "make it again",
                         reader->what, item, reader->at, need, left(reader));
 }
 
@@ -42,7 +42,7 @@ int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const cha
     return 0;
   return bp_error_raise(BP_ERROR_FORMAT,
                         "%s is damaged: %s before byte %zu says %" PRIu64
-                        " items, more than the %zu bytes left can hold; make it anew",
+                        " items, more than the %zu bytes left can hold; make it again",
                         reader->what, item, reader->at, *count, left(reader));
 }
 
@@ -67,12 +67,12 @@ int bp__read_end(BpReader *reader) {
   if (!left(reader))
     return 0;
   return bp_error_raise(BP_ERROR_FORMAT,
-                        "%s is damaged: %zu bytes follow its end at byte %zu; make it anew",
+                        "%s is damaged: %zu bytes follow its end at byte %zu; make it again",
                         reader->what, left(reader), reader->at);
 }
 
 int bp__read_damaged(const BpReader *reader, const char *what) {
-  return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s, before byte %zu; make it anew",
+  return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s, before byte %zu; make it again",
                         reader->what, what, reader->at);
 }
 

@@ -65,8 +65,9 @@ int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int3
 /* Copies a name, which must be text, with a NUL at its end. */
 static char *copy_name(BpReader *reader, const BpByteArray *view, const char *item) {
   if (!view->size || memchr(view->data, '\0', view->size)) {
-    bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s before byte %zu is no name; make it anew",
-                   reader->what, item, reader->at);
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "%s is damaged: %s before byte %zu is not a name; make it again", reader->what,
+                   item, reader->at);
     return NULL;
   }
   char *copy = strndup(view->data, view->size);

@@ -78,8 +78,8 @@ typedef struct Library {
 static int damaged(const Library *library, const char *what) {
   if (errno == ENOMEM)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to read \"%s\"", library->path);
-  return bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no usable shared library: it %s", library->path,
-                        what);
+  return bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is not a usable shared library: it %s",
+                        library->path, what);
 }
 
 /* The file's bytes from a virtual address to the end of its segment. */

@@ -210,7 +210,7 @@ static int check_use(const BpLibraryFile *library) {
   if (library->has_blob || library->functions.count)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE,
-                        "\"%s\" is no module: it exports no function%s and embeds no modules",
+                        "\"%s\" is not a module: it exports no function%s and embeds no modules",
                         library->path, library->is_packed_c ? "" : " " BP_SYMBOL_PREFIX "NAME");
 }
 

@@ -153,7 +153,7 @@ static int check_kinds(const char *list) {
     g_autofree char *kind = g_strndup(word, length);
     if (bp__words_have(BP_DEVICE_RESERVED_KINDS, kind))
       return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
-                              "\"%s\" in its devices is no kind: the word means something else "
+                              "\"%s\" in its devices is not a kind: the word means something else "
                               "where a device is asked for",
                               kind);
   }

@@ -37,7 +37,7 @@
     "the file is no ELF file", \
     "remove it from the directory; plugins are shared objects") \
   X(FILE_NOT_SHARED, "file-not-shared", DESCRIPTOR, ERROR, FORMAT, \
-    "the ELF file is no shared object", \
+    "the ELF file is not a shared object", \
     "link it with -shared") \
   X(FILE_MALFORMED, "file-malformed", DESCRIPTOR, ERROR, FORMAT, \
     "the ELF file is malformed", \

@@ -390,10 +390,11 @@ static int check_helper(const Trial *trial) {
   if (why)
     return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "it cannot be tried out: %s %s", program, why);
   if (g_strcmp0(last_of(trial, "helper"), BP_TRIAL_PROTOCOL))
-    return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
-                            "it cannot be tried out: %s is no helper program of this version, or "
-                            "was ended; install the two together",
-                            program);
+    return bp__reason_raise(
+        REASON_TRIAL_IMPOSSIBLE,
+        "it cannot be tried out: %s is not a helper program of this version, or "
+        "was ended; install the two together",
+        program);
   if (last_of(trial, "stage"))
     return 0;
   const char *end = last_of(trial, "end");

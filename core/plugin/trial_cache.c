@@ -38,7 +38,7 @@ static const int64_t quarantine_seconds[] = {60, 600, 3600, 86400};
 static void warn(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   if (!atomic_flag_test_and_set(&is_told))
-    bp__log(BP_LOG_WARNING, "plugins are tried out anew, without what was learned of them: %s",
+    bp__log(BP_LOG_WARNING, "plugins are tried again, because earlier results cannot be used: %s",
             bp_error_message());
   bp_error_clear();
 }

@@ -434,8 +434,9 @@ static int raise_file(const BpCache *cache, const char *doing, const char *name)
 
 static int raise_damaged(const BpCache *cache, const char *name) {
   unlinkat(cache->fd, name, 0);
-  return bp_error_raise(BP_ERROR_FORMAT, "the cached file \"%s/%s\" is damaged and is made anew",
-                        cache->path, name);
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "the cached file \"%s/%s\" is damaged and will be made again", cache->path,
+                        name);
 }
 
 /* Opens a file for use: *fd is -1 if it does not exist. It counts as used now. */
@@ -449,7 +450,7 @@ static int open_file(const BpCache *cache, const char *name, int *fd, size_t *si
   if (fstat(*fd, &status) || !S_ISREG(status.st_mode) || bp__others_may_write(&status)) {
     close(*fd);
     return bp_error_raise(BP_ERROR_IO,
-                          "\"%s/%s\" is not used: it is no file that this user alone may write",
+                          "\"%s/%s\" is not used: it is not a file that this user alone may write",
                           cache->path, name);
   }
   futimens(*fd, NULL);

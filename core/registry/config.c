@@ -36,7 +36,7 @@ static int read_text(const char *path, char **text) {
     return 0;
   return bp_error_raise(BP_ERROR_IO, "cannot read the configuration %s: %s", path,
                         error && error != EFBIG ? strerror(error)
-                                                : "it is no file of at most 64 KiB");
+                                                : "it is not a file of at most 64 KiB");
 }
 
 static int get_from(const char *path, const char *group, const char *key, char **value) {

@@ -117,7 +117,7 @@ int bp_dtype_parse(const char *text, BpDataType *dtype) {
   if (!parse_scalar(text, dtype))
     return 0;
   return bp_error_raise(BP_ERROR_VALUE,
-                        "\"%.64s\" is no data type; write one as \"float32\", \"int8x4\" or "
+                        "\"%.64s\" is not a data type; write one as \"float32\", \"int8x4\" or "
                         "\"bool\"",
                         text);
 }

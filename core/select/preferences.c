@@ -61,7 +61,7 @@ static char *kinds_of_plugin(const char *name) {
 
 static int raise_malformed(const char *entry) {
   return bp_error_raise(BP_ERROR_VALUE,
-                        "\"%.80s\" is no preference for a device; one is KIND, KIND:INDEX, "
+                        "\"%.80s\" is not a preference for a device; one is KIND, KIND:INDEX, "
                         "KIND:NAME-PATTERN, plugin:NAME, name:PATTERN, pci:ADDRESS, uuid:UUID or "
                         "auto, with !, + or =RANK; several are separated by commas; \"help\" "
                         "explains them",

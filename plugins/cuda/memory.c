@@ -50,7 +50,7 @@ int32_t bp_cuda_alloc(void *context, int32_t device_id, const BpAllocation *allo
   if (alignment > 1 && data % alignment != 0) {
     bp_cu.cuMemFree_v2(data);
     return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
-                           "cuda: memory aligned to %llu bytes is not to be had",
+                           "cuda: the driver allocates no memory aligned to %llu bytes",
                            (unsigned long long)alignment);
   }
   *handle = (void *)(uintptr_t)data;
@@ -58,10 +58,9 @@ int32_t bp_cuda_alloc(void *context, int32_t device_id, const BpAllocation *allo
 }
 
 static int32_t raise_unknown(const BpCudaDevice *device, CUdeviceptr data) {
-  return bp_plugin_raise(
-      &bp_cuda_host, BP_ERROR_VALUE,
-      "cuda:%d: %#llx is no memory of a GPU, or not any more, or not its beginning", device->index,
-      data);
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                         "cuda:%d: %#llx is not the beginning of memory of a GPU, or was freed",
+                         device->index, data);
 }
 
 /* Raises an error unless `data` belongs to this device, according to the driver. */
@@ -158,7 +157,7 @@ int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle) {
     return bp_cuda_free(context, device_id, handle);
   if (forget_workspace(device, address_of(handle)) != 0)
     return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
-                           "cuda:%d: %p is no workspace, or not any more", device_id, handle);
+                           "cuda:%d: %p is not a workspace, or was freed", device_id, handle);
   CUresult status = bp_cu.cuMemFreeAsync(address_of(handle), current_stream(device));
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFreeAsync");
 }

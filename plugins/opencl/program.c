@@ -112,7 +112,7 @@ static cl_program build_kept(const char *source, const BpOpenclDevice *device) {
   if (!built)
     bp_plugin_log(&bp_opencl_host, BP_LOG_WARNING,
                   "opencl: the driver does not take the binary that it "
-                  "once made; the program is built anew");
+                  "once made; the program is built again");
   return built;
 }
 

@@ -29,7 +29,7 @@ static void test_types(void) {
   assert_rejected("(evaluate (broadcast (ramp 0 1 4) 8))", "makes a vector of a scalar");
   assert_rejected("(evaluate (reduce add 1))", "operand 0 of reduce is int64");
   assert_rejected("(evaluate (reduce xor (ramp 0 1 4)))", "not 'xor'");
-  assert_rejected("(evaluate (shuffle 1 (ramp 0 1 4) 4))", "no constant from 0 to 3");
+  assert_rejected("(evaluate (shuffle 1 (ramp 0 1 4) 4))", "not a constant from 0 to 3");
   assert_rejected("(evaluate (shuffle 2 1 1:int8 1))", "vectors of different types");
   assert_rejected("(if 1 (seq))", "operand 0 of if is int64, not a scalar bool");
   assert_rejected("(for i:float32 0:float32 1:float32 serial (seq))",

@@ -187,7 +187,7 @@ static void test_file_of_others(void) {
   g_dir_close(directory);
   g_assert_cmpint(g_chmod(file, 0666), ==, 0);
   g_assert_true(is_kept("k", NULL));
-  assert_said("no file that this user alone may write");
+  assert_said("not a file that this user alone may write");
   g_assert_cmpint(g_chmod(file, 0600), ==, 0);
   g_assert_true(is_kept("k", "bytes"));
   g_assert_cmpint(g_rename(file, moved), ==, 0);

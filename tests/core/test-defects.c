@@ -561,7 +561,7 @@ static void test_a_damaged_cache_changes_nothing(void) {
     damage(text, &length, how);
     g_assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
     count_traces();
-    assert_host_warns("damaged", "ok", "is damaged and is made anew");
+    assert_host_warns("damaged", "ok", "is damaged and will be made again");
     g_assert_cmpint(count_traces(), ==, 2);
   }
   use_cache("cache");
@@ -576,20 +576,20 @@ static void test_a_foreign_cache_changes_nothing(void) {
   g_autofree char *moved = g_strconcat(file, ".moved", NULL);
   count_traces();
   g_assert_cmpint(g_chmod(file, 0666), ==, 0);
-  assert_host_warns("foreign", "ok", "without what was learned");
+  assert_host_warns("foreign", "ok", "because earlier results cannot be used");
   g_assert_cmpint(count_traces(), ==, 2);
   g_assert_cmpint(g_rename(file, moved), ==, 0);
   g_assert_cmpint(symlink(moved, file), ==, 0);
-  assert_host_warns("foreign", "ok", "without what was learned");
+  assert_host_warns("foreign", "ok", "because earlier results cannot be used");
   g_assert_cmpint(count_traces(), ==, 2);
   g_unlink(file);
   g_assert_cmpint(g_mkdir(file, 0700), ==, 0);
-  assert_host_warns("foreign", "ok", "without what was learned");
+  assert_host_warns("foreign", "ok", "because earlier results cannot be used");
   g_assert_cmpint(count_traces(), ==, 2);
   if (!geteuid() && !chown(g_getenv("BACKPLANE_CACHE_DIR"), 65534, 65534)) {
     g_autofree char *plugins = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "plugins", NULL);
     g_assert_cmpint(chown(plugins, 65534, 65534), ==, 0);
-    assert_host_warns("foreign", "ok", "without what was learned");
+    assert_host_warns("foreign", "ok", "because earlier results cannot be used");
     g_assert_cmpint(count_traces(), ==, 2);
   }
   use_cache("cache");
@@ -599,7 +599,7 @@ static void test_no_cache_changes_nothing(void) {
   write_one("uncached", "none");
   count_traces();
   g_setenv("BACKPLANE_CACHE_DIR", "/proc/nowhere", TRUE);
-  assert_host_warns("uncached", "ok", "without what was learned");
+  assert_host_warns("uncached", "ok", "because earlier results cannot be used");
   assert_host("uncached", "ok");
   g_assert_cmpint(count_traces(), ==, 4);
   write_one("uncached", "crash");

@@ -178,7 +178,7 @@ static void test_library(void) {
   g_autofree char *path = plugin_file_path("odd-good.so");
   if (cannot_be_privileged())
     return;
-  assert_says("library", path, "is no module");
+  assert_says("library", path, "is not a module");
   g_assert_cmpint(g_chmod(path, 0646), ==, 0);
   assert_says("library", path, "is not loaded: others may write to it");
   g_assert_cmpint(g_chmod(path, 0644), ==, 0);

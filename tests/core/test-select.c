@@ -359,7 +359,7 @@ static void test_malformed_preferences_are_errors(void) {
                                       "+",          "+auto", "auto=5", "!fast=5",   "name",
                                       "plugin:",    "pci:",  "uuid",   "plugin:/"};
   for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
-    assert_selects_nothing(lists[i], BP_ERROR_VALUE, "no preference for a device");
+    assert_selects_nothing(lists[i], BP_ERROR_VALUE, "not a preference for a device");
 }
 
 static void test_variable_of_the_environment(void) {
@@ -417,7 +417,7 @@ static void test_words_of_the_grammar_are_no_kinds(void) {
   for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
     g_autofree char *descriptor =
         g_strdup_printf(DESCRIPTOR("worded", "device_api.%s", "some %s"), words[i], words[i]);
-    g_autofree char *expected = g_strdup_printf("\"%s\" in its devices is no kind", words[i]);
+    g_autofree char *expected = g_strdup_printf("\"%s\" in its devices is not a kind", words[i]);
     g_assert_cmpint(bp_plugin_register_static(descriptor, good_entry), ==, -1);
     assert_contains(bp_error_message(), expected);
     bp_error_clear();

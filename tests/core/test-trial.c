@@ -135,10 +135,10 @@ typedef struct Wrong {
 } Wrong;
 
 static const Wrong wrongs[] = {
-    {"/bin/true", NULL, 0, "no helper program"},
-    {"/bin/cat", NULL, 0, "no helper program"},
-    {"forger", "#!/bin/sh\necho end=exit 0 >&3\necho done=yes >&3\n", 0700, "no helper program"},
-    {"killed", "#!/bin/sh\nkill -9 $$\n", 0700, "no helper program"},
+    {"/bin/true", NULL, 0, "not a helper program"},
+    {"/bin/cat", NULL, 0, "not a helper program"},
+    {"forger", "#!/bin/sh\necho end=exit 0 >&3\necho done=yes >&3\n", 0700, "not a helper program"},
+    {"killed", "#!/bin/sh\nkill -9 $$\n", 0700, "not a helper program"},
     {"later", "#!/bin/sh\necho helper=1 >&3\nkill -9 $$\n", 0700, "the helper program was killed"},
     {"plain", "#!/bin/sh\n", 0600, "Permission denied"},
     {"garbage", "\1\2\3", 0700, "Exec format error"},
@@ -169,7 +169,7 @@ static void test_nothing_is_remembered_of_a_wrong_program(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   begin("corrected.so", "none");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/bin/true", TRUE);
-  assert_says("corrected.so", "unusable", "no helper program");
+  assert_says("corrected.so", "unusable", "not a helper program");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
   assert_says("corrected.so", "active", "");
 }

@@ -173,10 +173,10 @@ static void test_allocation_failures(void) {
   assert_allocations_are_checked(GPU0, "CUDA_ERROR_OUT_OF_MEMORY");
   void *handle = allocate_on(GPU0, 16);
   g_assert_cmpint(bp_device_free(GPU0, (char *)handle + 8), ==, -1);
-  assert_error(BP_ERROR_VALUE, "or not its beginning");
+  assert_error(BP_ERROR_VALUE, "not the beginning of memory of a GPU");
   assert_ok(bp_device_free(GPU0, handle));
   g_assert_cmpint(bp_device_free(GPU0, handle), ==, -1);
-  assert_error(BP_ERROR_VALUE, "no memory of a GPU, or not any more");
+  assert_error(BP_ERROR_VALUE, "not the beginning of memory of a GPU, or was freed");
 }
 
 /* Small pieces of memory lie close together. */

@@ -541,7 +541,7 @@ ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
 ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
   ok second-device-that-a-library-takes-is-told second_device_is_told
-  ok target-without-thread-axes-is-told fails 1 "no kernel, as the target attribute thread_axes has it" "$backplane" compile "$digits/digits.onnx" --target "opencl -thread_axes=false" --shape $shape -o "$work/x.so"
+  ok target-without-thread-axes-is-told fails 1 "not a kernel, as the target attribute thread_axes has it" "$backplane" compile "$digits/digits.onnx" --target "opencl -thread_axes=false" --shape $shape -o "$work/x.so"
   ok compile-is-for-the-device-that-is-named compiles_for_the_device_named
   ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list

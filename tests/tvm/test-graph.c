@@ -333,7 +333,7 @@ static void test_wrong_graphs_are_refused(void) {
   char **pieces = g_strsplit(network_json, "\"float32\"", 2);
   char *json = g_strjoinv("\"floating\"", pieces);
   write_bytes("mod.json", json, strlen(json));
-  load_fails("mod.json", BP_ERROR_VALUE, "\"floating\" is no data type");
+  load_fails("mod.json", BP_ERROR_VALUE, "\"floating\" is not a data type");
   g_free(json);
   g_strfreev(pieces);
 }
