@@ -26,7 +26,7 @@
 
 #include "conformance/run.h"
 
-/* Events */
+/* ---- Events ------------------------------------------------------------------------------ */
 
 /* The child's end of the pipe, and the number of the running check: a check can fail in any
  * thread. */

@@ -57,7 +57,7 @@ static void make_points(const char *type, double largest, char *a) {
   bp__judge_convert("float64", type, points, a, NUM_PAIRS);
 }
 
-/* Supported types */
+/* ---- Supported types --------------------------------------------------------------------- */
 
 static gboolean is_core_type(const char *type) {
   return strcmp(type, "int32") == 0 || strcmp(type, "float32") == 0;

@@ -112,7 +112,7 @@ static void run_within(Kit *kit) {
   bp__kit_free(kit, from);
 }
 
-/* Sizes */
+/* ---- Sizes ------------------------------------------------------------------------------- */
 
 #define LINE 64 /* the usual granularity of devices */
 #define SIZES                                                                                      \

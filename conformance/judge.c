@@ -7,7 +7,7 @@
 
 #include "conformance/programs.h"
 
-/* Numbers, converted by the interpreter */
+/* ---- Numbers, converted by the interpreter ----------------------------------------------- */
 
 void bp__judge_convert(const char *from, const char *to, void *source, void *result,
                        int64_t count) {

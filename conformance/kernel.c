@@ -211,7 +211,7 @@ void bp__kit_call(const Kit *kit, BpFunction *function, const KitArgs *args, voi
   KIT_OK(bp_stream_sync(kit->target_device, stream), "stream_sync after a call");
 }
 
-/* Comparing with the interpreter */
+/* ---- Comparing with the interpreter ------------------------------------------------------ */
 
 static void interpret(const KitCode *code, const char *name, int32_t *data, int64_t extent) {
   BpTensorView view = {.data = data, .device = KIT_HOST, .ndim = 1, .dtype = KIT_INT32};

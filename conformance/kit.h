@@ -94,7 +94,7 @@ void bp__kit_expect_ok(int ok, const char *what);
 #define KIT_REFUSED(call, kind, what) bp__kit_expect_refused((call), kind, what)
 void bp__kit_expect_refused(int rc, const char *kind, const char *what);
 
-/* The context of checks */
+/* ---- The context of checks --------------------------------------------------------------- */
 
 struct Kit {
   const char *subject; /* name or path as given */

@@ -129,7 +129,7 @@ static void run_call(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* Launches: every thread runs once, and no others run */
+/* ---- Launches: every thread runs once, and no others run --------------------------------- */
 
 /* Each thread writes its number to a cell of its own; the cells after these must not change. */
 static void expect_grid(const Kit *kit, const char *body, int64_t threads) {
@@ -466,7 +466,7 @@ static void run_threads(Kit *kit) {
   bp__kit_code_clear(&shared.code);
 }
 
-/* A module's description of itself */
+/* ---- A module's description of itself ---------------------------------------------------- */
 
 static void run_names(Kit *kit) {
   bp__kit_open_target(kit);

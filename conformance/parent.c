@@ -75,7 +75,7 @@ void bp__signals_release(void) {
     raise(caught_signal);
 }
 
-/* Events from a child */
+/* ---- Events from a child ----------------------------------------------------------------- */
 
 static void finish_check(Run *run, const Child *child, Outcome outcome, const char *text) {
   Result *result = &g_array_index(run->results, Result, child->index);
@@ -187,7 +187,7 @@ static gboolean take_input(Run *run, Child *child) {
   return child->input->len <= MOST_LINE;
 }
 
-/* Following a child */
+/* ---- Following a child ------------------------------------------------------------------- */
 
 static gboolean has_ended(const Child *child) {
   siginfo_t info = {.si_pid = 0};
@@ -246,7 +246,7 @@ static int reap(const Child *child) {
   return status;
 }
 
-/* Left-over processes */
+/* ---- Left-over processes ----------------------------------------------------------------- */
 
 /* How long a process that a child has started may continue after the child's end. */
 #define GRACE (2 * G_USEC_PER_SEC)
@@ -331,7 +331,7 @@ static void end_strays(const Child *child) {
   g_array_unref(pids);
 }
 
-/* The meaning of a child's end */
+/* ---- The meaning of a child's end -------------------------------------------------------- */
 
 static char *describe_garbled(const GString *input) {
   char *begin = g_strndup(input->str, 100), *escaped = g_strescape(begin, NULL);

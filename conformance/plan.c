@@ -43,7 +43,7 @@ void bp__run_clear(Run *run) {
   g_free(run->identity);
 }
 
-/* Selecting checks */
+/* ---- Selecting checks -------------------------------------------------------------------- */
 
 static gboolean matches(const Result *result, const char *pattern) {
   for (unsigned i = 0; tag_names[i]; i++)
@@ -103,7 +103,7 @@ int bp__run_select(Run *run, char *const *only, char *const *skip) {
   return 0;
 }
 
-/* Expected failures */
+/* ---- Expected failures ------------------------------------------------------------------- */
 
 static int expect_failure(Run *run, const char *pattern) {
   gboolean is_known = FALSE;
@@ -142,7 +142,7 @@ int bp__run_expect(Run *run, const char *path) {
   return rc;
 }
 
-/* Blocked checks */
+/* ---- Blocked checks ---------------------------------------------------------------------- */
 
 static Outcome follow(Outcome before) {
   switch (before) {

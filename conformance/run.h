@@ -74,7 +74,7 @@ int bp__run_identify(Run *run);
  * started. */
 int bp__run_checks(Run *run);
 
-/* plan.c: which checks run, and the meaning of their results */
+/* ---- plan.c: which checks run, and the meaning of their results -------------------------- */
 
 /* Makes a result for each check of every section. */
 void bp__run_create(Run *run);

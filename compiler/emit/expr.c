@@ -92,7 +92,7 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
              : bp__cast(e, bp__scalar(dtype), compute, result);
 }
 
-/* Types that can only be stored */
+/* ---- Types that can only be stored ------------------------------------------------------- */
 
 static BpExpr convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
   return bp__text(

@@ -40,7 +40,7 @@ static int64_t remainder_in_group(int64_t value) {
   return value & (GROUP - 1);
 }
 
-/* The place of an element in its group */
+/* ---- The place of an element in its group ------------------------------------------------ */
 
 static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth);
 

@@ -816,7 +816,7 @@ static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
   return guard_of(nest, axis, &guard) != 0 ? -1 : guard != NULL;
 }
 
-/* Names for nonlinear values */
+/* ---- Names for nonlinear values ---------------------------------------------------------- */
 
 #define MAX_LETS 16
 
@@ -1245,7 +1245,7 @@ static const BpIrNode *build_rest(const BpNest *nest, int32_t position) {
   return bp__nest_loops(nest, position);
 }
 
-/* Axes that become known */
+/* ---- Axes that become known -------------------------------------------------------------- */
 
 /* Sets *split to a split that can branch, or NULL. */
 static int find_branch(const BpNest *nest, const BpTeRelation **split) {

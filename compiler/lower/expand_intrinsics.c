@@ -211,7 +211,7 @@ static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y
   return *result ? 0 : -1;
 }
 
-/* In float64 */
+/* ---- In float64 -------------------------------------------------------------------------- */
 
 static Maker wide_maker(const Maker *m) {
   uint16_t lanes = m->type.lanes;

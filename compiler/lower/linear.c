@@ -23,7 +23,7 @@ typedef struct Linear {
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 
-/* Stored results */
+/* ---- Stored results ---------------------------------------------------------------------- */
 
 static void forget(BpIndexContext *context) {
   for (int32_t i = 0; i < BP__INDEX_NUM_FACTS; i++)
@@ -549,7 +549,7 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
     out->failed = true;
 }
 
-/* Matching quotients and remainders */
+/* ---- Matching quotients and remainders --------------------------------------------------- */
 
 static bool is_division(const BpIrNode *node, int32_t kind) {
   return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;

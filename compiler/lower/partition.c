@@ -244,7 +244,7 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
   return true;
 }
 
-/* Copies with decided choices */
+/* ---- Copies with decided choices --------------------------------------------------------- */
 
 typedef struct Copy {
   Partition *partition;
@@ -341,7 +341,7 @@ static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNod
   return result;
 }
 
-/* Dividing a loop */
+/* ---- Dividing a loop --------------------------------------------------------------------- */
 
 /* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
  * the other, and between them it differs among lanes. */

@@ -8,7 +8,7 @@
 
 #include "compiler/lower/nest.h"
 
-/* Positions */
+/* ---- Positions --------------------------------------------------------------------------- */
 
 int32_t bp__scan_position(const BpTeStage *stage) {
   int32_t position = stage->num_leaves - 1;
@@ -440,7 +440,7 @@ const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position) {
   return in_sequence(nest, parts, 4);
 }
 
-/* The whole scan */
+/* ---- The whole scan ---------------------------------------------------------------------- */
 
 static const BpIrNode *extent_of(const BpNest *nest) {
   return bp__ir_int64(nest->lowering->module,

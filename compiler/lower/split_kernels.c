@@ -418,7 +418,7 @@ static int describe_buffers(Split *split, BpKernelList *list) {
   return 0;
 }
 
-/* The whole function */
+/* ---- The whole function ------------------------------------------------------------------ */
 
 static int visit_allocate(void *context, const BpIrNode *node) {
   *(int32_t *)context += node->kind == BP_IR_ALLOCATE;

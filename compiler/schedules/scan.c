@@ -27,7 +27,7 @@ typedef struct Scan {
   const BpMachine *machine;
 } Scan;
 
-/* Dependences */
+/* ---- Dependences ------------------------------------------------------------------------- */
 
 static bool is_inside(const BpStageInfo *info, const Scan *scan) {
   return info->stage->inside == scan->stage;

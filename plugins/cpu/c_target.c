@@ -26,7 +26,7 @@ const BpTargetKind bp_cpu_c_kind = {
     .complete = bp_cpu_complete_target,
 };
 
-/* Building text */
+/* ---- Building text ----------------------------------------------------------------------- */
 
 /* A text of fixed size; overflow is detected at the end. */
 typedef struct Lines {

@@ -45,7 +45,7 @@ int bp_cpu_each(const char *list, char separator,
 /* The cores that this process may use. */
 int64_t bp_cpu_usable_cores(void);
 
-/* module.c: shared by modules of both kinds */
+/* ---- module.c: shared by modules of both kinds ------------------------------------------- */
 
 /* Raises the error that there is no memory for a module of that kind; -1. */
 int32_t bp_cpu_module_no_memory(const char *kind);
@@ -66,7 +66,7 @@ typedef BpModule *(*BpCpuLoad)(const BpByteArray *bytes);
 int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *args,
                              int32_t num_args, BpValue *result);
 
-/* target.c: attributes of the CPU in both target kinds */
+/* ---- target.c: attributes of the CPU in both target kinds -------------------------------- */
 
 /* Attributes common to the kinds c and llvm. */
 #define BP_CPU_TARGET_ATTRS                                                                        \

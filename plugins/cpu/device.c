@@ -17,7 +17,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   return 0;
 }
 
-/* Information about the machine */
+/* ---- Information about the machine ------------------------------------------------------- */
 
 /* The value of a `key : value` line of a file in /proc; "" if there is none. */
 static void read_proc(const char *path, const char *key, char *value, size_t size) {

@@ -10,7 +10,7 @@
 
 #define MESSAGE_SIZE 512
 
-/* Errors that generated code raises */
+/* ---- Errors that generated code raises --------------------------------------------------- */
 
 /* bp_raise(kind, text): passes an error to the host, through its pointer variable or the function
  * of tvm-ffi. */

@@ -51,7 +51,7 @@ static LLVMValueRef below(BpGen *g, BpDataType dtype, LLVMValueRef a, int64_t b)
   return LLVMBuildICmp(g->builder, LLVMIntULT, a, bp_gen_const(g, word_of(dtype), b), "");
 }
 
-/* Integer arithmetic */
+/* ---- Integer arithmetic ------------------------------------------------------------------ */
 
 /* A subnormal float16 is a multiple of 2^-24. */
 static LLVMValueRef widen_half(BpGen *g, BpDataType from, LLVMValueRef word) {
@@ -97,7 +97,7 @@ static LLVMValueRef narrow_bfloat(BpGen *g, BpDataType to, LLVMValueRef value) {
   return LLVMBuildSelect(b, is_nan, or_(g, to, high, 0x40), nearest, "");
 }
 
-/* Both directions */
+/* ---- Both directions --------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_widen(BpGen *g, BpDataType from, LLVMValueRef bits) {
   LLVMTypeRef type = bp_gen_type(g, bp_gen_compute_dtype(from));

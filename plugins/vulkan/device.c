@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Objects that queued work keeps alive */
+/* ---- Objects that queued work keeps alive ------------------------------------------------ */
 
 void bp_vulkan_retain(BpVulkanShared *shared) {
   __atomic_add_fetch(&shared->references, 1, __ATOMIC_RELAXED);

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Missing features of the device */
+/* ---- Missing features of the device ------------------------------------------------------ */
 
 static int32_t lacks(const BpVulkanKernel *kernel, const BpVulkanDevice *device, const char *what) {
   return bp_plugin_raise(
@@ -70,7 +70,7 @@ static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *
   return 0;
 }
 
-/* Creating */
+/* ---- Creating ---------------------------------------------------------------------------- */
 
 static void destroy(BpVulkanShared *shared) {
   BpVulkanPipeline *pipeline = (BpVulkanPipeline *)shared;

@@ -225,7 +225,7 @@ int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num
   return rc;
 }
 
-/* Marking arithmetic whose order must be kept */
+/* ---- Marking arithmetic whose order must be kept ----------------------------------------- */
 
 enum {
   OP_TYPE_FIRST = 19, /* types follow the decorations */

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Creating and freeing */
+/* ---- Creating and freeing ---------------------------------------------------------------- */
 
 /* Lavapipe's queue thread still touches a semaphore after the host has seen its last value, so no
  * semaphore is destroyed while its queues exist. */
@@ -136,7 +136,7 @@ BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream) {
   return stream ? stream : device->stream;
 }
 
-/* Finished batches */
+/* ---- Finished batches -------------------------------------------------------------------- */
 
 static void finish_batch(BpVulkanBatch *batch, int is_done) {
   for (int32_t i = 0; i < batch->num_deliveries && is_done; i++) {
