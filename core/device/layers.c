@@ -31,6 +31,7 @@ struct BpLayering {
   BpLayered layered;
   const BpLayering *inner; /* the layer below, NULL: the plugin */
   BpLayering *made_before; /* in the list of all */
+  char name[];             /* of the kind, which is freed if another thread was first to use it */
 };
 
 static atomic_int is_ignored;
@@ -84,21 +85,17 @@ static int raise_unknown_layer(const char *name, char **known, size_t count) {
 
 /* A kind that an installed plugin has, that has a published number, or that is in use. */
 static int check_kind(const char *kind, const char *used) {
-  size_t count;
-  char hint[BP_HINT_MAX];
   if (bp__device_type_published(kind) || !strcmp(kind, used))
     return 0;
-  char **kinds = bp_device_kinds(&count);
+  char **kinds = bp_device_kinds(NULL);
   if (!kinds)
     return -1;
-  int rc =
-      g_strv_contains((const char *const *)kinds, kind)
-          ? 0
-          : bp_error_raise(BP_ERROR_NOT_FOUND,
-                           VARIABLE ": no installed plugin has devices of kind \"%.64s\"%s", kind,
-                           bp__nearest_hint(kind, (const char *const *)kinds, count, hint));
+  int is_known = g_strv_contains((const char *const *)kinds, kind);
   bp_names_free(kinds);
-  return rc;
+  if (is_known)
+    return 0;
+  bp__device_raise_unknown(kind);
+  return bp_error_add_context("%s", VARIABLE);
 }
 
 /* Adds the layer that an entry NAME or NAME:KIND names to `chosen` if it is for `kind`. */
@@ -192,6 +189,7 @@ static int fill(BpLayering *layering, const char *name, BpDeviceApi *api) {
   if (!layer)
     return -1;
   layering->next = *api;
+  layering->next.name = layering->name;
   layering->layered.struct_size = sizeof layering->layered;
   if (layer->wrap(layer->context, &layering->next, &layering->layered))
     return *bp_error_kind() ? -1 : bp_error_raise(BP_ERROR_PLUGIN, "it gives no reason");
@@ -236,9 +234,11 @@ static void keep(BpLayering *layering) {
 }
 
 static int wrap_in(const char *name, BpDeviceApi *api, BpLayering **layering) {
-  BpLayering *made = calloc(1, sizeof *made);
+  size_t size = strlen(api->name) + 1;
+  BpLayering *made = calloc(1, sizeof *made + size);
   if (!made)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for layer %s", name);
+  memcpy(made->name, api->name, size);
   made->inner = *layering;
   if (fill(made, name, api)) {
     made->layered.finish = NULL;

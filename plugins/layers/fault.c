@@ -28,7 +28,7 @@ typedef struct State {
 /* ---- The list ---------------------------------------------------------------------------- */
 
 static int32_t raise_unknown_slot(const char *name, size_t length) {
-  char list[512];
+  char list[1024];
   size_t used = 0;
   for (int slot = 0; slot < NUM_SLOTS; slot++) {
     const char *text = bp_layers_slot_name((BpSlot)slot);
@@ -145,6 +145,9 @@ static int is_done_first(BpSlot slot) {
   case SLOT_TIMER_FREE:
   case SLOT_RECORDING_END:
   case SLOT_RECORDING_FREE:
+  case SLOT_EVENTS_FREE:
+  case SLOT_EVENTS_SYNCHRONIZE:
+  case SLOT_EVENTS_SIGNAL:
     return 1;
   default:
     return 0;
@@ -152,7 +155,8 @@ static int is_done_first(BpSlot slot) {
 }
 
 static int32_t fail(const State *state, const BpCall *call, uint64_t number) {
-  int is_memory = call->slot == SLOT_ALLOC_DATA_SPACE || call->slot == SLOT_ALLOC_WORKSPACE;
+  int is_memory = call->slot == SLOT_ALLOC_DATA_SPACE || call->slot == SLOT_ALLOC_WORKSPACE ||
+                  call->slot == SLOT_EVENTS_CREATE;
   return bp_plugin_raise(&bp_layers_host, is_memory ? BP_ERROR_MEMORY : BP_ERROR_DEVICE,
                          "fault: %s: %s fails in its call %llu, as " VARIABLE " asks",
                          state->device->name, bp_layers_slot_name(call->slot),

@@ -3,6 +3,7 @@
  */
 #include "layers.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ typedef struct Wrapped {
   BpDeviceApi api;
   _Atomic(const BpTimerApi *) timers; /* of the next table */
   _Atomic(const BpRecordingApi *) recordings;
+  _Atomic(const BpEventsApi *) events;
+  BpEventsApi wrapped_events; /* without the slots that those lack */
 } Wrapped;
 
 static int32_t before(const Wrapped *wrapped, BpCall *call) {
@@ -256,6 +259,101 @@ static const BpRecordingApi wrapped_recordings = {.struct_size = sizeof(BpRecord
                                                   .replay = recording_replay,
                                                   .free = recording_free};
 
+/* ---- Events ------------------------------------------------------------------------------ */
+
+static int32_t events_create(void *context, int32_t device_id, BpDeviceEvent **event) {
+  Wrapped *wrapped = context;
+  const BpEventsApi *events = wrapped->events;
+  BpCall call = {.slot = SLOT_EVENTS_CREATE, .device_id = device_id};
+  if (before(wrapped, &call))
+    return -1;
+  int32_t rc = events->create(wrapped->next->context, device_id, event);
+  call.handle = rc ? NULL : *event;
+  int32_t result = after(wrapped, &call, rc);
+  if (is_undone(rc, result))
+    UNDO(events->free(wrapped->next->context, *event));
+  return result;
+}
+
+static int32_t events_free(void *context, BpDeviceEvent *event) {
+  BpCall call = {.slot = SLOT_EVENTS_FREE, .device_id = -1, .handle = event};
+  FORWARD(call, wrapped->events->free(next->context, event));
+}
+
+static int32_t events_record(void *context, BpDeviceEvent *event, void *stream) {
+  BpCall call = {.slot = SLOT_EVENTS_RECORD, .device_id = -1, .handle = event, .stream = stream};
+  FORWARD(call, wrapped->events->record(next->context, event, stream));
+}
+
+static int32_t events_wait(void *context, BpDeviceEvent *event, void *stream) {
+  BpCall call = {.slot = SLOT_EVENTS_WAIT, .device_id = -1, .handle = event, .stream = stream};
+  FORWARD(call, wrapped->events->wait(next->context, event, stream));
+}
+
+static int32_t events_query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
+  const Wrapped *wrapped = context;
+  const BpEventsApi *events = wrapped->events;
+  BpCall call = {.slot = SLOT_EVENTS_QUERY, .device_id = -1, .handle = event};
+  if (before(wrapped, &call))
+    return -1;
+  int32_t rc = events->query(wrapped->next->context, event, is_complete);
+  call.count = rc ? 0 : *is_complete;
+  return after(wrapped, &call, rc);
+}
+
+static int32_t events_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
+                                  int32_t *is_complete) {
+  const Wrapped *wrapped = context;
+  const BpEventsApi *events = wrapped->events;
+  BpCall call = {.slot = SLOT_EVENTS_SYNCHRONIZE, .device_id = -1, .handle = event};
+  if (before(wrapped, &call))
+    return -1;
+  int32_t rc = events->synchronize(wrapped->next->context, event, timeout_ns, is_complete);
+  call.count = rc ? 0 : *is_complete;
+  return after(wrapped, &call, rc);
+}
+
+static int32_t events_notify(void *context, BpDeviceEvent *event, void (*done)(void *user),
+                             void *user) {
+  BpCall call = {.slot = SLOT_EVENTS_NOTIFY, .device_id = -1, .handle = event};
+  FORWARD(call, wrapped->events->notify(next->context, event, done, user));
+}
+
+static int32_t events_hold(void *context, BpDeviceEvent *event) {
+  BpCall call = {.slot = SLOT_EVENTS_HOLD, .device_id = -1, .handle = event};
+  FORWARD(call, wrapped->events->hold(next->context, event));
+}
+
+static int32_t events_signal(void *context, BpDeviceEvent *event) {
+  BpCall call = {.slot = SLOT_EVENTS_SIGNAL, .device_id = -1, .handle = event};
+  FORWARD(call, wrapped->events->signal(next->context, event));
+}
+
+/* Optional slots may be absent, or lie beyond the size of the next table. The table is filled in
+ * once, by whichever thread is first. */
+static const BpEventsApi *wrap_events(Wrapped *wrapped, const BpEventsApi *events) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (!BP_TABLE_HAS(events, synchronize))
+    return events; /* the host refuses such a table */
+  pthread_mutex_lock(&lock);
+  if (wrapped->events != events) {
+    wrapped->events = events;
+    wrapped->wrapped_events =
+        (BpEventsApi){.struct_size = sizeof(BpEventsApi),
+                      .create = events_create,
+                      .free = events_free,
+                      .record = events_record,
+                      .wait = events_wait,
+                      .query = events_query,
+                      .synchronize = events_synchronize,
+                      .notify = BP_TABLE_HAS(events, notify) ? events_notify : NULL,
+                      .hold = BP_TABLE_HAS(events, hold) ? events_hold : NULL,
+                      .signal = BP_TABLE_HAS(events, signal) ? events_signal : NULL};
+  }
+  pthread_mutex_unlock(&lock);
+  return &wrapped->wrapped_events;
+}
+
 /* ---- The table --------------------------------------------------------------------------- */
 
 /* The tables of extensions whose slots go through the layer. */
@@ -269,6 +367,8 @@ static const void *wrap_extension(Wrapped *wrapped, const char *name, uint32_t v
     wrapped->recordings = table;
     return &wrapped_recordings;
   }
+  if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
+    return wrap_events(wrapped, table);
   bp_plugin_log(&bp_layers_host, BP_LOG_INFO,
                 "layers: the extension \"%s\" version %u of %s is not there under these layers, "
                 "which do not know it",

@@ -39,7 +39,16 @@ extern BpPluginTables bp_layers_host;
   X(RECORDING_BEGIN, "recording.begin")                                                            \
   X(RECORDING_END, "recording.end")                                                                \
   X(RECORDING_REPLAY, "recording.replay")                                                          \
-  X(RECORDING_FREE, "recording.free")
+  X(RECORDING_FREE, "recording.free")                                                              \
+  X(EVENTS_CREATE, "events.create")                                                                \
+  X(EVENTS_FREE, "events.free")                                                                    \
+  X(EVENTS_RECORD, "events.record")                                                                \
+  X(EVENTS_WAIT, "events.wait")                                                                    \
+  X(EVENTS_QUERY, "events.query")                                                                  \
+  X(EVENTS_SYNCHRONIZE, "events.synchronize")                                                      \
+  X(EVENTS_NOTIFY, "events.notify")                                                                \
+  X(EVENTS_HOLD, "events.hold")                                                                    \
+  X(EVENTS_SIGNAL, "events.signal")
 
 #define BP_LAYERS_SLOT_NUMBER(number, name) SLOT_##number,
 typedef enum BpSlot { BP_LAYERS_SLOTS(BP_LAYERS_SLOT_NUMBER) NUM_SLOTS } BpSlot;
@@ -60,7 +69,7 @@ typedef struct BpCall {
       *handle; /* of memory, a stream, a timer or a recording: the one that is given, or was made */
   void *stream;  /* on which something is queued or waited for; of sync_stream_from_to: `from` */
   void *to;      /* of sync_stream_from_to */
-  int32_t count; /* that get_device_count gave */
+  int32_t count; /* that get_device_count gave; of an event: whether it is complete */
   int64_t began; /* the layer's own, from `before` to `after`, as the next */
   void *note;
 } BpCall;

@@ -31,7 +31,7 @@ BpValidateStream *bp_validate_stream(BpValidateOrder *order, int32_t device_id, 
 
 static void destroy_stream(BpValidateStream *stream) {
   bp_validate_accesses_free(stream->recorded);
-  free(stream->waits);
+  free(stream->waits.items);
   free(stream);
 }
 
@@ -87,63 +87,92 @@ static void forget_done(BpValidateOrder *order) {
   }
 }
 
+void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits) {
+  for (size_t i = 0; i < waits->count; i++) {
+    BpValidateStream *other = find_number(order, waits->items[i].stream);
+    if (other && other->done < waits->items[i].piece)
+      other->done = waits->items[i].piece;
+  }
+  forget_done(order);
+}
+
 /* What the stream waited for is done as well. */
 void bp_validate_stream_done(BpValidateOrder *order, BpValidateStream *stream, uint64_t piece) {
   if (stream->done < piece)
     stream->done = piece;
-  for (size_t i = 0; i < stream->num_waits; i++) {
-    BpValidateStream *other = find_number(order, stream->waits[i].stream);
-    if (other && other->done < stream->waits[i].piece)
-      other->done = stream->waits[i].piece;
-  }
-  stream->num_waits = 0;
-  forget_done(order);
+  bp_validate_waits_done(order, &stream->waits);
+  stream->waits.count = 0;
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------- */
 
 /* Without memory the wait is not noted; the caller may get a finding that is none. */
-static void add_wait(BpValidateStream *stream, uint64_t number, uint64_t piece) {
-  for (size_t i = 0; i < stream->num_waits; i++)
-    if (stream->waits[i].stream == number) {
-      if (stream->waits[i].piece < piece)
-        stream->waits[i].piece = piece;
+static void add_wait(BpValidateWaits *waits, uint64_t number, uint64_t piece) {
+  for (size_t i = 0; i < waits->count; i++)
+    if (waits->items[i].stream == number) {
+      if (waits->items[i].piece < piece)
+        waits->items[i].piece = piece;
       return;
     }
-  if (stream->num_waits == stream->room_waits) {
-    size_t room = stream->room_waits * 2 + 4;
-    BpValidateWait *larger = realloc(stream->waits, room * sizeof *larger);
+  if (waits->count == waits->room) {
+    size_t room = waits->room * 2 + 4;
+    BpValidateWait *larger = realloc(waits->items, room * sizeof *larger);
     if (!larger)
       return;
-    stream->waits = larger;
-    stream->room_waits = room;
+    waits->items = larger;
+    waits->room = room;
   }
-  stream->waits[stream->num_waits++] = (BpValidateWait){number, piece};
+  waits->items[waits->count++] = (BpValidateWait){number, piece};
 }
 
-static void drop_done_waits(const BpValidateOrder *order, BpValidateStream *stream) {
+static void drop_done_waits(const BpValidateOrder *order, BpValidateWaits *waits) {
   size_t kept = 0;
-  for (size_t i = 0; i < stream->num_waits; i++)
-    if (!is_done(order, stream->waits[i].stream, stream->waits[i].piece))
-      stream->waits[kept++] = stream->waits[i];
-  stream->num_waits = kept;
+  for (size_t i = 0; i < waits->count; i++)
+    if (!is_done(order, waits->items[i].stream, waits->items[i].piece))
+      waits->items[kept++] = waits->items[i];
+  waits->count = kept;
+}
+
+void bp_validate_waits_of(const BpValidateStream *stream, BpValidateWaits *waits) {
+  waits->count = 0;
+  add_wait(waits, stream->number, stream->queued);
+  for (size_t i = 0; i < stream->waits.count; i++)
+    add_wait(waits, stream->waits.items[i].stream, stream->waits.items[i].piece);
+}
+
+static void add_stream(void *record, void *context) {
+  const BpValidateStream *stream = record;
+  add_wait(context, stream->number, stream->queued);
+}
+
+void bp_validate_waits_of_all(const BpValidateOrder *order, BpValidateWaits *waits) {
+  waits->count = 0;
+  bp_layers_each(&order->streams, add_stream, waits);
+  for (BpValidateStream *freed = order->freed; freed; freed = freed->freed_before)
+    add_stream(freed, waits);
+}
+
+void bp_validate_waits_join(BpValidateStream *stream, const BpValidateWaits *waits) {
+  for (size_t i = 0; i < waits->count; i++)
+    if (waits->items[i].stream != stream->number)
+      add_wait(&stream->waits, waits->items[i].stream, waits->items[i].piece);
 }
 
 void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
                              BpValidateStream *to) {
-  drop_done_waits(order, to);
-  add_wait(to, from->number, from->queued);
-  for (size_t i = 0; i < from->num_waits; i++)
-    if (from->waits[i].stream != to->number)
-      add_wait(to, from->waits[i].stream, from->waits[i].piece);
+  BpValidateWaits waits = {0};
+  drop_done_waits(order, &to->waits);
+  bp_validate_waits_of(from, &waits);
+  bp_validate_waits_join(to, &waits);
+  free(waits.items);
 }
 
 static int waits_for(const BpValidateStream *stream, const BpValidateAccess *access) {
   if (stream->number == access->stream)
     return 1;
-  for (size_t i = 0; i < stream->num_waits; i++)
-    if (stream->waits[i].stream == access->stream)
-      return access->piece <= stream->waits[i].piece;
+  for (size_t i = 0; i < stream->waits.count; i++)
+    if (stream->waits.items[i].stream == access->stream)
+      return access->piece <= stream->waits.items[i].piece;
   return 0;
 }
 

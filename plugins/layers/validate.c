@@ -26,14 +26,18 @@ typedef struct Freed {
   BpValidatePlace place;
 } Freed;
 
-/* A timer, or a recording. */
+enum { TIMER, RECORDING, EVENT, NUM_TYPES };
+static const char *const types[] = {"timer", "recording", "event"};
+
+/* A timer, a recording or an event. */
 typedef struct Object {
   BpLayersEntry entry;
   int32_t device_id;
-  int is_recording;
+  int type;
   int is_stopped;
   BpValidateAccess *accesses; /* of a recording */
-  BpValidatePlace made;
+  BpValidateWaits waits;      /* of an event: the work that it stands for */
+  int is_held;                /* by the host, for work that is not seen here */
 } Object;
 
 typedef struct State {
@@ -71,6 +75,14 @@ static int takes_device(BpSlot slot) {
   case SLOT_TIMER_FREE:
   case SLOT_RECORDING_REPLAY:
   case SLOT_RECORDING_FREE:
+  case SLOT_EVENTS_FREE:
+  case SLOT_EVENTS_RECORD:
+  case SLOT_EVENTS_WAIT:
+  case SLOT_EVENTS_QUERY:
+  case SLOT_EVENTS_SYNCHRONIZE:
+  case SLOT_EVENTS_NOTIFY:
+  case SLOT_EVENTS_HOLD:
+  case SLOT_EVENTS_SIGNAL:
     return 0;
   default:
     return 1;
@@ -556,19 +568,17 @@ static void note_sync(State *state, const BpCall *call) {
     bp_validate_stream_done(&state->order, stream, (uint64_t)call->began);
 }
 
-/* ---- Timers and recordings --------------------------------------------------------------- */
+/* ---- Timers, recordings and events ------------------------------------------------------- */
 
-static int32_t check_object(const State *state, const BpCall *call, int is_recording,
-                            Object **object) {
+static int32_t check_object(const State *state, const BpCall *call, int type, Object **object) {
   *object = bp_layers_find(&state->objects, 0, call->handle);
-  if (*object && (*object)->is_recording == is_recording)
+  if (*object && (*object)->type == type)
     return 0;
   return bp_validate_find(state->next, call, BP_ERROR_VALUE, "%p is no %s, or one that was freed",
-                          call->handle, is_recording ? "recording" : "timer");
+                          call->handle, types[type]);
 }
 
-static int32_t note_object(State *state, const BpCall *call, int is_recording,
-                           BpValidateAccess *accesses) {
+static int32_t note_object(State *state, const BpCall *call, int type, BpValidateAccess *accesses) {
   Object *object = bp_plugin_calloc(&bp_layers_host, sizeof *object);
   if (!object) {
     bp_validate_accesses_free(accesses);
@@ -576,16 +586,15 @@ static int32_t note_object(State *state, const BpCall *call, int is_recording,
   }
   object->entry.handle = call->handle;
   object->device_id = call->device_id;
-  object->is_recording = is_recording;
+  object->type = type;
   object->accesses = accesses;
-  bp_validate_place_here(&object->made);
   bp_layers_add(&state->objects, &object->entry);
   return 0;
 }
 
-static int32_t check_free_object(State *state, BpCall *call, int is_recording) {
+static int32_t check_free_object(State *state, BpCall *call, int type) {
   Object *object;
-  if (check_object(state, call, is_recording, &object))
+  if (check_object(state, call, type, &object))
     return -1;
   call->note = bp_layers_take(&state->objects, 0, call->handle);
   return 0;
@@ -598,13 +607,63 @@ static void note_free_object(State *state, const BpCall *call, int32_t rc) {
     return;
   }
   bp_validate_accesses_free(object->accesses);
+  free(object->waits.items);
   free(object);
+}
+
+static int32_t check_event(State *state, const BpCall *call) {
+  Object *event;
+  BpValidateStream *stream;
+  if (check_object(state, call, EVENT, &event))
+    return -1;
+  return call->slot == SLOT_EVENTS_RECORD || call->slot == SLOT_EVENTS_WAIT
+             ? check_stream(state, call, event->device_id, call->stream, &stream)
+             : 0;
+}
+
+/* Before the call: of what is recorded only what was queued by then is sure to be before it. */
+static void note_record(State *state, const BpCall *call) {
+  Object *event = bp_layers_find(&state->objects, 0, call->handle);
+  const BpValidateStream *stream =
+      bp_validate_stream(&state->order, event->device_id, call->stream);
+  event->is_held = 0;
+  if (stream)
+    bp_validate_waits_of(stream, &event->waits);
+}
+
+/* A held event stands for work of other devices, and that for work of this one which it waited for.
+ * That is not followed: all that was queued so far counts as waited for. */
+static void note_event_wait(State *state, const BpCall *call) {
+  const Object *event = bp_layers_find(&state->objects, 0, call->handle);
+  BpValidateWaits all = {0};
+  BpValidateStream *stream =
+      event ? bp_validate_stream(&state->order, event->device_id, call->stream) : NULL;
+  if (!stream)
+    return;
+  if (event->is_held)
+    bp_validate_waits_of_all(&state->order, &all);
+  bp_validate_waits_join(stream, event->is_held ? &all : &event->waits);
+  free(all.items);
+}
+
+static void note_complete(State *state, const BpCall *call) {
+  const Object *event = bp_layers_find(&state->objects, 0, call->handle);
+  if (event && call->count)
+    bp_validate_waits_done(&state->order, &event->waits);
+}
+
+static void note_hold(State *state, const BpCall *call) {
+  Object *event = bp_layers_find(&state->objects, 0, call->handle);
+  if (!event)
+    return;
+  event->is_held = 1;
+  event->waits.count = 0;
 }
 
 static int32_t check_timer(State *state, const BpCall *call) {
   Object *timer;
   BpValidateStream *stream;
-  if (check_object(state, call, 0, &timer))
+  if (check_object(state, call, TIMER, &timer))
     return -1;
   if (call->slot == SLOT_TIMER_READ)
     return timer->is_stopped
@@ -652,7 +711,7 @@ static int32_t note_end(State *state, const BpCall *call) {
     stream->is_recorded = 0;
     stream->recorded = NULL;
   }
-  return note_object(state, call, 1, accesses);
+  return note_object(state, call, RECORDING, accesses);
 }
 
 static int32_t check_recorded_use(State *state, const BpCall *call, const BpValidateStream *stream,
@@ -668,7 +727,7 @@ static int32_t check_recorded_use(State *state, const BpCall *call, const BpVali
 static int32_t check_replay(State *state, const BpCall *call) {
   Object *recording;
   BpValidateStream *stream;
-  if (check_object(state, call, 1, &recording) ||
+  if (check_object(state, call, RECORDING, &recording) ||
       check_stream(state, call, recording->device_id, call->stream, &stream))
     return -1;
   for (const BpValidateAccess *access = recording->accesses; access; access = access->next)
@@ -695,7 +754,7 @@ static void note_replay(State *state, const BpCall *call) {
 
 typedef struct Leaks {
   State *state;
-  size_t count, streams, timers, recordings;
+  size_t count, streams, objects[NUM_TYPES];
   uint64_t bytes;
   BpCall call;
 } Leaks;
@@ -729,9 +788,7 @@ static void count_stream(void *record, void *context) {
 
 static void count_object(void *record, void *context) {
   const Object *object = record;
-  Leaks *leaks = context;
-  leaks->recordings += object->is_recording != 0;
-  leaks->timers += !object->is_recording;
+  ((Leaks *)context)->objects[object->type]++;
 }
 
 static void finish(void *context) {
@@ -742,12 +799,13 @@ static void finish(void *context) {
   bp_layers_each(&state->order.streams, count_stream, &leaks);
   bp_layers_each(&state->objects, count_object, &leaks);
   pthread_mutex_unlock(&state->lock);
-  if (leaks.count + leaks.streams + leaks.timers + leaks.recordings)
+  if (leaks.count + leaks.streams + leaks.objects[TIMER] + leaks.objects[RECORDING] +
+      leaks.objects[EVENT])
     bp_plugin_log(&bp_layers_host, BP_LOG_WARNING,
                   "validate: %s: at the end there are still %zu allocations of %" PRIu64
-                  " bytes, %zu streams, %zu timers and %zu recordings",
-                  state->next->name, leaks.count, leaks.bytes, leaks.streams, leaks.timers,
-                  leaks.recordings);
+                  " bytes, %zu streams, %zu timers, %zu recordings and %zu events",
+                  state->next->name, leaks.count, leaks.bytes, leaks.streams, leaks.objects[TIMER],
+                  leaks.objects[RECORDING], leaks.objects[EVENT]);
 }
 
 /* ---- The layer --------------------------------------------------------------------------- */
@@ -789,14 +847,28 @@ static int32_t check(State *state, BpCall *call) {
   case SLOT_TIMER_READ:
     return check_timer(state, call);
   case SLOT_TIMER_FREE:
-    return check_free_object(state, call, 0);
+    return check_free_object(state, call, TIMER);
   case SLOT_RECORDING_BEGIN:
   case SLOT_RECORDING_END:
     return check_recorded(state, call);
   case SLOT_RECORDING_REPLAY:
     return check_replay(state, call);
   case SLOT_RECORDING_FREE:
-    return check_free_object(state, call, 1);
+    return check_free_object(state, call, RECORDING);
+  case SLOT_EVENTS_FREE:
+    return check_free_object(state, call, EVENT);
+  case SLOT_EVENTS_RECORD:
+    if (check_event(state, call))
+      return -1;
+    note_record(state, call);
+    return 0;
+  case SLOT_EVENTS_WAIT:
+  case SLOT_EVENTS_QUERY:
+  case SLOT_EVENTS_SYNCHRONIZE:
+  case SLOT_EVENTS_NOTIFY:
+  case SLOT_EVENTS_HOLD:
+  case SLOT_EVENTS_SIGNAL:
+    return check_event(state, call);
   default:
     return 0;
   }
@@ -825,7 +897,7 @@ static int32_t note(State *state, const BpCall *call) {
     note_wait(state, call);
     return 0;
   case SLOT_TIMER_START:
-    return note_object(state, call, 0, NULL);
+    return note_object(state, call, TIMER, NULL);
   case SLOT_TIMER_STOP:
     note_stop(state, call);
     return 0;
@@ -836,6 +908,18 @@ static int32_t note(State *state, const BpCall *call) {
     return note_end(state, call);
   case SLOT_RECORDING_REPLAY:
     note_replay(state, call);
+    return 0;
+  case SLOT_EVENTS_CREATE:
+    return note_object(state, call, EVENT, NULL);
+  case SLOT_EVENTS_WAIT:
+    note_event_wait(state, call);
+    return 0;
+  case SLOT_EVENTS_QUERY:
+  case SLOT_EVENTS_SYNCHRONIZE:
+    note_complete(state, call);
+    return 0;
+  case SLOT_EVENTS_HOLD:
+    note_hold(state, call);
     return 0;
   default:
     return 0;
@@ -868,7 +952,8 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
   pthread_mutex_lock(&state->lock);
   if (call->slot == SLOT_FREE_DATA_SPACE || call->slot == SLOT_FREE_WORKSPACE)
     note_free(state, call, rc);
-  else if (call->slot == SLOT_TIMER_FREE || call->slot == SLOT_RECORDING_FREE)
+  else if (call->slot == SLOT_TIMER_FREE || call->slot == SLOT_RECORDING_FREE ||
+           call->slot == SLOT_EVENTS_FREE)
     note_free_object(state, call, rc);
   else if (call->slot == SLOT_STREAM_SYNC) /* also of one that raises what failed */
     note_sync(state, call);

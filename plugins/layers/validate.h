@@ -35,6 +35,11 @@ typedef struct BpValidateWait {
   uint64_t stream, piece;
 } BpValidateWait;
 
+typedef struct BpValidateWaits {
+  BpValidateWait *items;
+  size_t count, room;
+} BpValidateWaits;
+
 /* A stream, also a device's default one. Pieces of work are counted from 1. */
 typedef struct BpValidateStream {
   BpLayersEntry entry;
@@ -45,8 +50,7 @@ typedef struct BpValidateStream {
   int is_recorded;
   pthread_t recorder;
   struct BpValidateAccess *recorded; /* what its recording has used so far */
-  BpValidateWait *waits;
-  size_t num_waits, room_waits;
+  BpValidateWaits waits;
   BpValidatePlace made;
   struct BpValidateStream *freed_before; /* in the list of those freed with work under way */
 } BpValidateStream;
@@ -96,6 +100,14 @@ void bp_validate_stream_done(BpValidateOrder *order, BpValidateStream *stream, u
 /* `to` waits for what is queued on `from`. */
 void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
                              BpValidateStream *to);
+
+/* The host has waited for all of these, and `stream` waits for them. */
+void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits);
+void bp_validate_waits_join(BpValidateStream *stream, const BpValidateWaits *waits);
+/* What is queued on the stream, and all that the stream waits for. */
+void bp_validate_waits_of(const BpValidateStream *stream, BpValidateWaits *waits);
+/* What is queued on all streams. */
+void bp_validate_waits_of_all(const BpValidateOrder *order, BpValidateWaits *waits);
 
 /* The piece of work that uses these bytes and that `stream` does not wait for although the two must
  * be ordered; NULL if there is none. */

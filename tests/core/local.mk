@@ -42,6 +42,7 @@ EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py
 test_programs += tests/core/test-defects
 test_programs += tests/core/test-doctor tests/core/test-order tests/core/test-load
 EXTRA_DIST += tests/core/defects.h
+thread_tests += tests/core/test-layers tests/core/test-validate
 thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-threads \
 	tests/core/test-plugins tests/core/test-registration tests/core/test-candidates \
 	tests/core/test-defects \

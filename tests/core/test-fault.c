@@ -15,7 +15,8 @@
   "get_attr set_device alloc_data_space free_data_space alloc_workspace free_workspace copy "      \
   "create_stream free_stream sync_stream_from_to stream_sync visit_properties launch "             \
   "timer.start timer.stop timer.read timer.free recording.begin recording.end recording.replay "   \
-  "recording.free"
+  "recording.free events.create events.free events.record events.wait events.query "               \
+  "events.synchronize events.notify events.hold events.signal"
 
 static BpDevice device; /* simdev:0 */
 static const BpDevice host = {BP_DEVICE_CPU, 0};
@@ -189,6 +190,44 @@ static void test_recordings(void) {
   assert_ok(api->stream_sync(api->context, 0, NULL));
 }
 
+static void count_done(void *user) {
+  ++*(int *)user;
+}
+
+static void test_events(void) {
+  const BpEventsApi *events =
+      bp_device_extension(device.device_type, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION);
+  void *context = api->context;
+  BpDeviceEvent *one, *two, *held;
+  int32_t answer;
+  int done = 0;
+  assert_ok(events->create(context, 0, &one));
+  assert_fault(events->create(context, 0, &two), "events.create", BP_ERROR_MEMORY);
+  assert_ok(events->create(context, 0, &two));
+  assert_ok(events->create(context, 0, &held));
+  assert_ok(events->record(context, one, NULL));
+  assert_fault(events->record(context, one, NULL), "events.record", BP_ERROR_DEVICE);
+  assert_ok(events->wait(context, one, NULL));
+  assert_fault(events->wait(context, one, NULL), "events.wait", BP_ERROR_DEVICE);
+  assert_ok(events->query(context, one, &answer));
+  assert_fault(events->query(context, one, &answer), "events.query", BP_ERROR_DEVICE);
+  assert_ok(events->synchronize(context, one, BP_WAIT_FOREVER, &answer));
+  assert_fault(events->synchronize(context, one, BP_WAIT_FOREVER, &answer), "events.synchronize",
+               BP_ERROR_DEVICE);
+  assert_ok(events->notify(context, one, count_done, &done));
+  assert_fault(events->notify(context, one, count_done, &done), "events.notify", BP_ERROR_DEVICE);
+  g_assert_cmpint(done, ==, 1);
+  assert_ok(events->hold(context, two));
+  assert_fault(events->hold(context, held), "events.hold", BP_ERROR_DEVICE);
+  assert_ok(events->hold(context, held));
+  assert_ok(events->signal(context, two));
+  assert_fault(events->signal(context, held), "events.signal", BP_ERROR_DEVICE);
+  assert_ok(events->synchronize(context, held, BP_WAIT_FOREVER, &answer));
+  assert_ok(events->free(context, one));
+  assert_fault(events->free(context, two), "events.free", BP_ERROR_DEVICE);
+  assert_ok(events->free(context, held));
+}
+
 /* ---- The list of faults ------------------------------------------------------------------ */
 
 /* Kind cpu reads the list when it is first used; after an error it does so again. */
@@ -258,5 +297,6 @@ int main(int argc, char **argv) {
   ADD("launches", test_launches);
   ADD("timers", test_timers);
   ADD("recordings", test_recordings);
+  ADD("events", test_events);
   return g_test_run();
 }

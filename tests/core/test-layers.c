@@ -8,6 +8,7 @@
 #include <backplane/device_layer.h>
 #include <backplane/module.h>
 #include <glib.h>
+#include <pthread.h>
 
 static void assert_ok(int rc) {
   if (rc)
@@ -25,6 +26,8 @@ static void assert_error(int rc, const char *kind, const char *part) {
 /* ---- Layers that write down what they see ------------------------------------------------ */
 
 static GString *seen;
+static GPtrArray *made; /* all Noting */
+static pthread_mutex_t made_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct Noting {
   const char *name;
@@ -53,6 +56,9 @@ static int32_t noting_wrap(void *context, const BpDeviceApi *next, BpLayered *la
   g_assert_cmpuint(layered->struct_size, ==, sizeof *layered);
   g_assert_null(layered->api);
   noting->name = context;
+  pthread_mutex_lock(&made_lock);
+  g_ptr_array_add(made, noting);
+  pthread_mutex_unlock(&made_lock);
   noting->next = next;
   noting->api = *next;
   noting->api.context = noting;
@@ -273,6 +279,27 @@ static void test_kernel_may_be_made_before_its_kind_is_used(void) {
   bp_object_release(kernel);
 }
 
+static void *use_in_a_thread(void *type) {
+  use(GPOINTER_TO_INT(type));
+  return NULL;
+}
+
+/* Each may wrap the table; one result is used, and the others stay valid. */
+static void test_threads_that_use_a_kind_first_at_once_get_one(void) {
+  pthread_t threads[8];
+  int32_t type = add_kind("one,two");
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, use_in_a_thread, GINT_TO_POINTER(type)), ==,
+                    0);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    pthread_join(threads[i], NULL);
+  g_autofree char *name = g_strdup_printf("kind%d", type);
+  for (size_t i = 0; i < made->len; i++)
+    if (((const Noting *)g_ptr_array_index(made, i))->next->device_type == type)
+      g_assert_cmpstr(((const Noting *)g_ptr_array_index(made, i))->next->name, ==, name);
+  assert_alloc_is_seen(use(type), "one alloc; two alloc; ");
+}
+
 static void test_unknown_layer_is_an_error_that_lists_what_is_there(void) {
   int32_t type = add_kind("one,validat");
   assert_unusable(type, BP_ERROR_NOT_FOUND,
@@ -322,6 +349,7 @@ static void test_slots_that_a_layer_does_not_know_are_hidden(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   seen = g_string_new(NULL);
+  made = g_ptr_array_new();
   register_layer("device_layer.one", &one);
   register_layer("device_layer.two", &two);
   register_layer("device_layer.failing", &failing);
@@ -338,6 +366,8 @@ int main(int argc, char **argv) {
   ADD("layers-see-launches-with-the-kernels-name", test_layers_see_launches_with_the_kernels_name);
   ADD("kernel-may-be-made-before-its-kind-is-used",
       test_kernel_may_be_made_before_its_kind_is_used);
+  ADD("threads-that-use-a-kind-first-at-once-get-one",
+      test_threads_that_use_a_kind_first_at_once_get_one);
   ADD("unknown-kind-is-an-error-also-where-another-is-used",
       test_unknown_kind_is_an_error_also_where_another_is_used);
   ADD("empty-entry-is-an-error", test_empty_entry_is_an_error);

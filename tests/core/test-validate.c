@@ -67,8 +67,11 @@ static int upload(void *to, uint64_t offset, uint64_t size, void *stream) {
   return bp_device_copy(&copy, stream);
 }
 
+/* Copies that are under way at once have destinations of their own. */
 static int download(const void *from, uint64_t offset, uint64_t size, void *stream) {
-  const BpCopy copy = {sizeof copy, from, offset, device, bytes, 0, host, size};
+  static char got[8][SIZE];
+  static int next;
+  const BpCopy copy = {sizeof copy, from, offset, device, got[next++ % 8], 0, host, size};
   return bp_device_copy(&copy, stream);
 }
 
@@ -384,6 +387,58 @@ static void test_recordings_are_checked(void) {
   end_stream(other);
 }
 
+static void test_events_are_checked_and_order_work(void) {
+  const BpEventsApi *events =
+      bp_device_extension(device.device_type, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION);
+  void *handle = alloc(), *one = make_stream(), *two = make_stream();
+  BpEvent *event = bp_event_create(device);
+  BpDeviceEvent *own;
+  int is_complete;
+  int32_t answer;
+  assert_ok(upload(handle, 0, 8, one));
+  assert_ok(bp_event_record(event, one));
+  assert_ok(upload(handle, 8, 8, one));
+  assert_ok(bp_stream_wait_event(device, two, event));
+  assert_ok(download(handle, 0, 8, two));
+  assert_found(download(handle, 8, 8, two), BP_ERROR_RUNTIME, "used by a copy");
+  assert_ok(bp_event_record(event, one));
+  assert_ok(bp_event_synchronize(event, BP_WAIT_FOREVER, &is_complete));
+  assert_ok(download(handle, 8, 8, two));
+  bp_event_free(event);
+  assert_ok(events->create(api->context, 0, &own));
+  assert_found(events->record(api->context, own, bytes), BP_ERROR_VALUE,
+               "is no stream of simdev:0");
+  assert_ok(events->free(api->context, own));
+  assert_found(events->query(api->context, own, &answer), BP_ERROR_VALUE,
+               "is no event, or one that was freed");
+  assert_found(events->free(api->context, own), BP_ERROR_VALUE, "is no event");
+  end_stream(two);
+  end_stream(one);
+  release(handle);
+}
+
+/* Through a stream of another device. */
+static void test_events_order_work_across_devices(void) {
+  const BpDevice other = {device.device_type, 1};
+  void *handle = alloc(), *one = make_stream(), *two = make_stream(), *beside;
+  BpEvent *first = bp_event_create(device), *second = bp_event_create(other);
+  assert_ok(bp_stream_create(other, &beside));
+  assert_ok(upload(handle, 0, 8, one));
+  assert_ok(bp_event_record(first, one));
+  assert_ok(bp_stream_wait_event(other, beside, first));
+  assert_ok(bp_event_record(second, beside));
+  assert_ok(bp_stream_wait_event(device, two, second));
+  assert_ok(download(handle, 0, 8, two));
+  assert_ok(bp_stream_sync(device, two));
+  assert_ok(bp_stream_sync(other, beside));
+  assert_ok(bp_stream_free(other, beside));
+  bp_event_free(first);
+  bp_event_free(second);
+  end_stream(two);
+  end_stream(one);
+  release(handle);
+}
+
 /* ---- The host's memory ------------------------------------------------------------------- */
 
 static void test_memory_of_the_host_is_checked(void) {
@@ -412,7 +467,7 @@ static void test_what_is_left_at_the_end_is_said(void) {
   g_test_trap_assert_stderr("*validate: simdev:0: 0x*, data space of 1024 bytes, was never freed; "
                             "allocated by *\n"
                             "*validate: simdev: at the end there are still 1 allocations of 1024 "
-                            "bytes, 1 streams, 0 timers and 0 recordings\n");
+                            "bytes, 1 streams, 0 timers, 0 recordings and 0 events\n");
 }
 
 /* ---- A plugin with a defect -------------------------------------------------------------- */
@@ -478,6 +533,8 @@ int main(int argc, char **argv) {
   ADD("missing-wait-after-a-launch-is-found", test_missing_wait_after_a_launch_is_found);
   ADD("timers-are-checked", test_timers_are_checked);
   ADD("recordings-are-checked", test_recordings_are_checked);
+  ADD("events-are-checked-and-order-work", test_events_are_checked_and_order_work);
+  ADD("events-order-work-across-devices", test_events_order_work_across_devices);
   ADD("memory-of-the-host-is-checked", test_memory_of_the_host_is_checked);
   ADD("what-is-left-at-the-end-is-said", test_what_is_left_at_the_end_is_said);
   ADD("plugin-that-gives-a-handle-twice-is-found", test_plugin_that_gives_a_handle_twice_is_found);
