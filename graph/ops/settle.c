@@ -84,13 +84,23 @@ static int64_t element_of(const BpGraphValue *value, int64_t i) {
   return value->extents ? value->extents[at] : bp__value_get_int(value, at);
 }
 
+/* Whether a constant has numbers that would be taken for open extents. */
+static bool has_least_integers(const BpGraphValue *value) {
+  if (!value->data || !bp__dtype_equal(value->dtype, BP__INT64))
+    return false;
+  for (int64_t i = 0; i < bp__value_num_elements(value); i++)
+    if (bp__extent_is_open(bp__value_get_int(value, i)))
+      return true;
+  return false;
+}
+
 /* Whether the elements of the inputs from `first` on are known, and lie at the places of the
  * output's. */
 static bool are_known(const BpGraphNode *node, int32_t first) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphValue *value = node->inputs[i];
-    if (!value || (!value->extents && !value->data) ||
+    if (!value || (!value->extents && !value->data) || has_least_integers(value) ||
         (i >= first && !bp__dtype_equal(value->dtype, BP__INT64)))
       return false;
     int64_t own = bp__value_num_elements(value);
@@ -175,6 +185,8 @@ static bool is_moving(const BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphValue *value = node->inputs[i];
     if (value && (value->extents ? i > 0 && node->op->max_inputs >= 0 : !value->data))
+      return false;
+    if (bp__op_argument(node, i) && has_least_integers(value))
       return false;
   }
   return bp__dtype_equal(node->outputs[0]->dtype, BP__INT64) && node->num_outputs == 1;

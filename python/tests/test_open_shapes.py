@@ -173,6 +173,11 @@ CASES = {
     "what_no_run_needs_to_compute": (
         [node("Size", "x", "s"), node("Sub", "s s", "y"), node("Shape", "x", "t"), node("Equal", "t t", "z")],
         {"x": (FLOAT, ["a", "b"])}, "y z", {}, [{"x": Shape((8, 8))}]),
+    "least_integers_beside_extents": (
+        [node("Shape", "x", "s"), node("Concat", "s f", "c", axis=0), node("Add", "s f", "a"), node("Max", "s f", "m"),
+         node("Equal", "s f", "q"), node("Less", "s f", "l"), node("Where", "l s f", "w"), node("Slice", "s t f z t", "r")],
+        {"x": (FLOAT, ["a", "b"])}, "c a m q w r", {"f": [FIRST], "t": [-1], "z": [0]},
+        [{"x": Shape(x)} for x in [(2, 3), (0, 7)]]),
     "squeeze": (
         [node("Squeeze", "x s", "y"), node("Neg", "y", "z")],
         {"x": (FLOAT, ["a", "b"])}, "z", {"s": [0]}, [{"x": Shape(x)} for x in [(1, 5), (1, 1), (2, 5), (1, 0)]]),
