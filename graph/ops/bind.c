@@ -600,5 +600,7 @@ int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node) {
     return 0;
   if (!strcmp(node->op->name, "Reshape"))
     return bind_reshape(m, node);
+  if (!strcmp(node->op->name, "Slice"))
+    return bp__node_input(node, 2) ? bind_slice(m, node) : 0;
   return strcmp(node->op->name, "Expand") ? 0 : bind_expand(m, node);
 }

@@ -167,7 +167,8 @@ bool bp__op_is_bind(const BpGraphNode *node);
 /* Makes extents of the inputs that steer a node's inference and that only a run knows. 1: others
  * were appended in the place of the node; -1: an error. */
 int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
-/* Lets a run decide whether the input of a Reshape or an Expand has the shape that it is to have.
+/* Lets a run decide whether the input of a Reshape or an Expand has the shape that it is to have,
+ * and which elements of an open axis a Slice takes by a step or from a bound that may be negative.
  * 0: the node is another; 1: others were appended in its place; -1: an error. */
 int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
 /* The value with that shape, of as many dimensions as its own, which a run checks where extents are

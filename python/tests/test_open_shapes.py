@@ -78,6 +78,12 @@ CASES = {
             ((3, 3), (1, 9), (-1, -2), (1, 2)), ((FIRST, 0), (LAST, 5), (0, 1), (1, 1 << 62)),
             ((LAST, 0), (FIRST, 5), (0, 1), (-1, 1)), ((LAST, 0), (FIRST, 5), (0, 1), (FIRST, 1)),
             ((0, 0), (5, 5), (0, 0), (1, 1)), ((0, 0), (5, 5), (0, 5), (1, 1)), ((0, 0), (5, 5), (0, 1), (0, 1))]]),
+    "slices_of_open_axes_by_steps_and_from_both_ends": (
+        [node("Slice", "x b e a t", "y"), node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Sub", "n three", "m"),
+         node("Unsqueeze", "m z", "v"), node("Slice", "x z v z", "w"), node("Concat", "w y", "c", axis=0)],
+        {"x": (FLOAT, ["n", "m", 3])}, "y w c",
+        {"b": [1, -1], "e": [-1, FIRST], "a": [0, 1], "t": [2, -1], "zero": 0, "three": 3, "z": [0]},
+        [{"x": Shape((n, m, 3))} for n, m in [(9, 4), (1, 1), (2, 5), (3, 2), (4, 1), (70, 33), (0, 3)]]),
     "slice_by_a_constant_step": (
         [node("Slice", "x s e a t", "y"), node("Abs", "y", "z")],
         {"x": (FLOAT, ["n", 7]), "s": (INT64, [1]), "e": (INT64, [1])}, "z", {"a": [0], "t": [-2]},
