@@ -214,6 +214,8 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *fused = axis_value(nest, use->parent);
   if (nest->extent[use->inner->index] == 0)
     return fused; /* never computed, but unknown until the loop is made */
+  if (nest->extent[axis->index] == 1 && !nest->open[axis->index])
+    return bp__ir_int64(module, 0);
   return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD, fused,
                                        extent_node(nest, use->inner)));
 }

@@ -17,6 +17,11 @@ enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL,
 /* Blocks for each core, so that all cores end at about the same time. */
 #define BLOCKS_PER_CORE 4
 
+/* Rows and columns of a block at most where height or width are open: all its tiles are computed,
+ * and an image that is smaller than was likely has few. */
+#define OPEN_ROWS    2
+#define OPEN_COLUMNS 10
+
 /* A block of tiles, in tiles. */
 typedef struct Block {
   int64_t rows, columns;
@@ -25,6 +30,14 @@ typedef struct Block {
 /* The smallest size that makes no more parts than `size` does. */
 static int64_t even_part(int64_t whole, int64_t size) {
   return bp__divide_up(whole, bp__divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
+}
+
+static Block open_block(int64_t rows, int64_t columns, int64_t most) {
+  columns = columns > OPEN_COLUMNS ? OPEN_COLUMNS : columns;
+  rows = rows > OPEN_ROWS ? OPEN_ROWS : rows;
+  if (rows * columns > most)
+    rows = most > columns ? most / columns : 1;
+  return (Block){rows, columns};
 }
 
 /* As large as half the second-level cache allows, in whole rows of tiles if they fit; smaller if
@@ -44,6 +57,9 @@ static Block choose_block(const BpTransformStages *stages, const BpMachine *mach
     share = least;
   if (cores > 1 && share < most)
     most = share;
+  const BpTeStage *product = stages->product->stage;
+  if (product->axes[AT_TILE_Y]->open || product->axes[AT_TILE_X]->open)
+    return open_block(in[AT_TILE_Y], in[AT_TILE_X], most);
   Block block = {1, even_part(in[AT_TILE_X], most)};
   if (block.columns == in[AT_TILE_X])
     block.rows = even_part(in[AT_TILE_Y], most / block.columns);

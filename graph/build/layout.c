@@ -196,10 +196,13 @@ static int apply_winograd(Layout *layout, const BpGraphNode *node, const BpWinog
   if (!bp__winograd_pays(site, &plan))
     return 0;
   inputs[1] = bp__winograd_weights(layout->graph, node->inputs[1], plan.tile, site);
-  for (int64_t first = 0; first < site->window->out[0]; first += plan.rows) {
-    int64_t end =
-        first + plan.rows < site->window->out[0] ? first + plan.rows : site->window->out[0];
-    *result = slices[count++] = apply_slice(layout, node, site->window, &plan, inputs, first, end);
+  const BpOpWindow *window = site->window;
+  bool is_open = bp__extent_is_open(window->out[0]);
+  if (is_open)
+    *result = apply_slice(layout, node, window, &plan, inputs, 0, window->out[0]);
+  for (int64_t first = 0; !is_open && first < window->out[0]; first += plan.rows) {
+    int64_t end = first + plan.rows < window->out[0] ? first + plan.rows : window->out[0];
+    *result = slices[count++] = apply_slice(layout, node, window, &plan, inputs, first, end);
     if (!*result)
       return 1;
   }
@@ -221,6 +224,10 @@ static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpW
                          .threads = 1,
                          .images = bp__extent_is_open(in[0]) ? 1 : in[0]};
   BpGraphValue *result;
+  if (bp__extents_any_open(window->pad_begin, 2) || bp__extents_any_open(window->pad_end, 2))
+    return 0;
+  for (int32_t i = 0; i < 2; i++)
+    site.out[i] = bp__extent_likely(&layout->graph->extents, window->out[i]);
   return apply_winograd(layout, node, &site, inputs, &result) ? set_blocked(layout, node, result)
                                                               : 0;
 }
@@ -244,7 +251,8 @@ static int convert_plain_conv(Layout *layout, const BpGraphNode *node) {
                          .out_blocks = 1,
                          .out_block = weights[0],
                          .threads = layout->threads,
-                         .images = inputs[0]->shape[0]};
+                         .images = inputs[0]->shape[0],
+                         .out = {window.out[0], window.out[1]}};
   if (!apply_winograd(layout, node, &site, inputs, result))
     return 0;
   return *result ? 1 : -1;
@@ -269,7 +277,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
     return -1;
   if (bp__node_input(node, 2))
     inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
-  if (!depthwise && inputs[0]->ndim == BLOCKED_NDIM && bp__op_window_is_closed(&w)) {
+  if (!depthwise && inputs[0]->ndim == BLOCKED_NDIM) {
     int converted = convert_winograd(layout, node, &w, inputs);
     if (converted)
       return converted;

@@ -65,7 +65,7 @@ static double winograd_cycles(const BpWinogradSite *site, BpWinogradPlan *plan) 
   int64_t grid[2];
   for (int32_t i = 0; i < 2; i++) {
     points *= (double)(tile[i] + site->window->kernel[i] - 1);
-    grid[i] = (site->window->out[i] + tile[i] - 1) / tile[i];
+    grid[i] = (site->out[i] + tile[i] - 1) / tile[i];
   }
   plan->rows = tile_rows_at_once(site, grid, points) * tile[0];
   if (plan->rows == 0)
@@ -92,7 +92,7 @@ static int is_even(int64_t points) {
 }
 
 int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan) {
-  const int64_t *kernel = site->window->kernel, *out = site->window->out;
+  const int64_t *kernel = site->window->kernel, *out = site->out;
   double taps = (double)(kernel[0] * kernel[1]), best;
   if (!bp_target_get_int(site->target, BP_TARGET_WINOGRAD, 0) || !is_plain_window(site->window))
     return 0;

@@ -476,7 +476,7 @@ static const void *likely_result(void *context, BpExtentOp op, const void *a, co
   return (const void *)(intptr_t)(overflows ? 0 : result);
 }
 
-static int64_t likely_of(const BpExtents *extents, int64_t extent) {
+int64_t bp__extent_likely(const BpExtents *extents, int64_t extent) {
   BpExtentFold fold = {likely_number, likely_symbol, likely_result, (void *)(uintptr_t)extents};
   return (int64_t)(intptr_t)bp__extent_fold(extents, extent, &fold);
 }
@@ -494,7 +494,7 @@ int64_t bp__extent_define(BpExtents *extents, int64_t extent) {
   char text[48], name[80];
   if (extent == BP_EXTENT_NONE || is_of_symbols(extents, &sum))
     return extent;
-  int64_t least = sum_bound(extents, &sum), likely = likely_of(extents, extent);
+  int64_t least = sum_bound(extents, &sum), likely = bp__extent_likely(extents, extent);
   /* The text may be cut; the number is that of the expression. */
   snprintf(name, sizeof(name), "%s#%" PRId32,
            bp__extent_format(extents, extent, text, sizeof(text)), place_of(extent));

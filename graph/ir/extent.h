@@ -63,6 +63,8 @@ int32_t bp__extents_count(const BpExtents *extents);
 const char *bp__extents_symbol_name(const BpExtents *extents, int32_t index);
 /* What the symbol at a place is likely to be. */
 int64_t bp__extents_likely(const BpExtents *extents, int32_t index);
+/* What an extent is if its symbols are what they are likely to be. */
+int64_t bp__extent_likely(const BpExtents *extents, int64_t extent);
 /* What the symbol at a place is defined as, which has symbols at lower places alone; BP_EXTENT_NONE
  * (no error raised) for other symbols and expressions. */
 int64_t bp__extents_definition(const BpExtents *extents, int32_t index);

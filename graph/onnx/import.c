@@ -168,13 +168,17 @@ static int suggest_shapes(const Import *import) {
 
 /* For how much of an open extent functions are scheduled; they are right for any. */
 #define LIKELY_BATCH  1
+#define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
 
 /* A dimension that the model leaves open: the symbol that it names, or one of its own. */
 static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = shape->dim[dimension]->dim_param;
-  int64_t likely = dimension == 0 && shape->n_dim > 2 ? LIKELY_BATCH : LIKELY_EXTENT;
+  bool is_of_picture = shape->n_dim == 4 && dimension > 1;
+  int64_t likely = dimension == 0 && shape->n_dim > 2 ? LIKELY_BATCH
+                   : is_of_picture                    ? LIKELY_SIDE
+                                                      : LIKELY_EXTENT;
   if (is_empty(symbol))
     symbol = bp__arena_printf(&graph->arena, "%s[%d]", info->name, dimension);
   return symbol ? bp__extent_symbol(&graph->extents, symbol, likely) : BP_EXTENT_NONE;

@@ -141,17 +141,13 @@ typedef struct Winograd {
   int is_plain;
   BpWinograd height, width;
   int64_t pads[4];
-  int64_t tiles[2];   /* along height and width, */
-  int64_t grid[2];    /* and where they are transformed: those of a plain image in one row */
-  BpTeTensor *before; /* what the stage at hand is computed from */
+  int64_t out[2], tiles[2]; /* along height and width, */
+  int64_t grid[2];          /* and where they are transformed: those of a plain image in one row */
+  BpTeTensor *before;       /* what the stage at hand is computed from */
 } Winograd;
 
-static int64_t output_extent(const BpGraphNode *node, const Winograd *w, int32_t i) {
-  return node->inputs[0]->shape[2 + i] + w->pads[i] + w->pads[2 + i] -
-         (i ? w->width.taps : w->height.taps) + 1;
-}
-
-static int read_winograd(const BpGraphNode *node, Winograd *w) {
+/* Extents of a plain image are numbers. */
+static int read_winograd(BpExtents *extents, const BpGraphNode *node, Winograd *w) {
   const int64_t *points = node->inputs[1]->shape;
   int64_t tile[2];
   if (bp__op_ints(node, -1, "tile", tile, 2) != 2 || bp__op_ints(node, -1, "pads", w->pads, 4) != 4)
@@ -161,8 +157,15 @@ static int read_winograd(const BpGraphNode *node, Winograd *w) {
       return bp__op_bad(node, "its weights do not fit its tile");
   bp__winograd_init(&w->height, (int32_t)tile[0], (int32_t)(points[0] - tile[0] + 1));
   bp__winograd_init(&w->width, (int32_t)tile[1], (int32_t)(points[1] - tile[1] + 1));
-  for (int32_t i = 0; i < 2; i++)
-    w->grid[i] = w->tiles[i] = (output_extent(node, w, i) + tile[i] - 1) / tile[i];
+  for (int32_t i = 0; i < 2; i++) {
+    int64_t more = w->pads[i] + w->pads[2 + i] - (points[i] - tile[i]);
+    w->out[i] = bp__extent_add(extents, node->inputs[0]->shape[2 + i], more);
+    int64_t tiles =
+        bp__extent_divide(extents, bp__extent_add(extents, w->out[i], tile[i] - 1), tile[i]);
+    w->grid[i] = w->tiles[i] = bp__extent_define(extents, tiles);
+    if (w->grid[i] == BP_EXTENT_NONE)
+      return -1;
+  }
   w->is_plain = node->inputs[0]->ndim == 4;
   if (w->is_plain) {
     w->grid[0] = 1;
@@ -174,10 +177,10 @@ static int read_winograd(const BpGraphNode *node, Winograd *w) {
 BP_ROW_INFER(conv_winograd) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
   Winograd w;
-  if (read_winograd(node, &w))
+  if (read_winograd(&graph->extents, node, &w))
     return -1;
-  int64_t shape[5] = {in->shape[0], weights->shape[w.is_plain ? 5 : 2], output_extent(node, &w, 0),
-                      output_extent(node, &w, 1), weights->shape[5]};
+  int64_t shape[5] = {in->shape[0], weights->shape[w.is_plain ? 5 : 2], w.out[0], w.out[1],
+                      weights->shape[5]};
   return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
 }
 
@@ -189,8 +192,9 @@ static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *
   const BpIrNode *y = x_sub(ir, axes[2], x_index(ir, w->pads[0]));
   const BpIrNode *x = x_sub(ir, axes[3], x_index(ir, w->pads[1]));
   const BpIrNode *indices[5] = {axes[0], axes[1], y, x, axes[4]}, *zero = x_index(ir, 0);
-  const BpIrNode *rows = x_and(ir, x_ge(ir, y, zero), x_lt(ir, y, x_index(ir, shape[2])));
-  const BpIrNode *columns = x_and(ir, x_ge(ir, x, zero), x_lt(ir, x, x_index(ir, shape[3])));
+  const BpIrNode *height = bp__op_extent(w->op, shape[2]), *width = bp__op_extent(w->op, shape[3]);
+  const BpIrNode *rows = x_and(ir, x_ge(ir, y, zero), x_lt(ir, y, height));
+  const BpIrNode *columns = x_and(ir, x_ge(ir, x, zero), x_lt(ir, x, width));
   return x_wide(ir, bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns)));
 }
 
@@ -307,14 +311,16 @@ BP_ROW_COMPUTE(conv_winograd) {
   const int64_t *in = op->node->inputs[0]->shape, *out = op->node->outputs[0]->shape;
   BpTransformStages ignored = {.tile = {0}}, *made = op->transforms ? op->transforms : &ignored;
   Winograd w = {.op = op, .before = op->inputs[0]};
-  if (read_winograd(op->node, &w))
+  if (read_winograd(op->extents, op->node, &w))
     return -1;
   int64_t ty = w.grid[0], tx = w.grid[1], py = w.height.points, px = w.width.points;
   int64_t a = w.is_plain ? 1 : in[4], b = w.is_plain ? 1 : out[4];
   /* The grid of a plain image may end in tiles below the last row of them. */
   int64_t tile_rows = w.is_plain ? (tx + w.tiles[1] - 1) / w.tiles[1] : ty;
-  int64_t rows = tile_rows * w.height.tile + w.height.taps - 1;
-  int64_t columns = w.tiles[1] * w.width.tile + w.width.taps - 1;
+  int64_t rows = bp__extent_add(
+      op->extents, bp__extent_multiply(op->extents, tile_rows, w.height.tile), w.height.taps - 1);
+  int64_t columns = bp__extent_add(
+      op->extents, bp__extent_multiply(op->extents, w.tiles[1], w.width.tile), w.width.taps - 1);
   made->tile[0] = w.height.tile;
   made->tile[1] = w.width.tile;
   made->padded = stage(&w, "padded", (int64_t[]){in[0], in[1], rows, columns, a}, 5, padded_body);

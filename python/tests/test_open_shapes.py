@@ -37,6 +37,10 @@ def body(nodes, inputs, outputs):
                                   [onnx.ValueInfoProto(name=name) for name in outputs.split()])
 
 
+def weights(*shape):
+    return (RANDOM.random(shape, np.float32) - np.float32(.5)) / np.float32(np.sqrt(np.prod(shape[1:], initial=1)))
+
+
 # The nodes; the inputs, with their types and shapes; the outputs; constants; then the inputs of each run.
 CASES = {
     "nonzero": (
@@ -433,6 +437,43 @@ CASES = {
         {"w": RANDOM.random((4, 2, 2, 2), np.float32), "bias": RANDOM.random(4, np.float32), "shape": np.array([0, 4, 16]),
          "image": np.array([5, 5]), "block": np.array([2, 2])},
         [{"x": Shape((n, 2, 5, 5)), "offset": Shape((k, 8, 4, 4))} for n, k in [(1, 1), (3, 3), (2, 3)]]),
+    "encoder_and_decoder_with_skips": (
+        [node("Conv", "x w0 b0", "c0", pads=[1, 1, 1, 1]), node("Relu", "c0", "a"),
+         node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
+         node("Conv", "p w1", "c1", pads=[1, 1, 1, 1], strides=[2, 2]), node("HardSwish", "c1", "q"),
+         node("Conv", "q w2", "c2", pads=[2, 2, 2, 2], group=24), node("GlobalAveragePool", "c2", "m"),
+         node("Mul", "c2 m", "s"), node("ConvTranspose", "s w3", "u", strides=[2, 2]),
+         node("Concat", "u p", "k", axis=1), node("Conv", "k w4", "l"),
+         node("Resize", "l  twice", "r", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+         node("Add", "r a", "t"), node("Conv", "t w5", "v", auto_pad="SAME_UPPER"), node("Sigmoid", "v", "y")],
+        {"x": (FLOAT, ["n", 3, "h", "w"])}, "y m",
+        {"w0": weights(16, 3, 3, 3), "b0": weights(16), "w1": weights(24, 16, 3, 3), "w2": weights(24, 1, 5, 5),
+         "w3": weights(24, 16, 2, 2), "w4": weights(16, 32, 1, 1), "w5": weights(1, 16, 3, 3),
+         "twice": np.float32([1, 1, 2, 2])},
+        [{"x": Shape((n, 3, h, w))} for n, h, w in [
+            (1, 32, 32), (2, 4, 8), (1, 100, 64), (1, 32, 32), (3, 44, 20), (1, 6, 8), (1, 7, 8), (1, 1, 1)]]),
+    "fully_convolutional_with_odd_sizes": (
+        [node("Conv", "x w0", "a", auto_pad="SAME_UPPER", strides=[2, 3]), node("LRN", "a", "b", size=5),
+         node("AveragePool", "b", "c", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1], ceil_mode=1),
+         node("Conv", "c w1", "d", auto_pad="SAME_LOWER", strides=[2, 1], group=2),
+         node("InstanceNormalization", "d g h", "e"), node("LpPool", "e", "f", kernel_shape=[2, 3], auto_pad="SAME_UPPER"),
+         node("ConvTranspose", "f w2", "y", strides=[3, 2], output_padding=[1, 1], pads=[1, 0, 2, 1])],
+        {"x": (FLOAT, ["n", "c", "h", "w"])}, "y",
+        {"w0": weights(12, 5, 3, 5), "w1": weights(18, 6, 2, 3), "w2": weights(18, 4, 4, 3), "g": weights(18), "h": weights(18)},
+        [{"x": Shape((n, 5, h, w))} for n, h, w in [
+            (1, 1, 1), (2, 7, 5), (1, 64, 33), (1, 3, 100), (1, 40, 41), (1, 2, 3)]]),
+    "convolution_over_an_open_length": (
+        [node("Conv", "x w0 b", "a", pads=[3, 3], strides=[2]), node("MaxPool", "a", "p i", kernel_shape=[3], strides=[2]),
+         node("Conv", "p w1", "c", dilations=[2], pads=[2, 2]), node("ConvTranspose", "c w2", "y", strides=[4], pads=[2, 2])],
+        {"x": (FLOAT, ["n", 2, "l"])}, "y i",
+        {"w0": weights(16, 2, 7), "b": weights(16), "w1": weights(8, 16, 3), "w2": weights(8, 3, 8)},
+        [{"x": Shape((n, 2, l))} for n, l in [(1, 5), (2, 64), (1, 1000), (1, 6), (1, 3)]]),
+    "groups_of_channels_and_places": (
+        [node("SpaceToDepth", "x", "a", blocksize=2), node("GroupNormalization", "a g h", "b", num_groups=3),
+         node("DepthToSpace", "b", "c", blocksize=2), node("Pad", "c p", "d"), node("GlobalLpPool", "d", "y", p=2)],
+        {"x": (FLOAT, ["n", 6, "h", "w"])}, "c y",
+        {"g": weights(24), "h": weights(24), "p": np.int64([0, 0, 1, 0, 0, 0, 0, 2])},
+        [{"x": Shape((n, 6, h, w))} for n, h, w in [(1, 2, 2), (2, 16, 6), (1, 50, 70), (1, 3, 4)]]),
     "quantised_layers": (
         [node("QuantizeLinear", "xf a z", "x"), node("QuantizeLinear", "yf a z", "y"),
          node("QLinearAdd", "x a z y a z c z", "s", domain="com.microsoft"),
@@ -452,7 +493,7 @@ def model_of(nodes, inputs, outputs, constants):
     tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = onnx.helper.make_graph(nodes, "graph", [info(name, *rest) for name, rest in inputs.items()],
                                    [onnx.ValueInfoProto(name=name) for name in outputs.split()], tensors)
-    is_new = any(one.op_type in ("Attention", "RotaryEmbedding") and not one.domain for one in nodes)
+    is_new = any(one.op_type in ("Attention", "RotaryEmbedding", "GroupNormalization") and not one.domain for one in nodes)
     opsets = [onnx.helper.make_opsetid("", 23 if is_new else 20), onnx.helper.make_opsetid("com.microsoft", 1)]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
