@@ -829,6 +829,7 @@ static const char *how_computed(const Scope *scope, const OnnxNode *node) {
   const BpOp *op = find_op(scope, node);
   return find_function(scope->import, node) ? "function"
          : is_control(node)                 ? "control flow"
+         : is_sequence(scope, node)         ? "while it is read"
          : op                               ? bp__op_how(op)
                                             : NULL;
 }
@@ -841,8 +842,11 @@ static int visit_node(Scope *scope, size_t index, int has_values, BpOnnxNodeVisi
       bp__arena_alloc_array(&scope->import->graph->arena, node->n_output + 1, sizeof(*outputs));
   if (!name || !outputs)
     return -1;
-  for (size_t i = 0; i < node->n_output && has_values; i++)
+  for (size_t i = 0; i < node->n_output && has_values; i++) {
     outputs[i] = is_empty(node->output[i]) ? NULL : bp__scope_find(scope, node->output[i]);
+    if (outputs[i] && outputs[i]->sequence)
+      outputs[i] = NULL;
+  }
   return visit(context, &scope->import->graph->extents, node, name, how_computed(scope, node),
                outputs);
 }
