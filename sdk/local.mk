@@ -7,6 +7,7 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/device_layer.h \
 	sdk/include/backplane/emitter_api.h \
 	sdk/include/backplane/error_kinds.h \
+	sdk/include/backplane/graph_compiler.h \
 	sdk/include/backplane/handle_table.h \
 	sdk/include/backplane/host_api.h \
 	sdk/include/backplane/ir_api.h \

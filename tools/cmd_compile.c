@@ -121,7 +121,7 @@ static json_t *code_json(const Code *code, gboolean is_portable) {
 }
 
 static void print_json(const Code *code, const char *devices, const CompileOptions *options,
-                       gint64 bytes, double seconds) {
+                       const ClaimReport *claims, gint64 bytes, double seconds) {
   json_t *root = json_object();
   json_add_str(root, "output", options->output);
   json_add_int(root, "bytes", bytes);
@@ -130,6 +130,7 @@ static void print_json(const Code *code, const char *devices, const CompileOptio
     json_add_str(root, "fallback", options->fallback);
     json_add_str(root, "devices", devices);
   }
+  claims_add_json(root, claims);
   json_add_double(root, "seconds", seconds);
   command_print_json(root);
 }
@@ -175,12 +176,12 @@ static void print_text(const Code *code, const char *devices, const CompileOptio
 /* ---- Compiling --------------------------------------------------------------------------- */
 
 static BpModule *compile_code(const char *path, const Code *code, const CompileOptions *options,
-                              char **devices) {
+                              char **devices, ClaimReport *claims) {
   BpTarget *fallback = options->fallback ? target_parse_one("--fallback", options->fallback) : NULL;
   BpModule *module = NULL;
   if (fallback || !options->fallback)
     module = model_compile(path, code->targets, fallback, &options->onnx, options->inputs,
-                           options->dump_dir, devices);
+                           options->dump_dir, devices, claims);
   if (!module && !fallback && model_is_refused())
     bp_error_add_context("--fallback c runs on the CPU what a target refuses");
   bp_object_release(fallback);
@@ -190,9 +191,11 @@ static BpModule *compile_code(const char *path, const Code *code, const CompileO
 static int compile_to(const char *path, const CompileOptions *options) {
   gint64 start = g_get_monotonic_time();
   char *devices = NULL;
+  ClaimReport claims = {.rows = NULL};
   Code code;
-  BpModule *module =
-      choose_targets(options, &code) < 0 ? NULL : compile_code(path, &code, options, &devices);
+  BpModule *module = choose_targets(options, &code) < 0
+                         ? NULL
+                         : compile_code(path, &code, options, &devices, &claims);
   int status = module ? bp_module_export_library(module, options->output) : -1;
   bp_object_release(module);
   double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
@@ -200,8 +203,11 @@ static int compile_to(const char *path, const CompileOptions *options) {
   stat(options->output, &file);
   if (status < 0)
     status = command_fail(options->json);
+  else if (options->json)
+    print_json(&code, devices, options, &claims, file.st_size, seconds);
   else
-    (options->json ? print_json : print_text)(&code, devices, options, file.st_size, seconds);
+    print_text(&code, devices, options, file.st_size, seconds);
+  claims_clear(&claims);
   g_free(devices);
   code_clear(&code);
   return status;
@@ -248,6 +254,8 @@ int cmd_compile(int argc, char **argv) {
        "fixes an input's shape as a .npy or .png file has it; may be repeated", "NAME=FILE"},
       ONNX_LIMIT_ENTRY(&options.onnx),
       ONNX_REFERENCE_ENTRY(&options.onnx),
+      ONNX_COMPILER_ENTRY(&options.onnx),
+      ONNX_REQUIRE_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
        "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},

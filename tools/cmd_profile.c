@@ -220,6 +220,7 @@ static void print_json(const LoadedModel *loaded, const GArray *records, int run
   json_t *root = json_object(), *operators = json_array();
   json_add_str(root, "device", loaded->device_text);
   json_add_int(root, "runs", runs);
+  claims_add_json(root, &loaded->claims);
   for (guint i = 0; i < records->len; i++) {
     const Record *record = &g_array_index(records, Record, i);
     json_t *object = json_object();

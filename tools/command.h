@@ -180,6 +180,8 @@ typedef struct OnnxOptions {
   char **shapes; /* NAME=1x3x48x192 */
   char **limits; /* NAME=NUMBER */
   gboolean is_reference;
+  char **graph_compilers; /* NAME[,NAME...] */
+  double required;        /* share of nodes that these must claim */
 } OnnxOptions;
 void onnx_options_clear(OnnxOptions *options);
 /* Their entries in the lists of commands. */
@@ -200,6 +202,32 @@ void onnx_options_clear(OnnxOptions *options);
     "reference", 0, 0, G_OPTION_ARG_NONE, &(options)->is_reference,                                \
         "compile each operator by itself, in plain loops: slow, to find what went wrong", NULL     \
   }
+
+#define ONNX_COMPILER_ENTRY(options)                                                               \
+  {                                                                                                \
+    "graph-compiler", 0, 0, OPTION_TEXT_ARRAY, &(options)->graph_compilers,                        \
+        "plugins' libraries of operators and graph compilers that may claim parts of the model; "  \
+        "may be repeated",                                                                         \
+        "NAME[,NAME...]"                                                                           \
+  }
+#define ONNX_REQUIRE_ENTRY(options)                                                                \
+  {                                                                                                \
+    "require", 0, 0, G_OPTION_ARG_DOUBLE, &(options)->required,                                    \
+        "an error if --graph-compiler claims a smaller share of the nodes, 0 to 1", "FRACTION"     \
+  }
+
+/* What graph compilers claim of a model, by operator; zeroed it is empty, claims_clear frees it. */
+typedef struct ClaimReport {
+  int32_t nodes, claimed;
+  GPtrArray *rows; /* NULL: no graph compiler was asked */
+} ClaimReport;
+void claims_clear(ClaimReport *report);
+/* BpCompileOptions::claimed, with the report for its context. */
+int claims_add(void *context, const BpClaimedNode *node);
+char **claims_names(char *const *options);
+/* How many nodes are claimed, and why others are not, on stderr; the same as "claims" of JSON. */
+void claims_print(const ClaimReport *report);
+void claims_add_json(json_t *root, const ClaimReport *report);
 
 /* Options that run, bench and profile have in common. */
 typedef struct ModelOptions {
@@ -239,6 +267,7 @@ typedef struct LoadedModel {
   char *report;               /* what device selection passed over, or "" */
   double compile_ms;          /* 0 for an artifact */
   double load_ms;             /* of an artifact, choosing its device included */
+  ClaimReport claims;
   BpModel *model;
   BpModelContext *context; /* NULL before model_set_inputs: it is the memory of a run */
 } LoadedModel;
@@ -266,10 +295,10 @@ gboolean sides_explain_preferences(const ModelOptions *options);
  * fallback: NULL, or the target for nodes that one of them refuses, which are reported. inputs:
  * NULL, or options NAME=FILE whose files fix the shapes that the model and --shape leave open.
  * *devices: where nodes were refused, what a run needs together, "vulkan,cpu" (transfer full); else
- * NULL. */
+ * NULL. claims: empty; what graph compilers claim, which is printed too. */
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
-                        char **devices);
+                        char **devices, ClaimReport *claims);
 
 /* Prints an ONNX file as it is, nothing compiled; returns the exit status. */
 int onnx_inspect(const char *path, gboolean lists_nodes, gboolean json);

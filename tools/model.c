@@ -26,6 +26,8 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
       ONNX_SHAPE_ENTRY(&options->onnx),
       ONNX_LIMIT_ENTRY(&options->onnx),
       ONNX_REFERENCE_ENTRY(&options->onnx),
+      ONNX_COMPILER_ENTRY(&options->onnx),
+      ONNX_REQUIRE_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
        "an input's value: .npy, .npz, .png or .bin, a number or a list as [1,2]; may be repeated",
        "NAME=VALUE"},
@@ -51,6 +53,7 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
 void onnx_options_clear(OnnxOptions *options) {
   g_strfreev(options->shapes);
   g_strfreev(options->limits);
+  g_strfreev(options->graph_compilers);
 }
 
 void model_options_clear(ModelOptions *options) {
@@ -152,15 +155,29 @@ static int show_placed(void *context, const char *node, const char *target, cons
   return 0;
 }
 
+static int check_required(const OnnxOptions *onnx, char *const *names) {
+  if (*names && onnx->is_reference)
+    return command_raise_usage("--reference compiles each operator by itself, and --graph-compiler "
+                               "parts of many; leave one out");
+  if (!(onnx->required >= 0 && onnx->required <= 1))
+    return command_raise_usage("--require %g: it is a share of all nodes, from 0 to 1",
+                               onnx->required);
+  return *names || onnx->required <= 0
+             ? 0
+             : command_raise_usage("--require %g: --graph-compiler names who is to claim them",
+                                   onnx->required);
+}
+
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
-                        char **devices) {
+                        char **devices, ClaimReport *claims) {
   Placing placing = {targets, fallback, NULL};
   BpCompileLimits limits = {.struct_size = sizeof(limits)};
   *devices = NULL;
   GArray *shapes = parse_limits(onnx->limits, &limits) < 0 ? NULL : shapes_parse(onnx->shapes);
   BpModule *module = NULL;
-  if (shapes && shapes_add_inputs(shapes, path, inputs) == 0) {
+  char **names = claims_names(onnx->graph_compilers);
+  if (shapes && check_required(onnx, names) == 0 && shapes_add_inputs(shapes, path, inputs) == 0) {
     gboolean terminal = isatty(STDERR_FILENO);
     BpCompileOptions options = {
         .struct_size = sizeof(options),
@@ -176,11 +193,19 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
         .placed_context = &placing,
         .limits = &limits,
         .is_reference = onnx->is_reference,
+        .num_graph_compilers = (int32_t)g_strv_length(names),
+        .graph_compilers = (const char *const *)names,
+        .least_claimed = onnx->required,
+        .claimed = claims_add,
+        .claimed_context = claims,
     };
     module = bp_model_compile(path, &options);
     if (terminal)
       fputs("\r\033[K", stderr);
+    if (module)
+      claims_print(claims);
   }
+  g_strfreev(names);
   if (shapes)
     g_array_unref(shapes);
   *devices = placing.devices;
@@ -263,9 +288,11 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   gint64 start = g_get_monotonic_time();
   BpTarget *fallback = choose_fallback(options, loaded);
   char *devices = NULL; /* they are the loaded model's */
-  BpModule *module =
-      model_compile(path, targets, fallback, &options->onnx, options->inputs, NULL, &devices);
+  BpModule *module = model_compile(path, targets, fallback, &options->onnx, options->inputs, NULL,
+                                   &devices, &loaded->claims);
   g_free(devices);
+  if (!module)
+    claims_clear(&loaded->claims);
   if (!module && !fallback && model_is_refused())
     advise_second_device(target);
   bp_object_release(fallback);
@@ -301,11 +328,12 @@ static gboolean has_raw_input(const ModelOptions *options) {
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   gboolean is_shaped = options->onnx.shapes && !options->fills && !has_raw_input(options);
-  if (is_shaped || options->target || options->onnx.is_reference) {
+  if (is_shaped || options->target || options->onnx.is_reference || options->onnx.graph_compilers) {
     command_raise_usage("%s: %s is for ONNX files; a compiled one %s", path,
-                        is_shaped         ? "--shape"
-                        : options->target ? "--target"
-                                          : "--reference",
+                        is_shaped                       ? "--shape"
+                        : options->target               ? "--target"
+                        : options->onnx.graph_compilers ? "--graph-compiler"
+                                                        : "--reference",
                         is_shaped ? "takes the values of its inputs as they are"
                                   : "has its code already");
     return NULL;
@@ -375,6 +403,7 @@ void model_close(LoadedModel *loaded) {
   bp_model_context_free(loaded->context);
   bp_model_release(loaded->model);
   bp_str_free(loaded->report);
+  claims_clear(&loaded->claims);
   *loaded = (LoadedModel){.report = NULL};
 }
 

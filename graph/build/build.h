@@ -9,6 +9,7 @@
 #include <backplane/compiler/kernels.h>
 #include <backplane/compiler/te.h>
 #include <backplane/graph/model.h>
+#include <backplane/graph_compiler.h>
 
 #include "graph/exec/artifact.h"
 #include "graph/ir/graph.h"
@@ -17,9 +18,12 @@
 typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
-  const BpTarget *fallback; /* or NULL */
-  int32_t is_reference;     /* BpCompileOptions.is_reference */
-  const char *dump_prefix;  /* of files in options->dump_dir: "0-llvm-" */
+  const BpTarget *fallback;                   /* or NULL */
+  int32_t is_reference;                       /* BpCompileOptions.is_reference */
+  const char *dump_prefix;                    /* of files in options->dump_dir: "0-llvm-" */
+  const BpGraphCompilerApi *const *compilers; /* of graphs, in the order of the options */
+  int32_t num_compilers;
+  BpList *parts; /* BpModule, owned by the list's owner: what these compiled */
 } BpBuild;
 
 /* Tells the caller how far the compilation is: -1 with an error if the caller cancels it.
@@ -137,6 +141,19 @@ int bp__build_dump(const BpBuild *build, const char *name, const char *text);
 int bp__build_place(const BpBuild *build, BpGraph *graph);
 /* Puts copies between groups of different places. (place.c) */
 int bp__build_copies(BpGraph *graph, BpGroups *groups);
+
+/* ---- Graph compilers --------------------------------------------------------------------- */
+
+/* The table of `graph_compiler.NAME`, checked; NULL with an error. (claim.c) */
+const BpGraphCompilerApi *bp__graph_compiler_find(const char *name);
+/* Lets the graph compilers claim parts of a graph that was imported with its sources. Each part
+ * becomes one node, and its module one of build->parts. (claim.c) */
+int bp__build_claim(const BpBuild *build, BpGraph *graph);
+/* The function that computes such a node, or NULL: it is another. (claim.c) */
+const char *bp__build_part_function(const BpGraphNode *node);
+/* Whether something is left to a run: extents, bodies, or a check of what only a run knows.
+ * (compile.c) */
+bool bp__build_needs_program(const BpGraph *graph);
 
 /* ---- Programs ---------------------------------------------------------------------------- */
 

@@ -18,7 +18,8 @@
 #include "graph/onnx/import.h"
 #include "graph/ops/control.h"
 
-#define MAX_TARGETS 16
+#define MAX_TARGETS   16
+#define MAX_COMPILERS 16
 
 static int dump_bytes(const BpBuild *build, const char *name, const char *data, size_t size) {
   char *path;
@@ -178,10 +179,11 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
       (takes_open_extents(build) && bp__graph_can_be_open(graph)))
     return -1;
   const BpInputShape *shapes = read_shapes(options, &graph->arena);
+  graph->has_sources = build->num_compilers > 0;
   if (!shapes || bp__onnx_import(graph, model, shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
-  if (dump_graph(build, graph, "imported.txt") ||
+  if (dump_graph(build, graph, "imported.txt") || bp__build_claim(build, graph) ||
       (!build->is_reference && optimize_graph(build, graph)) || bp__build_own_outputs(graph))
     return -1;
   return dump_graph(build, graph, "optimized.txt");
@@ -198,7 +200,30 @@ static BpModule *refuse(const BpBuild *build) {
   return NULL;
 }
 
-/* The target's code, with the fallback's as an import if there is any. */
+/* What the target's generator makes; where nothing is left to it, the first part that a graph
+ * compiler compiled: its target needs no generator. */
+static BpModule *generate(const BpBuild *build, BpIrModule *ir) {
+  if (build->parts->size > 0 && bp_ir_table()->num_functions(ir) == 0)
+    return bp_object_retain(build->parts->items[0]);
+  return bp_target_build(ir, build->target);
+}
+
+/* Makes the fallback's code, if there is any, and the parts imports of the code. */
+static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *code) {
+  if (bp_ir_table()->num_functions(beside) > 0) {
+    BpModule *module = bp_target_build(beside, build->fallback);
+    int status = module ? bp_module_import(code, module) : -1;
+    bp_object_release(module);
+    if (status)
+      return -1;
+  }
+  for (size_t i = 0; i < build->parts->size; i++)
+    if (build->parts->items[i] != code && bp_module_import(code, build->parts->items[i]))
+      return -1;
+  return 0;
+}
+
+/* The target's code, with the fallback's and that of graph compilers as imports. */
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                             BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
@@ -206,18 +231,11 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
     return refuse(build);
   if (bp__build_report(build, "code", 0, 1))
     return NULL;
-  BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
+  BpModule *code = generate(build, irs[0]);
   if (!code)
     return refuse(build);
-  if (bp_ir_table()->num_functions(irs[1]) > 0) {
-    beside = bp_target_build(irs[1], build->fallback);
-    if (!beside || bp_module_import(code, beside)) {
-      bp_object_release(code);
-      code = NULL;
-    }
-    bp_object_release(beside);
-  }
-  if (code && (dump_sources(build, code) || bp__build_report(build, "code", 1, 1))) {
+  if (import_others(build, irs[1], code) || dump_sources(build, code) ||
+      bp__build_report(build, "code", 1, 1)) {
     bp_object_release(code);
     code = NULL;
   }
@@ -229,6 +247,7 @@ typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
   BpIrModule *irs[2]; /* by place; hold the descriptions of kernels */
+  BpList parts;       /* BpModule, owned: what graph compilers compiled */
   char *text;         /* of the target */
   char *json;
   BpModule *code;
@@ -270,8 +289,7 @@ static int build_fused(const BpBuild *build, TargetBuild *result) {
   return 0;
 }
 
-/* Whether something is left to a run: extents, bodies, or a check of what only a run knows. */
-static bool needs_program(const BpGraph *graph) {
+bool bp__build_needs_program(const BpGraph *graph) {
   if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
     return true;
   for (size_t i = 0; i < graph->nodes.size; i++)
@@ -288,7 +306,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
-  if (needs_program(&result->graph)) {
+  if (bp__build_needs_program(&result->graph)) {
     result->program = bp__build_program(&result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }
@@ -308,6 +326,9 @@ static void clear_target(TargetBuild *target) {
   bp_object_release(target->program);
   for (int i = 0; i < 2; i++)
     bp_object_release(target->irs[i]);
+  for (size_t i = 0; i < target->parts.size; i++)
+    bp_object_release(target->parts.items[i]);
+  bp__list_free(&target->parts);
   bp_str_free(target->text);
   g_free(target->json);
   bp__groups_clear(&target->groups);
@@ -337,11 +358,49 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
 #define HAS_MEMBER(options, member)                                                                \
   ((options)->struct_size >= offsetof(BpCompileOptions, member) + sizeof((options)->member))
 
+static int raise_useless(const BpGraphCompilerApi *api) {
+  char device[64];
+  bp_device_format((BpDevice){api->device_type, 0}, device, sizeof device);
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "graph compiler %s compiles for devices of kind %.*s, and no target is of "
+                        "that kind",
+                        api->name, (int)strcspn(device, ":"), device);
+}
+
+/* The tables of the graph compilers that the options name, each of which can serve a target. */
+static int find_compilers(const BpCompileOptions *options, const BpGraphCompilerApi **compilers,
+                          int32_t *count) {
+  *count = HAS_MEMBER(options, claimed_context) ? options->num_graph_compilers : 0;
+  if (*count < 0 || *count > MAX_COMPILERS)
+    return bp_error_raise(BP_ERROR_VALUE, "%d graph compilers are asked for; %d are the most",
+                          *count, MAX_COMPILERS);
+  if (*count > 0 && !(options->least_claimed >= 0 && options->least_claimed <= 1))
+    return bp_error_raise(BP_ERROR_VALUE, "least_claimed is %g; it is from 0 to 1",
+                          options->least_claimed);
+  for (int32_t i = 0; i < *count; i++) {
+    int fits = 0;
+    compilers[i] = bp__graph_compiler_find(options->graph_compilers[i]);
+    if (!compilers[i])
+      return -1;
+    for (int32_t k = 0; k < options->num_targets; k++)
+      fits |= bp_target_device_type(options->targets[k]) == compilers[i]->device_type;
+    for (int32_t k = 0; k < i; k++)
+      if (compilers[k] == compilers[i])
+        return bp_error_raise(BP_ERROR_VALUE, "graph compiler %s is named twice",
+                              compilers[i]->name);
+    if (!fits)
+      return raise_useless(compilers[i]);
+  }
+  return 0;
+}
+
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {
+  const BpGraphCompilerApi *compilers[MAX_COMPILERS];
+  int32_t num_compilers;
   TargetBuild built[MAX_TARGETS] = {0};
   BpParamTable params = {0};
   BpModule *artifact = NULL;
-  int status = 0;
+  int status = find_compilers(options, compilers, &num_compilers);
   for (int32_t i = 0; i < options->num_targets && !status; i++) {
     char prefix[64];
     BpBuild build = {
@@ -350,7 +409,12 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
         .fallback = HAS_MEMBER(options, placed_context) ? options->fallback : NULL,
         .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
         .dump_prefix = prefix,
+        .compilers = compilers,
+        .num_compilers = num_compilers,
+        .parts = &built[i].parts,
     };
+    if (build.is_reference)
+      build.num_compilers = 0;
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
     status = build_target(&build, model, &params, &built[i]);
   }

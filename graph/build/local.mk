@@ -4,6 +4,7 @@
 libbackplane_graph_la_SOURCES += \
 	graph/build/build.h \
 	graph/build/canonical.c \
+	graph/build/claim.c \
 	graph/build/compile.c \
 	graph/build/fuse.c \
 	graph/build/json.c \
@@ -20,4 +21,5 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/same.c \
 	graph/build/schedule.c graph/build/schedule.h \
 	graph/build/simplify.c \
+	graph/build/view.c graph/build/view.h \
 	graph/build/winograd.c graph/build/winograd.h

@@ -251,6 +251,9 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
   BpBuild beside = *build;
   beside.target = build->fallback;
   beside.fallback = NULL;
+  group->function = bp__build_part_function(group->nodes.items[0]);
+  if (group->function)
+    return 0;
   const BpGroup *equal = g_hash_table_lookup(known, group);
   if (equal) {
     group->function = equal->function;

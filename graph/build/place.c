@@ -15,8 +15,10 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                       const char *target) {
   const BpCompileOptions *options = build->options;
   char why[1024];
-  if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node))
-    return 0; /* it is where what it views is; what a node with bodies takes and gives, too */
+  /* A view is where what it views is; what a node with bodies takes and gives, too; a part of a
+   * graph compiler is compiled. */
+  if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node) || bp__build_part_function(node))
+    return 0;
   int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;

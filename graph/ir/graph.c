@@ -18,6 +18,7 @@ void bp__graph_clear(BpGraph *graph) {
   bp__list_free(&graph->bodies);
   bp__list_free(&graph->conditions);
   bp__list_free(&graph->nodes);
+  bp__list_free(&graph->sources);
   bp__list_free(&graph->inputs);
   bp__list_free(&graph->outputs);
   if (!graph->outer && graph->extents.expressions)

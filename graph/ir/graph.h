@@ -86,6 +86,7 @@ struct BpGraphNode {
   int32_t place;    /* BP_PLACE_* */
   int32_t is_alone; /* not fused with others: the target refuses what came of it */
   int32_t is_kept;  /* not dropped where nobody reads its outputs */
+  int32_t source;   /* which of the graph's sources it is made of, from 1 on; 0: of none */
   BpGraph **bodies; /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };
@@ -112,6 +113,9 @@ struct BpGraph {
   BpGraphBudget budget;  /* of the outermost graph, for all bodies; see bp__graph_budget */
   struct BpGraph *outer; /* of a body: the graph that has the node; else NULL */
   BpList bodies;         /* BpGraph, owned: all that were made for nodes */
+  int32_t has_sources;   /* the importer keeps them; set before */
+  BpList sources;        /* BpGraphNode: the model's nodes as they were read, with what they became
+                            among their outputs */
   BpList nodes;          /* BpGraphNode */
   BpList inputs;         /* BpGraphValue */
   BpList outputs;        /* BpGraphValue */

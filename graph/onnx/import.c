@@ -591,10 +591,32 @@ static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *na
   return read_attributes(scope, from, node, attrs) ? NULL : node;
 }
 
+/* Appends what the node computes, and keeps the node as the model has it where that is wanted. */
+static int append_op(BpGraph *graph, BpGraphNode *node) {
+  size_t first = graph->nodes.size;
+  BpGraphNode *source = NULL;
+  if (graph->has_sources) {
+    source = bp__graph_node(graph, node->op, node->name, node->inputs, node->num_inputs, 0,
+                            node->attrs, node->num_attrs);
+    if (!source || bp__list_push(&graph->sources, source))
+      return -1;
+    source->version = node->version;
+  }
+  if (bp__op_append(graph, node))
+    return -1;
+  if (source) {
+    source->num_outputs = node->num_outputs;
+    source->outputs = node->outputs;
+  }
+  for (size_t i = first; i < graph->nodes.size; i++)
+    ((BpGraphNode *)graph->nodes.items[i])->source = (int32_t)graph->sources.size;
+  return 0;
+}
+
 static int add_op(Scope *scope, size_t index, const char *name) {
   const OnnxNode *from = scope->nodes[index];
   BpGraphNode *node = make_node(scope, from, name);
-  if (!node || bp__op_append(scope->import->graph, node))
+  if (!node || append_op(scope->import->graph, node))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {
     if (is_empty(from->output[i]))

@@ -383,6 +383,8 @@ static const BpOp table[] = {
     EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
 
     /* Made by other rows and by passes. */
+    {"Part", "backplane", 1, 0, -1, -1, 0, BP_FUSE_OPAQUE, "function:s", NULL, NULL, NULL, NULL,
+     NULL, BP_OPEN_NONE},
     {"ViewAs", "backplane", 1, 1, 1, 1, 0, BP_FUSE_VIEW, "to:i shape:is", bp__infer_view_as, NULL,
      NULL, bp__fold_view, NULL, BP_OPEN_NONE},
     {"Unpack", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "bits:i is_signed:i count:i",

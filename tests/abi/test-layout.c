@@ -10,6 +10,7 @@
 #include <backplane/device_layer.h>
 #include <backplane/emitter_api.h>
 #include <backplane/graph/model.h>
+#include <backplane/graph_compiler.h>
 #include <backplane/host_api.h>
 #include <backplane/ir_api.h>
 #include <backplane/module_api.h>
@@ -395,6 +396,56 @@ AT(BpPlugin, reserved, 12);
 AT(BpPlugin, context, 16);
 AT(BpPlugin, initialize, 24);
 
+/* <backplane/graph_compiler.h> */
+SIZE(BpOnnxValue, 56);
+AT(BpOnnxValue, struct_size, 0);
+AT(BpOnnxValue, name, 8);
+AT(BpOnnxValue, dtype, 16);
+AT(BpOnnxValue, ndim, 20);
+AT(BpOnnxValue, producer, 24);
+AT(BpOnnxValue, shape, 32);
+AT(BpOnnxValue, symbols, 40);
+AT(BpOnnxValue, data, 48);
+SIZE(BpOnnxAttr, 48);
+AT(BpOnnxAttr, name, 0);
+AT(BpOnnxAttr, type, 8);
+AT(BpOnnxAttr, count, 12);
+AT(BpOnnxAttr, ints, 16);
+AT(BpOnnxAttr, floats, 24);
+AT(BpOnnxAttr, strs, 32);
+AT(BpOnnxAttr, value, 40);
+SIZE(BpOnnxNode, 80);
+AT(BpOnnxNode, struct_size, 0);
+AT(BpOnnxNode, name, 8);
+AT(BpOnnxNode, op, 16);
+AT(BpOnnxNode, domain, 24);
+AT(BpOnnxNode, opset, 32);
+AT(BpOnnxNode, num_inputs, 36);
+AT(BpOnnxNode, num_outputs, 40);
+AT(BpOnnxNode, num_attrs, 44);
+AT(BpOnnxNode, inputs, 48);
+AT(BpOnnxNode, outputs, 56);
+AT(BpOnnxNode, attrs, 64);
+AT(BpOnnxNode, attr_size, 72);
+SIZE(BpGraphTable, 72);
+AT(BpGraphTable, struct_size, 0);
+AT(BpGraphTable, num_nodes, 8);
+AT(BpGraphTable, get_node, 16);
+AT(BpGraphTable, num_values, 24);
+AT(BpGraphTable, get_value, 32);
+AT(BpGraphTable, get_inputs, 40);
+AT(BpGraphTable, get_outputs, 48);
+AT(BpGraphTable, take, 56);
+AT(BpGraphTable, decline, 64);
+SIZE(BpGraphCompilerApi, 48);
+AT(BpGraphCompilerApi, struct_size, 0);
+AT(BpGraphCompilerApi, name, 8);
+AT(BpGraphCompilerApi, context, 16);
+AT(BpGraphCompilerApi, device_type, 24);
+AT(BpGraphCompilerApi, reserved, 28);
+AT(BpGraphCompilerApi, claim, 32);
+AT(BpGraphCompilerApi, compile, 40);
+
 /* <backplane/target_api.h> */
 SIZE(BpTargetAttr, 32);
 AT(BpTargetAttr, name, 0);
@@ -486,7 +537,7 @@ AT(BpCompileLimits, nodes, 8);
 AT(BpCompileLimits, constant_bytes, 16);
 AT(BpCompileLimits, fold_work, 24);
 AT(BpCompileLimits, functions, 32);
-SIZE(BpCompileOptions, 104);
+SIZE(BpCompileOptions, 136);
 AT(BpCompileOptions, struct_size, 0);
 AT(BpCompileOptions, targets, 8);
 AT(BpCompileOptions, num_targets, 16);
@@ -501,6 +552,18 @@ AT(BpCompileOptions, placed, 72);
 AT(BpCompileOptions, placed_context, 80);
 AT(BpCompileOptions, limits, 88);
 AT(BpCompileOptions, is_reference, 96);
+AT(BpCompileOptions, num_graph_compilers, 100);
+AT(BpCompileOptions, graph_compilers, 104);
+AT(BpCompileOptions, least_claimed, 112);
+AT(BpCompileOptions, claimed, 120);
+AT(BpCompileOptions, claimed_context, 128);
+SIZE(BpClaimedNode, 48);
+AT(BpClaimedNode, struct_size, 0);
+AT(BpClaimedNode, node, 8);
+AT(BpClaimedNode, op, 16);
+AT(BpClaimedNode, compiler, 24);
+AT(BpClaimedNode, function, 32);
+AT(BpClaimedNode, why, 40);
 SIZE(BpModelTensorInfo, 32);
 AT(BpModelTensorInfo, struct_size, 0);
 AT(BpModelTensorInfo, name, 8);

@@ -19,6 +19,10 @@ test_programs += tests/graph/test-onnx tests/graph/test-load \
 	tests/graph/test-types tests/graph/test-together tests/graph/test-values
 thread_tests += tests/graph/test-together
 
+test_programs += tests/graph/test-claims
+tests_graph_test_claims_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_claims_LDADD = $(graphtest_LDADD)
+
 test_programs += tests/graph/test-random-graphs
 slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -160,3 +160,9 @@ tests_mock_fakenvrtc_la_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir) \
 	-DFAKE_KERNEL_HEADER='"$(abs_top_srcdir)/tests/mock/fakecuda_kernel.hpp"'
 tests_mock_fakenvrtc_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 EXTRA_DIST += tests/mock/fakecuda_kernel.hpp
+
+# A graph compiler.
+check_LTLIBRARIES += tests/mock/tiny.la
+tests_mock_tiny_la_SOURCES = tests/mock/tiny.c
+tests_mock_tiny_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
+tests_mock_tiny_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)

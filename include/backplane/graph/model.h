@@ -35,6 +35,20 @@ typedef int (*BpProgress)(void *context, const char *stage, int32_t done, int32_
  * goes on; any other value cancels, as for BpProgress. */
 typedef int (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
+/* Who computes a node of a model for which graph compilers were named; the library owns it, for the
+ * call. */
+typedef struct BpClaimedNode {
+  uint64_t struct_size; /* of the library's version: members beyond it are not there */
+  const char *node;
+  const char *op;
+  const char *compiler; /* NULL: generated code */
+  const char *function; /* of the part that the compiler compiled it into; else NULL */
+  const char *why;      /* with `compiler` NULL: what each of them has against it */
+} BpClaimedNode;
+
+/* Is told each node, in order; 0 goes on; any other value cancels, as for BpProgress. */
+typedef int (*BpClaimed)(void *context, const BpClaimedNode *node);
+
 /* What compiling one model for one target may cost, so that a small file from a stranger cannot ask
  * for much; 0 is the default of a member. A model that needs more nodes, bytes or functions is an
  * error that names the limit; constants that cost more than `fold_work` are computed in each run
@@ -73,6 +87,15 @@ typedef struct BpCompileOptions {
    * definition has. Canonical forms, layouts, packing, fusion and schedules are left out. Slow: to
    * find out whether one of them made a result wrong. */
   int32_t is_reference;
+  /* Plugins' graph compilers that may claim parts of the model, by name, "dnnl" for
+   * `graph_compiler.dnnl`: each for the target of its kind of device. Of two that take a node the
+   * cheaper gets it, else the first. The artifact then needs their plugins. The shapes of the model
+   * must be known. Since 0.6. */
+  int32_t num_graph_compilers;
+  const char *const *graph_compilers;
+  double least_claimed; /* 0 to 1: a smaller share of nodes that are claimed is an error */
+  BpClaimed claimed;    /* or NULL */
+  void *claimed_context;
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the

@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graph compilers claim parts of a graph as the model has it (backplane/graph_compiler.h). What one
+ * compiled becomes a node in the place of those of the part; all else goes on as if nobody had been
+ * asked. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+
+#include "graph/build/build.h"
+#include "graph/build/view.h"
+#include "graph/ops/control.h"
+
+/* ---- Finding graph compilers ------------------------------------------------------------- */
+
+static int raise_absent(const char *name) {
+  char *why = bp_plugin_explain_absence(name);
+  bp_error_raise(BP_ERROR_NOT_FOUND,
+                 "no installed plugin has a graph compiler \"%s\" (graph_compiler.%s)%s%s", name,
+                 name, why && *why ? "; " : "", why ? why : "");
+  bp_str_free(why);
+  return -1;
+}
+
+static int check_table(const char *name, const BpGraphCompilerApi *api) {
+  if (!api)
+    return bp_error_raise(BP_ERROR_PLUGIN, "graph_compiler.%s has no table of version %d", name,
+                          BP_GRAPH_COMPILER_VERSION);
+  if (!BP_TABLE_HAS(api, compile) || !api->claim || !api->name)
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "graph_compiler.%s gives a table of %" PRIu64
+                          " bytes that lacks a slot which has to be there; this is a defect of the "
+                          "plugin",
+                          name, api->struct_size);
+  if (strcmp(api->name, name))
+    return bp_error_raise(BP_ERROR_PLUGIN, "graph_compiler.%s gives the table of another, \"%s\"",
+                          name, api->name);
+  if (api->reserved)
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "the table of graph_compiler.%s has %d in `reserved`, which has to be 0; "
+                          "this is a defect of the plugin",
+                          name, api->reserved);
+  return 0;
+}
+
+const BpGraphCompilerApi *bp__graph_compiler_find(const char *name) {
+  char *registry_name = g_strconcat("graph_compiler.", name, NULL);
+  BpFunction *function = NULL;
+  BpValue version = {.type_index = BP_TYPE_INT, .v_int64 = BP_GRAPH_COMPILER_VERSION}, answer;
+  int status = bp__view_register() ? -1 : bp_registry_get(registry_name, &function);
+  g_free(registry_name);
+  if (!status)
+    status = function ? bp_function_call(function, &version, 1, &answer) : raise_absent(name);
+  bp_object_release(function);
+  if (status)
+    return NULL;
+  const BpGraphCompilerApi *api = answer.type_index == BP_TYPE_POINTER ? answer.v_ptr : NULL;
+  bp_value_clear(&answer);
+  return check_table(name, api) ? NULL : api;
+}
+
+/* ---- What can be claimed ----------------------------------------------------------------- */
+
+/* A node of the model that is offered, or a single node of the graph that is not. */
+typedef struct Unit {
+  const BpGraphNode *node; /* as the model has it, or the single one */
+  size_t begin, end;       /* its nodes in the graph's list */
+  int32_t offered;         /* its number in the view, or -1 */
+  int32_t compiler;        /* that takes it, or -1 */
+  int32_t level;
+  int32_t part;         /* the first unit of its part, itself if it is alone */
+  int32_t next;         /* the next unit of the part, or -1 */
+  const char *function; /* that computes the part, once it is compiled */
+  const char *why;      /* the reasons of those that did not take it, or NULL */
+} Unit;
+
+typedef struct Claiming {
+  const BpBuild *build;
+  BpGraph *graph;
+  Unit *units;
+  int32_t num_units;
+  int32_t num_offered;
+  int32_t *maker;     /* by value id: the unit that makes it, or -1 */
+  uint8_t *is_read;   /* by value id: another unit reads it, or it is an output of the graph */
+  uint8_t *is_output; /* by value id: likewise, another part */
+} Claiming;
+
+static int is_in_list(const BpGraph *graph, const BpGraphNode *node) {
+  return node->id >= 0 && (size_t)node->id < graph->nodes.size &&
+         graph->nodes.items[node->id] == node;
+}
+
+/* A node can be claimed where it still stands for what it was: its outputs are computed, and by
+ * itself, and each of its inputs is there. */
+static int can_offer(const BpGraph *graph, const BpGraphNode *source, int32_t number) {
+  for (int32_t i = 0; i < source->num_outputs; i++) {
+    const BpGraphValue *value = source->outputs[i];
+    if (value && (value->data || !value->producer || value->producer->source != number))
+      return 0;
+  }
+  for (int32_t i = 0; i < source->num_inputs; i++) {
+    const BpGraphValue *value = source->inputs[i];
+    if (value && !value->data && value->producer && !is_in_list(graph, value->producer))
+      return 0;
+  }
+  return 1;
+}
+
+static void add_unit(Claiming *claiming, size_t *at) {
+  const BpGraph *graph = claiming->graph;
+  const BpGraphNode *first = graph->nodes.items[*at];
+  Unit *unit = &claiming->units[claiming->num_units];
+  *unit = (Unit){.node = first,
+                 .begin = *at,
+                 .end = *at + 1,
+                 .offered = -1,
+                 .compiler = -1,
+                 .part = claiming->num_units++,
+                 .next = -1};
+  if (first->source > 0 &&
+      can_offer(graph, graph->sources.items[first->source - 1], first->source)) {
+    unit->node = graph->sources.items[first->source - 1];
+    unit->offered = claiming->num_offered++;
+    while (unit->end < graph->nodes.size &&
+           ((const BpGraphNode *)graph->nodes.items[unit->end])->source == first->source)
+      unit->end++;
+  }
+  for (size_t i = unit->begin; i < unit->end; i++) {
+    const BpGraphNode *node = graph->nodes.items[i];
+    for (int32_t k = 0; k < node->num_outputs; k++)
+      claiming->maker[node->outputs[k]->id] = unit->part;
+  }
+  *at = unit->end;
+}
+
+/* The unit that makes an input, or -1: it comes from outside, or is not given. */
+static int32_t maker_of(const Claiming *claiming, const BpGraphNode *node, int32_t input) {
+  const BpGraphValue *value = node->inputs[input];
+  return value ? claiming->maker[value->id] : -1;
+}
+
+/* Marks by value id what is read by a unit of another group than the maker's, or is an output of
+ * the graph (free). `group_of` gives the group. */
+static uint8_t *mark_outside(const Claiming *claiming, int32_t (*group_of)(const Unit *unit)) {
+  uint8_t *marks = calloc((size_t)claiming->graph->num_values + 1, 1);
+  if (!marks) {
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory for %d nodes", claiming->num_units);
+    return NULL;
+  }
+  for (int32_t u = 0; u < claiming->num_units; u++) {
+    const Unit *unit = &claiming->units[u];
+    for (int32_t k = 0; k < unit->node->num_inputs; k++) {
+      int32_t maker = maker_of(claiming, unit->node, k);
+      if (maker >= 0 && group_of(&claiming->units[maker]) != group_of(unit))
+        marks[unit->node->inputs[k]->id] = 1;
+    }
+  }
+  for (size_t i = 0; i < claiming->graph->outputs.size; i++)
+    marks[((const BpGraphValue *)claiming->graph->outputs.items[i])->id] = 1;
+  return marks;
+}
+
+static int32_t own_group(const Unit *unit) {
+  return (int32_t)unit->begin;
+}
+
+static int32_t offered_group(const Unit *unit) {
+  return unit->offered >= 0 ? 0 : -1;
+}
+
+static int32_t part_group(const Unit *unit) {
+  return unit->part;
+}
+
+static int list_units(Claiming *claiming) {
+  const BpGraph *graph = claiming->graph;
+  claiming->units = calloc(graph->nodes.size + 1, sizeof(*claiming->units));
+  claiming->maker = malloc(((size_t)graph->num_values + 1) * sizeof(*claiming->maker));
+  if (!claiming->units || !claiming->maker)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu nodes", graph->nodes.size);
+  for (int32_t i = 0; i < graph->num_values; i++)
+    claiming->maker[i] = -1;
+  for (size_t at = 0; at < graph->nodes.size;)
+    add_unit(claiming, &at);
+  claiming->is_read = mark_outside(claiming, own_group);
+  return claiming->is_read ? 0 : -1;
+}
+
+/* The whole graph as it is offered. */
+static const BpOnnxGraph *view_all(Claiming *claiming) {
+  BpArena *arena = &claiming->graph->arena;
+  const BpGraphNode **nodes =
+      bp__arena_alloc_array(arena, (size_t)claiming->num_offered, sizeof(*nodes));
+  uint8_t *is_output = nodes ? mark_outside(claiming, offered_group) : NULL;
+  BpViewPlan plan = {claiming->graph, nodes, claiming->num_offered, claiming->is_read, is_output};
+  for (int32_t u = 0; is_output && u < claiming->num_units; u++)
+    if (claiming->units[u].offered >= 0)
+      nodes[claiming->units[u].offered] = claiming->units[u].node;
+  const BpOnnxGraph *view = is_output ? bp__view_create(arena, &plan) : NULL;
+  free(is_output);
+  return view;
+}
+
+static const BpOnnxGraph *view_part(const Claiming *claiming, int32_t first) {
+  const Unit *units = claiming->units;
+  BpArena *arena = &claiming->graph->arena;
+  int32_t count = 0;
+  for (int32_t u = first; u >= 0; u = units[u].next)
+    count++;
+  const BpGraphNode **nodes = bp__arena_alloc_array(arena, (size_t)count, sizeof(*nodes));
+  if (!nodes)
+    return NULL;
+  BpViewPlan plan = {claiming->graph, nodes, 0, claiming->is_read, claiming->is_output};
+  for (int32_t u = first; u >= 0; u = units[u].next)
+    nodes[plan.num_nodes++] = units[u].node;
+  return bp__view_create(arena, &plan);
+}
+
+/* ---- Asking ------------------------------------------------------------------------------ */
+
+static int fits_target(const BpBuild *build, const BpGraphCompilerApi *api) {
+  return api->device_type == bp_target_device_type(build->target);
+}
+
+/* Whether a claim of `cost` goes before the one that is there; each is 0 where it is not known. */
+static int is_cheaper(double cost, double than) {
+  return cost > 0 && than > 0 && cost < than;
+}
+
+static int add_reason(const Claiming *claiming, Unit *unit, const char *compiler,
+                      const char *reason) {
+  unit->why = bp__arena_printf(&claiming->graph->arena, "%s%s%s: %s", unit->why ? unit->why : "",
+                               unit->why ? "; " : "", compiler, reason);
+  return unit->why ? 0 : -1;
+}
+
+/* Asks graph compiler `index`, and enters what it takes; `best` has the least costs so far. */
+static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, double *best) {
+  const BpGraphCompilerApi *api = claiming->build->compilers[index];
+  BpClaims *claims = bp__claims_create(&claiming->graph->arena, view);
+  if (!claims)
+    return -1;
+  int status = api->claim(api->context, view, claiming->build->target, claims);
+  if (claims->failure)
+    status = bp_error_raise(BP_ERROR_PLUGIN, "it claims what it cannot: %s", claims->failure);
+  if (status)
+    return bp_error_add_context("graph compiler %s", api->name);
+  for (int32_t u = 0; u < claiming->num_units; u++) {
+    Unit *unit = &claiming->units[u];
+    double cost = unit->offered >= 0 ? claims->costs[unit->offered] : -1;
+    if (cost >= 0 && (unit->compiler < 0 || is_cheaper(cost, best[unit->offered]))) {
+      unit->compiler = index;
+      best[unit->offered] = cost;
+    } else if (unit->offered >= 0 && cost < 0) {
+      const char *why = claims->why[unit->offered];
+      if (add_reason(claiming, unit, api->name, why ? why : "it gave no reason"))
+        return -1;
+    }
+  }
+  return 0;
+}
+
+static int ask_all(Claiming *claiming) {
+  const BpBuild *build = claiming->build;
+  const BpOnnxGraph *view = view_all(claiming);
+  double *best = bp__arena_alloc_array(&claiming->graph->arena, (size_t)claiming->num_offered + 1,
+                                       sizeof(*best));
+  int status = view && best ? 0 : -1;
+  for (int32_t i = 0; i < build->num_compilers && !status; i++)
+    if (fits_target(build, build->compilers[i]))
+      status = ask(claiming, view, i, best);
+  return status;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------- */
+
+static int32_t find_part(Claiming *claiming, int32_t unit) {
+  Unit *units = claiming->units;
+  while (units[unit].part != unit) {
+    units[unit].part = units[units[unit].part].part;
+    unit = units[unit].part;
+  }
+  return unit;
+}
+
+/* Connected units of one compiler and one level are a part. The level grows where a path goes from
+ * one compiler's units, or the host's, to another's, and never falls: so no path that leaves a part
+ * comes back to it, nor by way of other parts; and what is ordered by level can run in that order.
+ */
+static int make_parts(Claiming *claiming) {
+  Unit *units = claiming->units;
+  for (int32_t u = 0; u < claiming->num_units; u++) {
+    for (int32_t k = 0; k < units[u].node->num_inputs; k++) {
+      int32_t maker = maker_of(claiming, units[u].node, k);
+      if (maker < 0)
+        continue;
+      int32_t level = units[maker].level + (units[maker].compiler != units[u].compiler);
+      units[u].level = level > units[u].level ? level : units[u].level;
+    }
+    for (int32_t k = 0; units[u].compiler >= 0 && k < units[u].node->num_inputs; k++) {
+      int32_t maker = maker_of(claiming, units[u].node, k);
+      if (maker < 0 || units[maker].compiler != units[u].compiler ||
+          units[maker].level != units[u].level)
+        continue;
+      int32_t a = find_part(claiming, maker), b = find_part(claiming, u);
+      units[a > b ? a : b].part = a > b ? b : a;
+    }
+  }
+  for (int32_t u = claiming->num_units - 1; u >= 0; u--) {
+    int32_t first = find_part(claiming, u);
+    units[u].part = first;
+    units[u].next = u == first ? units[u].next : units[first].next;
+    if (u != first)
+      units[first].next = u;
+  }
+  claiming->is_output = mark_outside(claiming, part_group);
+  return claiming->is_output ? 0 : -1;
+}
+
+/* Why a module that was compiled cannot be used (g_free), or NULL. */
+static char *find_fault(BpModule *module, const char *function) {
+  BpFunction *found = NULL;
+  if (!(bp_module_get_property(module) & BP_MODULE_BINARY_SERIALIZABLE))
+    return g_strdup_printf("its module of kind %s cannot be saved", bp_module_kind(module));
+  if (bp_module_get_function(module, function, 0, &found)) {
+    char *fault = g_strdup(bp_error_message());
+    bp_error_clear();
+    return fault;
+  }
+  bp_object_release(found);
+  return found ? NULL : g_strdup_printf("its module has no function \"%s\"", function);
+}
+
+/* Compiles the part of a view: 0, and the module is among those of the build, or, handed back, the
+ * reason in *fault (g_free); -1 with an error. */
+static int compile_view(const Claiming *claiming, const BpGraphCompilerApi *api,
+                        const BpOnnxGraph *view, const char *function, char **fault) {
+  BpModule *module = NULL;
+  *fault = NULL;
+  if (api->compile(api->context, view, claiming->build->target, function, &module)) {
+    *fault = g_strdup(bp_error_message());
+    bp_error_clear();
+    return 0;
+  }
+  *fault = module ? find_fault(module, function) : g_strdup("it gave no module");
+  if (!*fault && !bp__list_push(claiming->build->parts, module))
+    return 0;
+  bp_object_release(module);
+  return *fault ? 0 : -1;
+}
+
+/* The node that stands for the part: it reads the part's inputs and makes its outputs. */
+static BpGraphNode *make_node(const Claiming *claiming, const BpOnnxGraph *view,
+                              const char *function) {
+  BpGraph *graph = claiming->graph;
+  size_t count = (size_t)view->num_inputs;
+  BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, count, sizeof(BpGraphValue *));
+  BpGraphAttr attr = {
+      .name = "function", .type = BP_GRAPH_ATTR_STRING, .count = 1, .str = function};
+  for (size_t i = 0; inputs && i < count; i++)
+    inputs[i] = view->origins[view->inputs[i]];
+  BpGraphNode *node = inputs ? bp__graph_node(graph, bp__op_find("backplane", "Part"), function,
+                                              inputs, view->num_inputs, view->num_outputs, &attr, 1)
+                             : NULL;
+  for (int32_t i = 0; node && i < view->num_outputs; i++) {
+    node->outputs[i] = view->origins[view->outputs[i]];
+    node->outputs[i]->producer = node;
+  }
+  return node;
+}
+
+/* "part_0_dnnl". */
+static const char *function_name(const Claiming *claiming, const BpGraphCompilerApi *api) {
+  char *name = bp__arena_printf(&claiming->graph->arena, "part_%zu_%s",
+                                claiming->build->parts->size, api->name);
+  for (char *at = name; at && *at; at++)
+    *at = g_ascii_isalnum(*at) ? *at : '_';
+  return name;
+}
+
+/* Compiles the part that begins with unit `first`. */
+static int compile_part(Claiming *claiming, int32_t first, BpGraphNode **node) {
+  Unit *units = claiming->units;
+  const BpGraphCompilerApi *api = claiming->build->compilers[units[first].compiler];
+  const BpOnnxGraph *view = view_part(claiming, first);
+  const char *function = function_name(claiming, api);
+  char *fault;
+  if (!view || !function || compile_view(claiming, api, view, function, &fault))
+    return -1;
+  if (!fault)
+    *node = make_node(claiming, view, function);
+  int status = fault || *node ? 0 : -1;
+  for (int32_t u = first; u >= 0 && !status; u = units[u].next) {
+    units[u].function = fault ? NULL : function;
+    status = fault ? add_reason(claiming, &units[u], api->name, fault) : 0;
+  }
+  g_free(fault);
+  return status;
+}
+
+/* ---- The graph with parts ---------------------------------------------------------------- */
+
+static int push_unit(BpGraph *graph, const Unit *unit, const BpList *old) {
+  for (size_t i = unit->begin; i < unit->end; i++)
+    if (bp__list_push(&graph->nodes, old->items[i]))
+      return -1;
+  return 0;
+}
+
+/* The units by level, and else in the order that they have (free). */
+static int32_t *sort_units(const Claiming *claiming) {
+  size_t count = (size_t)claiming->num_units;
+  int32_t *order = calloc(count + 1, sizeof(*order));
+  size_t *place = calloc(count + 2, sizeof(*place));
+  if (!order || !place) {
+    free(order);
+    free(place);
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu nodes", count);
+    return NULL;
+  }
+  for (size_t u = 0; u < count; u++)
+    place[claiming->units[u].level + 1]++;
+  for (size_t level = 1; level <= count; level++)
+    place[level] += place[level - 1];
+  for (size_t u = 0; u < count; u++)
+    order[place[claiming->units[u].level]++] = (int32_t)u;
+  free(place);
+  return order;
+}
+
+/* Makes the list of nodes anew, with `nodes`, by the first unit of each part, in their place. */
+static int replace_nodes(const Claiming *claiming, BpGraphNode *const *nodes) {
+  BpGraph *graph = claiming->graph;
+  BpList old = graph->nodes;
+  int32_t *order = sort_units(claiming);
+  int status = order ? 0 : -1;
+  if (status)
+    return -1;
+  graph->nodes = (BpList){0};
+  for (int32_t i = 0; i < claiming->num_units && !status; i++) {
+    const Unit *unit = &claiming->units[order[i]];
+    if (!unit->function)
+      status = push_unit(graph, unit, &old);
+    else if (unit->part == order[i])
+      status = bp__list_push(&graph->nodes, nodes[order[i]]);
+  }
+  free(order);
+  bp__list_free(&old);
+  if (!status)
+    bp__graph_remove_dead(graph);
+  return status;
+}
+
+static int compile_parts(Claiming *claiming) {
+  BpGraphNode **nodes = calloc((size_t)claiming->num_units + 1, sizeof(BpGraphNode *));
+  int status = nodes ? 0 : bp_error_raise(BP_ERROR_MEMORY, "out of memory for parts");
+  int32_t num_parts = 0;
+  for (int32_t u = 0; u < claiming->num_units && !status; u++) {
+    if (claiming->units[u].compiler < 0 || claiming->units[u].part != u)
+      continue;
+    status = bp__build_report(claiming->build, "parts", u, claiming->num_units);
+    if (!status)
+      status = compile_part(claiming, u, &nodes[u]);
+    num_parts += !status && nodes[u];
+  }
+  if (!status && num_parts > 0)
+    status = replace_nodes(claiming, nodes);
+  free(nodes);
+  return status;
+}
+
+/* ---- Reports ----------------------------------------------------------------------------- */
+
+#define NOT_OFFERED "it is not offered: what it reads or gives was settled while it was imported"
+
+static const char *reason_of(const Unit *unit) {
+  return unit->offered < 0 ? NOT_OFFERED : unit->why;
+}
+
+static int report_unit(const Claiming *claiming, const Unit *unit) {
+  const BpCompileOptions *options = claiming->build->options;
+  BpClaimedNode node = {
+      .struct_size = sizeof(node), .node = unit->node->name, .op = unit->node->op->name};
+  if (unit->function) {
+    node.compiler = claiming->build->compilers[unit->compiler]->name;
+    node.function = unit->function;
+  } else {
+    node.why = reason_of(unit);
+  }
+  if (!options->claimed || !options->claimed(options->claimed_context, &node))
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "BpCompileOptions::claimed cancelled the compilation (node '%s')",
+                        unit->node->name);
+}
+
+/* Of a node that is not offered the graph may have several, which count once. */
+static int is_counted(const Claiming *claiming, int32_t u) {
+  const Unit *unit = &claiming->units[u];
+  return unit->offered >= 0 || unit->node->source == 0 || u == 0 || unit[-1].offered >= 0 ||
+         unit[-1].node->source != unit->node->source;
+}
+
+/* The first few nodes that are not claimed, and why (g_free). */
+static char *list_unclaimed(const Claiming *claiming) {
+  GString *list = g_string_new(NULL);
+  int32_t left = 8;
+  for (int32_t u = 0; u < claiming->num_units && left > 0; u++) {
+    const Unit *unit = &claiming->units[u];
+    if (unit->function || !is_counted(claiming, u))
+      continue;
+    g_string_append_printf(list, "%s'%s' (%s): %s", list->len ? "; " : "", unit->node->name,
+                           unit->node->op->name, reason_of(unit));
+    left--;
+  }
+  return g_string_free(list, FALSE);
+}
+
+/* Tells of each node who computes it, and refuses where too few are claimed. */
+static int report(const Claiming *claiming) {
+  double least = claiming->build->options->least_claimed;
+  int32_t total = 0, claimed = 0;
+  for (int32_t u = 0; u < claiming->num_units; u++) {
+    if (!is_counted(claiming, u))
+      continue;
+    total++;
+    claimed += claiming->units[u].function != NULL;
+    if (report_unit(claiming, &claiming->units[u]))
+      return -1;
+  }
+  if (claimed >= least * total)
+    return 0;
+  char *unclaimed = list_unclaimed(claiming);
+  bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                 "graph compilers claim %d of %d nodes, and at least %g of all are required "
+                 "(BpCompileOptions.least_claimed, --require): %s",
+                 claimed, total, least, unclaimed);
+  g_free(unclaimed);
+  return -1;
+}
+
+/* ---- The pass ---------------------------------------------------------------------------- */
+
+/* Whether any of them makes code for the target. */
+static int any_fits(const BpBuild *build) {
+  for (int32_t i = 0; i < build->num_compilers; i++)
+    if (fits_target(build, build->compilers[i]))
+      return 1;
+  return 0;
+}
+
+int bp__build_claim(const BpBuild *build, BpGraph *graph) {
+  Claiming claiming = {.build = build, .graph = graph};
+  if (!any_fits(build))
+    return 0;
+  if (bp__build_needs_program(graph))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "graph compilers take graphs all of whose shapes are known, and this "
+                          "model has open extents, bodies (If, Loop, Scan) or shapes that depend "
+                          "on data; give the shapes of its inputs, or leave the graph compilers "
+                          "out");
+  int status = list_units(&claiming);
+  if (!status)
+    status = ask_all(&claiming);
+  if (!status)
+    status = make_parts(&claiming);
+  if (!status)
+    status = compile_parts(&claiming);
+  if (!status)
+    status = report(&claiming);
+  free(claiming.units);
+  free(claiming.maker);
+  free(claiming.is_read);
+  free(claiming.is_output);
+  return status;
+}
+
+const char *bp__build_part_function(const BpGraphNode *node) {
+  int is_part = !strcmp(node->op->domain, "backplane") && !strcmp(node->op->name, "Part");
+  return is_part ? bp__node_str(node, "function", NULL) : NULL;
+}

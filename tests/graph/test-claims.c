@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graph compilers: parts that a plugin's library of two operators claims (tests/mock/tiny.c)
+ * compute what generated code does, and whatever such a plugin does wrong is an error or handed
+ * back. */
+#include <string.h>
+#include <unistd.h>
+
+#include <glib/gstdio.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/onnx_builder.h"
+
+static char *plugin_folder;
+
+/* ---- Compiling and running --------------------------------------------------------------- */
+
+/* What was reported: "node op compiler function why", a line each, "-" for NULL. */
+static int note(void *context, const BpClaimedNode *node) {
+  g_assert_cmpuint(node->struct_size, >=, sizeof(*node));
+  g_assert_true(!node->compiler == !node->function && !node->compiler == !!node->why);
+  g_string_append_printf(context, "%s %s %s %s %s\n", node->node, node->op,
+                         node->compiler ? node->compiler : "-",
+                         node->function ? node->function : "-", node->why ? node->why : "-");
+  return 0;
+}
+
+typedef struct Compiled {
+  char *path;
+  GString *report;
+  BpModule *module; /* NULL with an error raised */
+} Compiled;
+
+static void compiled_clear(Compiled *compiled) {
+  unlink(compiled->path);
+  g_free(compiled->path);
+  g_string_free(compiled->report, TRUE);
+  bp_object_release(compiled->module);
+}
+
+/* Compiles for targets and graph compilers, each a list with commas; frees the builder. */
+static Compiled compile_with(OnnxBuilder *builder, const char *target_texts, const char *names,
+                             double least) {
+  GByteArray *bytes = onnx_bytes(builder);
+  Compiled compiled = {.path = onnx_write(bytes), .report = g_string_new(NULL)};
+  char **texts = g_strsplit(target_texts, ",", -1), **compilers = g_strsplit(names, ",", -1);
+  const BpTarget *targets[4] = {NULL};
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = targets,
+                              .num_graph_compilers = (int32_t)g_strv_length(compilers),
+                              .graph_compilers = (const char *const *)compilers,
+                              .least_claimed = least,
+                              .claimed = note,
+                              .claimed_context = compiled.report};
+  for (; texts[options.num_targets]; options.num_targets++)
+    if (!(targets[options.num_targets] = bp_target_parse(texts[options.num_targets])))
+      g_error("%s", bp_error_message());
+  compiled.module = bp_model_compile(compiled.path, &options);
+  for (int32_t i = 0; i < options.num_targets; i++)
+    bp_object_release((BpTarget *)(uintptr_t)targets[i]);
+  g_strfreev(texts);
+  g_strfreev(compilers);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return compiled;
+}
+
+static BpModel *model_of(const Compiled *compiled) {
+  BpModel *model =
+      compiled->module ? bp_model_create(compiled->module, &(BpDevice){BP_DEVICE_CPU, 0}, 1) : NULL;
+  if (!model)
+    g_error("%s", bp_error_message());
+  return model;
+}
+
+/* All outputs, one behind the other, of a model of float32 whose inputs are all `x`. */
+static GArray *run(const Compiled *compiled, const float *x) {
+  BpModel *model = model_of(compiled);
+  BpModelContext *context = bp_model_context_create(model);
+  GArray *all = g_array_new(FALSE, FALSE, sizeof(float));
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    BpTensor *tensor =
+        bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    if (bp_tensor_copy_from_host(&tensor->view, x, (uint64_t)bp_view_num_bytes(&tensor->view)) ||
+        bp_model_set_input(context, info->name, &tensor->view))
+      g_error("%s", bp_error_message());
+    bp_object_release(tensor);
+  }
+  for (int again = 0; again < 2; again++)
+    if (bp_model_run(context))
+      g_error("%s", bp_error_message());
+  for (int32_t i = 0; i < bp_model_num_outputs(model); i++) {
+    BpTensor *output = bp_model_get_output(context, i);
+    guint old = all->len;
+    g_array_set_size(all, old + (guint)bp_view_num_elements(&output->view));
+    if (bp_tensor_copy_to_host(&output->view, &g_array_index(all, float, old),
+                               (uint64_t)bp_view_num_bytes(&output->view)))
+      g_error("%s", bp_error_message());
+  }
+  bp_model_context_free(context);
+  bp_model_release(model);
+  return all;
+}
+
+static void assert_raised(const char *kind, const char *text) {
+  if (!bp_error_is(kind) || !strstr(bp_error_message(), text))
+    g_error("no %s with \"%s\": %s", kind, text, bp_error_message());
+  bp_error_clear();
+}
+
+/* ---- Parts ------------------------------------------------------------------------------- */
+
+static void add_node(OnnxBuilder *builder, const char *name, const char *op, const char *inputs,
+                     const char *output) {
+  Backplane__Onnx__NodeProto *node = onnx_node(builder, op, inputs, output, "");
+  node->name = (char *)(uintptr_t)name;
+}
+
+/* a = relu(x); b = -a; y = a + b: the library has both ends of a path that leaves it. */
+static OnnxBuilder *bent_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  add_node(builder, "first", "Relu", "x", "a");
+  add_node(builder, "between", "Neg", "a", "b");
+  add_node(builder, "last", "Add", "a,b", "y");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static const float signs[] = {1, -2, 3, -4, 5, -6};
+
+static void test_path_that_comes_back(void) {
+  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0);
+  GArray *got = run(&compiled, signs);
+  for (int i = 0; i < 6; i++)
+    g_assert_true(g_array_index(got, float, i) == 0);
+  g_assert_cmpstr(compiled.report->str, ==,
+                  "first Relu tiny part_0_tiny -\n"
+                  "between Neg - - tiny: it has Add and Relu alone\n"
+                  "last Add tiny part_1_tiny -\n");
+  g_array_unref(got);
+  compiled_clear(&compiled);
+}
+
+/* Nothing is left to the target's generator. */
+static void test_whole_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  onnx_floats(builder, "w", "2x3");
+  onnx_node(builder, "Add", "x,w", "a", "");
+  onnx_node(builder, "Relu", "a", "y", "");
+  onnx_node(builder, "Add", "a,y", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  onnx_output(builder, "a");
+  Compiled compiled = compile_with(builder, "c", "tiny", 1);
+  GArray *got = run(&compiled, signs);
+  float *w = onnx_float_values(6);
+  for (int i = 0; i < 6; i++) {
+    float a = signs[i] + w[i], y = a > 0 ? a : 0;
+    g_assert_true(g_array_index(got, float, i) == y);
+    g_assert_true(g_array_index(got, float, 6 + i) == a + y);
+    g_assert_true(g_array_index(got, float, 12 + i) == a);
+  }
+  g_assert_cmpstr(compiled.report->str, ==,
+                  "the Add Add tiny part_0_tiny -\n"
+                  "the Relu Relu tiny part_0_tiny -\n"
+                  "the Add Add tiny part_0_tiny -\n");
+  g_free(w);
+  g_array_unref(got);
+  compiled_clear(&compiled);
+}
+
+static uint32_t next_random(uint32_t *state) {
+  *state = *state * 1664525u + 1013904223u;
+  return *state >> 16;
+}
+
+#define NODES    18
+#define ELEMENTS 6
+
+/* Numbers are so small that they are exact. */
+static float compute(const char *op, float a, float b) {
+  return !strcmp(op, "Add")    ? a + b
+         : !strcmp(op, "Sub")  ? a - b
+         : !strcmp(op, "Max")  ? (a > b ? a : b)
+         : !strcmp(op, "Neg")  ? -a
+         : !strcmp(op, "Relu") ? (a > 0 ? a : 0)
+                               : a;
+}
+
+/* Nodes of which the library has some, each reading earlier ones at random; appends to `want` what
+ * the outputs are if all inputs are `x`. */
+static OnnxBuilder *random_model(uint32_t seed, const float *x, GArray *want) {
+  static const char *const ops[] = {"Add", "Relu", "Sub", "Neg", "Add", "Max", "Relu", "Identity"};
+  OnnxBuilder *builder = onnx_builder_new();
+  float values[NODES + 2][ELEMENTS];
+  uint32_t state = seed;
+  memcpy(values[0], x, sizeof(values[0]));
+  memcpy(values[1], x, sizeof(values[1]));
+  onnx_input(builder, "v0", ONNX_FLOAT, "2x3");
+  onnx_input(builder, "v1", ONNX_FLOAT, "2x3");
+  for (uint32_t known = 2; known < NODES + 2; known++) {
+    const char *op = ops[next_random(&state) % G_N_ELEMENTS(ops)];
+    uint32_t a = known - 1 - next_random(&state) % MIN(known, 5), b = next_random(&state) % known;
+    gboolean is_binary = !strcmp(op, "Add") || !strcmp(op, "Sub") || !strcmp(op, "Max");
+    char inputs[32], output[16];
+    g_snprintf(inputs, sizeof(inputs), is_binary ? "v%u,v%u" : "v%u", a, b);
+    g_snprintf(output, sizeof(output), "v%u", known);
+    onnx_node(builder, op, inputs, output, "");
+    for (int i = 0; i < ELEMENTS; i++)
+      values[known][i] = compute(op, values[a][i], values[b][i]);
+    if (known + 1 < NODES + 2 && next_random(&state) % 6)
+      continue;
+    onnx_output(builder, output);
+    g_array_append_vals(want, values[known], ELEMENTS);
+  }
+  return builder;
+}
+
+static gboolean has_target(const char *target) {
+  BpTarget *parsed = bp_target_parse(target);
+  bp_object_release(parsed);
+  bp_error_clear();
+  return parsed != NULL;
+}
+
+static void test_random_graphs(gconstpointer compiler) {
+  const char *target = has_target("llvm") ? "llvm" : "c -options=-O0";
+  for (uint32_t seed = 1; seed <= 12; seed++) {
+    GArray *want = g_array_new(FALSE, FALSE, sizeof(float));
+    OnnxBuilder *builder = random_model(seed, signs, want);
+    Compiled compiled = compile_with(builder, target, compiler, 0);
+    GArray *got = run(&compiled, signs);
+    g_assert_cmpuint(got->len, ==, want->len);
+    for (guint i = 0; i < want->len; i++)
+      if (g_array_index(got, float, i) != g_array_index(want, float, i))
+        g_error("seed %u, element %u: %g instead of %g\n%s", seed, i,
+                (double)g_array_index(got, float, i), (double)g_array_index(want, float, i),
+                compiled.report->str);
+    g_assert_nonnull(strstr(compiled.report->str, "part_"));
+    g_array_unref(want);
+    g_array_unref(got);
+    compiled_clear(&compiled);
+  }
+}
+
+/* What the importer computes, or finds to be one of a node's inputs, is not offered. */
+static void test_settled_nodes_are_not_offered(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  onnx_floats(builder, "w", "2x3");
+  onnx_node(builder, "Relu", "w", "v", "");
+  onnx_node(builder, "Identity", "x", "same", "");
+  onnx_node(builder, "Add", "same,v", "y", "");
+  onnx_node(builder, "Relu", "x", "unread", "");
+  onnx_output(builder, "y");
+  Compiled compiled = compile_with(builder, "c", "tiny", 1);
+  GArray *got = run(&compiled, signs);
+  g_assert_cmpstr(compiled.report->str, ==, "the Add Add tiny part_0_tiny -\n");
+  g_assert_cmpuint(got->len, ==, 6);
+  g_array_unref(got);
+  compiled_clear(&compiled);
+}
+
+/* ---- Several graph compilers, and several targets ---------------------------------------- */
+
+static void test_cheaper_one_wins(void) {
+  static const char *const cases[][2] = {
+      {"tiny-dear,tiny-cheap", " tiny-cheap part_0_tiny_cheap "},
+      {"tiny-cheap,tiny-dear", " tiny-cheap part_0_tiny_cheap "},
+      {"tiny-dear,tiny", " tiny-dear part_0_tiny_dear "},
+      {"tiny,tiny-cheap", " tiny part_0_tiny "},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    Compiled compiled = compile_with(bent_model(), "c", cases[i][0], 0);
+    GArray *got = run(&compiled, signs);
+    g_assert_nonnull(strstr(compiled.report->str, cases[i][1]));
+    g_array_unref(got);
+    compiled_clear(&compiled);
+  }
+}
+
+static void test_several_targets(void) {
+  if (!has_target("opencl")) {
+    g_test_skip("there is no target opencl");
+    return;
+  }
+  Compiled compiled = compile_with(bent_model(), "opencl,c", "tiny", 0.6);
+  GArray *got = run(&compiled, signs);
+  g_assert_nonnull(strstr(compiled.report->str, "first Relu tiny"));
+  g_array_unref(got);
+  compiled_clear(&compiled);
+  compiled = compile_with(bent_model(), "opencl", "tiny", 0);
+  g_assert_null(compiled.module);
+  assert_raised(BP_ERROR_VALUE, "tiny compiles for devices of kind cpu, and no target is");
+  compiled_clear(&compiled);
+}
+
+/* ---- What goes wrong --------------------------------------------------------------------- */
+
+static void test_defects_are_named(void) {
+  static const struct {
+    const char *names, *kind, *text;
+  } cases[] = {
+      {"nobody", BP_ERROR_NOT_FOUND, "no installed plugin has a graph compiler \"nobody\""},
+      {"tiny,tiny", BP_ERROR_VALUE, "tiny is named twice"},
+      {"tiny-cuda", BP_ERROR_VALUE, "tiny-cuda compiles for devices of kind cuda"},
+      {"tiny-short", BP_ERROR_PLUGIN, "lacks a slot"},
+      {"tiny-reserved", BP_ERROR_PLUGIN, "has 1 in `reserved`"},
+      {"tiny-renamed", BP_ERROR_PLUGIN, "gives the table of another, \"another\""},
+      {"tiny-older", BP_ERROR_PLUGIN, "has no table of version 1"},
+      {"tiny-nowhere", BP_ERROR_PLUGIN, "node 3 of 3: there is no such node"},
+      {"tiny-twice", BP_ERROR_PLUGIN, "node 0 of 3: it was taken or declined before"},
+      {"tiny-nan", BP_ERROR_PLUGIN, "its cost is not a number"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    Compiled compiled = compile_with(bent_model(), "c", cases[i].names, 0);
+    g_assert_null(compiled.module);
+    assert_raised(cases[i].kind, cases[i].text);
+    compiled_clear(&compiled);
+  }
+}
+
+/* Generated code computes what could not be compiled. */
+static void test_parts_are_handed_back(void) {
+  static const char *const cases[][2] = {
+      {"tiny-fails", "tiny-fails: node 'first' does not fit"},
+      {"tiny-everything", "tiny-everything: node 'between' does not fit"},
+      {"tiny-nameless", "tiny-nameless: its module has no function \"part_0_tiny_nameless\""},
+      {"tiny-unsaved", "tiny-unsaved: its module of kind tiny cannot be saved"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    Compiled compiled = compile_with(bent_model(), "c", cases[i][0], 0);
+    GArray *got = run(&compiled, signs);
+    for (int k = 0; k < 6; k++)
+      g_assert_true(g_array_index(got, float, k) == 0);
+    g_assert_nonnull(strstr(compiled.report->str, cases[i][1]));
+    g_assert_null(strstr(compiled.report->str, " part_0"));
+    g_array_unref(got);
+    compiled_clear(&compiled);
+  }
+}
+
+static void test_too_few_claims(void) {
+  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0.67);
+  g_assert_null(compiled.module);
+  assert_raised(BP_ERROR_NOT_IMPLEMENTED,
+                "claim 2 of 3 nodes, and at least 0.67 of all are required "
+                "(BpCompileOptions.least_claimed, --require): 'between' (Neg): tiny: it has Add");
+  compiled_clear(&compiled);
+  compiled = compile_with(bent_model(), "c", "tiny", 1.5);
+  g_assert_null(compiled.module);
+  assert_raised(BP_ERROR_VALUE, "least_claimed is 1.5; it is from 0 to 1");
+  compiled_clear(&compiled);
+}
+
+static void test_open_extents_are_refused(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "Nx3");
+  onnx_node(builder, "Relu", "x", "y", "");
+  onnx_output(builder, "y");
+  Compiled compiled = compile_with(builder, "c", "tiny", 0);
+  g_assert_null(compiled.module);
+  assert_raised(BP_ERROR_NOT_IMPLEMENTED, "graph compilers take graphs all of whose shapes are");
+  compiled_clear(&compiled);
+}
+
+/* ---- Artifacts --------------------------------------------------------------------------- */
+
+/* Runs `backplane profile` on the library in a process of its own, with that plugin path. */
+static int run_command(const char *library, const char *plugin_path, char **output) {
+  char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
+  const char *const command[] = {program,  "profile", library,     "--device", "cpu",
+                                 "--runs", "1",       "--seconds", "0",        NULL};
+  char **environment = g_environ_setenv(g_get_environ(), "BACKPLANE_PLUGIN_PATH", plugin_path, 1);
+  int status = 0;
+  GError *error = NULL;
+  if (!g_spawn_sync(NULL, (char **)(uintptr_t)command, environment, 0, NULL, NULL, NULL, output,
+                    &status, &error))
+    g_error("%s", error->message);
+  g_strfreev(environment);
+  g_free(program);
+  return status;
+}
+
+static void test_artifact_needs_the_plugin(void) {
+  const char *without = g_getenv("BP_TEST_OTHER_PLUGINS");
+  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0);
+  char *library = g_strconcat(compiled.path, ".so", NULL), *output;
+  if (!compiled.module || bp_module_export_library(compiled.module, library))
+    g_error("%s", bp_error_message());
+  int status = run_command(library, g_getenv("BACKPLANE_PLUGIN_PATH"), &output);
+  if (status)
+    g_error("%s", output);
+  g_free(output);
+  status = run_command(library, without, &output);
+  g_assert_cmpint(status, !=, 0);
+  if (!strstr(output, "backplane-plugin-tiny"))
+    g_error("%s", output);
+  g_free(output);
+  unlink(library);
+  g_free(library);
+  compiled_clear(&compiled);
+}
+
+/* ---- The program ------------------------------------------------------------------------- */
+
+/* Puts the plugin into a folder of its own, where nothing else is, and before the others. */
+static void install_plugin(void) {
+  char *from = g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs/tiny.so", NULL);
+  plugin_folder = g_dir_make_tmp("bp-claims-XXXXXX", NULL);
+  char *to = g_build_filename(plugin_folder, "backplane-tiny.so", NULL);
+  const char *others = g_getenv("BACKPLANE_PLUGIN_PATH");
+  char *path = g_strconcat(plugin_folder, ":", others, NULL);
+  if (symlink(from, to))
+    g_error("cannot link %s", from);
+  g_setenv("BP_TEST_OTHER_PLUGINS", others, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_free(path);
+  g_free(to);
+  g_free(from);
+}
+
+static void remove_plugin(void) {
+  char *file = g_build_filename(plugin_folder, "backplane-tiny.so", NULL);
+  g_remove(file);
+  g_rmdir(plugin_folder);
+  g_free(file);
+  g_free(plugin_folder);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  install_plugin();
+  g_test_add_func("/claims/path_that_comes_back_splits_a_part", test_path_that_comes_back);
+  g_test_add_func("/claims/whole_model_needs_no_generator", test_whole_model);
+  g_test_add_data_func("/claims/random_graphs_compute_the_same", "tiny", test_random_graphs);
+  g_test_add_data_func("/claims/random_graphs_of_which_parts_fail", "tiny-fails-once",
+                       test_random_graphs);
+  g_test_add_func("/claims/settled_nodes_are_not_offered", test_settled_nodes_are_not_offered);
+  g_test_add_func("/claims/cheaper_one_wins", test_cheaper_one_wins);
+  g_test_add_func("/claims/several_targets", test_several_targets);
+  g_test_add_func("/claims/defects_are_named", test_defects_are_named);
+  g_test_add_func("/claims/parts_are_handed_back", test_parts_are_handed_back);
+  g_test_add_func("/claims/too_few_claims_are_an_error", test_too_few_claims);
+  g_test_add_func("/claims/open_extents_are_refused", test_open_extents_are_refused);
+  g_test_add_func("/claims/artifact_needs_the_plugin", test_artifact_needs_the_plugin);
+  int status = g_test_run();
+  remove_plugin();
+  return status;
+}
