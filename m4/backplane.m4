@@ -94,6 +94,14 @@ AC_DEFUN([BP_FIND_OPENCL_HEADERS],[
     [@%:@define CL_TARGET_OPENCL_VERSION 300])
 ])
 
+# BP_FIND_DNNL_HEADERS: those of oneDNN 2, whose functions version 3 lacks; the library itself is
+# opened at run time.
+AC_DEFUN([BP_FIND_DNNL_HEADERS],[
+  AC_CHECK_DECL([dnnl_pooling_v2_forward_desc_init],[],
+    [bp_missing="no oneapi/dnnl/dnnl.h of oneDNN 2; on Debian: apt install libdnnl-dev"],
+    [@%:@include <oneapi/dnnl/dnnl.h>])
+])
+
 # BP_FIND_DNNL: the benchmark's peer, oneDNN 2, which has no pkg-config file; DNNL_LIBS, with the
 # OpenMP library that sets how many threads it uses.
 AC_DEFUN([BP_FIND_DNNL],[

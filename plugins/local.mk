@@ -22,5 +22,6 @@ plugin_common_sources = \
 include plugins/cpu/local.mk
 include plugins/cuda/local.mk
 include plugins/layers/local.mk
+include plugins/dnnl/local.mk
 include plugins/opencl/local.mk
 include plugins/vulkan/local.mk

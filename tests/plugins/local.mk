@@ -26,3 +26,8 @@ test_programs += tests/plugins/test-vulkan
 tests_plugins_test_vulkan_LDADD = $(LDADD) -lm
 thread_tests += tests/plugins/test-vulkan
 endif
+if BUILD_DNNL
+test_programs += tests/plugins/test-dnnl
+endif
+tests_plugins_test_dnnl_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_plugins_test_dnnl_LDADD = $(graphtest_LDADD)

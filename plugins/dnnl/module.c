@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules of kind dnnl: one function, whose primitives are made when it is first asked for. The
+ * bytes that one is loaded from are not trusted. */
+#include "dnnl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* of a function */
+#define MOST_ELEMENTS ((int64_t)1 << 38)
+
+typedef struct Module {
+  BpModule *self;
+  char *function;
+  char *bytes;
+  size_t size;
+  BpDnnlProgram program;
+  pthread_mutex_t lock;
+  BpDnnlPlan *plan; /* NULL until the function is asked for */
+} Module;
+
+/* ---- Checking ---------------------------------------------------------------------------- */
+
+static int32_t refuse(const char *what) {
+  return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_FORMAT,
+                         "these are not the bytes of a module of kind dnnl: %s", what);
+}
+
+static int is_tensor(const BpDnnlProgram *program, int32_t tensor) {
+  return tensor >= 0 && tensor < program->header.num_tensors;
+}
+
+static int is_constant(const BpDnnlProgram *program, int32_t tensor) {
+  return tensor >= program->header.num_inputs + program->header.num_outputs &&
+         program->tensors[tensor].place == BP_DNNL_CONSTANT;
+}
+
+static int same_dims(const BpDnnlProgram *program, int32_t a, int32_t b) {
+  const BpDnnlTensor *x = &program->tensors[a], *y = &program->tensors[b];
+  return x->ndim == y->ndim && !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof(int64_t));
+}
+
+static int32_t check_tensor(const BpDnnlProgram *program, int32_t index) {
+  const BpDnnlTensor *tensor = &program->tensors[index];
+  int64_t count = 1;
+  if (tensor->ndim < 1 || tensor->ndim > BP_DNNL_MAX_NDIM)
+    return refuse("the dimensions of a tensor");
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    if (tensor->dims[i] < 1 || tensor->dims[i] > MOST_ELEMENTS / count)
+      return refuse("the extents of a tensor");
+    count *= tensor->dims[i];
+  }
+  if (is_constant(program, index) &&
+      (tensor->offset < 0 || tensor->offset % 4 || tensor->offset > program->data_size ||
+       count * 4 > program->data_size - tensor->offset))
+    return refuse("the data of a constant");
+  return 0;
+}
+
+static int32_t check_conv(const BpDnnlProgram *program, const BpDnnlStep *step) {
+  const BpDnnlTensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];
+  const BpDnnlTensor *weights =
+      is_tensor(program, step->weights) ? &program->tensors[step->weights] : NULL;
+  if (!weights || !is_constant(program, step->weights) || weights->ndim != src->ndim ||
+      src->ndim < 3 || src->ndim > 2 + BP_DNNL_MAX_SPATIAL || dst->ndim != src->ndim ||
+      step->groups < 1 || weights->dims[0] % step->groups ||
+      (step->bias >= 0 &&
+       (!is_constant(program, step->bias) || program->tensors[step->bias].ndim != 1 ||
+        program->tensors[step->bias].dims[0] != weights->dims[0])))
+    return refuse("a convolution");
+  return 0;
+}
+
+static int32_t check_matmul(const BpDnnlProgram *program, const BpDnnlStep *step) {
+  const BpDnnlTensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];
+  const BpDnnlTensor *weights =
+      is_tensor(program, step->weights) ? &program->tensors[step->weights] : NULL;
+  if (!weights || weights->ndim < 2 || src->ndim < 2 || dst->ndim != src->ndim ||
+      (weights->ndim != src->ndim && weights->ndim != 2) ||
+      ((step->transposes_a || step->transposes_b) && src->ndim != 2) ||
+      (step->bias >= 0 && (!is_constant(program, step->bias) || dst->ndim != 2 ||
+                           bp_dnnl_count(&program->tensors[step->bias]) != dst->dims[1])))
+    return refuse("a product");
+  return 0;
+}
+
+static int32_t check_kind(const BpDnnlProgram *program, const BpDnnlStep *step) {
+  int32_t ndim = program->tensors[step->src].ndim;
+  switch (step->kind) {
+  case BP_DNNL_CONV:
+    return check_conv(program, step);
+  case BP_DNNL_MATMUL:
+    return check_matmul(program, step);
+  case BP_DNNL_POOL:
+    return ndim >= 3 && ndim <= 2 + BP_DNNL_MAX_SPATIAL &&
+                   program->tensors[step->dst].ndim == ndim && step->sum < 0
+               ? 0
+               : refuse("a pooling");
+  case BP_DNNL_SOFTMAX:
+    return step->axis >= 0 && step->axis < ndim && step->sum < 0 &&
+                   same_dims(program, step->src, step->dst)
+               ? 0
+               : refuse("a softmax");
+  case BP_DNNL_RELU:
+  case BP_DNNL_ADD:
+    return same_dims(program, step->src, step->dst) &&
+                   (step->sum >= 0) == (step->kind == BP_DNNL_ADD)
+               ? 0
+               : refuse("an element-wise step");
+  default:
+    return refuse("the kind of a step");
+  }
+}
+
+/* What a step reads was given or computed before; what it gives is new. */
+static int32_t check_step(const BpDnnlProgram *program, const BpDnnlStep *step, char *is_known) {
+  const int32_t reads[] = {step->src, step->weights, step->bias, step->sum};
+  for (int i = 0; i < 4; i++)
+    if (i == 0 || reads[i] >= 0) {
+      if (!is_tensor(program, reads[i]) || !is_known[reads[i]])
+        return refuse("what a step reads");
+    }
+  if (!is_tensor(program, step->dst) || is_known[step->dst])
+    return refuse("what a step gives");
+  if (step->sum >= 0 && !same_dims(program, step->sum, step->dst))
+    return refuse("what a step adds");
+  if (check_kind(program, step) != 0)
+    return -1;
+  is_known[step->dst] = 1;
+  return 0;
+}
+
+static int32_t check_steps(const BpDnnlProgram *program) {
+  const BpDnnlHeader *header = &program->header;
+  char *is_known = bp_plugin_calloc(&bp_dnnl_host, (size_t)header->num_tensors + 1);
+  int32_t status = is_known ? 0 : -1;
+  for (int32_t t = 0; t < header->num_tensors && !status; t++)
+    is_known[t] = t < header->num_inputs || is_constant(program, t);
+  for (int32_t s = 0; s < header->num_steps && !status; s++)
+    status = check_step(program, &program->steps[s], is_known);
+  for (int32_t i = 0; i < header->num_outputs && !status; i++)
+    if (!is_known[header->num_inputs + i])
+      status = refuse("an output that nothing gives");
+  free(is_known);
+  return status;
+}
+
+/* Finds the parts of a program in aligned bytes, and checks all that is read later. */
+static int32_t read_program(const char *bytes, size_t size, BpDnnlProgram *program) {
+  BpDnnlHeader *header = &program->header;
+  if (size < sizeof(*header))
+    return refuse("they are too few");
+  memcpy(header, bytes, sizeof(*header));
+  size_t left = size - sizeof(*header);
+  if (memcmp(header->magic, BP_DNNL_MAGIC, sizeof(header->magic)) || header->num_inputs < 0 ||
+      header->num_outputs < 1 || header->num_inputs > MOST_TENSORS ||
+      header->num_outputs > MOST_TENSORS - header->num_inputs ||
+      header->num_tensors < header->num_inputs + header->num_outputs || header->num_steps < 1 ||
+      (size_t)header->num_tensors > left / sizeof(BpDnnlTensor) ||
+      (size_t)header->num_steps >
+          (left - (size_t)header->num_tensors * sizeof(BpDnnlTensor)) / sizeof(BpDnnlStep))
+    return refuse("their header");
+  program->tensors = (BpDnnlTensor *)(uintptr_t)(bytes + sizeof(*header));
+  program->steps = (BpDnnlStep *)(void *)(program->tensors + header->num_tensors);
+  program->data = (const char *)(program->steps + header->num_steps);
+  program->data_size = (int64_t)(size - (size_t)(program->data - bytes));
+  for (int32_t t = 0; t < header->num_tensors; t++)
+    if (check_tensor(program, t) != 0)
+      return -1;
+  return check_steps(program);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+/* The tensor of a value, or NULL. */
+static const BpTensorView *tensor_view(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return &((const BpTensor *)(const void *)value->v_obj)->view;
+  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
+}
+
+static int32_t check_argument(const Module *module, const BpValue *arg, int32_t index) {
+  const BpDnnlTensor *tensor = &module->program.tensors[index];
+  const BpTensorView *view = tensor_view(arg);
+  if (!view)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: argument %d is no tensor",
+                           module->function, index);
+  if (view->dtype.code != BP_DTYPE_FLOAT || view->dtype.bits != 32 || view->ndim != tensor->ndim ||
+      memcmp(view->shape, tensor->dims, (size_t)tensor->ndim * sizeof(int64_t)))
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
+                           "%s: argument %d has another type or shape than it was compiled for",
+                           module->function, index);
+  return 0;
+}
+
+static int32_t launch(void *context, const BpInvocation *invocation, const BpValue *args,
+                      int32_t num_args) {
+  Module *module = context;
+  const BpDnnlHeader *header = &module->program.header;
+  void *data[MOST_TENSORS];
+  (void)invocation; /* the CPU has no streams */
+  if (num_args != header->num_inputs + header->num_outputs)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: expected %d tensors, got %d",
+                           module->function, header->num_inputs + header->num_outputs, num_args);
+  for (int32_t i = 0; i < num_args; i++) {
+    if (check_argument(module, &args[i], i) != 0)
+      return -1;
+    const BpTensorView *view = tensor_view(&args[i]);
+    data[i] = (char *)view->data + view->byte_offset;
+  }
+  return bp_dnnl_plan_run(module->plan, data);
+}
+
+/* ---- The module -------------------------------------------------------------------------- */
+
+static int32_t make_plan(Module *module) {
+  const char *problem = bp_dnnl_load();
+  if (problem)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_PLUGIN, "%s", problem);
+  pthread_mutex_lock(&module->lock);
+  if (!module->plan)
+    module->plan = bp_dnnl_plan_create(&module->program);
+  pthread_mutex_unlock(&module->lock);
+  return module->plan ? 0 : -1;
+}
+
+static int32_t get_function(void *context, const char *name, BpFunction **function) {
+  Module *module = context;
+  *function = NULL;
+  if (strcmp(name, module->function))
+    return 0;
+  if (make_plan(module) != 0)
+    return -1;
+  *function = bp_dnnl_host.module->kernel_create(module->self, BP_DEVICE_CPU, launch, module, NULL);
+  return *function ? 0 : -1;
+}
+
+static int32_t get_property(void *context, int32_t *flags) {
+  (void)context;
+  *flags = BP_MODULE_RUNNABLE | BP_MODULE_BINARY_SERIALIZABLE;
+  return 0;
+}
+
+static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
+  const Module *module = context;
+  const BpDnnlHeader *header = &module->program.header;
+  BpDataType handles[MOST_TENSORS];
+  for (int32_t i = 0; i < MOST_TENSORS; i++)
+    handles[i] = (BpDataType){BP_DTYPE_HANDLE, 64, 1};
+  BpKernelInfo kernel = {.struct_size = sizeof(kernel),
+                         .name = module->function,
+                         .arg_dtypes = handles,
+                         .num_args = header->num_inputs + header->num_outputs};
+  BpByteArray code = {module->bytes, module->size};
+  return bp_dnnl_host.module->encode_device_code("dnnl", &kernel, 1, &code, bytes);
+}
+
+static int32_t visit_functions(void *context,
+                               int32_t (*visit)(void *visitor, const char *name,
+                                                const char *signature),
+                               void *visitor) {
+  const Module *module = context;
+  visit(visitor, module->function, NULL);
+  return 0;
+}
+
+static void destroy(void *context) {
+  Module *module = context;
+  bp_dnnl_plan_free(module->plan);
+  pthread_mutex_destroy(&module->lock);
+  free(module->function);
+  free(module->bytes);
+  free(module);
+}
+
+static const BpModuleApi api = {.struct_size = sizeof(BpModuleApi),
+                                .kind = "dnnl",
+                                .get_function = get_function,
+                                .get_property = get_property,
+                                .save_to_bytes = save_to_bytes,
+                                .visit_functions = visit_functions,
+                                .destroy = destroy};
+
+BpModule *bp_dnnl_module_create(const char *function, char *bytes, size_t size) {
+  Module *module = bp_plugin_calloc(&bp_dnnl_host, sizeof(*module));
+  if (!module) {
+    free(bytes);
+    return NULL;
+  }
+  pthread_mutex_init(&module->lock, NULL);
+  module->bytes = bytes;
+  module->size = size;
+  module->function = strdup(function);
+  if (!module->function)
+    bp_plugin_raise(&bp_dnnl_host, BP_ERROR_MEMORY, "no memory for a module");
+  if (!module->function || read_program(bytes, size, &module->program) != 0) {
+    destroy(module);
+    return NULL;
+  }
+  module->self = bp_dnnl_host.module->create(&api, module);
+  return module->self;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------- */
+
+typedef struct Names {
+  char *name; /* of the one function */
+  int32_t count;
+} Names;
+
+static int32_t keep_name(void *context, const BpKernelInfo *kernel) {
+  Names *names = context;
+  if (names->count++ == 0)
+    names->name = strdup(kernel->name);
+  return 0;
+}
+
+int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray all, format = {NULL, 0}, code = {NULL, 0};
+  Names names = {NULL, 0};
+  BpModule *module = NULL;
+  (void)self;
+  if (num_args < 1 || num_args > 2 || bp_dnnl_host.object->view_str(&args[0], &all) != 0)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "the loader of dnnl takes bytes");
+  int32_t status = bp_dnnl_host.module->decode_device_code(&all, &format, keep_name, &names, &code);
+  if (!status && (format.size != 4 || memcmp(format.data, "dnnl", 4) || names.count != 1))
+    status = refuse("their format");
+  if (!status) {
+    char *bytes = names.name ? bp_plugin_calloc(&bp_dnnl_host, code.size + 1) : NULL;
+    if (bytes) {
+      memcpy(bytes, code.data, code.size);
+      module = bp_dnnl_module_create(names.name, bytes, code.size);
+    } else if (!names.name) {
+      bp_plugin_raise(&bp_dnnl_host, BP_ERROR_MEMORY, "no memory for a module");
+    }
+  }
+  free(names.name);
+  return bp_plugin_answer_module(result, module);
+}

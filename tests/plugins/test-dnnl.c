@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plugin dnnl: models that oneDNN computes, beside the same as generated code; and what a process
+ * without the plugin, or bytes that are not its own, give. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/onnx_builder.h"
+
+/* ---- Compiling and running --------------------------------------------------------------- */
+
+static int note(void *context, const BpClaimedNode *node) {
+  g_string_append_printf(context, "%s: %s %s\n", node->op, node->compiler ? node->compiler : "-",
+                         node->why ? node->why : node->function);
+  return 0;
+}
+
+/* Compiles for the CPU; with `least` not negative, as far as oneDNN takes it, which is as much of
+ * the nodes at least. `report` may be NULL. NULL with an error. */
+static BpModule *compile_shaped(const char *path, const BpInputShape *shape, double least,
+                                GString *report) {
+  static const char *const names[] = {"dnnl"};
+  const BpTarget *target = bp_target_parse("c");
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = &target,
+                              .num_targets = 1,
+                              .shapes = shape,
+                              .num_shapes = shape != NULL,
+                              .shape_size = sizeof(*shape),
+                              .num_graph_compilers = least >= 0,
+                              .graph_compilers = names,
+                              .least_claimed = least >= 0 ? least : 0,
+                              .claimed = report ? note : NULL,
+                              .claimed_context = report};
+  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  return module;
+}
+
+static BpModule *compile(const char *path, double least, GString *report) {
+  return compile_shaped(path, NULL, least, report);
+}
+
+/* All outputs, one behind the other, of a model whose inputs are filled with the same numbers. */
+static GArray *run(BpModule *module) {
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  GArray *all = g_array_new(FALSE, FALSE, sizeof(float));
+  if (!context)
+    g_error("%s", bp_error_message());
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    BpTensor *tensor =
+        bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    float *values = onnx_float_values(bp_view_num_elements(&tensor->view));
+    if (bp_tensor_copy_from_host(&tensor->view, values,
+                                 (uint64_t)bp_view_num_bytes(&tensor->view)) ||
+        bp_model_set_input(context, info->name, &tensor->view))
+      g_error("%s", bp_error_message());
+    g_free(values);
+    bp_object_release(tensor);
+  }
+  for (int again = 0; again < 2; again++)
+    if (bp_model_run(context))
+      g_error("%s", bp_error_message());
+  for (int32_t i = 0; i < bp_model_num_outputs(model); i++) {
+    BpTensor *output = bp_model_get_output(context, i);
+    guint old = all->len;
+    g_array_set_size(all, old + (guint)bp_view_num_elements(&output->view));
+    if (bp_tensor_copy_to_host(&output->view, &g_array_index(all, float, old),
+                               (uint64_t)bp_view_num_bytes(&output->view)))
+      g_error("%s", bp_error_message());
+  }
+  bp_model_context_free(context);
+  bp_model_release(model);
+  return all;
+}
+
+static void compare(const char *what, const GArray *got, const GArray *want) {
+  float largest = 0;
+  g_assert_cmpuint(got->len, ==, want->len);
+  for (guint i = 0; i < want->len; i++)
+    largest = fmaxf(largest, fabsf(g_array_index(want, float, i)));
+  for (guint i = 0; i < want->len; i++) {
+    float a = g_array_index(got, float, i), b = g_array_index(want, float, i);
+    if (!(fabsf(a - b) <= 2e-5f * largest + 1e-6f))
+      g_error("%s: element %u is %g instead of %g", what, i, (double)a, (double)b);
+  }
+}
+
+/* Compares, where oneDNN takes at least such a share of the nodes; frees the builder. */
+static void check(const char *what, OnnxBuilder *builder, double least) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *plain = compile(path, -1, NULL), *claimed = plain ? compile(path, least, NULL) : NULL;
+  if (!claimed)
+    g_error("%s: %s", what, bp_error_message());
+  GArray *want = run(plain), *got = run(claimed);
+  compare(what, got, want);
+  g_array_unref(want);
+  g_array_unref(got);
+  bp_object_release(plain);
+  bp_object_release(claimed);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+/* ---- Single operators -------------------------------------------------------------------- */
+
+typedef struct Layer {
+  const char *op, *input, *weights, *bias, *attrs;
+} Layer;
+
+static void test_layers(void) {
+  static const Layer layers[] = {
+      {"Conv", "1x3x11x13", "8x3x3x3", NULL, "pads=1,1,1,1"},
+      {"Conv", "2x16x9x9", "32x16x3x3", "32", "strides=2,2 pads=0,1,1,0"},
+      {"Conv", "1x12x8x8", "12x1x3x3", "12", "group=12 pads=1,1,1,1"},
+      {"Conv", "1x8x12x12", "16x4x3x3", NULL, "group=2 dilations=2,2"},
+      {"Conv", "1x5x10x7", "7x5x1x1", "7", ""},
+      {"Conv", "1x3x10x10", "4x3x3x3", NULL, "auto_pad=SAME_LOWER strides=2,2"},
+      {"Conv", "1x3x10x11", "4x3x4x2", NULL, "auto_pad=SAME_UPPER strides=3,2"},
+      {"Conv", "2x3x20", "6x3x5", "6", "pads=2,2 strides=2,"},
+      {"Conv", "1x2x5x6x7", "4x2x3x3x3", NULL, "pads=1,1,1,1,1,1"},
+      {"MatMul", "5x7", "7x9", NULL, ""},
+      {"MatMul", "2x3x5x7", "7x9", NULL, ""},
+      {"MatMul", "3x5x7", "3x7x4", NULL, ""},
+      {"Gemm", "5x7", "7x9", "9", ""},
+      {"Gemm", "5x7", "9x7", "1x9", "transB=1"},
+      {"Gemm", "7x5", "7x9", NULL, "transA=1"},
+      {"Gemm", "7x5", "9x7", "9", "transA=1 transB=1"},
+      {"MaxPool", "1x5x11x12", NULL, NULL, "kernel_shape=3,3 strides=2,2 pads=1,1,1,1"},
+      {"MaxPool", "1x5x10x10", NULL, NULL, "kernel_shape=3,3 strides=2,2 ceil_mode=1"},
+      {"MaxPool", "1x3x10x9", NULL, NULL, "kernel_shape=2,3 dilations=2,2"},
+      {"MaxPool", "2x3x17", NULL, NULL, "kernel_shape=4, strides=3,"},
+      {"AveragePool", "1x5x11x12", NULL, NULL, "kernel_shape=3,3 strides=2,2 pads=1,1,1,1"},
+      {"AveragePool", "1x5x8x8", NULL, NULL, "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1"},
+      {"AveragePool", "1x5x8x9", NULL, NULL, "kernel_shape=2,2 strides=2,2 ceil_mode=1"},
+      {"GlobalAveragePool", "2x7x5x6", NULL, NULL, ""},
+      {"Softmax", "4x6x5", NULL, NULL, ""},
+      {"Softmax", "4x6x5", NULL, NULL, "axis=1"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(layers); i++) {
+    const Layer *l = &layers[i];
+    for (int is_variable = 0; is_variable <= !strcmp(l->op, "MatMul"); is_variable++) {
+      OnnxBuilder *builder = onnx_builder_new();
+      char *what = g_strjoin(" ", l->op, l->input, l->weights ? l->weights : "", l->attrs, NULL);
+      onnx_input(builder, "x", ONNX_FLOAT, l->input);
+      if (l->weights && is_variable)
+        onnx_input(builder, "w", ONNX_FLOAT, l->weights);
+      else if (l->weights)
+        onnx_floats(builder, "w", l->weights);
+      if (l->bias)
+        onnx_floats(builder, "b", l->bias);
+      onnx_node(builder, l->op, !l->weights ? "x" : l->bias ? "x,w,b" : "x,w", "y", l->attrs);
+      onnx_output(builder, "y");
+      check(what, builder, 1);
+      g_free(what);
+    }
+  }
+}
+
+/* ---- Parts ------------------------------------------------------------------------------- */
+
+/* A residual block: two convolutions, the input added, and what is read twice. */
+static OnnxBuilder *residual_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x3x16x16");
+  onnx_floats(builder, "w0", "16x3x3x3");
+  onnx_floats(builder, "b0", "16");
+  onnx_floats(builder, "w1", "16x16x3x3");
+  onnx_floats(builder, "w2", "16x16x3x3");
+  onnx_floats(builder, "w3", "256x10");
+  onnx_node(builder, "Conv", "x,w0,b0", "c0", "pads=1,1,1,1");
+  onnx_node(builder, "Relu", "c0", "r0", "");
+  onnx_node(builder, "MaxPool", "r0", "p0", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Conv", "p0,w1", "c1", "pads=1,1,1,1");
+  onnx_node(builder, "Relu", "c1", "r1", "");
+  onnx_node(builder, "Conv", "r1,w2", "c2", "pads=1,1,1,1");
+  onnx_node(builder, "Add", "c2,p0", "a2", "");
+  onnx_node(builder, "Relu", "a2", "r2", "");
+  onnx_node(builder, "MaxPool", "r2", "p2", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Flatten", "p2", "f", "");
+  onnx_node(builder, "MatMul", "f,w3", "m", "");
+  onnx_node(builder, "Softmax", "m", "y", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "r2");
+  return builder;
+}
+
+static void test_residual_block(void) {
+  check("residual block", residual_model(), 11.0 / 12);
+}
+
+/* A result that a part gives, and that it goes on with: in the caller's memory and in its own. */
+static void test_results_that_are_read_inside(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x8x9x9");
+  onnx_floats(builder, "w", "8x8x3x3");
+  onnx_node(builder, "Conv", "x,w", "a", "pads=1,1,1,1");
+  onnx_node(builder, "Conv", "a,w", "b", "pads=1,1,1,1");
+  onnx_node(builder, "Add", "b,a", "c", "");
+  onnx_node(builder, "Conv", "c,w", "d", "pads=1,1,1,1");
+  onnx_node(builder, "Add", "x,d", "e", "");
+  onnx_node(builder, "Relu", "e", "f", "");
+  for (int i = 0; i < 5; i++)
+    onnx_output(builder, (const char *[]){"a", "c", "d", "e", "f"}[i]);
+  check("results inside", builder, 0.5);
+}
+
+static uint32_t next_random(uint32_t *state) {
+  *state = *state * 1664525u + 1013904223u;
+  return *state >> 16;
+}
+
+/* Layers of one shape that read earlier ones at random, some of them not oneDNN's. */
+static void test_random_graphs(void) {
+  static const char *const ops[] = {"Conv", "Conv", "Relu", "Add", "MaxPool", "Neg", "Softmax"};
+  for (uint32_t seed = 1; seed <= 10; seed++) {
+    OnnxBuilder *builder = onnx_builder_new();
+    uint32_t state = seed * 977;
+    char *what = g_strdup_printf("random graph %u", seed);
+    onnx_input(builder, "v0", ONNX_FLOAT, "1x8x6x7");
+    onnx_floats(builder, "w", "8x8x3x3");
+    for (uint32_t known = 1; known < 14; known++) {
+      const char *op = ops[next_random(&state) % G_N_ELEMENTS(ops)];
+      uint32_t a = known - 1 - next_random(&state) % MIN(known, 3), b = next_random(&state) % known;
+      char inputs[32], output[16];
+      g_snprintf(output, sizeof(output), "v%u", known);
+      if (!strcmp(op, "Add"))
+        g_snprintf(inputs, sizeof(inputs), "v%u,v%u", a, b);
+      else
+        g_snprintf(inputs, sizeof(inputs), !strcmp(op, "Conv") ? "v%u,w" : "v%u", a);
+      onnx_node(builder, op, inputs, output,
+                !strcmp(op, "Conv")      ? "pads=1,1,1,1"
+                : !strcmp(op, "MaxPool") ? "kernel_shape=3,3 pads=1,1,1,1"
+                                         : "");
+      if (known == 13 || next_random(&state) % 5 == 0)
+        onnx_output(builder, output);
+    }
+    check(what, builder, 0);
+    g_free(what);
+  }
+}
+
+static void test_digits(void) {
+  char *path = g_build_filename(g_getenv("top_srcdir"), "examples/digits/digits.onnx", NULL);
+  GString *report = g_string_new(NULL);
+  const BpInputShape shape = {"image", (const int64_t[]){2, 1, 28, 28}, 4};
+  BpModule *plain = compile_shaped(path, &shape, -1, NULL);
+  BpModule *claimed = compile_shaped(path, &shape, 0.5, report);
+  if (!plain || !claimed)
+    g_error("%s", bp_error_message());
+  GArray *want = run(plain), *got = run(claimed);
+  compare("digits", got, want);
+  g_assert_nonnull(strstr(report->str, "Conv: dnnl part_0_dnnl"));
+  g_array_unref(want);
+  g_array_unref(got);
+  g_string_free(report, TRUE);
+  bp_object_release(plain);
+  bp_object_release(claimed);
+  g_free(path);
+}
+
+/* What is not oneDNN's is left, with the reason. */
+static void test_reasons(void) {
+  static const struct {
+    const char *op, *inputs, *attrs, *why;
+  } cases[] = {
+      {"Relu", "x", "", "after a convolution or a product alone"},
+      {"Gemm", "x,w", "alpha=2.0", "alpha and beta of 1 alone"},
+      {"MatMul", "h,h", "", "float32 alone"},
+      {"Exp", "x", "", "no such operator"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    OnnxBuilder *builder = onnx_builder_new();
+    GString *report = g_string_new(NULL);
+    onnx_input(builder, "x", ONNX_FLOAT, "4x4");
+    onnx_input(builder, "h", 11, "4x4");
+    onnx_floats(builder, "w", "4x4");
+    onnx_node(builder, cases[i].op, cases[i].inputs, "y", cases[i].attrs);
+    onnx_output(builder, "y");
+    GByteArray *bytes = onnx_bytes(builder);
+    char *path = onnx_write(bytes);
+    BpModule *module = compile(path, 0, report);
+    if (!module || !strstr(report->str, cases[i].why))
+      g_error("%s: %s: %s", cases[i].op, report->str, module ? "" : bp_error_message());
+    bp_object_release(module);
+    unlink(path);
+    g_free(path);
+    g_byte_array_unref(bytes);
+    g_string_free(report, TRUE);
+    onnx_builder_free(builder);
+  }
+}
+
+/* ---- Artifacts --------------------------------------------------------------------------- */
+
+static void test_saved_and_loaded(void) {
+  GByteArray *bytes = onnx_bytes(residual_model());
+  char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
+  BpModule *module = compile(path, 0.9, NULL);
+  if (!module || bp_module_export_library(module, library))
+    g_error("%s", bp_error_message());
+  BpModule *loaded = bp_model_open(library);
+  if (!loaded)
+    g_error("%s", bp_error_message());
+  GArray *want = run(module), *got = run(loaded);
+  compare("loaded", got, want);
+  g_array_unref(want);
+  g_array_unref(got);
+  bp_object_release(loaded);
+  bp_object_release(module);
+  unlink(library);
+  unlink(path);
+  g_free(library);
+  g_free(path);
+  g_byte_array_unref(bytes);
+}
+
+/* Whatever byte of a saved module is another, and wherever it ends, loading is an error or gives a
+ * module. */
+static void test_damaged_bytes(void) {
+  GByteArray *model = onnx_bytes(residual_model());
+  char *path = onnx_write(model);
+  BpModule *module = compile(path, 0, NULL), *part = NULL;
+  BpModule *code = module ? bp_module_get_import(module, 0) : NULL;
+  for (size_t i = 0; code && i < bp_module_num_imports(code) && !part; i++)
+    if (!strcmp(bp_module_kind(bp_module_get_import(code, i)), "dnnl"))
+      part = bp_module_get_import(code, i);
+  BpOwnedBytes bytes = {0};
+  if (!part || bp_module_save_to_bytes(part, &bytes))
+    g_error("%s", part ? bp_error_message() : "there is no module of kind dnnl");
+  char *copy = g_memdup2(bytes.data, bytes.size);
+  for (size_t at = 0; at < MIN(bytes.size, 3000); at++) {
+    copy[at] = (char)(copy[at] ^ (at % 2 ? 0x80 : 0x7f));
+    bp_object_release(bp_module_load_from_bytes("dnnl", &(BpByteArray){copy, bytes.size}));
+    bp_error_clear();
+    copy[at] = bytes.data[at];
+  }
+  for (size_t size = 0; size < bytes.size; size += 1 + bytes.size / 500) {
+    g_assert_null(bp_module_load_from_bytes("dnnl", &(BpByteArray){copy, size}));
+    bp_error_clear();
+  }
+  g_free(copy);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(model);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/dnnl/layers", test_layers);
+  g_test_add_func("/dnnl/residual_block", test_residual_block);
+  g_test_add_func("/dnnl/results_that_are_read_inside", test_results_that_are_read_inside);
+  g_test_add_func("/dnnl/random_graphs", test_random_graphs);
+  g_test_add_func("/dnnl/digits", test_digits);
+  g_test_add_func("/dnnl/reasons", test_reasons);
+  g_test_add_func("/dnnl/saved_and_loaded", test_saved_and_loaded);
+  g_test_add_func("/dnnl/damaged_bytes", test_damaged_bytes);
+  return g_test_run();
+}
