@@ -3,7 +3,7 @@
 
 dist_doc_DATA = docs/abi.md docs/architecture.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md \
 	docs/decisions.md docs/devices.md docs/faq.md docs/glossary.md docs/graph.md docs/ir.md docs/layers.md docs/lowering.md docs/measuring.md \
-	docs/models.md docs/operators.md docs/packaging.md docs/plugin-cpu.md docs/plugin-cuda.md \
+	docs/models.md docs/operators.md docs/packaging.md docs/plugin-cpu.md docs/plugin-cuda.md docs/plugin-dnnl.md \
 	docs/plugin-opencl.md docs/plugin-vulkan.md docs/plugins.md docs/python.md docs/releasing.md docs/running.md \
 	docs/targets.md docs/testing.md docs/troubleshooting.md docs/trust.md docs/tvm.md docs/vendor-guide.md
 

@@ -48,9 +48,10 @@ static Compiled compile_with(OnnxBuilder *builder, const char *target_texts, con
   GByteArray *bytes = onnx_bytes(builder);
   Compiled compiled = {.path = onnx_write(bytes), .report = g_string_new(NULL)};
   char **texts = g_strsplit(target_texts, ",", -1), **compilers = g_strsplit(names, ",", -1);
-  const BpTarget *targets[4] = {NULL};
+  const BpTarget *targets[4] = {NULL}, *fallback = bp_target_parse("c");
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = targets,
+                              .fallback = strcmp(target_texts, "tiny") ? NULL : fallback,
                               .num_graph_compilers = (int32_t)g_strv_length(compilers),
                               .graph_compilers = (const char *const *)compilers,
                               .least_claimed = least,
@@ -62,6 +63,7 @@ static Compiled compile_with(OnnxBuilder *builder, const char *target_texts, con
   compiled.module = bp_model_compile(compiled.path, &options);
   for (int32_t i = 0; i < options.num_targets; i++)
     bp_object_release((BpTarget *)(uintptr_t)targets[i]);
+  bp_object_release((BpTarget *)(uintptr_t)fallback);
   g_strfreev(texts);
   g_strfreev(compilers);
   g_byte_array_unref(bytes);
@@ -302,6 +304,25 @@ static void test_several_targets(void) {
   compiled_clear(&compiled);
 }
 
+/* A device has a library alone: its target refuses what the library lacks, which the CPU runs. */
+static void test_target_without_generator(void) {
+  Compiled compiled = compile_with(bent_model(), "tiny", "tiny-device", 0);
+  char *library = g_strconcat(compiled.path, ".so", NULL);
+  if (!compiled.module || bp_module_export_library(compiled.module, library))
+    g_error("%s", bp_error_message());
+  BpModule *loaded = bp_model_open(library);
+  if (!loaded)
+    g_error("%s", bp_error_message());
+  g_assert_nonnull(strstr(compiled.report->str, "first Relu tiny-device part_0_tiny_device -"));
+  BpModule *code = bp_module_get_import(compiled.module, 0);
+  g_assert_cmpstr(bp_module_kind(code), ==, "tiny");
+  g_assert_cmpuint(bp_module_num_imports(code), ==, 2);
+  bp_object_release(loaded);
+  unlink(library);
+  g_free(library);
+  compiled_clear(&compiled);
+}
+
 /* ---- What goes wrong --------------------------------------------------------------------- */
 
 static void test_defects_are_named(void) {
@@ -446,6 +467,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/claims/settled_nodes_are_not_offered", test_settled_nodes_are_not_offered);
   g_test_add_func("/claims/cheaper_one_wins", test_cheaper_one_wins);
   g_test_add_func("/claims/several_targets", test_several_targets);
+  g_test_add_func("/claims/target_without_generator", test_target_without_generator);
   g_test_add_func("/claims/defects_are_named", test_defects_are_named);
   g_test_add_func("/claims/parts_are_handed_back", test_parts_are_handed_back);
   g_test_add_func("/claims/too_few_claims_are_an_error", test_too_few_claims);

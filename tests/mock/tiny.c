@@ -3,26 +3,30 @@
  * that have one shape. Beside it stand others of the same plugin with one oddity each: see `tiny`.
  */
 #include <backplane/graph_compiler.h>
+#include <backplane/ir_api.h>
 #include <backplane/plugin_helpers.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
-                     "name=tiny\n"
-                     "version=1.0\n"
-                     "license=Apache-2.0\n"
-                     "description=A library of two operators, for tests\n"
-                     "entry=bp_plugin_entry_tiny\n"
-                     "provides=runtime.module.loadbinary_tiny graph_compiler.tiny "
-                     "graph_compiler.tiny-cheap graph_compiler.tiny-dear graph_compiler.tiny-fails "
-                     "graph_compiler.tiny-nowhere graph_compiler.tiny-twice "
-                     "graph_compiler.tiny-everything graph_compiler.tiny-nameless "
-                     "graph_compiler.tiny-unsaved graph_compiler.tiny-short "
-                     "graph_compiler.tiny-reserved graph_compiler.tiny-cuda "
-                     "graph_compiler.tiny-renamed graph_compiler.tiny-older "
-                     "graph_compiler.tiny-nan graph_compiler.tiny-fails-once\n");
+BP_PLUGIN_DESCRIPTOR(
+    "abi=" BP_ABI_NEEDED_TEXT "\n"
+    "name=tiny\n"
+    "version=1.0\n"
+    "license=Apache-2.0\n"
+    "description=A library of two operators, for tests\n"
+    "entry=bp_plugin_entry_tiny\n"
+    "provides=runtime.module.loadbinary_tiny graph_compiler.tiny "
+    "graph_compiler.tiny-cheap graph_compiler.tiny-dear graph_compiler.tiny-fails "
+    "graph_compiler.tiny-nowhere graph_compiler.tiny-twice "
+    "graph_compiler.tiny-everything graph_compiler.tiny-nameless "
+    "graph_compiler.tiny-unsaved graph_compiler.tiny-short "
+    "graph_compiler.tiny-reserved graph_compiler.tiny-cuda "
+    "graph_compiler.tiny-renamed graph_compiler.tiny-older "
+    "graph_compiler.tiny-nan graph_compiler.tiny-fails-once graph_compiler.tiny-device "
+    "target.build.tiny\n"
+    "targets=tiny\n");
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_tiny(const BpHost *host, BpPlugin *plugin);
 
@@ -362,6 +366,7 @@ static Tiny all[] = {
     {API("tiny-cuda"), NONE, 0},
     {API("tiny-renamed"), NONE, 0},
     {API("tiny-older"), NONE, 0},
+    {API("tiny-device"), NONE, 0},
 };
 
 static int answer(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -372,6 +377,28 @@ static int answer(void *self, const BpValue *args, int32_t num_args, BpValue *re
   result->type_index = BP_TYPE_POINTER;
   result->v_ptr = &tiny->api;
   return 0;
+}
+
+/* The target of a device that has the library and no generator. */
+#define DEVICE_TYPE 64990
+
+static const BpTargetAttr attrs[] = {{"rows", BP_TYPE_INT, 0, "1", "of the library; not used"}};
+
+static const BpTargetKind kind = {.struct_size = sizeof(BpTargetKind),
+                                  .name = "tiny",
+                                  .device_type = DEVICE_TYPE,
+                                  .ir_level = BP_IR_LEVEL,
+                                  .attrs = attrs,
+                                  .num_attrs = 1,
+                                  .attr_size = sizeof(BpTargetAttr),
+                                  .description = "a library of two operators"};
+
+static int refuse(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  (void)result;
+  return bp_plugin_raise(&host, BP_ERROR_NOT_IMPLEMENTED, "there is no generator");
 }
 
 static int32_t initialize(void *context) {
@@ -389,10 +416,16 @@ static int32_t initialize(void *context) {
       tiny->api.reserved = 1;
     if (!strcmp(tiny->api.name, "tiny-cuda"))
       tiny->api.device_type = BP_DEVICE_CUDA;
+    if (!strcmp(tiny->api.name, "tiny-device"))
+      tiny->api.device_type = DEVICE_TYPE;
     if (!strcmp(tiny->api.name, "tiny-renamed"))
       tiny->api.name = "another";
   }
-  return bp_plugin_register(&host, "runtime.module.loadbinary_tiny", load, NULL);
+  return host.target->register_kind(&kind) ||
+                 bp_plugin_register(&host, "target.build.tiny", refuse, NULL) ||
+                 bp_plugin_register(&host, "runtime.module.loadbinary_tiny", load, NULL)
+             ? -1
+             : 0;
 }
 
 int32_t bp_plugin_entry_tiny(const BpHost *given, BpPlugin *plugin) {

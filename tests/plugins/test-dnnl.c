@@ -305,7 +305,8 @@ static void test_reasons(void) {
 /* ---- Artifacts --------------------------------------------------------------------------- */
 
 static void test_saved_and_loaded(void) {
-  GByteArray *bytes = onnx_bytes(residual_model());
+  OnnxBuilder *builder = residual_model();
+  GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
   BpModule *module = compile(path, 0.9, NULL);
   if (!module || bp_module_export_library(module, library))
@@ -324,12 +325,14 @@ static void test_saved_and_loaded(void) {
   g_free(library);
   g_free(path);
   g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
 }
 
 /* Whatever byte of a saved module is another, and wherever it ends, loading is an error or gives a
  * module. */
 static void test_damaged_bytes(void) {
-  GByteArray *model = onnx_bytes(residual_model());
+  OnnxBuilder *builder = residual_model();
+  GByteArray *model = onnx_bytes(builder);
   char *path = onnx_write(model);
   BpModule *module = compile(path, 0, NULL), *part = NULL;
   BpModule *code = module ? bp_module_get_import(module, 0) : NULL;
@@ -356,6 +359,7 @@ static void test_damaged_bytes(void) {
   unlink(path);
   g_free(path);
   g_byte_array_unref(model);
+  onnx_builder_free(builder);
 }
 
 int main(int argc, char **argv) {
