@@ -353,6 +353,17 @@ static int compile_view(const Claiming *claiming, const BpGraphCompilerApi *api,
   return *fault ? 0 : -1;
 }
 
+/* The names of the part's nodes, with line ends between, as graph JSON has those of a function. */
+static const char *join_names(BpArena *arena, const BpOnnxGraph *view) {
+  size_t size = 1;
+  for (int32_t i = 0; i < view->num_nodes; i++)
+    size += strlen(view->nodes[i].name) + 1;
+  char *names = bp__arena_alloc(arena, size), *at = names;
+  for (int32_t i = 0; names && i < view->num_nodes; i++)
+    at = stpcpy(stpcpy(at, i ? "\n" : ""), view->nodes[i].name);
+  return names;
+}
+
 /* The node that stands for the part: it reads the part's inputs and makes its outputs. */
 static BpGraphNode *make_node(const Claiming *claiming, const BpOnnxGraph *view,
                               const char *function) {
@@ -363,9 +374,11 @@ static BpGraphNode *make_node(const Claiming *claiming, const BpOnnxGraph *view,
       .name = "function", .type = BP_GRAPH_ATTR_STRING, .count = 1, .str = function};
   for (size_t i = 0; inputs && i < count; i++)
     inputs[i] = view->origins[view->inputs[i]];
-  BpGraphNode *node = inputs ? bp__graph_node(graph, bp__op_find("backplane", "Part"), function,
-                                              inputs, view->num_inputs, view->num_outputs, &attr, 1)
-                             : NULL;
+  const char *names = join_names(&graph->arena, view);
+  BpGraphNode *node = inputs && names
+                          ? bp__graph_node(graph, bp__op_find("backplane", "Part"), names, inputs,
+                                           view->num_inputs, view->num_outputs, &attr, 1)
+                          : NULL;
   for (int32_t i = 0; node && i < view->num_outputs; i++) {
     node->outputs[i] = view->origins[view->outputs[i]];
     node->outputs[i]->producer = node;

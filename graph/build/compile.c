@@ -377,6 +377,10 @@ static int find_compilers(const BpCompileOptions *options, const BpGraphCompiler
   if (*count > 0 && !(options->least_claimed >= 0 && options->least_claimed <= 1))
     return bp_error_raise(BP_ERROR_VALUE, "least_claimed is %g; it is from 0 to 1",
                           options->least_claimed);
+  if (*count > 0 && options->is_reference)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "is_reference compiles each operator by itself, and graph compilers were "
+                          "named, which compile parts of many; leave one out");
   for (int32_t i = 0; i < *count; i++) {
     int fits = 0;
     compilers[i] = bp__graph_compiler_find(options->graph_compilers[i]);
@@ -413,8 +417,6 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
         .num_compilers = num_compilers,
         .parts = &built[i].parts,
     };
-    if (build.is_reference)
-      build.num_compilers = 0;
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
     status = build_target(&build, model, &params, &built[i]);
   }

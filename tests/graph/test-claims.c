@@ -162,6 +162,11 @@ static void test_whole_model(void) {
   onnx_output(builder, "a");
   Compiled compiled = compile_with(builder, "c", "tiny", 1);
   GArray *got = run(&compiled, signs);
+  BpModel *model = model_of(&compiled);
+  char *json = bp_model_graph_json(model);
+  g_assert_nonnull(strstr(json, "the Add\\nthe Relu\\nthe Add"));
+  bp_str_free(json);
+  bp_model_release(model);
   float *w = onnx_float_values(6);
   for (int i = 0; i < 6; i++) {
     float a = signs[i] + w[i], y = a > 0 ? a : 0;

@@ -91,8 +91,8 @@ typedef struct BpCompileOptions {
    * `graph_compiler.dnnl`: each for the target of its kind of device. Of two that take a node the
    * cheaper gets it, else the first. The artifact then needs their plugins. The shapes of the model
    * must be known. Since 0.6. */
-  int32_t num_graph_compilers;
   const char *const *graph_compilers;
+  int32_t num_graph_compilers;
   double least_claimed; /* 0 to 1: a smaller share of nodes that are claimed is an error */
   BpClaimed claimed;    /* or NULL */
   void *claimed_context;
