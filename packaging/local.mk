@@ -23,5 +23,6 @@ EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backp
 	debian/libbackplane-compiler0.install debian/libbackplane-compiler0.symbols \
 	debian/libbackplane-graph0.install debian/libbackplane-graph0.symbols \
 	debian/backplane-plugin-cpu.install debian/backplane-plugin-cpu-llvm.install \
-	debian/backplane-layers.install debian/backplane-plugin-cuda.install debian/backplane-plugin-opencl.install \
+	debian/backplane-layers.install debian/backplane-plugin-cuda.install debian/backplane-plugin-dnnl.install \
+	debian/backplane-plugin-opencl.install \
 	debian/backplane-plugin-vulkan.install

@@ -149,11 +149,8 @@ const BpGraphCompilerApi *bp__graph_compiler_find(const char *name);
 /* Lets the graph compilers claim parts of a graph that was imported with its sources. Each part
  * becomes one node, and its module one of build->parts. (claim.c) */
 int bp__build_claim(const BpBuild *build, BpGraph *graph);
-/* The function that computes such a node, or NULL: it is another. (claim.c) */
+/* The function that computes such a node, or NULL: it is another. (view.c) */
 const char *bp__build_part_function(const BpGraphNode *node);
-/* Whether something is left to a run: extents, bodies, or a check of what only a run knows.
- * (compile.c) */
-bool bp__build_needs_program(const BpGraph *graph);
 
 /* ---- Programs ---------------------------------------------------------------------------- */
 

@@ -475,9 +475,7 @@ static int compile_parts(Claiming *claiming) {
   for (int32_t u = 0; u < claiming->num_units && !status; u++) {
     if (claiming->units[u].compiler < 0 || claiming->units[u].part != u)
       continue;
-    status = bp__build_report(claiming->build, "parts", u, claiming->num_units);
-    if (!status)
-      status = compile_part(claiming, u, &nodes[u]);
+    status = compile_part(claiming, u, &nodes[u]);
     num_parts += !status && nodes[u];
   }
   if (!status && num_parts > 0)
@@ -570,12 +568,6 @@ int bp__build_claim(const BpBuild *build, BpGraph *graph) {
   Claiming claiming = {.build = build, .graph = graph};
   if (!any_fits(build))
     return 0;
-  if (bp__build_needs_program(graph))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "graph compilers take graphs all of whose shapes are known, and this "
-                          "model has open extents, bodies (If, Loop, Scan) or shapes that depend "
-                          "on data; give the shapes of its inputs, or leave the graph compilers "
-                          "out");
   int status = list_units(&claiming);
   if (!status)
     status = ask_all(&claiming);
@@ -590,9 +582,4 @@ int bp__build_claim(const BpBuild *build, BpGraph *graph) {
   free(claiming.is_read);
   free(claiming.is_output);
   return status;
-}
-
-const char *bp__build_part_function(const BpGraphNode *node) {
-  int is_part = !strcmp(node->op->domain, "backplane") && !strcmp(node->op->name, "Part");
-  return is_part ? bp__node_str(node, "function", NULL) : NULL;
 }

@@ -172,6 +172,27 @@ static const BpInputShape *read_shapes(const BpCompileOptions *options, BpArena 
   return own;
 }
 
+/* Whether something is left to a run: extents, bodies, or a check of what only a run knows. */
+static bool needs_program(const BpGraph *graph) {
+  if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
+    return true;
+  for (size_t i = 0; i < graph->nodes.size; i++)
+    if (bp__op_is_bind(graph->nodes.items[i]))
+      return true;
+  return false;
+}
+
+/* Lets graph compilers claim parts, if any were named. */
+static int claim_parts(const BpBuild *build, BpGraph *graph) {
+  if (build->num_compilers > 0 && needs_program(graph))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "graph compilers take graphs all of whose shapes are known, and this "
+                          "model has open extents, bodies (If, Loop, Scan) or shapes that depend "
+                          "on data; give the shapes of its inputs, or leave the graph compilers "
+                          "out");
+  return build->num_compilers > 0 ? bp__build_claim(build, graph) : 0;
+}
+
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
@@ -183,7 +204,7 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   if (!shapes || bp__onnx_import(graph, model, shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
-  if (dump_graph(build, graph, "imported.txt") || bp__build_claim(build, graph) ||
+  if (dump_graph(build, graph, "imported.txt") || claim_parts(build, graph) ||
       (!build->is_reference && optimize_graph(build, graph)) || bp__build_own_outputs(graph))
     return -1;
   return dump_graph(build, graph, "optimized.txt");
@@ -289,15 +310,6 @@ static int build_fused(const BpBuild *build, TargetBuild *result) {
   return 0;
 }
 
-bool bp__build_needs_program(const BpGraph *graph) {
-  if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
-    return true;
-  for (size_t i = 0; i < graph->nodes.size; i++)
-    if (bp__op_is_bind(graph->nodes.items[i]))
-      return true;
-  return false;
-}
-
 static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTable *params,
                         TargetBuild *result) {
   BpMemoryPlan plan = {0};
@@ -306,7 +318,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
-  if (bp__build_needs_program(&result->graph)) {
+  if (needs_program(&result->graph)) {
     result->program = bp__build_program(&result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }

@@ -6,11 +6,13 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
+#include "graph/build/build.h"
 #include "graph/ops/op.h"
 
 /* ---- Making one -------------------------------------------------------------------------- */
@@ -144,6 +146,11 @@ BpClaims *bp__claims_create(BpArena *arena, const BpOnnxGraph *view) {
   for (size_t i = 0; claims->costs && i < count; i++)
     claims->costs[i] = -1;
   return claims->costs && claims->why ? claims : NULL;
+}
+
+const char *bp__build_part_function(const BpGraphNode *node) {
+  int is_part = !strcmp(node->op->domain, "backplane") && !strcmp(node->op->name, "Part");
+  return is_part ? bp__node_str(node, "function", NULL) : NULL;
 }
 
 /* ---- The table --------------------------------------------------------------------------- */
