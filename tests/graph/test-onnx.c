@@ -317,10 +317,10 @@ static void test_symbols(void) {
   unlink(path);
   g_free(path);
   g_byte_array_unref(bytes);
-  onnx_node(builder, "GlobalLpPool", "image", "z", "");
+  onnx_node(builder, "MaxUnpool", "image,image", "z", "");
   onnx_output(builder, "z");
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
-                 "the GlobalLpPool|'image'|open|--shape image=1x2x4x4 --shape mask=1x1x4x4");
+                 "the MaxUnpool|'image'|open|--shape image=1x2x4x4 --shape mask=1x1x4x4");
   assert_refused(symbolic(), &bad, 1, BP_ERROR_VALUE, "dimension 1 of input 'image' is 2|9");
   assert_refused(symbolic(), &few, 1, BP_ERROR_VALUE, "'image' has 4 dimensions|3");
   assert_refused(symbolic(), &unknown, 1, BP_ERROR_NOT_FOUND, "'picture'|'image'");
@@ -362,7 +362,7 @@ static void test_example_of_a_shape_is_usual(void) {
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
     OnnxBuilder *builder = onnx_builder_new();
     onnx_input(builder, "x", ONNX_FLOAT, shapes[i][0]);
-    onnx_node(builder, "GlobalLpPool", "x", "y", "");
+    onnx_node(builder, "MaxUnpool", "x,x", "y", "");
     onnx_output(builder, "y");
     assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, shapes[i][1]);
   }
