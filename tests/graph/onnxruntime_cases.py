@@ -36,9 +36,10 @@ OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "M
 
 def is_by_reference(node):
     """Whether the peer is ONNX's reference. onnxruntime has no LinearAttention; where the length is no power of two, its
-    transforms are off by a thousandth; a cubic GridSample with padding_mode border moves the place into the picture before it takes neighbours."""
+    transforms are off by a thousandth; a cubic GridSample with padding_mode border moves the place into the picture before
+    it takes neighbours; AffineGrid with align_corners puts the one point of an axis of extent 1 at 1, not at -1."""
     modes = {attribute.name: attribute.s for attribute in node.attribute if attribute.name in ("mode", "padding_mode")}
-    return node.op_type in ("DFT", "STFT", "LinearAttention") or (node.op_type == "GridSample" and modes == {
+    return node.op_type in ("AffineGrid", "DFT", "STFT", "LinearAttention") or (node.op_type == "GridSample" and modes == {
         "mode": b"cubic", "padding_mode": b"border"})
 
 
