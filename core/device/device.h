@@ -58,6 +58,9 @@ int bp__stream_check(BpDevice device, void *stream);
  * the default stream always does. */
 uint64_t bp__stream_current_number(BpDevice device);
 int bp__stream_is_alive(uint64_t number);
+/* Adds to the users of a stream, 1 or -1, and returns whether it exists. bp_stream_free waits until
+ * there are none. */
+int bp__stream_use(uint64_t number, int32_t users);
 
 /* Notes that an event stands for what is queued on the stream, on a device without events: the
  * stream is synchronised before it is freed. Returns its number, 0 for the default stream. */

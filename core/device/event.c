@@ -77,8 +77,8 @@ static Record *use_record(const BpEvent *event) {
   return record;
 }
 
-/* The event's record if nobody else refers to it, which the event then no longer has; or a new one.
- * NULL with an error. */
+/* Takes the event's record if it has no other reference; otherwise creates one. NULL with an error.
+ */
 static Record *take_record(BpEvent *event) {
   Record *record = NULL;
   bp__lock(BP__LOCK_STATE);
@@ -100,26 +100,32 @@ static void put_record(BpEvent *event, Record *record) {
 
 /* ---- Without the extension --------------------------------------------------------------- */
 
-/* A stream that was freed was synchronised before, as it had been recorded. */
-static int is_over(const Record *record) {
-  return atomic_load(&record->is_done) || !bp__stream_is_alive(record->number);
+/* Keeps the record's stream from being freed until leave(). 0: the work is over. A stream that was
+ * freed was synchronised before, as it had been recorded. */
+static int enter(const Record *record) {
+  return !atomic_load(&record->is_done) && bp__stream_use(record->number, 1);
+}
+
+static void leave(const Record *record) {
+  bp__stream_use(record->number, -1);
 }
 
 static int synchronize_stream(Record *record) {
-  if (is_over(record))
+  if (!enter(record))
     return 0;
   int rc = record->api->stream_sync(record->api->context, record->device.device_id, record->stream);
+  leave(record);
   atomic_store(&record->is_done, 1);
   return rc ? bp__device_failed(record->device, "a stream") : 0;
 }
 
 static int order_streams(const Record *record, void *stream) {
   const BpDeviceApi *api = record->api;
-  if (record->stream == stream || !api->sync_stream_from_to || is_over(record))
+  if (record->stream == stream || !api->sync_stream_from_to || !enter(record))
     return 0;
-  return api->sync_stream_from_to(api->context, record->device.device_id, record->stream, stream)
-             ? bp__device_failed(record->device, "ordering two streams")
-             : 0;
+  int rc = api->sync_stream_from_to(api->context, record->device.device_id, record->stream, stream);
+  leave(record);
+  return rc ? bp__device_failed(record->device, "ordering two streams") : 0;
 }
 
 /* ---- Any record -------------------------------------------------------------------------- */

@@ -18,11 +18,14 @@ typedef struct Stream {
   void *handle;
   uint64_t number; /* from 1; never reused, even after the stream was freed */
   int is_recorded; /* bp__stream_note_record */
+  int is_freed;    /* by bp_stream_free, which still waits for its work and its users */
+  int32_t users;   /* bp__stream_use */
 } Stream;
 
 /* Guarded by BP__LOCK_STATE. */
 static GHashTable *streams; /* a set of Stream */
 static uint64_t last_number;
+static pthread_cond_t unused = PTHREAD_COND_INITIALIZER; /* a stream's last user has left it */
 
 static guint hash_stream(gconstpointer key) {
   const Stream *stream = key;
@@ -55,17 +58,30 @@ static int raise_unknown(BpDevice device, const void *handle) {
 /* With the lock held; NULL if there is none. */
 static Stream *find_stream(BpDevice device, void *handle) {
   const Stream wanted = {.device = device, .handle = handle};
-  return streams ? g_hash_table_lookup(streams, &wanted) : NULL;
+  Stream *stream = streams ? g_hash_table_lookup(streams, &wanted) : NULL;
+  return stream && !stream->is_freed ? stream : NULL;
 }
 
 /* If two threads free a stream at once, only one of them finds it. */
 static int take_stream(BpDevice device, void *handle, int *is_recorded) {
   bp__lock(BP__LOCK_STATE);
-  const Stream *stream = find_stream(device, handle);
+  Stream *stream = find_stream(device, handle);
+  if (stream)
+    stream->is_freed = 1;
   *is_recorded = stream && stream->is_recorded;
-  int is_there = stream && g_hash_table_remove(streams, stream);
   bp__unlock(BP__LOCK_STATE);
-  return is_there ? 0 : raise_unknown(device, handle);
+  return stream ? 0 : raise_unknown(device, handle);
+}
+
+/* Removes a stream that was taken, once nobody uses it. */
+static void remove_stream(BpDevice device, void *handle) {
+  const Stream wanted = {.device = device, .handle = handle};
+  bp__lock(BP__LOCK_STATE);
+  const Stream *stream = g_hash_table_lookup(streams, &wanted);
+  while (stream->users)
+    bp__lock_wait(BP__LOCK_STATE, &unused);
+  g_hash_table_remove(streams, stream);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 int bp__stream_check(BpDevice device, void *handle) {
@@ -163,13 +179,27 @@ static gboolean has_number(gpointer key, gpointer value, gpointer number) {
   return ((const Stream *)key)->number == *(const uint64_t *)number;
 }
 
+/* With the lock held; NULL if there is none. One that is being freed is there. */
+static Stream *find_number(uint64_t number) {
+  return streams ? g_hash_table_find(streams, has_number, &number) : NULL;
+}
+
 int bp__stream_is_alive(uint64_t number) {
+  return bp__stream_use(number, 0);
+}
+
+int bp__stream_use(uint64_t number, int32_t users) {
   if (!number)
     return 1;
   bp__lock(BP__LOCK_STATE);
-  int is_alive = streams && g_hash_table_find(streams, has_number, &number);
+  Stream *stream = find_number(number);
+  if (stream) {
+    stream->users += users;
+    if (users < 0 && !stream->users)
+      pthread_cond_broadcast(&unused);
+  }
   bp__unlock(BP__LOCK_STATE);
-  return is_alive;
+  return stream != NULL;
 }
 
 /* ---- Creating, freeing, waiting ---------------------------------------------------------- */
@@ -192,19 +222,28 @@ int bp_stream_create(BpDevice device, void **stream) {
   return 0;
 }
 
+/* An event counts as complete when its stream is gone, so the work ends before. A failure of the
+ * work is lost, as that of any stream that is freed before it is synchronised. */
+static void end_work(const BpDeviceApi *api, BpDevice device, void *stream) {
+  BpError *pending = bp_error_take();
+  if (api->stream_sync(api->context, device.device_id, stream))
+    bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+}
+
 int bp_stream_free(BpDevice device, void *stream) {
   if (bp__device_check_fork())
     return -1;
   if (!stream)
     return 0;
   int is_recorded;
-  if (take_stream(device, stream, &is_recorded))
-    return -1;
   const BpDeviceApi *api = bp__device_get(device);
-  if (!api)
+  if (!api || take_stream(device, stream, &is_recorded))
     return -1;
-  if (is_recorded && api->stream_sync(api->context, device.device_id, stream))
-    bp_error_clear(); /* nobody asked for it */
+  if (is_recorded)
+    end_work(api, device, stream);
+  remove_stream(device, stream);
   leave_stream(device, stream);
   return api->free_stream(api->context, device.device_id, stream)
              ? bp__device_failed(device, "freeing a stream")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graph compilers claim parts of a graph as the model has it (backplane/graph_compiler.h). What one
- * compiled becomes a node in the place of those of the part; all else goes on as if nobody had been
- * asked. */
+ * compiled becomes a node in the place of those of the part. The remaining nodes are compiled as
+ * without graph compilers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,9 +226,18 @@ static int fits_target(const BpBuild *build, const BpGraphCompilerApi *api) {
   return api->device_type == bp_target_device_type(build->target);
 }
 
-/* Whether a claim of `cost` goes before the one that is there; each is 0 where it is not known. */
-static int is_cheaper(double cost, double than) {
-  return cost > 0 && than > 0 && cost < than;
+/* The graph compiler that gets a node, so far. */
+typedef struct Best {
+  double cost;      /* the least; 0: one that takes the node gave none, so the first gets it */
+  int32_t compiler; /* with that cost */
+  int32_t first;    /* the first that takes the node; -1: none does */
+} Best;
+
+static void enter_claim(Best *best, int32_t compiler, double cost) {
+  if (best->first < 0)
+    *best = (Best){cost, compiler, compiler};
+  else if (best->cost > 0 && cost < best->cost)
+    *best = (Best){cost, cost > 0 ? compiler : best->first, best->first};
 }
 
 static int add_reason(const Claiming *claiming, Unit *unit, const char *compiler,
@@ -238,8 +247,8 @@ static int add_reason(const Claiming *claiming, Unit *unit, const char *compiler
   return unit->why ? 0 : -1;
 }
 
-/* Asks graph compiler `index`, and enters what it takes; `best` has the least costs so far. */
-static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, double *best) {
+/* Asks graph compiler `index`, and enters what it takes. */
+static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, Best *best) {
   const BpGraphCompilerApi *api = claiming->build->compilers[index];
   BpClaims *claims = bp__claims_create(&claiming->graph->arena, view);
   if (!claims)
@@ -252,10 +261,10 @@ static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, doubl
   for (int32_t u = 0; u < claiming->num_units; u++) {
     Unit *unit = &claiming->units[u];
     double cost = unit->offered >= 0 ? claims->costs[unit->offered] : -1;
-    if (cost >= 0 && (unit->compiler < 0 || is_cheaper(cost, best[unit->offered]))) {
-      unit->compiler = index;
-      best[unit->offered] = cost;
-    } else if (unit->offered >= 0 && cost < 0) {
+    if (cost >= 0) {
+      enter_claim(&best[unit->offered], index, cost);
+      unit->compiler = best[unit->offered].compiler;
+    } else if (unit->offered >= 0) {
       const char *why = claims->why[unit->offered];
       if (add_reason(claiming, unit, api->name, why ? why : "it gave no reason"))
         return -1;
@@ -267,9 +276,11 @@ static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, doubl
 static int ask_all(Claiming *claiming) {
   const BpBuild *build = claiming->build;
   const BpOnnxGraph *view = view_all(claiming);
-  double *best = bp__arena_alloc_array(&claiming->graph->arena, (size_t)claiming->num_offered + 1,
-                                       sizeof(*best));
+  Best *best = bp__arena_alloc_array(&claiming->graph->arena, (size_t)claiming->num_offered + 1,
+                                     sizeof(*best));
   int status = view && best ? 0 : -1;
+  for (int32_t i = 0; i < claiming->num_offered && best; i++)
+    best[i].first = -1;
   for (int32_t i = 0; i < build->num_compilers && !status; i++)
     if (fits_target(build, build->compilers[i]))
       status = ask(claiming, view, i, best);
@@ -531,7 +542,7 @@ static char *list_unclaimed(const Claiming *claiming) {
   return g_string_free(list, FALSE);
 }
 
-/* Tells of each node who computes it, and refuses where too few are claimed. */
+/* Reports which compiler computes each node; an error if too few are claimed. */
 static int report(const Claiming *claiming) {
   double least = claiming->build->options->least_claimed;
   int32_t total = 0, claimed = 0;

@@ -384,7 +384,7 @@ static int find_compilers(const BpCompileOptions *options, const BpGraphCompiler
                           int32_t *count) {
   *count = HAS_MEMBER(options, claimed_context) ? options->num_graph_compilers : 0;
   if (*count < 0 || *count > MAX_COMPILERS)
-    return bp_error_raise(BP_ERROR_VALUE, "%d graph compilers are asked for; %d are the most",
+    return bp_error_raise(BP_ERROR_VALUE, "%d graph compilers are named; at most %d are possible",
                           *count, MAX_COMPILERS);
   if (*count > 0 && !(options->least_claimed >= 0 && options->least_claimed <= 1))
     return bp_error_raise(BP_ERROR_VALUE, "least_claimed is %g; it is from 0 to 1",
@@ -393,8 +393,15 @@ static int find_compilers(const BpCompileOptions *options, const BpGraphCompiler
     return bp_error_raise(BP_ERROR_VALUE,
                           "is_reference compiles each operator by itself, and graph compilers were "
                           "named, which compile parts of many; leave one out");
+  if (*count > 0 && !options->graph_compilers)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "BpCompileOptions::graph_compilers is NULL, and num_graph_compilers is "
+                          "%d",
+                          *count);
   for (int32_t i = 0; i < *count; i++) {
     int fits = 0;
+    if (!options->graph_compilers[i])
+      return bp_error_raise(BP_ERROR_VALUE, "graph compiler %d has no name", i);
     compilers[i] = bp__graph_compiler_find(options->graph_compilers[i]);
     if (!compilers[i])
       return -1;

@@ -80,9 +80,10 @@ static int add_call(Order *order, uint32_t call) {
     status = add_read(order, call, node->inputs[i]);
   for (uint32_t i = 0; i < node->num_outputs && !status; i++)
     status = add_write(order, call, node->first_entry + i);
-  if (!status && is_function(kind))
+  if (!status && is_function(kind)) {
     status = add_edge(order, order->function[kind], call);
-  order->function[kind] = call;
+    order->function[kind] = call;
+  }
   return status;
 }
 

@@ -197,6 +197,7 @@ static int add_split(Sequencing *s, BpGraphValue **results) {
                         "the extent of axis %d is open, and so is the length of its "
                         "sequence, which is not supported",
                         axis);
+  bool is_given = split != NULL;
   if (split && split->ndim == 0) {
     if (bp__op_const_ints(&s->node, 1, &size, 1) != 1)
       return -1;
@@ -213,7 +214,7 @@ static int add_split(Sequencing *s, BpGraphValue **results) {
     return -1;
   int64_t axes[] = {axis};
   BpGraphSequence *sequence = results[0]->sequence;
-  for (int32_t i = 0; i < sequence->count && !keepdims && s->node.num_inputs == 1; i++)
+  for (int32_t i = 0; i < sequence->count && !keepdims && !is_given; i++)
     if (!(sequence->items[i] = bp__op_binary(s->graph, &s->node, "Squeeze", sequence->items[i],
                                              bp__graph_int_vector(s->graph, axes, 1))))
       return -1;

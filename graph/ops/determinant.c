@@ -60,14 +60,17 @@ static void copy_matrix(const Elimination *e, BpTeTensor *in) {
   bp_ir_block_close(e->block);
 }
 
-/* Brings the largest element of the column at and below the diagonal to it. */
+/* Brings the largest element of the column at and below the diagonal to it. A NaN counts as larger
+ * than all before it, so that it reaches the product. */
 static void bring_pivot(const Elimination *e, const BpIrNode *step, const BpIrNode *product) {
   BpIrModule *ir = e->ir;
   const BpIrNode *next = x_add(ir, step, x_index(ir, 1));
   const BpIrNode *best = bp_ir_block_variable(e->block, "best", step);
   const BpIrNode *row = rest(e, "row", next);
-  bp_ir_block_if(e->block, x_lt(ir, x_abs(ir, element(e, bp_ir_block_value(e->block, best), step)),
-                                x_abs(ir, element(e, row, step))));
+  const BpIrNode *is_largest =
+      x_ge(ir, x_abs(ir, element(e, bp_ir_block_value(e->block, best), step)),
+           x_abs(ir, element(e, row, step)));
+  bp_ir_block_if(e->block, bp_ir_not(ir, is_largest));
   bp_ir_block_assign(e->block, best, row);
   bp_ir_block_close(e->block);
   bp_ir_block_close(e->block);

@@ -115,7 +115,7 @@ BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
  * ended when the call returns.
  *
  * Any thread may call these at any time; bp_event_free alone needs the event for itself. A NULL,
- * and a stream that the device does not have, is BP_ERROR_VALUE. Since 0.1. */
+ * and a stream that the device does not have, is BP_ERROR_VALUE. Since 0.6. */
 typedef struct BpEvent BpEvent;
 
 /* An event of a device (transfer full, bp_event_free); NULL with an error. */

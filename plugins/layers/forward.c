@@ -100,7 +100,7 @@ static int32_t alloc_data_space(void *context, int32_t device_id, const BpAlloca
   int32_t rc = next->alloc_data_space(next->context, device_id, allocation, handle);
   call.handle = rc ? NULL : *handle;
   int32_t result = after(wrapped, &call, rc);
-  if (is_undone(rc, result))
+  if (is_undone(rc, result) && !call.is_kept)
     UNDO(next->free_data_space(next->context, device_id, *handle));
   return result;
 }
@@ -120,7 +120,7 @@ static int32_t alloc_workspace(void *context, int32_t device_id, uint64_t size,
   int32_t rc = next->alloc_workspace(next->context, device_id, size, dtype_hint, handle);
   call.handle = rc ? NULL : *handle;
   int32_t result = after(wrapped, &call, rc);
-  if (is_undone(rc, result))
+  if (is_undone(rc, result) && !call.is_kept)
     UNDO(next->free_workspace(next->context, device_id, *handle));
   return result;
 }
@@ -290,26 +290,26 @@ static int32_t events_wait(void *context, BpDeviceEvent *event, void *stream) {
   FORWARD(call, wrapped->events->wait(next->context, event, stream));
 }
 
-static int32_t events_query(void *context, BpDeviceEvent *event, int32_t *is_complete) {
+static int32_t events_query(void *context, BpDeviceEvent *event, int32_t *state) {
   const Wrapped *wrapped = context;
   const BpEventsApi *events = wrapped->events;
   BpCall call = {.slot = SLOT_EVENTS_QUERY, .device_id = -1, .handle = event};
   if (before(wrapped, &call))
     return -1;
-  int32_t rc = events->query(wrapped->next->context, event, is_complete);
-  call.count = rc ? 0 : *is_complete;
+  int32_t rc = events->query(wrapped->next->context, event, state);
+  call.count = rc ? 0 : *state;
   return after(wrapped, &call, rc);
 }
 
 static int32_t events_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
-                                  int32_t *is_complete) {
+                                  int32_t *state) {
   const Wrapped *wrapped = context;
   const BpEventsApi *events = wrapped->events;
   BpCall call = {.slot = SLOT_EVENTS_SYNCHRONIZE, .device_id = -1, .handle = event};
   if (before(wrapped, &call))
     return -1;
-  int32_t rc = events->synchronize(wrapped->next->context, event, timeout_ns, is_complete);
-  call.count = rc ? 0 : *is_complete;
+  int32_t rc = events->synchronize(wrapped->next->context, event, timeout_ns, state);
+  call.count = rc ? 0 : *state;
   return after(wrapped, &call, rc);
 }
 

@@ -67,10 +67,11 @@ typedef struct BpCall {
   uint64_t size; /* of a workspace */
   void
       *handle; /* of memory, a stream, a timer or a recording: the one that is given, or was made */
-  void *stream;  /* on which something is queued or waited for; of sync_stream_from_to: `from` */
-  void *to;      /* of sync_stream_from_to */
-  int32_t count; /* that get_device_count gave; of an event: whether it is complete */
-  int64_t began; /* the layer's own, from `before` to `after`, as the next */
+  void *stream;    /* on which something is queued or waited for; of sync_stream_from_to: `from` */
+  void *to;        /* of sync_stream_from_to */
+  int32_t count;   /* that get_device_count gave; of an event: BP_EVENT_* */
+  int32_t is_kept; /* `after` sets it: what was made stays, although the call fails */
+  int64_t began;   /* the layer's own, from `before` to `after`, as the next */
   void *note;
 } BpCall;
 

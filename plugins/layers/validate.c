@@ -464,7 +464,7 @@ static int32_t check_allocation(const State *state, const BpCall *call) {
   return 0;
 }
 
-static int32_t note_alloc(State *state, const BpCall *call) {
+static int32_t note_alloc(State *state, BpCall *call) {
   uint64_t alignment = call->allocation ? call->allocation->alignment : 1;
   if (!call->handle)
     return bp_validate_find(state->next, call, BP_ERROR_PLUGIN,
@@ -474,7 +474,8 @@ static int32_t note_alloc(State *state, const BpCall *call) {
                             "it gave %p, which is not aligned to %" PRIu64
                             " bytes; this is a defect of the plugin",
                             call->handle, alignment);
-  if (bp_layers_find(&state->spaces, call->device_id, call->handle))
+  call->is_kept = bp_layers_find(&state->spaces, call->device_id, call->handle) != NULL;
+  if (call->is_kept)
     return bp_validate_find(state->next, call, BP_ERROR_PLUGIN,
                             "it gave %p, which is in use; this is a defect of the plugin",
                             call->handle);
@@ -875,7 +876,7 @@ static int32_t check(State *state, BpCall *call) {
 }
 
 /* Of a call that succeeded. */
-static int32_t note(State *state, const BpCall *call) {
+static int32_t note(State *state, BpCall *call) {
   switch (call->slot) {
   case SLOT_GET_DEVICE_COUNT:
     state->count = call->count;

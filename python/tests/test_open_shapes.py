@@ -338,7 +338,7 @@ CASES = {
         [{"x": Shape((n, 4, m))} for n, m in [(1, 1), (3, 7)]]),
     "sequences_of_parts": (
         [node("SplitToSequence", "x size", "s", axis=0), node("SplitToSequence", "x sizes", "t"),
-         node("SplitToSequence", "x", "r", keepdims=0), node("SequenceAt", "r zero", "c"),
+         node("SplitToSequence", "x ", "r", keepdims=0), node("SequenceAt", "r zero", "c"),
          node("SequenceConstruct", "x c", "q"), node("SequenceAt", "q last", "d"), node("SequenceLength", "s", "l"),
          node("SequenceAt", "s last", "a"), node("SequenceAt", "t zero", "b")],
         {"x": (FLOAT, [7, "m"])}, "a b c d l", {"zero": np.array(0), "last": np.array(-1), "size": np.array(3), "sizes": np.array([2, 4, 1])},

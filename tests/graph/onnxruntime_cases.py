@@ -311,6 +311,7 @@ def picture_cases():
     for shape in ((1, 1), (4, 4), (3, 5, 5), (2, 0, 3, 3), (2, 7, 7)):
         yield "Det", 20, {}, [noise(*shape)]
     yield "Det", 20, {}, [np.ones((3, 3), "f4")]
+    yield "Det", 20, {}, [floats([0, 1], [np.nan, 1])]
     yield "Det", 20, {}, [floats([0, 2, 1], [0, 0, 3], [4, 1, 1])]
     tokens = [noise(2, 5, 12), noise(2, 5, 6), noise(2, 5, 8)]
     decay, beta, past = -np.abs(noise(2, 5, 6)), noise(2, 5, 2) / 4, noise(2, 2, 3, 4)

@@ -277,12 +277,14 @@ static void test_settled_nodes_are_not_offered(void) {
 
 /* ---- Several graph compilers, and several targets ---------------------------------------- */
 
+/* The least cost decides only where all of them are known; else the first one gets the node. */
 static void test_cheaper_one_wins(void) {
   static const char *const cases[][2] = {
       {"tiny-dear,tiny-cheap", " tiny-cheap part_0_tiny_cheap "},
       {"tiny-cheap,tiny-dear", " tiny-cheap part_0_tiny_cheap "},
       {"tiny-dear,tiny", " tiny-dear part_0_tiny_dear "},
       {"tiny,tiny-cheap", " tiny part_0_tiny "},
+      {"tiny-dear,tiny-cheap,tiny", " tiny-dear part_0_tiny_dear "},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     Compiled compiled = compile_with(bent_model(), "c", cases[i][0], 0);

@@ -3,7 +3,7 @@
  *
  * They are of the ABI's second tier: each has a version of its own, and a table of another version
  * is another table. The rules for slots are those of device_api.h; `context` is that of the
- * BpDeviceApi, and every slot of a table is there that is not marked (optional). */
+ * BpDeviceApi, and a slot that is not marked (optional) is required. */
 #ifndef BACKPLANE_DEVICE_EXTENSIONS_H
 #define BACKPLANE_DEVICE_EXTENSIONS_H
 
@@ -56,7 +56,7 @@ typedef struct BpRecordingApi {
 /* A timeout that never passes. */
 #define BP_WAIT_FOREVER UINT64_MAX
 
-/* What an event is: pending; complete; complete, and the device knows that work before it failed.
+/* States of an event: pending; complete; complete, and the device knows that work before it failed.
  */
 #define BP_EVENT_PENDING  0
 #define BP_EVENT_COMPLETE 1
@@ -80,9 +80,9 @@ typedef struct BpDeviceEvent BpDeviceEvent;
  * Between begin and end of a recording (BpRecordingApi) of a stream, record and wait on it are not
  * part of the recording; a device that cannot exclude them raises an error.
  *
- * All slots: any thread, several at once, also for one event; a freed event is used by nobody.
- * `event` is never NULL. In the child of a fork the host calls none of them, so an event that the
- * parent has made is not freed there. Slots that are not marked (optional) are there. */
+ * All slots: any thread, several at once, also for one event. The caller does not use a freed
+ * event. `event` is never NULL. In the child of a fork the host calls none of them, so an event
+ * that the parent has made is not freed there. Slots that are not marked (optional) are there. */
 typedef struct BpEventsApi {
   uint64_t struct_size;
 

@@ -16,15 +16,15 @@
  *      loads them. A run calls the part's function on the device of the graph.
  *
  * What the host has done to the graph by then: functions of the model are inlined, node by node;
- * shapes and types are inferred; what depends on constants and shapes alone is computed, and so a
- * constant; nodes whose result is one of their inputs, and nodes that nobody reads, are gone. Every
- * other node is as the model has it: QuantizeLinear, QLinearConv, Gemm, LayerNormalization are
- * whole. Canonical forms, layouts, packing and fusion come later. Not shown are nodes with bodies
- * (If, Loop, Scan) and those inside of bodies; a value of such a node has no producer. A model
- * with open extents or with bodies is not shown at all by a host of this version.
+ * shapes and types are inferred; a value that depends on constants and shapes alone is
+ * replaced by a constant; nodes whose result is one of their inputs, and nodes whose results nobody
+ * reads, are removed. Every other node is as the model has it: QuantizeLinear, QLinearConv, Gemm,
+ * LayerNormalization are whole. Canonical forms, layouts, packing and fusion come later. Not shown
+ * are nodes with bodies (If, Loop, Scan) and those inside of bodies; a value of such a node has no
+ * producer. A model with open extents or with bodies is not shown at all by a host of this version.
  *
  * This is of the ABI's second tier: its version is its own, and tables of another version are other
- * tables. Tables and structures begin with their size and grow at their end. */
+ * tables. Tables and structures begin with their size and grow at their end. Since 0.6. */
 #ifndef BACKPLANE_GRAPH_COMPILER_H
 #define BACKPLANE_GRAPH_COMPILER_H
 
@@ -112,14 +112,16 @@ typedef struct BpGraphTable {
   int32_t (*num_values)(const BpOnnxGraph *graph);
   /* Owned by the graph; NULL for a number that is not there. */
   const BpOnnxValue *(*get_value)(const BpOnnxGraph *graph, int32_t value);
-  /* The values that come from outside, constants excepted, each once; and those that have to be
-   * made. *count is how many. Owned by the graph. */
+  /* get_inputs returns the values that nodes read and no node makes, without constants, each once;
+   * get_outputs the values that the graph has to make. *count is their number. Owned by the graph.
+   */
   const int32_t *(*get_inputs)(const BpOnnxGraph *graph, int32_t *count);
   const int32_t *(*get_outputs)(const BpOnnxGraph *graph, int32_t *count);
-  /* Takes a node, which it costs about so many nanoseconds to run on the target; 0: not known.
-   * Where each of those who take a node knows a cost, the least wins, else who was named first. -1
-   * with BP_ERROR_VALUE: there is no such node, it was taken or declined before, or the cost is
-   * not a number that is 0 or more; `claim` then fails, whatever it returns. */
+  /* Takes a node. `cost`: about how many nanoseconds it runs on the target; 0: not known. If every
+   * graph compiler that takes the node gives a cost, the one with the least cost gets it; otherwise
+   * the one that was named first. -1 with BP_ERROR_VALUE: there is no such node, it was taken or
+   * declined before, or the cost is not a number that is 0 or more; `claim` then fails, whatever it
+   * returns. */
   int32_t (*take)(BpClaims *claims, int32_t node, double cost);
   /* Says why a node is not taken: a text, copied. The same errors. A node that is neither taken nor
    * declined is reported without a reason. */
@@ -148,13 +150,13 @@ typedef struct BpGraphCompilerApi {
   /* (required) Compiles a part, all of whose nodes it took, into a module (*module, owned by the
    * caller), which can be saved (BP_MODULE_BINARY_SERIALIZABLE) and whose kind is one that the
    * plugin loads. Its bytes should have the common form (BpModuleTable::encode_device_code): where
-   * the plugin is not installed, the host then knows who is missed. The module has a function
-   * called `function`. It is called as a kernel is (BpModuleTable::kernel_create) and gets tensors
-   * on the device, compact and of the shapes that the part says: first the inputs of the part, then
-   * its outputs, which it overwrites, both in the order of get_inputs and get_outputs. No output
-   * overlaps another tensor. Constants are not passed: the module holds what it needs of them, in
-   * the form that the device likes best. An error hands the part back with its message as the
-   * reason. The part, the target and the name are borrowed for the call. */
+   * the plugin is not installed, the host can then name the missing plugin. The module has a
+   * function called `function`. It is called as a kernel is (BpModuleTable::kernel_create) and gets
+   * tensors on the device, compact and of the shapes that the part says: first the inputs of the
+   * part, then its outputs, which it overwrites, both in the order of get_inputs and get_outputs.
+   * No output overlaps another tensor. Constants are not passed: the module holds what it needs of
+   * them, in the form that the device likes best. An error hands the part back with its message as
+   * the reason. The part, the target and the name are borrowed for the call. */
   int32_t (*compile)(void *context, const BpOnnxGraph *part, const BpTarget *target,
                      const char *function, BpModule **module);
 } BpGraphCompilerApi;

@@ -149,13 +149,14 @@ static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) 
 static int32_t wait_until(const Mark *mark, uint64_t timeout_ns) {
   struct timespec end;
   int passed = 0;
-  clock_gettime(CLOCK_REALTIME, &end);
+  clock_gettime(CLOCK_MONOTONIC, &end);
   uint64_t nanoseconds = (uint64_t)end.tv_nsec + timeout_ns % 1000000000;
   end.tv_sec += (time_t)(timeout_ns / 1000000000 + nanoseconds / 1000000000);
   end.tv_nsec = (long)(nanoseconds % 1000000000);
   while (!mark->state && !passed)
-    passed = timeout_ns == BP_WAIT_FOREVER ? pthread_cond_wait(&changed, &lock)
-                                           : pthread_cond_timedwait(&changed, &lock, &end);
+    passed = timeout_ns == BP_WAIT_FOREVER
+                 ? pthread_cond_wait(&changed, &lock)
+                 : pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &end);
   return mark->state;
 }
 

@@ -38,7 +38,7 @@ int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *alloc
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
 /* Where `size` bytes from `offset` on are, for work that runs, in host memory or in the buffer that
  * `data` is the handle of. Of a buffer the host never sees such an address, and *buffer is to be
- * given back with simdev_unuse(), which lets NULL pass. NULL with an error if there is no such
+ * given back with simdev_unuse(), which ignores NULL. NULL with an error if there is no such
  * buffer, or the bytes do not lie within it. */
 char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t size,
                  SimdevBuffer **buffer);
