@@ -42,14 +42,16 @@ static int32_t tensor_of(Writer *writer, const BpOnnxNode *node, int32_t input) 
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
-/* Lets the step take along what follows it; returns the last of its nodes. */
+/* Lets the step take along the nodes that follow it, if no earlier step took them; returns the last
+ * node of the step. */
 static int32_t take_followers(Writer *writer, int32_t node, BpDnnlStep *step) {
   for (;;) {
     int32_t value = writer->table->get_node(writer->part, node)->outputs[0];
     int32_t next = bp_dnnl_only_reader(writer->table, writer->part, value);
     const BpOnnxNode *reader = next < 0 ? NULL : writer->table->get_node(writer->part, next);
     BpDnnlStep follower;
-    if (!reader || bp_dnnl_read_node(writer->table, writer->part, reader, &follower) ||
+    if (!reader || writer->is_done[next] ||
+        bp_dnnl_read_node(writer->table, writer->part, reader, &follower) ||
         (follower.kind != BP_DNNL_RELU && (follower.kind != BP_DNNL_ADD || step->sum >= 0)))
       return node;
     if (follower.kind == BP_DNNL_ADD)
