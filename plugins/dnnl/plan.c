@@ -21,7 +21,9 @@ typedef struct Storage {
   void *data;    /* of a constant */
   int32_t is_owned;
   size_t size, offset; /* of an inner one */
-  int32_t first, last; /* call, between which an inner one is in use */
+  int32_t first, last; /* calls between which an inner one is in use */
+  int32_t is_placed;   /* an inner one has its offset */
+  int32_t next;        /* while an inner one is in use: the next of those by offset, or UNUSED */
 } Storage;
 
 /* A storage as a tensor of some layout. */
@@ -134,9 +136,9 @@ typedef struct Window {
   dnnl_dims_t kernel, strides, dilations, pad_begin, pad_end;
 } Window;
 
-static Window read_window(const BpDnnlWindow *from) {
+static Window read_window(const BpDnnlWindow *from, int32_t rank) {
   Window w = {{0}, {0}, {0}, {0}, {0}};
-  for (int32_t i = 0; i < BP_DNNL_MAX_SPATIAL; i++) {
+  for (int32_t i = 0; i < rank; i++) {
     w.kernel[i] = from->kernel[i];
     w.strides[i] = from->strides[i];
     w.dilations[i] = from->dilations[i] - 1;
@@ -370,7 +372,7 @@ static int32_t describe_conv(const Planner *planner, const BpDnnlStep *step, int
                              const int64_t *weights_dims, Made *made) {
   dnnl_memory_desc_t src, weights, bias, dst;
   dnnl_convolution_desc_t desc;
-  const Window w = read_window(&step->window);
+  const Window w = read_window(&step->window, tensor_at(planner, step->src)->ndim - 2);
   if (make_any_of(planner, &src, step->src) || make_any_of(planner, &dst, step->dst) ||
       make_any(&weights, weights_ndim, weights_dims) ||
       (step->bias >= 0 && make_plain_of(planner, &bias, step->bias)))
@@ -483,7 +485,7 @@ static int32_t plan_matmul(Planner *planner, const BpDnnlStep *step) {
 /* ---- The others -------------------------------------------------------------------------- */
 
 static int32_t describe_pool(const Planner *planner, const BpDnnlStep *step, Made *made) {
-  const Window w = read_window(&step->window);
+  const Window w = read_window(&step->window, tensor_at(planner, step->src)->ndim - 2);
   const dnnl_memory_desc_t *src = &planner->plan->buffers[planner->buffer_of[step->src]].desc;
   dnnl_pooling_v2_desc_t desc;
   dnnl_memory_desc_t dst;
@@ -589,24 +591,40 @@ static int32_t begin_plan(Planner *planner) {
   return 0;
 }
 
-/* Gives inner storages places; those that are in use at once do not overlap. */
-static void place_storages(BpDnnlPlan *plan) {
-  for (int32_t i = 0; i < plan->num_storages; i++) {
-    Storage *storage = &plan->storages[i];
-    if (storage->kind != INNER || storage->first == UNUSED)
+/* Gives an inner storage the lowest place beside those that are in use at its first call. `live` is
+ * the list of these by offset; it loses those whose last call is past, and gains this one. */
+static void place_storage(BpDnnlPlan *plan, int32_t *live, int32_t index) {
+  Storage *storage = &plan->storages[index];
+  int32_t *link = live;
+  while (*link != UNUSED) {
+    Storage *other = &plan->storages[*link];
+    if (other->last < storage->first) {
+      *link = other->next;
       continue;
-    for (int32_t k = 0; k < i; k++) {
-      const Storage *other = &plan->storages[k];
-      if (other->kind != INNER || other->first == UNUSED || other->last < storage->first ||
-          storage->last < other->first || storage->offset >= other->offset + other->size ||
-          other->offset >= storage->offset + storage->size)
-        continue;
-      storage->offset = (other->offset + other->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-      k = -1; /* it may meet another there */
     }
-    if (storage->offset + storage->size > plan->inner_size)
-      plan->inner_size = storage->offset + storage->size;
+    if (other->offset >= storage->offset + storage->size)
+      break;
+    size_t end = (other->offset + other->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    storage->offset = end > storage->offset ? end : storage->offset;
+    link = &other->next;
   }
+  storage->next = *link;
+  *link = index;
+  storage->is_placed = 1;
+  if (storage->offset + storage->size > plan->inner_size)
+    plan->inner_size = storage->offset + storage->size;
+}
+
+/* Gives inner storages places, in the order in which calls first use them; those that are in use at
+ * once do not overlap. */
+static void place_storages(BpDnnlPlan *plan) {
+  int32_t live = UNUSED;
+  for (int32_t c = 0; c < plan->num_calls; c++)
+    for (int32_t i = 0; i < plan->calls[c].num_args; i++) {
+      int32_t index = plan->buffers[plan->calls[c].buffers[i]].storage;
+      if (plan->storages[index].kind == INNER && !plan->storages[index].is_placed)
+        place_storage(plan, &live, index);
+    }
 }
 
 BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program) {
