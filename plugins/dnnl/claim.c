@@ -27,12 +27,13 @@ static const char *check_value(const BpOnnxValue *value) {
   if (!value)
     return NULL;
   if (!is_float32(value->dtype))
-    return "it takes float32 alone";
+    return "an input or output is not float32; the plugin takes only float32";
   if (value->ndim < 1 || value->ndim > BP_DNNL_MAX_NDIM)
-    return "it takes tensors of 1 to 6 dimensions";
+    return "an input or output does not have 1 to 6 dimensions";
   for (int32_t i = 0; i < value->ndim; i++)
     if (value->shape[i] < 1 || value->shape[i] > INT32_MAX)
-      return "an extent is open, 0 or too large";
+      return "an extent of an input or output is unknown, 0 or above 2147483647; give shapes with "
+             "--shape";
   return NULL;
 }
 
@@ -43,7 +44,7 @@ static const char *check_values(const BpGraphTable *table, const BpOnnxGraph *gr
     why = check_value(input_of(table, graph, node, i));
   for (int32_t i = 0; i < node->num_outputs && !why; i++)
     if (node->outputs[i] >= 0)
-      why = i > 0 ? "its second output is read"
+      why = i > 0 ? "its second output is read; the plugin computes only the first"
                   : check_value(table->get_value(graph, node->outputs[i]));
   return why;
 }
@@ -58,7 +59,11 @@ static int read_list(const BpOnnxNode *node, const char *name, int32_t count, in
   return !attr || attr->count == count;
 }
 
-/* Pads are what is left of the output's extent: so they say ceil_mode and auto_pad as well. */
+static int is_size(int64_t value) {
+  return value >= 1 && value <= INT32_MAX;
+}
+
+/* The padding behind is computed from the output's extent, so it covers ceil_mode and auto_pad. */
 static const char *read_window(const BpOnnxNode *node, const BpOnnxValue *in,
                                const BpOnnxValue *out, BpDnnlWindow *w) {
   int32_t rank = in->ndim - 2;
@@ -67,22 +72,29 @@ static const char *read_window(const BpOnnxNode *node, const BpOnnxValue *in,
   int is_lower = !strcmp(automatic, "SAME_LOWER"),
       is_same = is_lower || !strcmp(automatic, "SAME_UPPER");
   if (rank < 1 || rank > BP_DNNL_MAX_SPATIAL || out->ndim != in->ndim)
-    return "it takes 1 to 3 spatial dimensions";
+    return "the plugin takes 1 to 3 spatial dimensions, of equal number in input, weights and "
+           "output";
   if (!read_list(node, "strides", rank, 1, w->strides) ||
       !read_list(node, "dilations", rank, 1, w->dilations) ||
       !read_list(node, "pads", 2 * rank, 0, pads))
-    return "its window has other dimensions than its input";
+    return "kernel_shape, strides, dilations or pads do not have one entry for each spatial "
+           "dimension";
+  for (int32_t i = 0; i < rank; i++)
+    if (!is_size(w->kernel[i]) || !is_size(w->strides[i]) || !is_size(w->dilations[i]))
+      return "an entry of kernel_shape, strides or dilations is not from 1 to 2147483647";
   for (int32_t i = 0; i < rank; i++) {
     int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
     int64_t total = (out->shape[i + 2] - 1) * w->strides[i] + span - in->shape[i + 2];
     int64_t begin = !strcmp(automatic, "NOTSET") ? pads[i] : 0;
     if (is_same && total > 0)
       begin = is_lower ? total - total / 2 : total / 2;
+    if (begin < 0)
+      return "its padding before the data is negative; the plugin takes 0 or more";
     w->pad_begin[i] = begin;
     w->pad_end[i] = total - begin;
-    if (w->kernel[i] < 1 || w->strides[i] < 1 || w->dilations[i] < 1 || begin < 0 ||
-        span > INT32_MAX || w->strides[i] > INT32_MAX)
-      return "its window is not one that it takes";
+    if (begin > INT32_MAX || w->pad_end[i] < -INT32_MAX || w->pad_end[i] > INT32_MAX ||
+        span > INT32_MAX)
+      return "its padding or the extent of its dilated window is above 2147483647";
   }
   return NULL;
 }
@@ -92,15 +104,16 @@ static const char *read_conv(const BpGraphTable *table, const BpOnnxGraph *graph
   const BpOnnxValue *in = input_of(table, graph, node, 0), *w = input_of(table, graph, node, 1);
   const BpOnnxValue *bias = input_of(table, graph, node, 2);
   if (!w->data || (bias && !bias->data))
-    return "its weights are not constant";
+    return "its weights or its bias are not constant";
   if (w->ndim != in->ndim || in->ndim > 2 + BP_DNNL_MAX_SPATIAL)
-    return "it takes 1 to 3 spatial dimensions";
+    return "the plugin takes 1 to 3 spatial dimensions, of equal number in input, weights and "
+           "output";
   step->kind = BP_DNNL_CONV;
   step->groups = (int32_t)bp_onnx_int(node, "group", 1);
   for (int32_t i = 2; i < w->ndim; i++)
     step->window.kernel[i - 2] = w->shape[i];
   if (step->groups < 1 || w->shape[0] % step->groups || in->shape[1] != w->shape[1] * step->groups)
-    return "its groups do not fit its channels";
+    return "its attribute group does not fit the channels of its input and weights";
   return read_window(node, in, table->get_value(graph, node->outputs[0]), &step->window);
 }
 
@@ -112,9 +125,11 @@ static const char *read_pool(const BpGraphTable *table, const BpOnnxGraph *graph
   int32_t rank = in->ndim - 2;
   const char *why;
   if (rank < 1 || rank > BP_DNNL_MAX_SPATIAL)
-    return "it takes 1 to 3 spatial dimensions";
+    return "the plugin takes 1 to 3 spatial dimensions, of equal number in input, weights and "
+           "output";
   if (counts_pads && bp_onnx_int(node, "ceil_mode", 0))
-    return "it does not count padding with ceil_mode as ONNX does";
+    return "it has count_include_pad with ceil_mode, for which oneDNN's average differs from "
+           "ONNX's";
   step->kind = BP_DNNL_POOL;
   step->algorithm = is_max        ? dnnl_pooling_max
                     : counts_pads ? dnnl_pooling_avg_include_padding
@@ -122,14 +137,15 @@ static const char *read_pool(const BpGraphTable *table, const BpOnnxGraph *graph
   for (int32_t i = 0; i < rank; i++)
     step->window.kernel[i] = in->shape[i + 2];
   if (!is_global && !read_list(node, "kernel_shape", rank, 0, step->window.kernel))
-    return "its window has other dimensions than its input";
+    return "kernel_shape, strides, dilations or pads do not have one entry for each spatial "
+           "dimension";
   why = read_window(node, in, table->get_value(graph, node->outputs[0]), &step->window);
   for (int32_t i = 0; i < rank && !why; i++) {
     int64_t span = (step->window.kernel[i] - 1) * step->window.dilations[i] + 1;
     if (step->window.pad_begin[i] >= span || step->window.pad_end[i] >= span)
-      why = "a window of it lies in padding alone";
+      why = "its padding is as large as its window, so a window may lie only in padding";
     if (!is_max && step->window.dilations[i] != 1)
-      why = "it has no dilated averages";
+      why = "it is an average with dilations other than 1, which oneDNN lacks";
   }
   return why;
 }
@@ -149,14 +165,14 @@ static const char *read_matmul(const BpGraphTable *table, const BpOnnxGraph *gra
   const BpOnnxValue *a = input_of(table, graph, node, 0), *b = input_of(table, graph, node, 1);
   step->kind = BP_DNNL_MATMUL;
   if (a->ndim < 2 || b->ndim < 2)
-    return "it multiplies matrices alone";
+    return "an operand is a vector; the plugin takes operands of 2 dimensions or more";
   if (b->ndim == 2)
     return NULL;
   if (a->ndim != b->ndim)
-    return "its operands have another number of dimensions each";
+    return "its operands differ in their number of dimensions, and the second is not a matrix";
   for (int32_t i = 0; i + 2 < a->ndim; i++)
     if (a->shape[i] != b->shape[i])
-      return "its operands broadcast";
+      return "the shapes of its operands differ, and the plugin does not broadcast";
   return NULL;
 }
 
@@ -167,10 +183,10 @@ static const char *read_gemm(const BpGraphTable *table, const BpOnnxGraph *graph
   step->transposes_a = bp_onnx_int(node, "transA", 0) != 0;
   step->transposes_b = bp_onnx_int(node, "transB", 0) != 0;
   if (bp_onnx_float(node, "alpha", 1) != 1 || (bias && bp_onnx_float(node, "beta", 1) != 1))
-    return "it takes alpha and beta of 1 alone";
+    return "its alpha or beta is not 1; the plugin takes only 1";
   return !bias || is_row(bias, table->get_value(graph, node->outputs[0])->shape[1])
              ? NULL
-             : "its addend is not a constant row";
+             : "its addend is not a constant row with one element for each column of the result";
 }
 
 static const char *read_softmax(const BpGraphTable *table, const BpOnnxGraph *graph,
@@ -181,17 +197,18 @@ static const char *read_softmax(const BpGraphTable *table, const BpOnnxGraph *gr
   step->kind = BP_DNNL_SOFTMAX;
   step->axis = (int32_t)axis;
   if (axis < 0 || axis >= ndim)
-    return "its axis is not one of its dimensions";
+    return "its axis is not one of the dimensions of its input";
   return node->opset >= 13 || axis == ndim - 1
              ? NULL
-             : "before operator set 13 it takes the last axis alone";
+             : "before operator set 13 the plugin takes only the last axis";
 }
 
 static const char *read_add(const BpGraphTable *table, const BpOnnxGraph *graph,
                             const BpOnnxNode *node, BpDnnlStep *step) {
   const BpOnnxValue *a = input_of(table, graph, node, 0), *b = input_of(table, graph, node, 1);
   step->kind = BP_DNNL_ADD;
-  return same_shape(a, b) ? NULL : "its operands broadcast";
+  return same_shape(a, b) ? NULL
+                          : "the shapes of its operands differ, and the plugin does not broadcast";
 }
 
 static const char *read_relu(const BpGraphTable *table, const BpOnnxGraph *graph,
@@ -223,13 +240,13 @@ const char *bp_dnnl_read_node(const BpGraphTable *table, const BpOnnxGraph *grap
       continue;
     for (int32_t k = 0; k < operators[i].least_inputs; k++)
       if (!input_of(table, graph, node, k))
-        return "an input is missing";
+        return "a required input is missing";
     if (node->num_outputs < 1 || node->outputs[0] < 0)
-      return "its first output is not read";
+      return "its first output is missing or is not read";
     const char *why = check_values(table, graph, node);
     return why ? why : operators[i].read(table, graph, node, step);
   }
-  return "oneDNN's plugin has no such operator";
+  return "the plugin does not have this operator";
 }
 
 /* ---- Claiming ---------------------------------------------------------------------------- */
@@ -281,7 +298,8 @@ static int32_t claim_nodes(const BpGraphTable *table, const BpOnnxGraph *graph, 
     if (!why && (step.kind == BP_DNNL_CONV || step.kind == BP_DNNL_MATMUL))
       mark_followers(table, graph, i, follows);
     if (!why && (step.kind == BP_DNNL_RELU || step.kind == BP_DNNL_ADD) && !follows[i])
-      why = "it is taken after a convolution or a product alone";
+      why = "the plugin takes it only directly after a convolution or a product that nothing else "
+            "reads";
     if (why ? table->decline(claims, i, why) : table->take(claims, i, 0))
       return -1;
   }

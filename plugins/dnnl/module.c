@@ -8,6 +8,7 @@
 
 #define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* of a function */
 #define MOST_ELEMENTS ((int64_t)1 << 38)
+#define MOST_STEPS    65536
 
 typedef struct Module {
   BpModule *self;
@@ -21,10 +22,9 @@ typedef struct Module {
 
 /* ---- Checking ---------------------------------------------------------------------------- */
 
-static int32_t refuse(const char *what) {
-  return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_FORMAT,
-                         "these are not the bytes of a module of kind dnnl: %s", what);
-}
+#define REFUSE(...)                                                                                \
+  bp_plugin_raise(&bp_dnnl_host, BP_ERROR_FORMAT,                                                  \
+                  "these bytes are no valid module of kind dnnl: " __VA_ARGS__)
 
 static int is_tensor(const BpDnnlProgram *program, int32_t tensor) {
   return tensor >= 0 && tensor < program->header.num_tensors;
@@ -44,16 +44,45 @@ static int32_t check_tensor(const BpDnnlProgram *program, int32_t index) {
   const BpDnnlTensor *tensor = &program->tensors[index];
   int64_t count = 1;
   if (tensor->ndim < 1 || tensor->ndim > BP_DNNL_MAX_NDIM)
-    return refuse("the dimensions of a tensor");
+    return REFUSE("tensor %d has %d dimensions; expected 1 to %d", index, tensor->ndim,
+                  BP_DNNL_MAX_NDIM);
   for (int32_t i = 0; i < tensor->ndim; i++) {
     if (tensor->dims[i] < 1 || tensor->dims[i] > MOST_ELEMENTS / count)
-      return refuse("the extents of a tensor");
+      return REFUSE(
+          "dimension %d of tensor %d has the extent %lld; expected 1 or more, and at most "
+          "%lld elements in all",
+          i, index, (long long)tensor->dims[i], (long long)MOST_ELEMENTS);
     count *= tensor->dims[i];
   }
   if (is_constant(program, index) &&
       (tensor->offset < 0 || tensor->offset % 4 || tensor->offset > program->data_size ||
        count * 4 > program->data_size - tensor->offset))
-    return refuse("the data of a constant");
+    return REFUSE("constant %d has %lld elements at byte %lld of %lld bytes of data; expected a "
+                  "multiple of 4 and all elements within the data",
+                  index, (long long)count, (long long)tensor->offset,
+                  (long long)program->data_size);
+  return 0;
+}
+
+static int is_within(int64_t value, int64_t least) {
+  return value >= least && value <= INT32_MAX;
+}
+
+/* Checks the sizes of a window with `rank` spatial dimensions. With these bounds no sum or product
+ * of them leaves int64. */
+static int32_t check_window(const BpDnnlStep *step, int32_t rank) {
+  const BpDnnlWindow *w = &step->window;
+  for (int32_t i = 0; i < rank; i++)
+    if (!is_within(w->kernel[i], 1) || !is_within(w->strides[i], 1) ||
+        !is_within(w->dilations[i], 1) || !is_within(w->pad_begin[i], 0) ||
+        !is_within(w->pad_end[i], -INT32_MAX) || (w->kernel[i] - 1) * w->dilations[i] >= INT32_MAX)
+      return REFUSE("spatial dimension %d of a window has kernel %lld, stride %lld, dilation %lld, "
+                    "and padding %lld before and %lld behind; the first three are 1 or more, the "
+                    "padding before is 0 or more, and neither a size nor the window's whole extent "
+                    "exceeds %d",
+                    i, (long long)w->kernel[i], (long long)w->strides[i],
+                    (long long)w->dilations[i], (long long)w->pad_begin[i],
+                    (long long)w->pad_end[i], INT32_MAX);
   return 0;
 }
 
@@ -61,69 +90,113 @@ static int32_t check_conv(const BpDnnlProgram *program, const BpDnnlStep *step) 
   const BpDnnlTensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];
   const BpDnnlTensor *weights =
       is_tensor(program, step->weights) ? &program->tensors[step->weights] : NULL;
-  if (!weights || !is_constant(program, step->weights) || weights->ndim != src->ndim ||
-      src->ndim < 3 || src->ndim > 2 + BP_DNNL_MAX_SPATIAL || dst->ndim != src->ndim ||
-      step->groups < 1 || weights->dims[0] % step->groups ||
-      (step->bias >= 0 &&
-       (!is_constant(program, step->bias) || program->tensors[step->bias].ndim != 1 ||
-        program->tensors[step->bias].dims[0] != weights->dims[0])))
-    return refuse("a convolution");
-  return 0;
+  if (!weights || !is_constant(program, step->weights))
+    return REFUSE("a convolution has tensor %d as weights, which is no constant", step->weights);
+  if (src->ndim < 3 || src->ndim > 2 + BP_DNNL_MAX_SPATIAL || weights->ndim != src->ndim ||
+      dst->ndim != src->ndim)
+    return REFUSE("the source, weights and result of a convolution have %d, %d and %d dimensions; "
+                  "expected equal numbers from 3 to %d",
+                  src->ndim, weights->ndim, dst->ndim, 2 + BP_DNNL_MAX_SPATIAL);
+  if (step->groups < 1 || weights->dims[0] % step->groups)
+    return REFUSE("a convolution has %d groups, which do not divide its %lld output channels",
+                  step->groups, (long long)weights->dims[0]);
+  if (step->bias >= 0 &&
+      (!is_constant(program, step->bias) || program->tensors[step->bias].ndim != 1 ||
+       program->tensors[step->bias].dims[0] != weights->dims[0]))
+    return REFUSE("a convolution has tensor %d as bias, which is no constant of %lld elements",
+                  step->bias, (long long)weights->dims[0]);
+  for (int32_t i = 2; i < src->ndim; i++)
+    if (step->window.kernel[i - 2] != weights->dims[i])
+      return REFUSE("spatial dimension %d of a convolution has the kernel %lld, but weights of the "
+                    "extent %lld",
+                    i - 2, (long long)step->window.kernel[i - 2], (long long)weights->dims[i]);
+  return check_window(step, src->ndim - 2);
 }
 
 static int32_t check_matmul(const BpDnnlProgram *program, const BpDnnlStep *step) {
   const BpDnnlTensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];
   const BpDnnlTensor *weights =
       is_tensor(program, step->weights) ? &program->tensors[step->weights] : NULL;
-  if (!weights || weights->ndim < 2 || src->ndim < 2 || dst->ndim != src->ndim ||
-      (weights->ndim != src->ndim && weights->ndim != 2) ||
-      ((step->transposes_a || step->transposes_b) && src->ndim != 2) ||
-      (step->bias >= 0 && (!is_constant(program, step->bias) || dst->ndim != 2 ||
-                           bp_dnnl_count(&program->tensors[step->bias]) != dst->dims[1])))
-    return refuse("a product");
+  if (!weights)
+    return REFUSE("a matrix product has no second operand");
+  if (src->ndim < 2 || dst->ndim != src->ndim || weights->ndim < 2 ||
+      (weights->ndim != src->ndim && weights->ndim != 2))
+    return REFUSE("the operands and the result of a matrix product have %d, %d and %d dimensions; "
+                  "expected equal numbers from 2 on, or 2 for the second operand",
+                  src->ndim, weights->ndim, dst->ndim);
+  if ((step->transposes_a || step->transposes_b) && src->ndim != 2)
+    return REFUSE("a matrix product transposes an operand of %d dimensions; expected 2", src->ndim);
+  if (step->bias >= 0 && (!is_constant(program, step->bias) || dst->ndim != 2 ||
+                          bp_dnnl_count(&program->tensors[step->bias]) != dst->dims[1]))
+    return REFUSE("a matrix product has tensor %d as addend, which is no constant row of its "
+                  "result",
+                  step->bias);
   return 0;
 }
 
-static int32_t check_kind(const BpDnnlProgram *program, const BpDnnlStep *step) {
+static int32_t check_pool(const BpDnnlProgram *program, const BpDnnlStep *step) {
+  int32_t ndim = program->tensors[step->src].ndim, of_result = program->tensors[step->dst].ndim;
+  if (ndim < 3 || ndim > 2 + BP_DNNL_MAX_SPATIAL || of_result != ndim)
+    return REFUSE("the source and the result of a pooling have %d and %d dimensions; expected "
+                  "equal numbers from 3 to %d",
+                  ndim, of_result, 2 + BP_DNNL_MAX_SPATIAL);
+  if (step->sum >= 0)
+    return REFUSE("a pooling adds tensor %d; only convolutions, products and sums add", step->sum);
+  return check_window(step, ndim - 2);
+}
+
+static int32_t check_softmax(const BpDnnlProgram *program, const BpDnnlStep *step) {
   int32_t ndim = program->tensors[step->src].ndim;
+  if (step->axis < 0 || step->axis >= ndim)
+    return REFUSE("a softmax has the axis %d, but %d dimensions", step->axis, ndim);
+  if (step->sum >= 0)
+    return REFUSE("a softmax adds tensor %d; only convolutions, products and sums add", step->sum);
+  return same_dims(program, step->src, step->dst)
+             ? 0
+             : REFUSE("tensors %d and %d, read and computed by a softmax, differ in shape",
+                      step->src, step->dst);
+}
+
+static int32_t check_elementwise(const BpDnnlProgram *program, const BpDnnlStep *step) {
+  if ((step->sum >= 0) != (step->kind == BP_DNNL_ADD))
+    return REFUSE("%s second operand", step->kind == BP_DNNL_ADD ? "a sum has no" : "a relu has a");
+  return same_dims(program, step->src, step->dst)
+             ? 0
+             : REFUSE("tensors %d and %d, read and computed by a sum or a relu, differ in shape",
+                      step->src, step->dst);
+}
+
+static int32_t check_kind(const BpDnnlProgram *program, const BpDnnlStep *step) {
   switch (step->kind) {
   case BP_DNNL_CONV:
     return check_conv(program, step);
   case BP_DNNL_MATMUL:
     return check_matmul(program, step);
   case BP_DNNL_POOL:
-    return ndim >= 3 && ndim <= 2 + BP_DNNL_MAX_SPATIAL &&
-                   program->tensors[step->dst].ndim == ndim && step->sum < 0
-               ? 0
-               : refuse("a pooling");
+    return check_pool(program, step);
   case BP_DNNL_SOFTMAX:
-    return step->axis >= 0 && step->axis < ndim && step->sum < 0 &&
-                   same_dims(program, step->src, step->dst)
-               ? 0
-               : refuse("a softmax");
+    return check_softmax(program, step);
   case BP_DNNL_RELU:
   case BP_DNNL_ADD:
-    return same_dims(program, step->src, step->dst) &&
-                   (step->sum >= 0) == (step->kind == BP_DNNL_ADD)
-               ? 0
-               : refuse("an element-wise step");
+    return check_elementwise(program, step);
   default:
-    return refuse("the kind of a step");
+    return REFUSE("a step has the kind %d; expected 0 to %d", step->kind, BP_DNNL_NUM_KINDS - 1);
   }
 }
 
-/* What a step reads was given or computed before; what it gives is new. */
+/* A step reads only tensors that were given or computed before, and computes a new one. */
 static int32_t check_step(const BpDnnlProgram *program, const BpDnnlStep *step, char *is_known) {
   const int32_t reads[] = {step->src, step->weights, step->bias, step->sum};
   for (int i = 0; i < 4; i++)
     if (i == 0 || reads[i] >= 0) {
       if (!is_tensor(program, reads[i]) || !is_known[reads[i]])
-        return refuse("what a step reads");
+        return REFUSE("a step reads tensor %d, which is not computed before it", reads[i]);
     }
   if (!is_tensor(program, step->dst) || is_known[step->dst])
-    return refuse("what a step gives");
+    return REFUSE("a step computes tensor %d, which does not exist or has a value already",
+                  step->dst);
   if (step->sum >= 0 && !same_dims(program, step->sum, step->dst))
-    return refuse("what a step adds");
+    return REFUSE("a step adds tensor %d to tensor %d, whose shape differs", step->sum, step->dst);
   if (check_kind(program, step) != 0)
     return -1;
   is_known[step->dst] = 1;
@@ -140,7 +213,7 @@ static int32_t check_steps(const BpDnnlProgram *program) {
     status = check_step(program, &program->steps[s], is_known);
   for (int32_t i = 0; i < header->num_outputs && !status; i++)
     if (!is_known[header->num_inputs + i])
-      status = refuse("an output that nothing gives");
+      status = REFUSE("no step computes output %d", i);
   free(is_known);
   return status;
 }
@@ -149,17 +222,21 @@ static int32_t check_steps(const BpDnnlProgram *program) {
 static int32_t read_program(const char *bytes, size_t size, BpDnnlProgram *program) {
   BpDnnlHeader *header = &program->header;
   if (size < sizeof(*header))
-    return refuse("they are too few");
+    return REFUSE("there are %zu of them, and the header has %zu", size, sizeof(*header));
   memcpy(header, bytes, sizeof(*header));
   size_t left = size - sizeof(*header);
-  if (memcmp(header->magic, BP_DNNL_MAGIC, sizeof(header->magic)) || header->num_inputs < 0 ||
-      header->num_outputs < 1 || header->num_inputs > MOST_TENSORS ||
+  if (memcmp(header->magic, BP_DNNL_MAGIC, sizeof(header->magic)))
+    return REFUSE("they do not begin with %s", BP_DNNL_MAGIC);
+  if (header->num_inputs < 0 || header->num_outputs < 1 || header->num_inputs > MOST_TENSORS ||
       header->num_outputs > MOST_TENSORS - header->num_inputs ||
       header->num_tensors < header->num_inputs + header->num_outputs || header->num_steps < 1 ||
-      (size_t)header->num_tensors > left / sizeof(BpDnnlTensor) ||
+      header->num_steps > MOST_STEPS || (size_t)header->num_tensors > left / sizeof(BpDnnlTensor) ||
       (size_t)header->num_steps >
           (left - (size_t)header->num_tensors * sizeof(BpDnnlTensor)) / sizeof(BpDnnlStep))
-    return refuse("their header");
+    return REFUSE("the header has %d inputs, %d outputs, %d tensors and %d steps; expected at most "
+                  "%d inputs and outputs, 1 to %d steps, and all of them within the %zu bytes",
+                  header->num_inputs, header->num_outputs, header->num_tensors, header->num_steps,
+                  MOST_TENSORS, MOST_STEPS, size);
   program->tensors = (BpDnnlTensor *)(uintptr_t)(bytes + sizeof(*header));
   program->steps = (BpDnnlStep *)(void *)(program->tensors + header->num_tensors);
   program->data = (const char *)(program->steps + header->num_steps);
@@ -185,11 +262,36 @@ static int32_t check_argument(const Module *module, const BpValue *arg, int32_t 
   if (!view)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: argument %d is no tensor",
                            module->function, index);
-  if (view->dtype.code != BP_DTYPE_FLOAT || view->dtype.bits != 32 || view->ndim != tensor->ndim ||
-      memcmp(view->shape, tensor->dims, (size_t)tensor->ndim * sizeof(int64_t)))
+  if (view->dtype.code != BP_DTYPE_FLOAT || view->dtype.bits != 32 || view->dtype.lanes != 1)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE,
+                           "%s: argument %d has elements of type code %d, %d bits and %d lanes; "
+                           "expected float32",
+                           module->function, index, view->dtype.code, view->dtype.bits,
+                           view->dtype.lanes);
+  if (view->device.device_type != BP_DEVICE_CPU)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
-                           "%s: argument %d has another type or shape than it was compiled for",
-                           module->function, index);
+                           "%s: argument %d is on a device of type %d; expected the CPU; copy it "
+                           "first",
+                           module->function, index, view->device.device_type);
+  if (view->ndim != tensor->ndim)
+    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
+                           "%s: argument %d has %d dimensions; expected %d", module->function,
+                           index, view->ndim, tensor->ndim);
+  int64_t stride = 1;
+  for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+    if (view->shape[i] != tensor->dims[i])
+      return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
+                             "%s: dimension %d of argument %d has the extent %lld; expected %lld",
+                             module->function, i, index, (long long)view->shape[i],
+                             (long long)tensor->dims[i]);
+    if (view->strides && tensor->dims[i] != 1 && view->strides[i] != stride)
+      return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
+                             "%s: dimension %d of argument %d has the stride %lld; expected %lld, "
+                             "that of a compact tensor; copy it first",
+                             module->function, i, index, (long long)view->strides[i],
+                             (long long)stride);
+    stride *= tensor->dims[i];
+  }
   return 0;
 }
 
@@ -220,8 +322,9 @@ static int32_t make_plan(Module *module) {
   pthread_mutex_lock(&module->lock);
   if (!module->plan)
     module->plan = bp_dnnl_plan_create(&module->program);
+  int32_t status = module->plan ? 0 : -1;
   pthread_mutex_unlock(&module->lock);
-  return module->plan ? 0 : -1;
+  return status;
 }
 
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
@@ -324,7 +427,8 @@ int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValu
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "the loader of dnnl takes bytes");
   int32_t status = bp_dnnl_host.module->decode_device_code(&all, &format, keep_name, &names, &code);
   if (!status && (format.size != 4 || memcmp(format.data, "dnnl", 4) || names.count != 1))
-    status = refuse("their format");
+    status = REFUSE("the format is \"%.*s\" with %d functions; expected \"dnnl\" with 1",
+                    (int)(format.size < 32 ? format.size : 32), format.data, names.count);
   if (!status) {
     char *bytes = names.name ? bp_plugin_calloc(&bp_dnnl_host, code.size + 1) : NULL;
     if (bytes) {

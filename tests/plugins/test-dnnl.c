@@ -216,6 +216,26 @@ static void test_results_that_are_read_inside(void) {
   check("results inside", builder, 0.5);
 }
 
+/* Two convolutions, or products, that one Add reads: only one of them takes the Add along. */
+static void test_sums_of_parallel_branches(void) {
+  for (int is_product = 0; is_product < 2; is_product++)
+    for (int has_relu = 0; has_relu < 2; has_relu++) {
+      OnnxBuilder *builder = onnx_builder_new();
+      const char *op = is_product ? "MatMul" : "Conv", *attrs = is_product ? "" : "pads=1,1,1,1";
+      onnx_input(builder, "x", ONNX_FLOAT, is_product ? "3x8" : "1x4x7x9");
+      onnx_input(builder, "h", ONNX_FLOAT, is_product ? "3x5" : "1x3x7x9");
+      onnx_floats(builder, "w", is_product ? "8x6" : "8x4x3x3");
+      onnx_floats(builder, "u", is_product ? "5x6" : "8x3x3x3");
+      onnx_node(builder, op, "x,w", "a", attrs);
+      onnx_node(builder, op, "h,u", "b", attrs);
+      onnx_node(builder, "Add", "a,b", has_relu ? "s" : "y", "");
+      if (has_relu)
+        onnx_node(builder, "Relu", "s", "y", "");
+      onnx_output(builder, "y");
+      check(is_product ? "sum of two products" : "sum of two convolutions", builder, 1);
+    }
+}
+
 static uint32_t next_random(uint32_t *state) {
   *state = *state * 1664525u + 1013904223u;
   return *state >> 16;
@@ -275,10 +295,10 @@ static void test_reasons(void) {
   static const struct {
     const char *op, *inputs, *attrs, *why;
   } cases[] = {
-      {"Relu", "x", "", "after a convolution or a product alone"},
-      {"Gemm", "x,w", "alpha=2.0", "alpha and beta of 1 alone"},
-      {"MatMul", "h,h", "", "float32 alone"},
-      {"Exp", "x", "", "no such operator"},
+      {"Relu", "x", "", "only directly after a convolution or a product"},
+      {"Gemm", "x,w", "alpha=2.0", "alpha or beta is not 1"},
+      {"MatMul", "h,h", "", "takes only float32"},
+      {"Exp", "x", "", "does not have this operator"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     OnnxBuilder *builder = onnx_builder_new();
@@ -328,25 +348,150 @@ static void test_saved_and_loaded(void) {
   onnx_builder_free(builder);
 }
 
-/* Whatever byte of a saved module is another, and wherever it ends, loading is an error or gives a
- * module. */
-static void test_damaged_bytes(void) {
-  OnnxBuilder *builder = residual_model();
-  GByteArray *model = onnx_bytes(builder);
-  char *path = onnx_write(model);
-  BpModule *module = compile(path, 0, NULL), *part = NULL;
-  BpModule *code = module ? bp_module_get_import(module, 0) : NULL;
-  for (size_t i = 0; code && i < bp_module_num_imports(code) && !part; i++)
-    if (!strcmp(bp_module_kind(bp_module_get_import(code, i)), "dnnl"))
-      part = bp_module_get_import(code, i);
+/* The first module of kind dnnl in a module and its imports (borrowed), or NULL. */
+static BpModule *find_part(BpModule *module) {
+  BpModule *part = NULL;
+  if (!strcmp(bp_module_kind(module), "dnnl"))
+    return module;
+  for (size_t i = 0; i < bp_module_num_imports(module) && !part; i++)
+    part = find_part(bp_module_get_import(module, i));
+  return part;
+}
+
+/* Compiles a model, and returns the first part that oneDNN computes (transfer full). Frees the
+ * builder. */
+static BpModule *compile_part(OnnxBuilder *builder) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *module = compile(path, 0, NULL), *part = module ? find_part(module) : NULL;
+  if (!part)
+    g_error("%s", module ? "there is no module of kind dnnl" : bp_error_message());
+  bp_object_retain(part);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return part;
+}
+
+/* The function of a part is called directly: arguments that it would misread are errors. */
+static void test_wrong_arguments(void) {
+  const BpTensorView right = {.device = {BP_DEVICE_CPU, 0},
+                              .ndim = 2,
+                              .dtype = {BP_DTYPE_FLOAT, 32, 1},
+                              .data = (float[32]){0},
+                              .shape = (int64_t[]){4, 4}};
+  BpTensorView turned = right, compact = right, lanes = right, away = right, bits = right,
+               shape = right, flat = right;
+  turned.strides = (int64_t[]){1, 4};
+  compact.strides = (int64_t[]){4, 1};
+  lanes.dtype.lanes = 2;
+  away.device.device_type = BP_DEVICE_CUDA;
+  bits.dtype.bits = 16;
+  shape.shape = (int64_t[]){4, 5};
+  flat.ndim = 1;
+  const struct {
+    BpTensorView *view;
+    const char *kind, *message;
+  } cases[] = {
+      {&compact, NULL, NULL},
+      {&turned, BP_ERROR_VALUE, "has the stride 4; expected 1"},
+      {&lanes, BP_ERROR_TYPE, "32 bits and 2 lanes; expected float32"},
+      {&bits, BP_ERROR_TYPE, "16 bits and 1 lanes; expected float32"},
+      {&away, BP_ERROR_VALUE, "expected the CPU"},
+      {&shape, BP_ERROR_VALUE, "has the extent 5; expected 4"},
+      {&flat, BP_ERROR_VALUE, "has 1 dimensions; expected 2"},
+  };
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4x4");
+  onnx_floats(builder, "w", "4x4");
+  onnx_node(builder, "MatMul", "x,w", "y", "");
+  onnx_output(builder, "y");
+  BpModule *part = compile_part(builder);
+  BpFunction *function = NULL;
+  if (bp_module_get_function(part, "part_0_dnnl", 0, &function) || !function)
+    g_error("%s", bp_error_message());
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+    for (int which = 0; which < 2; which++) {
+      float result[32];
+      BpTensorView output = right;
+      output.data = result;
+      BpValue args[2] = {{.type_index = BP_TYPE_TENSOR_VIEW, .v_view = (void *)(uintptr_t)&right},
+                         {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &output}};
+      BpValue answer = {0};
+      BpTensorView wrong = *cases[i].view;
+      wrong.data = which ? result : right.data;
+      args[which].v_view = &wrong;
+      int status = bp_function_call(function, args, 2, &answer);
+      g_assert_cmpint(status, ==, cases[i].message ? -1 : 0);
+      if (status && (g_strcmp0(bp_error_kind(), cases[i].kind) ||
+                     !strstr(bp_error_message(), cases[i].message)))
+        g_error("case %zu: %s", i, bp_error_message());
+      bp_error_clear();
+    }
+  bp_object_release(function);
+  bp_object_release(part);
+}
+
+/* Loads a module from bytes and asks for its function, which makes the primitives. 1 if there is
+ * one, else 0; the error is cleared. */
+static int ask_for_function(const char *bytes, size_t size) {
+  BpFunction *function = NULL;
+  BpModule *module = bp_module_load_from_bytes("dnnl", &(BpByteArray){bytes, size});
+  if (module && bp_module_get_function(module, "part_0_dnnl", 0, &function) == 0 && function) {
+    bp_object_release(function);
+    bp_object_release(module);
+    return 1;
+  }
+  bp_object_release(module);
+  bp_error_clear();
+  return 0;
+}
+
+/* Sizes of a window that no model has are errors, for each of the numbers and each extreme. The
+ * module's one step is found by its kernel and strides, which no other bytes repeat. */
+static void test_windows_out_of_range(void) {
+  static const int64_t extremes[] = {INT64_MIN, INT64_MAX, INT32_MIN, (int64_t)INT32_MAX + 1, 7};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x4x17x19");
+  onnx_floats(builder, "w", "4x4x3x2");
+  onnx_node(builder, "Conv", "x,w", "y", "strides=4,5");
+  onnx_output(builder, "y");
+  BpModule *part = compile_part(builder);
   BpOwnedBytes bytes = {0};
-  if (!part || bp_module_save_to_bytes(part, &bytes))
-    g_error("%s", part ? bp_error_message() : "there is no module of kind dnnl");
+  if (bp_module_save_to_bytes(part, &bytes))
+    g_error("%s", bp_error_message());
+  const int64_t window[15] = {3, 2, 0, 4, 5, 0, 1, 1, 0};
+  char *copy = g_memdup2(bytes.data, bytes.size);
+  char *at = memmem(copy, bytes.size, window, 9 * sizeof(*window));
+  g_assert_nonnull(at);
+  g_assert_cmpint(ask_for_function(copy, bytes.size), ==, 1);
+  for (int i = 0; i < 15; i++)
+    for (size_t k = 0; i % 3 < 2 && k < G_N_ELEMENTS(extremes); k++) {
+      int64_t old;
+      memcpy(&old, at + i * 8, 8);
+      memcpy(at + i * 8, &extremes[k], 8);
+      if (ask_for_function(copy, bytes.size))
+        g_error("number %d of a window may be %" G_GINT64_FORMAT, i, extremes[k]);
+      memcpy(at + i * 8, &old, 8);
+    }
+  g_free(copy);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(part);
+}
+
+/* Whatever byte of a saved module is another, and wherever it ends, loading it and asking for its
+ * function is an error or gives a function. */
+static void test_damaged_bytes(void) {
+  BpModule *part = compile_part(residual_model());
+  BpOwnedBytes bytes = {0};
+  if (bp_module_save_to_bytes(part, &bytes))
+    g_error("%s", bp_error_message());
   char *copy = g_memdup2(bytes.data, bytes.size);
   for (size_t at = 0; at < MIN(bytes.size, 3000); at++) {
     copy[at] = (char)(copy[at] ^ (at % 2 ? 0x80 : 0x7f));
-    bp_object_release(bp_module_load_from_bytes("dnnl", &(BpByteArray){copy, bytes.size}));
-    bp_error_clear();
+    ask_for_function(copy, bytes.size);
     copy[at] = bytes.data[at];
   }
   for (size_t size = 0; size < bytes.size; size += 1 + bytes.size / 500) {
@@ -355,11 +500,7 @@ static void test_damaged_bytes(void) {
   }
   g_free(copy);
   bp_owned_bytes_clear(&bytes);
-  bp_object_release(module);
-  unlink(path);
-  g_free(path);
-  g_byte_array_unref(model);
-  onnx_builder_free(builder);
+  bp_object_release(part);
 }
 
 int main(int argc, char **argv) {
@@ -367,10 +508,13 @@ int main(int argc, char **argv) {
   g_test_add_func("/dnnl/layers", test_layers);
   g_test_add_func("/dnnl/residual_block", test_residual_block);
   g_test_add_func("/dnnl/results_that_are_read_inside", test_results_that_are_read_inside);
+  g_test_add_func("/dnnl/sums_of_parallel_branches", test_sums_of_parallel_branches);
   g_test_add_func("/dnnl/random_graphs", test_random_graphs);
   g_test_add_func("/dnnl/digits", test_digits);
   g_test_add_func("/dnnl/reasons", test_reasons);
   g_test_add_func("/dnnl/saved_and_loaded", test_saved_and_loaded);
+  g_test_add_func("/dnnl/wrong_arguments", test_wrong_arguments);
+  g_test_add_func("/dnnl/windows_out_of_range", test_windows_out_of_range);
   g_test_add_func("/dnnl/damaged_bytes", test_damaged_bytes);
   return g_test_run();
 }
