@@ -92,7 +92,7 @@ static void clear_side(Side *side) {
 }
 
 /* Runs once, writing what each node gives. Elements that .npy files have no form for leave the
- * nodes out. */
+ * nodes out, and so does what cannot be written, as a node's name that is too long for a file's. */
 static int run_side(Side *side, const ModelOptions *options) {
   GError *error = NULL;
   side->nodes = g_array_new(FALSE, FALSE, sizeof(Dumped));
@@ -109,7 +109,7 @@ static int run_side(Side *side, const ModelOptions *options) {
     return -1;
   if (bp_model_profile(side->loaded->context, side->dir, add_node, side) == 0)
     return 0;
-  if (!bp_error_is(BP_ERROR_TYPE))
+  if (!bp_error_is(BP_ERROR_TYPE) && !bp_error_is(BP_ERROR_IO))
     return -1;
   command_print(stderr, "backplane: only outputs are compared: %s\n", bp_error_message());
   bp_error_clear();
@@ -179,24 +179,31 @@ static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *
   return 0;
 }
 
-static int32_t find_output(const BpModel *model, const char *name) {
-  for (int32_t i = 0; i < bp_model_num_outputs(model); i++)
-    if (strcmp(bp_model_output_info(model, i)->name, name) == 0)
+/* The output of `other` that an output of `side` is compared with: that of its name, or the only
+ * one where both have one. -1 with an error: there is none. */
+static int32_t find_counterpart(const Side *side, const Side *other, int32_t index) {
+  const BpModel *from = side->loaded->model, *to = other->loaded->model;
+  const char *name = bp_model_output_info(from, index)->name;
+  if (bp_model_num_outputs(from) == 1 && bp_model_num_outputs(to) == 1)
+    return 0;
+  for (int32_t i = 0; i < bp_model_num_outputs(to); i++)
+    if (strcmp(bp_model_output_info(to, i)->name, name) == 0)
       return i;
-  return -1;
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "%s has no output '%s', which %s has", other->label,
+                        name, side->label);
 }
 
-/* By name, or by position where A and B have one output each. */
+/* A row for each output. One that only A or only B has is an error. */
 static int compare_outputs(const Side *sides, const Tolerance *tolerance, GArray *rows) {
   BpModel *a = sides[0].loaded->model, *b = sides[1].loaded->model;
-  int32_t count = bp_model_num_outputs(a);
-  for (int32_t i = 0; i < count; i++) {
-    const char *name = bp_model_output_info(a, i)->name;
-    int32_t index = count == 1 && bp_model_num_outputs(b) == 1 ? 0 : find_output(b, name);
-    Row row = {.name = name};
+  for (int32_t i = 0; i < bp_model_num_outputs(b); i++)
+    if (find_counterpart(&sides[1], &sides[0], i) < 0)
+      return -1;
+  for (int32_t i = 0; i < bp_model_num_outputs(a); i++) {
+    int32_t index = find_counterpart(&sides[0], &sides[1], i);
+    Row row = {.name = bp_model_output_info(a, i)->name};
     if (index < 0)
-      return bp_error_raise(BP_ERROR_NOT_FOUND, "%s has no output '%s', which %s has",
-                            sides[1].label, name, sides[0].label);
+      return -1;
     BpTensor *expected = bp_model_get_output(sides[0].loaded->context, i);
     BpTensor *actual = expected ? bp_model_get_output(sides[1].loaded->context, index) : NULL;
     if (!actual)

@@ -2,19 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests of the command: small ONNX files, made from hexadecimal digits.
 
-# part TAG HEX: a field of protobuf's with its length, of less than 128 bytes, as hexadecimal digits.
+# part TAG HEX: a field of protobuf's with its length, as hexadecimal digits.
 part() {
-  printf '%s%02x%s' "$1" $((${#2} / 2)) "$2"
+  local length=$((${#2} / 2)) digits=
+  for (( ; length > 127; length >>= 7)); do
+    digits+=$(printf '%02x' $((length & 127 | 128)))
+  done
+  printf '%s%s%02x%s' "$1" "$digits" "$length" "$2"
 }
 
-# unary OPERATOR TYPE DIMENSIONS: an ONNX model of y = OPERATOR(x), the type as ONNX numbers it, the dimensions as `part`s.
+# digits_of TEXT: its bytes as hexadecimal digits.
+digits_of() {
+  printf '%s' "$1" | od -An -v -t x1 | tr -d ' \n'
+}
+
+# unary OPERATOR TYPE DIMENSIONS [OUTPUT...]: an ONNX model of y = OPERATOR(x), the type as ONNX numbers it, the dimensions as
+# `part`s; or with outputs of these names, each of a node of that name, all of the same values.
 unary() {
-  local about graph operator
-  operator=$(printf '%s' "$1" | od -An -v -t x1 | tr -d ' \n')
+  local about nodes='' outputs='' output name=''
   about=$(part 12 "$(part 0a "08$2$(part 12 "$3")")")
-  graph=$(part 0a "$(part 0a 78)$(part 12 79)$(part 22 "$operator")")$(part 12 67)
-  graph+=$(part 5a "$(part 0a 78)$about")$(part 62 "$(part 0a 79)$about")
-  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$graph")" | sed 's/../\\x&/g')"
+  [ $# -gt 3 ] && name=1a || set -- "$@" y
+  for output in "${@:4}"; do
+    output=$(digits_of "$output")
+    nodes+=$(part 0a "$(part 0a 78)$(part 12 "$output")${name:+$(part $name "$output")}$(part 22 "$(digits_of "$1")")")
+    outputs+=$(part 62 "$(part 0a "$output")$about")
+  done
+  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$nodes$(part 12 67)$(part 5a "$(part 0a 78)$about")$outputs")" | sed 's/../\\x&/g')"
 }
 
 relu() {

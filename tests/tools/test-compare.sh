@@ -46,10 +46,25 @@ other_shapes() {
   ends_saying 1 "not compared: its shape in B is 5" "$backplane" compare "$work/Neg.onnx" "$work/five.onnx"
 }
 
+# An output of B that A lacks is no less an error than one of A that B lacks.
+outputs_of_one_side() {
+  unary Neg 01 "$(part 0a 0804)" y z >"$work/yz.onnx"
+  fails 1 "Neg.onnx on cpu:0 has no output 'z', which $work/yz.onnx on cpu:0 has" "$backplane" compare "$work/yz.onnx" "$work/Neg.onnx" &&
+    fails 1 "Neg.onnx on cpu:0 has no output 'z', which $work/yz.onnx on cpu:0 has" "$backplane" compare "$work/Neg.onnx" "$work/yz.onnx" &&
+    ends_saying 0 "0 of 4" "$backplane" compare "$work/yz.onnx" "$work/yz.onnx"
+}
+
 # .npy files have no bfloat16: outputs are compared all the same.
 without_nodes() {
   "$backplane" compare "$work/bfloat.onnx" >"$work/out" 2>"$work/err" && grep -q "only outputs are compared: .*bfloat16" "$work/err" &&
     grep -q '^y .*0 of 4' "$work/out" && leaves_nothing
+}
+
+# A node's name is that of a file, of at most 255 bytes.
+without_names() {
+  unary Neg 01 "$(part 0a 0804)" "$(printf 'y%.0s' {1..300})" >"$work/long.onnx"
+  says "0 of 4" "$backplane" compare "$work/long.onnx" "$work/Neg.onnx" 2>"$work/err" && leaves_nothing &&
+    grep -q "only outputs are compared: .*File name too long" "$work/err"
 }
 
 devices_agree() {
@@ -87,7 +102,9 @@ ok first-node-that-differs-is-named names_the_first_node
 ok nodes-that-differ-are-in-json nodes_in_json
 ok outputs-of-two-models-are-compared outputs_that_differ
 ok other-shapes-are-not-compared other_shapes
+ok outputs-that-one-side-lacks-are-an-error outputs_of_one_side
 ok elements-without-a-form-in-files-leave-nodes-out without_nodes
+ok nodes-that-no-file-is-named-after-are-left-out without_names
 ok comparing-takes-two refuses_other_numbers
 if "$backplane" list | grep -q '^opencl '; then
   ok two-devices-are-compared-and-measured devices_agree
