@@ -31,25 +31,23 @@ static char *full_name(const char *domain, const char *name) {
 /* ---- Operators --------------------------------------------------------------------------- */
 
 /* Whether the operator is asked for, by its name with or without its domain; all are if none is. */
-static gboolean is_wanted(const json_t *operator, char * const * names) {
-  char *full = full_name(member(operator, "domain"), member(operator, "name"));
+static gboolean is_wanted(const json_t *op, char *const *names) {
+  char *full = full_name(member(op, "domain"), member(op, "name"));
   gboolean is = !*names;
   for (; *names; names++)
-    is |= strcmp(*names, full) == 0 || strcmp(*names, member(operator, "name")) == 0;
+    is |= strcmp(*names, full) == 0 || strcmp(*names, member(op, "name")) == 0;
   g_free(full);
   return is;
 }
 
 /* Keeps of the list the operators that are asked for. 0, or -1 with an error: one is not there. */
 static int select_operators(json_t *document, char *const *names) {
-  json_t *all = json_object_get(document, "operators"), *kept = json_array(), *operator;
+  json_t *all = json_object_get(document, "operators"), *kept = json_array(), *op;
   size_t index;
-  json_array_foreach(all, index, operator) if (is_wanted(operator, names))
-      json_append(kept, json_incref(operator));
+  json_array_foreach(all, index, op) if (is_wanted(op, names)) json_append(kept, json_incref(op));
   for (; *names; names++) {
     gboolean is_there = FALSE;
-    json_array_foreach(kept, index, operator) is_there |=
-        is_wanted(operator,(char *[]){*names, NULL});
+    json_array_foreach(kept, index, op) is_there |= is_wanted(op, (char *[]){*names, NULL});
     if (!is_there) {
       json_decref(kept);
       return bp_error_raise(BP_ERROR_NOT_FOUND,
@@ -66,12 +64,12 @@ static void print_operators(const json_t *document) {
   static const char *const headers[] = {"OPERATOR", "FROM VERSION", "COMPUTED", "OPEN EXTENTS",
                                         NULL};
   Table *table = table_new(headers);
-  const json_t *operator;
+  const json_t *op;
   size_t index;
-  json_array_foreach(json_object_get(document, "operators"), index, operator) {
-    char *name = full_name(member(operator, "domain"), member(operator, "name"));
-    char *since = g_strdup_printf("%" G_GINT64_FORMAT, number(operator, "since"));
-    table_add(table, name, since, member(operator, "computed"), member(operator, "open_extents"));
+  json_array_foreach(json_object_get(document, "operators"), index, op) {
+    char *name = full_name(member(op, "domain"), member(op, "name"));
+    char *since = g_strdup_printf("%" G_GINT64_FORMAT, number(op, "since"));
+    table_add(table, name, since, member(op, "computed"), member(op, "open_extents"));
     g_free(since);
     g_free(name);
   }
@@ -213,12 +211,12 @@ static void print_facts(const json_t *document, const char *unsupported) {
 static void print_counts(const json_t *document) {
   static const char *const headers[] = {"OPERATOR", "NODES", "COMPUTED", NULL};
   Table *table = table_new(headers);
-  const json_t *operator;
+  const json_t *op;
   size_t index;
-  json_array_foreach(json_object_get(document, "operators"), index, operator) {
-    const char *how = member(operator, "computed");
-    char *count = g_strdup_printf("%" G_GINT64_FORMAT, number(operator, "count"));
-    table_add(table, member(operator, "name"), count, *how ? how : "no: it is missing");
+  json_array_foreach(json_object_get(document, "operators"), index, op) {
+    const char *how = member(op, "computed");
+    char *count = g_strdup_printf("%" G_GINT64_FORMAT, number(op, "count"));
+    table_add(table, member(op, "name"), count, *how ? how : "no: it is missing");
     g_free(count);
   }
   fputc('\n', command_out());
@@ -231,14 +229,13 @@ static void print_nodes(const json_t *document) {
   const json_t *node, *output;
   size_t index, at;
   json_array_foreach(json_object_get(document, "nodes"), index, node) {
-    char *operator= full_name(member(node, "domain"), member(node, "operator"));
+    char *op = full_name(member(node, "domain"), member(node, "operator"));
     json_array_foreach(json_object_get(node, "outputs"), at, output) {
       char *type = type_text(output);
-      table_add(table, at ? "" : member(node, "name"), at ? "" : operator, member(output, "name"),
-                type);
+      table_add(table, at ? "" : member(node, "name"), at ? "" : op, member(output, "name"), type);
       g_free(type);
     }
-    g_free(operator);
+    g_free(op);
   }
   fputc('\n', command_out());
   table_print(table);
