@@ -233,18 +233,20 @@ BpTensor *npz_get(const Npz *npz, guint index) {
 BpTensor *npz_read(const char *path, const char *name) {
   Npz *npz = npz_open(path);
   BpTensor *tensor = NULL;
-  GString *names = g_string_new(NULL);
+  GPtrArray *names = g_ptr_array_new();                    /* borrowed from the archive */
   guint found = npz && npz_size(npz) == 1 ? 0 : G_MAXUINT; /* one array needs no name */
   for (guint i = 0; npz && i < npz_size(npz); i++) {
-    g_string_append_printf(names, "%s%s", i ? ", " : "", npz_name(npz, i));
+    g_ptr_array_add(names, (char *)npz_name(npz, i));
     found = strcmp(npz_name(npz, i), name) == 0 ? i : found;
   }
-  if (npz && found == G_MAXUINT)
-    bp_error_raise(BP_ERROR_NOT_FOUND, "%s: there is no array '%s'; it has: %s", path, name,
-                   names->str);
-  else if (npz)
+  if (npz && found == G_MAXUINT) {
+    char *list = names_join(names);
+    bp_error_raise(BP_ERROR_NOT_FOUND, "%s: there is no array '%s'; it has: %s", path, name, list);
+    g_free(list);
+  } else if (npz) {
     tensor = npz_get(npz, found);
-  g_string_free(names, TRUE);
+  }
+  g_ptr_array_unref(names);
   npz_close(npz);
   return tensor;
 }

@@ -208,22 +208,23 @@ static char **read_labels(const char *path) {
 /* That the labels are those of an output. */
 static int check_labels(const RunOptions *options, char *const *labels, const GPtrArray *outputs) {
   guint count = g_strv_length((char **)labels);
-  GString *extents = g_string_new(NULL);
+  GPtrArray *extents = g_ptr_array_new_with_free_func(g_free);
   gboolean fits = FALSE;
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
     int64_t extent = last_extent(&output->tensor->view);
     fits |= (int64_t)count == extent;
-    g_string_append_printf(extents, "%s%" G_GINT64_FORMAT " of '%s'", i ? ", " : "", extent,
-                           output->info->name);
+    g_ptr_array_add(extents,
+                    g_strdup_printf("%" G_GINT64_FORMAT " of '%s'", extent, output->info->name));
   }
-  int status = fits ? 0
-                    : bp_error_raise(BP_ERROR_VALUE,
-                                     "%s has %u lines; expected one for each element of an "
-                                     "output's last axis: %s",
-                                     options->labels, count, extents->str);
-  g_string_free(extents, TRUE);
-  return status;
+  char *list = names_join(extents);
+  if (!fits)
+    bp_error_raise(BP_ERROR_VALUE,
+                   "%s has %u lines; expected one for each element of an output's last axis: %s",
+                   options->labels, count, list);
+  g_free(list);
+  g_ptr_array_unref(extents);
+  return fits ? 0 : -1;
 }
 
 /* ---- Expected values --------------------------------------------------------------------- */
@@ -236,12 +237,10 @@ static GPtrArray *output_names(const GPtrArray *outputs) {
 }
 
 static int raise_no_output(const char *what, const char *name, const GPtrArray *names) {
-  GString *list = g_string_new(NULL);
-  for (guint i = 0; i < names->len; i++)
-    g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)names->pdata[i]);
+  char *list = names_join(names);
   bp_error_raise(BP_ERROR_NOT_FOUND, "--expect %s: the model has no output '%s'; it has: %s", what,
-                 name, list->str);
-  g_string_free(list, TRUE);
+                 name, list);
+  g_free(list);
   return -1;
 }
 

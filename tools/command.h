@@ -165,6 +165,8 @@ int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs);
 int32_t name_find(const char *option, const GPtrArray *names);
 int32_t input_find(const char *option, const GPtrArray *names);
 int input_raise_unknown(const char *option, const GPtrArray *names);
+/* The texts with ", " between them (transfer full), for errors. */
+char *names_join(const GPtrArray *names);
 /* Values of --input (transfer full, g_strfreev): "FILE.npz" alone becomes NAME=FILE.npz for each of
  * its arrays. NULL with an error. */
 char **inputs_expand(char *const *options);

@@ -23,15 +23,23 @@ char *elements_copy(const BpTensorView *view) {
   return NULL;
 }
 
-char *index_to_text(int64_t index, const int64_t *shape, int32_t ndim) {
-  GString *text = g_string_new("]");
+/* Where the element of that number is on each axis (transfer full, g_free). */
+static int64_t *find_position(int64_t index, const int64_t *shape, int32_t ndim) {
+  int64_t *position = g_new(int64_t, (gsize)ndim);
   for (int32_t i = ndim - 1; i >= 0; i--) {
-    char *position = g_strdup_printf("%s%" G_GINT64_FORMAT, i ? "," : "", index % shape[i]);
-    g_string_prepend(text, position);
+    position[i] = index % shape[i];
     index /= shape[i];
-    g_free(position);
   }
-  g_string_prepend_c(text, '[');
+  return position;
+}
+
+char *index_to_text(int64_t index, const int64_t *shape, int32_t ndim) {
+  int64_t *position = find_position(index, shape, ndim);
+  GString *text = g_string_new("[");
+  for (int32_t i = 0; i < ndim; i++)
+    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "," : "", position[i]);
+  g_free(position);
+  g_string_append_c(text, ']');
   return g_string_free(text, FALSE);
 }
 
@@ -133,14 +141,12 @@ char *difference_relative_text(const Difference *difference, const BpTensorView 
 
 /* The position of an element as an array; null for none. */
 static json_t *position_json(int64_t index, const BpTensorView *view) {
-  int64_t position[64];
-  if (index < 0 || view->ndim > (int32_t)G_N_ELEMENTS(position))
+  if (index < 0)
     return json_null();
-  for (int32_t i = view->ndim - 1; i >= 0; i--) {
-    position[i] = index % view->shape[i];
-    index /= view->shape[i];
-  }
-  return shape_json(position, view->ndim);
+  int64_t *position = find_position(index, view->shape, view->ndim);
+  json_t *array = shape_json(position, view->ndim);
+  g_free(position);
+  return array;
 }
 
 void difference_add_json(json_t *object, const Difference *difference, const BpTensorView *view) {

@@ -83,13 +83,18 @@ static gboolean input_is_named(const char *option, const char *name) {
   return strncmp(option, name, length) == 0 && option[length] == '=';
 }
 
-int input_raise_unknown(const char *option, const GPtrArray *names) {
+char *names_join(const GPtrArray *names) {
   GString *list = g_string_new(NULL);
   for (guint i = 0; i < names->len; i++)
-    g_string_append_printf(list, "%s%s", i ? ", " : "", (char *)names->pdata[i]);
+    g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)names->pdata[i]);
+  return g_string_free(list, FALSE);
+}
+
+int input_raise_unknown(const char *option, const GPtrArray *names) {
+  char *list = names_join(names);
   bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%.*s'; it has: %s",
-                 (int)strcspn(option, "="), option, list->str);
-  g_string_free(list, TRUE);
+                 (int)strcspn(option, "="), option, list);
+  g_free(list);
   return -1;
 }
 
