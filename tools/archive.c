@@ -138,22 +138,30 @@ static int read_directory(Npz *npz) {
   return 0;
 }
 
+/* Reads a file that is open, or could not be opened (NULL). NULL, or why that fails. */
+static const char *read_bytes(FILE *file, char **data, gsize *size) {
+  struct stat status;
+  if (!file || fstat(fileno(file), &status) < 0)
+    return g_strerror(errno);
+  if (!S_ISREG(status.st_mode)) /* a pipe has no size that says what to read */
+    return S_ISDIR(status.st_mode) ? g_strerror(EISDIR) : "it is not a regular file";
+  *size = (gsize)status.st_size;
+  if (!(*data = g_try_malloc(*size + 1)))
+    return g_strerror(ENOMEM);
+  if (fread(*data, 1, *size, file) == *size) {
+    (*data)[*size] = '\0';
+    return NULL;
+  }
+  g_clear_pointer(data, g_free);
+  return g_strerror(EIO);
+}
+
 char *file_read(const char *path, gsize *size) {
   FILE *file = fopen(path, "rb");
-  struct stat status;
   char *data = NULL;
-  if (file && fstat(fileno(file), &status) == 0) {
-    *size = S_ISREG(status.st_mode) ? (gsize)status.st_size : 0;
-    data = g_try_malloc(*size + 1);
-  }
-  if (data && (fread(data, 1, *size, file) != *size || S_ISDIR(status.st_mode))) {
-    errno = S_ISDIR(status.st_mode) ? EISDIR : EIO;
-    g_clear_pointer(&data, g_free);
-  }
-  if (data)
-    data[*size] = '\0';
-  else
-    bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(errno));
+  const char *why = read_bytes(file, &data, size);
+  if (why)
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, why);
   if (file)
     fclose(file);
   return data;
@@ -275,7 +283,12 @@ static int put_member(const char *path, const char *array, const BpTensorView *v
   guint start = out->len;
   char *name = g_strconcat(array, SUFFIX, NULL);
   int status = 0;
-  if (file.size + start > G_MAXINT32 || strlen(name) > G_MAXUINT16)
+  if (strlen(name) > G_MAXUINT16)
+    status = bp_error_raise(BP_ERROR_VALUE,
+                            "%s: the name '%.40s...' has %zu bytes, and in an archive it has at "
+                            "most %zu; give it a shorter one",
+                            path, array, strlen(array), G_MAXUINT16 - strlen(SUFFIX));
+  else if (file.size + start > G_MAXINT32)
     status = bp_error_raise(
         BP_ERROR_VALUE, "%s: an archive has at most 2 GiB; write .npy files into a folder", path);
   if (status == 0) {
@@ -299,6 +312,12 @@ static int put_member(const char *path, const char *array, const BpTensorView *v
 
 int npz_write(const char *path, const char *const *names, const BpTensorView *const *views,
               guint count) {
+  if (count > G_MAXUINT16)
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "%s: an archive has at most %d arrays, and these are %u; write .npy files "
+        "into a folder",
+        path, G_MAXUINT16, count);
   GByteArray *out = g_byte_array_new(), *directory = g_byte_array_new();
   GError *error = NULL;
   int status = 0;

@@ -164,8 +164,7 @@ static int check_required(const OnnxOptions *onnx, char *const *names) {
                                onnx->required);
   return *names || onnx->required <= 0
              ? 0
-             : command_raise_usage("--require %g: --graph-compiler names who is to claim them",
-                                   onnx->required);
+             : command_raise_usage("--require %g: it needs --graph-compiler NAME", onnx->required);
 }
 
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,

@@ -119,7 +119,7 @@ static BpTensor *read_literal(const char *text, const BpModelTensorInfo *info) {
   if (status == 0 && *literal.at)
     status = raise_literal(&literal, "something follows its end");
   BpTensor *tensor = status < 0 ? NULL : create_tensor(literal.shape, literal.ndim, info->dtype);
-  if (tensor)
+  if (tensor && literal.data->len) /* of an empty list there is no data */
     memcpy(tensor->view.data, literal.data->data, literal.data->len);
   g_byte_array_unref(literal.data);
   return tensor;
@@ -172,7 +172,7 @@ static BpTensor *fill_from(FILE *file, const char *path, const BpModelTensorInfo
   int64_t shape[MAX_NDIM];
   struct stat status;
   if (fstat(fileno(file), &status) < 0 || !S_ISREG(status.st_mode)) {
-    bp_error_raise(BP_ERROR_IO, "%s: it is no regular file", path);
+    bp_error_raise(BP_ERROR_IO, "%s: it is not a regular file", path);
     return NULL;
   }
   if (complete_shape(path, status.st_size, info, shape) < 0)

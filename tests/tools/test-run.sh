@@ -36,6 +36,7 @@ gives() {
 
 relu 01 "$(part 0a 0804)" >"$work/four.onnx"                                # float32, 4
 relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 0802)" >"$work/open.onnx"      # float32, nx2
+relu 01 "$(part 0a "$(part 12 6e)")" >"$work/line.onnx"                      # float32, n
 relu 0b "$(part 0a 0801)" >"$work/one.onnx"                                 # float64, 1
 relu 0a "$(part 0a 0804)" >"$work/half.onnx"                                # float16, 4
 relu 07 "$(part 0a 0802)" >"$work/whole.onnx"                               # int64, 2
@@ -90,6 +91,20 @@ refuses_archives() {
   done
   head -c 100 "$work/x.npz" >"$work/cut.npz"
   fails 1 "no ZIP directory" "$backplane" run "$work/four.onnx" --input "x=$work/cut.npz"
+}
+
+# A pipe is not read as an empty file.
+refuses_pipes() {
+  mkfifo "$work/pipe.npz" && { cat "$work/x.npz" >"$work/pipe.npz" & }
+  fails 1 "pipe.npz: it is not a regular file" "$backplane" run "$work/four.onnx" --input "x=$work/pipe.npz" &&
+    fails 1 "it is not a regular file" "$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --top 1 --labels <(echo a) &&
+    fails 1 "Is a directory" "$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --top 1 --labels "$work"
+}
+
+# An archive has 16 bits for the length of a name, "y...y.npy".
+names_of_archives() {
+  unary Relu 01 "$(part 0a 0804)" "$(printf 'y%.0s' {1..65532})" >"$work/long.onnx"
+  fails 1 "has 65532 bytes, and in an archive it has at most 65531" "$backplane" run "$work/long.onnx" --input 'x=[1,2,3,4]' -o "$work/long.npz"
 }
 
 # What is written is read again, by its name.
@@ -171,6 +186,10 @@ ok archive-alone-has-the-names-of-inputs "${four[@]}" --input "$work/x.npz"
 ok damaged-archive-is-an-error refuses_archives
 ok raw-elements-are-a-value "${four[@]}" --input "x=$work/x.bin"
 ok raw-elements-say-an-open-extent extent_from_the_size
+ok empty-list-is-a-value gives '' "$work/line.onnx" --input 'x=[]'
+ok pipe-is-no-file refuses_pipes
+ok name-that-is-too-long-for-an-archive-is-an-error names_of_archives
+ok share-is-of-what-a-graph-compiler-claims fails 2 "--require 0.5: it needs --graph-compiler NAME" "$backplane" run "$work/four.onnx" --require 0.5
 ok outputs-become-an-archive archive_of_outputs
 ok difference-says-the-largest-and-where says_the_largest_and_where
 ok tolerance-is-that-of-numpy tolerance_is_numpys
