@@ -36,9 +36,10 @@ typedef struct Member {
   uint64_t start;        /* of its data */
 } Member;
 
+/* An open file: only the directory and the members that are asked for are read. */
 struct Npz {
   char *path;
-  char *data;
+  FILE *file;
   gsize size;
   GArray *members;
 };
@@ -73,41 +74,71 @@ void npz_close(Npz *npz) {
   if (!npz)
     return;
   g_array_unref(npz->members);
-  g_free(npz->data);
+  if (npz->file)
+    fclose(npz->file);
   g_free(npz->path);
   g_free(npz);
 }
 
-/* The end record, which a comment may follow; -1: there is none. */
-static gssize find_end(const Npz *npz) {
-  for (gsize back = END_SIZE; back <= npz->size && back <= END_SIZE + MAX_COMMENT; back++)
-    if (get_number(npz->data + npz->size - back, 4) == END_SIGNATURE)
-      return (gssize)(npz->size - back);
-  return -1;
+/* Part of the file (transfer full, g_free), which is known to have it; NULL with an error. */
+static char *read_part(const Npz *npz, uint64_t start, uint64_t size) {
+  char *part = g_try_malloc(MAX(size, 1));
+  if (!part)
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" G_GUINT64_FORMAT " bytes", npz->path,
+                   (guint64)size);
+  if (!part ||
+      (fseeko(npz->file, (off_t)start, SEEK_SET) == 0 && fread(part, 1, size, npz->file) == size))
+    return part;
+  bp_error_raise(BP_ERROR_IO, "%s: %s", npz->path, g_strerror(EIO));
+  g_free(part);
+  return NULL;
+}
+
+/* Finds the end record, which a comment may follow: how many members there are, where their
+ * directory begins, and where the record does. */
+static int find_end(const Npz *npz, uint64_t *count, uint64_t *directory, uint64_t *end) {
+  uint64_t size = MIN(npz->size, END_SIZE + MAX_COMMENT);
+  char *tail = read_part(npz, npz->size - size, size);
+  if (!tail)
+    return -1;
+  uint64_t back = END_SIZE;
+  while (back <= size && get_number(tail + size - back, 4) != END_SIGNATURE)
+    back++;
+  if (back <= size) {
+    *count = get_number(tail + size - back + 10, 2);
+    *directory = get_number(tail + size - back + 16, 4);
+    *end = npz->size - back;
+  }
+  g_free(tail);
+  return back <= size ? 0 : raise_bad(npz, "it has no ZIP directory at its end");
 }
 
 /* Where the data of a member begins, behind its local header. */
 static int locate_data(const Npz *npz, uint64_t header, Member *member) {
-  const char *local = npz->data + header;
-  if (header > npz->size || npz->size - header < LOCAL_SIZE ||
-      get_number(local, 4) != LOCAL_SIGNATURE)
+  gboolean is_within = header <= npz->size && npz->size - header >= LOCAL_SIZE;
+  char *local = is_within ? read_part(npz, header, LOCAL_SIZE) : NULL;
+  if (is_within && !local)
+    return -1;
+  gboolean is_header = local && get_number(local, 4) == LOCAL_SIGNATURE;
+  if (is_header)
+    member->start = header + LOCAL_SIZE + get_number(local + 26, 2) + get_number(local + 28, 2);
+  g_free(local);
+  if (!is_header)
     return raise_bad(npz, "a member has no header where the directory says");
-  member->start = header + LOCAL_SIZE + get_number(local + 26, 2) + get_number(local + 28, 2);
   if (member->start > npz->size || npz->size - member->start < member->packed)
     return raise_bad(npz, "it is truncated within a member");
   return 0;
 }
 
-/* Reads one record of the directory, at *at, and goes on to the next. */
-static int read_record(Npz *npz, uint64_t *at) {
-  const char *record = npz->data + *at;
+/* Reads one record of the directory, of `size` bytes, at *at, and goes on to the next. */
+static int read_record(Npz *npz, const char *directory, uint64_t size, uint64_t *at) {
+  const char *record = directory + *at;
   Member member = {.name = NULL};
-  if (*at > npz->size || npz->size - *at < CENTRAL_SIZE ||
-      get_number(record, 4) != CENTRAL_SIGNATURE)
+  if (size - *at < CENTRAL_SIZE || get_number(record, 4) != CENTRAL_SIGNATURE)
     return raise_bad(npz, "its directory is damaged");
   uint64_t name_size = get_number(record + 28, 2), flags = get_number(record + 8, 2);
   uint64_t rest = name_size + get_number(record + 30, 2) + get_number(record + 32, 2);
-  if (npz->size - *at - CENTRAL_SIZE < rest)
+  if (size - *at - CENTRAL_SIZE < rest)
     return raise_bad(npz, "its directory is damaged");
   member.method = (int)get_number(record + 10, 2);
   member.crc = (uint32_t)get_number(record + 16, 4);
@@ -128,40 +159,47 @@ static int read_record(Npz *npz, uint64_t *at) {
 }
 
 static int read_directory(Npz *npz) {
-  gssize end = find_end(npz);
-  if (end < 0)
-    return raise_bad(npz, "it has no ZIP directory at its end");
-  uint64_t count = get_number(npz->data + end + 10, 2), at = get_number(npz->data + end + 16, 4);
-  for (uint64_t i = 0; i < count; i++)
-    if (read_record(npz, &at) < 0)
-      return -1;
-  return 0;
+  uint64_t count = 0, start = 0, end = 0, at = 0;
+  if (find_end(npz, &count, &start, &end) < 0)
+    return -1;
+  if (start > end)
+    return raise_bad(npz, "its directory is damaged");
+  char *directory = read_part(npz, start, end - start);
+  int status = directory ? 0 : -1;
+  for (uint64_t i = 0; i < count && status == 0; i++)
+    status = read_record(npz, directory, end - start, &at);
+  g_free(directory);
+  return status;
 }
 
-/* Reads a file that is open, or could not be opened (NULL). NULL, or why that fails. */
-static const char *read_bytes(FILE *file, char **data, gsize *size) {
+FILE *file_open(const char *path, gsize *size) {
+  FILE *file = fopen(path, "rb");
   struct stat status;
+  const char *why = NULL;
   if (!file || fstat(fileno(file), &status) < 0)
-    return g_strerror(errno);
-  if (!S_ISREG(status.st_mode)) /* a pipe has no size that says what to read */
-    return S_ISDIR(status.st_mode) ? g_strerror(EISDIR) : "it is not a regular file";
-  *size = (gsize)status.st_size;
-  if (!(*data = g_try_malloc(*size + 1)))
-    return g_strerror(ENOMEM);
-  if (fread(*data, 1, *size, file) == *size) {
-    (*data)[*size] = '\0';
-    return NULL;
-  }
-  g_clear_pointer(data, g_free);
-  return g_strerror(EIO);
+    why = g_strerror(errno);
+  else if (!S_ISREG(status.st_mode)) /* a pipe has no size that says what to read */
+    why = S_ISDIR(status.st_mode) ? g_strerror(EISDIR) : "it is not a regular file";
+  if (why)
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, why);
+  else
+    *size = (gsize)status.st_size;
+  if (why && file)
+    fclose(file);
+  return why ? NULL : file;
 }
 
 char *file_read(const char *path, gsize *size) {
-  FILE *file = fopen(path, "rb");
-  char *data = NULL;
-  const char *why = read_bytes(file, &data, size);
-  if (why)
-    bp_error_raise(BP_ERROR_IO, "%s: %s", path, why);
+  FILE *file = file_open(path, size);
+  char *data = file ? g_try_malloc(*size + 1) : NULL;
+  if (file && !data)
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %zu bytes", path, *size);
+  if (data && fread(data, 1, *size, file) != *size) {
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(EIO));
+    g_clear_pointer(&data, g_free);
+  }
+  if (data)
+    data[*size] = '\0';
   if (file)
     fclose(file);
   return data;
@@ -172,8 +210,8 @@ Npz *npz_open(const char *path) {
   npz->path = g_strdup(path);
   npz->members = g_array_new(FALSE, FALSE, sizeof(Member));
   g_array_set_clear_func(npz->members, clear_member);
-  npz->data = file_read(path, &npz->size);
-  if (npz->data && read_directory(npz) == 0)
+  npz->file = file_open(path, &npz->size);
+  if (npz->file && read_directory(npz) == 0)
     return npz;
   npz_close(npz);
   return NULL;
@@ -187,17 +225,28 @@ const char *npz_name(const Npz *npz, guint index) {
   return g_array_index(npz->members, Member, index).name;
 }
 
-/* Undoes DEFLATE; whether exactly the promised bytes came. */
-static gboolean inflate_member(const Npz *npz, const Member *member, char *out) {
-  z_stream stream = {.next_in = (Bytef *)npz->data + member->start,
+/* Undoes DEFLATE (transfer full, g_free); NULL with an error. */
+static char *inflate_member(const Npz *npz, const Member *member, char *packed) {
+  char *file = g_try_malloc(MAX(member->size, 1));
+  if (!file) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" G_GUINT64_FORMAT " bytes", npz->path,
+                   (guint64)member->size);
+    return NULL;
+  }
+  z_stream stream = {.next_in = (Bytef *)packed,
                      .avail_in = (uInt)member->packed,
-                     .next_out = (Bytef *)out,
+                     .next_out = (Bytef *)file,
                      .avail_out = (uInt)member->size};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-    return FALSE;
-  int result = inflate(&stream, Z_FINISH);
-  inflateEnd(&stream);
-  return result == Z_STREAM_END && stream.total_out == member->size;
+  int result = inflateInit2(&stream, -MAX_WBITS);
+  if (result == Z_OK) {
+    result = inflate(&stream, Z_FINISH);
+    inflateEnd(&stream);
+  }
+  if (result == Z_STREAM_END && stream.total_out == member->size)
+    return file;
+  raise_bad(npz, "a member is damaged: it does not unpack to its size");
+  g_free(file);
+  return NULL;
 }
 
 /* The member's file (transfer full, g_free); NULL with an error. */
@@ -211,18 +260,13 @@ static char *unpack(const Npz *npz, const Member *member) {
     raise_bad(npz, "a member claims more bytes than it has");
     return NULL;
   }
-  char *file = g_try_malloc(MAX(member->size, 1));
-  if (!file) {
-    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" G_GUINT64_FORMAT " bytes", npz->path,
-                   (guint64)member->size);
-    return NULL;
+  char *file = read_part(npz, member->start, member->packed);
+  if (file && is_deflated) {
+    char *packed = file;
+    file = inflate_member(npz, member, packed);
+    g_free(packed);
   }
-  gboolean is_whole = TRUE;
-  if (is_deflated)
-    is_whole = inflate_member(npz, member, file);
-  else
-    memcpy(file, npz->data + member->start, member->size);
-  if (is_whole && crc32_z(0, (const Bytef *)file, member->size) == member->crc)
+  if (!file || crc32_z(0, (const Bytef *)file, member->size) == member->crc)
     return file;
   raise_bad(npz, "a member is damaged: its checksum is another");
   g_free(file);

@@ -362,10 +362,13 @@ int difference_raise(const Difference *difference, const BpTensorView *view,
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
+/* Opens a regular file to be read (fclose), and says how many bytes it has; NULL with an error. */
+FILE *file_open(const char *path, gsize *size);
 /* The bytes of a file and a zero behind them (transfer full, g_free); NULL with an error. */
 char *file_read(const char *path, gsize *size);
-/* An .npz archive. Opens one (transfer full, npz_close, which ignores NULL); NULL with an error.
- * The number of its arrays, and of one its name, borrowed, and its value (transfer full). */
+/* An .npz archive, of which only what is asked for is read. Opens one (transfer full, npz_close,
+ * which ignores NULL); NULL with an error. The number of its arrays, and of one its name, borrowed,
+ * and its value (transfer full). */
 typedef struct Npz Npz;
 Npz *npz_open(const char *path);
 void npz_close(Npz *npz);

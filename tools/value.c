@@ -2,10 +2,8 @@
 /* Values of inputs on the command line: files, and numbers that are written there. */
 #include "tools/command.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <backplane/graph/npy.h>
 #include <backplane/object.h>
@@ -168,17 +166,12 @@ static int complete_shape(const char *path, int64_t size, const BpModelTensorInf
   return -1;
 }
 
-static BpTensor *fill_from(FILE *file, const char *path, const BpModelTensorInfo *info) {
+static BpTensor *fill_from(FILE *file, gsize size, const char *path,
+                           const BpModelTensorInfo *info) {
   int64_t shape[MAX_NDIM];
-  struct stat status;
-  if (fstat(fileno(file), &status) < 0 || !S_ISREG(status.st_mode)) {
-    bp_error_raise(BP_ERROR_IO, "%s: it is not a regular file", path);
-    return NULL;
-  }
-  if (complete_shape(path, status.st_size, info, shape) < 0)
+  if (complete_shape(path, (int64_t)size, info, shape) < 0)
     return NULL;
   BpTensor *tensor = create_tensor(shape, info->ndim, info->dtype);
-  size_t size = (size_t)status.st_size;
   if (!tensor || fread(tensor->view.data, 1, size, file) == size)
     return tensor;
   bp_error_raise(BP_ERROR_IO, "%s: it became shorter while it was read", path);
@@ -195,12 +188,11 @@ static BpTensor *read_raw(const char *path, const BpModelTensorInfo *info) {
                    path);
     return NULL;
   }
-  FILE *file = fopen(path, "rb");
-  if (!file) {
-    bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(errno));
+  gsize size;
+  FILE *file = file_open(path, &size);
+  if (!file)
     return NULL;
-  }
-  BpTensor *tensor = fill_from(file, path, info);
+  BpTensor *tensor = fill_from(file, size, path, info);
   fclose(file);
   return tensor;
 }
