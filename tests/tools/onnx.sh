@@ -21,7 +21,11 @@ digits_of() {
 unary() {
   local about nodes='' outputs='' output name=''
   about=$(part 12 "$(part 0a "08$2$(part 12 "$3")")")
-  [ $# -gt 3 ] && name=1a || set -- "$@" y
+  if [ $# -gt 3 ]; then
+    name=1a
+  else
+    set -- "$@" y
+  fi
   for output in "${@:4}"; do
     output=$(digits_of "$output")
     nodes+=$(part 0a "$(part 0a 78)$(part 12 "$output")${name:+$(part $name "$output")}$(part 22 "$(digits_of "$1")")")

@@ -93,6 +93,10 @@ refuses_archives() {
   fails 1 "no ZIP directory" "$backplane" run "$work/four.onnx" --input "x=$work/cut.npz"
 }
 
+empty_list() {
+  gives '' "$work/line.onnx" --input 'x=[]' && describes_shape 0
+}
+
 # A pipe is not read as an empty file.
 refuses_pipes() {
   mkfifo "$work/pipe.npz" && { cat "$work/x.npz" >"$work/pipe.npz" & }
@@ -186,7 +190,7 @@ ok archive-alone-has-the-names-of-inputs "${four[@]}" --input "$work/x.npz"
 ok damaged-archive-is-an-error refuses_archives
 ok raw-elements-are-a-value "${four[@]}" --input "x=$work/x.bin"
 ok raw-elements-say-an-open-extent extent_from_the_size
-ok empty-list-is-a-value gives '' "$work/line.onnx" --input 'x=[]'
+ok empty-list-is-a-value empty_list
 ok pipe-is-no-file refuses_pipes
 ok name-that-is-too-long-for-an-archive-is-an-error names_of_archives
 ok share-is-of-what-a-graph-compiler-claims fails 2 "--require 0.5: it needs --graph-compiler NAME" "$backplane" run "$work/four.onnx" --require 0.5
