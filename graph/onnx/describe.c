@@ -118,10 +118,9 @@ static json_t *declared_of(const OnnxValueInfo *info) {
   for (size_t i = 0; type && type->shape && i < type->shape->n_dim; i++) {
     const OnnxDimension *dimension = type->shape->dim[i];
     int64_t extent = bp__onnx_extent(dimension);
-    json_array_append_new(shape, extent >= 0 ? json_integer(extent)
-                                 : dimension->dim_param && *dimension->dim_param
-                                     ? text_of(dimension->dim_param)
-                                     : json_null());
+    json_array_append_new(shape, extent >= 0                   ? json_integer(extent)
+                                 : *bp__onnx_symbol(dimension) ? text_of(bp__onnx_symbol(dimension))
+                                                               : json_null());
   }
   add(object, "dtype", is_known ? dtype_of(dtype) : json_null());
   add(object, "shape", type && type->shape ? json_incref(shape) : json_null());

@@ -101,8 +101,7 @@ static int64_t symbol_extent(const Import *import, const char *symbol) {
     const Backplane__Onnx__TensorShapeProto *shape =
         info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
     for (size_t d = 0; given && shape && d < shape->n_dim && (int32_t)d < given->ndim; d++)
-      if (shape->dim[d]->dim_param && !strcmp(shape->dim[d]->dim_param, symbol) &&
-          bp__onnx_extent(shape->dim[d]) < 0)
+      if (!strcmp(bp__onnx_symbol(shape->dim[d]), symbol) && bp__onnx_extent(shape->dim[d]) < 0)
         return given->shape[d];
   }
   return -1;
@@ -127,7 +126,7 @@ static const char *example_of(BpArena *arena, const OnnxValueInfo *info) {
 }
 
 static int raise_open(BpArena *arena, const OnnxValueInfo *info, size_t index) {
-  const char *symbol = info->type->tensor_type->shape->dim[index]->dim_param;
+  const char *symbol = bp__onnx_symbol(info->type->tensor_type->shape->dim[index]);
   const char *example = example_of(arena, info);
   if (!example)
     return -1;
@@ -174,7 +173,7 @@ static int suggest_shapes(const Import *import) {
 /* A dimension that the model leaves open: the symbol that it names, or one of its own. */
 static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
-  const char *symbol = shape->dim[dimension]->dim_param;
+  const char *symbol = bp__onnx_symbol(shape->dim[dimension]);
   bool is_of_picture = shape->n_dim == 4 && dimension > 1;
   int64_t likely = dimension == 0 && shape->n_dim > 2 ? LIKELY_BATCH
                    : is_of_picture                    ? LIKELY_SIDE
@@ -205,7 +204,7 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, int64_t 
     int64_t fixed = shape ? bp__onnx_extent(shape->dim[i]) : -1;
     extents[i] = given        ? given->shape[i]
                  : fixed >= 0 ? fixed
-                              : symbol_extent(import, shape->dim[i]->dim_param);
+                              : symbol_extent(import, bp__onnx_symbol(shape->dim[i]));
     if (extents[i] < 0 && !given && !import->graph->extents.arena)
       return raise_open(&import->graph->arena, info, (size_t)i);
     if (extents[i] < 0 && !given)

@@ -156,6 +156,11 @@ int64_t bp__onnx_extent(const OnnxDimension *dimension) {
   return dimension->has_dim_value && dimension->dim_value >= 0 ? dimension->dim_value : -1;
 }
 
+const char *bp__onnx_symbol(const OnnxDimension *dimension) {
+  const char *symbol = dimension->dim_param;
+  return symbol && strcmp(symbol, "?") != 0 ? symbol : "";
+}
+
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name) {
   for (size_t i = 0; name && i < graph->n_initializer; i++)
     if (graph->initializer[i]->name && !strcmp(graph->initializer[i]->name, name))

@@ -30,6 +30,9 @@ OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *byte
 
 /* The extent that the file fixes, or -1: it is a symbol, or left open. */
 int64_t bp__onnx_extent(const OnnxDimension *dimension);
+/* The symbol that a dimension has in the file, or "": it is fixed, or open without a name. "?" is
+ * not a name: PaddlePaddle's exporter writes it for every dimension that it does not know. */
+const char *bp__onnx_symbol(const OnnxDimension *dimension);
 /* The initializer of the name, or NULL. */
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name);
 /* Whether initializers are default values of the inputs of their names; else they are constants. */

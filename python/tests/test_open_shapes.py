@@ -330,6 +330,10 @@ CASES = {
          "z": RANDOM.random(8, np.float32), "aw": RANDOM.random((8, 24), np.float32), "ab": RANDOM.random(24, np.float32)},
         [{"i": RANDOM.integers(0, 20, (b, t)), "g": RANDOM.integers(0, 2, (b, t)),
           "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50), (1, 51)]]),
+    # PaddlePaddle's exporter calls every dimension that it does not know so.
+    "question_marks_are_no_names": (
+        [node("Relu", "x", "y")], {"x": (FLOAT, ["?", 2, "?", "?"])}, "y", {},
+        [{"x": Shape((n, 2, h, w))} for n, h, w in [(1, 3, 5), (4, 1, 2)]]),
     "sequences_of_a_known_length": (
         [node("SplitToSequence", "x", "s", axis=1), node("SequenceAt", "s two", "a"), node("SequenceErase", "s one", "t"),
          node("SequenceInsert", "t a zero", "u"), node("SequenceInsert", "u a", "v"), node("SequenceLength", "v", "n"),
