@@ -21,7 +21,7 @@
   " (for i:int64 0 4 parallel (for j:int64 0 4 serial (store B (ramp (add (mul i 64) (mul j 16))"  \
   " 1 16) (add (load A (ramp (add (mul i 64) (mul j 16)) 1 16)) (broadcast 1:float32 16))))))"
 
-/* What ours may take: times the other's seconds, and seconds more. */
+/* The most time that ours may take: a multiple of the other's, plus some seconds. */
 typedef struct Bar {
   double times, more;
 } Bar;

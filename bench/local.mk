@@ -8,14 +8,18 @@ EXTRA_DIST += $(beside_driver)
 include bench/models/local.mk
 include bench/operators/local.mk
 include bench/ffi/local.mk
+include bench/bridges/local.mk
 include bench/cuda/local.mk
 include bench/executor/local.mk
+include bench/isolate/local.mk
 include bench/language-model/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk
+include bench/mpi/local.mk
 include bench/open/local.mk
 include bench/opencl/local.mk
 include bench/overlap/local.mk
+include bench/start/local.mk
 include bench/tvm/local.mk
 include bench/vulkan/local.mk
 EXTRA_PROGRAMS += $(bench_programs)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs in a child process: the checks of a section until one fails, or the search for the
- * facts of the report's head. It reports through a pipe, one line for each event:
+/* The work of a child process: it runs the checks of a section until one fails, or finds the facts
+ * for the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
  *   identity - TEXT      what the device says of itself
@@ -10,8 +10,8 @@
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
- * fields are separated by tabs, and the last is escaped as in C. What the plugin prints goes to
- * stderr, by way of a capture where a check asks about it. */
+ * fields are separated by tabs, and the last is escaped as in C. The plugin's output goes to
+ * stderr; if a check asks for it, it is captured on the way. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -299,11 +299,54 @@ void bp__child_identify(Run *run, guint first) {
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
+/* Whether the plugin provides a name that begins so. */
+static gboolean provides(const Kit *kit, const char *prefix) {
+  char **names = g_strsplit(kit->info->provides, " ", -1);
+  gboolean has = FALSE;
+  for (char **name = names; *name; name++)
+    has |= g_str_has_prefix(*name, prefix);
+  g_strfreev(names);
+  return has;
+}
+
+static gboolean has_graph_compiler(const Kit *kit) {
+  return provides(kit, "graph_compiler.");
+}
+
+/* Whether the plugin's generator refuses the smallest function as not implemented: it has a graph
+ * compiler in place of one. A target with thread axes is for generated code. */
+static gboolean refuses_code(const Kit *kit) {
+  static const char text[] =
+      "(module (function \"f\" (buffer A int32 global 4) (store A 0 0:int32)))";
+  static int known; /* 1: yes, -1: no */
+  if (!known) {
+    BpTarget *target = bp_target_parse(kit->target_option ? kit->target_option : kit->targets[0]);
+    int is_plain = target && !bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0);
+    BpIrModule *ir = is_plain ? bp_ir_parse(text, strlen(text)) : NULL;
+    BpModule *module = ir ? bp_target_build(ir, target) : NULL;
+    known = ir && !module && bp_error_is(BP_ERROR_NOT_IMPLEMENTED) ? 1 : -1;
+    bp_error_clear();
+    bp_object_release(module);
+    bp_object_release(ir);
+    bp_object_release(target);
+  }
+  return known > 0;
+}
+
 static const char *reason_to_skip(const Kit *kit, const Section *section) {
   if ((section->needs & NEEDS_DEVICE) && kit->info && !kit->kinds[0])
     return "the plugin provides no device";
   if ((section->needs & NEEDS_TARGET) && kit->info && !kit->targets[0] && !kit->target_option)
     return "the plugin provides no target";
+  if (!kit->info || kit->activation_error)
+    return NULL;
+  if ((section->needs & NEEDS_GRAPH_COMPILER) && !has_graph_compiler(kit))
+    return "the plugin provides no graph compiler";
+  if ((section->needs & NEEDS_OPERATORS) && !provides(kit, "operator."))
+    return "the plugin provides no single operators";
+  if ((section->needs & NEEDS_TARGET) && has_graph_compiler(kit) && refuses_code(kit))
+    return "the plugin generates no code: it has a graph compiler, and its target refuses "
+           "functions";
   return NULL;
 }
 

@@ -121,7 +121,7 @@ static void run_within(Kit *kit) {
 /* The direction of a copy. */
 typedef enum Way { UPLOAD, DOWNLOAD, WITHIN } Way;
 
-/* A range of each buffer, of which some bytes are copied. */
+/* A range of each buffer; some of its bytes are copied. */
 static Window window_of(size_t i, size_t unit) {
   const size_t about[] = {unit - 1, unit, unit + 1, 2 * unit - 1, 2 * unit, 2 * unit - 17};
   size_t size = i < 2 * LINE ? i + 1 : about[i - 2 * LINE];
@@ -344,7 +344,7 @@ static void run_devices(Kit *kit) {
   Kit second = *kit;
   second.device.device_id = kit->device.device_id == 0 ? 1 : 0;
   void *here = make_filled(kit, sent, kit->seed), *there = bp__kit_alloc(&second, ROOM);
-  BpCopy copy = {sizeof(BpCopy), here, 0, kit->device, there, 0, second.device, ROOM};
+  BpCopy copy = {sizeof(BpCopy), here, 0, kit->device, there, 0, second.device, ROOM, 0};
   KIT_OK(kit->api->copy(kit->api->context, &copy, NULL), "a copy to another device");
   bp__kit_sync(kit, NULL);
   bp__kit_download(&second, there, 0, got, ROOM, NULL);
@@ -354,6 +354,43 @@ static void run_devices(Kit *kit) {
   bp__kit_free(&second, there);
 }
 
+static void run_flags(Kit *kit) {
+  uint8_t held[ROOM], sent[ROOM] = {0};
+  bp__kit_open_device(kit);
+  void *handle = make_filled(kit, held, kit->seed);
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = sent,
+                 .from_device = KIT_HOST,
+                 .to = handle,
+                 .to_device = kit->device,
+                 .size = ROOM,
+                 .flags = UINT64_C(1) << 63};
+  KIT_REFUSED(kit->api->copy(kit->api->context, &copy, NULL), NULL,
+              "a copy with a flag that there is not");
+  expect_held(kit, handle, held, "a buffer after a copy to it that was refused");
+  bp__kit_free(kit, handle);
+}
+
+static void run_sized(Kit *kit) {
+  static const size_t more[] = {0, 8, 64, 1024};
+  uint8_t held[ROOM], sent[ROOM];
+  bp__kit_open_device(kit);
+  void *handle = make_filled(kit, held, kit->seed);
+  for (size_t i = 0; i < G_N_ELEMENTS(more); i++) {
+    BpCopy *copy = bp__kit_at_end_of_memory(sizeof(BpCopy) + more[i]);
+    bp__kit_fill(sent, ROOM, kit->seed + i + 1);
+    *copy = (BpCopy){.struct_size = sizeof(BpCopy) + more[i],
+                     .from = sent,
+                     .from_device = KIT_HOST,
+                     .to = handle,
+                     .to_device = kit->device,
+                     .size = ROOM};
+    KIT_OK(kit->api->copy(kit->api->context, copy, NULL), "a copy by a BpCopy of a later version");
+    expect_held(kit, handle, sent, "what was copied by a BpCopy of a later version");
+  }
+  bp__kit_free(kit, handle);
+}
+
 static const Check checks[] = {
     {"copy.roundtrip", "bytes copied to the device and back are the same, for any size",
      "memory.alloc", CHECK_CORE, run_roundtrip},
@@ -361,6 +398,10 @@ static const Check checks[] = {
      "copy.roundtrip", CHECK_CORE, run_overwritten},
     {"copy.source-unmapped", "the source is not read after the copy has returned",
      "copy.source-overwritten", CHECK_CORE, run_unmapped},
+    {"copy.flags", "an unknown flag is an error, and nothing is copied", "copy.roundtrip",
+     CHECK_CORE, run_flags},
+    {"copy.sized", "a copy of a later version is done if its new members are 0", "copy.roundtrip",
+     CHECK_CORE, run_sized},
     {"copy.offsets.upload", "to the device, both offsets count in bytes, and only that is written",
      "copy.roundtrip", CHECK_CORE, run_offsets_up},
     {"copy.offsets.download", "to the host, both offsets count in bytes, and only that is written",

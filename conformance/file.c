@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section plugin: what the plugin's file requires of a process that loads it. The dynamic loader
- * accepts the file, so its tables are where its headers say. */
+/* Section plugin: the requirements of the plugin's file on a process that loads it. The dynamic
+ * loader accepts the file, so its tables are where its headers say. */
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -18,6 +18,8 @@ static File open_file(const Kit *kit) {
   File file = {NULL, 0};
   if (!kit->info || !*kit->info->path)
     bp__kit_skip("the plugin is linked into the program");
+  if (g_str_has_prefix(kit->info->path, "remote:"))
+    bp__kit_skip("the plugin is on another machine");
   KIT_TRUE(g_file_get_contents(kit->info->path, &file.data, &file.size, NULL) &&
                file.size >= sizeof(ElfW(Ehdr)),
            "%s cannot be read", kit->info->path);

@@ -3,6 +3,8 @@
 #include "conformance/kit.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "conformance/random.h"
 
@@ -94,6 +96,14 @@ int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise) {
 
 /* ---- Bytes ------------------------------------------------------------------------------- */
 
+void *bp__kit_at_end_of_memory(size_t size) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE))
+    bp__kit_absent("there are no two pages of host memory");
+  return pages + page - size;
+}
+
 void bp__kit_fill(void *data, size_t size, uint64_t seed) {
   uint8_t *bytes = data;
   uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
@@ -170,7 +180,8 @@ void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *t
 
 void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
                   uint64_t to_offset, uint64_t size, void *stream) {
-  BpCopy copy = {sizeof(BpCopy), from, from_offset, kit->device, to, to_offset, kit->device, size};
+  BpCopy copy = {sizeof(BpCopy), from, from_offset, kit->device, to, to_offset, kit->device,
+                 size,           0};
   KIT_OK(kit->api->copy(kit->api->context, &copy, stream), "a copy within the device");
 }
 

@@ -25,9 +25,11 @@
 #define CHECK_FAULT       8u  /* behaviour when something is wrong */
 #define CHECK_PERFORMANCE 16u /* not absurdly slow, in comparison with itself */
 
-/* What the checks of a section need from a plugin. */
-#define NEEDS_DEVICE 1u /* it provides a kind of device */
-#define NEEDS_TARGET 2u /* it provides a target kind */
+/* Needs of the checks of a section. */
+#define NEEDS_DEVICE         1u /* it provides a kind of device */
+#define NEEDS_TARGET         2u /* it provides a target kind, and generates code for it */
+#define NEEDS_GRAPH_COMPILER 4u /* it provides a graph compiler */
+#define NEEDS_OPERATORS      8u /* it provides single operators */
 
 typedef struct Kit Kit;
 
@@ -57,7 +59,7 @@ extern const Section bp__kit_plugin_section, bp__kit_file_section, bp__kit_devic
     bp__kit_copy_performance_section, bp__kit_launch_performance_section, bp__kit_stream_section,
     bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
     bp__kit_intrinsics_section, bp__kit_kernels_section, bp__kit_random_section,
-    bp__kit_fault_section;
+    bp__kit_claims_section, bp__kit_operators_section, bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
 
@@ -138,6 +140,10 @@ const char *bp__kit_device_text(const Kit *kit);
 char *bp__kit_describe(BpDevice device);
 /* Reads an attribute of type int; `otherwise` if it is None. */
 int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise);
+
+/* Zeroed memory of `size` bytes, at most a page, with no memory behind it: reading on is a crash.
+ * Not freed. */
+void *bp__kit_at_end_of_memory(size_t size);
 
 /* Fills memory with bytes that depend on the seed and on their position. */
 void bp__kit_fill(void *data, size_t size, uint64_t seed);

@@ -171,7 +171,7 @@ static void run_freed(Kit *kit) {
     for (int i = 0; i < 20; i++)
       KIT_OK(bp__kit_launch(step.function, &args), "the call of a function");
     BpCopy move = {sizeof(BpCopy),     passing.handle, 0, kit->target_device, copy.handle, 0,
-                   kit->target_device, copy.bytes};
+                   kit->target_device, copy.bytes,     0};
     KIT_OK(bp_device_copy(&move, NULL), "a copy within the device");
     bp__kit_buffer_free(kit, &passing);
     bp__kit_buffer_create(kit, &taken, KIT_INT32, EXTENT);

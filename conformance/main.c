@@ -34,7 +34,7 @@ static void clear_options(Options *options) {
 static const char details[] =
     "PLUGIN is a plugin's name or, with a '/' or a '.', its file. The checks run in processes of\n"
     "their own; one that fails blocks those that build on it, so the first failure is the one to\n"
-    "look at. docs/conformance.md says what each shows.\n\n"
+    "look at. --list says what each shows.\n\n"
     "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional,\n"
     "stress, fault, performance).\n\n"
     "Exit status: 0 the plugin conforms; 1 a check failed, or passed against expectation; 2 the\n"

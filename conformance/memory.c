@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section memory: data space, its alignment and scopes, exhaustion, workspace. */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "conformance/kit.h"
 
@@ -64,6 +68,22 @@ static void run_scope(Kit *kit) {
   KIT_REFUSED(
       kit->api->alloc_data_space(kit->api->context, kit->device.device_id, &flagged, &handle), NULL,
       "alloc_data_space with a flag that there is not");
+}
+
+/* A newer host's request is longer; the bytes that this version does not know are 0. Behind each
+ * request there is no memory. */
+static void run_sized(Kit *kit) {
+  static const size_t more[] = {0, 8, 64, 1024};
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(more); i++) {
+    const size_t size = sizeof(BpAllocation) + more[i];
+    void *handle = NULL;
+    BpAllocation *request = bp__kit_at_end_of_memory(size);
+    *request = (BpAllocation){.struct_size = size, .size = 64, .alignment = 64, .dtype = KIT_BYTE};
+    KIT_OK(kit->api->alloc_data_space(kit->api->context, kit->device.device_id, request, &handle),
+           "alloc_data_space by a BpAllocation of a later version");
+    bp__kit_free(kit, handle);
+  }
 }
 
 static void run_hints(Kit *kit) {
@@ -270,6 +290,177 @@ static void run_workspace(Kit *kit) {
   }
 }
 
+/* ---- External memory --------------------------------------------------------------------- */
+
+/* The extension, and what the device has of it. */
+typedef struct External {
+  const BpExternalMemoryApi *api;
+  uint64_t imports, exports, alignment;
+} External;
+
+static External open_external(Kit *kit) {
+  External external = {.alignment = 0};
+  bp__kit_open_device(kit);
+  external.api = bp_device_extension(kit->device.device_type, BP_EXTENSION_EXTERNAL_MEMORY,
+                                     BP_EXTENSION_EXTERNAL_MEMORY_VERSION);
+  if (!external.api)
+    bp__kit_skip("the device exchanges no memory");
+  external.imports = external.exports = UINT64_MAX;
+  KIT_OK(external.api->get_forms(kit->api->context, kit->device.device_id, &external.imports,
+                                 &external.exports, &external.alignment),
+         "get_forms");
+  KIT_TRUE(external.imports != UINT64_MAX && external.exports != UINT64_MAX,
+           "get_forms does not say what the device imports and exports");
+  KIT_TRUE(external.alignment && !(external.alignment & (external.alignment - 1)),
+           "get_forms gives the alignment %" G_GUINT64_FORMAT ", no power of two",
+           external.alignment);
+  return external;
+}
+
+static void *import(const Kit *kit, const External *external, const BpExternalMemory *memory) {
+  void *handle = NULL;
+  KIT_OK(external->api->import_memory(kit->api->context, kit->device.device_id, memory, &handle),
+         "import_memory");
+  KIT_TRUE(handle, "import_memory gave NULL");
+  return handle;
+}
+
+/* The device reads what the host wrote, and the host what the device wrote, at their place; the
+ * bytes beside stay. The memory is the host's again when the handle is freed. */
+static void run_import(Kit *kit) {
+  enum { SIZE = 3 * 4096 - 100, FROM = 1000, PART = 5000, BESIDE = 4096 };
+  const External external = open_external(kit);
+  if (!(external.imports & BP_EXTERNAL_HOST_POINTER))
+    bp__kit_skip("the device does not import memory of the host");
+  const size_t before = (size_t)external.alignment, all = before + SIZE + BESIDE;
+  uint8_t *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  KIT_TRUE(base != MAP_FAILED, "no memory of the host");
+  /* Aligned as the device asks, and to nothing more. */
+  uint8_t *bytes = base + before, *got = g_malloc0(SIZE), *sent = g_malloc(SIZE);
+  uint8_t *beside = g_memdup2(base, all); /* zeros */
+  void *other = bp__kit_alloc(kit, SIZE);
+  for (uint64_t round = 0; round < 3; round++) {
+    const BpExternalMemory memory = {.struct_size = sizeof memory,
+                                     .size = SIZE,
+                                     .address = bytes,
+                                     .fd = -1,
+                                     .form = BP_EXTERNAL_HOST_POINTER};
+    bp__kit_fill(bytes, SIZE, kit->seed + round);
+    void *handle = import(kit, &external, &memory);
+    bp__kit_fill(sent, SIZE, kit->seed + 10 + round);
+    memcpy(bytes, sent, SIZE); /* written after the import, and handed over */
+    bp__kit_upload(kit, bytes, handle, 0, SIZE, NULL);
+    bp__kit_copy(kit, handle, 0, other, 0, SIZE, NULL);
+    bp__kit_download(kit, other, 0, got, SIZE, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, SIZE, "imported memory, read by the device");
+    bp__kit_copy(kit, other, 0, handle, FROM, PART, NULL);
+    bp__kit_download(kit, handle, 0, bytes, SIZE, NULL);
+    bp__kit_sync(kit, NULL);
+    memcpy(sent + FROM, got, PART);
+    bp__kit_expect_bytes(bytes, sent, SIZE, "imported memory, written by the device");
+    bp__kit_expect_bytes(base, beside, before, "memory before what was imported");
+    bp__kit_expect_bytes(bytes + SIZE, beside, BESIDE, "memory behind what was imported");
+    bp__kit_free(kit, handle);
+    bp__kit_sync(kit, NULL);
+    memset(bytes, (int)round, SIZE);
+    KIT_TRUE(bytes[SIZE - 1] == round, "imported memory is not the host's any more");
+  }
+  bp__kit_free(kit, other);
+  KIT_TRUE(munmap(base, all) == 0, "munmap failed");
+  g_free(beside);
+  g_free(got);
+  g_free(sent);
+}
+
+static void run_export(Kit *kit) {
+  const External external = open_external(kit);
+  const uint64_t both = external.imports & external.exports & ~(uint64_t)BP_EXTERNAL_HOST_POINTER;
+  const uint32_t form = (uint32_t)(both & -both);
+  const BpAllocation allocation = {sizeof(BpAllocation), 20000, 256, KIT_BYTE, 0, NULL};
+  uint8_t sent[20000], got[20000];
+  void *handle = NULL;
+  if (!form)
+    bp__kit_skip("the device does not import what it exports");
+  BpExternalMemory memory = {.struct_size = sizeof memory, .fd = -1, .form = form};
+  KIT_OK(external.api->export_memory(kit->api->context, kit->device.device_id, &allocation, &memory,
+                                     &handle),
+         "export_memory");
+  KIT_TRUE(handle && memory.fd >= 0 && memory.size >= sizeof sent,
+           "export_memory of %zu bytes gave the handle %p, the descriptor %d and %" G_GUINT64_FORMAT
+           " bytes",
+           sizeof sent, handle, memory.fd, memory.size);
+  void *twin = import(kit, &external, &memory), *spare;
+  KIT_TRUE(fcntl(memory.fd, F_GETFD) >= 0, "import_memory closed the caller's descriptor");
+  spare = import(kit, &external, &memory);
+  close(memory.fd);
+  bp__kit_free(kit, spare);
+  for (int round = 0; round < 4; round++) { /* in both directions */
+    bp__kit_fill(sent, sizeof sent, kit->seed + (uint64_t)round);
+    bp__kit_upload(kit, sent, round % 2 ? twin : handle, 0, sizeof sent, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_download(kit, round % 2 ? handle : twin, 0, got, sizeof got, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, sizeof sent, "memory that was exported and imported");
+  }
+  bp__kit_free(kit, handle); /* what is left keeps the memory */
+  bp__kit_download(kit, twin, 0, got, sizeof got, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, sizeof sent, "imported memory whose exporter freed it");
+  bp__kit_free(kit, twin);
+}
+
+/* Descriptors that are no memory, and from which a driver that reads would wait for ever. */
+static void refuse_descriptors(Kit *kit, const External *external, uint32_t form) {
+  int pipes[2], event = eventfd(0, EFD_CLOEXEC);
+  KIT_TRUE(pipe(pipes) == 0 && event >= 0, "no pipe and no eventfd");
+  for (int i = 0; i < 2; i++) {
+    void *handle = NULL;
+    const BpExternalMemory memory = {
+        .struct_size = sizeof memory, .size = 4096, .fd = i ? event : pipes[0], .form = form};
+    KIT_REFUSED(
+        external->api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
+        BP_ERROR_VALUE, i ? "import_memory of an eventfd" : "import_memory of a pipe");
+  }
+  close(pipes[0]);
+  close(pipes[1]);
+  close(event);
+}
+
+/* Every form is either there or refused by name, and nothing is taken that is no such memory. */
+static void run_external_refused(Kit *kit) {
+  const External external = open_external(kit);
+  const BpAllocation allocation = {sizeof(BpAllocation), 4096, 64, KIT_BYTE, 0, NULL};
+  void *page = bp__kit_at_end_of_memory(4096), *handle = NULL;
+  for (uint64_t form = 1; form < UINT64_C(1) << 32; form *= 2) {
+    BpExternalMemory memory = {.struct_size = sizeof memory,
+                               .size = 4096,
+                               .address = page,
+                               .fd = -1,
+                               .form = (uint32_t)form};
+    if (!(external.imports & form))
+      KIT_REFUSED(
+          external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
+          BP_ERROR_NOT_IMPLEMENTED, "import_memory of a form that there is not");
+    else if (form != BP_EXTERNAL_HOST_POINTER)
+      refuse_descriptors(kit, &external, memory.form);
+    if (!(external.exports & form))
+      KIT_REFUSED(external.api->export_memory(kit->api->context, kit->device.device_id, &allocation,
+                                              &memory, &handle),
+                  BP_ERROR_NOT_IMPLEMENTED, "export_memory of a form that there is not");
+    memory.flags = UINT64_C(1) << 63;
+    if (external.imports & form)
+      KIT_REFUSED(
+          external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
+          BP_ERROR_NOT_IMPLEMENTED, "import_memory with a flag that there is not");
+    if (external.exports & form)
+      KIT_REFUSED(external.api->export_memory(kit->api->context, kit->device.device_id, &allocation,
+                                              &memory, &handle),
+                  BP_ERROR_NOT_IMPLEMENTED, "export_memory with a flag that there is not");
+  }
+  expect_usable(kit, "after memory was refused");
+}
+
 static const Check checks[] = {
     {"memory.alloc", "data space of various sizes is allocated, with distinct handles, and freed",
      "device.present", CHECK_CORE, run_alloc},
@@ -280,6 +471,8 @@ static const Check checks[] = {
      CHECK_CORE, run_alignment},
     {"memory.scope", "the scope \"global\" exists; an unknown scope or flag is an error",
      "memory.alloc", CHECK_CORE, run_scope},
+    {"memory.sized", "a request of a later version is accepted if its new members are 0",
+     "memory.alloc", CHECK_CORE, run_sized},
     {"memory.hints", "a hint of any element type is accepted", "memory.alloc", CHECK_CORE,
      run_hints},
 };
@@ -298,6 +491,14 @@ static const Check used_checks[] = {
      CHECK_CORE | CHECK_STRESS, run_many},
     {"memory.available", "the available memory is the same after everything allocated is freed",
      "memory.free", CHECK_OPTIONAL, run_available},
+    {"memory.import",
+     "imported memory of the host is read and written in its place, and stays the host's",
+     "memory.alloc copy.device", CHECK_OPTIONAL, run_import},
+    {"memory.export", "exported memory and its imports are the same bytes",
+     "memory.alloc copy.roundtrip", CHECK_OPTIONAL, run_export},
+    {"memory.external-refused",
+     "a form of external memory that the device lacks, and an unknown flag, is an error",
+     "memory.alloc copy.roundtrip", CHECK_OPTIONAL | CHECK_FAULT, run_external_refused},
     {"memory.workspace", "workspace keeps its content, and is freed in any order",
      "memory.alloc copy.roundtrip", CHECK_CORE, run_workspace},
 };

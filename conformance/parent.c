@@ -40,7 +40,7 @@ typedef struct Child {
   int index;      /* of the check that began last, or `first` */
   ChildState state;
   char *refusal;  /* why there is nothing to check, or NULL */
-  char *left;     /* what it leaves behind after a clean end, or NULL */
+  char *left;     /* the processes and files that it left after a clean end, or NULL */
   GArray *others; /* processes that existed before it */
 } Child;
 

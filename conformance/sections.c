@@ -17,6 +17,8 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_copy_performance_section,   /* in comparison with themselves */
     &bp__kit_launch_performance_section, /* likewise */
     &bp__kit_fault_section,              /* faults of the process */
+    &bp__kit_claims_section,             /* graph compilers */
+    &bp__kit_operators_section,          /* single operators */
     &bp__kit_codegen_section,            /* constructs of the IR */
     &bp__kit_types_section,              /* operations on each type */
     &bp__kit_intrinsics_section,         /* functions of numbers */

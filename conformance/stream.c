@@ -285,8 +285,9 @@ static void run_event(Kit *kit) {
   g_free(got);
 }
 
-/* What `to` does after it was told to wait for an event of `from` comes after what `from` had to
- * do. With `idle`, the event is recorded on that stream and freed before `to` can go on. */
+/* Work that is queued on `to` after it waits for an event of `from` must run after the work of
+ * `from` before that event. With `idle`, the event is recorded on that stream and freed before `to`
+ * can go on. */
 static void expect_event_order(const Kit *kit, const BpEventsApi *api, void *from, void *to,
                                void *idle, const char *what) {
   const size_t size = piece_size(kit);
@@ -380,6 +381,87 @@ static void run_event_hold(Kit *kit) {
   KIT_OK(api->free(kit->api->context, event), "free of an event");
   free_stream(kit, stream);
   free_stream(kit, other);
+}
+
+/* A pending event is waited for as long as was asked, and no longer than it takes. */
+static void run_event_deadline(Kit *kit) {
+  const BpEventsApi *api = open_events(kit);
+  if (!BP_TABLE_HAS(api, hold))
+    bp__kit_skip("the host cannot keep an event pending");
+  BpDeviceEvent *event = make_event(kit, api);
+  KIT_OK(api->hold(kit->api->context, event), "hold of an event");
+  for (int64_t wanted = 1000; wanted <= 64000; wanted *= 4) {
+    gint64 before = g_get_monotonic_time();
+    KIT_TRUE(!wait_for_event(kit, api, event, (uint64_t)wanted * 1000),
+             "an event that is held is complete");
+    gint64 elapsed = g_get_monotonic_time() - before;
+    KIT_TRUE(elapsed + 1 >= wanted,
+             "synchronize of a pending event with a timeout of %" G_GINT64_FORMAT
+             " us returned after %" G_GINT64_FORMAT " us",
+             wanted, elapsed);
+  }
+  KIT_TRUE(!wait_for_event(kit, api, event, 0), "an event that is held is complete");
+  KIT_OK(api->signal(kit->api->context, event), "signal of an event");
+  KIT_TRUE(wait_for_event(kit, api, event, 0), "an event that was signalled is pending");
+  KIT_OK(api->free(kit->api->context, event), "free of an event");
+}
+
+/* What a call of `done` has seen. */
+typedef struct Seen {
+  const uint8_t *got, *sent;
+  size_t size;
+  gint calls, early;
+} Seen;
+
+static void look(void *user) {
+  Seen *seen = user;
+  if (memcmp(seen->got, seen->sent, seen->size))
+    g_atomic_int_inc(&seen->early);
+  g_atomic_int_inc(&seen->calls);
+}
+
+static void expect_calls(const Seen *seen, gint calls) {
+  const gint64 end = g_get_monotonic_time() + 10 * G_USEC_PER_SEC;
+  while (g_atomic_int_get(&seen->calls) < calls && g_get_monotonic_time() < end)
+    g_usleep(100);
+  KIT_TRUE(g_atomic_int_get(&seen->calls) == calls, "notify made %d calls in 10 s; expected %d",
+           g_atomic_int_get(&seen->calls), calls);
+  KIT_TRUE(g_atomic_int_get(&seen->early) == 0,
+           "notify called before the work was done that was queued before the event");
+}
+
+static void run_event_notify(Kit *kit) {
+  void *handles[CHAIN];
+  const BpEventsApi *api = open_events(kit);
+  if (!BP_TABLE_HAS(api, notify))
+    bp__kit_skip("the host waits in a thread of its own");
+  const size_t size = piece_size(kit);
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
+  Seen seen = {got, sent, size, 0, 0};
+  make_chain(kit, handles);
+  for (int32_t round = 0; round < 6; round++) {
+    BpDeviceEvent *event = make_event(kit, api);
+    bp__kit_fill(sent, size, kit->seed + (uint64_t)round);
+    queue_chain(kit, sent, handles, NULL);
+    bp__kit_download(kit, handles[CHAIN - 1], 0, got, size, NULL);
+    KIT_OK(api->record(kit->api->context, event, NULL), "record of an event");
+    KIT_OK(api->notify(kit->api->context, event, look, &seen), "notify of an event");
+    KIT_OK(api->notify(kit->api->context, event, look, &seen), "a second notify of an event");
+    if (round % 2) { /* who was promised a call gets it, although the event is freed */
+      KIT_OK(api->free(kit->api->context, event), "free of an event");
+      expect_calls(&seen, 5 * (round / 2) + 5);
+      continue;
+    }
+    expect_calls(&seen, 5 * (round / 2) + 2);
+    KIT_OK(api->notify(kit->api->context, event, look, &seen), "notify of a complete event");
+    expect_calls(&seen, 5 * (round / 2) + 3);
+    KIT_OK(api->free(kit->api->context, event), "free of an event");
+  }
+  bp__kit_sync(kit, NULL);
+  KIT_TRUE(g_atomic_int_get(&seen.calls) == 15, "notify made %d calls of 15", seen.calls);
+  free_chain(kit, handles);
+  g_free(sent);
+  g_free(got);
 }
 
 /* ---- Timers ------------------------------------------------------------------------------ */
@@ -481,8 +563,12 @@ static const Check checks[] = {
     {"stream.event-again",
      "a wait stays when its event is recorded elsewhere, and when it is freed",
      "stream.event-order", CHECK_OPTIONAL, run_event_again},
+    {"stream.event-notify", "a complete event calls each listener once, also one that is freed",
+     "stream.event", CHECK_OPTIONAL, run_event_notify},
     {"stream.event-hold", "a held event is pending until the host signals it", "stream.event-order",
      CHECK_OPTIONAL, run_event_hold},
+    {"stream.event-deadline", "a wait for a pending event ends when its time has passed",
+     "stream.event-hold", CHECK_OPTIONAL, run_event_deadline},
     {"stream.timer", "a timer measures at least 0 and at most the whole time", "stream.sync",
      CHECK_OPTIONAL, run_timer},
     {"stream.recording", "recorded work runs at each replay, and not before", "copy.device",

@@ -7,7 +7,6 @@ include core/module/local.mk
 include core/device/local.mk
 include core/plugin/local.mk
 include core/target/local.mk
-include core/select/local.mk
 
 libbackplane_la_SOURCES += core/start.c
 

@@ -3,10 +3,9 @@
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
-#include "core/module/compile.h"
 #include "core/module/device_code.h"
 #include "core/module/module.h"
-#include "core/module/tool.h"
+#include "core/module/toolchain.h"
 #include "core/registry/host.h"
 #include "core/target/target.h"
 
@@ -24,10 +23,10 @@ static const BpModuleTable module_table = {
     .import = bp_module_import,
     .encode_device_code = bp__device_code_encode,
     .decode_device_code = bp__device_code_decode,
-    .load_from_c = bp__compile_load_c,
-    .load_from_object = bp__compile_load_object,
+    .load_from_c = bp__toolchain_load_c,
+    .load_from_object = bp__toolchain_load_object,
     .get_function = bp_module_get_function,
-    .run_compiler = bp__tool_run,
+    .run_compiler = bp__toolchain_run,
 };
 
 static int add_module_table(void) {

@@ -8,6 +8,7 @@ conformanceincludedir = $(pkgincludedir)/conformance
 pkginclude_HEADERS += \
 	include/backplane/api.h \
 	include/backplane/backplane.h \
+	include/backplane/backplane.hpp \
 	include/backplane/cache.h \
 	include/backplane/device.h \
 	include/backplane/error.h \

@@ -115,3 +115,13 @@ AC_DEFUN([BP_FIND_VULKAN_HEADERS],[
   AC_CHECK_HEADER([vulkan/vulkan_core.h],[],
     [bp_missing="no vulkan/vulkan_core.h; on Debian: apt install libvulkan-dev"])
 ])
+
+# BP_FIND_MPI: MPI_CFLAGS and MPI_LIBS of the MPI library that pkg-config has, Open MPI or MPICH;
+# bp_mpi_missing says why there is none.
+AC_DEFUN([BP_FIND_MPI],[
+  bp_mpi_missing="no pkg-config file of an MPI library (libopenmpi-dev or libmpich-dev)"
+  for bp_mpi in mpi-c ompi-c mpich; do
+    AS_IF([test -n "$bp_mpi_missing"],
+      [PKG_CHECK_MODULES([MPI],[$bp_mpi],[bp_mpi_missing= bp_mpi_found=$bp_mpi],[:])])
+  done
+])

@@ -11,18 +11,22 @@ $(nodist_cmake_DATA): %: %.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && headers=$$(realpath -m --relative-to='$(libdir)' '$(includedir)') && \
 	$(SED) -e "s|@headers@|$$headers|" -e 's|@version@|$(PACKAGE_VERSION)|' $< >$@
 
+# What messages call the packages with plugins, beside the folder of plugins.
+packagesdir = $(plugindir:%/plugins=%)/packages.d
+dist_packages_DATA = packaging/libbackplane1.conf
+
 # Packages: debian/ is built by dpkg-buildpackage, backplane.spec by rpmbuild; docs/packaging.md.
 
 EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backplane packaging/backplane.pm \
 	debian/changelog debian/clean debian/control debian/copyright debian/not-installed debian/rules \
 	debian/source/format debian/tests/control debian/tests/develop debian/tests/digits \
 	debian/tests/python debian/backplane-tools.install debian/backplane-tools.postinst \
-	debian/backplane-tools.triggers.in debian/backplane-doc.install debian/libbackplane-dev.install \
+	debian/backplane-tools.triggers.in debian/backplane-doc.doc-base debian/backplane-doc.install debian/libbackplane-dev.install \
 	debian/libbackplane-dev.lintian-overrides \
-	debian/libbackplane0.install debian/libbackplane0.symbols \
-	debian/libbackplane-compiler0.install debian/libbackplane-compiler0.symbols \
-	debian/libbackplane-graph0.install debian/libbackplane-graph0.symbols \
+	debian/libbackplane1.install debian/libbackplane1.symbols \
+	debian/libbackplane-compiler1.install debian/libbackplane-compiler1.symbols \
+	debian/libbackplane-graph1.install debian/libbackplane-graph1.symbols \
 	debian/backplane-plugin-cpu.install debian/backplane-plugin-cpu-llvm.install \
-	debian/backplane-layers.install debian/backplane-plugin-cuda.install debian/backplane-plugin-dnnl.install \
+	debian/backplane-layers.install debian/backplane-mpi.install debian/backplane-onnxruntime.install debian/backplane-plugin-cuda.install debian/backplane-plugin-dnnl.install \
 	debian/backplane-plugin-opencl.install \
-	debian/backplane-plugin-vulkan.install
+	debian/backplane-plugin-vulkan.install debian/backplane-worker.install

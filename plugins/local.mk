@@ -25,3 +25,4 @@ include plugins/layers/local.mk
 include plugins/dnnl/local.mk
 include plugins/opencl/local.mk
 include plugins/vulkan/local.mk
+include plugins/worker/local.mk

@@ -130,10 +130,10 @@ build_tests_in() {
   build_in "$@" && make -C "$1" -j"$jobs" check TESTS= && make -C "$1" -j"$jobs" bench
 }
 
-# The tests of the plain build that took longest, in seconds.
+# The tests of the plain build that took longest: their seconds, and those on processors.
 show_slowest() {
   if [ -s "$build/tests/times" ]; then
-    say "==> slowest tests, in seconds"
+    say "==> slowest tests: seconds, seconds on processors"
     sort -rn "$build/tests/times" | head -n 10 | sed 's/^/    /'
   fi
 }

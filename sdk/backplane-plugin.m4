@@ -10,14 +10,14 @@
 #   BACKPLANE_PLUGIN_ABI      the ABI of the headers
 AC_DEFUN([BACKPLANE_PLUGIN_INIT],[
   AC_REQUIRE([PKG_PROG_PKG_CONFIG])
-  PKG_CHECK_MODULES([BACKPLANE_PLUGIN],[backplane-plugin-0 m4_ifnblank([$1],[>= $1])],[],
+  PKG_CHECK_MODULES([BACKPLANE_PLUGIN],[backplane-plugin-1 m4_ifnblank([$1],[>= $1])],[],
     [AC_MSG_ERROR([the SDK of Backplane was not found; on Debian: apt install libbackplane-dev])])
-  PKG_CHECK_VAR([BACKPLANE_PLUGIN_ABI],[backplane-plugin-0],[abi])
+  PKG_CHECK_VAR([BACKPLANE_PLUGIN_ABI],[backplane-plugin-1],[abi])
   AC_ARG_WITH([plugindir],
     [AS_HELP_STRING([--with-plugindir=DIR],
       [folder for the plugin (default: where Backplane looks for plugins)])],
     [BACKPLANE_PLUGINDIR=$withval],
-    [PKG_CHECK_VAR([BACKPLANE_PLUGINDIR],[backplane-plugin-0],[plugindir])])
+    [PKG_CHECK_VAR([BACKPLANE_PLUGINDIR],[backplane-plugin-1],[plugindir])])
   AC_SUBST([BACKPLANE_PLUGINDIR])
   AC_SUBST([BACKPLANE_PLUGIN_LDFLAGS],
     ["-avoid-version -shared -Wl,-z,defs -export-symbols-regex '^bp_plugin_entry_[[a-z0-9_]]*\$\$'"])

@@ -14,6 +14,8 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/kernel_helpers.h \
 	sdk/include/backplane/kernel_module.h \
 	sdk/include/backplane/module_api.h \
+	sdk/include/backplane/operator_call.h \
+	sdk/include/backplane/part_module.h \
 	sdk/include/backplane/plugin.h \
 	sdk/include/backplane/plugin_helpers.h \
 	sdk/include/backplane/pointer_map.h \
@@ -30,6 +32,7 @@ template_plugin_sources = \
 	sdk/template/src/device.c \
 	sdk/template/src/launch.c \
 	sdk/template/src/events.c \
+	sdk/template/src/external.c \
 	sdk/template/src/memory.c \
 	sdk/template/src/plugin.c \
 	sdk/template/src/queue.c \
@@ -37,14 +40,33 @@ template_plugin_sources = \
 	sdk/template/src/simdev_plugin.h \
 	sdk/template/src/target.c
 
+# The template of `--kind npu`, which shares debian/ and tests of the other: an accelerator that
+# claims operators, and the program that simulates it.
+template_npu_sources = \
+	sdk/template-npu/src/chip.h \
+	sdk/template-npu/src/claim.c \
+	sdk/template-npu/src/compile.c \
+	sdk/template-npu/src/device.c \
+	sdk/template-npu/src/link.c \
+	sdk/template-npu/src/memory.c \
+	sdk/template-npu/src/module.c \
+	sdk/template-npu/src/plugin.c \
+	sdk/template-npu/src/simdev.h \
+	sdk/template-npu/src/simdev_plugin.h \
+	sdk/template-npu/src/target.c
+
 sdkdir = $(pkgdatadir)
 nobase_dist_sdk_DATA = \
+	examples/minimal-device/minimal.c \
 	examples/run-model/CMakeLists.txt \
 	examples/run-model/meson.build \
 	examples/run-model/run-model.c \
+	examples/run-model/run-model.cc \
 	examples/digits/README.md \
 	examples/digits/digits.onnx \
+	examples/digits/digits-int8.onnx \
 	$(digits_images) \
+	sdk/backplane-abi.json \
 	sdk/device-types.txt \
 	$(template_plugin_sources) \
 	sdk/template/README.md \
@@ -59,8 +81,18 @@ nobase_dist_sdk_DATA = \
 	sdk/template/meson/meson.build \
 	sdk/template/meson/meson_options.txt \
 	sdk/template/tests/conformance-static.c \
-	sdk/template/tests/test-device.c
+	sdk/template/tests/test-device.c \
+	sdk/template/tests/testing.h \
+	$(template_npu_sources) \
+	sdk/template-npu/README.md \
+	sdk/template-npu/autotools/Makefile.am \
+	sdk/template-npu/autotools/configure.ac \
+	sdk/template-npu/meson/meson.build \
+	sdk/template-npu/meson/meson_options.txt \
+	sdk/template-npu/src/chip.c \
+	sdk/template-npu/tests/test-device.c
 nobase_dist_sdk_SCRIPTS = \
 	sdk/template/debian/rules \
+	sdk/template-npu/tests/model.sh \
 	sdk/template/tests/conformance-static.sh \
 	sdk/template/tests/conformance.sh

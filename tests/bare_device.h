@@ -8,9 +8,21 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugin_helpers.h>
+#include <glib.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The devices that BP_TEST_DEVICES names, else `otherwise`, both with spaces between (transfer
+ * full, g_strfreev). From here on the plugins of tests/mock are found. */
+static inline char **bare_list_devices(const char *otherwise) {
+  const char *wanted = g_getenv("BP_TEST_DEVICES");
+  const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");
+  g_autofree char *path =
+      g_strdup_printf("%s:%s/tests/mock/.libs", plugins ? plugins : "", build ? build : ".");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  return g_strsplit(wanted ? wanted : otherwise, " ", -1);
+}
 
 static inline int32_t bare_count(void *context, int32_t *count, const char **why) {
   (void)context;

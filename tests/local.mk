@@ -46,6 +46,8 @@ AM_TESTS_ENVIRONMENT = \
 	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
 	BACKPLANE_TRIAL_PROGRAM='$(abs_top_builddir)/backplane-trial'; \
 	export BACKPLANE_TRIAL_PROGRAM; \
+	BACKPLANE_WORKER_PROGRAM='$(abs_top_builddir)/backplane-worker'; \
+	export BACKPLANE_WORKER_PROGRAM; \
 	G_SLICE=always-malloc; export G_SLICE; \
 	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
@@ -53,7 +55,8 @@ AM_TESTS_ENVIRONMENT = \
 
 # The suite without its slow tests: what ./quickstart check runs under the sanitizers.
 check-sanitized:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))' \
+	  check_PROGRAMS='$(filter-out $(slow_tests),$(check_PROGRAMS))'
 # The suite without what takes long: what ./quickstart check --quick runs.
 check-quick:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
@@ -88,3 +91,4 @@ include tests/docs/local.mk
 include tests/models/local.mk
 include tests/tvm/local.mk
 include tests/python/local.mk
+include tests/onnxruntime/local.mk

@@ -305,7 +305,7 @@ BpTensor *npz_read(const char *path, const char *name) {
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-/* What a local header and a record of the directory have in common. */
+/* Writes the fields that a local header and a record of the directory share. */
 static void put_about(GByteArray *out, const char *name, const BpOwnedBytes *file, uint32_t crc) {
   put_number(out, VERSION_NEEDED, 2);
   put_number(out, FLAG_UTF8, 2);
@@ -363,7 +363,6 @@ int npz_write(const char *path, const char *const *names, const BpTensorView *co
         "into a folder",
         path, G_MAXUINT16, count);
   GByteArray *out = g_byte_array_new(), *directory = g_byte_array_new();
-  GError *error = NULL;
   int status = 0;
   for (guint i = 0; i < count && status == 0; i++)
     status = put_member(path, names[i], views[i], out, directory);
@@ -376,10 +375,8 @@ int npz_write(const char *path, const char *const *names, const BpTensorView *co
   put_number(out, directory->len, 4);
   put_number(out, start, 4);
   put_number(out, 0, 2);
-  if (status == 0 && !g_file_set_contents(path, (const char *)out->data, out->len, &error)) {
-    status = bp_error_raise(BP_ERROR_IO, "cannot write the archive: %s", error->message);
-    g_error_free(error);
-  }
+  if (status == 0)
+    status = command_write_file(path, "the archive", (const char *)out->data, out->len);
   g_byte_array_unref(directory);
   g_byte_array_unref(out);
   return status;

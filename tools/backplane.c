@@ -12,6 +12,8 @@
 
 #include <backplane/version.h>
 
+const char command_program[] = "backplane";
+
 /* How long exit may take. */
 #define EXIT_SECONDS 30
 
@@ -27,6 +29,7 @@ static const Command commands[] = {
     {"compare", "compare a model on two devices, or two models, node by node", cmd_compare},
     {"bench", "measure latency and throughput of models", cmd_bench},
     {"profile", "measure each operator of a model", cmd_profile},
+    {"report", "write a page about a model's run: graph, roofline, memory", cmd_report},
     {"cache", "the size and the place of the compiled code that is kept; remove it", cmd_cache},
     {"verify", "check that a plugin keeps to the ABI", cmd_verify},
     {"new-plugin", "write a plugin for devices of a new kind", cmd_new_plugin},
@@ -49,7 +52,8 @@ static void print_help(FILE *out) {
       "  BACKPLANE_NUM_THREADS      threads of the host\n"
       "  BACKPLANE_CACHE_DIR        where compiled code is kept\n"
       "  BACKPLANE_CACHE_SIZE       how many MiB of it; 0: no limit\n"
-      "  BACKPLANE_CC               the C compiler\n",
+      "  BACKPLANE_CC               the C compiler\n"
+      "  NO_COLOR                   if not empty: no colours on a terminal\n",
       out);
 }
 
@@ -59,6 +63,13 @@ static void print_log(void *context, int32_t level, const char *message) {
     command_print(stderr, "backplane: warning: %s\n", message);
   else if (command_is_verbose())
     command_print(stderr, "backplane: %s\n", message);
+}
+
+const char *command_summary(const char *name) {
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+    if (strcmp(name, commands[i].name) == 0)
+      return commands[i].summary;
+  return "";
 }
 
 static int raise_no_command(const char *name) {
@@ -140,8 +151,8 @@ static void end_at_once(int number) {
   _exit(status);
 }
 
-/* What plugins and drivers run at exit may crash or hang. Then the work is done and its output
- * written, and that is what the exit status tells. */
+/* Exit handlers of plugins and drivers may crash or hang. By then the work is done and its output
+ * is written, so the exit status reports that work. */
 static void guard_exit(void) {
   static const int signals[] = {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
   const struct sigaction action = {.sa_handler = end_at_once};

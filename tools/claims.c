@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What graph compilers claim of a model: the options that name them, and the report. */
+/* Graph compilers' claims on a model: the options that name the compilers, and the report. */
 #include "tools/command.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include <backplane/object.h>
 
 /* Nodes of one operator that the same compiler claims, or none for the same reasons. */
 typedef struct ClaimRow {
@@ -24,6 +26,7 @@ static void row_free(void *data) {
 void claims_clear(ClaimReport *report) {
   if (report->rows)
     g_ptr_array_unref(report->rows);
+  json_decref(report->placed);
   *report = (ClaimReport){.rows = NULL};
 }
 
@@ -49,7 +52,52 @@ int claims_add(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
-/* The names that the options give, each of which may be several with commas (g_strfreev). */
+void claims_note_times(void *context, const BpMeasuredClaims *measured) {
+  ((ClaimReport *)context)->measured = *measured;
+}
+
+static gboolean is_graph_compiler(const char *name) {
+  char *registered = g_strconcat("graph_compiler.", name, NULL);
+  BpFunction *function = NULL;
+  gboolean is_one = bp_registry_get(registered, &function) == 0 && function;
+  bp_object_release(function);
+  bp_error_clear();
+  g_free(registered);
+  return is_one;
+}
+
+static gboolean is_target(const char *text) {
+  char *kind = g_strndup(text, strcspn(text, " "));
+  gboolean is_one = bp_target_kind_info(kind) != NULL;
+  bp_error_clear();
+  g_free(kind);
+  return is_one;
+}
+
+void claims_take_names(char **targets, OnnxOptions *options) {
+  if (!targets[0] || strpbrk(*targets, "{\""))
+    return; /* JSON holds commas, too */
+  GPtrArray *names = g_ptr_array_new(), *left = g_ptr_array_new();
+  char **words = g_strsplit(*targets, ",", -1);
+  for (char **word = words; *word; word++)
+    g_ptr_array_add(!is_target(*word) && is_graph_compiler(*word) ? names : left, *word);
+  g_ptr_array_add(left, NULL);
+  if (names->len > 0 && left->len > 1) {
+    g_free(*targets);
+    *targets = g_strjoinv(",", (char **)left->pdata);
+    guint count = options->graph_compilers ? g_strv_length(options->graph_compilers) : 0;
+    options->graph_compilers = g_renew(char *, options->graph_compilers, count + names->len + 1);
+    for (guint i = 0; i < names->len; i++)
+      options->graph_compilers[count + i] = g_strdup(names->pdata[i]);
+    options->graph_compilers[count + names->len] = NULL;
+    options->measures = TRUE;
+  }
+  g_ptr_array_free(names, TRUE);
+  g_ptr_array_free(left, TRUE);
+  g_strfreev(words);
+}
+
+/* The names in the options; one option may list several, with commas (g_strfreev). */
 char **claims_names(char *const *options) {
   GPtrArray *names = g_ptr_array_new();
   for (; options && *options; options++) {
@@ -63,7 +111,19 @@ char **claims_names(char *const *options) {
   return (char **)g_ptr_array_free(names, FALSE);
 }
 
+static void print_times(const BpMeasuredClaims *measured) {
+  fprintf(stderr, "backplane: %.3f ms with what graph compilers claim, %.3f ms without",
+          (double)measured->claimed_ns / 1e6, (double)measured->generated_ns / 1e6);
+  if (measured->mixed_ns > 0)
+    fprintf(stderr, ", %.3f ms with the parts that are faster", (double)measured->mixed_ns / 1e6);
+  fprintf(stderr, "%s: %d of %d parts are kept\n",
+          measured->is_recalled ? " (measured before)" : "", measured->kept_parts,
+          measured->num_parts);
+}
+
 void claims_print(const ClaimReport *report) {
+  if (report->measured.struct_size)
+    print_times(&report->measured);
   if (!report->rows)
     return;
   fprintf(stderr, "backplane: graph compilers claim %d of %d nodes\n", report->claimed,
@@ -76,7 +136,34 @@ void claims_print(const ClaimReport *report) {
   }
 }
 
+void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why) {
+  json_t *object = json_object();
+  json_add_str(object, "node", node);
+  json_add_str(object, "target", target);
+  json_add_str(object, "why", why);
+  if (!report->placed)
+    report->placed = json_array();
+  json_append(report->placed, object);
+}
+
+static void add_times_json(json_t *root, const BpMeasuredClaims *measured) {
+  json_t *object = json_object();
+  json_add(object, "claimed_ms", json_real((double)measured->claimed_ns / 1e6));
+  json_add(object, "generated_ms", json_real((double)measured->generated_ns / 1e6));
+  if (measured->mixed_ns > 0)
+    json_add(object, "mixed_ms", json_real((double)measured->mixed_ns / 1e6));
+  json_add_int(object, "parts", measured->num_parts);
+  json_add_int(object, "kept_parts", measured->kept_parts);
+  json_add(object, "keeps_claimed", json_boolean(measured->keeps_claimed));
+  json_add(object, "recalled", json_boolean(measured->is_recalled));
+  json_add(root, "measured_claims", object);
+}
+
 void claims_add_json(json_t *root, const ClaimReport *report) {
+  if (report->placed)
+    json_add(root, "placed", json_incref(report->placed));
+  if (report->measured.struct_size)
+    add_times_json(root, &report->measured);
   if (!report->rows)
     return;
   json_t *claims = json_object(), *rows = json_array();

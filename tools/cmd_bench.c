@@ -180,7 +180,7 @@ static int prepare(const LoadedModel *side, const ModelOptions *options, const B
 
 /* ---- Reports ----------------------------------------------------------------------------- */
 
-/* What a row of the report says. */
+/* The figures of a row of the report. */
 typedef struct Statistics {
   double min, median, mean, deviation, p90, p99; /* milliseconds */
   double throughput;                             /* runs in a second, of all contexts */
@@ -236,7 +236,8 @@ static void add_costs(Table *table, const Bench *bench, const Statistics *all) {
   char *runs = g_strdup_printf("%u", bench->times->len);
   char *compile = side->compile_ms > 0 ? ms_to_text(side->compile_ms) : g_strdup("-");
   char *load = side->load_ms > 0 ? ms_to_text(side->load_ms) : g_strdup("-");
-  char *parameters = size_to_text(all->parameters), *planned = size_to_text(all->planned);
+  char *parameters = size_to_text(all->parameters),
+       *planned = all->planned ? size_to_text(all->planned) : g_strdup("-");
   table_add(table, side->path, side->device_text, runs, compile, load, parameters, planned);
   g_free(planned);
   g_free(parameters);
@@ -286,6 +287,12 @@ static json_t *bench_json(const Bench *bench) {
   json_add_double(root, "load_ms", bench->side->load_ms);
   json_add_int(root, "parameter_bytes", (gint64)all.parameters);
   json_add_int(root, "planned_bytes", (gint64)all.planned);
+  const char *likely, *expression = bp_model_planned_expression(bench->side->model, &likely);
+  if (expression) {
+    json_add_str(root, "planned_for", likely);
+    json_add_str(root, "planned", expression);
+  }
+  model_add_specialized(root, bench->side);
   return root;
 }
 
@@ -306,31 +313,55 @@ static void print_json(const GArray *benches) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-static int bench_models(char *const *paths, const ModelOptions *options,
-                        const BenchOptions *extra) {
-  GPtrArray *sides = sides_open(paths, options);
-  if (!sides)
-    return command_fail(options->json);
+/* Measures each (transfer full, of Bench); NULL with an error. */
+static GArray *measure_sides(GPtrArray *sides, const ModelOptions *options,
+                             const BenchOptions *extra) {
   GArray *benches = g_array_new(FALSE, FALSE, sizeof(Bench));
   g_array_set_clear_func(benches, clear_bench);
   int status = 0;
   for (guint i = 0; i < sides->len && status == 0; i++)
     status = prepare(sides->pdata[i], options, extra, benches);
-  if (status < 0 || measure(benches, extra) < 0)
+  if (status == 0 && measure(benches, extra) == 0)
+    return benches;
+  g_array_unref(benches);
+  return NULL;
+}
+
+json_t *bench_sides(GPtrArray *sides, const ModelOptions *options, double seconds) {
+  const BenchOptions extra = {.runs = 20, .seconds = seconds, .warmup = 3, .contexts = 1};
+  GArray *benches = measure_sides(sides, options, &extra);
+  json_t *results = benches ? json_array() : NULL;
+  for (guint i = 0; benches && i < benches->len; i++)
+    json_append(results, bench_json(&g_array_index(benches, Bench, i)));
+  if (benches)
+    g_array_unref(benches);
+  return results;
+}
+
+static int bench_models(char *const *paths, const ModelOptions *options,
+                        const BenchOptions *extra) {
+  GPtrArray *sides = sides_open(paths, options);
+  if (!sides)
+    return command_fail(options->json);
+  GArray *benches = measure_sides(sides, options, extra);
+  int status = EXIT_OK;
+  if (!benches)
     status = command_fail(options->json);
   else if (options->json)
     print_json(benches);
   else
     print_text(benches, extra);
-  g_array_unref(benches);
+  if (benches)
+    g_array_unref(benches);
   g_ptr_array_unref(sides);
   return status;
 }
 
 static int check_and_bench(int argc, char **argv, const ModelOptions *options,
                            const BenchOptions *extra) {
-  if (sides_explain_preferences(options))
-    return EXIT_OK;
+  int status;
+  if (sides_explain_preferences(options, &status))
+    return status;
   if (argc < 2)
     return command_usage_error("bench takes one model or several");
   if (extra->runs < 1 || extra->warmup < 0 || !(extra->seconds >= 0 && isfinite(extra->seconds)))
@@ -349,6 +380,7 @@ int cmd_bench(int argc, char **argv) {
       {"warmup", 0, 0, G_OPTION_ARG_INT, &bench.warmup, "runs before that (3)", "N"},
       {"contexts", 0, 0, G_OPTION_ARG_INT, &bench.contexts,
        "contexts that run at once, each in a thread of its own (1)", "N"},
+      ONNX_SPECIALIZE_ENTRY(&options.onnx),
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   options.fills = options.has_sides = TRUE;
   GOptionEntry *entries = model_option_entries(&options, extra);

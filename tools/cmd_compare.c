@@ -11,16 +11,26 @@
 
 /* A node's first output on one side. A name may occur several times: the last is the result. */
 typedef struct Dumped {
-  char *name; /* without the number of the node */
-  char *path; /* the .npy file */
+  char *name;       /* without the number of the node */
+  char *path;       /* the .npy file */
+  int64_t channels; /* of one in the channel-blocked layout, without spare ones; else 0 */
 } Dumped;
 
-/* One of the two: the model, and what its nodes gave. */
+typedef struct Output {
+  char *name;
+  BpTensor *tensor; /* NULL: it has no form in .npy files */
+} Output;
+
+/* One of the two: the model, and what its nodes and outputs gave. */
 typedef struct Side {
-  LoadedModel *loaded;
-  char *label;   /* "digits.onnx on cpu:0" */
-  char *dir;     /* of the dumped tensors, removed at the end; NULL: nothing was dumped */
-  GArray *nodes; /* Dumped, in order */
+  const char *path;
+  LoadedModel *loaded; /* NULL: of onnxruntime */
+  char *label;         /* "digits.onnx on cpu:0" */
+  char *version;       /* of onnxruntime, or NULL */
+  GArray *outputs;     /* Output; NULL before the run */
+  char *dir;           /* of the dumped tensors, removed at the end; NULL: nothing was dumped */
+  GArray *nodes;       /* Dumped, in order */
+  json_t *channels;    /* by node's name, as text; NULL: the model does not say */
 } Side;
 
 /* A row of the report. */
@@ -48,7 +58,32 @@ static void clear_row(void *data) {
   json_decref(row->json);
 }
 
+static void clear_output(void *data) {
+  Output *output = data;
+  g_free(output->name);
+  bp_object_release(output->tensor);
+}
+
 /* ---- Running ----------------------------------------------------------------------------- */
+
+/* The channels of the nodes whose outputs are in the channel-blocked layout (transfer full). */
+static json_t *read_channels(const BpModel *model) {
+  char *text = bp_model_graph_json(model);
+  json_t *graph = text ? json_loads(text, 0, NULL) : NULL, *found = json_object(), *node;
+  const json_t *attrs = json_object_get(graph, "attrs");
+  const json_t *channels = json_array_get(json_object_get(attrs, "channels"), 1);
+  size_t index;
+  json_array_foreach(json_object_get(graph, "nodes"), index, node) {
+    const char *name = json_string_value(json_object_get(node, "name"));
+    json_t *count = json_array_get(channels, index);
+    if (name && json_string_length(count))
+      json_add(found, name, json_incref(count));
+  }
+  bp_error_clear();
+  bp_str_free(text);
+  json_decref(graph);
+  return found;
+}
 
 /* The name behind the node's number, "12:conv1". */
 static const char *plain_name(const char *node) {
@@ -60,10 +95,14 @@ static int add_node(void *visitor, const char *node, const char *function, int64
                     int64_t duration_ns) {
   (void)function, (void)start_ns, (void)duration_ns;
   Side *side = visitor;
-  char *file = g_strdelimit(g_strdup(node), "/", '_');
-  Dumped dumped = {g_strdup(plain_name(node)), g_strdup_printf("%s/%s.npy", side->dir, file)};
+  char *file = bp_npy_file_name(node, 0);
+  if (!file)
+    return -1;
+  const char *channels = json_string_value(json_object_get(side->channels, node));
+  Dumped dumped = {g_strdup(plain_name(node)), g_build_filename(side->dir, file, NULL),
+                   channels ? g_ascii_strtoll(channels, NULL, 10) : 0};
   g_array_append_val(side->nodes, dumped);
-  g_free(file);
+  bp_str_free(file);
   return 0;
 }
 
@@ -83,44 +122,159 @@ static void empty_folder(const char *path) {
 static void clear_side(Side *side) {
   if (side->nodes)
     g_array_unref(side->nodes);
+  if (side->outputs)
+    g_array_unref(side->outputs);
+  g_free(side->version);
   if (side->dir) {
     empty_folder(side->dir);
     rmdir(side->dir);
   }
+  json_decref(side->channels);
   g_free(side->dir);
   g_free(side->label);
+}
+
+static int make_folder(Side *side) {
+  GError *error = NULL;
+  side->nodes = g_array_new(FALSE, FALSE, sizeof(Dumped));
+  g_array_set_clear_func(side->nodes, clear_dumped);
+  side->outputs = g_array_new(FALSE, FALSE, sizeof(Output));
+  g_array_set_clear_func(side->outputs, clear_output);
+  if ((side->dir = g_dir_make_tmp("backplane-XXXXXX", &error)))
+    return 0;
+  bp_error_raise(BP_ERROR_IO,
+                 "cannot make a folder for the nodes' tensors: %s; TMPDIR names another place",
+                 error->message);
+  g_error_free(error);
+  return -1;
+}
+
+static int keep_outputs(Side *side) {
+  for (int32_t i = 0; i < bp_model_num_outputs(side->loaded->model); i++) {
+    BpTensor *tensor = bp_model_get_output(side->loaded->context, i);
+    if (!tensor)
+      return -1;
+    Output output = {g_strdup(bp_model_output_info(side->loaded->model, i)->name),
+                     bp_object_retain(tensor)};
+    g_array_append_val(side->outputs, output);
+  }
+  return 0;
 }
 
 /* Runs once, writing what each node gives. Elements that .npy files have no form for leave the
  * nodes out, and so does what cannot be written, as a node's name that is too long for a file's. */
 static int run_side(Side *side, const ModelOptions *options) {
-  GError *error = NULL;
-  side->nodes = g_array_new(FALSE, FALSE, sizeof(Dumped));
-  g_array_set_clear_func(side->nodes, clear_dumped);
-  if (!(side->dir = g_dir_make_tmp("backplane-XXXXXX", &error))) {
-    bp_error_raise(BP_ERROR_IO,
-                   "cannot make a folder for the nodes' tensors: %s; TMPDIR names "
-                   "another place",
-                   error->message);
-    g_error_free(error);
-    return -1;
-  }
   if (model_set_inputs(side->loaded, options) < 0)
     return -1;
-  if (bp_model_profile(side->loaded->context, side->dir, add_node, side) == 0)
-    return 0;
-  if (!bp_error_is(BP_ERROR_TYPE) && !bp_error_is(BP_ERROR_IO))
+  side->channels = read_channels(side->loaded->model);
+  int status = bp_model_profile(side->loaded->context, side->dir, add_node, side);
+  if (status < 0 && (bp_error_is(BP_ERROR_TYPE) || bp_error_is(BP_ERROR_IO))) {
+    command_print(stderr, "backplane: only outputs are compared: %s\n", bp_error_message());
+    bp_error_clear();
+    g_array_set_size(side->nodes, 0);
+    status = bp_model_run(side->loaded->context);
+  }
+  return status < 0 ? -1 : keep_outputs(side);
+}
+
+/* ---- onnxruntime ------------------------------------------------------------------------- */
+
+/* The inputs' names and files, in turn, NULL-terminated (transfer full, g_strfreev). */
+static char **list_inputs(const BpModel *model, const char *folder) {
+  GPtrArray *list = g_ptr_array_new();
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    g_ptr_array_add(list, g_strdup(bp_model_input_info(model, i)->name));
+    g_ptr_array_add(list, g_strdup_printf("%s/%d.npy", folder, i));
+  }
+  g_ptr_array_add(list, NULL);
+  return (char **)g_ptr_array_free(list, FALSE);
+}
+
+static void add_peers_nodes(Side *side, const json_t *nodes) {
+  size_t index;
+  const json_t *node;
+  json_array_foreach(nodes, index, node) {
+    Dumped dumped = {g_strdup(json_string_value(json_object_get(node, "name"))),
+                     g_strdup(json_string_value(json_object_get(node, "file"))), 0};
+    g_array_append_val(side->nodes, dumped);
+  }
+}
+
+static int add_peers_outputs(Side *side, const json_t *outputs) {
+  size_t index;
+  const json_t *value;
+  json_array_foreach(outputs, index, value) {
+    const char *file = json_string_value(json_object_get(value, "file"));
+    Output output = {g_strdup(json_string_value(json_object_get(value, "name"))),
+                     file ? bp_npy_read(file) : NULL};
+    g_array_append_val(side->outputs, output);
+    if (file && !output.tensor)
+      return -1;
+  }
+  return 0;
+}
+
+/* Runs the model of `other`, whose inputs are set, and written into the folder. */
+static int run_onnxruntime(Side *side, const Side *other) {
+  char **inputs = list_inputs(other->loaded->model, side->dir);
+  json_t *values = onnxruntime_run(side->path, side->dir, (const char *const *)inputs);
+  int status = -1;
+  if (values) {
+    side->version =
+        g_strdup_printf("onnxruntime %s", json_string_value(json_object_get(values, "version")));
+    side->label = g_strdup_printf("%s in %s", side->path, side->version);
+    add_peers_nodes(side, json_object_get(values, "nodes"));
+    status = add_peers_outputs(side, json_object_get(values, "outputs"));
+  }
+  json_decref(values);
+  g_strfreev(inputs);
+  return status;
+}
+
+/* Both sides; onnxruntime gets the inputs of the other one. */
+static int run_sides(Side *sides, const ModelOptions *options) {
+  ModelOptions own = *options;
+  if (make_folder(&sides[0]) < 0 || make_folder(&sides[1]) < 0)
     return -1;
-  command_print(stderr, "backplane: only outputs are compared: %s\n", bp_error_message());
-  bp_error_clear();
-  g_array_set_size(side->nodes, 0);
-  return bp_model_run(side->loaded->context);
+  if (sides[0].loaded)
+    return run_side(&sides[0], options) < 0 ? -1 : run_side(&sides[1], options);
+  own.input_folder = sides[0].dir;
+  return run_side(&sides[1], &own) < 0 ? -1 : run_onnxruntime(&sides[0], &sides[1]);
 }
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
-/* Fills in a row. Other shapes, as layouts for other vectors have them, are no error of a node's.
- */
+/* Copies (n, c / b, h, w, b) of compact elements to (n, c, h, w). */
+static void copy_plain(const BpTensorView *from, const BpTensorView *to, size_t bytes) {
+  const int64_t *f = from->shape, *t = to->shape;
+  int64_t pixels = t[2] * t[3];
+  for (int64_t n = 0; n < t[0]; n++)
+    for (int64_t c = 0; c < t[1]; c++)
+      for (int64_t p = 0; p < pixels; p++) {
+        int64_t at = ((n * f[1] + c / f[4]) * pixels + p) * f[4] + c % f[4];
+        memcpy((char *)to->data + (size_t)((n * t[1] + c) * pixels + p) * bytes,
+               (const char *)from->data + (size_t)at * bytes, bytes);
+      }
+}
+
+/* What a node gave, in the plain layout (transfer full); NULL with an error. */
+static BpTensor *read_plain(const Dumped *dumped) {
+  BpTensor *read = bp_npy_read(dumped->path);
+  const BpTensorView *view = read ? &read->view : NULL;
+  gboolean is_blocked = read && dumped->channels > 0 && view->ndim == 5 &&
+                        view->dtype.bits % 8 == 0 && view->shape[4] > 0 &&
+                        (dumped->channels - 1) / view->shape[4] < view->shape[1];
+  if (!is_blocked)
+    return read;
+  const int64_t shape[] = {view->shape[0], dumped->channels, view->shape[2], view->shape[3]};
+  BpTensor *plain = bp_tensor_create(shape, 4, view->dtype, view->device, NULL);
+  if (plain)
+    copy_plain(view, &plain->view, bp_dtype_bytes(view->dtype));
+  bp_object_release(read);
+  return plain;
+}
+
+/* Fills in a row. Other shapes, as of a tensor of transforms, are no error of a node's. */
 static void compare_tensors(const BpTensorView *expected, const BpTensorView *actual,
                             const Tolerance *tolerance, Row *row) {
   char *other = shape_to_text(actual->shape, actual->ndim);
@@ -150,8 +304,8 @@ static const Dumped *find_node(const Side *side, const char *name) {
 /* The row of a node that both sides have. */
 static int compare_node(const Dumped *first, const Dumped *second, const Tolerance *tolerance,
                         Row *row) {
-  BpTensor *expected = bp_npy_read(first->path);
-  BpTensor *actual = expected ? bp_npy_read(second->path) : NULL;
+  BpTensor *expected = read_plain(first);
+  BpTensor *actual = expected ? read_plain(second) : NULL;
   row->name = first->name;
   if (actual)
     compare_tensors(&expected->view, &actual->view, tolerance, row);
@@ -161,14 +315,16 @@ static int compare_node(const Dumped *first, const Dumped *second, const Toleran
   return status;
 }
 
-/* A row for each name, in the order of the first side; those that only the second has follow. */
+/* A row for each name, in the order of the first side; those that only the second has follow.
+ * onnxruntime has all nodes of the model, so that those are left out that the other side fused or
+ * settled when it was compiled. */
 static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *rows) {
   for (int s = 0; s < 2; s++)
     for (guint i = 0; i < sides[s].nodes->len; i++) {
       const Dumped *node = &g_array_index(sides[s].nodes, Dumped, i);
       const Dumped *other = find_node(&sides[1 - s], node->name);
       Row row = {.name = node->name};
-      if (find_node(&sides[s], node->name) != node || (s && other))
+      if (find_node(&sides[s], node->name) != node || (s && other) || (!other && !sides[s].loaded))
         continue;
       if (!other)
         row.reason = g_strdup_printf("only %s has it", s ? "B" : "A");
@@ -180,35 +336,34 @@ static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *
 }
 
 /* The output of `other` that an output of `side` is compared with: that of its name, or the only
- * one where both have one. -1 with an error: there is none. */
-static int32_t find_counterpart(const Side *side, const Side *other, int32_t index) {
-  const BpModel *from = side->loaded->model, *to = other->loaded->model;
-  const char *name = bp_model_output_info(from, index)->name;
-  if (bp_model_num_outputs(from) == 1 && bp_model_num_outputs(to) == 1)
-    return 0;
-  for (int32_t i = 0; i < bp_model_num_outputs(to); i++)
-    if (strcmp(bp_model_output_info(to, i)->name, name) == 0)
-      return i;
-  return bp_error_raise(BP_ERROR_NOT_FOUND, "%s has no output '%s', which %s has", other->label,
-                        name, side->label);
+ * one where both have one. NULL with an error: there is none. */
+static const Output *find_counterpart(const Side *side, const Side *other, guint index) {
+  const char *name = g_array_index(side->outputs, Output, index).name;
+  if (side->outputs->len == 1 && other->outputs->len == 1)
+    return &g_array_index(other->outputs, Output, 0);
+  for (guint i = 0; i < other->outputs->len; i++)
+    if (strcmp(g_array_index(other->outputs, Output, i).name, name) == 0)
+      return &g_array_index(other->outputs, Output, i);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "%s has no output '%s', which %s has", other->label, name,
+                 side->label);
+  return NULL;
 }
 
 /* A row for each output. One that only A or only B has is an error. */
 static int compare_outputs(const Side *sides, const Tolerance *tolerance, GArray *rows) {
-  BpModel *a = sides[0].loaded->model, *b = sides[1].loaded->model;
-  for (int32_t i = 0; i < bp_model_num_outputs(b); i++)
-    if (find_counterpart(&sides[1], &sides[0], i) < 0)
+  for (guint i = 0; i < sides[1].outputs->len; i++)
+    if (!find_counterpart(&sides[1], &sides[0], i))
       return -1;
-  for (int32_t i = 0; i < bp_model_num_outputs(a); i++) {
-    int32_t index = find_counterpart(&sides[0], &sides[1], i);
-    Row row = {.name = bp_model_output_info(a, i)->name};
-    if (index < 0)
-      return -1;
-    BpTensor *expected = bp_model_get_output(sides[0].loaded->context, i);
-    BpTensor *actual = expected ? bp_model_get_output(sides[1].loaded->context, index) : NULL;
+  for (guint i = 0; i < sides[0].outputs->len; i++) {
+    const Output *expected = &g_array_index(sides[0].outputs, Output, i);
+    const Output *actual = find_counterpart(&sides[0], &sides[1], i);
+    Row row = {.name = expected->name};
     if (!actual)
       return -1;
-    compare_tensors(&expected->view, &actual->view, tolerance, &row);
+    if (expected->tensor)
+      compare_tensors(&expected->tensor->view, &actual->tensor->view, tolerance, &row);
+    else
+      row.reason = g_strdup("onnxruntime's value has no form in .npy files");
     g_array_append_val(rows, row);
   }
   return 0;
@@ -256,8 +411,9 @@ static void print_rows(const char *heading, const GArray *rows) {
 static void print_text(const Side *sides, const GArray *nodes, const GArray *outputs,
                        const Tolerance *tolerance) {
   const Row *first = first_different(nodes);
-  model_print_report(sides[0].loaded);
-  model_print_report(sides[1].loaded);
+  for (int i = 0; i < 2; i++)
+    if (sides[i].loaded)
+      model_print_report(sides[i].loaded);
   command_print_line(command_out(), "A: %s", sides[0].label);
   command_print_line(command_out(), "B: %s", sides[1].label);
   if (first)
@@ -294,10 +450,10 @@ static json_t *rows_json(const GArray *rows) {
 
 static json_t *side_json(const Side *side) {
   json_t *object = json_object();
-  json_add_str(object, "model", side->loaded->path);
-  json_add_str(object, "device", side->loaded->device_text);
+  json_add_str(object, "model", side->path);
+  json_add_str(object, "device", side->loaded ? side->loaded->device_text : side->version);
   json_add_str(object, "label", side->label);
-  json_add_str(object, "report", side->loaded->report);
+  json_add_str(object, "report", side->loaded ? side->loaded->report : "");
   return object;
 }
 
@@ -325,8 +481,7 @@ static int compare_sides(Side *sides, const ModelOptions *options, const Toleran
   g_array_set_clear_func(nodes, clear_row);
   g_array_set_clear_func(outputs, clear_row);
   int status = -1;
-  if (run_side(&sides[0], options) == 0 && run_side(&sides[1], options) == 0 &&
-      compare_nodes(sides, tolerance, nodes) == 0 &&
+  if (run_sides(sides, options) == 0 && compare_nodes(sides, tolerance, nodes) == 0 &&
       compare_outputs(sides, tolerance, outputs) == 0) {
     (options->json ? print_json : print_text)(sides, nodes, outputs, tolerance);
     status = all_match(nodes, outputs) ? EXIT_OK : EXIT_FAIL;
@@ -348,26 +503,40 @@ static int add_reference(char *const *paths, const ModelOptions *options, GPtrAr
   return 0;
 }
 
+/* The models' sides: two of `models`, or onnxruntime and the only one. */
+static void name_sides(Side *sides, const GPtrArray *models, gboolean is_reference) {
+  int first = models->len == 1;
+  sides[0] = sides[1] = (Side){.path = ((const LoadedModel *)models->pdata[0])->path};
+  for (int i = first; i < 2; i++) {
+    LoadedModel *loaded = models->pdata[i - first];
+    sides[i].path = loaded->path;
+    sides[i].loaded = loaded;
+    sides[i].label = g_strdup_printf("%s on %s%s", loaded->path, loaded->device_text,
+                                     is_reference && i == 0 ? ", as a reference" : "");
+  }
+}
+
+/* `with_onnxruntime`: which then runs the model beside ours. */
 static int compare_models(char *const *paths, const ModelOptions *options,
-                          const Tolerance *tolerance) {
+                          gboolean with_onnxruntime, const Tolerance *tolerance) {
   GPtrArray *models = sides_open(paths, options);
   int status = models ? EXIT_OK : -1;
-  gboolean is_single = models && models->len == 1 && path_has_extension(*paths, ".onnx") &&
-                       !options->onnx.is_reference;
-  if (is_single)
+  guint wanted = with_onnxruntime ? 1 : 2;
+  gboolean is_single = models && models->len == 1 && path_has_extension(*paths, ".onnx");
+  gboolean is_reference = is_single && !with_onnxruntime && !options->onnx.is_reference;
+  if (is_reference)
     status = add_reference(paths, options, models);
-  if (status == 0 && models->len != 2)
+  if (status == 0 && with_onnxruntime && !is_single)
+    status = command_raise_usage("--onnxruntime runs an ONNX file beside it on one device");
+  if (status == 0 && models->len != wanted)
     status = command_raise_usage("compare takes two, as one model with two --device or two models; "
                                  "%s",
                                  models->len == 1 ? "an ONNX file alone is compared with its "
                                                     "reference"
                                                   : "these are more");
   if (status == 0) {
-    Side sides[2] = {{.loaded = models->pdata[0]}, {.loaded = models->pdata[1]}};
-    for (int i = 0; i < 2; i++)
-      sides[i].label =
-          g_strdup_printf("%s on %s%s", sides[i].loaded->path, sides[i].loaded->device_text,
-                          is_single && i == 0 ? ", as a reference" : "");
+    Side sides[2];
+    name_sides(sides, models, is_reference);
     status = compare_sides(sides, options, tolerance);
     for (int i = 0; i < 2; i++)
       clear_side(&sides[i]);
@@ -380,7 +549,12 @@ static int compare_models(char *const *paths, const ModelOptions *options,
 int cmd_compare(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
   Tolerance tolerance = TOLERANCE_INIT;
-  const GOptionEntry extra[] = {TOLERANCE_ENTRIES(&tolerance), {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  gboolean with_onnxruntime = FALSE;
+  const GOptionEntry extra[] = {
+      {"onnxruntime", 0, 0, G_OPTION_ARG_NONE, &with_onnxruntime,
+       "compare an ONNX file with what onnxruntime gives, of $BACKPLANE_PYTHON or python3", NULL},
+      TOLERANCE_ENTRIES(&tolerance),
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
   options.fills = options.has_sides = TRUE;
   GOptionEntry *entries = model_option_entries(&options, extra);
   int status = EXIT_USAGE;
@@ -388,17 +562,19 @@ int cmd_compare(int argc, char **argv) {
                     "Runs a model on two devices, or two models, with the same inputs, and "
                     "compares what their nodes and\noutputs give. An ONNX file on one device is "
                     "compared with its reference.",
-                    "Nodes of one name and shape are compared; with --reference all nodes are, "
+                    "Nodes of one name and shape are compared, whatever their layouts; with "
+                    "--reference all nodes are, "
                     "but the fast code is not.\nInputs that are not given are filled with seeded "
                     "random numbers. Exit status 1: something differs.")) {
-    if (sides_explain_preferences(&options))
-      status = EXIT_OK;
+    int explained;
+    if (sides_explain_preferences(&options, &explained))
+      status = explained;
     else if (argc < 2 || argc > 3)
       command_usage_error("compare takes one model or two");
     else if (tolerance_check(&tolerance) < 0)
       status = command_fail(options.json);
     else
-      status = compare_models(argv + 1, &options, &tolerance);
+      status = compare_models(argv + 1, &options, with_onnxruntime, &tolerance);
   }
   g_free(entries);
   model_options_clear(&options);

@@ -10,7 +10,7 @@
 
 typedef struct CompileOptions {
   char **targets; /* each of them comma-separated */
-  char **devices; /* lists of preferences, each of which chooses one */
+  char **devices; /* lists of preferences; each chooses one device */
   gboolean is_portable;
   char *fallback;
   char *output;
@@ -20,7 +20,7 @@ typedef struct CompileOptions {
   gboolean json;
 } CompileOptions;
 
-/* What the artifact has code for. */
+/* A target that the artifact has code for. */
 typedef struct Code {
   GPtrArray *targets; /* BpTarget */
   GPtrArray *devices; /* for each, the device that it is tuned for, "opencl:0", or "" */
@@ -228,7 +228,7 @@ static int check_and_compile(int argc, char **argv, const CompileOptions *option
   if (!options->output)
     return command_usage_error("compile needs --output FILE.so");
   if (!g_str_has_suffix(options->output, ".so"))
-    return command_usage_error("--output must end in .so, by which it is known when it is loaded");
+    return command_usage_error("--output %s: the name of a library ends in .so", options->output);
   int status = prepare(argv[1], options);
   return status == EXIT_OK ? compile_to(argv[1], options) : status;
 }
@@ -242,7 +242,7 @@ int cmd_compile(int argc, char **argv) {
        "LIST"},
       {"target", 't', 0, OPTION_TEXT_ARRAY, &options.targets,
        "generate code for targets as they are written, whatever devices are here; comma-separated, "
-       "may be repeated",
+       "may be repeated; \"c,dnnl\" measures whether the graph compiler dnnl is faster",
        "TARGET[,TARGET...]"},
       {"portable", 'p', 0, G_OPTION_ARG_NONE, &options.is_portable,
        "generate code that every device of the kind runs, and slower than that for one", NULL},
@@ -251,11 +251,13 @@ int cmd_compile(int argc, char **argv) {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       ONNX_SHAPE_ENTRY(&options.onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options.inputs,
-       "fixes an input's shape as a .npy or .png file has it; may be repeated", "NAME=FILE"},
+       "fixes an input's shape as its file (.npy, .npz, .png or .jpg) has it; may be repeated",
+       "NAME=FILE"},
       ONNX_LIMIT_ENTRY(&options.onnx),
       ONNX_REFERENCE_ENTRY(&options.onnx),
       ONNX_COMPILER_ENTRY(&options.onnx),
       ONNX_REQUIRE_ENTRY(&options.onnx),
+      ONNX_MEASURE_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
        "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},
@@ -265,6 +267,8 @@ int cmd_compile(int argc, char **argv) {
                      "parameters and code.",
                      NULL))
     return EXIT_USAGE;
+  for (char **target = options.targets; target && *target; target++)
+    claims_take_names(target, &options.onnx);
   int status = check_and_compile(argc, argv, &options);
   g_strfreev(options.targets);
   g_strfreev(options.devices);

@@ -18,7 +18,7 @@ typedef struct Demo {
   char **devices;    /* to run on: texts as "opencl:0", or lists of preferences */
 } Demo;
 
-/* What came of a device. */
+/* The result of a device. */
 typedef struct Result {
   char *device;
   char *name;          /* of the hardware, or NULL */
@@ -42,7 +42,7 @@ static void clear_demo(Demo *demo) {
   g_strfreev(demo->devices);
 }
 
-/* ---- What to run, and where -------------------------------------------------------------- */
+/* ---- The model, and the devices -------------------------------------------------------------- */
 
 static int compare_paths(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);

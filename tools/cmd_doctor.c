@@ -21,7 +21,7 @@ static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 /* Which device a program would get that asks for none. */
 typedef struct Choice {
   char device[64];    /* "" if none */
-  char *report;       /* what was passed over; or why there is none */
+  char *report;       /* the devices that were passed over; or the reason why there is none */
   const char *remedy; /* if there is none */
 } Choice;
 
@@ -32,7 +32,7 @@ static const BpPluginReason *find_reason(const char *code) {
   return reason;
 }
 
-/* What to do where no device fits. */
+/* The advice if no device fits. */
 static const char *choice_remedy(const BpPluginList *list) {
   if (bp_plugin_list_size(list) == 0)
     return "install a backend, each a package of its own as backplane-plugin-cpu, or name a folder "
@@ -46,10 +46,10 @@ static const char *choice_remedy(const BpPluginList *list) {
 
 /* ---- Questions to a process of its own --------------------------------------------------- */
 
-/* What the process answers, in memory that it shares with this one. */
+/* The child's answer, in memory that it shares with this process. */
 typedef struct Answer {
   char result[64];
-  char report[(1 << 20) - 80]; /* what does not fit is cut off */
+  char report[(1 << 20) - 80]; /* cut off if it is longer */
   gboolean is_complete;
 } Answer;
 
@@ -219,7 +219,7 @@ static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *l
   return findings;
 }
 
-/* ---- What the status is ------------------------------------------------------------------ */
+/* ---- The status ------------------------------------------------------------------ */
 
 static int32_t worst_severity(const GArray *findings) {
   int32_t worst = BP_SEVERITY_OK;
@@ -238,11 +238,22 @@ static int exit_status(const GArray *findings, const Choice *choice) {
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
+static void print_severity(int32_t severity) {
+  static const Style styles[] = {[BP_SEVERITY_OK] = STYLE_GOOD,
+                                 [BP_SEVERITY_NOTE] = STYLE_HEADER,
+                                 [BP_SEVERITY_WARNING] = STYLE_WARNING,
+                                 [BP_SEVERITY_ERROR] = STYLE_ERROR};
+  style_begin(command_out(), styles[severity]);
+  fprintf(command_out(), "%-7s", severity_names[severity]);
+  style_end(command_out());
+}
+
 static void print_finding(const BpPluginFinding *finding) {
   gboolean is_ok = finding->severity == BP_SEVERITY_OK;
-  command_print_line(command_out(), "  %-12s  %-7s  %s%s%s", bp_plugin_stage_name(finding->stage),
-                     severity_names[finding->severity], is_ok ? "" : finding->code,
-                     is_ok ? "" : ": ", finding->text);
+  fprintf(command_out(), "  %-12s  ", bp_plugin_stage_name(finding->stage));
+  print_severity(finding->severity);
+  command_print_line(command_out(), "  %s%s%s", is_ok ? "" : finding->code, is_ok ? "" : ": ",
+                     finding->text);
   if (!is_ok && *finding->remedy)
     command_print_line(command_out(), "  %-12s  %-7s  -> %s", "", "", finding->remedy);
 }
@@ -360,9 +371,12 @@ int cmd_doctor(int argc, char **argv) {
           "used, 5 no device that fits."))
     return EXIT_USAGE;
   if (argc > 1)
-    return command_usage_error("doctor takes no argument, and got '%s'", argv[1]);
+    return command_usage_error("doctor takes no argument, and got '%s'; `backplane inspect plugin "
+                               "%s` is about one plugin",
+                               argv[1], argv[1]);
+  int status;
   if (!codes)
-    return explain_preferences(NULL) ? EXIT_OK : examine(json);
+    return explain_preferences(NULL, &status) ? status : examine(json);
   if (json)
     print_codes_json();
   else

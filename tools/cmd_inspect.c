@@ -9,8 +9,8 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* One fact: its text for people and its value for programs, either of which may be NULL. An item is
- * one of a list: in JSON the items of one name are an array. */
+/* One fact: its text for people and its value for programs; either may be NULL. An item is one of a
+ * list: in JSON the items of one name are an array. */
 typedef struct Fact {
   char *name;
   char *text;
@@ -112,7 +112,8 @@ static void add_words(Facts *facts, const char *name, const char *words) {
   g_strfreev(list);
 }
 
-/* ---- What can be inspected --------------------------------------------------------------- */
+/* ---- The kinds of things that are inspected
+ * --------------------------------------------------------------- */
 
 /* Puts the folder of a plugin's file first on the search path (transfer full: the path as it will
  * be listed). */
@@ -158,6 +159,8 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
     add_text(facts, "path", found->path);
     add_text(facts, "abi", found->abi);
     add_text(facts, "state", bp_plugin_state_name(found->state));
+    add_value(facts, "isolated",
+              &(BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = found->is_isolated});
     add_text(facts, "reason", found->reason);
     add_text(facts, "code", found->code);
     add_text(facts, "warning", found->warning);
@@ -319,6 +322,11 @@ static void add_model(const LoadedModel *loaded, Facts *facts) {
   bp_model_memory(loaded->model, &parameters, &planned);
   add_size(facts, "parameter_bytes", parameters);
   add_size(facts, "planned_bytes", planned);
+  const char *likely, *expression = bp_model_planned_expression(loaded->model, &likely);
+  if (expression) {
+    add_text(facts, "planned_for", likely);
+    add_text(facts, "planned", expression);
+  }
 }
 
 /* Default values are constants as long as no input is given. */
@@ -328,7 +336,8 @@ static int visit_tensor(void *facts, int32_t role, const BpModelTensorInfo *info
   return 0;
 }
 
-/* What a model takes and gives is known where none of its devices is, which was just raised. */
+/* Inputs and outputs of a model are known without any of its devices, whose absence was just raised
+ * as an error. */
 static int inspect_without_device(const char *path, const ModelOptions *options, Facts *facts) {
   char *none = g_strconcat("none: ", bp_error_message(), NULL);
   add_text(facts, "device", none);
@@ -383,7 +392,7 @@ static json_t *items_json(const Facts *facts, const char *name) {
   return array;
 }
 
-static void print_json(const Facts *facts) {
+static json_t *facts_json(const Facts *facts) {
   json_t *root = json_object();
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
@@ -391,7 +400,28 @@ static void print_json(const Facts *facts) {
       json_add(root, fact->name,
                fact->is_item ? items_json(facts, fact->name) : json_incref(fact->value));
   }
-  command_print_json(root);
+  return root;
+}
+
+static Facts *create_facts(void) {
+  Facts *facts = g_array_new(FALSE, FALSE, sizeof(Fact));
+  g_array_set_clear_func(facts, fact_clear);
+  return facts;
+}
+
+json_t *inspect_model_json(const LoadedModel *loaded) {
+  Facts *facts = create_facts();
+  add_model(loaded, facts);
+  json_t *root = facts_json(facts);
+  g_array_unref(facts);
+  return root;
+}
+
+json_t *inspect_device_json(const char *name) {
+  Facts *facts = create_facts();
+  json_t *root = inspect_device(name, NULL, facts) < 0 ? NULL : facts_json(facts);
+  g_array_unref(facts);
+  return root;
 }
 
 /* An ONNX file is compiled only if a shape, a target or a device is given. */
@@ -410,13 +440,12 @@ static int inspect_subject(const char *what, const char *name, const ModelOption
   for (size_t i = 0; i < G_N_ELEMENTS(subjects); i++) {
     if (strcmp(subjects[i].what, what) != 0)
       continue;
-    Facts *facts = g_array_new(FALSE, FALSE, sizeof(Fact));
-    g_array_set_clear_func(facts, fact_clear);
+    Facts *facts = create_facts();
     int status = EXIT_OK;
     if (subjects[i].inspect(name, options, facts) < 0)
       status = command_fail(options->json);
     else if (options->json)
-      print_json(facts);
+      command_print_json(facts_json(facts));
     else
       print_text(facts);
     g_array_unref(facts);
@@ -444,7 +473,8 @@ int cmd_inspect(int argc, char **argv) {
           "An ONNX file is shown as it is, and with --shape, --target or --device as it is "
           "compiled.\nLoading a plugin or a model runs its code's initialisers: only open "
           "what you trust. A module is only read."))
-    status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2]) ? EXIT_OK
+    status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2], &status)
+                 ? status
              : argc == 3 ? inspect_subject(argv[1], argv[2], &options, lists_nodes)
                          : command_usage_error("inspect takes what it is and its name, as "
                                                "`backplane inspect device cpu`");

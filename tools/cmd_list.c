@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane list`: what is installed, from the descriptors alone; with --probe the devices too. */
+/* `backplane list`: the installed plugins, from their descriptors alone; with --probe also their
+ * devices. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -156,6 +157,7 @@ static json_t *plugin_json(const BpPluginInfo *info, const GPtrArray *rows) {
   json_add_str(object, "name", info->name);
   json_add_str(object, "version", info->version);
   json_add_str(object, "state", bp_plugin_state_name(info->state));
+  json_add(object, "isolated", json_boolean(info->is_isolated));
   json_add_str(object, "usable", usable(info, rows));
   json_add_str(object, "code", info->code);
   json_add_str(object, "reason", info->reason);
@@ -168,6 +170,13 @@ static json_t *plugin_json(const BpPluginInfo *info, const GPtrArray *rows) {
   json_add_words(object, "provides", info->provides);
   json_add_words(object, "libraries", info->libraries);
   return object;
+}
+
+/* Where it runs, if not in this process. */
+static const char *describe_place(const BpPluginInfo *info) {
+  if (g_str_has_prefix(info->path, "remote:"))
+    return " (remote)";
+  return info->is_isolated ? " (isolated)" : "";
 }
 
 /* `rows`: the devices, or NULL. */
@@ -192,8 +201,10 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     Table *table = table_new(headers);
     for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
       const BpPluginInfo *info = bp_plugin_list_get(list, i);
-      table_add(table, *info->name ? info->name : info->path, info->version,
-                bp_plugin_state_name(info->state), usable(info, rows), info->devices, info->targets,
+      g_autofree char *state =
+          g_strdup_printf("%s%s", bp_plugin_state_name(info->state), describe_place(info));
+      table_add(table, *info->name ? info->name : info->path, info->version, state,
+                usable(info, rows), info->devices, info->targets,
                 *info->reason ? info->reason : info->description);
     }
     table_print(table);
@@ -235,6 +246,58 @@ static GPtrArray *probe_devices(void) {
   return rows;
 }
 
+/* ---- Slurm ------------------------------------------------------------------------------- */
+
+/* A kind that Slurm counts: CPUs it knows itself, and hardware that two kinds show is the first
+ * one's. */
+static gboolean is_counted(const DeviceRow *row) {
+  return *row->device && !*row->same && strcmp(row->kind, "cpu") != 0;
+}
+
+/* How many devices of the row's kind are counted, from the row on; 0 if an earlier row was counted
+ * of that kind. */
+static guint count_kind(const GPtrArray *rows, guint at) {
+  const DeviceRow *row = rows->pdata[at];
+  guint count = 0;
+  for (guint i = 0; i < rows->len; i++) {
+    const DeviceRow *other = rows->pdata[i];
+    if (!is_counted(other) || strcmp(other->kind, row->kind) != 0)
+      continue;
+    if (i < at)
+      return 0;
+    count++;
+  }
+  return is_counted(row) ? count : 0;
+}
+
+/* A generic resource ("GRES") of Slurm for each kind of device, as lines of gres.conf, and in
+ * comments what slurm.conf needs. (Slurm's manual, gres.conf(5).) */
+static int list_slurm(void) {
+  GPtrArray *rows = probe_devices();
+  if (!rows)
+    return command_fail(FALSE);
+  GString *types = g_string_new(NULL), *node = g_string_new(NULL), *lines = g_string_new(NULL);
+  for (guint i = 0; i < rows->len; i++) {
+    const DeviceRow *row = rows->pdata[i];
+    guint count = count_kind(rows, i);
+    if (!count)
+      continue;
+    g_string_append_printf(types, "%sbackplane_%s", types->len ? "," : "", row->kind);
+    g_string_append_printf(node, "%sbackplane_%s:%u", node->len ? "," : "", row->kind, count);
+    g_string_append_printf(lines, "Name=backplane_%s Count=%u Flags=CountOnly\n", row->kind, count);
+  }
+  if (types->len)
+    fprintf(command_out(), "# In slurm.conf: GresTypes=%s, and for this node Gres=%s\n%s",
+            types->str, node->str, lines->str);
+  else
+    fputs("# This node has no device but CPUs, which Slurm counts itself.\n", command_out());
+  g_string_free(lines, TRUE);
+  g_string_free(node, TRUE);
+  g_string_free(types, TRUE);
+  g_ptr_array_unref(rows);
+  return EXIT_OK;
+}
+
 /* The plugins are listed after the devices, with what came of their use. */
 static int list_plugins(gboolean json, gboolean probe) {
   GPtrArray *rows = probe ? probe_devices() : NULL;
@@ -252,10 +315,12 @@ static int list_plugins(gboolean json, gboolean probe) {
 }
 
 int cmd_list(int argc, char **argv) {
-  gboolean json = FALSE, probe = FALSE;
+  gboolean json = FALSE, probe = FALSE, slurm = FALSE;
   const GOptionEntry entries[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {"probe", 0, 0, G_OPTION_ARG_NONE, &probe, "load the plugins and list their devices", NULL},
+      {"slurm", 0, 0, G_OPTION_ARG_NONE, &slurm,
+       "load the plugins and print their devices as Slurm's gres.conf has them", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   if (!command_parse(&argc, &argv, entries, NULL,
                      "Lists the plugins on the search path from their descriptors; none is loaded.",
@@ -263,5 +328,7 @@ int cmd_list(int argc, char **argv) {
     return EXIT_USAGE;
   if (argc > 1)
     return command_usage_error("list takes no argument, and got '%s'", argv[1]);
-  return list_plugins(json, probe);
+  if (slurm && json)
+    return command_usage_error("--slurm prints lines of gres.conf, and --json JSON; leave one out");
+  return slurm ? list_slurm() : list_plugins(json, probe);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane new-plugin`: writes a plugin as a project of its own. It is the SDK's template, a
- * plugin called simdev that works as it stands, with another name in every file and file name. */
+/* `backplane new-plugin`: writes a plugin as a project of its own. It is one of the SDK's
+ * templates, each a plugin called simdev that works as it stands, with another name in every file
+ * and file name. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #define LONGEST_NAME 32
 
-/* A pair of texts: what stands in the template, and what is written instead. */
+/* A text of the template, and its replacement. */
 typedef struct Word {
   const char *from;
   char *to; /* owned */
@@ -26,6 +27,24 @@ typedef struct Project {
   GArray *words;   /* of Word */
   GPtrArray *files;
 } Project;
+
+/* A kind of plugin: a folder of the SDK. */
+typedef struct Kind {
+  const char *name;
+  const char *folder;
+  /* What it has of the template of devices, space-separated; its folder has the rest. NULL: it is
+   * that template. */
+  const char *shared;
+  const char *has;
+} Kind;
+
+static const Kind kinds[] = {
+    {"device", "template", NULL, "a device with a compiler for loops"},
+    {"npu", "template-npu",
+     "gitignore debian tests/conformance-static.c tests/conformance-static.sh tests/conformance.sh "
+     "tests/testing.h",
+     "an accelerator that claims operators of quantised models"},
+};
 
 /* A way to build a project: a folder of the template, and what its users type. */
 typedef struct Build {
@@ -200,8 +219,22 @@ static void remove_folder(const char *path) {
   g_rmdir(path);
 }
 
+/* Copies what a kind of plugin shares with the template of devices. */
+static int copy_shared(Project *project, const Kind *kind) {
+  if (!kind->shared)
+    return 0;
+  char *devices = g_build_filename(project->sdk, kinds[0].folder, NULL);
+  char **names = g_strsplit(kind->shared, " ", -1);
+  int rc = 0;
+  for (char **name = names; *name && rc == 0; name++)
+    rc = copy_entry(devices, project->partial, *name, project);
+  g_strfreev(names);
+  g_free(devices);
+  return rc;
+}
+
 /* Writes the project beside its place and moves it there when it is complete. */
-static int write_project(Project *project, const Build *build) {
+static int write_project(Project *project, const Kind *kind, const Build *build) {
   if (g_file_test(project->directory, G_FILE_TEST_EXISTS))
     return bp_error_raise(BP_ERROR_VALUE,
                           "%s exists already; remove it, or give another --directory",
@@ -209,9 +242,11 @@ static int write_project(Project *project, const Build *build) {
   project->partial = g_strconcat(project->directory, ".XXXXXX", NULL);
   if (!g_mkdtemp_full(project->partial, 0755))
     return fail_on("make", project->partial);
-  char *common = g_build_filename(project->sdk, "template", NULL);
+  char *common = g_build_filename(project->sdk, kind->folder, NULL);
   char *own = g_build_filename(common, build->name, NULL);
   int rc = copy_folder(common, project->partial, project);
+  if (rc == 0)
+    rc = copy_shared(project, kind);
   if (rc == 0)
     rc = copy_folder(own, project->partial, project);
   if (rc == 0 && g_rename(project->partial, project->directory) != 0)
@@ -294,8 +329,8 @@ static char *without_last_slashes(const char *path) {
   return g_strndup(path, length);
 }
 
-static int make_project(const char *name, const char *directory, const Build *build,
-                        const char *maintainer, gboolean json) {
+static int make_project(const char *name, const char *directory, const Kind *kind,
+                        const Build *build, const char *maintainer, gboolean json) {
   const char *sdk = g_getenv("BACKPLANE_SDK_DIR");
   Project project = {.sdk = g_strdup(sdk && *sdk ? sdk : BP_SDK_DIR),
                      .directory = directory ? without_last_slashes(directory)
@@ -304,7 +339,7 @@ static int make_project(const char *name, const char *directory, const Build *bu
                      .files = g_ptr_array_new_with_free_func(g_free)};
   set_words(&project, name, build, maintainer);
   int status = EXIT_OK;
-  if (check_name(name, project.sdk) < 0 || write_project(&project, build) < 0)
+  if (check_name(name, project.sdk) < 0 || write_project(&project, kind, build) < 0)
     status = command_fail(json);
   else
     report(&project, name, build, json);
@@ -326,23 +361,35 @@ static const Build *find_build(const char *name) {
   return NULL;
 }
 
+static const Kind *find_kind(const char *name) {
+  for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (!name || strcmp(kinds[i].name, name) == 0)
+      return &kinds[i];
+  command_usage_error("there is no kind of plugin '%s': device (%s) or npu (%s)", name,
+                      kinds[0].has, kinds[1].has);
+  return NULL;
+}
+
 int cmd_new_plugin(int argc, char **argv) {
   gboolean json = FALSE;
-  g_autofree char *build_name = NULL, *directory = NULL, *maintainer = NULL;
+  g_autofree char *build_name = NULL, *kind_name = NULL, *directory = NULL, *maintainer = NULL;
   const GOptionEntry entries[] = {
       {"build", 'b', 0, OPTION_TEXT, &build_name, "autotools (the default) or meson", "SYSTEM"},
+      {"kind", 'k', 0, OPTION_TEXT, &kind_name,
+       "device (the default), with a code generator, or npu, which claims operators", "KIND"},
       {"directory", 'd', 0, G_OPTION_ARG_FILENAME, &directory,
        "where to write it (default: backplane-plugin-NAME)", "DIR"},
       {"maintainer", 'm', 0, OPTION_TEXT, &maintainer, "who is named in its Debian package",
        "'NAME <MAIL>'"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  if (!command_parse(&argc, &argv, entries, "NAME",
-                     "Writes a plugin for devices of the kind NAME, as a project of its own: "
-                     "device, module,\ncode generator, tests and Debian packaging.",
-                     "The devices are simulated, so the plugin works as written; see "
-                     "backplane-new-plugin(1).\nBACKPLANE_SDK_DIR names the SDK's folder where it "
-                     "is not installed."))
+  if (!command_parse(
+          &argc, &argv, entries, "NAME",
+          "Writes a plugin for devices of the kind NAME, as a project of its own: "
+          "device, module,\ncode generator or graph compiler, tests and Debian packaging.",
+          "The devices are simulated, so the plugin works as written; see "
+          "backplane-new-plugin(1).\nBACKPLANE_SDK_DIR names the SDK's folder where it "
+          "is not installed."))
     return EXIT_USAGE;
   if (argc != 2)
     return command_usage_error("new-plugin takes one name, as `backplane new-plugin acme`");
@@ -351,5 +398,6 @@ int cmd_new_plugin(int argc, char **argv) {
                                "and digits, a letter first",
                                argv[1], LONGEST_NAME);
   const Build *build = find_build(build_name);
-  return build ? make_project(argv[1], directory, build, maintainer, json) : EXIT_USAGE;
+  const Kind *kind = build ? find_kind(kind_name) : NULL;
+  return kind ? make_project(argv[1], directory, kind, build, maintainer, json) : EXIT_USAGE;
 }

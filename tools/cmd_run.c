@@ -10,7 +10,7 @@
 #include <backplane/object.h>
 
 #define SHOWN_ELEMENTS 10
-#define SHOWN_ROWS     10 /* of which the best elements are shown */
+#define SHOWN_ROWS     10 /* the outputs whose greatest elements are shown */
 
 typedef struct RunOptions {
   ModelOptions model;
@@ -345,10 +345,26 @@ static void print_differences(const RunOptions *options, const GPtrArray *output
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-static int write_output(Output *output, const char *dir) {
-  char *file = name_to_file_name(output->info->name);
-  output->path = g_strdup_printf("%s/%s.npy", dir, file);
-  g_free(file);
+/* Whether an earlier output was written to the path: names that differ may have one file name. */
+static gboolean is_written(const GPtrArray *outputs, const Output *output, const char *path) {
+  for (guint i = 0; i < outputs->len && outputs->pdata[i] != output; i++)
+    if (strcmp(((const Output *)outputs->pdata[i])->path, path) == 0)
+      return TRUE;
+  return FALSE;
+}
+
+static int write_output(const GPtrArray *outputs, Output *output, const char *dir) {
+  for (uint32_t index = 0; !output->path; index++) {
+    char *file = bp_npy_file_name(output->info->name, index);
+    if (!file)
+      return -1;
+    char *path = g_build_filename(dir, file, NULL);
+    bp_str_free(file);
+    if (is_written(outputs, output, path))
+      g_free(path);
+    else
+      output->path = path;
+  }
   return bp_npy_write(output->path, &output->tensor->view);
 }
 
@@ -375,7 +391,7 @@ static gboolean is_archive(const char *output) {
 /* Fetches an output's elements, and writes it if a folder is given; for JSON only if its elements
  * can be written as such, or are in a file. */
 static int collect_output(const LoadedModel *loaded, int32_t index, const RunOptions *options,
-                          Output *output) {
+                          const GPtrArray *outputs, Output *output) {
   output->info = bp_model_output_info(loaded->model, index);
   output->tensor = bp_model_get_output(loaded->context, index);
   if (!output->tensor)
@@ -383,7 +399,8 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const RunOpt
   const BpTensorView *view = &output->tensor->view;
   bp_dtype_format(view->dtype, output->dtype, sizeof output->dtype);
   output->shape = shape_to_text(view->shape, view->ndim);
-  if (options->output && !is_archive(options->output) && write_output(output, options->output) < 0)
+  if (options->output && !is_archive(options->output) &&
+      write_output(outputs, output, options->output) < 0)
     return -1;
   if (!options->output && options->model.json && !element_is_number(view->dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
@@ -398,7 +415,7 @@ static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
   for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
     Output *output = g_new0(Output, 1);
     g_ptr_array_add(outputs, output);
-    if (collect_output(loaded, i, options, output) < 0)
+    if (collect_output(loaded, i, options, outputs, output) < 0)
       return -1;
   }
   if (is_archive(options->output) && write_archive(options->output, outputs) < 0)
@@ -411,10 +428,12 @@ static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
 static void print_text(const LoadedModel *loaded, const RunOptions *options, double ms,
                        char *const *labels, const GPtrArray *outputs) {
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
+  char *place = model_place_text(loaded);
   model_print_report(loaded);
   fprintf(command_out(),
-          "Ran on %s in %.3f ms, one-time setup included; `backplane bench` measures.\n",
-          loaded->device_text, ms);
+          "Ran on %s in %.3f ms, one-time setup included; `backplane bench` measures.\n", place,
+          ms);
+  g_free(place);
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
@@ -462,6 +481,7 @@ static void print_json(const LoadedModel *loaded, const RunOptions *options, dou
   for (guint i = 0; i < outputs->len; i++)
     json_append(list, output_json(outputs->pdata[i], options->top, labels));
   json_add(root, "outputs", list);
+  model_add_specialized(root, loaded);
   command_print_json(root);
 }
 
@@ -513,8 +533,9 @@ static int run_model(const char *path, const RunOptions *options) {
 }
 
 static int check_and_run(int argc, char **argv, const RunOptions *options) {
-  if (explain_preferences(options->model.device))
-    return EXIT_OK;
+  int status;
+  if (explain_preferences(options->model.device, &status))
+    return status;
   if (argc != 2)
     return command_usage_error("run takes one model");
   if (options->top < 0)
@@ -536,6 +557,7 @@ int cmd_run(int argc, char **argv) {
        "compare an output with a .npy or .npz file; exit status 1 if they differ; may be repeated",
        "[NAME=]FILE"},
       TOLERANCE_ENTRIES(&options.tolerance),
+      ONNX_SPECIALIZE_ENTRY(&options.model.onnx),
       {"top", 0, 0, G_OPTION_ARG_INT, &options.top,
        "show the N largest elements along each output's last axis", "N"},
       {"labels", 0, 0, G_OPTION_ARG_FILENAME, &options.labels,

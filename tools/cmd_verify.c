@@ -8,10 +8,13 @@
 
 #include <backplane/conformance/conformance.h>
 
-static const char usage[] =
-    "Usage:\n  backplane verify --conformance [OPTION...] PLUGIN\n\n"
+static const char summary[] =
     "Checks that a plugin, given by its name or its file, keeps to the ABI: see\n"
-    "`backplane verify --conformance --help`.\n";
+    "`backplane verify --conformance --help`.";
+static const GOptionEntry entries[] = {
+    {"conformance", 0, 0, G_OPTION_ARG_NONE, NULL,
+     "run the conformance kit, whose options follow; --list lists its checks", NULL},
+    {NULL, 0, 0, 0, NULL, NULL, NULL}};
 
 int cmd_verify(int argc, char **argv) {
   int kept = 0;
@@ -26,8 +29,12 @@ int cmd_verify(int argc, char **argv) {
     g_set_prgname("backplane verify --conformance");
     return bp_conformance_main(kept, argv);
   }
+  if (argc == 2 && strcmp(argv[1], MANUAL_OPTION) == 0) {
+    manual_print("verify", entries, "PLUGIN", summary, NULL);
+    return EXIT_OK;
+  }
   if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-    fputs(usage, stdout);
+    printf("Usage:\n  backplane verify --conformance [OPTION...] PLUGIN\n\n%s\n", summary);
     return EXIT_OK;
   }
   return command_usage_error("say what to verify: --conformance; `backplane verify --help`");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands of `backplane` share: options, messages, tables, JSON, inputs. */
+/* Common parts of the subcommands of `backplane`: options, messages, tables, JSON, inputs. */
 #ifndef BACKPLANE_TOOLS_COMMAND_H
 #define BACKPLANE_TOOLS_COMMAND_H
 
@@ -20,6 +20,9 @@
 #define EXIT_UNUSABLE  4 /* a plugin cannot be used */
 #define EXIT_NO_DEVICE 5 /* no device fits what is asked for */
 
+/* The program's name, which begins its messages: "backplane". Each program defines it. */
+extern const char command_program[];
+
 typedef struct Command {
   const char *name;
   const char *summary; /* one line */
@@ -38,6 +41,7 @@ int cmd_compare(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_new_plugin(int argc, char **argv);
 
@@ -48,6 +52,13 @@ int cmd_new_plugin(int argc, char **argv);
 #define OPTION_TEXT       G_OPTION_ARG_FILENAME
 #define OPTION_TEXT_ARRAY G_OPTION_ARG_FILENAME_ARRAY
 
+/* What the list of commands says of one. Each program defines it. */
+const char *command_summary(const char *name);
+/* Prints the page of the manual of a program's command, of what its --help is made of. */
+void manual_print(const char *name, const GOptionEntry *entries, const char *arguments,
+                  const char *summary, const char *details);
+/* The hidden option that prints that page. */
+#define MANUAL_OPTION "--help-manual"
 /* Parses `entries` for a command whose free arguments are described by `arguments` and whose help
  * ends in `details`. Returns FALSE after saying what is wrong. From then on results go to
  * command_out. */
@@ -63,8 +74,8 @@ gboolean command_has_begun(void);
 gboolean command_is_verbose(void);
 /* Which of the words, NULL-terminated, is the nearest to a mistyped one; NULL: none is near. */
 const char *nearest_word(const char *mistyped, const char *const *words);
-/* Says "backplane: ..." on stderr, and as JSON on stdout if the command line has --json. Returns
- * EXIT_USAGE. */
+/* Says "backplane: ...", with the program's name, on stderr, and as JSON on stdout if the command
+ * line has --json. Returns EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Raises an error of the command line that is found later than by command_parse: command_fail then
  * returns EXIT_USAGE. Returns -1. */
@@ -123,13 +134,23 @@ void element_append(GString *text, const char *data, BpDataType dtype);
 /* Such an element. JSON has no NaN or infinity: they are null. */
 json_t *element_json(const char *data, BpDataType dtype);
 
-/* As fprintf, for text from outside, such as a file's name: what is printed is UTF-8, and has no
- * control characters but tabs and ends of lines. */
+/* As fprintf, for text from outside, such as a file's name. It prints UTF-8, and no control
+ * characters except tabs and ends of lines. */
 void command_print(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* The same of one line, which ends where the text does. */
 void command_print_line(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* A table whose columns are as wide as their widest cell. */
+/* How text looks on a terminal, unless NO_COLOR is set (no-color.org). */
+typedef enum Style { STYLE_HEADER, STYLE_GOOD, STYLE_WARNING, STYLE_ERROR } Style;
+void style_begin(FILE *out, Style style);
+void style_end(FILE *out);
+
+/* A copy of `text` as valid UTF-8, without control characters except those in `allowed` (transfer
+ * full). */
+char *clean_text(const char *text, const char *allowed);
+
+/* A table whose columns are as wide as their widest cell; on a terminal the text of wide columns
+ * goes on in further lines. */
 typedef struct Table Table;
 Table *table_new(const char *const *headers); /* NULL-terminated */
 /* Adds a row of as many strings as there are headers; copies. */
@@ -184,6 +205,9 @@ typedef struct OnnxOptions {
   gboolean is_reference;
   char **graph_compilers; /* NAME[,NAME...] */
   double required;        /* share of nodes that these must claim */
+  gboolean measures;      /* keep what they claim only if it is faster here */
+  gboolean specializes;   /* extents stay open, and those of the inputs get code of their own */
+  int num_stages, stage;  /* from 2 stages on: the one that is compiled (BpCompileOptions) */
 } OnnxOptions;
 void onnx_options_clear(OnnxOptions *options);
 /* Their entries in the lists of commands. */
@@ -218,16 +242,38 @@ void onnx_options_clear(OnnxOptions *options);
         "an error if --graph-compiler claims a smaller share of the nodes, 0 to 1", "FRACTION"     \
   }
 
-/* What graph compilers claim of a model, by operator; zeroed it is empty, claims_clear frees it. */
+#define ONNX_MEASURE_ENTRY(options)                                                                \
+  {                                                                                                \
+    "measure", 0, 0, G_OPTION_ARG_NONE, &(options)->measures,                                      \
+        "run the model with and without what --graph-compiler claims, and keep the faster", NULL   \
+  }
+
+#define ONNX_SPECIALIZE_ENTRY(options)                                                             \
+  {                                                                                                \
+    "specialize", 0, 0, G_OPTION_ARG_NONE, &(options)->specializes,                                \
+        "compile an ONNX file for any extents, and once more for those of the inputs", NULL        \
+  }
+
+/* The programs that compute the nodes of a model: the claims of graph compilers, by operator, and
+ * the nodes that run on a second device. Zeroed it is empty; claims_clear frees it. */
 typedef struct ClaimReport {
   int32_t nodes, claimed;
-  GPtrArray *rows; /* NULL: no graph compiler was asked */
+  GPtrArray *rows;           /* NULL: no graph compiler was asked, or generated code was faster */
+  json_t *placed;            /* {node, target, why} of nodes that the target refuses, or NULL */
+  BpMeasuredClaims measured; /* its struct_size is 0 if nothing was measured */
 } ClaimReport;
 void claims_clear(ClaimReport *report);
 /* BpCompileOptions::claimed, with the report for its context. */
 int claims_add(void *context, const BpClaimedNode *node);
+void claims_note_times(void *context, const BpMeasuredClaims *measured);
 char **claims_names(char *const *options);
-/* How many nodes are claimed, and why others are not, on stderr; the same as "claims" of JSON. */
+/* Takes the names of graph compilers from a list of targets, "c,dnnl", to those of the options,
+ * whose claims are then measured. Replaces the list; one with nothing else stays as it is. */
+void claims_take_names(char **targets, OnnxOptions *options);
+/* A node that the fallback runs, the target that refuses it, and why. */
+void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why);
+/* How many nodes are claimed, and why others are not, on stderr; the same as "claims" of JSON, with
+ * "placed". */
 void claims_print(const ClaimReport *report);
 void claims_add_json(json_t *root, const ClaimReport *report);
 
@@ -241,7 +287,9 @@ typedef struct ModelOptions {
   char *library; /* of a graph of TVM's, or NULL */
   char *params;
   int threads;
-  gboolean has_sides; /* no option: --device may be repeated, for a run on each */
+  gboolean has_sides;       /* no option: --device may be repeated, for a run on each */
+  const char *input_folder; /* no option: where values of inputs are written, as 0.npy, 1.npy, ...,
+                               by the model's order; or NULL */
   gboolean fills; /* no option: inputs that are not given are random numbers, of the shapes given */
   gboolean json;
 } ModelOptions;
@@ -254,24 +302,26 @@ typedef struct ModelOptions {
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra);
 void model_options_clear(ModelOptions *options);
 /* Explains preferences for devices, if those given, or, where NULL is, BACKPLANE_DEVICE or the
- * configuration, ask for that: "help". */
-gboolean explain_preferences(const char *given);
+ * configuration, ask for that: "help". *status: the command's exit status where they do. */
+gboolean explain_preferences(const char *given, int *status);
 /* That the value of --device names something; NULL: it was not given. 0 or -1 with an error. */
 int preferences_check(const char *given);
 
 /* A model: selected device, loaded or compiled code; with inputs, ready to run. */
 typedef struct LoadedModel {
-  const char *path;                       /* of one among several, borrowed */
+  const char *path;                       /* borrowed */
   BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and what a graph on two has beside it */
   size_t num_devices;
   char device_text[160];      /* "opencl:1", "opencl:1 and cpu:0" */
   gboolean is_chosen_by_list; /* devices were named, if only as "auto" */
-  char *report;               /* what device selection passed over, or "" */
+  char *report;               /* the devices that selection passed over, or "" */
   double compile_ms;          /* 0 for an artifact */
   double load_ms;             /* of an artifact, choosing its device included */
+  BpTarget *fallback;         /* that an ONNX file was compiled with, or NULL */
   ClaimReport claims;
   BpModel *model;
   BpModelContext *context; /* NULL before model_set_inputs: it is the memory of a run */
+  GArray *shapes;          /* BpInputShape, of the values that are set; NULL: not asked for */
 } LoadedModel;
 
 /* Opens a library, or a graph of TVM's with what belongs to it (transfer full); NULL with an error.
@@ -281,17 +331,70 @@ BpModule *model_load(const char *path, const ModelOptions *options);
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
 /* Says on stderr what device selection passed over, if anything, where devices were named. */
 void model_print_report(const LoadedModel *loaded);
+/* The devices that the model uses, and the machines of those that are remote: "opencl:0 of
+ * me@gpubox" (transfer full). */
+char *model_place_text(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
+/* Adds the specialised code that the model has as "specialized", if it has any. */
+void model_add_specialized(json_t *root, const LoadedModel *loaded);
 /* Makes the context and sets the inputs given on the command line, once. The others are filled with
  * seeded random numbers, if that is so of the command, or an error names all of them. */
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
+
+/* What `profile` is asked for, and what it can write. */
+typedef struct ProfileOptions {
+  char *trace;
+  char *dump_dir;
+  int runs;       /* at least */
+  double seconds; /* at least */
+  char *order;    /* "time", "run", or NULL: time */
+} ProfileOptions;
+
+/* An operator of a run: when it ran in the fastest of the runs, and the least that it took in any.
+ * Noise only adds. What follows the times is the graph's, and 0 or NULL where that says nothing. */
+typedef struct Operator {
+  char *node;
+  char *function;
+  int64_t start_ns;
+  int64_t duration_ns;
+  int64_t min_ns;
+  guint place; /* in the order of the run */
+  BpDevice device;
+  char *shape;         /* of its first output */
+  json_t *shape_value; /* the same */
+  char *names;         /* of the model's nodes that it computes, with ends of lines between */
+  json_t *inputs;      /* the names of the nodes whose results it reads */
+  uint64_t bytes;      /* that it reads and writes */
+  uint64_t live_bytes; /* of inputs and results that are kept while it runs */
+  double steps;        /* how often the bodies of its loops run */
+} Operator;
+
+/* Runs a model whose inputs are set, and once more before: *records are its operators in their
+ * order (Operator; transfer full, g_array_unref, even after an error). Returns how many runs there
+ * were, or -1 with an error. */
+int operators_measure(LoadedModel *loaded, const ProfileOptions *options, GArray **records);
+json_t *operators_json(const GArray *records);
+/* Thousand millions in a second; 0: not known. A step counts as two operations. */
+double operator_gflops(const Operator *record);
+double operator_gbps(const Operator *record);
 
 /* Several: each path on each of the options' devices (transfer full, g_ptr_array_unref; of
  * LoadedModel); NULL with an error. The paths are borrowed. Adds further ones; 0 or -1 with an
  * error. As explain_preferences, of all devices. */
 GPtrArray *sides_open(char *const *paths, const ModelOptions *options);
 int sides_add(char *const *paths, const ModelOptions *options, GPtrArray *sides);
-gboolean sides_explain_preferences(const ModelOptions *options);
+gboolean sides_explain_preferences(const ModelOptions *options, int *status);
+
+/* Measures latency of each (LoadedModel), in turns, for at least so many seconds: an array of what
+ * `bench --json` prints of one (transfer full); NULL with an error. */
+json_t *bench_sides(GPtrArray *sides, const ModelOptions *options, double seconds);
+/* What generated code attains on the model's device: "gflops" and "gbps", or the "reason" why it is
+ * not known (transfer full). */
+json_t *ceilings_measure(const LoadedModel *loaded);
+/* What `inspect --json` prints of a model, and of a device (transfer full); the latter NULL with an
+ * error. */
+json_t *inspect_model_json(const LoadedModel *loaded);
+json_t *inspect_device_json(const char *name);
 
 /* Compiles an ONNX file for targets (BpTarget), with progress on a terminal (transfer full).
  * fallback: NULL, or the target for nodes that one of them refuses, which are reported. inputs:
@@ -305,13 +408,18 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
 /* Prints an ONNX file as it is, nothing compiled; returns the exit status. */
 int onnx_inspect(const char *path, gboolean lists_nodes, gboolean json);
 
+/* Runs an ONNX file with the onnxruntime of the Python that BACKPLANE_PYTHON names, else python3.
+ * inputs: names and .npy files, in turn, NULL-terminated. Files of what nodes and outputs give are
+ * written into the folder; the result (transfer full) is an object with "version" of onnxruntime,
+ * "nodes" and "outputs" ({name, file}; file is null for what has no .npy form). NULL with an error.
+ */
+json_t *onnxruntime_run(const char *model, const char *folder, const char *const *inputs);
+
 /* Whether model_compile failed for what a target refuses and a fallback may run. */
 gboolean model_is_refused(void);
 
 /* Whether the path ends in that extension (".onnx"), in whatever case. */
 gboolean path_has_extension(const char *path, const char *extension);
-/* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */
-char *name_to_file_name(const char *name);
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
@@ -377,12 +485,19 @@ const char *npz_name(const Npz *npz, guint index);
 BpTensor *npz_get(const Npz *npz, guint index);
 /* The array of that name, or the only one (transfer full); NULL with an error. */
 BpTensor *npz_read(const char *path, const char *name);
+/* Writes a file that the command line names. An earlier file stays as it is until the new one is
+ * complete; a pipe or a terminal is written directly. `what` is for the message: "the trace". 0 or
+ * -1 with an error. (output.c) */
+int command_write_file(const char *path, const char *what, const char *bytes, gsize size);
 /* Writes an archive, uncompressed, with tensors of any device. 0 or -1 with an error. */
 int npz_write(const char *path, const char *const *names, const BpTensorView *const *views,
               guint count);
 
-/* Reads a PNG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W), value/255
- * (transfer full). N, H and W may be -1: one picture, of its own size. Other sizes are an error. */
-BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim);
+/* Whether the path is that of a picture: .png, .jpg, .jpeg. */
+gboolean path_is_picture(const char *path);
+/* Reads a PNG or JPEG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W),
+ * value/255 (transfer full). N, H and W may be -1: one picture, of its own size. Other sizes are an
+ * error. */
+BpTensor *picture_read(const char *path, const int64_t *shape, int32_t ndim);
 
 #endif

@@ -6,20 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A float of 16 bits by the rules of IEEE 754, of which so many are the exponent's. */
-static double decode_short_float(uint16_t bits, int exponent_bits) {
-  int fraction_bits = 15 - exponent_bits, largest = (1 << exponent_bits) - 1;
-  int exponent = bits >> fraction_bits & largest;
-  int fraction = bits & ((1 << fraction_bits) - 1);
-  double sign = bits >> 15 ? -1.0 : 1.0;
-  if (exponent == largest)
-    return fraction ? (double)NAN : sign * (double)INFINITY;
-  if (exponent)
-    fraction |= 1 << fraction_bits;
-  return sign * ldexp(fraction, MAX(exponent, 1) - largest / 2 - fraction_bits);
-}
-
-/* The other way: rounded to the nearest, halfway cases to even; what is too large is infinite. */
+/* A float of 16 bits by the rules of IEEE 754, with this number of exponent bits: rounded to the
+ * nearest, halfway cases to even; a number that is too large becomes infinite. */
 static uint16_t encode_short_float(double value, int exponent_bits) {
   int fraction_bits = 15 - exponent_bits, largest = (1 << exponent_bits) - 1, exponent;
   uint16_t sign = (uint16_t)(signbit(value) ? 0x8000 : 0);
@@ -36,15 +24,9 @@ static uint16_t encode_short_float(double value, int exponent_bits) {
 }
 
 static double read_float(const char *data, BpDataType dtype) {
-  double wide;
-  float narrow;
-  uint16_t bits;
-  if (dtype.bits == 64)
-    return memcpy(&wide, data, sizeof wide), wide;
-  if (dtype.bits == 32)
-    return memcpy(&narrow, data, sizeof narrow), (double)narrow;
-  memcpy(&bits, data, sizeof bits);
-  return decode_short_float(bits, dtype.code == BP_DTYPE_BFLOAT ? 8 : 5);
+  double value = 0; /* callers know that it is a number */
+  bp_dtype_decode(dtype, data, 0, &value);
+  return value;
 }
 
 /* The sign is carried to the left; hosts are little-endian. */

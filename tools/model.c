@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <backplane/graph/executor.h>
+#include <backplane/graph/npy.h>
 #include <backplane/object.h>
+#include <backplane/plugins.h>
 
 #define SEED 20260101u
 
@@ -28,8 +30,10 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
       ONNX_REFERENCE_ENTRY(&options->onnx),
       ONNX_COMPILER_ENTRY(&options->onnx),
       ONNX_REQUIRE_ENTRY(&options->onnx),
+      ONNX_MEASURE_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
-       "an input's value: .npy, .npz, .png or .bin, a number or a list as [1,2]; may be repeated",
+       "an input's value: .npy, .npz, .png, .jpg or .bin, a number or a list as [1,2]; may be "
+       "repeated",
        "NAME=VALUE"},
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
        "the library that belongs to a graph of TVM (default: that beside it)", "FILE.so"},
@@ -66,14 +70,17 @@ void model_options_clear(ModelOptions *options) {
   g_free(options->params);
 }
 
-gboolean explain_preferences(const char *given) {
+gboolean explain_preferences(const char *given, int *status) {
   char *settings = given ? NULL : bp_device_preferences();
   gboolean asks = g_strcmp0(given ? given : settings, "help") == 0;
   bp_error_clear(); /* settings that cannot be read are an error where they are used */
   bp_str_free(settings);
-  if (asks)
-    fputs(bp_device_select_help(), command_out());
-  return asks;
+  if (!asks)
+    return FALSE;
+  const char *help = bp_device_select_help();
+  *status = *help ? EXIT_OK : command_fail(FALSE);
+  fputs(help, command_out());
+  return TRUE;
 }
 
 int preferences_check(const char *given) {
@@ -86,14 +93,6 @@ int preferences_check(const char *given) {
 gboolean path_has_extension(const char *path, const char *extension) {
   size_t length = strlen(path), tail = strlen(extension);
   return length >= tail && g_ascii_strcasecmp(path + length - tail, extension) == 0;
-}
-
-char *name_to_file_name(const char *name) {
-  char *text = g_strdup(name);
-  for (char *c = text; *c; c++)
-    if (!g_ascii_isalnum(*c) && *c != '.' && *c != '-')
-      *c = '_';
-  return text;
 }
 
 /* ---- Compiling --------------------------------------------------------------------------- */
@@ -136,12 +135,22 @@ typedef struct Placing {
   const GPtrArray *targets;
   const BpTarget *fallback;
   char *devices; /* "vulkan,cpu"; NULL while nothing was refused */
+  ClaimReport *claims;
+  char *line; /* said last, or NULL */
 } Placing;
 
 static int show_placed(void *context, const char *node, const char *target, const char *why) {
   Placing *placing = context;
-  command_print(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
-                bp_target_kind(placing->fallback), target, why);
+  char *line =
+      g_strdup_printf("backplane: node '%s' runs as code for %s, because '%s' refuses it: %s\n",
+                      node, bp_target_kind(placing->fallback), target, why);
+  int is_repeated = g_strcmp0(line, placing->line) == 0;
+  g_free(placing->line);
+  placing->line = line;
+  if (is_repeated) /* each operator that a node became is refused by itself */
+    return 0;
+  command_print(stderr, "%s", line);
+  claims_add_placed(placing->claims, node, target, why);
   for (guint i = 0; i < placing->targets->len && !placing->devices; i++) {
     const BpTarget *refusing = placing->targets->pdata[i];
     size_t length = strlen(bp_target_kind(refusing));
@@ -162,6 +171,12 @@ static int check_required(const OnnxOptions *onnx, char *const *names) {
   if (!(onnx->required >= 0 && onnx->required <= 1))
     return command_raise_usage("--require %g: it is a share of all nodes, from 0 to 1",
                                onnx->required);
+  if (onnx->measures && !*names)
+    return command_raise_usage("--measure: it needs --graph-compiler NAME");
+  if (onnx->measures && onnx->required > 0)
+    return command_raise_usage("--measure may keep generated code alone, which --require %g "
+                               "refuses; leave one out",
+                               onnx->required);
   return *names || onnx->required <= 0
              ? 0
              : command_raise_usage("--require %g: it needs --graph-compiler NAME", onnx->required);
@@ -170,7 +185,7 @@ static int check_required(const OnnxOptions *onnx, char *const *names) {
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
                         char **devices, ClaimReport *claims) {
-  Placing placing = {targets, fallback, NULL};
+  Placing placing = {targets, fallback, NULL, claims, NULL};
   BpCompileLimits limits = {.struct_size = sizeof(limits)};
   *devices = NULL;
   GArray *shapes = parse_limits(onnx->limits, &limits) < 0 ? NULL : shapes_parse(onnx->shapes);
@@ -197,6 +212,11 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
         .least_claimed = onnx->required,
         .claimed = claims_add,
         .claimed_context = claims,
+        .measures_claims = onnx->measures,
+        .measured = claims_note_times,
+        .measured_context = claims,
+        .num_stages = onnx->num_stages,
+        .stage = onnx->stage,
     };
     module = bp_model_compile(path, &options);
     if (terminal)
@@ -207,6 +227,7 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
   g_strfreev(names);
   if (shapes)
     g_array_unref(shapes);
+  g_free(placing.line);
   *devices = placing.devices;
   return module;
 }
@@ -236,8 +257,17 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
   return NULL;
 }
 
-/* What a list of preferences has besides devices of a kind, as such a list (transfer full); NULL if
- * it names no device: "auto" is one device, whichever it is. */
+/* Whether a preference is for devices of one kind alone: `kind`, `kind:...`, `remote:HOST/kind...`.
+ */
+static gboolean is_for_kind(const char *entry, const char *kind) {
+  const char *slash = g_str_has_prefix(entry, "remote:") ? strchr(entry, '/') : NULL;
+  const char *word = slash ? slash + 1 : entry;
+  size_t length = strcspn(word, ":");
+  return length == strlen(kind) && strncmp(word, kind, length) == 0;
+}
+
+/* The preferences for a second device: the list without "auto", and with "!kind" at its end
+ * (transfer full). NULL if the list names no device of another kind. */
 static char *list_others(const char *list, const char *kind) {
   GString *others = g_string_new(NULL);
   char **entries = g_strsplit(list, ",", -1);
@@ -245,7 +275,7 @@ static char *list_others(const char *list, const char *kind) {
   for (char **entry = entries; *entry; entry++) {
     if (!*g_strstrip(*entry) || strcmp(*entry, "auto") == 0)
       continue;
-    is_any_named |= !strchr("!+", **entry) && !strchr(*entry, '=');
+    is_any_named |= !strchr("!+", **entry) && !strchr(*entry, '=') && !is_for_kind(*entry, kind);
     g_string_append_printf(others, "%s,", *entry);
   }
   g_string_append_printf(others, "!%s", kind);
@@ -285,16 +315,15 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
-  BpTarget *fallback = choose_fallback(options, loaded);
+  loaded->fallback = choose_fallback(options, loaded);
   char *devices = NULL; /* they are the loaded model's */
-  BpModule *module = model_compile(path, targets, fallback, &options->onnx, options->inputs, NULL,
-                                   &devices, &loaded->claims);
+  BpModule *module = model_compile(path, targets, loaded->fallback, &options->onnx, options->inputs,
+                                   NULL, &devices, &loaded->claims);
   g_free(devices);
   if (!module)
     claims_clear(&loaded->claims);
-  if (!module && !fallback && model_is_refused())
+  if (!module && !loaded->fallback && model_is_refused())
     advise_second_device(target);
-  bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   g_ptr_array_free(targets, TRUE);
   return module;
@@ -327,9 +356,11 @@ static gboolean has_raw_input(const ModelOptions *options) {
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   gboolean is_shaped = options->onnx.shapes && !options->fills && !has_raw_input(options);
-  if (is_shaped || options->target || options->onnx.is_reference || options->onnx.graph_compilers) {
+  if (is_shaped || options->target || options->onnx.is_reference || options->onnx.graph_compilers ||
+      options->onnx.specializes) {
     command_raise_usage("%s: %s is for ONNX files; a compiled one %s", path,
                         is_shaped                       ? "--shape"
+                        : options->onnx.specializes     ? "--specialize"
                         : options->target               ? "--target"
                         : options->onnx.graph_compilers ? "--graph-compiler"
                                                         : "--reference",
@@ -347,18 +378,72 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
   return NULL;
 }
 
-/* The devices that the model uses. */
-static void format_devices(LoadedModel *loaded) {
-  const BpDevice *devices = bp_model_devices(loaded->model, &loaded->num_devices);
-  char text[64];
-  for (size_t i = 0; i < loaded->num_devices; i++) {
-    bp_device_format(devices[i], text, sizeof text);
-    g_strlcat(loaded->device_text, i ? " and " : "", sizeof(loaded->device_text));
-    g_strlcat(loaded->device_text, text, sizeof(loaded->device_text));
+/* Compiles an ONNX file; a target "c,dnnl" names a graph compiler, too. */
+static BpModule *compile_onnx(const char *path, const ModelOptions *options, LoadedModel *loaded) {
+  ModelOptions own = *options;
+  own.target = g_strdup(options->target);
+  own.onnx.graph_compilers = g_strdupv(options->onnx.graph_compilers);
+  if (options->onnx.specializes) { /* the shapes are those of the inputs alone */
+    own.onnx.shapes = NULL;
+    own.inputs = NULL;
   }
+  claims_take_names(&own.target, &own.onnx);
+  if (options->onnx.specializes && own.onnx.measures) {
+    command_raise_usage("--specialize leaves the shapes of inputs open, and measuring takes them; "
+                        "leave out --measure, or name graph compilers with --graph-compiler");
+    g_strfreev(own.onnx.graph_compilers);
+    g_free(own.target);
+    return NULL;
+  }
+  BpModule *module = compile_for_device(path, &own, loaded);
+  g_strfreev(own.onnx.graph_compilers);
+  g_free(own.target);
+  return module;
 }
 
-/* Whether somebody named devices: who runs the command, or the settings. */
+/* The machine whose plugin serves the kind of a device, "me@gpubox"; NULL: this one (transfer
+ * full). */
+static char *machine_of(const BpPluginList *list, const char *device) {
+  char *kind = g_strndup(device, strcspn(device, ":")), *machine = NULL;
+  for (size_t i = 0; list && !machine && i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    char **kinds = g_strsplit(info->devices, " ", -1);
+    if (info->state == BP_PLUGIN_ACTIVE && g_str_has_prefix(info->path, "remote:") &&
+        g_strv_contains((const char *const *)kinds, kind)) {
+      const char *host = info->path + strlen("remote:");
+      machine = g_strndup(host, strcspn(host, "/"));
+    }
+    g_strfreev(kinds);
+  }
+  g_free(kind);
+  return machine;
+}
+
+/* The devices that the model uses, with the machines of those that the list's plugins reach
+ * (transfer full). */
+static char *devices_text(const LoadedModel *loaded, const BpPluginList *list) {
+  size_t count;
+  const BpDevice *devices = bp_model_devices(loaded->model, &count);
+  GString *text = g_string_new(NULL);
+  char device[64];
+  for (size_t i = 0; i < count; i++) {
+    bp_device_format(devices[i], device, sizeof device);
+    char *machine = machine_of(list, device);
+    g_string_append_printf(text, "%s%s%s%s", i ? " and " : "", device, machine ? " of " : "",
+                           machine ? machine : "");
+    g_free(machine);
+  }
+  return g_string_free(text, FALSE);
+}
+
+char *model_place_text(const LoadedModel *loaded) {
+  BpPluginList *list = bp_plugin_list();
+  char *text = devices_text(loaded, list);
+  bp_plugin_list_free(list);
+  return text;
+}
+
+/* Whether the command line or the settings name devices. */
 static gboolean has_preferences(const ModelOptions *options) {
   char *settings = options->device ? NULL : bp_device_preferences();
   gboolean has = options->device || (settings && *settings);
@@ -378,7 +463,7 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   if (preferences_check(options->device) < 0 || set_threads(options->threads) < 0)
     return -1;
   gint64 start = g_get_monotonic_time();
-  BpModule *module = path_has_extension(path, ".onnx") ? compile_for_device(path, options, loaded)
+  BpModule *module = path_has_extension(path, ".onnx") ? compile_onnx(path, options, loaded)
                                                        : load_for_device(path, options, loaded);
   if (module)
     loaded->model = bp_model_create(module, loaded->devices, loaded->num_devices);
@@ -389,7 +474,11 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
     model_close(loaded);
     return -1;
   }
-  format_devices(loaded);
+  bp_model_devices(loaded->model, &loaded->num_devices);
+  char *devices = devices_text(loaded, NULL);
+  g_strlcpy(loaded->device_text, devices, sizeof loaded->device_text);
+  g_free(devices);
+  loaded->path = path;
   return 0;
 }
 
@@ -403,7 +492,91 @@ void model_close(LoadedModel *loaded) {
   bp_model_release(loaded->model);
   bp_str_free(loaded->report);
   claims_clear(&loaded->claims);
+  bp_object_release(loaded->fallback);
   *loaded = (LoadedModel){.report = NULL};
+}
+
+/* ---- Specialised code -------------------------------------------------------------------- */
+
+/* "x=1x128, y=1x3", of the inputs of a specialised code (transfer full). */
+static char *specialized_text(const BpSpecializedModel *specialized) {
+  GString *text = g_string_new(NULL);
+  for (int32_t i = 0; i < specialized->num_inputs; i++) {
+    const BpModelTensorInfo *info = &specialized->inputs[i];
+    char *shape = shape_to_text(info->shape, info->ndim);
+    g_string_append_printf(text, "%s%s=%s", i ? ", " : "", info->name, shape);
+    g_free(shape);
+  }
+  return g_string_free(text, FALSE);
+}
+
+static int add_specialized(void *visitor, const BpSpecializedModel *specialized) {
+  json_t *object = json_object();
+  char *text = specialized_text(specialized);
+  json_add_str(object, "inputs", text);
+  json_add_int(object, "runs", (gint64)specialized->runs);
+  json_add_int(object, "parameter_bytes", (gint64)specialized->parameter_bytes);
+  json_add_int(object, "shared_bytes", (gint64)specialized->shared_bytes);
+  json_append(visitor, object);
+  g_free(text);
+  return 0;
+}
+
+void model_add_specialized(json_t *root, const LoadedModel *loaded) {
+  json_t *list = json_array();
+  bp_model_visit_specialized(loaded->model, add_specialized, list);
+  if (json_array_size(list))
+    json_add(root, "specialized", list);
+  else
+    json_decref(list);
+}
+
+/* `visitor`: the milliseconds that compiling it took. */
+static int print_specialized(void *visitor, const BpSpecializedModel *specialized) {
+  char *text = specialized_text(specialized);
+  char *all = size_to_text(specialized->parameter_bytes);
+  char *shared = size_to_text(specialized->shared_bytes);
+  command_print(
+      stderr,
+      "backplane: specialised for %s in %.0f ms; of its %s of parameters it shares %s with "
+      "the general code\n",
+      text, *(const double *)visitor, all, shared);
+  g_free(shared);
+  g_free(all);
+  g_free(text);
+  return 0;
+}
+
+/* What code is compiled for the shapes of the inputs that were set. */
+static int specialize(const LoadedModel *loaded, const ModelOptions *options) {
+  const GArray *shapes = loaded->shapes;
+  BpCompileLimits limits = {.struct_size = sizeof(limits)};
+  char **names = claims_names(options->onnx.graph_compilers);
+  BpTarget *target = options->target ? target_parse_one("--target", options->target) : NULL;
+  BpCompileOptions compile = {
+      .struct_size = sizeof(compile),
+      .targets = (const BpTarget *const *)&target,
+      .num_targets = target ? 1 : 0,
+      .shapes = (const BpInputShape *)(const void *)shapes->data,
+      .num_shapes = (int32_t)shapes->len,
+      .shape_size = sizeof(BpInputShape),
+      .fallback = loaded->fallback,
+      .limits = &limits,
+      .is_reference = options->onnx.is_reference,
+      .num_graph_compilers = (int32_t)g_strv_length(names),
+      .graph_compilers = (const char *const *)names,
+      .least_claimed = options->onnx.required,
+  };
+  gint64 start = g_get_monotonic_time();
+  int status = (options->target && !target) || parse_limits(options->onnx.limits, &limits) < 0
+                   ? -1
+                   : bp_model_specialize(loaded->model, loaded->path, &compile);
+  double ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  if (status == 0 && !options->json)
+    bp_model_visit_specialized(loaded->model, print_specialized, &ms);
+  bp_object_release(target);
+  g_strfreev(names);
+  return status < 0 ? bp_error_add_context("--specialize") : 0;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
@@ -434,8 +607,27 @@ static BpModelTensorInfo describe_input(const BpModel *model, int32_t index, con
   return info;
 }
 
-static int set_given(LoadedModel *loaded, const char *option, const GArray *shapes,
-                     gboolean *given) {
+/* Sets an input, and writes its value where the command keeps values of inputs. */
+static int set_value(LoadedModel *loaded, const ModelOptions *options, int32_t index,
+                     const BpTensorView *value) {
+  int status =
+      bp_model_set_input(loaded->context, bp_model_input_info(loaded->model, index)->name, value);
+  if (status == 0 && options->onnx.specializes) {
+    const BpInputShape shape = {g_strdup(bp_model_input_info(loaded->model, index)->name),
+                                g_memdup2(value->shape, (gsize)value->ndim * sizeof *value->shape),
+                                value->ndim};
+    g_array_append_val(loaded->shapes, shape);
+  }
+  if (status == 0 && options->input_folder) {
+    char *path = g_strdup_printf("%s/%d.npy", options->input_folder, index);
+    status = bp_npy_write(path, value);
+    g_free(path);
+  }
+  return status;
+}
+
+static int set_given(LoadedModel *loaded, const char *option, const ModelOptions *options,
+                     const GArray *shapes, gboolean *given) {
   int32_t index = find_input(loaded->model, option);
   if (index < 0)
     return -1;
@@ -446,7 +638,7 @@ static int set_given(LoadedModel *loaded, const char *option, const GArray *shap
   BpTensor *value = input_read(text, &info);
   if (!value)
     return -1;
-  int status = bp_model_set_input(loaded->context, info.name, &value->view);
+  int status = set_value(loaded, options, index, &value->view);
   bp_object_release(value);
   given[index] = TRUE;
   return status < 0 ? bp_error_add_context("%.200s", text) : 0;
@@ -468,13 +660,14 @@ static void fill_random(GRand *random, const BpTensorView *view, int64_t count) 
   }
 }
 
-static int set_random(LoadedModel *loaded, const BpModelTensorInfo *info, GRand *random) {
+static int set_random(LoadedModel *loaded, const ModelOptions *options, int32_t index,
+                      const BpModelTensorInfo *info, GRand *random) {
   BpTensor *tensor =
       bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (!tensor)
     return -1;
   fill_random(random, &tensor->view, bp_view_num_elements(&tensor->view));
-  int status = bp_model_set_input(loaded->context, info->name, &tensor->view);
+  int status = set_value(loaded, options, index, &tensor->view);
   bp_object_release(tensor);
   return status;
 }
@@ -500,10 +693,11 @@ static int check_shapes(const BpModel *model, const ModelOptions *options, const
 
 /* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to
  * what is missing. */
-static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, GRand *random,
-                          GString *missing) {
+static int complete_input(LoadedModel *loaded, const ModelOptions *options, int32_t index,
+                          const GArray *shapes, GRand *random, GString *missing) {
+  const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);
   if (random && has_known_type(&info))
-    return set_random(loaded, &info, random);
+    return set_random(loaded, options, index, &info, random);
   char *shape = shape_to_text(info.shape, info.ndim);
   g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);
   g_free(shape);
@@ -519,12 +713,12 @@ static int complete_inputs(LoadedModel *loaded, const ModelOptions *options, con
   int status = check_shapes(loaded->model, options, shapes);
   for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
     if (!given[i])
-      status = complete_input(loaded, describe_input(loaded->model, i, shapes), random, missing);
+      status = complete_input(loaded, options, i, shapes, random, missing);
   }
   if (status == 0 && missing->len)
     status = bp_error_raise(BP_ERROR_VALUE,
                             "no value for %s; give each with --input NAME=FILE, "
-                            "a .npy or .png (or .npz, .bin), or NAME=[1,2,3]%s",
+                            "a .npy or .png (or .npz, .jpg, .bin), or NAME=[1,2,3]%s",
                             missing->str, random ? ", or its shape with --shape" : "");
   g_string_free(missing, TRUE);
   if (random)
@@ -539,11 +733,15 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options) {
   GArray *shapes = shapes_parse(options->onnx.shapes);
   char **inputs = shapes ? inputs_expand(options->inputs) : NULL;
   gboolean *given = g_new0(gboolean, bp_model_num_inputs(loaded->model) + 1);
+  loaded->shapes = shapes_parse(NULL);
   int status = inputs ? 0 : -1;
   for (char **input = inputs; status == 0 && *input; input++)
-    status = set_given(loaded, *input, shapes, given);
+    status = set_given(loaded, *input, options, shapes, given);
   if (status == 0)
     status = complete_inputs(loaded, options, shapes, given);
+  if (status == 0 && options->onnx.specializes)
+    status = specialize(loaded, options);
+  g_clear_pointer(&loaded->shapes, g_array_unref);
   g_free(given);
   g_strfreev(inputs);
   if (shapes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the importer knows of ONNX: `backplane operators`, and an ONNX file as it is. */
+/* Facts from the importer: `backplane operators`, and the description of an ONNX file. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -40,6 +40,24 @@ static gboolean is_wanted(const json_t *op, char *const *names) {
   return is;
 }
 
+/* The operator whose name differs in case alone, else the nearest name; NULL: none is near. */
+static const char *nearest_operator(const json_t *all, const char *mistyped) {
+  GPtrArray *words = g_ptr_array_new();
+  const char *found = NULL;
+  const json_t *op;
+  size_t index;
+  json_array_foreach(all, index, op) {
+    g_ptr_array_add(words, (char *)member(op, "name"));
+    if (!found && g_ascii_strcasecmp(member(op, "name"), mistyped) == 0)
+      found = member(op, "name");
+  }
+  g_ptr_array_add(words, NULL);
+  if (!found)
+    found = nearest_word(mistyped, (const char *const *)words->pdata);
+  g_ptr_array_unref(words);
+  return found;
+}
+
 /* Keeps of the list the operators that are asked for. 0, or -1 with an error: one is not there. */
 static int select_operators(json_t *document, char *const *names) {
   json_t *all = json_object_get(document, "operators"), *kept = json_array(), *op;
@@ -49,11 +67,11 @@ static int select_operators(json_t *document, char *const *names) {
     gboolean is_there = FALSE;
     json_array_foreach(kept, index, op) is_there |= is_wanted(op, (char *[]){*names, NULL});
     if (!is_there) {
+      const char *nearest = nearest_operator(all, *names);
       json_decref(kept);
-      return bp_error_raise(BP_ERROR_NOT_FOUND,
-                            "there is no operator '%s'; `backplane operators` lists those that "
-                            "are, in the spelling of ONNX",
-                            *names);
+      return bp_error_raise(
+          BP_ERROR_NOT_FOUND, "there is no operator '%s'%s%s%s; `backplane operators` lists all",
+          *names, nearest ? "; the nearest is '" : "", nearest ? nearest : "", nearest ? "'" : "");
     }
   }
   json_add(document, "operators", kept);
@@ -104,15 +122,28 @@ int cmd_operators(int argc, char **argv) {
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-/* "nx3x224x224", "?" for an extent without a name; where nothing is known "?" (transfer full). */
+static gboolean has_word(const json_t *shape) {
+  gboolean is_found = FALSE;
+  const json_t *extent;
+  size_t index;
+  json_array_foreach(shape, index, extent) {
+    const char *symbol = json_string_value(extent);
+    is_found |= symbol && strlen(symbol) > 1;
+  }
+  return is_found;
+}
+
+/* "nx3x224x224", or "batch x 3 x 224 x 224", as no one reads "batchx3"; "?" for an extent without a
+ * name, and where nothing is known (transfer full). */
 static char *shape_text(const json_t *shape) {
   GString *text = g_string_new(NULL);
+  const char *by = has_word(shape) ? " x " : "x";
   const json_t *extent;
   size_t index;
   json_array_foreach(shape, index, extent) {
     const char *symbol = json_string_value(extent);
     gboolean is_expression = symbol && strpbrk(symbol, "+-*/(, ");
-    g_string_append(text, index ? "x" : "");
+    g_string_append(text, index ? by : "");
     if (json_is_integer(extent))
       g_string_append_printf(text, "%" G_GINT64_FORMAT, (gint64)json_integer_value(extent));
     else

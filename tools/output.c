@@ -109,7 +109,8 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   static const GOptionEntry common[] = {
       {"verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose, "show what the library logs", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  char *name = g_strdup_printf("backplane %s", (*argv)[0]);
+  const char *command = (*argv)[0];
+  char *name = g_strdup_printf("%s %s", command_program, command);
   g_set_prgname(name);
   (*argv)[0] = name;
   GOptionContext *context = g_option_context_new(arguments);
@@ -117,6 +118,10 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   g_option_context_set_description(context, details);
   g_option_context_add_main_entries(context, entries, NULL);
   g_option_context_add_main_entries(context, common, NULL);
+  if (*argc == 2 && strcmp((*argv)[1], MANUAL_OPTION) == 0) {
+    manual_print(command, entries, arguments, summary, details);
+    exit(EXIT_OK); /* as GLib does after --help */
+  }
   GError *error = NULL;
   gboolean ok = g_option_context_parse(context, argc, argv, &error);
   if (!ok) {
@@ -142,9 +147,7 @@ static gboolean is_control(gunichar c) {
          (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-/* A copy of `text` as valid UTF-8, without control characters except those in `allowed` (transfer
- * full). */
-static char *clean_text(const char *text, const char *allowed) {
+char *clean_text(const char *text, const char *allowed) {
   char *valid = g_utf8_make_valid(text, -1);
   GString *clean = g_string_new(NULL);
   for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
@@ -190,6 +193,13 @@ static void print_error_json(const char *kind, const char *message) {
   command_print_json(root);
 }
 
+static void print_error(const char *message) {
+  style_begin(stderr, STYLE_ERROR);
+  fprintf(stderr, "%s:", command_program);
+  style_end(stderr);
+  command_print(stderr, " %s\n", message);
+}
+
 int command_usage_error(const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -197,7 +207,7 @@ int command_usage_error(const char *format, ...) {
   va_end(args);
   if (is_json)
     print_error_json(USAGE_ERROR, message);
-  command_print(stderr, "backplane: %s\n", message);
+  print_error(message);
   g_free(message);
   return EXIT_USAGE;
 }
@@ -233,7 +243,7 @@ int command_fail(gboolean json) {
   }
   if (json)
     print_error_json(bp_error_kind(), bp_error_message());
-  command_print(stderr, "backplane: %s\n", bp_error_message());
+  print_error(bp_error_message());
   bp_error_clear();
   return EXIT_FAIL;
 }
@@ -427,43 +437,26 @@ char *value_to_text(const BpValue *value) {
   }
 }
 
-struct Table {
-  guint columns;
-  GPtrArray *cells; /* rows in sequence, the headers first */
-};
+/* ---- Files ------------------------------------------------------------------------------- */
 
-Table *table_new(const char *const *headers) {
-  Table *table = g_new0(Table, 1);
-  table->cells = g_ptr_array_new_with_free_func(g_free);
-  for (; headers[table->columns]; table->columns++)
-    g_ptr_array_add(table->cells, g_strdup(headers[table->columns]));
-  return table;
+static int write_directly(const char *path, const char *bytes, gsize size) {
+  FILE *file = fopen(path, "w");
+  gboolean is_written = file && fwrite(bytes, 1, size, file) == size;
+  return file && fclose(file) == 0 && is_written ? 0 : -1;
 }
 
-void table_add(Table *table, ...) {
-  va_list args;
-  va_start(args, table);
-  for (guint i = 0; i < table->columns; i++)
-    g_ptr_array_add(table->cells, clean_text(va_arg(args, const char *), ""));
-  va_end(args);
-}
-
-static void print_cell(const char *text, glong width, gboolean last) {
-  if (last)
-    fprintf(command_out(), "%s\n", text);
-  else
-    fprintf(command_out(), "%s%*s  ", text, (int)(width - g_utf8_strlen(text, -1)), "");
-}
-
-void table_print(Table *table) {
-  glong *widths = g_new0(glong, table->columns);
-  for (guint i = 0; i < table->cells->len; i++) {
-    glong length = g_utf8_strlen(table->cells->pdata[i], -1);
-    widths[i % table->columns] = MAX(widths[i % table->columns], length);
-  }
-  for (guint i = 0; i < table->cells->len; i++)
-    print_cell(table->cells->pdata[i], widths[i % table->columns], (i + 1) % table->columns == 0);
-  g_free(widths);
-  g_ptr_array_free(table->cells, TRUE);
-  g_free(table);
+int command_write_file(const char *path, const char *what, const char *bytes, gsize size) {
+  GError *error = NULL;
+  if (g_file_test(path, G_FILE_TEST_EXISTS) && !g_file_test(path, G_FILE_TEST_IS_REGULAR))
+    return write_directly(path, bytes, size) == 0
+               ? 0
+               : bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
+                                g_strerror(errno));
+  if (g_file_set_contents(path, bytes, (gssize)size, &error))
+    return 0;
+  const char *reason = g_strrstr(error->message, ": "); /* before it, a temporary file is named */
+  bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
+                 reason ? reason + 2 : error->message);
+  g_error_free(error);
+  return -1;
 }

@@ -14,7 +14,7 @@
 static int split_shape(const char *text, char **name, const char **extents) {
   const char *equals = strrchr(text, '=');
   if (!equals || equals == text || !equals[1]) {
-    command_raise_usage("--shape %s: it has the form NAME=1x3x48x192", text);
+    command_raise_usage("--shape %s: expected NAME=1x3x48x192", text);
     return -1;
   }
   *name = g_strndup(text, (gsize)(equals - text));
@@ -98,6 +98,14 @@ int input_raise_unknown(const char *option, const GPtrArray *names) {
   return -1;
 }
 
+static int input_raise_nameless(const char *option, const GPtrArray *names) {
+  char *list = names_join(names);
+  command_raise_usage("--input %s: expected NAME=FILE, where NAME is an input of the model: %s",
+                      option, list);
+  g_free(list);
+  return -1;
+}
+
 int32_t name_find(const char *option, const GPtrArray *names) {
   int32_t found = -1;
   size_t longest = 0;
@@ -116,7 +124,7 @@ int32_t input_find(const char *option, const GPtrArray *names) {
   if (found < 0 && strchr(option, '='))
     return input_raise_unknown(option, names);
   if (found < 0 || !option[strlen(names->pdata[found]) + 1])
-    return command_raise_usage("--input %s: it has the form NAME=FILE", option);
+    return input_raise_nameless(option, names);
   return found;
 }
 

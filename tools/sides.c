@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several models, or one on several devices, side by side: what bench and compare work on. */
+/* Several models, or one model on several devices, side by side, for bench and compare. */
 #include "tools/command.h"
 
 #include <string.h>
@@ -19,7 +19,6 @@ static int open_side(const char *path, char *device, const ModelOptions *options
     g_free(side);
     return -1;
   }
-  side->path = path;
   g_ptr_array_add(sides, side);
   return 0;
 }
@@ -44,12 +43,12 @@ GPtrArray *sides_open(char *const *paths, const ModelOptions *options) {
   return NULL;
 }
 
-gboolean sides_explain_preferences(const ModelOptions *options) {
+gboolean sides_explain_preferences(const ModelOptions *options, int *status) {
   char **device = options->devices;
   if (!device)
-    return explain_preferences(NULL);
+    return explain_preferences(NULL, status);
   for (; *device; device++)
     if (strcmp(*device, "help") == 0)
-      return explain_preferences(*device);
+      return explain_preferences(*device, status);
   return FALSE;
 }

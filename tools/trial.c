@@ -86,7 +86,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   }
 }
 
-/* ---- What the child prints --------------------------------------------------------------- */
+/* ---- The child's output --------------------------------------------------------------- */
 
 /* The end of it, and where it comes from: the end of a pipe that is read, or -1. */
 typedef struct Words {
@@ -95,8 +95,8 @@ typedef struct Words {
   char text[WORDS_SIZE];
 } Words;
 
-/* A pipe for it. Neither end waits: what nobody has read when the pipe is full is lost, for a
- * plugin must not hang because it prints. The number of the other end, or -1: it is all lost. */
+/* A pipe for it. Neither end waits: output is lost if the pipe is full, because a plugin must not
+ * hang when it prints. The number of the other end, or -1: it is all lost. */
 static int open_words(Words *words) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
@@ -189,7 +189,7 @@ static int is_closed(int fd, const struct stat *before) {
   return now.st_dev != before->st_dev || now.st_ino != before->st_ino;
 }
 
-/* What runs at the end of a program is a part of the trial. */
+/* Exit handlers are part of the trial. */
 static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   sigset_t none;
   sigemptyset(&none);
@@ -364,7 +364,7 @@ static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *
   return is_ended;
 }
 
-/* What the program that asks had open and did not mean to pass on. */
+/* Closes descriptors that the asking program had open and did not mean to pass on. */
 static void close_others(void) {
   if (!syscall(SYS_close_range, PLUGIN_FD + 1, ~0u, 0))
     return;
@@ -377,12 +377,13 @@ int main(int argc, char **argv) {
   if (argc != 6 || atoi(argv[3]) <= 0)
     return 2;
   int milliseconds = atoi(argv[3]);
-  pid_t host = (pid_t)atol(argv[4]); /* who is the parent now may be another already */
+  pid_t host = (pid_t)atol(argv[4]); /* the parent may be another process by now */
   close_others();
   fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC); /* programs that the plugin starts need neither */
   fcntl(PLUGIN_FD, F_SETFD, FD_CLOEXEC);
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, NULL); /* what the plugin sends its parent has no effect */
+  sigprocmask(SIG_SETMASK, &all, NULL); /* signals that the plugin sends to its parent have no
+                                         * effect */
   prctl(PR_SET_PDEATHSIG, HOST_ENDED);
   int64_t deadline = now_ms() + milliseconds;
   say("helper=1");

@@ -206,14 +206,14 @@ BpTensor *array_read(const char *path, const char *name) {
 BpTensor *input_read(const char *text, const BpModelTensorInfo *info) {
   if (is_literal(text))
     return read_literal(text, info);
-  if (path_has_extension(text, ".png"))
-    return png_read(text, info->shape, info->ndim);
+  if (path_is_picture(text))
+    return picture_read(text, info->shape, info->ndim);
   if (path_has_extension(text, ".bin"))
     return read_raw(text, info);
   BpTensor *value = array_read(text, info->name);
   if (!value && !path_has_extension(text, ".npy") && !path_has_extension(text, ".npz"))
     bp_error_add_context("a value is a number, a list as [1,2], a file of arrays (.npy, .npz), of "
-                         "raw elements (.bin), or a picture (.png)");
+                         "raw elements (.bin), or a picture (.png, .jpg)");
   return value;
 }
 

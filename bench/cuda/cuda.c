@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin cuda adds to the driver: launches, copies and a graph of small kernels, beside
- * the same calls of the driver's own API in the same process; the sum of two vectors beside the
- * driver's copy, byte by byte; a matrix product beside cuBLAS, where that is installed. The two
+/* Measures what the plugin cuda adds to the driver: launches, copies and a graph of small kernels,
+ * beside the same calls of the driver's own API in the same process; the sum of two vectors beside
+ * the driver's copy, byte by byte; a matrix product beside cuBLAS, where that is installed. The two
  * take turns; printed are the least time of each and the ratio of the two, ours first.
  *
  *   bench-cuda [ROUNDS [SIZE]]    SIZE: of the matrices, 4096 */
@@ -266,7 +266,7 @@ static void read_back(float *values, CUdeviceptr from, size_t bytes) {
   raw_wait();
 }
 
-/* What the two have computed, once more. */
+/* Checks the results of the two. */
 static void check_product(void) {
   size_t count = (size_t)product.size * (size_t)product.size, bytes = count * sizeof(float);
   float *our = malloc(bytes), *their = malloc(bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a packed call with three arguments and a look-up of a global function cost, beside tvm-ffi
- * in the same process. Batches of the two alternate; printed are the least time per operation of
- * each and the ratio of the two, ours first.
+/* Measures a packed call with three arguments and a look-up of a global function, beside tvm-ffi in
+ * the same process. Batches of the two alternate; printed are the least time per operation of each
+ * and the ratio of the two, ours first.
  *
  *   bench-ffi LIBTVM_FFI.so [BATCHES] */
 
@@ -132,7 +132,8 @@ static double our_look_up(void) {
   return (now() - began) / OPERATIONS;
 }
 
-/* The length of a name is known to who asks tvm-ffi; here it is counted as ours counts it. */
+/* Callers of tvm-ffi pass the length of the name; it is counted here because our function counts
+ * it, too. */
 static double peer_look_up(void) {
   double began = now();
   for (int i = 0; i < OPERATIONS; ++i) {

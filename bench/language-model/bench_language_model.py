@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A language model beside onnxruntime: bench_language_model.py [--rounds N] NAME=FILE...
+"""A language model beside onnxruntime: bench_language_model.py [--rounds N] [--past N] NAME=FILE...
 
 FILE is an ONNX file of examples/language-model/write_onnx.py, which onnxruntime runs, or a library that `backplane
 compile` made of one; the first is what the others are compared with. Each lives in a process of its own through all
-rounds, which take turns. A step is a token after 256; a prompt has 256 tokens. Keys and values go from a step to the
-next without a copy to the host. Prints least times, their ratios, and the largest resident memory.
+rounds, which take turns. A step is a token after --past others, 256 if it is not given; a prompt has 256 tokens. Keys and
+values go from a step to the next without a copy to the host, and ours stay in place. Prints least times, their ratios, and the largest resident memory.
 """
 
 import argparse
@@ -43,26 +43,32 @@ def peer_step(path, threads):
     return step, [onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32)) for shape in shapes]
 
 
-def our_step(path):
+def our_step(path, room):
     import backplane
 
-    device = backplane.device("cpu")
-    module = backplane.load(path)
-    function = module.machine(device)["main"]
+    model = backplane.Model(backplane.load(path), backplane.device("cpu"))
+    caches = [info.name for info in model.inputs[1:]]
+    for info, present in zip(model.inputs[1:], model.outputs[1:]):
+        shape = [room if n < 0 else n for n in info.shape]
+        model.bind_cache(info.name, present.name, backplane.empty(shape, info.dtype, model.device))
 
     def step(tokens, past):
-        logits, *present = function(backplane.tensor(tokens, device), *past)
-        return logits.numpy(), present
+        for name in caches:
+            model.set_cache_length(name, past)
+        logits = model.run(input_ids=tokens)["logits"].numpy()
+        return logits, past + tokens.shape[1]
 
-    infos = backplane.Model(module, device).inputs[1:]
-    return step, [backplane.empty([max(n, 0) for n in info.shape], info.dtype, device) for info in infos]
+    return step, 0
 
 
-def serve(path, threads):
+def serve(path, threads, length):
     """Answers "prompt" and "step" with seconds, "memory" with MiB."""
-    step, empty = peer_step(path, threads) if path.endswith(".onnx") else our_step(path)
+    step, empty = (peer_step(path, threads) if path.endswith(".onnx")
+                   else our_step(path, max(length, PROMPT) + 1))
     prompt, one = np.random.default_rng(1).integers(3, 300, (1, PROMPT)), np.array([[5]])
-    past = step(prompt, empty)[1]
+    past, left = empty, length
+    while left > 0:
+        past, left = step(prompt[:, :left], past)[1], left - PROMPT
     print("ready", flush=True)
     for line in sys.stdin:
         wanted, best = line.strip(), float("inf")
@@ -74,9 +80,9 @@ def serve(path, threads):
         print(answer, flush=True)
 
 
-def start(path, threads):
+def start(path, threads, length):
     environment = {**os.environ, "BACKPLANE_NUM_THREADS": str(threads)}
-    process = subprocess.Popen([sys.executable, __file__, "--serve", str(threads), path], text=True, env=environment,
+    process = subprocess.Popen([sys.executable, __file__, "--serve", str(threads), "--past", str(length), path], text=True, env=environment,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
     return process
@@ -87,10 +93,10 @@ def ask(process, wanted):
     return float(process.stdout.readline())
 
 
-def compare(named, threads, rounds):
-    processes = {name: start(path, threads) for name, path in named}
+def compare(named, threads, options):
+    processes = {name: start(path, threads, options.past) for name, path in named}
     best = {}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for wanted in REPEATS:
             for name, process in processes.items():
                 best[name, wanted] = min(best.get((name, wanted), float("inf")), ask(process, wanted))
@@ -106,15 +112,16 @@ def compare(named, threads, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--past", type=int, default=256, metavar="N", help="tokens before a step")
     parser.add_argument("--serve", type=int, metavar="THREADS", help=argparse.SUPPRESS)
     parser.add_argument("files", nargs="+", metavar="NAME=FILE")
     options = parser.parse_args()
     if options.serve:
-        serve(options.files[0], options.serve)
+        serve(options.files[0], options.serve, options.past)
         return
     print("| runner | threads | prompt | ratio | step | ratio | MiB |\n|---|---|---|---|---|---|---|")
     for threads in 1, 2:
-        compare([text.split("=", 1) for text in options.files], threads, options.rounds)
+        compare([text.split("=", 1) for text in options.files], threads, options)
 
 
 if __name__ == "__main__":

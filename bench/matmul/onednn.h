@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products through oneDNN's C API, as the benchmark's peer. What goes wrong ends the program
- * with a message. */
+/* Matrix products through oneDNN's C API, as the benchmark's peer. A failure ends the program with
+ * a message. */
 #ifndef BACKPLANE_BENCH_MATMUL_ONEDNN_H
 #define BACKPLANE_BENCH_MATMUL_ONEDNN_H
 

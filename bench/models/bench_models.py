@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measure real models through the backplane tool beside onnxruntime and, on request, IREE and TVM.
+"""Measure real models through the backplane tool beside onnxruntime and, on request, OpenVINO,
+IREE and TVM.
 
 Each program runs in its own process; rounds go round-robin over them, so that whatever slows the
 machine down hits all alike, and the minima are compared. Before that every model is compiled cold,
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, AnyStr, NamedTuple
 
+import numpy as np
 import onnx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,10 +34,14 @@ from fetch_models import FetchError, fetch  # noqa: E402
 from make_references import make_references  # noqa: E402
 
 from compare import Mismatch, compare_outputs, file_name, run_and_compare  # noqa: E402
-from models import CASES, FILES, Case  # noqa: E402
+from encoder import write_encoder  # noqa: E402
+from models import CASES, ENCODER_WEIGHTS, FILES, Case  # noqa: E402
+from tool import find_tool  # noqa: E402
 
 MIB = 1 << 20
 DIGITS = Case("digits", "digits.onnx", "image", (1, 1, 28, 28), kinds=("random",))
+ENCODER = Case("encoder", "encoder.onnx", "input_ids", (1, 128), kinds=("tokens",))
+OTHERS = (DIGITS, ENCODER)  # shown beside the models; not in the means
 
 # The bars; one is met within 10 % of it.
 SLACK = 1.1
@@ -50,9 +56,14 @@ COMPILE_PATIENCE_S = 300.0
 ROUND_PATIENCE_S = 30.0
 
 
-def memory_bound(parameters: int, planned: int) -> float:
-    """Bytes that running an artifact may need above an idle process."""
-    return 1.5 * (parameters + planned) + 20 * MIB
+def run_bound(parameters: int, planned: int) -> float:
+    """Bytes that loading and running an artifact may need above an idle process."""
+    return 1.1 * parameters + planned + 20 * MIB
+
+
+def compile_bound(parameters: int) -> float:
+    """Bytes that compiling a model may need, the C compiler included."""
+    return 2.0 * parameters + 200 * MIB
 
 
 class Finished(NamedTuple):
@@ -107,18 +118,6 @@ def run_program(command: list[str], environment: dict[str, str] | None = None) -
         return Finished(out.read_text(), seconds, usage.ru_maxrss * 1024)
 
 
-def find_tool(tool: Path) -> Path:
-    """The program itself, where the tool is libtool's script in a build folder: running through a
-    script costs time and memory that are not ours. It then finds libraries and plugins there."""
-    build = tool.resolve().parent
-    program = build / ".libs" / tool.name
-    if not program.exists():
-        return tool.resolve()
-    os.environ["LD_LIBRARY_PATH"] = str(program.parent)
-    os.environ.setdefault("BACKPLANE_PLUGIN_PATH", str(build / "plugins" / "built"))
-    return program
-
-
 @dataclass
 class Result:
     """What is known of one model."""
@@ -131,7 +130,8 @@ class Result:
     load_ms: float = 0  # as the tool reports it
     parameter_bytes: int = 0
     planned_bytes: int = 0
-    peak_bytes: int = 0  # above an idle process
+    peak_bytes: int = 0  # of a run, above an idle process
+    compile_peak_bytes: int = 0
     ms: dict[str, list[float]] = field(default_factory=dict)  # "PROGRAM THREADS" to times
     peer_errors: dict[str, str] = field(default_factory=dict)
 
@@ -158,12 +158,12 @@ def run_bench(tool: Path, library: Path, threads: int, seconds: float) -> dict[s
 class PeerProcess:
     """peers.py, alive for all rounds."""
 
-    def __init__(self, peer: str, model: Path, case: Case, value: Path, threads: int) -> None:
+    def __init__(self, peer: str, model: Path, inputs: Path, threads: int) -> None:
         self.outputs = model.parent / f"outputs-{peer}-{threads}"
         self.log = (model.parent / f"{peer}-{threads}.log").open("w+")
         script = str(Path(__file__).with_name("peers.py"))
         self.process = subprocess.Popen(
-            [sys.executable, script, peer, str(model), case.input, str(value), str(threads)]
+            [sys.executable, script, peer, str(model), str(inputs), str(threads)]
             + [str(self.outputs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -246,7 +246,8 @@ class Bench:
         command = [str(self.tool), "compile", str(self.files / case.file), "--target", "c"]
         command += ["--shape", case.shape_option, "-o", str(library)]
         with tempfile.TemporaryDirectory() as cache:
-            result.compile_s = run_program(command, {"BACKPLANE_CACHE_DIR": cache}).seconds
+            finished = run_program(command, {"BACKPLANE_CACHE_DIR": cache})
+        result.compile_s, result.compile_peak_bytes = finished.seconds, finished.peak_bytes
 
     def start(self, case: Case, library: Path, value: Path, result: Result) -> None:
         idle = run_program([str(self.tool), "--version"])
@@ -263,15 +264,16 @@ class Bench:
     def latency(
         self, case: Case, library: Path, reference: Path, value: Path, result: Result
     ) -> None:
-        fixed = self.work / case.name / "fixed.onnx"
+        fixed, inputs = (self.work / case.name / name for name in ("fixed.onnx", "inputs.npz"))
         fix_shapes(self.files / case.file, case, fixed)
+        np.savez(inputs, **{case.input: np.load(value)})
         peers: dict[str, PeerProcess] = {}
         try:
             for peer in self.peers:
                 for threads in self.threads:
                     name = f"{peer} {threads}"
                     try:
-                        peers[name] = PeerProcess(peer, fixed, case, value, threads)
+                        peers[name] = PeerProcess(peer, fixed, inputs, threads)
                         compare_outputs(peers[name].outputs, reference / "outputs")
                     except (Failure, Mismatch) as error:
                         result.peer_errors[name] = str(error)
@@ -323,14 +325,17 @@ def print_model(result: Result, threads: list[int], peers: list[str]) -> None:
     if result.error:
         print(f"{result.case:<18} FAILED: {result.error}", flush=True)
         return
-    bound = memory_bound(result.parameter_bytes, result.planned_bytes)
-    peak, limit = result.peak_bytes / MIB, bound / MIB
+    limit = run_bound(result.parameter_bytes, result.planned_bytes) / MIB
+    compile_limit = compile_bound(result.parameter_bytes) / MIB
+    peak, compile_peak = result.peak_bytes / MIB, result.compile_peak_bytes / MIB
     print(
         f"{result.case:<18} error {result.worst_error:.2g} of the allowed"
         f"; compile {marked(result.compile_s, MAX_COMPILE_S, f'{result.compile_s:.1f} s')}"
         f"; start {marked(result.start_ms, MAX_START_MS, f'{result.start_ms:.0f} ms')}"
         f" (load {result.load_ms:.1f})"
         f"; peak {marked(peak, limit, f'{peak:.1f}')} of {limit:.1f} MiB"
+        f", compiling {marked(compile_peak, compile_limit, f'{compile_peak:.0f}')}"
+        f" of {compile_limit:.0f} MiB"
     )
     for count in threads:
         ours = result.ms[f"backplane {count}"]
@@ -348,8 +353,8 @@ def print_model(result: Result, threads: list[int], peers: list[str]) -> None:
 
 
 def print_means(results: Iterable[Result], threads: list[int], peers: list[str]) -> None:
-    """The example is shown beside the models but does not count in the mean."""
-    counted = [result for result in results if result.case != DIGITS.name]
+    others = [case.name for case in OTHERS]
+    counted = [result for result in results if result.case not in others]
     for peer in peers:
         for count in threads:
             ratios = [r for result in counted if (r := result.ratio(peer, count)) is not None]
@@ -365,7 +370,7 @@ def thread_counts(text: str) -> list[int]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    names = [case.name for case in (*CASES, DIGITS)]
+    names = [case.name for case in (*CASES, *OTHERS)]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "tool", type=Path, help="the backplane tool, installed or in a build folder"
@@ -376,6 +381,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N[,N...]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.4, help="of each program in a round")
+    parser.add_argument(
+        "--provider", action="store_true",
+        help="beside Backplane's execution provider inside of onnxruntime (onnxruntime_ep_backplane), too")
+    parser.add_argument("--openvino", action="store_true", help="beside OpenVINO, too")
     parser.add_argument("--iree", action="store_true", help="beside IREE, too")
     parser.add_argument("--tvm", action="store_true", help="beside untuned TVM, for information")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -395,7 +404,9 @@ def main() -> None:
     except (FetchError, OSError) as error:
         sys.exit(f"bench_models: {error}")
     shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
-    peers = ["onnxruntime"] + ["iree"] * arguments.iree + ["tvm"] * arguments.tvm
+    write_encoder(files / ENCODER_WEIGHTS.name, files / ENCODER.file)
+    peers = ["onnxruntime"] + ["provider"] * arguments.provider + ["openvino"] * arguments.openvino
+    peers += ["iree"] * arguments.iree + ["tvm"] * arguments.tvm
     bench = Bench(
         find_tool(arguments.tool),
         files.resolve(),
@@ -407,7 +418,7 @@ def main() -> None:
     )
     print("Least times; ratios are ours by theirs; ! marks a bar that is missed by over 10 %.")
     results = []
-    for case in (*CASES, DIGITS):
+    for case in (*CASES, *OTHERS):
         if not arguments.cases or case.name in arguments.cases:
             results.append(bench.measure(case))
             print_model(results[-1], bench.threads, peers)

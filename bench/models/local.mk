@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real models beside their peers; Python, started by hand.
 
-EXTRA_DIST += bench/models/bench_models.py bench/models/bench_torch.py bench/models/peers.py \
+EXTRA_DIST += bench/models/bench_models.py bench/models/bench_torch.py bench/models/encoder.py \
+	bench/models/peers.py bench/models/tool.py \
 	bench/models/requirements.txt bench/models/requirements-compilers.txt

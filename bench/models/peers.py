@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One peer in a process of its own, driven by bench_models.py through a pipe:
 
-  peers.py onnxruntime|iree|tvm MODEL.onnx INPUT-NAME INPUT.npy THREADS FOLDER
+  peers.py onnxruntime|provider|openvino|iree|tvm MODEL.onnx INPUTS.npz THREADS FOLDER
 
 compiles the model (all shapes fixed), writes its outputs to FOLDER/NAME.npy and prints a line of
 JSON, {"compile_s": S}; then for each line with a number of seconds that it reads, runs for that
-long and prints {"ms": [...]}, the times of single runs (iree: of short repetitions)."""
+long and prints {"ms": [...]}, the times of single runs (iree: of short repetitions).
+
+bench_operators.py uses onnxruntime and openvino from here in its own process."""
 
 import json
 import os
@@ -28,8 +30,11 @@ from compare import file_name  # noqa: E402
 IREE_REPETITION_S = 0.02
 
 
+Inputs = dict[str, np.ndarray]
+
+
 class Peer(Protocol):
-    """A model ready to run on its input."""
+    """A model ready to run on its inputs."""
 
     def outputs(self) -> list[np.ndarray]: ...
     def times(self, seconds: float) -> list[float]:
@@ -49,20 +54,26 @@ def time_runs(run: Callable[[], object], seconds: float) -> list[float]:
 class OnnxRuntime:
     """Inputs and outputs are bound once, so that a run copies nothing in Python."""
 
-    def __init__(self, model: Path, name: str, value: Path, threads: int) -> None:
+    def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        providers = ["CPUExecutionProvider"]
-        self.session = onnxruntime.InferenceSession(str(model), options, providers=providers)
+        self.session = self.make_session(model, options)
         self.binding = self.session.io_binding()
-        self.binding.bind_cpu_input(name, np.load(value))
+        for name, value in inputs.items():
+            self.binding.bind_cpu_input(name, value)
         for output in self.session.get_outputs():
             self.binding.bind_output(output.name)
         self.session.run_with_iobinding(self.binding)
+
+    def make_session(self, model: Path, options: Any) -> Any:
+        import onnxruntime
+
+        providers = ["CPUExecutionProvider"]
+        return onnxruntime.InferenceSession(str(model), options, providers=providers)
 
     def outputs(self) -> list[np.ndarray]:
         return list(self.binding.copy_outputs_to_cpu())
@@ -71,14 +82,58 @@ class OnnxRuntime:
         return time_runs(lambda: self.session.run_with_iobinding(self.binding), seconds)
 
 
+class Provider(OnnxRuntime):
+    """Backplane's execution provider inside onnxruntime. If it does not claim all nodes, that is an error: nothing
+    else may be measured."""
+
+    def make_session(self, model: Path, options: Any) -> Any:
+        import onnxruntime
+        import onnxruntime_ep_backplane as package
+
+        onnxruntime.register_execution_provider_library("backplane", package.get_library_path())
+        devices = [device for device in onnxruntime.get_ep_devices()
+                   if device.ep_name == package.get_ep_name()]
+        threads = str(options.intra_op_num_threads)
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        options.add_provider_for_devices(devices[:1], {"device": "cpu", "threads": threads})
+        return onnxruntime.InferenceSession(str(model), options)
+
+
+class OpenVino:
+    """One request at a time; computes in float32, as the others, even if the processor has
+    bfloat16."""
+
+    def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
+        import openvino
+
+        settings = {
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        compiled = openvino.Core().compile_model(str(model), "CPU", settings)
+        self.request = compiled.create_infer_request()
+        self.inputs = inputs  # the request reads their memory
+        for name, value in inputs.items():
+            self.request.set_tensor(name, openvino.Tensor(value, shared_memory=True))
+        self.num_outputs = len(compiled.outputs)
+        self.request.infer()
+
+    def outputs(self) -> list[np.ndarray]:
+        return [self.request.get_output_tensor(i).data.copy() for i in range(self.num_outputs)]
+
+    def times(self, seconds: float) -> list[float]:
+        return time_runs(self.request.infer, seconds)
+
+
 class Iree:
     """IREE's own command line tools; the compiled module is kept beside the model."""
 
-    def __init__(self, model: Path, name: str, value: Path, threads: int) -> None:
-        del name  # it takes inputs by position
+    def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         self.tools = Path(sys.executable).parent
         self.folder = model.parent
-        self.num_outputs = len(onnx.load(model).graph.output)
+        graph = onnx.load(model).graph
+        self.num_outputs = len(graph.output)
         mlir = model.with_suffix(".mlir")
         module = model.with_suffix(".vmfb")
         if not module.exists():
@@ -90,7 +145,11 @@ class Iree:
         if threads > 1:
             device = ["--device=local-task", f"--task_topology_max_group_count={threads}"]
         function = f"--function={entry[1] or entry[2]}"
-        self.arguments = [f"--module={module}", function, f"--input=@{value}", *device]
+        self.arguments = [f"--module={module}", function, *device]
+        for value in graph.input:  # it takes inputs by position
+            path = self.folder / f"iree-input-{file_name(value.name)}"
+            np.save(path, inputs[value.name])
+            self.arguments.append(f"--input=@{path}")
 
     def tool(self, name: str, *arguments: str) -> str:
         command = [str(self.tools / name), *arguments]
@@ -134,17 +193,18 @@ class Iree:
 class Tvm:
     """TVM's default pipeline, not tuned."""
 
-    def __init__(self, model: Path, name: str, value: Path, threads: int) -> None:
+    def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         os.environ["TVM_NUM_THREADS"] = str(threads)
         import tvm
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
-        del name  # one input
-        module = from_onnx(onnx.load(model), keep_params_in_input=False)
+        graph = onnx.load(model)
+        module = from_onnx(graph, keep_params_in_input=False)
         target = tvm.target.Target({"kind": "llvm", **host_cpu(tvm), "num-cores": os.cpu_count()})
         self.machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
-        self.machine.set_input("main", tvm.runtime.tensor(np.load(value)))
+        values = [tvm.runtime.tensor(inputs[value.name]) for value in graph.graph.input]
+        self.machine.set_input("main", *values)
         self.machine.invoke_stateful("main")
 
     def outputs(self) -> list[np.ndarray]:
@@ -160,19 +220,21 @@ def host_cpu(tvm: Any) -> dict[str, str]:
     return {"mcpu": str(tvm.get_global_func("target.llvm_get_system_cpu")())}
 
 
-PEERS: dict[str, Callable[[Path, str, Path, int], Peer]] = {
+PEERS: dict[str, Callable[[Path, Inputs, int], Peer]] = {
     "onnxruntime": OnnxRuntime,
+    "provider": Provider,
+    "openvino": OpenVino,
     "iree": Iree,
     "tvm": Tvm,
 }
 
 
 def main() -> None:
-    peer_name, model, input_name, value, threads, folder = sys.argv[1:]
+    peer_name, model, inputs, threads, folder = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print does not belong among the answers
     start = time.perf_counter()
-    peer = PEERS[peer_name](Path(model), input_name, Path(value), int(threads))
+    peer = PEERS[peer_name](Path(model), dict(np.load(inputs)), int(threads))
     seconds = time.perf_counter() - start
     names = [output.name for output in onnx.load(model).graph.output]
     Path(folder).mkdir(parents=True, exist_ok=True)

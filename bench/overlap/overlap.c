@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph on a device and the host, in two halves of about equal length, beside each half alone, in
- * one process, in turns. Prints the shortest run of each in microseconds, and the ratio of the
- * whole to the longer half: 1 is full overlap, 2 is none.
+/* A graph on a device and the host, or another device, in two halves of about equal length, beside
+ * each half alone, in one process, in turns. Prints the shortest run of each in microseconds, and
+ * the ratio of the whole to the longer half: 1 is full overlap, 2 is none.
  *
- *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE
+ *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE [OTHER]
  *
- * The host's code is for HOST_TARGET (c). The halves take about MILLISECONDS (20) each. A device
- * that computes on the host's own cores shares them with the host's half, which uses one. */
+ * Without OTHER the second half is the host's, with code for HOST_TARGET (c). The halves take about
+ * MILLISECONDS (20) each. A device that computes on the host's own cores shares them with the other
+ * half, of which the host's uses one. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,13 +66,17 @@ static BpModule *build(const BpTarget *target, const char *before, long long ste
   return module;
 }
 
-/* The functions "on_host" and, imported, "on_device" and "join", of so many steps. */
-static BpModule *build_code(const BpTarget *device_target, const BpTarget *host_target,
-                            const long long steps[2]) {
+/* The functions "on_other" and, imported, "on_device" and "join", of so many steps. */
+static BpModule *build_code(const BpTarget *device_target, const BpTarget *other_target,
+                            bool is_other_host, const long long steps[2]) {
   BpModule *code =
-      build(host_target,
-            "(module (function \"on_host\" " BUFFERS " (for i:int64 0 16384 serial " BEFORE("i"),
-            steps[1], AFTER("i") ")))");
+      is_other_host
+          ? build(other_target,
+                  "(module (function \"on_other\" " BUFFERS
+                  " (for i:int64 0 16384 serial " BEFORE("i"),
+                  steps[1], AFTER("i") ")))")
+          : build(other_target, "(module (function \"on_other\" " BUFFERS THREADS BEFORE(AT),
+                  steps[1], AFTER(AT) "))))");
   BpModule *imported =
       build(device_target, "(module (function \"on_device\" " BUFFERS THREADS BEFORE(AT), steps[0],
             AFTER(AT) "))) (function \"join\" (buffer X float32 global 16384) (buffer Z float32 "
@@ -89,24 +94,26 @@ static BpModule *build_code(const BpTarget *device_target, const BpTarget *host_
 #define DEVICE                                                                                     \
   "{\"op\":\"tvm_op\",\"name\":\"d\",\"attrs\":{\"func_name\":\"on_device\"" LAUNCH "},"           \
   "\"inputs\":[[0,0,0]]}"
-#define HOST_HALF                                                                                  \
+#define OTHER_HALF                                                                                 \
   "{\"op\":\"tvm_op\",\"name\":\"c\",\"attrs\":{\"func_name\":\"__copy\"},\"inputs\":[[0,0,0]]},"  \
-  "{\"op\":\"tvm_op\",\"name\":\"h\",\"attrs\":{\"func_name\":\"on_host\"},\"inputs\":[[1,0,0]]}," \
+  "{\"op\":\"tvm_op\",\"name\":\"h\",\"attrs\":{\"func_name\":\"on_other\"%s},\"inputs\":[[1,0,0]" \
+  "]},"                                                                                            \
   "{\"op\":\"tvm_op\",\"name\":\"b\",\"attrs\":{\"func_name\":\"__copy\"},\"inputs\":[[2,0,0]]}"
 #define JOIN                                                                                       \
   "{\"op\":\"tvm_op\",\"name\":\"j\",\"attrs\":{\"func_name\":\"join\"" LAUNCH "},"                \
   "\"inputs\":[[3,0,0],[4,0,0]]}"
 
-/* Nodes after the input, and for each, 1 if its output is the host's. */
+/* Nodes after the input, with the launch of "on_other" left open, and for each, 1 if its output is
+ * the other device's. */
 static const struct {
   const char *name, *nodes;
-  int count, is_on_host[6];
+  int count, is_on_other[6];
 } graphs[] = {
     {"device", DEVICE, 1, {0}},
-    {"host", HOST_HALF, 3, {1, 1, 0}},
-    {"both", HOST_HALF "," DEVICE "," JOIN, 5, {1, 1, 0, 0, 0}},
+    {"other", OTHER_HALF, 3, {1, 1, 0}},
+    {"both", OTHER_HALF "," DEVICE "," JOIN, 5, {1, 1, 0, 0, 0}},
 };
-enum { DEVICE_HALF, HOST_HALF_ALONE, BOTH, NUM_GRAPHS };
+enum { DEVICE_HALF, OTHER_HALF_ALONE, BOTH, NUM_GRAPHS };
 
 static void append(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -118,9 +125,9 @@ static void append(char *text, size_t size, const char *format, ...) {
   va_end(args);
 }
 
-static BpModule *create(int which, BpModule *code, BpDevice device) {
-  char json[4096] = "", rows[64] = "0", types[128] = "", shapes[128] = "", storages[64] = "",
-       places[64] = "";
+static BpModule *create(int which, BpModule *code, const BpDevice devices[2]) {
+  char json[4096] = "", nodes[2048] = "", rows[64] = "0", types[128] = "", shapes[128] = "",
+       storages[64] = "", places[64] = "";
   for (int i = 0; i <= graphs[which].count; i++) {
     const char *comma = i ? "," : "";
     append(rows, sizeof(rows), ",%d", i + 1);
@@ -128,15 +135,19 @@ static BpModule *create(int which, BpModule *code, BpDevice device) {
     append(shapes, sizeof(shapes), "%s[%d]", comma, COUNT);
     append(storages, sizeof(storages), "%s%d", comma, i);
     append(places, sizeof(places), "%s%d", comma,
-           i && graphs[which].is_on_host[i - 1] ? BP_DEVICE_CPU : device.device_type);
+           devices[i && graphs[which].is_on_other[i - 1]].device_type);
   }
+  const char *launch = strstr(graphs[which].nodes, "%s");
+  append(nodes, sizeof(nodes), "%.*s%s%s",
+         (int)(launch ? (size_t)(launch - graphs[which].nodes) : strlen(graphs[which].nodes)),
+         graphs[which].nodes, launch && devices[1].device_type != BP_DEVICE_CPU ? LAUNCH : "",
+         launch ? launch + 2 : "");
   append(json, sizeof(json),
          "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},%s],\"arg_nodes\":[0],"
          "\"heads\":[[%d,0,0]],\"node_row_ptr\":[%s],\"attrs\":{\"dltype\":[\"list_str\",[%s]],"
          "\"shape\":[\"list_shape\",[%s]],\"storage_id\":[\"list_int\",[%s]],"
          "\"device_index\":[\"list_int\",[%s]]}}",
-         graphs[which].nodes, graphs[which].count, rows, types, shapes, storages, places);
-  const BpDevice devices[] = {device, host};
+         nodes, graphs[which].count, rows, types, shapes, storages, places);
   BpModule *module = bp_graph_executor_create(json, code, devices, 2);
   must(module != NULL, graphs[which].name);
   return module;
@@ -177,10 +188,11 @@ static double run(BpModule *module) {
   return took;
 }
 
-static void measure(BpModule *code, BpDevice device, double seconds, double least[NUM_GRAPHS]) {
+static void measure(BpModule *code, const BpDevice devices[2], double seconds,
+                    double least[NUM_GRAPHS]) {
   BpModule *modules[NUM_GRAPHS];
   for (int i = 0; i < NUM_GRAPHS; i++) {
-    modules[i] = create(i, code, device);
+    modules[i] = create(i, code, devices);
     set_input(modules[i]);
     least[i] = run(modules[i]); /* builds what is built with a first run */
   }
@@ -198,32 +210,37 @@ int main(int argc, char **argv) {
   const char *host_text = "c";
   double wanted_us = 20000, least[NUM_GRAPHS];
   int at = 1;
-  BpDevice device;
+  BpDevice devices[2] = {host, host};
   for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
     if (!strcmp(argv[at], "-t"))
       host_text = argv[at + 1];
     else if (!strcmp(argv[at], "-m"))
       wanted_us = strtod(argv[at + 1], NULL) * 1e3;
   }
-  if (at + 1 != argc) {
-    fprintf(stderr, "usage: bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE\n");
+  if (at + 1 != argc && at + 2 != argc) {
+    fprintf(stderr, "usage: bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE [OTHER]\n");
     return 2;
   }
-  must(!bp_device_parse(argv[at], &device), argv[at]);
-  BpTarget *targets[] = {bp_target_from_device(device), bp_target_parse(host_text)};
+  const bool is_other_host = at + 1 == argc;
+  for (int i = 0; at + i < argc; i++)
+    must(!bp_device_parse(argv[at + i], &devices[i]), argv[at + i]);
+  BpTarget *targets[] = {bp_target_from_device(devices[0]),
+                         is_other_host ? bp_target_parse(host_text)
+                                       : bp_target_from_device(devices[1])};
   must(targets[0] && targets[1], "a target");
   long long steps[2] = {100, 100};
   for (int pass = 0; pass <= PASSES; pass++) { /* the last is what is printed */
-    BpModule *code = build_code(targets[0], targets[1], steps);
-    measure(code, device, pass < PASSES ? 0.5 : SECONDS, least);
+    BpModule *code = build_code(targets[0], targets[1], is_other_host, steps);
+    measure(code, devices, pass < PASSES ? 0.5 : SECONDS, least);
     bp_object_release(code);
     for (int i = 0; i < 2 && pass < PASSES; i++)
       steps[i] = 1 + (long long)((double)steps[i] * wanted_us / least[i]);
   }
   double longer =
-      least[DEVICE_HALF] > least[HOST_HALF_ALONE] ? least[DEVICE_HALF] : least[HOST_HALF_ALONE];
-  printf("%s: device %.1f us, host %.1f us, both %.1f us, ratio to the longer half %.2f\n",
-         argv[at], least[DEVICE_HALF], least[HOST_HALF_ALONE], least[BOTH], least[BOTH] / longer);
+      least[DEVICE_HALF] > least[OTHER_HALF_ALONE] ? least[DEVICE_HALF] : least[OTHER_HALF_ALONE];
+  printf("%s %.1f us, %s %.1f us, both %.1f us, ratio to the longer half %.2f\n", argv[at],
+         least[DEVICE_HALF], is_other_host ? "host" : argv[at + 1], least[OTHER_HALF_ALONE],
+         least[BOTH], least[BOTH] / longer);
   for (int i = 0; i < 2; i++)
     bp_object_release(targets[i]);
   return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's own API, as little of it as the benchmarks need: one device whose memory the host
- * maps, one queue, one command buffer. What fails ends the program. */
+ * maps, one queue, one command buffer. A failure ends the program. */
 #ifndef BENCH_VULKAN_RAW_H
 #define BENCH_VULKAN_RAW_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin vulkan adds to the driver: launches, copies and a graph of small kernels, beside
- * the same calls of the driver's own API in the same process. The two take turns; printed are the
- * least time of each and the ratio of the two, ours first. For devices whose memory the host maps,
- * such as lavapipe.
+/* Measures what the plugin vulkan adds to the driver: launches, copies and a graph of small
+ * kernels, beside the same calls of the driver's own API in the same process. The two take turns;
+ * printed are the least time of each and the ratio of the two, ours first. For devices whose memory
+ * the host maps, such as lavapipe.
  *
  *   bench-vulkan [ROUNDS] */
 

@@ -54,6 +54,23 @@ static int check_reserved(const BpDialect *dialect) {
                         dialect->reserved, dialect->reserved_end);
 }
 
+/* A dialect of later headers must not ask for more than this emitter knows: text made without it
+ * would be another program. */
+static int check_known(const BpDialect *given) {
+  const int32_t known = BP_DIALECT_KNOWN_FLAGS;
+  if (given->flags & ~known)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "a dialect has the flags %#x, which this emitter does not know",
+                          given->flags & ~known);
+  for (uint64_t at = sizeof(*given); at < given->struct_size; at++)
+    if (((const char *)given)[at])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "a dialect has a member set at byte %" PRIu64
+                            ", which this emitter does not know: it knows %zu bytes",
+                            at, sizeof(*given));
+  return 0;
+}
+
 static int check_row(const char *member, int32_t count, uint64_t size, size_t least) {
   return count <= 0 || size >= least
              ? 0
@@ -81,7 +98,7 @@ static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
   const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
-  if (check_reserved(dialect) || check_rows(dialect))
+  if (check_known(given) || check_reserved(dialect) || check_rows(dialect))
     return -1;
   for (int32_t i = first; i < end && !e.failed; i++)
     bp__function(&e, e.ir->get_function(module, i));

@@ -151,35 +151,49 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
 
 /* ---- Masks as bits ----------------------------------------------------------------------- */
 
-/* The count n in a comparison of the lane numbers 0, 1, 2... with n; NULL: it is no such
- * comparison. */
-static const BpIrNode *lane_count(BpEmitter *e, const BpIrNode *mask) {
-  const BpIrNode *ramp = e->ir->operand(mask, 0), *count = e->ir->operand(mask, 1);
-  int64_t base = 0, stride = 0;
-  if (e->ir->kind(ramp) != BP_IR_RAMP || e->ir->kind(count) != BP_IR_BROADCAST ||
-      !constant(e, e->ir->operand(ramp, 0), &base) || base != 0 ||
-      !constant(e, e->ir->operand(ramp, 1), &stride) || stride != 1)
+/* The number of lanes, from the first on, in which a ramp is below a number that is the same in all
+ * lanes. It may be negative or larger than the vector. NULL: the comparison is another one. */
+static const char *lane_count(BpEmitter *e, const BpIrNode *mask) {
+  const BpIrNode *ramp = e->ir->operand(mask, 0), *limit = e->ir->operand(mask, 1);
+  int64_t first = 0, step = 0;
+  if (e->ir->kind(ramp) != BP_IR_RAMP || e->ir->kind(limit) != BP_IR_BROADCAST ||
+      e->ir->dtype(ramp).code != BP_DTYPE_INT || !constant(e, e->ir->operand(ramp, 1), &step) ||
+      step < 1)
     return NULL;
-  return e->ir->operand(count, 0);
+  const char *end = bp__expr(e, e->ir->operand(limit, 0)).text;
+  if (step == 1 && constant(e, e->ir->operand(ramp, 0), &first) && first == 0)
+    return end;
+  /* Where the difference is negative so is its quotient, or it is 0. */
+  return bp__format(e,
+                    "((long long)((unsigned long long)%s - (unsigned long long)%s + %lldULL) / "
+                    "%lldLL)",
+                    end, bp__expr(e, e->ir->operand(ramp, 0)).text, (long long)(step - 1),
+                    (long long)step);
 }
 
-/* A mask as an unsigned integer with a bit for each lane; NULL: only lane by lane is possible. */
-static const char *mask_bits(BpEmitter *e, const BpIrNode *mask) {
+/* A mask as an unsigned integer with a bit for each element from the first lane's to the last
+ * one's, where lanes are `stride` elements apart; elements between lanes that are set may be set,
+ * too. NULL: only lane by lane is possible. */
+static const char *mask_bits(BpEmitter *e, const BpIrNode *mask, int32_t stride) {
   int32_t kind = e->ir->kind(mask);
-  if (!e->dialect->first_bits || e->ir->dtype(mask).lanes > 64)
+  if (!e->dialect->first_bits || (e->ir->dtype(mask).lanes - 1) * stride >= 64)
     return NULL;
   if (kind == BP_IR_BROADCAST)
     return bp__format(e, "(0ULL - %s)", bp__expr(e, e->ir->operand(mask, 0)).text);
   if (kind == BP_IR_LT || kind == BP_IR_GE) {
-    const BpIrNode *count = lane_count(e, mask);
-    const char *text = count ? bp__bare(e, bp__expr(e, count).text) : NULL;
-    const char *bits = text ? bp__apply(e, e->dialect->first_bits, text) : NULL;
-    return bits && kind == BP_IR_GE ? bp__format(e, "~%s", bits) : bits;
+    const char *count = lane_count(e, mask), *bits;
+    if (!count)
+      return NULL;
+    if (stride > 1) /* the count may be an int */
+      count = bp__format(e, "(long long)%s * %d - %d", count, stride,
+                         kind == BP_IR_LT ? stride - 1 : 0);
+    bits = bp__apply(e, e->dialect->first_bits, bp__bare(e, count));
+    return kind == BP_IR_GE ? bp__format(e, "~%s", bits) : bits;
   }
   if (kind != BP_IR_AND && kind != BP_IR_OR)
     return NULL;
-  const char *a = mask_bits(e, e->ir->operand(mask, 0));
-  const char *b = a ? mask_bits(e, e->ir->operand(mask, 1)) : NULL;
+  const char *a = mask_bits(e, e->ir->operand(mask, 0), stride);
+  const char *b = a ? mask_bits(e, e->ir->operand(mask, 1), stride) : NULL;
   return b ? bp__format(e, "(%s %s %s)", a, kind == BP_IR_AND ? "&" : "|", b) : NULL;
 }
 
@@ -246,6 +260,38 @@ static BpExpr load_scalar(BpEmitter *e, const Access *access, const BpIrNode *ma
                              zero_of(e, access->dtype).text));
 }
 
+/* Whether the lanes are every second element, and two vectors that overlap in one element hold all
+ * of them. */
+static int is_every_second(BpEmitter *e, const Access *access) {
+  int64_t stride = 0;
+  return e->dialect->vector_shuffle && !access->symbol->texel_lanes && access->lanes > 2 &&
+         access->lanes <= 32 && !bp__is_bool(access->dtype) &&
+         e->ir->kind(access->index) == BP_IR_RAMP &&
+         constant(e, e->ir->operand(access->index, 1), &stride) && stride == 2;
+}
+
+/* Loads two vectors, the second from the first one's end, and takes the lanes out of them. Nothing
+ * beyond the last lane is read, and with a mask nothing before or after the lanes that are set. */
+static BpExpr load_every_second(BpEmitter *e, const Access *access, const char *bits) {
+  const char *type = bp__type(e, access->dtype), *name = access->symbol->expr.text;
+  const char *lanes = bp__format(e, "%d", access->lanes), *parts[2];
+  BpDataType dtype = bp__scalar(e->ir->dtype(access->index));
+  BpExpr first = bp__atom(e, bp__index(e, e->ir->operand(access->index, 0)), dtype);
+  BpText picks = {NULL, 0, 0};
+  for (int32_t i = 0; i < 2; i++) {
+    const char *index = i ? bp__format(e, "(%s + %d)", first.text, access->lanes - 1) : first.text;
+    const char *form = bits ? e->dialect->vector_load_bits : e->dialect->vector_load;
+    const char *part = bits && i ? bp__format(e, "(%s >> %d)", bits, access->lanes - 1) : bits;
+    parts[i] = bp__apply(e, form, type, name, index, lanes, part ? part : "");
+  }
+  for (int32_t i = 0; i < access->lanes; i++)
+    bp__appendf(e, &picks, "%s%d", i ? ", " : "", 2 * i < access->lanes ? 2 * i : 2 * i + 1);
+  const char *text = bp__apply(e, e->dialect->vector_shuffle, type, parts[0], parts[1],
+                               picks.data ? picks.data : "");
+  bp__text_free(&picks);
+  return bp__text(text);
+}
+
 BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
   Access access;
   const BpIrNode *mask = e->ir->operand(node, 2);
@@ -258,9 +304,12 @@ BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
   }
   if (access.lanes == 1)
     return load_scalar(e, &access, mask);
-  const char *bits = access.base && mask ? mask_bits(e, mask) : NULL;
+  int is_run = access.base != NULL, is_second = !is_run && is_every_second(e, &access);
+  const char *bits = mask && (is_run || is_second) ? mask_bits(e, mask, is_run ? 1 : 2) : NULL;
   const char *condition = bits ? NULL : uniform_mask(e, mask);
-  if (!access.base || (mask && !bits && !condition))
+  if (is_second && (!mask || bits))
+    return load_every_second(e, &access, bits);
+  if (!is_run || (mask && !bits && !condition))
     return load_lanes(e, &access, mask);
   BpDataType dtype = memory_dtype(access.dtype);
   const char *index = bp__index(e, access.base).text;
@@ -334,7 +383,7 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
   if (open_access(e, e->ir->operand(node, 0), roots[0], e->ir->dtype(value_node), &access) != 0)
     return;
   BpExpr value = bp__expr(e, value_node);
-  const char *bits = access.lanes > 1 && access.base && mask ? mask_bits(e, mask) : NULL;
+  const char *bits = access.lanes > 1 && access.base && mask ? mask_bits(e, mask, 1) : NULL;
   const char *condition = bits ? NULL : uniform_mask(e, mask);
   if (access.symbol->slots) {
     store_slot(e, &access, value);

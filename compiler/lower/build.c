@@ -252,8 +252,8 @@ static const BpIrNode *place_of(const BpNest *nest, int32_t dimension, const BpI
   const BpTeScan *scan = nest->stage->scan;
   if (!scan || !scan->is_reverse || dimension != scan->axis)
     return value;
-  const BpIrNode *last =
-      bp__ir_int64(module, nest->extent[nest->stage->axes[dimension]->index] - 1);
+  const BpIrNode *last = bp_ir_binary(
+      module, BP_IR_SUB, extent_node(nest, nest->stage->axes[dimension]), bp__ir_int64(module, 1));
   return bp_ir_binary(module, BP_IR_SUB, last, value);
 }
 
@@ -753,6 +753,8 @@ static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, con
   const BpIrNode *body = build_from(&nest, position + 1);
   lowering->is_in_parallel = was_in_parallel;
   lowering->thread_loops = loop.outer;
+  if (leaf->is_sunk)
+    return bp__lower_sink(lowering, &(BpRowLoop){leaf->name, var, first, count, for_kind}, body);
   return bp_ir_for(lowering->module, var, bp__ir_int64(lowering->module, first),
                    bp__ir_int64(lowering->module, count), for_kind,
                    for_kind == BP_IR_FOR_BOUND ? leaf->thread_axis : "", body);

@@ -3,6 +3,7 @@
 
 #include "compiler/lower/lowering.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,26 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function
   return 0;
 }
 
+/* No version of BpLowerOptions is longer; a larger size was not set. */
+#define MOST_OPTIONS_SIZE 4096
+
+/* Options of later headers must not ask for what this version does not know. */
+static int check_options(const BpLowerOptions *options) {
+  if (options && options->struct_size > MOST_OPTIONS_SIZE)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "BpLowerOptions::struct_size is %" PRIu64
+                          "; set it to sizeof(BpLowerOptions), here %zu",
+                          options->struct_size, sizeof *options);
+  for (uint64_t at = sizeof *options; options && at < options->struct_size; at++)
+    if (((const char *)options)[at])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "BpLowerOptions has a member set at byte %" PRIu64
+                            ", which this version of Backplane does not know: it knows %zu bytes; "
+                            "leave the member 0 or install a newer version",
+                            at, sizeof *options);
+  return 0;
+}
+
 /* The pass that the options leave out, or NULL. */
 static const char *left_out(const BpLowerOptions *options) {
   bool has_member = options && options->struct_size >=
@@ -119,7 +140,7 @@ int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num
                          .args = args,
                          .num_args = num_args,
                          .index = {.module = module}};
-  const BpIrNode *function = run_passes(&lowering);
+  const BpIrNode *function = check_options(options) == 0 ? run_passes(&lowering) : NULL;
   bp__ir_map_clear(&lowering.copied);
   bp__ir_map_clear(&lowering.by_buffer);
   bp__ir_map_clear(&lowering.valid);

@@ -101,8 +101,9 @@ const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
 int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
                      const BpIrNode *const *roots);
 
-/* Limits a region to 0 <= i < whole; nothing beyond is read, even if the indices allow it. */
-int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole);
+/* Limits a region to the whole, which begins at 0; nothing beyond is read, even if the indices
+ * allow it. */
+int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole);
 
 /* A whole extent as a region from 0 on: `extent` or, if it is not NULL, the open extent. */
 int bp__lower_whole(BpLowering *lowering, int64_t extent, const BpIrNode *open,

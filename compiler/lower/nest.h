@@ -65,6 +65,19 @@ const BpIrNode *bp__nest_loops(const BpNest *nest, int32_t position);
 /* Everything inside the loops of the leaves before `position`. */
 const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position);
 
+/* ---- sink.c ------------------------------------------------------------------------------ */
+
+/* A serial or vectorised loop over rows of statements. */
+typedef struct BpRowLoop {
+  const char *name;
+  const BpIrNode *var;
+  int64_t first, count;
+  int32_t for_kind;
+} BpRowLoop;
+
+/* The statements with the loop around each part that depends on the row. A NULL body gives NULL. */
+const BpIrNode *bp__lower_sink(BpLowering *lowering, const BpRowLoop *loop, const BpIrNode *body);
+
 /* ---- scan.c ------------------------------------------------------------------------------ */
 
 /* The position of the innermost leaf of a scan's axis; inside of it the step is known. */

@@ -67,17 +67,17 @@ static int clamp_open(BpLowering *lowering, BpInterval *interval, const BpInterv
     *interval = *whole;
     return 0;
   }
+  const BpIrNode *is_inside = bp_ir_binary(lowering->module, BP_IR_GE, interval->min, whole->min);
+  if (!is_inside)
+    return -1;
+  if (bp__index_decide(&lowering->index, is_inside) == 1)
+    return 0;
   const BpIrNode *min = bp_ir_binary(lowering->module, BP_IR_MAX, interval->min, whole->min);
   interval->min = min ? bp__index_simplify(&lowering->index, min) : NULL;
   return interval->min ? 0 : -1;
 }
 
-static int clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
-  return whole->open ? clamp_open(lowering, interval, whole)
-                     : bp__lower_clamp(lowering, interval, whole->extent);
-}
-
-int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole) {
+static int clamp_closed(BpLowering *lowering, BpInterval *interval, int64_t whole) {
   BpIrModule *module = lowering->module;
   if (interval->extent >= whole) {
     *interval = bp__interval(bp__ir_int64(module, 0), whole);
@@ -90,13 +90,20 @@ int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole) {
   return interval->min ? 0 : -1;
 }
 
+int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
+  return whole->open ? clamp_open(lowering, interval, whole)
+                     : clamp_closed(lowering, interval, whole->extent);
+}
+
 /* A scan computes all of its steps, even if only some of their values are read. */
 static int want_all_steps(BpLowering *lowering, BpLowerStage *producer) {
   const BpTeStage *stage = producer->stage;
   if (!stage->scan)
     return 0;
+  const BpTeAxis *axis = stage->axes[stage->scan->axis];
   BpInterval *steps = &producer->region[stage->scan->axis];
-  return bp__lower_whole(lowering, stage->axes[stage->scan->axis]->extent, NULL, steps);
+  producer->whole[stage->scan->axis] = NULL;
+  return bp__lower_whole(lowering, axis->extent, axis->open, steps);
 }
 
 static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,
@@ -114,12 +121,12 @@ static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerS
       return -1;
     if (!is_bounded)
       interval = whole;
-    if (clamp(lowering, &interval, &whole) != 0)
+    if (bp__lower_clamp(lowering, &interval, &whole) != 0)
       return -1;
     if (!producer->is_wanted)
       *region = interval;
     else if (add_interval(lowering, region, &interval, &whole) != 0 ||
-             clamp(lowering, region, &whole) != 0)
+             bp__lower_clamp(lowering, region, &whole) != 0)
       return -1;
     producer->whole[dimension] = region->open ? NULL : whole.open;
   }

@@ -29,7 +29,7 @@ static bool is_read_in_place(const BpLowerStage *s, const BpIrNode *read) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim; i++)
     if (i != stage->scan->axis && read->operands[1 + i] != s->vars[i] &&
-        stage->axes[i]->extent != 1)
+        (stage->axes[i]->extent != 1 || stage->axes[i]->open))
       return false;
   return true;
 }
@@ -87,7 +87,7 @@ static int32_t scope_of_states(const BpLowering *lowering, const BpTeStage *stag
 enum { NONE_SETTLED, SOME_SETTLED, ALL_SETTLED };
 
 static bool has_one_place(const BpNest *nest, const BpTeAxis *axis) {
-  return nest->extent[axis->index] == 1;
+  return nest->extent[axis->index] == 1 && !nest->open[axis->index];
 }
 
 static int settled(const BpNest *nest, const BpTeAxis *axis) {
@@ -118,26 +118,35 @@ static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
   return settled(nest, use->inner) == NONE_SETTLED && goes_through_all(nest, use->outer);
 }
 
+/* What the loops to come cover in one step along a dimension other than the steps. */
+static int find_interval(const BpNest *nest, int32_t dimension, const BpIrNode *root,
+                         BpInterval *part) {
+  const BpTeAxis *axis = nest->stage->axes[dimension];
+  BpInterval whole;
+  bool is_bounded;
+  if (bp__lower_whole(nest->lowering, axis->extent, axis->open, &whole) != 0 ||
+      bp__index_interval(&nest->lowering->index, root, part, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    *part = whole;
+  if (bp__lower_clamp(nest->lowering, part, &whole) != 0)
+    return -1;
+  return !part->open ? 0
+                     : bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                                      "axis %s of scan %s is open, and a step goes along all of "
+                                      "it; put its loop around the steps",
+                                      axis->name, nest->stage->scan->name);
+}
+
 /* The part of the domain that the loops to come cover in one step. It is clamped like the regions
  * of stages in the steps, which read no more than it. */
 static int find_part(const BpNest *nest, BpInterval *part) {
-  BpLowering *lowering = nest->lowering;
-  const BpTeStage *stage = nest->stage;
   const BpIrNode *roots[BP__TE_MAX_AXES];
   if (bp__nest_roots(nest, true, roots) != 0)
     return -1;
-  for (int32_t i = 0; i < stage->ndim; i++) {
-    int64_t whole = stage->axes[i]->extent;
-    bool is_bounded = true;
-    part[i] =
-        bp__interval(i == stage->scan->axis ? roots[i] : bp__ir_int64(lowering->module, 0), 1);
-    if (i != stage->scan->axis &&
-        (bp__index_interval(&lowering->index, roots[i], &part[i], &is_bounded) != 0 ||
-         bp__lower_clamp(lowering, &part[i], whole) != 0))
-      return -1;
-    if (!is_bounded)
-      part[i] = bp__interval(bp__ir_int64(lowering->module, 0), whole);
-    if (!part[i].min)
+  for (int32_t i = 0; i < nest->stage->ndim; i++) {
+    part[i] = bp__interval(roots[i], 1);
+    if (i != nest->stage->scan->axis && find_interval(nest, i, roots[i], &part[i]) != 0)
       return -1;
   }
   return 0;
@@ -215,7 +224,7 @@ static int is_of_step(const BpNest *nest, const BpLowerTensor *state, int32_t di
   int64_t difference;
   if (state->s->has_gaps[dimension])
     part = NULL;
-  else if (part->extent == state->tensor->shape[dimension])
+  else if (part->extent == state->tensor->shape[dimension] && !state->tensor->open[dimension])
     return 1;
   const BpIrNode *place =
       part ? bp_ir_binary(nest->lowering->module, BP_IR_SUB, index, part->min) : index;
@@ -443,8 +452,14 @@ const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position) {
 /* ---- The whole scan ---------------------------------------------------------------------- */
 
 static const BpIrNode *extent_of(const BpNest *nest) {
-  return bp__ir_int64(nest->lowering->module,
-                      nest->extent[nest->stage->axes[nest->stage->scan->axis]->index]);
+  const BpTeAxis *axis = nest->stage->axes[nest->stage->scan->axis];
+  const BpInterval steps = {NULL, nest->extent[axis->index], nest->open[axis->index]};
+  return bp__lower_extent_node(nest->lowering, &steps);
+}
+
+/* The greatest number of steps. */
+static int64_t most_steps(const BpNest *nest) {
+  return nest->extent[nest->stage->axes[nest->stage->scan->axis]->index];
 }
 
 /* Steps are counted from the first; in a backward scan the skipped ones come before it. */
@@ -461,12 +476,16 @@ const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position) {
   const BpIrNode *var = bp_ir_var(module, leaf->name, bp__dtype_int64());
   BpNest inner = *nest;
   if (!var || !min || !extent ||
-      bp__index_set_range(&lowering->index, var, 0, whole->int_value - 1, false) != 0)
+      bp__index_set_range(&lowering->index, var, 0, most_steps(nest) - 1, false) != 0)
     return NULL;
   inner.value[leaf->index] = var;
   inner.is_bound[leaf->index] = true;
-  return bp_ir_for(module, var, min, extent, BP_IR_FOR_SERIAL, "",
-                   bp__nest_from(&inner, position + 1));
+  int32_t num_assumed = lowering->index.num_assumed;
+  const BpIrNode *after = bp_ir_binary(module, BP_IR_ADD, var, bp__ir_int64(module, 1));
+  bp__index_assume(&lowering->index, bp_ir_binary(module, BP_IR_SUB, whole, after));
+  const BpIrNode *body = bp__nest_from(&inner, position + 1);
+  bp__index_reset(&lowering->index, num_assumed);
+  return bp_ir_for(module, var, min, extent, BP_IR_FOR_SERIAL, "", body);
 }
 
 /* The main loops, and zeros for the places that no element reaches. */
@@ -498,7 +517,7 @@ static const BpIrNode *count_steps(const BpNest *nest, int32_t position) {
   counting.phase = BP__NEST_LIMIT;
   counting.is_around = counting.is_serial = true;
   if (sweeps < 0 || !count || !var ||
-      bp__index_set_range(&lowering->index, var, 0, extent_of(nest)->int_value, false) != 0)
+      bp__index_set_range(&lowering->index, var, 0, most_steps(nest), false) != 0)
     return NULL;
   const BpIrNode *steps = build_steps(&bounded, position);
   if (!sweeps)

@@ -103,9 +103,17 @@ typedef struct Written {
   bool may_end; /* may raise an error */
 } Written;
 
+/* A hint changes nothing, and raises no error. */
+static bool is_hint(const BpIrNode *node) {
+  const BpIrNode *call = node->operands[0];
+  return call->kind == BP_IR_CALL && call->int_value == BP_IR_CALL_INTRINSIC &&
+         !strcmp(call->str_value, "prefetch");
+}
+
 static int visit_store(void *context, const BpIrNode *node) {
   Written *written = context;
-  written->may_end |= node->kind == BP_IR_ASSERT || node->kind == BP_IR_EVALUATE;
+  written->may_end |=
+      node->kind == BP_IR_ASSERT || (node->kind == BP_IR_EVALUATE && !is_hint(node));
   for (int32_t i = 0; i < written->split->num_buffers && node->kind == BP_IR_STORE; i++)
     if (written->split->buffers[i] == node->operands[0])
       written->writes[i] = written->is_any = true;
@@ -166,6 +174,18 @@ static int extend_unit(const Split *split, Unit *unit, const BpIrNode *statement
   return unit->body ? 0 : -1;
 }
 
+/* Whether a statement uses a buffer outside of global memory that the unit uses: 1 or 0; -1 with an
+ * error. */
+static int shares_own(const Split *split, const Unit *unit, const BpIrNode *statement) {
+  for (int32_t i = 0; i < split->num_own; i++) {
+    int used = bp__ir_uses(statement, split->own[i]);
+    int before = used > 0 ? bp__ir_uses(unit->body, split->own[i]) : used;
+    if (before != 0)
+      return before;
+  }
+  return 0;
+}
+
 static int add_statement(Split *split, const Names *names, const BpIrNode *statement) {
   Written written = {.split = split, .writes = new_marks(split)};
   if (!written.writes || bp__ir_visit_once(statement, visit_store, &written) < 0)
@@ -181,7 +201,11 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
     return 0;
   }
   bool is_open = split->num_scalars > 0;
-  bool extends = !is_open && split->last && shares_output(split, split->last, written.writes);
+  bool extends = split->last && shares_output(split, split->last, written.writes);
+  int shares = extends && is_open ? shares_own(split, split->last, statement) : extends;
+  if (shares < 0)
+    return -1;
+  extends = shares > 0;
   /* In a graph of constant extents each launch makes new values, so a kernel's outputs must be
    * complete: a later kernel could not keep what an earlier one wrote. */
   for (const Unit *unit = split->first; unit && !is_open; unit = unit->next)

@@ -175,7 +175,9 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
   return *done ? bp_te_parallel(stage, fused) : 0;
 }
 
-/* An output that does not stay in the caches anyway need not be read into them to be written. */
+/* An output that does not stay in the caches anyway need not be read into them to be written: if it
+ * is written line by line. Tiles of a transpose write parts of lines, which take a transfer each.
+ */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
   if (!bp__lower_is_output(info->s) || bytes < STREAMED_CACHES * (double)machine->l2)
@@ -188,8 +190,6 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
   int32_t count;
   if (info->ndim == 0)
     return 0;
-  if (stream_output(info, machine) != 0)
-    return -1;
   int64_t cores = bp__cores_for(machine, bp__info_size(info, 0, info->ndim), BP__PARALLEL_ELEMENTS);
   bool is_shared = false;
   int32_t first = first_of_run(info);
@@ -200,7 +200,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
   int32_t near = bp__find_permuted(info, first, &side);
   if (near >= 0)
     return bp__schedule_permuted(info, first, near, side, machine, cores);
-  if (bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
+  if (stream_output(info, machine) != 0 ||
+      bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
       order_outer(info, first, run, outer, &count) != 0)
     return -1;
   if (cores > 1 && share_outer(info->stage, outer, count, cores, &is_shared) != 0)

@@ -33,6 +33,15 @@ static bool is_inside(const BpStageInfo *info, const Scan *scan) {
   return info->stage->inside == scan->stage;
 }
 
+static bool is_open(const Scan *scan, int32_t axis) {
+  return scan->stage->axes[axis]->open != NULL;
+}
+
+/* Whether an axis may have more than one place. */
+static bool has_places(const Scan *scan, int32_t axis) {
+  return scan->info->extent[axis] > 1 || is_open(scan, axis);
+}
+
 /* By stage of the analysis and dimension: the corresponding axis of the scan, or -1. */
 typedef int32_t Alignment[BP_TE_MAX_NDIM];
 
@@ -110,7 +119,7 @@ static void find_rows(Scan *scan, Alignment *alignments) {
           goes_along |=
               of_source == a && aligned_index(reader, alignments[r], read->operands[1 + d]) == a;
         }
-        scan->is_row[a] &= goes_along || scan->info->extent[a] == 1;
+        scan->is_row[a] &= goes_along || !has_places(scan, a);
       }
     }
   }
@@ -150,11 +159,11 @@ static int schedule_elements(const Scan *scan) {
   BpTeStage *stage = scan->stage;
   BpTeAxis *order[BP_TE_MAX_NDIM + 4], *inner = NULL;
   int32_t count = 0, last = scan->info->ndim - 1, outer;
-  bool has_vectors = scan->axis != last && scan->info->extent[last] > 1;
+  bool has_vectors = scan->axis != last && has_places(scan, last);
   int64_t lanes = lanes_for(scan);
   if (!has_vectors)
     for (last = scan->info->ndim - 1; last >= 0; last--)
-      if (last != scan->axis && scan->info->extent[last] > 1)
+      if (last != scan->axis && has_places(scan, last))
         break;
   for (int32_t i = 0; i < scan->info->ndim; i++)
     if (i != scan->axis && i != last)
@@ -192,6 +201,7 @@ typedef struct Steps {
   int32_t row, vector;   /* the axes that tiles extend along; -1: none */
   int64_t rows, vectors; /* of a tile: number of elements along them */
   bool shares_steps;     /* cores share a step, not the rows */
+  bool has_all_rows;     /* each step makes all rows */
   bool shares_rows;
   BpTeAxis *steps, *tile; /* where stages are attached: once a step, once a tile */
 } Steps;
@@ -249,10 +259,10 @@ static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) 
   double work, bytes;
   *steps = (Steps){.row = -1, .vector = -1, .rows = 1, .vectors = lanes_for(scan)};
   for (int32_t i = 0; i < scan->info->ndim; i++)
-    if (scan->is_row[i] && scan->info->extent[i] > 1)
+    if (scan->is_row[i] && has_places(scan, i))
       steps->row = i;
   for (int32_t i = 0; i < scan->info->ndim; i++)
-    if (i != scan->axis && i != steps->row && scan->info->extent[i] > 1)
+    if (i != scan->axis && i != steps->row && has_places(scan, i))
       steps->vector = i;
   double parts = parts_of_tiles(scan, alignments, steps);
   double rows = parts > 0 ? ((double)machine->registers - parts - 2) / parts : 4;
@@ -268,6 +278,7 @@ static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) 
       !machine->has_kernels && work >= SHARED_STEP &&
       (has_large_weights || steps->row < 0 || scan->info->extent[steps->row] <= steps->rows) &&
       bp__cores_for(machine, work, BP__PARALLEL_PRODUCTS) > 1;
+  steps->has_all_rows = steps->shares_steps && steps->row >= 0 && !is_open(scan, steps->row);
   steps->shares_rows =
       !steps->shares_steps && steps->row >= 0 &&
       (machine->has_kernels || bp__cores_for(machine, all, BP__PARALLEL_PRODUCTS) > 1);
@@ -301,7 +312,7 @@ static int loop_steps(const Scan *scan, Steps *steps) {
   for (int32_t i = 0; i < scan->info->ndim; i++)
     if (scan->is_row[i] && i != steps->row && i != steps->vector)
       order[count++] = stage->axes[i];
-  if (rows && !steps->shares_steps)
+  if (rows && !steps->has_all_rows)
     order[count++] = rows;
   outer = count;
   order[count++] = steps->steps = stage->axes[scan->axis];
@@ -310,7 +321,7 @@ static int loop_steps(const Scan *scan, Steps *steps) {
       order[count++] = stage->axes[i];
   if (tiles)
     order[count++] = tiles;
-  if (rows && steps->shares_steps)
+  if (rows && steps->has_all_rows)
     order[count++] = rows;
   steps->tile = order[count - 1];
   if (row && bp_te_unroll(stage, row) != 0)
@@ -373,7 +384,7 @@ static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int3
   BpStageInfo part = *info;
   alone.cores = 1;
   for (int32_t d = 0; d < info->ndim; d++) {
-    int64_t rows = steps->shares_steps ? info->extent[d] : steps->rows;
+    int64_t rows = steps->has_all_rows ? info->extent[d] : steps->rows;
     bool is_row = alignment[d] >= 0 && alignment[d] != scan->axis && scan->is_row[alignment[d]];
     if (alignment[d] == scan->axis || (is_row && alignment[d] != steps->row))
       part.extent[d] = 1;

@@ -5,6 +5,11 @@
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
+/* Bounds on the vectors of a run: LEAST_VECTORS keeps memory accesses long, MOST_VECTORS keeps the
+ * run in the first-level cache. */
+#define LEAST_VECTORS 16
+#define MOST_VECTORS  64
+
 /* The number of elements that the statements read and write, as an estimate of the work. */
 static double elements_of(const BpStageInfo *info) {
   double count = 0;
@@ -34,9 +39,28 @@ static bool has_neighbours(const BpStageInfo *info) {
   return is_any && info->extent[last] > 1;
 }
 
+/* Divides the last axis into runs of vectors. Loops that are the same for all rows are around the
+ * vectors of a run, so memory is read and written in long pieces; but there are runs for all cores
+ * as long as a run has LEAST_VECTORS. */
+static int split_last(const BpStageInfo *info, int64_t lanes, int64_t cores, BpTeAxis **runs) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *run = stage->axes[info->ndim - 1], *vectors, *lane;
+  double others = bp__info_size(info, 0, info->ndim - 1);
+  bool has_few = others >= 1 && others < (double)cores;
+  int64_t shares = has_few ? bp__divide_up(cores, (int64_t)others) : 1;
+  int64_t each = bp__divide_up(bp__divide_up(info->extent[info->ndim - 1], lanes), shares);
+  each = each < LEAST_VECTORS ? LEAST_VECTORS : each > MOST_VECTORS ? MOST_VECTORS : each;
+  if (bp_te_split(stage, run, each * lanes, BP_TE_TAIL_PEEL, runs, &run) != 0 ||
+      bp_te_split(stage, run, lanes, BP_TE_TAIL_PEEL, &vectors, &lane) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    return -1;
+  vectors->is_sunk = lane->is_sunk = 1;
+  return 0;
+}
+
 int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine) {
   BpTeStage *stage = info->stage;
-  BpTeAxis *rows, *lane;
+  BpTeAxis *rows;
   if (info->ndim == 0)
     return 0;
   if (machine->threads > 1) {
@@ -46,20 +70,18 @@ int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine) {
     return bp__bind_run(stage, rows, bp__block_threads(machine, count), true);
   }
   int64_t lanes = bp__machine_for(machine, info).lanes;
+  int64_t cores = bp__cores_for(machine, elements_of(info), BP__PARALLEL_ELEMENTS);
   bool has_vectors = lanes > 1 && has_neighbours(info);
   if (bp__fuse_axes(stage, 0, has_vectors ? info->ndim - 1 : info->ndim, &rows) != 0)
     return -1;
   if (has_vectors) {
-    BpTeAxis *tiles;
-    if (bp_te_split(stage, stage->axes[info->ndim - 1], lanes, BP_TE_TAIL_PEEL, &tiles, &lane) !=
-            0 ||
-        bp_te_vectorize(stage, lane) != 0)
+    BpTeAxis *runs;
+    if (split_last(info, lanes, cores, &runs) != 0)
       return -1;
     if (info->ndim == 1)
-      rows = tiles;
-    else if (bp_te_fuse(stage, rows, tiles, &rows) != 0)
+      rows = runs;
+    else if (bp_te_fuse(stage, rows, runs, &rows) != 0)
       return -1;
   }
-  bool is_parallel = bp__cores_for(machine, elements_of(info), BP__PARALLEL_ELEMENTS) > 1;
-  return is_parallel ? bp_te_parallel(stage, rows) : 0;
+  return cores > 1 ? bp_te_parallel(stage, rows) : 0;
 }

@@ -7,19 +7,19 @@
 
 #include <string.h>
 
-BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
-                           int32_t axis, int32_t is_reverse) {
+static BpTeScan *begin(BpTe *te, const char *name, BpTeShape shape, int32_t axis,
+                       int32_t is_reverse) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
-  if (bp__te_check_shape(name, shape, ndim) != 0)
+  if (bp__te_check_shape(name, shape.extents, shape.ndim) != 0)
     return NULL;
-  if (axis < 0 || axis >= ndim) {
-    bp_error_raise(BP_ERROR_VALUE, "scan %s runs along dimension %d of %d", name, axis, ndim);
+  if (axis < 0 || axis >= shape.ndim) {
+    bp_error_raise(BP_ERROR_VALUE, "scan %s runs along dimension %d of %d", name, axis, shape.ndim);
     return NULL;
   }
   BpTeScan *scan = bp__te_alloc(te, sizeof *scan);
-  if (!scan || bp__te_make_vars(te, ndim, vars) != 0 || !(scan->name = bp__te_strdup(te, name)) ||
-      !(scan->stage =
-            bp__te_new_bare_stage(te, BP_TE_MAX_VALUES, (BpTeShape){shape, NULL, ndim}, vars)))
+  if (!scan || bp__te_make_vars(te, shape.ndim, vars) != 0 ||
+      !(scan->name = bp__te_strdup(te, name)) ||
+      !(scan->stage = bp__te_new_bare_stage(te, BP_TE_MAX_VALUES, shape, vars)))
     return NULL;
   scan->axis = axis;
   scan->is_reverse = is_reverse != 0;
@@ -31,17 +31,43 @@ BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int
   return te->open_scan = scan;
 }
 
-/* The shape of the scan without its axis, and the variables of these dimensions; returns their
- * number. */
-static int32_t other_dimensions(const BpTeScan *scan, int64_t *shape, const BpIrNode **vars) {
-  int32_t count = 0;
+BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                           int32_t axis, int32_t is_reverse) {
+  return begin(te, name, (BpTeShape){shape, NULL, ndim}, axis, is_reverse);
+}
+
+BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *const *extents,
+                                int32_t ndim, int32_t axis, int32_t is_reverse) {
+  int64_t likely[BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_NDIM];
+  if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
+    return NULL;
+  return begin(te, name, (BpTeShape){likely, open, ndim}, axis, is_reverse);
+}
+
+/* The extents of a scan's domain, or of a part of it, and the variables of these dimensions. */
+typedef struct Domain {
+  int64_t likely[BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_NDIM], *vars[BP_TE_MAX_NDIM];
+  int32_t ndim;
+} Domain;
+
+/* All dimensions but `left_out`, which may be -1. */
+static Domain domain_of(const BpTeScan *scan, int32_t left_out) {
+  Domain domain = {.ndim = 0};
   for (int32_t i = 0; i < scan->stage->ndim; i++) {
-    if (i == scan->axis)
+    const BpTeAxis *axis = scan->stage->axes[i];
+    if (i == left_out)
       continue;
-    shape[count] = scan->stage->axes[i]->extent;
-    vars[count++] = scan->stage->axes[i]->var;
+    domain.likely[domain.ndim] = axis->extent;
+    domain.open[domain.ndim] = axis->open;
+    domain.vars[domain.ndim++] = axis->var;
   }
-  return count;
+  return domain;
+}
+
+static BpTeShape shape_of(const Domain *domain) {
+  return (BpTeShape){domain->likely, domain->open, domain->ndim};
 }
 
 static int check_open(const BpTeScan *scan) {
@@ -64,11 +90,9 @@ static int check_type(const BpTeTensor *state, const char *what, const BpIrNode 
 
 /* The value of `body` for the other dimensions. */
 static const BpIrNode *evaluate_before(BpTeScan *scan, BpTeBody body, void *context) {
-  int64_t shape[BP_TE_MAX_NDIM];
-  const BpIrNode *vars[BP_TE_MAX_NDIM];
   BpTe *te = scan->stage->te;
-  other_dimensions(scan, shape, vars);
-  return bp__te_widen(te->ir, body(te, vars, context));
+  Domain domain = domain_of(scan, scan->axis);
+  return bp__te_widen(te->ir, body(te, domain.vars, context));
 }
 
 static const BpIrNode *zero_of(BpIrModule *ir, BpDataType dtype) {
@@ -80,11 +104,8 @@ BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
   if (!scan || check_open(scan) != 0 || bp__te_check_count(scan->name, scan->num_states + 1) != 0)
     return NULL;
   BpTeStage *stage = scan->stage;
-  int64_t shape[BP_TE_MAX_NDIM];
-  for (int32_t i = 0; i < stage->ndim; i++)
-    shape[i] = stage->axes[i]->extent;
-  BpTeTensor *state =
-      bp__te_add_tensor(stage->te, name, dtype, (BpTeShape){shape, NULL, stage->ndim});
+  Domain domain = domain_of(scan, -1);
+  BpTeTensor *state = bp__te_add_tensor(stage->te, name, dtype, shape_of(&domain));
   const BpIrNode *value =
       initial ? evaluate_before(scan, initial, context) : zero_of(stage->te->ir, dtype);
   if (!state || !value || check_type(state, "before the first step", value) != 0)
@@ -103,7 +124,8 @@ int bp_te_scan_limit(BpTeScan *scan, BpTeBody limit, void *context) {
     return -1;
   if (!bp__dtype_is_int(value->dtype))
     return bp_error_raise(BP_ERROR_TYPE, "the limit of scan %s is no integer", scan->name);
-  const BpIrNode *extent = bp__ir_int64(ir, scan->stage->axes[scan->axis]->extent);
+  const BpTeAxis *steps = scan->stage->axes[scan->axis];
+  const BpIrNode *extent = steps->open ? steps->open : bp__ir_int64(ir, steps->extent);
   value = bp_ir_cast(ir, bp__dtype_int64(), value);
   value = bp_ir_binary(ir, BP_IR_MAX, value, bp__ir_int64(ir, 0));
   scan->limit = bp_ir_binary(ir, BP_IR_MIN, value, extent);
@@ -127,20 +149,16 @@ static int check_values(const BpTeScan *scan, const BpIrNode *const *values, int
 /* The tensors: values at all places, then the last states. */
 static int add_tensors(const BpTeScan *scan, const BpIrNode *body, int32_t num_values) {
   BpTeStage *stage = scan->stage;
-  int64_t whole[BP_TE_MAX_NDIM], rest[BP_TE_MAX_NDIM];
-  const BpIrNode *vars[BP_TE_MAX_NDIM];
-  int32_t ndim = other_dimensions(scan, rest, vars);
-  for (int32_t i = 0; i < stage->ndim; i++)
-    whole[i] = stage->axes[i]->extent;
+  Domain whole = domain_of(scan, -1), rest = domain_of(scan, scan->axis);
   stage->num_values = num_values;
   stage->num_tensors = num_values + scan->num_states;
   for (int32_t i = 0; i < num_values; i++)
     if (bp__te_add_output(stage, i, scan->name, bp__te_value(stage, body, i)->dtype,
-                          (BpTeShape){whole, NULL, stage->ndim}) != 0)
+                          shape_of(&whole)) != 0)
       return -1;
   for (int32_t i = 0; i < scan->num_states; i++) {
     if (bp__te_add_output(stage, num_values + i, scan->name, scan->states[i]->dtype,
-                          (BpTeShape){rest, NULL, ndim}) != 0)
+                          shape_of(&rest)) != 0)
       return -1;
     stage->tensors[num_values + i]->skipped = scan->axis;
   }

@@ -124,15 +124,14 @@ static int read_extent(BpTe *te, const char *name, const BpIrNode *extent, int64
   if (!extent || likely_extent(te, name, extent, likely) != 0)
     return -1;
   *open = extent->kind == BP_IR_INT_IMM ? NULL : extent;
+  /* Likely values of several extents need not go together: a signal may be shorter than a frame. */
+  if (*open && *likely < 0)
+    *likely = 1;
   return 0;
 }
 
 int bp__te_read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
                         int64_t *likely, const BpIrNode **open) {
-  if (te->open_scan)
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "tensor %s has open extents among the steps of scan %s", name,
-                          te->open_scan->name);
   for (int32_t i = 0; i < ndim && i < BP_TE_MAX_NDIM; i++)
     if (read_extent(te, name, extents[i], &likely[i], &open[i]) != 0)
       return -1;

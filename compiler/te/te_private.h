@@ -47,6 +47,7 @@ struct BpTeAxis {
   int is_reduce;
   int is_scan;             /* the axis of a scan, or a part of it: a data axis that runs in order */
   int32_t for_kind;        /* BP_IR_FOR_* */
+  int is_sunk;             /* of statements: the loop goes inside of them as far as it can */
   const char *thread_axis; /* for a bound axis, else "" */
   BpTeRelation *made_by;   /* NULL: a root axis */
   BpTeRelation *used_by;   /* NULL: a leaf */

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_DEVICE_DEVICE_H
 #define BACKPLANE_CORE_DEVICE_DEVICE_H
 
+#include "core/system/shared.h"
+
 #include "core/registry/names.h"
 
 #include <backplane/device.h>
@@ -11,41 +13,45 @@
 /* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in use.
  * The second function returns the number of a name, or -1 with an error; for a name that is not
  * published it activates the plugin that declares it. */
-const char *bp__device_type_name(int32_t device_type);
+BP__SHARED const char *bp__device_type_name(int32_t device_type);
 int32_t bp__device_type_by_name(const char *name);
 /* The number that sdk/device-types.txt gives a name, or 0. */
-int32_t bp__device_type_published(const char *name);
+BP__SHARED int32_t bp__device_type_published(const char *name);
 
 /* The table of a kind, found by name; activates its plugin. NULL with an error that lists the kinds
  * and says why a plugin that declares this kind cannot be used. */
-const BpDeviceApi *bp__device_api_by_name(const char *name);
+BP__SHARED const BpDeviceApi *bp__device_api_by_name(const char *name);
 
 /* Adds the kinds whose plugins are in use. 0, or -1 with an error. */
-int bp__device_add_kinds(BpNames *names);
+BP__SHARED int bp__device_add_kinds(BpNames *names);
 
 /* Raises the error that no plugin has devices of a kind, with the nearest known name. Returns
  * -1. */
-int bp__device_raise_unknown(const char *name);
+BP__SHARED int bp__device_raise_unknown(const char *name);
 
 /* The table of a device, after checking its index; NULL with an error. As in all tables that the
  * host returns, optional slots that the plugin lacks are NULL, whatever its struct_size. */
-const BpDeviceApi *bp__device_get(BpDevice device);
+BP__SHARED const BpDeviceApi *bp__device_get(BpDevice device);
+
+/* Reads an application's BpAllocation, and checks its alignment and flags. 0, or -1 with an
+ * error. */
+int bp__allocation_read(const BpAllocation *given, BpAllocation *own);
 
 /* Adds the device and the operation to the error that a slot raised. Returns -1. */
 int bp__device_failed(BpDevice device, const char *doing);
 
 /* 0, or -1 with an error in the child of a process that had used a device when it forked. */
-int bp__device_check_fork(void);
+BP__SHARED int bp__device_check_fork(void);
 
 /* The same as a question. */
-int bp__device_is_forked(void);
+BP__SHARED int bp__device_is_forked(void);
 
 /* Copies a table of a kind's to a table of the host's, after it was checked: optional slots that
  * are not there are NULL. `name` of the copy is the given table's. 0, or -1 with an error. */
-int bp__device_api_take(const char *name, const BpDeviceApi *given, BpDeviceApi *own);
+BP__SHARED int bp__device_api_take(const char *name, const BpDeviceApi *given, BpDeviceApi *own);
 
 /* The layers around a table that the host handed out; NULL: none. */
-const struct BpLayering *bp__device_layering(const BpDeviceApi *api);
+BP__SHARED const struct BpLayering *bp__device_layering(const BpDeviceApi *api);
 
 /* Whether the device is cpu:0, whose memory belongs to the core itself. */
 int bp__device_is_host(BpDevice device);
@@ -63,8 +69,9 @@ int bp__stream_is_alive(uint64_t number);
 int bp__stream_use(uint64_t number, int32_t users);
 
 /* Notes that an event stands for what is queued on the stream, on a device without events: the
- * stream is synchronised before it is freed. Returns its number, 0 for the default stream. */
-uint64_t bp__stream_note_record(BpDevice device, void *stream);
+ * stream is synchronised before it is freed. Gives its number, 0 for the default stream. -1 with an
+ * error: the stream was freed. */
+int bp__stream_note_record(BpDevice device, void *stream, uint64_t *number);
 
 /* Allocates host memory; alignment is a power of two. NULL with an error if memory is exhausted. */
 void *bp__host_alloc(uint64_t size, uint64_t alignment);

@@ -77,19 +77,22 @@ static Record *use_record(const BpEvent *event) {
   return record;
 }
 
-/* Takes the event's record if it has no other reference; otherwise creates one. NULL with an error.
- */
+/* The record for the next recording, with a reference. The event keeps its record until the new one
+ * is in place: another thread that asks meanwhile finds the event pending, not complete. An event
+ * without the extension gets a new record, since its stream must not change while others read it.
+ * NULL with an error. */
 static Record *take_record(BpEvent *event) {
   Record *record = NULL;
   bp__lock(BP__LOCK_STATE);
-  if (event->record && atomic_load(&event->record->references) == 1) {
+  if (event->events && event->record && atomic_load(&event->record->references) == 1) {
     record = event->record;
-    event->record = NULL;
+    atomic_fetch_add(&record->references, 1);
   }
   bp__unlock(BP__LOCK_STATE);
   return record ? record : create_record(event->device, event->api, event->events);
 }
 
+/* Takes over the reference. */
 static void put_record(BpEvent *event, Record *record) {
   bp__lock(BP__LOCK_STATE);
   Record *before = event->record;
@@ -194,8 +197,8 @@ static int start_thread(Crossing *crossing) {
   return rc ? -1 : 0;
 }
 
-/* Sees to it that the crossing is crossed. Where neither the driver nor a thread can wait, the
- * calling thread does. */
+/* Starts the wait that signals `gate`: in the driver, else in a thread. If no thread can be made,
+ * the calling thread waits. */
 static void begin_crossing(Crossing *crossing) {
   const Record *from = crossing->from;
   if (BP_TABLE_HAS(from->events, notify)) {
@@ -302,12 +305,14 @@ int bp_event_record(BpEvent *event, void *stream) {
   int rc = 0;
   if (!record->events) {
     record->stream = stream;
-    record->number = bp__stream_note_record(event->device, stream);
-    atomic_store(&record->is_done, 0);
+    rc = bp__stream_note_record(event->device, stream, &record->number);
   } else if (record->events->record(record->api->context, record->handle, stream)) {
     rc = bp__device_failed(event->device, "recording an event");
   }
-  put_record(event, record);
+  if (rc)
+    release_record(record);
+  else
+    put_record(event, record);
   return rc;
 }
 

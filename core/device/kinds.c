@@ -221,8 +221,8 @@ static const char *find_meant(const char *name, char *const *installed, size_t c
   return bp__nearest(name, (const char *const *)all->pdata, all->len);
 }
 
-/* What to install for a kind that no installed plugin has; "" if that is unknown (transfer full).
- */
+/* The advice which package to install for a kind that no installed plugin provides; "" if that is
+ * unknown (transfer full). */
 static char *explain_kind(const char *name) {
   const Installed *installed = bp__installed();
   char *why = installed ? installed->explain_absence(name) : g_strdup("");

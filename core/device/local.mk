@@ -5,6 +5,7 @@ libbackplane_la_SOURCES += \
 	core/device/attr.c \
 	core/device/device.h \
 	core/device/event.c \
+	core/device/external.c \
 	core/device/flush.h \
 	core/device/forked.c core/device/forked.h \
 	core/device/futex.h \
@@ -16,6 +17,7 @@ libbackplane_la_SOURCES += \
 	core/device/library_slots.c core/device/library_slots.h \
 	core/device/memory.c \
 	core/device/runtime.c \
+	core/device/select.c core/device/select.h \
 	core/device/stream.c \
 	core/device/team.c core/device/team.h \
 	core/device/threads.c \

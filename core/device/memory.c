@@ -37,7 +37,7 @@ static int alloc_on_host(const BpAllocation *allocation, void **handle) {
     return -1;
   if (layered)
     return layered->alloc_data_space(layered->context, 0, allocation, handle);
-  if (allocation->scope && strcmp(allocation->scope, "global") != 0)
+  if (allocation->scope && *allocation->scope && strcmp(allocation->scope, "global") != 0)
     return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope \"%.64s\"; it has \"global\"",
                           allocation->scope);
   *handle = bp__host_alloc(allocation->size, allocation->alignment);
@@ -47,7 +47,7 @@ static int alloc_on_host(const BpAllocation *allocation, void **handle) {
 /* The size of BpAllocation in the first version that has it. */
 #define LEAST_ALLOCATION (offsetof(BpAllocation, scope) + sizeof(const char *))
 
-static int read_allocation(const BpAllocation *given, BpAllocation *own) {
+int bp__allocation_read(const BpAllocation *given, BpAllocation *own) {
   if (!BP_GIVEN(given) ||
       bp__sized_read(own, sizeof *own, LEAST_ALLOCATION, given, "BpAllocation") ||
       check_alignment(own->alignment))
@@ -61,7 +61,7 @@ int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **hand
   if (!BP_GIVEN(handle))
     return -1;
   *handle = NULL;
-  if (bp__device_check_fork() || read_allocation(allocation, &known))
+  if (bp__device_check_fork() || bp__allocation_read(allocation, &known))
     return -1;
   if (bp__device_is_host(device))
     return alloc_on_host(&known, handle);
@@ -96,7 +96,9 @@ int bp_device_free(BpDevice device, void *handle) {
 
 static int check_copy(const BpCopy *copy) {
   uint64_t end;
-  if (!copy->from || !copy->to)
+  if (copy->flags)
+    return bp_error_raise(BP_ERROR_VALUE, "BpCopy: unknown flags 0x%" PRIx64, copy->flags);
+  if (copy->size && (!copy->from || !copy->to))
     return bp_error_raise(BP_ERROR_VALUE, "a copy of %" PRIu64 " bytes %s NULL", copy->size,
                           copy->from ? "to" : "from");
   if (__builtin_add_overflow(copy->from_offset, copy->size, &end) ||
@@ -144,10 +146,10 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
   for (uint64_t at = 0; !rc && at < copy->size; at += most) {
     uint64_t size = copy->size - at < most ? copy->size - at : most;
     const BpCopy out = {
-        sizeof(BpCopy), copy->from, copy->from_offset + at, copy->from_device, staging, 0,
-        host,           size};
-    const BpCopy in = {sizeof(BpCopy),       staging,         0,   host, copy->to,
-                       copy->to_offset + at, copy->to_device, size};
+        sizeof(BpCopy), copy->from, copy->from_offset + at, copy->from_device, staging, 0, host,
+        size,           0};
+    const BpCopy in = {sizeof(BpCopy),       staging,         0,    host, copy->to,
+                       copy->to_offset + at, copy->to_device, size, 0};
     if (copy_by_device(&out, from_stream) || bp_stream_sync(copy->from_device, from_stream) ||
         copy_by_device(&in, stream))
       rc = -1;
@@ -157,7 +159,7 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
 }
 
 /* The size of BpCopy in the first version that has a size. */
-#define LEAST_COPY (offsetof(BpCopy, size) + sizeof(uint64_t))
+#define LEAST_COPY (offsetof(BpCopy, flags) + sizeof(uint64_t))
 
 int bp_device_copy(const BpCopy *given, void *stream) {
   BpCopy known;
@@ -165,10 +167,10 @@ int bp_device_copy(const BpCopy *given, void *stream) {
   if (!BP_GIVEN(given) || bp__device_check_fork() ||
       bp__sized_read(&known, sizeof known, LEAST_COPY, given, "BpCopy"))
     return -1;
-  if (copy->size == 0)
-    return 0;
   if (check_copy(copy))
     return -1;
+  if (copy->size == 0)
+    return 0;
   if (bp__device_is_host(copy->from_device) && bp__device_is_host(copy->to_device))
     return copy_on_host(copy);
   int is_direct = bp__device_is_host(copy->from_device) || bp__device_is_host(copy->to_device) ||

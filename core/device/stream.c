@@ -93,16 +93,18 @@ int bp__stream_check(BpDevice device, void *handle) {
   return is_there ? 0 : raise_unknown(device, handle);
 }
 
-uint64_t bp__stream_note_record(BpDevice device, void *handle) {
-  uint64_t number = 0;
+int bp__stream_note_record(BpDevice device, void *handle, uint64_t *number) {
+  *number = 0;
+  if (!handle)
+    return 0;
   bp__lock(BP__LOCK_STATE);
   Stream *stream = find_stream(device, handle);
   if (stream) {
     stream->is_recorded = 1;
-    number = stream->number;
+    *number = stream->number;
   }
   bp__unlock(BP__LOCK_STATE);
-  return number;
+  return stream ? 0 : raise_unknown(device, handle);
 }
 
 /* ---- Current device and stream ----------------------------------------------------------- */
@@ -179,11 +181,6 @@ static gboolean has_number(gpointer key, gpointer value, gpointer number) {
   return ((const Stream *)key)->number == *(const uint64_t *)number;
 }
 
-/* With the lock held; NULL if there is none. One that is being freed is there. */
-static Stream *find_number(uint64_t number) {
-  return streams ? g_hash_table_find(streams, has_number, &number) : NULL;
-}
-
 int bp__stream_is_alive(uint64_t number) {
   return bp__stream_use(number, 0);
 }
@@ -192,7 +189,8 @@ int bp__stream_use(uint64_t number, int32_t users) {
   if (!number)
     return 1;
   bp__lock(BP__LOCK_STATE);
-  Stream *stream = find_number(number);
+  /* One that is being freed is there. */
+  Stream *stream = streams ? g_hash_table_find(streams, has_number, &number) : NULL;
   if (stream) {
     stream->users += users;
     if (users < 0 && !stream->users)

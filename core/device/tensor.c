@@ -11,6 +11,8 @@
 #include <backplane/object.h>
 
 #include "core/registry/given.h"
+#include "core/registry/part.h"
+#include "core/registry/text.h"
 #include "core/registry/object.h"
 
 /* One allocation: the object, the release hook, then shape and strides. */
@@ -40,8 +42,7 @@ void bp__tensor_set_read_only(BpTensor *tensor) {
   ((OwnedTensor *)tensor)->is_read_only = 1;
 }
 
-/* The strides of a tensor without elements may overflow: they are never used. */
-static void fill_compact_strides(const BpTensorView *view, int64_t *strides) {
+void bp__view_fill_strides(const BpTensorView *view, int64_t *strides) {
   uint64_t stride = 1;
   for (int32_t i = view->ndim - 1; i >= 0; i--) {
     strides[i] = (int64_t)stride;
@@ -67,7 +68,7 @@ BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), voi
   if (ndim && view->strides)
     memcpy(self->extents + ndim, view->strides, ndim * sizeof(int64_t));
   else
-    fill_compact_strides(&self->tensor.view, self->tensor.view.strides);
+    bp__view_fill_strides(&self->tensor.view, self->tensor.view.strides);
   return &self->tensor;
 }
 
@@ -213,8 +214,9 @@ int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *strea
   if (bytes < 0 || bp_view_num_bytes(to) < 0 || check_alike(from, to) < 0 ||
       check_compact(from, "source") < 0 || check_compact(to, "destination") < 0)
     return -1;
-  const BpCopy copy = {sizeof(BpCopy), from->data,      from->byte_offset, from->device,
-                       to->data,       to->byte_offset, to->device,        (uint64_t)bytes};
+  const BpCopy copy = {sizeof(BpCopy), from->data,      from->byte_offset,
+                       from->device,   to->data,        to->byte_offset,
+                       to->device,     (uint64_t)bytes, 0};
   return bp_device_copy(&copy, stream);
 }
 
@@ -246,4 +248,9 @@ int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size) 
   if (host_view(from, data, size, &to) < 0 || bp_tensor_copy(from, &to, NULL) < 0)
     return -1;
   return bp_stream_sync(from->device, NULL);
+}
+
+char *bp_tensor_format(const BpTensorView *tensor, int64_t threshold) {
+  const Text *text = bp__part_table(BP_PART_TEXT);
+  return text ? text->format_tensor(tensor, threshold) : NULL;
 }

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_DEVICE_TENSOR_H
 #define BACKPLANE_CORE_DEVICE_TENSOR_H
 
+#include "core/system/shared.h"
+
 #include <backplane/tensor.h>
 
 /* Tensors start at multiples of this many bytes: planned storage and vector loads rely on it. */
@@ -11,6 +13,10 @@
 /* Makes a tensor (transfer full) over existing memory; `view` was checked, its shape is copied. On
  * failure `release` is not called. */
 BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context);
+
+/* The strides of a compact tensor of the view's shape. Those of a tensor without elements may
+ * overflow: they are never used. */
+BP__SHARED void bp__view_fill_strides(const BpTensorView *view, int64_t *strides);
 
 /* Makes bp_tensor_is_read_only return true for the tensor. */
 void bp__tensor_set_read_only(BpTensor *tensor);

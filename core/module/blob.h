@@ -4,6 +4,8 @@
 #ifndef BACKPLANE_CORE_MODULE_BLOB_H
 #define BACKPLANE_CORE_MODULE_BLOB_H
 
+#include "core/system/shared.h"
+
 #include "core/module/bytes.h"
 
 #include <backplane/module.h>
@@ -30,16 +32,17 @@ typedef struct BpBlob {
 /* Parses `stream`, without its length prefix: kinds and bytes are borrowed from it. bp__blob_clear
  * frees allocated memory. `what` is for messages. */
 int bp__blob_parse(BpBlob *blob, const BpByteArray *stream, const char *what);
-void bp__blob_clear(BpBlob *blob);
+BP__SHARED void bp__blob_clear(BpBlob *blob);
 /* Reads only the import tree, and with it the number of modules. */
-int bp__blob_read_tree(BpReader *reader, BpBlob *blob);
-int bp__blob_is_library(const BpBlob *blob, size_t index);
+BP__SHARED int bp__blob_read_tree(BpReader *reader, BpBlob *blob);
+BP__SHARED int bp__blob_is_library(const BpBlob *blob, size_t index);
 
 /* Makes the modules and their imports; `library` is the entry for the library itself. `owner` keeps
  * the bytes valid. Returns the root (transfer full), or NULL with an error. */
 BpModule *bp__blob_load(const BpBlob *blob, BpModule *library, BpObject *owner);
 
 /* Whether an import graph in this form has no cycle; -1 with an error if memory runs out. */
-int bp__blob_is_acyclic(const uint64_t *indptr, const uint64_t *child_indices, size_t num_modules);
+BP__SHARED int bp__blob_is_acyclic(const uint64_t *indptr, const uint64_t *child_indices,
+                                   size_t num_modules);
 
 #endif

@@ -5,30 +5,32 @@
 #ifndef BACKPLANE_CORE_MODULE_BYTES_H
 #define BACKPLANE_CORE_MODULE_BYTES_H
 
+#include "core/system/shared.h"
+
 #include <backplane/module_api.h>
 
 typedef struct BpReader {
   const char *data;
   size_t size;
   size_t at;
-  const char *what; /* what is being read, for messages */
+  const char *what; /* the name of the content, for messages */
 } BpReader;
 
 /* Each returns 0, or -1 with an error of kind BP_ERROR_FORMAT that names `item` and the place. */
 int bp__read_u64(BpReader *reader, uint64_t *number, const char *item);
 /* A string or byte string: borrowed from the data. */
-int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
+BP__SHARED int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
 /* Takes the next `size` bytes. *data is borrowed and may be unaligned. */
-int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *item);
+BP__SHARED int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *item);
 /* Takes a list of items of `item_size` bytes each: `items` is borrowed and may be unaligned. */
-int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count, const char **items,
-                  const char *item);
+BP__SHARED int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count,
+                             const char **items, const char *item);
 /* A count of items that take at least `min_size` bytes each, so that it bounds an allocation. */
-int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item);
+BP__SHARED int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item);
 /* Checks that no bytes are left. */
-int bp__read_end(BpReader *reader);
+BP__SHARED int bp__read_end(BpReader *reader);
 /* Raises the error for bytes that make no sense: -1. */
-int bp__read_damaged(const BpReader *reader, const char *what);
+BP__SHARED int bp__read_damaged(const BpReader *reader, const char *what);
 
 typedef struct BpWriter {
   char *data;
@@ -37,10 +39,10 @@ typedef struct BpWriter {
   int failed;
 } BpWriter;
 
-void bp__write_u64(BpWriter *writer, uint64_t number);
-void bp__write_raw(BpWriter *writer, const void *data, size_t size);
-void bp__write_string(BpWriter *writer, const char *data, size_t size);
+BP__SHARED void bp__write_u64(BpWriter *writer, uint64_t number);
+BP__SHARED void bp__write_raw(BpWriter *writer, const void *data, size_t size);
+BP__SHARED void bp__write_string(BpWriter *writer, const char *data, size_t size);
 /* Returns the written bytes; or, if memory ran out, frees them: -1 with an error. */
-int bp__write_finish(BpWriter *writer, BpOwnedBytes *bytes);
+BP__SHARED int bp__write_finish(BpWriter *writer, BpOwnedBytes *bytes);
 
 #endif

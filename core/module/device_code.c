@@ -6,9 +6,11 @@
 #include "core/module/device_code.h"
 
 #include "core/module/bytes.h"
+#include "core/registry/sized.h"
 
 #include <backplane/error.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,14 +37,18 @@ static const BpKernelInfo *kernel_at(const BpKernelInfo *kernels, int32_t i) {
   return (const BpKernelInfo *)((const char *)kernels + kernels->struct_size * (uint64_t)i);
 }
 
-static int check_sizes(const BpKernelInfo *kernels, int32_t num_kernels) {
-  for (int32_t i = 0; i < num_kernels; ++i)
-    if (kernels->struct_size < LEAST_INFO ||
-        kernel_at(kernels, i)->struct_size != kernels->struct_size)
+static int check_kernels(const BpKernelInfo *kernels, int32_t num_kernels) {
+  BpKernelInfo known;
+  for (int32_t i = 0; i < num_kernels; ++i) {
+    const BpKernelInfo *kernel = kernel_at(kernels, i);
+    if (kernel->struct_size != kernels->struct_size)
       return bp_error_raise(BP_ERROR_VALUE,
                             "BpKernelInfo::struct_size of kernel %d is %" PRIu64
-                            "; set it to sizeof(BpKernelInfo), here %zu",
-                            i, kernel_at(kernels, i)->struct_size, sizeof(BpKernelInfo));
+                            " and of kernel 0 %" PRIu64 "; set each to sizeof(BpKernelInfo)",
+                            i, kernel->struct_size, kernels->struct_size);
+    if (bp__sized_read(&known, sizeof known, LEAST_INFO, kernel, "BpKernelInfo"))
+      return -1;
+  }
   return 0;
 }
 
@@ -52,7 +58,7 @@ int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int3
   *bytes = (BpOwnedBytes){0};
   if (num_kernels < 0)
     return bp_error_raise(BP_ERROR_VALUE, "a function table cannot have %d kernels", num_kernels);
-  if (check_sizes(kernels, num_kernels))
+  if (check_kernels(kernels, num_kernels))
     return -1;
   write_cstr(&writer, format);
   bp__write_u64(&writer, (uint64_t)num_kernels);

@@ -14,7 +14,7 @@
 
 #include "core/module/library_file.h"
 #include "core/module/module.h"
-#include "core/module/packed_c.h"
+#include "core/module/old_tvm.h"
 #include "core/registry/given.h"
 #include "core/registry/object.h"
 #include "core/system/file.h"
@@ -265,9 +265,11 @@ static int library_get_function(void *context, const char *name, BpFunction **fu
     return -1;
   if (!address)
     return 0;
-  *function = library->is_packed_c
-                  ? bp__packed_c_function_create(library->module, address)
-                  : bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
+  const OldTvm *tvm = library->is_packed_c ? bp__old_tvm() : NULL;
+  if (tvm)
+    *function = tvm->create_function(library->module, address);
+  else if (!library->is_packed_c)
+    *function = bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
   return *function ? 0 : -1;
 }
 

@@ -3,13 +3,15 @@
 #ifndef BACKPLANE_CORE_MODULE_LIBRARY_H
 #define BACKPLANE_CORE_MODULE_LIBRARY_H
 
+#include "core/system/shared.h"
+
 #include <backplane/module.h>
 
 /* Registers a function of the host for libraries that are opened from now on: a library's pointer
  * variable called `name` ("__TVMBackendParallelLaunch") is set to `function`. Called while the core
  * starts. Name and function must stay valid for ever. A library with an unregistered variable
  * "__TVM..." is refused. */
-int bp__library_add_slot(const char *name, void (*function)(void));
+BP__SHARED int bp__library_add_slot(const char *name, void (*function)(void));
 
 /* The function for the variable of that name, or NULL. */
 void (*bp__library_find_slot(const char *name))(void);
@@ -23,6 +25,6 @@ int bp__library_add_own_slots(void);
 
 /* Finds a function in a library's imports or the registry, for the library
  * (TVMFFIEnvModLookupFromImports): *function is borrowed from the module. */
-int bp__library_look_up(void *module, const char *name, void **function);
+BP__SHARED int bp__library_look_up(void *module, const char *name, void **function);
 
 #endif

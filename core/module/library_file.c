@@ -4,7 +4,7 @@
 #include "core/module/library_file.h"
 
 #include "core/module/library.h"
-#include "core/module/mblob.h"
+#include "core/module/old_tvm.h"
 #include "core/registry/log.h"
 #include "core/system/trust.h"
 
@@ -40,8 +40,19 @@ static int unknown_slot(const Scan *scan, const char *name) {
                         scan->library->path, name);
 }
 
+/* Finds the host's function for a variable: NULL if there is none. */
+static int find_slot(const char *name, void (**function)(void)) {
+  if (bp__old_tvm_has(name) && !bp__old_tvm())
+    return -1;
+  *function = bp__library_find_slot(name);
+  return 0;
+}
+
 static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
-  if (symbol->size != sizeof(void *) || !bp__library_find_slot(symbol->name))
+  void (*function)(void);
+  if (find_slot(symbol->name, &function))
+    return -1;
+  if (symbol->size != sizeof(void *) || !function)
     return unknown_slot(scan, symbol->name);
   bp__write_raw(&scan->slots, symbol->name, strlen(symbol->name) + 1);
   ++scan->library->slots.count;
@@ -50,18 +61,20 @@ static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
 
 /* The host's function for an undefined function: TVM's functions have the names of their variables
  * without "__". */
-static void (*find_binding(const char *name))(void) {
+static int find_binding(const char *name, void (**function)(void)) {
   char slot[128];
   snprintf(slot, sizeof slot, "%s%.*s", starts_with(name, BP_SYMBOL_HOST_PREFIX) ? "__" : "",
            (int)sizeof slot - 3, name);
-  return bp__library_find_slot(slot);
+  return find_slot(slot, function);
 }
 
 static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
   int is_hosts = starts_with(symbol->name, BP_SYMBOL_HOST_PREFIX);
   if (scan->links_tvm_ffi || (!is_hosts && !starts_with(symbol->name, BP_SYMBOL_HALF_PREFIX)))
     return 0;
-  const BpLibraryBinding binding = {symbol->name, symbol->entry, find_binding(symbol->name)};
+  BpLibraryBinding binding = {symbol->name, symbol->entry, NULL};
+  if (find_binding(symbol->name, &binding.function))
+    return -1;
   if (!binding.function)
     return symbol->is_weak || !is_hosts ? 0 : unknown_slot(scan, symbol->name);
   bp__write_raw(&scan->bindings, &binding, sizeof binding);
@@ -170,8 +183,10 @@ static int parse_blob(BpLibraryFile *library, const BpByteArray *contents) {
   if (bp__read_count(&reader, 1, &size, "its length"))
     return -1;
   BpByteArray stream = {contents->data + reader.at, (size_t)size};
-  return library->is_packed_c ? bp__mblob_parse(&library->blob, &stream, what)
-                              : bp__blob_parse(&library->blob, &stream, what);
+  const OldTvm *tvm = library->is_packed_c ? bp__old_tvm() : NULL;
+  if (library->is_packed_c)
+    return tvm ? tvm->parse_blob(&library->blob, &stream, what) : -1;
+  return bp__blob_parse(&library->blob, &stream, what);
 }
 
 static int take_names(BpPackedNames *names, BpWriter *writer) {

@@ -18,7 +18,7 @@
 #define BP_SYMBOL_MBLOB      "__tvm_dev_mblob"
 #define BP_SYMBOL_MODULE_CTX "__tvm_module_ctx"
 #define BP_SYMBOL_MAIN       "__tvm_main__"
-/* LLVM's functions for half precision; no library of Debian has them. */
+/* LLVM's functions for half precision, which few systems have in a library. */
 #define BP_SYMBOL_HALF_PREFIX "__gnu_"
 /* A library that is linked with this one gets its functions from there. */
 #define BP_TVM_FFI_LIBRARY "libtvm_ffi."
@@ -42,7 +42,7 @@ typedef struct BpLibraryFile {
   BpMappedFile *file;
   BpPackedNames functions; /* exported, without the prefix */
   BpPackedNames slots;     /* pointer variables to set, all known */
-  int is_packed_c;         /* compiled by TVM up to 0.19; see packed_c.h */
+  int is_packed_c;         /* compiled by TVM up to 0.19; see old_tvm.h */
   BpByteArray main_name;   /* name of a packed C library's entry function, in the file; or empty */
   const char *context;     /* the name of the variable for look-ups, static; NULL: none */
   BpLibraryBinding *bindings;

@@ -7,9 +7,11 @@
 #include "core/module/module.h"
 #include "core/registry/given.h"
 #include "core/registry/object.h"
+#include "core/registry/packages.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <glib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +25,17 @@ typedef struct Loader {
   BpFunction *function;
 } Loader;
 
-/* Finds `prefix``name`; `what` names the thing to load, `remedy` says what to do if there is no
- * loader. */
-static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what,
-                       const char *remedy) {
+/* Finds `prefix``name`; its function is NULL if there is none. `what` names the thing to load. */
+static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
-  if (bp_registry_get(loader->name, &loader->function))
-    return bp_error_add_context("cannot load %s \"%s\"", what, name);
-  if (loader->function)
-    return 0;
+  return bp_registry_get(loader->name, &loader->function)
+             ? bp_error_add_context("cannot load %s \"%s\"", what, name)
+             : 0;
+}
+
+/* `remedy` says what to do. */
+static int raise_no_loader(const Loader *loader, const char *what, const char *name,
+                           const char *remedy) {
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "nothing loads %s \"%s\": no installed plugin provides \"%s\"%s", what,
                         name, loader->name, remedy);
@@ -56,12 +60,17 @@ static int check_kind(const char *kind) {
 
 /* A plugin's kind is one lower-case word; the kinds of models have dots and capitals. */
 static int find_binary_loader(Loader *loader, const char *kind) {
-  char remedy[MAX_NAME + 128] = "; bp_graph_initialize() of libbackplane-graph brings what loads "
-                                "models";
-  if (!kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
-    snprintf(remedy, sizeof remedy,
-             "; install the one that does, as the package backplane-plugin-%s", kind);
-  return find_loader(loader, "runtime.module.loadbinary_", kind, "modules of kind", remedy);
+  static const char what[] = "modules of kind";
+  if (find_loader(loader, "runtime.module.loadbinary_", kind, what))
+    return -1;
+  if (loader->function)
+    return 0;
+  if (kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
+    return raise_no_loader(
+        loader, what, kind,
+        "; bp_graph_initialize() of libbackplane-graph brings what loads models");
+  g_autofree char *remedy = bp__package_hint(kind);
+  return raise_no_loader(loader, what, kind, remedy);
 }
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
@@ -115,7 +124,12 @@ BpModule *bp_module_load(const char *path) {
   }
   Loader loader = {.function = NULL};
   BpValue args[] = {bp__value_raw_str(path), bp__value_raw_str(extension)};
-  if (find_loader(&loader, "runtime.module.loadfile_", extension, "files with extension", ""))
+  static const char what[] = "files with extension";
+  if (find_loader(&loader, "runtime.module.loadfile_", extension, what))
     return NULL;
+  if (!loader.function) {
+    raise_no_loader(&loader, what, extension, "");
+    return NULL;
+  }
   return call_loader(&loader, args, 2);
 }

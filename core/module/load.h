@@ -3,10 +3,12 @@
 #ifndef BACKPLANE_CORE_MODULE_LOAD_H
 #define BACKPLANE_CORE_MODULE_LOAD_H
 
+#include "core/system/shared.h"
+
 #include <backplane/module.h>
 
 /* Whether bp_module_load treats the file as a shared library: "x.so", "x.so.1". */
-int bp__module_is_library_path(const char *path);
+BP__SHARED int bp__module_is_library_path(const char *path);
 
 /* Like bp_module_load_from_bytes, for a module inside a library. `owner` keeps the bytes valid: it
  * is the loader's second argument, and the loader may retain it and use the bytes in place. An

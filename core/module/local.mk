@@ -8,32 +8,19 @@ libbackplane_la_SOURCES += \
 	core/module/blob.h \
 	core/module/bytes.c \
 	core/module/bytes.h \
-	core/module/cc.c \
-	core/module/cc.h \
-	core/module/command.c \
-	core/module/command.h \
-	core/module/compile.c \
-	core/module/compile.h \
 	core/module/device_code.c \
 	core/module/device_code.h \
 	core/module/elf_file.c \
 	core/module/elf_file.h \
-	core/module/export.c \
 	core/module/library.c \
 	core/module/library.h \
 	core/module/library_file.c \
 	core/module/library_file.h \
 	core/module/load.c \
 	core/module/load.h \
-	core/module/mblob.c \
-	core/module/mblob.h \
 	core/module/module.c \
 	core/module/module.h \
-	core/module/packed_c.c \
-	core/module/packed_c.h \
+	core/module/old_tvm.c core/module/old_tvm.h \
 	core/module/slots.c \
 	core/module/start.c \
-	core/module/tool.c \
-	core/module/tool.h \
-	core/module/workdir.c \
-	core/module/workdir.h
+	core/module/toolchain.c core/module/toolchain.h

@@ -3,17 +3,19 @@
 #ifndef BACKPLANE_CORE_MODULE_MODULE_H
 #define BACKPLANE_CORE_MODULE_MODULE_H
 
+#include "core/system/shared.h"
+
 #include <backplane/module.h>
 
 /* Starts this part of the core: its table, its loaders, the variables of libraries. */
 int bp__module_start(void);
 
 /* The name of the function that this thread is asking a module for; "" if it asks for none. */
-const char *bp__module_looked_up(void);
+BP__SHARED const char *bp__module_looked_up(void);
 
 /* The module and all its imports, each once, depth first, itself first. The pointers are borrowed
  * from `module`; free the list with free(). NULL with an error. */
-BpModule **bp__module_flatten(BpModule *module, size_t *count);
+BP__SHARED BpModule **bp__module_flatten(BpModule *module, size_t *count);
 
 /* Like bp_module_get_function, but searches only the module's imports. */
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function);

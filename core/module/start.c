@@ -2,9 +2,7 @@
 /* The tables, loaders and functions that core/module adds when the core starts. */
 
 #include "core/module/library.h"
-#include "core/module/mblob.h"
 #include "core/module/module.h"
-#include "core/module/packed_c.h"
 #include "core/registry/registry.h"
 
 #include <backplane/error.h>
@@ -32,7 +30,7 @@ static int load_library(void *self, const BpValue *args, int32_t num_args, BpVal
 }
 
 int bp__module_start(void) {
-  if (bp__library_add_own_slots() || bp__packed_c_add_slots() || bp__mblob_start())
+  if (bp__library_add_own_slots())
     return -1;
   return bp__registry_set_call("runtime.module.loadfile_so", load_library);
 }

@@ -4,6 +4,7 @@
  * that are initialising a plugin themselves: two plugins that ask for each other would wait for
  * ever. */
 
+#include "core/plugin/isolate.h"
 #include "core/plugin/trial.h"
 
 #include "core/registry/host.h"
@@ -125,20 +126,39 @@ static int claim_warning(Plugin *plugin) {
   return is_first;
 }
 
+static void warn(Plugin *plugin) {
+  if (claim_warning(plugin))
+    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", plugin->path,
+            plugin->warning);
+}
+
 /* Finds the entry point, after all checks have passed. */
 static BpPluginEntry find_entry(Plugin *plugin) {
   if (plugin->entry)
     return plugin->entry;
-  if (claim_warning(plugin))
-    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", plugin->path,
-            plugin->warning);
+  warn(plugin);
   BpPluginEntry entry = require_trial(plugin) ? NULL : bp__plugin_load(plugin);
   close_file(plugin);
   return entry;
 }
 
+/* The same for a plugin in a process of its own, whose file is not loaded into this one. */
+static int initialize_isolated(Plugin *plugin, const Registration *registration) {
+  warn(plugin);
+  int rc = plugin->host ? 0 : require_trial(plugin); /* the other machine tries it out */
+  close_file(plugin);
+  if (rc || check_free(plugin))
+    return -1;
+  if (bp__isolate_initialize(plugin))
+    return check_failed(REASON_INITIALIZE_FAILED, "initialisation in a process of its own");
+  return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
+}
+
 static int initialize(Plugin *plugin, const Registration *registration) {
   BpPlugin answer;
+  int is_isolated = bp__isolate_is_wanted(plugin);
+  if (is_isolated)
+    return is_isolated < 0 ? -1 : initialize_isolated(plugin, registration);
   BpPluginEntry entry = find_entry(plugin);
   bp__trial_stage("entry");
   if (!entry || shake_hands(entry, &answer) || check_free(plugin))
@@ -244,7 +264,19 @@ static void forgive_passing(Plugin *plugin) {
     bp__plugin_forgive(plugin);
 }
 
+/* Activates the plugin worker before one that needs it. An error of that plugin is then raised by
+ * the one that needs it. */
+static void prepare_isolation(Plugin *plugin) {
+  bp__plugins_lock();
+  int is_new = plugin->state == BP_PLUGIN_FOUND;
+  bp__plugins_unlock();
+  if (!is_new || bp__registration_current() || bp__isolate_is_wanted(plugin) <= 0 ||
+      bp__isolate_prepare())
+    bp_error_clear();
+}
+
 int bp__plugin_activate(Plugin *plugin) {
+  prepare_isolation(plugin);
   bp__plugins_lock();
   int claimed = claim(plugin);
   bp__plugins_unlock();
@@ -261,7 +293,8 @@ int bp__plugin_activate(Plugin *plugin) {
 
 void bp__plugin_try(Plugin *plugin) {
   bp__plugins_lock();
-  int is_new = plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->is_tried;
+  int is_new =
+      plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->host && !plugin->is_tried;
   if (is_new)
     own(plugin);
   bp__plugins_unlock();

@@ -51,6 +51,8 @@ static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)
       return -1;
     g_string_append_printf(reasons, "%s%s", reasons->len ? "; " : "", bp_error_message());
     bp_error_clear();
+    if (plugin->host) /* its devices were asked for, not those of this machine */
+      break;
   }
   return reasons->len ? bp_error_raise(BP_ERROR_PLUGIN, "%s", reasons->str) : 0;
 }

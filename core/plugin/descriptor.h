@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
 #define BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
 
+#include "core/system/shared.h"
+
 #include <stddef.h>
 
 #define BP_DESCRIPTOR_MAX 65536
@@ -39,12 +41,12 @@ typedef struct Descriptor {
  * ignored. Even on failure it holds the fields that could be read, for display, and must be
  * cleared. Errors: BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for a valid
  * descriptor of a plugin that this host cannot run (another ABI, instruction set or sanitizer). */
-int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
+BP__SHARED int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
 void bp__descriptor_clear(Descriptor *descriptor);
 
 /* The package that a descriptor names for one of its `libraries`: a soname, or all alternatives of
  * one (transfer full, g_free); NULL if it names none. */
-char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
+BP__SHARED char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 
 /* The priority in a descriptor that was parsed without error; 0 by default. */
 #define BP_PRIORITY_MAX 1000

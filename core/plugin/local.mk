@@ -4,11 +4,11 @@
 libbackplane_la_SOURCES += \
 	core/plugin/activate.c \
 	core/plugin/candidates.c \
-	core/plugin/container.c core/plugin/container.h \
 	core/plugin/descriptor.c core/plugin/descriptor.h \
-	core/plugin/diagnose.c \
+	core/plugin/doctor.c core/plugin/doctor.h \
 	core/plugin/identity.c \
 	core/plugin/trial_cache.c core/plugin/trial_cache.h \
+	core/plugin/isolate.c core/plugin/isolate.h \
 	core/plugin/load.c \
 	core/plugin/machine.c core/plugin/machine.h \
 	core/plugin/parallel.c core/plugin/parallel.h \
@@ -19,4 +19,4 @@ libbackplane_la_SOURCES += \
 	core/plugin/scan.c \
 	core/plugin/store.h \
 	core/plugin/trial.c core/plugin/trial.h \
-	core/plugin/trial_child.c
+	core/plugin/trial_part.h core/plugin/trial_report.c core/plugin/trial_report.h

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_PLUGIN_PARALLEL_H
 #define BACKPLANE_CORE_PLUGIN_PARALLEL_H
 
+#include "core/system/shared.h"
+
 #include <stddef.h>
 
 /* The most trials that run at the same time. Far more than processors, because slow plugins mostly
@@ -11,6 +13,7 @@
 
 /* Calls `visit` once with each index below `count`, from several threads including this one, and
  * returns when all calls have returned. It uses fewer threads if some cannot be started. */
-void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index), void *context);
+BP__SHARED void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index),
+                                      void *context);
 
 #endif

@@ -4,13 +4,15 @@
 #ifndef BACKPLANE_CORE_PLUGIN_PATTERN_H
 #define BACKPLANE_CORE_PLUGIN_PATTERN_H
 
+#include "core/system/shared.h"
+
 /* The most names of directories and paths that are examined for the patterns of one plugin. */
 #define BP_PATTERN_WORK 4096
 
 /* Calls `visit` for each existing path that matches an absolute pattern, in the order of names.
  * *work is decreased for every examined name; at 0 the rest is left out. */
-void bp__pattern_visit(const char *pattern, int *work,
-                       void (*visit)(void *context, const char *path), void *context);
+BP__SHARED void bp__pattern_visit(const char *pattern, int *work,
+                                  void (*visit)(void *context, const char *path), void *context);
 
 /* The same for the content of a directory; nothing if it is no directory. */
 void bp__pattern_visit_inside(const char *directory, int *work,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of plugins, why a plugin is missing, and plugins that are linked into the program. */
 
+#include "core/plugin/isolate.h"
 #include "core/plugin/trial_cache.h"
 #include "core/registry/given.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
+#include "core/registry/packages.h"
 
 #include <backplane/error.h>
 #include <stdlib.h>
@@ -17,6 +19,16 @@ struct BpPluginList {
   size_t size;
   BpPluginInfo *infos; /* `reason` is owned */
 };
+
+/* What cannot be isolated has an error when it is used. */
+static int is_isolated(const Plugin *plugin) {
+  int is_wanted = bp__isolate_is_wanted(plugin);
+  if (is_wanted < 0) {
+    bp__reason_take(REASON_OK);
+    bp_error_clear();
+  }
+  return is_wanted > 0;
+}
 
 static BpPluginInfo describe(const Plugin *plugin) {
   const Descriptor *descriptor = &plugin->descriptor;
@@ -37,7 +49,7 @@ static BpPluginInfo describe(const Plugin *plugin) {
       .targets = descriptor->targets,
       .libraries = descriptor->libraries,
       .package = descriptor->package,
-      .code = bp__reason_info(plugin->code)->code,
+      .code = bp__reason_code(plugin->code),
       .warning = plugin->warning ? plugin->warning : "",
       .nodes = descriptor->nodes,
       .files = descriptor->files,
@@ -45,6 +57,7 @@ static BpPluginInfo describe(const Plugin *plugin) {
       .isa = descriptor->isa,
       .sanitizer = descriptor->sanitizer,
       .priority = bp__descriptor_priority(descriptor),
+      .is_isolated = is_isolated(plugin),
   };
 }
 
@@ -56,7 +69,7 @@ static void add_quarantine(const Plugin *plugin, const BpCache *folder, BpPlugin
     return;
   g_free((char *)(uintptr_t)info->reason);
   info->reason = text;
-  info->code = bp__reason_info(verdict)->code;
+  info->code = bp__reason_code(verdict);
   info->state = BP_PLUGIN_QUARANTINED;
 }
 
@@ -66,7 +79,7 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
   bp__trial_cache_folder(&folder);
   for (guint i = 0; i < all->len && folder.fd >= 0; i++) {
     const Plugin *plugin = g_ptr_array_index(all, i);
-    if (list->infos[i].state == BP_PLUGIN_FOUND && !plugin->entry)
+    if (list->infos[i].state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->host)
       add_quarantine(plugin, &folder, &list->infos[i]);
   }
   bp__cache_close(&folder);
@@ -96,7 +109,7 @@ static void add_shadows(BpPluginList *list) {
       continue;
     g_free((char *)(uintptr_t)info->reason);
     info->reason = bp__plugin_describe_shadow(info->name, first->path);
-    info->code = bp__reason_info(REASON_SHADOWED)->code;
+    info->code = bp__reason_code(REASON_SHADOWED);
     info->state = BP_PLUGIN_SHADOWED;
   }
 }
@@ -174,18 +187,6 @@ static char *tell_apart(const BpPluginInfo *info, const char *name) {
                          others);
 }
 
-/* This project's package with a plugin or kinds of that name; NULL: none. */
-static const char *package_of(const char *name) {
-  static const char *const packages[][2] = {
-      {"cpu", "cpu"},       {"c", "cpu"},         {"llvm", "cpu-llvm"}, {"cpu-llvm", "cpu-llvm"},
-      {"opencl", "opencl"}, {"vulkan", "vulkan"}, {"cuda", "cuda"},
-  };
-  for (size_t i = 0; i < G_N_ELEMENTS(packages); i++)
-    if (!strcmp(packages[i][0], name))
-      return packages[i][1];
-  return NULL;
-}
-
 char *bp_plugin_explain_absence(const char *name) {
   if (!BP_GIVEN(name))
     return g_strdup("");
@@ -203,10 +204,11 @@ char *bp_plugin_explain_absence(const char *name) {
       text = tell_apart(info, name);
   }
   bp_plugin_list_free(list);
-  if (!is_there && package_of(name))
-    text = g_strdup_printf("install the package backplane-plugin-%s, or name the folder of "
-                           "backplane-%s.so in BACKPLANE_PLUGIN_PATH",
-                           package_of(name), package_of(name));
+  g_autofree char *package = is_there ? NULL : bp__package_of(name);
+  if (package)
+    text = g_strdup_printf("install the package %s, or name the folder of its plugin in "
+                           "BACKPLANE_PLUGIN_PATH",
+                           package);
   return text ? text : g_strdup("");
 }
 

@@ -8,26 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Arrays of characters, which need no relocation when the library is loaded. */
 static const struct {
-  BpPluginReason info;
-  const char *error_kind;
+  char code[27];
+  char error_kind[14];
 } rows[] = {
-#define ROW(name, code, stage, severity, kind, meaning, remedy)                                    \
-  {{sizeof(BpPluginReason), BP_STAGE_##stage, BP_SEVERITY_##severity, code, meaning, remedy},      \
-   BP_ERROR_##kind},
+#define ROW(name, code, kind) {code, BP_ERROR_##kind},
     BP_REASONS(ROW)
 #undef ROW
 };
 
 static _Thread_local Reason remembered = NUM_REASONS;
 
-const BpPluginReason *bp__reason_info(Reason reason) {
-  return &rows[reason].info;
+const char *bp__reason_code(Reason reason) {
+  return rows[reason].code;
 }
 
 Reason bp__reason_by_code(const char *code) {
   int reason = 0;
-  while (reason < NUM_REASONS && strcmp(rows[reason].info.code, code))
+  while (reason < NUM_REASONS && strcmp(rows[reason].code, code))
     reason++;
   return (Reason)reason;
 }
@@ -40,7 +39,7 @@ int bp__reason_raise(Reason reason, const char *format, ...) {
   va_end(arguments);
   remembered = reason;
   if (length < 0)
-    return bp_error_raise(BP_ERROR_MEMORY, "%s", rows[reason].info.meaning);
+    return bp_error_raise(BP_ERROR_MEMORY, "%s", rows[reason].code);
   bp_error_raise(rows[reason].error_kind, "%s", message);
   free(message);
   return -1;
@@ -55,10 +54,6 @@ Reason bp__reason_take(Reason otherwise) {
   Reason reason = remembered == NUM_REASONS ? otherwise : remembered;
   remembered = NUM_REASONS;
   return reason;
-}
-
-const BpPluginReason *bp_plugin_reason(size_t index) {
-  return index < NUM_REASONS ? &rows[index].info : NULL;
 }
 
 const char *bp_plugin_state_name(int32_t state) {

@@ -7,6 +7,7 @@
 
 #include "core/plugin/store.h"
 
+#include "core/plugin/isolate.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
@@ -23,7 +24,7 @@
 static struct {
   pthread_cond_t changed;
   GPtrArray *known;        /* Plugin: every record ever made */
-  GPtrArray *added;        /* Plugin: linked in or given by path */
+  GPtrArray *added;        /* Plugin: linked in, on another machine, or given by path */
   int added_since;         /* one was added after the last search */
   int search_nothing;      /* this process tries one plugin only */
   char *shortage;          /* why the last search lacked descriptors or memory; or NULL */
@@ -306,7 +307,8 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
-/* Logs a problem that the previous search did not have. */
+/* Logs a problem that the previous search did not have. `path`: of a directory, or the name of a
+ * variable. */
 static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
   int is_new = 1;
   for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
@@ -314,7 +316,8 @@ static void add_problem(Scan *scan, Reason reason, const char *path, const char 
     is_new &= before->reason != reason || strcmp(before->path, path) || strcmp(before->text, text);
   }
   if (is_new)
-    say(scan->warnings, "plugin directory %s: %s", path, text);
+    say(scan->warnings, "%s%s: %s", reason == REASON_ISOLATION_UNKNOWN ? "" : "plugin directory ",
+        path, text);
   g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
@@ -348,13 +351,8 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
 }
 
 static void scan_user_directory(Scan *scan) {
-  const char *data = bp__env_get("XDG_DATA_HOME");
-  const char *home = bp__env_get("HOME");
-  g_autofree char *path = NULL;
-  if (data && *data == '/')
-    path = g_strdup_printf("%s/" BP_PLUGIN_FOLDER, data);
-  else if (home && *home == '/')
-    path = g_strdup_printf("%s/.local/share/" BP_PLUGIN_FOLDER, home);
+  g_autofree char *data = bp__env_user_folder("XDG_DATA_HOME", ".local/share");
+  g_autofree char *path = data ? g_strconcat(data, "/" BP_PLUGIN_FOLDER, NULL) : NULL;
   if (path)
     scan_directory(scan, path, 0);
 }
@@ -372,12 +370,22 @@ static void scan_path(Scan *scan) {
   scan_directory(scan, BP_SYSTEM_PLUGIN_DIR, 0);
 }
 
+static void add_unknown(void *context, const char *text) {
+  add_problem(context, REASON_ISOLATION_UNKNOWN, "BACKPLANE_ISOLATE", text);
+}
+
 /* ---- The store --------------------------------------------------------------------------- */
 
-static void enter_added(Scan *scan, int from_program) {
+typedef enum Origin { FROM_PROGRAM, FROM_MACHINE, FROM_PATH } Origin;
+
+static Origin origin_of(const Plugin *plugin) {
+  return plugin->entry ? FROM_PROGRAM : plugin->host ? FROM_MACHINE : FROM_PATH;
+}
+
+static void enter_added(Scan *scan, Origin origin) {
   for (guint i = 0; plugins.added && i < plugins.added->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.added, i);
-    if ((plugin->entry != NULL) == from_program)
+    if (origin_of(plugin) == origin)
       enter(scan, plugin, 0);
   }
 }
@@ -386,7 +394,8 @@ static GHashTable *create_index(void) {
   return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
 }
 
-/* Plugins linked into the program come first, those given by path last. */
+/* Plugins linked into the program come first, then those of other machines, which were asked for
+ * by name; those given by path come last. */
 static void search(Scan *scan) {
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
@@ -394,10 +403,13 @@ static void search(Scan *scan) {
   scan->by_provided = create_index();
   scan->directories = g_ptr_array_new_with_free_func(g_free);
   scan->problems = g_ptr_array_new_with_free_func(free_problem);
-  enter_added(scan, 1);
+  enter_added(scan, FROM_PROGRAM);
+  enter_added(scan, FROM_MACHINE);
   if (!plugins.search_nothing)
     scan_path(scan);
-  enter_added(scan, 0);
+  enter_added(scan, FROM_PATH);
+  if (!plugins.search_nothing)
+    bp__isolate_check(scan->order, add_unknown, scan);
   g_ptr_array_unref(scan->directories);
   if (plugins.order) {
     g_ptr_array_unref(plugins.order);
@@ -422,6 +434,7 @@ static void log_all(int32_t level, GPtrArray *messages) {
 static void scan_and_log(int again, int32_t level_of_problems) {
   Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
                .warnings = g_ptr_array_new_with_free_func(g_free)};
+  bp__remote_search();
   bp__plugins_lock();
   if (again || !plugins.order || plugins.added_since || plugins.shortage)
     search(&scan);
@@ -460,6 +473,7 @@ void bp__plugins_search_nothing(void) {
 
 /* In the child, an initialisation by another thread will never end. */
 static void after_fork_in_child(void) {
+  bp__remote_after_fork();
   plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);

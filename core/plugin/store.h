@@ -8,6 +8,8 @@
 #ifndef BACKPLANE_CORE_PLUGIN_STORE_H
 #define BACKPLANE_CORE_PLUGIN_STORE_H
 
+#include "core/system/shared.h"
+
 #include "core/plugin/descriptor.h"
 #include "core/plugin/reasons.h"
 #include "core/registry/names.h"
@@ -20,10 +22,11 @@
 #define BP_PLUGIN_INITIALISING 100
 
 typedef struct Plugin {
-  char *path; /* "" if linked into the program */
+  char *path; /* "" if linked into the program; remote:HOST/NAME on another machine */
   struct stat status;
   Descriptor descriptor;
   BpPluginEntry entry; /* if linked into the program, else NULL */
+  const char *host;    /* the machine that it is on; NULL: this one */
   int32_t state;
   Reason code;
   char *reason;  /* why it cannot be used, or NULL; owned */
@@ -36,16 +39,16 @@ typedef struct Plugin {
 } Plugin;
 
 /* The lock, and the wait for the end of an initialisation. */
-void bp__plugins_lock(void);
-void bp__plugins_unlock(void);
-void bp__plugins_wait(void);
-void bp__plugins_wake(void);
+BP__SHARED void bp__plugins_lock(void);
+BP__SHARED void bp__plugins_unlock(void);
+BP__SHARED void bp__plugins_wait(void);
+BP__SHARED void bp__plugins_wake(void);
 
 /* Searches the path; only the first time, or every time with `again`. Takes the lock itself. */
-void bp__plugins_scan(int again);
+BP__SHARED void bp__plugins_scan(int again);
 /* Searches every time, and logs problems as information instead of warnings, for callers that
  * report bp__plugins_problems themselves. */
-void bp__plugins_scan_for_report(void);
+BP__SHARED void bp__plugins_scan_for_report(void);
 /* 0, or -1 with an error if the last search lacked descriptors or memory, so that a plugin may
  * exist that was not found. Takes the lock itself. */
 int bp__plugins_check_search(void);
@@ -54,7 +57,7 @@ int bp__plugins_check_search(void);
  * rejected ones; those that provide a registry name, without rejected ones. Borrowed until the next
  * search. NULL if there is none. */
 const GPtrArray *bp__plugins_all(void);
-GPtrArray *bp__plugins_snapshot(void); /* transfer full: stays valid without the lock */
+BP__SHARED GPtrArray *bp__plugins_snapshot(void); /* transfer full: stays valid without the lock */
 const GPtrArray *bp__plugins_named(const char *name);
 const GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
@@ -62,7 +65,7 @@ const GPtrArray *bp__plugins_that_provide(const char *registry_name);
  * in use, or because it comes first and has not failed so far. NULL if there is none. */
 const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* The text about a plugin that is shadowed by the one at `path` (transfer full, g_free). */
-char *bp__plugin_describe_shadow(const char *name, const char *path);
+BP__SHARED char *bp__plugin_describe_shadow(const char *name, const char *path);
 
 /* The problems of the search path itself in the last search: a copy (transfer full). Takes the lock
  * itself. */
@@ -71,23 +74,23 @@ typedef struct SearchProblem {
   char *path;
   char *text;
 } SearchProblem;
-GPtrArray *bp__plugins_problems(void);
+BP__SHARED GPtrArray *bp__plugins_problems(void);
 
-/* With the lock held: adds a plugin that no search finds (given by path, or linked into the
- * program); the store takes ownership. */
-void bp__plugins_add(Plugin *plugin);
+/* With the lock held: adds a plugin that no search finds (given by path, linked into the program,
+ * or on another machine); the store takes ownership. */
+BP__SHARED void bp__plugins_add(Plugin *plugin);
 
 /* An empty record for `path`, which is "" for a plugin linked into the program (transfer full). */
-Plugin *bp__plugin_create(const char *path);
+BP__SHARED Plugin *bp__plugin_create(const char *path);
 
 /* Reads the descriptor of a file (transfer full until it is in the store). A file that is no
  * plugin, cannot be read, or is not for this host, gives a Plugin as well, with the matching state.
  * `directory_problem`: the text of bp__path_problem for its directory. */
-Plugin *bp__plugin_read(int directory, const char *name, const char *path,
-                        const char *directory_problem);
+BP__SHARED Plugin *bp__plugin_read(int directory, const char *name, const char *path,
+                                   const char *directory_problem);
 /* The same for an open file; the plugin takes `fd`. */
-Plugin *bp__plugin_read_open(int fd, const char *path);
-void bp__plugin_free(Plugin *plugin);
+BP__SHARED Plugin *bp__plugin_read_open(int fd, const char *path);
+BP__SHARED void bp__plugin_free(Plugin *plugin);
 
 /* Whether the record `plugin` is for the file that `status` describes. */
 int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
@@ -103,21 +106,21 @@ int bp__errno_passes(int error);
 void bp__plugin_forgive(Plugin *plugin);
 
 /* Sets the state, with this thread's error as the reason; clears the error. */
-void bp__plugin_reject(Plugin *plugin, int32_t state);
+BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
 
 /* For the process of a trial: searches find no other plugin. Before first use. */
-void bp__plugins_search_nothing(void);
+BP__SHARED void bp__plugins_search_nothing(void);
 
 /* Prepares the store for forks. */
 void bp__plugins_watch_forks(void);
 
 /* Loads and initialises a plugin, or waits until another thread has done so (activate.c). Without
  * the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
-int bp__plugin_activate(Plugin *plugin);
+BP__SHARED int bp__plugin_activate(Plugin *plugin);
 
 /* Adds the kinds of devices that the plugins of a list declare, except rejected and shadowed
  * plugins. 0, or -1 with an error. */
-int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
+BP__SHARED int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
 
 /* Lets the lower parts of the core ask, through core/registry/installed.h, what plugins declare. */
 void bp__plugins_tell_installed(void);
@@ -128,7 +131,7 @@ void bp__plugin_try(Plugin *plugin);
 
 /* Opens the plugin's file again, into plugin->fd, and checks that it is the one whose descriptor
  * was read; -1 with an error. */
-int bp__plugin_open(Plugin *plugin);
+BP__SHARED int bp__plugin_open(Plugin *plugin);
 
 /* Maps the file open as plugin->fd, for ever, and finds its entry point. Exactly that file is
  * mapped, even if its path now leads elsewhere. NULL with an error. */

@@ -13,6 +13,8 @@
 #ifndef BACKPLANE_CORE_PLUGIN_TRIAL_H
 #define BACKPLANE_CORE_PLUGIN_TRIAL_H
 
+#include "core/system/shared.h"
+
 #include "core/plugin/store.h"
 
 #define BP_TRIAL_REPORT_MAX (256 * 1024)
@@ -31,24 +33,24 @@ typedef struct Trial {
 
 /* The time limit of a plugin in milliseconds: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: no
  * trials. */
-int bp__trial_deadline(void);
+BP__SHARED int bp__trial_deadline(void);
 
 /* The helper program: BACKPLANE_TRIAL_PROGRAM, or the one installed with this library (transfer
  * none). */
-const char *bp__trial_program(void);
+BP__SHARED const char *bp__trial_program(void);
 
 /* Tries the file open as plugin->fd, regardless of earlier results. -1 with an error and
  * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if the
  * failure is not the plugin's fault: then nothing is known about the plugin. */
-int bp__trial_run(const Plugin *plugin, Trial *trial);
-void bp__trial_clear(Trial *trial);
+BP__SHARED int bp__trial_run(const Plugin *plugin, Trial *trial);
+BP__SHARED void bp__trial_clear(Trial *trial);
 
 /* Returns the values of the lines with a key, one after another: start with `from` = 0; NULL at the
  * end. */
-const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
+BP__SHARED const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
 
 /* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
-Reason bp__trial_fault(const Trial *trial, const char **text);
+BP__SHARED Reason bp__trial_fault(const Trial *trial, const char **text);
 
 /* Whether a reason is a verdict of a trial, which excludes the plugin from this process. */
 int bp__trial_is_verdict(Reason reason);
@@ -60,9 +62,9 @@ int bp__trial_is_verdict(Reason reason);
 int bp__trial_require(const Plugin *plugin);
 
 /* In the process of a trial: reports its progress. In other processes: does nothing. */
-void bp__trial_stage(const char *stage);
+BP__SHARED void bp__trial_stage(const char *stage);
 /* Also there: names a missing library that the plugin is linked with. */
 void bp__trial_missing(const char *library);
-int bp__trial_is_here(void);
+BP__SHARED int bp__trial_is_here(void);
 
 #endif

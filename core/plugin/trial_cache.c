@@ -219,13 +219,12 @@ int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reas
 /* ---- Writing ----------------------------------------------------------------------------- */
 
 static GString *format_record(const TrialCache *cache, const Trial *trial) {
-  const BpPluginReason *verdict = bp__reason_info(trial->verdict);
   GString *text = g_string_new(FIRST_LINE "\n");
   g_string_append_printf(text, "key=%s\nwatched=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n",
                          cache->key, cache->watched, (gint64)time(NULL), bp__trial_deadline());
   g_string_append_printf(text, "failures=%d\nverdict=%s\ntext=%s\n",
-                         trial->verdict == REASON_OK ? 0 : cache->failures + 1, verdict->code,
-                         trial->text);
+                         trial->verdict == REASON_OK ? 0 : cache->failures + 1,
+                         bp__reason_code(trial->verdict), trial->text);
   g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
   guint from = 0;
   for (const char *path; (path = bp__trial_next(trial, "uses", &from));) {

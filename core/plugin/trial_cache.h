@@ -7,6 +7,8 @@
 #ifndef BACKPLANE_CORE_PLUGIN_TRIAL_CACHE_H
 #define BACKPLANE_CORE_PLUGIN_TRIAL_CACHE_H
 
+#include "core/system/shared.h"
+
 #include "core/plugin/trial.h"
 #include "core/registry/cache.h"
 
@@ -31,8 +33,8 @@ void bp__trial_cache_folder(BpCache *folder);
 int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
                                char **text);
 
-void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
-void bp__trial_cache_close(TrialCache *cache);
+BP__SHARED void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
+BP__SHARED void bp__trial_cache_close(TrialCache *cache);
 
 /* Keeps other processes from trying the same plugin; waits for at most `milliseconds`. */
 void bp__trial_cache_lock(TrialCache *cache, int milliseconds);
@@ -41,7 +43,7 @@ void bp__trial_cache_lock(TrialCache *cache, int milliseconds);
 int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text);
 
 /* Stores a trial's verdict, if it is conclusive. */
-void bp__trial_cache_write(const TrialCache *cache, const Trial *trial);
+BP__SHARED void bp__trial_cache_write(const TrialCache *cache, const Trial *trial);
 
 /* The key: a hash of everything that is known before a trial and may change its result, except the
  * files and nodes that the descriptor names (identity.c). */

@@ -6,6 +6,7 @@
 #include "core/registry/log.h"
 #include "core/system/env.h"
 #include "core/system/file.h"
+#include "core/system/lock.h"
 #include "core/system/trust.h"
 
 #include <backplane/cache.h>
@@ -33,19 +34,27 @@
 
 /* ---- The folder -------------------------------------------------------------------------- */
 
+/* What bp_cache_set_folder was given, or NULL; BP__LOCK_STATE guards it. */
+static char *given_folder;
+
+static int format_given(char *path, size_t size) {
+  bp__lock(BP__LOCK_STATE);
+  int length = given_folder ? snprintf(path, size, "%s", given_folder) : -1;
+  bp__unlock(BP__LOCK_STATE);
+  return length;
+}
+
 /* Stores the root of the cache in `path`; returns its length like snprintf, or -1 if there is
  * none. */
 static int format_root(char *path, size_t size) {
+  int length = format_given(path, size);
   const char *dir = bp__env_get("BACKPLANE_CACHE_DIR");
+  if (length >= 0)
+    return length;
   if (dir)
     return snprintf(path, size, "%s", dir);
-  dir = bp__env_get("XDG_CACHE_HOME");
-  if (dir && *dir == '/')
-    return snprintf(path, size, "%s/backplane", dir);
-  dir = bp__env_get("HOME");
-  if (dir && *dir == '/')
-    return snprintf(path, size, "%s/.cache/backplane", dir);
-  return -1;
+  g_autofree char *home = bp__env_user_folder("XDG_CACHE_HOME", ".cache");
+  return home ? snprintf(path, size, "%s/backplane", home) : -1;
 }
 
 static int is_subject(const char *text) {
@@ -326,7 +335,7 @@ static int add_subject(const char *subject, int removes, Usage *usage) {
   return status;
 }
 
-/* All subjects. What else lies in the folder is not looked at. */
+/* All subjects. Other files in the folder are ignored. */
 static int visit_all(int removes, Usage *usage) {
   char *path = bp_cache_folder();
   DIR *root = path ? opendir(path) : NULL;
@@ -353,6 +362,26 @@ static int report(int removes, uint64_t *files, uint64_t *bytes) {
   if (bytes)
     *bytes = usage.bytes;
   return status;
+}
+
+int bp_cache_set_folder(const char *path) {
+  char *copy = NULL;
+  if (path && *path) {
+    if (*path != '/')
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "the cache directory \"%s\" is relative, and what lies in it is run as "
+                            "code; give an absolute path",
+                            path);
+    copy = strdup(path);
+    if (!copy)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory for the path of the cache");
+  }
+  bp__lock(BP__LOCK_STATE);
+  char *before = given_folder;
+  given_folder = copy;
+  bp__unlock(BP__LOCK_STATE);
+  free(before);
+  return 0;
 }
 
 char *bp_cache_folder(void) {
@@ -596,14 +625,21 @@ void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteAr
     bp_error_put(error);
 }
 
+void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes) {
+  bp__cache_read(subject, key, bytes);
+}
+
+void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
+  bp__cache_write(subject, key, bytes);
+}
+
 /* ---- Drivers' caches --------------------------------------------------------------------- */
 
 char *bp__cache_home_unwritable(void) {
-  const char *dir = bp__env_get("XDG_CACHE_HOME"), *home = bp__env_get("HOME");
+  char *path = bp__env_user_folder("XDG_CACHE_HOME", ".cache");
   struct stat status = {0};
-  if ((!dir || *dir != '/') && (!home || *home != '/'))
+  if (!path)
     return NULL;
-  char *path = dir && *dir == '/' ? g_strdup(dir) : g_strconcat(home, "/.cache", NULL);
   g_autofree char *above = g_strdup(path); /* the nearest existing folder of its path */
   while (stat(above, &status) && strcmp(above, "/")) {
     char *slash = strrchr(above, '/');

@@ -14,6 +14,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_CACHE_H
 #define BACKPLANE_CORE_REGISTRY_CACHE_H
 
+#include "core/system/shared.h"
+
 #include <backplane/module_api.h>
 #include <glib.h>
 #include <limits.h>
@@ -27,15 +29,15 @@ typedef struct BpCache {
  * an error, and cache->fd is -1. */
 int bp__cache_open(BpCache *cache, const char *subject);
 /* The same, for data that can be made again: an error is logged. */
-void bp__cache_try_open(BpCache *cache, const char *subject);
-void bp__cache_close(BpCache *cache);
+BP__SHARED void bp__cache_try_open(BpCache *cache, const char *subject);
+BP__SHARED void bp__cache_close(BpCache *cache);
 
 /* Logs this thread's error, about a damaged file or as the reason why compiled code is not kept,
  * and clears it. The reason that was logged last is not repeated. */
-void bp__cache_warn(void);
+BP__SHARED void bp__cache_warn(void);
 
 /* Stores "FOLDER/NAME" in `path` of PATH_MAX bytes. -1 with an error if that is too long. */
-int bp__cache_path(const BpCache *cache, const char *name, char *path);
+BP__SHARED int bp__cache_path(const BpCache *cache, const char *name, char *path);
 
 /* The bytes of a file (transfer full, free), NUL-terminated, or NULL if it does not exist. -1 with
  * an error if it cannot be used; BP_ERROR_FORMAT: it was damaged, and is removed. */
@@ -45,22 +47,23 @@ int bp__cache_store(const BpCache *cache, const char *name, const char *data, si
 
 /* Whether a complete file exists; it then stays for at least a minute, so that the caller can open
  * it by its path. An incomplete file is removed. Problems are logged. */
-int bp__cache_has(const BpCache *cache, const char *name);
+BP__SHARED int bp__cache_has(const BpCache *cache, const char *name);
 /* Moves `file` of the folder open as `from`, on the same file system, into the cache as `name`. -1
  * with an error, and the file stays where it was. */
-int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char *name);
+BP__SHARED int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char *name);
 
 /* Adds a part of a key to a hash, with its length, so that two parts cannot be confused with
  * one. */
-void bp__cache_hash(GChecksum *hash, const char *data, size_t size);
+BP__SHARED void bp__cache_hash(GChecksum *hash, const char *data, size_t size);
 
 /* The slots of BpRuntimeTable. */
 int32_t bp__cache_dir(const char *subject, char *path, size_t size);
-void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
-void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes);
+BP__SHARED void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
+BP__SHARED void bp__cache_write(const char *subject, const BpByteArray *key,
+                                const BpByteArray *bytes);
 
 /* $XDG_CACHE_HOME or HOME/.cache, where programs usually keep this user's caches, if it can neither
  * be written nor created (transfer full); else NULL. */
-char *bp__cache_home_unwritable(void);
+BP__SHARED char *bp__cache_home_unwritable(void);
 
 #endif

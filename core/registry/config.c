@@ -18,10 +18,8 @@
 #define FILE_MAX 65536
 
 static char *user_path(void) {
-  const char *config = bp__env_get("XDG_CONFIG_HOME"), *home = bp__env_get("HOME");
-  if (config && *config == '/')
-    return g_strdup_printf("%s/backplane/backplane.conf", config);
-  return home && *home == '/' ? g_strdup_printf("%s/.config/backplane/backplane.conf", home) : NULL;
+  g_autofree char *folder = bp__env_user_folder("XDG_CONFIG_HOME", ".config");
+  return folder ? g_strconcat(folder, "/backplane/backplane.conf", NULL) : NULL;
 }
 
 /* Reads the text of a file, up to a limit. *text is NULL if the file does not exist. */

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_INSTALLED_H
 #define BACKPLANE_CORE_REGISTRY_INSTALLED_H
 
+#include "core/system/shared.h"
+
 #include "core/registry/names.h"
 
 /* Functions of core/plugin. Any thread, no lock held. */
@@ -24,6 +26,6 @@ typedef struct Installed {
 void bp__installed_set(const Installed *source);
 
 /* Starts the core and returns these functions; NULL with an error. */
-const Installed *bp__installed(void);
+BP__SHARED const Installed *bp__installed(void);
 
 #endif

@@ -3,9 +3,11 @@
 #ifndef BACKPLANE_CORE_REGISTRY_LINES_H
 #define BACKPLANE_CORE_REGISTRY_LINES_H
 
+#include "core/system/shared.h"
+
 /* Returns the next line of a text, whose end becomes a NUL. NULL at the end. Start with `rest` at
  * the text. */
-char *bp__line_next(char **rest);
+BP__SHARED char *bp__line_next(char **rest);
 
 /* The value of a line, borrowed from it; NULL if it has another key. */
 const char *bp__line_value(const char *line, const char *key);

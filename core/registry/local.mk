@@ -3,6 +3,7 @@
 
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
+	core/registry/element.c core/registry/element.h \
 	core/registry/given.h \
 	core/registry/error.c \
 	core/registry/host.c \
@@ -16,6 +17,7 @@ libbackplane_la_SOURCES += \
 	core/registry/registry.h \
 	core/registry/installed.c core/registry/installed.h \
 	core/registry/sized.c core/registry/sized.h \
+	core/registry/text.h \
 	core/registry/value.c \
 	core/registry/version.c \
 	core/registry/view.c \
@@ -23,4 +25,6 @@ libbackplane_la_SOURCES += \
 	core/registry/config.c core/registry/config.h \
 	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \
-	core/registry/nearest.c core/registry/nearest.h
+	core/registry/nearest.c core/registry/nearest.h \
+	core/registry/packages.c core/registry/packages.h \
+	core/registry/part.c core/registry/part.h

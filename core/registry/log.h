@@ -3,10 +3,12 @@
 #ifndef BACKPLANE_CORE_REGISTRY_LOG_H
 #define BACKPLANE_CORE_REGISTRY_LOG_H
 
+#include "core/system/shared.h"
+
 #include <backplane/error.h>
 
 /* Passes a message to the application's log callback; it is dropped if there is none. Any thread;
  * the callback runs with no lock of the host held. level: BP_LOG_*. */
-void bp__log(int32_t level, const char *format, ...) BP_PRINTF(2, 3);
+BP__SHARED void bp__log(int32_t level, const char *format, ...) BP_PRINTF(2, 3);
 
 #endif

@@ -4,13 +4,15 @@
 #ifndef BACKPLANE_CORE_REGISTRY_NAMES_H
 #define BACKPLANE_CORE_REGISTRY_NAMES_H
 
+#include "core/system/shared.h"
+
 #include <stddef.h>
 
 /* Walks the words of a space-separated list: returns the next word, with its *length, or NULL at
  * the end. Start with `word` = the list and *length = 0; pass back the results. */
-const char *bp__words_next(const char *word, size_t *length);
+BP__SHARED const char *bp__words_next(const char *word, size_t *length);
 /* Whether the list has the word. */
-int bp__words_have(const char *words, const char *word);
+BP__SHARED int bp__words_have(const char *words, const char *word);
 
 /* Names in sequence, each with its NUL. Starts as zeros; freed by bp__names_finish or with
  * bp__names_clear. */
@@ -22,12 +24,12 @@ typedef struct BpNames {
 } BpNames;
 
 /* Adds a name of `size` bytes unless it is in the list. */
-int bp__names_add(BpNames *names, const char *name, size_t size);
+BP__SHARED int bp__names_add(BpNames *names, const char *name, size_t size);
 /* Adds each of the words. */
 int bp__names_add_words(BpNames *names, const char *words);
 /* The sorted list in one allocation (transfer full, bp_names_free); empties `names`, also on
  * failure. */
-char **bp__names_finish(BpNames *names, size_t *count);
-void bp__names_clear(BpNames *names);
+BP__SHARED char **bp__names_finish(BpNames *names, size_t *count);
+BP__SHARED void bp__names_clear(BpNames *names);
 
 #endif

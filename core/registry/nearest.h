@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_NEAREST_H
 #define BACKPLANE_CORE_REGISTRY_NEAREST_H
 
+#include "core/system/shared.h"
+
 #include <stddef.h>
 
 /* The candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours) from
@@ -16,7 +18,7 @@ const char *bp__nearest(const char *name, const char *const *candidates, size_t 
 #define BP_HINT_MAX 96
 
 /* "; did you mean \"opencl\"?" for the nearest candidate, or "", into `hint`, which is returned. */
-const char *bp__nearest_hint(const char *name, const char *const *candidates, size_t count,
-                             char hint[BP_HINT_MAX]);
+BP__SHARED const char *bp__nearest_hint(const char *name, const char *const *candidates,
+                                        size_t count, char hint[BP_HINT_MAX]);
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_REGISTRATION_H
 #define BACKPLANE_CORE_REGISTRY_REGISTRATION_H
 
+#include "core/system/shared.h"
+
 #include <backplane/value.h>
 #include <stddef.h>
 
@@ -21,7 +23,7 @@ typedef struct Registration {
 } Registration;
 
 /* The registration of the plugin that the calling thread initialises, or NULL. */
-Registration *bp__registration_current(void);
+BP__SHARED Registration *bp__registration_current(void);
 
 /* Makes `registration`, without names, the calling thread's. */
 void bp__registration_begin(Registration *registration);

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_REGISTRY_REGISTRY_H
 #define BACKPLANE_CORE_REGISTRY_REGISTRY_H
 
+#include "core/system/shared.h"
+
 #include <backplane/object.h>
 
 /* Sets the function that bp_registry_get calls for a missing name, with no lock held: it activates
@@ -25,6 +27,6 @@ void bp__registry_withdraw(const char *name, const BpFunction *function);
 void bp__registry_watch_forks(void);
 
 /* Registers `call` under `name` while the core starts. */
-int bp__registry_set_call(const char *name, BpPackedCall call);
+BP__SHARED int bp__registry_set_call(const char *name, BpPackedCall call);
 
 #endif

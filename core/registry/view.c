@@ -6,18 +6,17 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
+#include "core/registry/element.h"
 #include "core/registry/given.h"
-
-#define MAX_NDIM 64 /* numpy's limit */
 
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
   int empty = 0;
   if (!BP_GIVEN(view))
     return -1;
-  if (view->ndim < 0 || view->ndim > MAX_NDIM)
+  if (view->ndim < 0 || view->ndim > BP_MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions; 0 to %d are possible",
-                          view->ndim, MAX_NDIM);
+                          view->ndim, BP_MAX_NDIM);
   if (view->ndim && !view->shape)
     return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions without a shape", view->ndim);
   for (int32_t i = 0; i < view->ndim; i++) {

@@ -3,8 +3,14 @@
 #ifndef BACKPLANE_CORE_SYSTEM_ENV_H
 #define BACKPLANE_CORE_SYSTEM_ENV_H
 
+#include "core/system/shared.h"
+
 /* The value of an environment variable (transfer none, valid until the program changes it); NULL if
  * it is unset or empty, or if the process has more rights than its user (setuid). */
-const char *bp__env_get(const char *name);
+BP__SHARED const char *bp__env_get(const char *name);
+
+/* A folder of the user's (transfer full, g_free): the variable `name` if it is an absolute path,
+ * else `below_home` in HOME; NULL if neither is set. */
+char *bp__env_user_folder(const char *name, const char *below_home);
 
 #endif

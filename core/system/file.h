@@ -6,6 +6,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_FILE_H
 #define BACKPLANE_CORE_SYSTEM_FILE_H
 
+#include "core/system/shared.h"
+
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -17,17 +19,17 @@
 int bp__file_open(int directory, const char *name, struct stat *status);
 
 /* Writes all bytes. */
-int bp__write_all(int fd, const void *data, size_t size);
+BP__SHARED int bp__write_all(int fd, const void *data, size_t size);
 /* Like ftruncate. */
 int bp__set_size(int fd, off_t size);
 /* Whether a file system lacks space for `size` more bytes of a file; 0 if unknown. */
-int bp__is_full(int fd, off_t size);
+BP__SHARED int bp__is_full(int fd, off_t size);
 
 /* Reads until `size` bytes or the end; returns the number of bytes. */
-ssize_t bp__read_up_to(int fd, void *data, size_t size);
+BP__SHARED ssize_t bp__read_up_to(int fd, void *data, size_t size);
 /* Reads the rest of a file, at most `most` bytes, and adds a NUL (transfer full, free). EFBIG:
  * there is more. `size` may be NULL. */
-char *bp__read_all(int fd, size_t most, size_t *size);
+BP__SHARED char *bp__read_all(int fd, size_t most, size_t *size);
 /* The same for a file given by path, of any type; it is opened without waiting for a writer. */
 char *bp__read_file(const char *path, size_t most, size_t *size);
 
@@ -38,9 +40,9 @@ char *bp__read_file(const char *path, size_t most, size_t *size);
 /* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
  * folder open as `folder`. Its mode is `mode` without the bits of the process' umask. Returns its
  * descriptor. */
-int bp__temporary_file(int folder, mode_t mode, char *name);
+BP__SHARED int bp__temporary_file(int folder, mode_t mode, char *name);
 /* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
-int bp__temporary_folder(int folder, char *name);
+BP__SHARED int bp__temporary_folder(int folder, char *name);
 /* Whether a name is a temporary one. */
 int bp__is_temporary(const char *name);
 
@@ -49,6 +51,6 @@ int bp__is_temporary(const char *name);
 int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
 
 /* Removes the files in a folder. */
-void bp__remove_files(int folder);
+BP__SHARED void bp__remove_files(int folder);
 
 #endif

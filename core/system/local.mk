@@ -8,5 +8,6 @@ libbackplane_la_SOURCES += \
 	core/system/file.c core/system/file.h \
 	core/system/lock.c core/system/lock.h \
 	core/system/process.c core/system/process.h \
+	core/system/shared.h \
 	core/system/spawn.c core/system/spawn.h \
 	core/system/trust.c core/system/trust.h

@@ -8,6 +8,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_LOCK_H
 #define BACKPLANE_CORE_SYSTEM_LOCK_H
 
+#include "core/system/shared.h"
+
 #include <pthread.h>
 
 typedef enum BpLock {
@@ -19,8 +21,8 @@ typedef enum BpLock {
 
 /* While a lock is held, no code of a plugin or of the application is called, and no process is
  * forked. */
-void bp__lock(BpLock lock);
-void bp__unlock(BpLock lock);
+BP__SHARED void bp__lock(BpLock lock);
+BP__SHARED void bp__unlock(BpLock lock);
 /* Waits for a condition variable of the lock that is held. */
 void bp__lock_wait(BpLock lock, pthread_cond_t *changed);
 

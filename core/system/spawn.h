@@ -7,6 +7,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_SPAWN_H
 #define BACKPLANE_CORE_SYSTEM_SPAWN_H
 
+#include "core/system/shared.h"
+
 #include <sys/types.h>
 
 #define BP_SPAWN_PASSED_MAX 2
@@ -24,21 +26,21 @@ typedef struct BpSpawn {
 } BpSpawn;
 
 /* Starts a program. Returns 0 or an errno. */
-int bp__spawn(const BpSpawn *what, pid_t *pid);
+BP__SHARED int bp__spawn(const BpSpawn *what, pid_t *pid);
 
 /* Starts a program and waits for its end without the application's notice: no SIGCHLD arrives, and
  * the result is not lost if the application ignores that signal or waits for any child. Other
  * signals reach this thread afterwards. *status is that of waitpid. Returns 0 or an errno. */
-int bp__spawn_and_wait(const BpSpawn *what, int *status);
+BP__SHARED int bp__spawn_and_wait(const BpSpawn *what, int *status);
 
 /* The environment for a program: this process' environment, or an empty one if the process has more
  * rights than its user, with `settings` ("NAME=VALUE", NULL at the end) replacing variables of
  * those names (transfer container, free). NULL: no memory. */
-char **bp__spawn_environment(char *const *settings);
+BP__SHARED char **bp__spawn_environment(char *const *settings);
 
 /* The absolute path of a program (transfer full, free), found as a shell would find it. In a
  * process with more rights than its user, a name without a slash is searched for only in the
  * system's folders. NULL with errno. */
-char *bp__find_program(const char *program);
+BP__SHARED char *bp__find_program(const char *program);
 
 #endif

@@ -5,6 +5,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_TRUST_H
 #define BACKPLANE_CORE_SYSTEM_TRUST_H
 
+#include "core/system/shared.h"
+
 #include <sys/stat.h>
 
 /* Whether anybody except this process' user and root may change a file, or add to a directory. A
@@ -15,11 +17,11 @@ int bp__others_may_write(const struct stat *status);
  * directory on the path, or one on the path of a link. Text for people (transfer full, free); NULL
  * if they cannot, or if the file does not exist. A safe path stays safe: only this user and root
  * can change it. */
-char *bp__path_problem(const char *path);
+BP__SHARED char *bp__path_problem(const char *path);
 
 /* Whether the program has more rights than its user (setuid, setgid, capabilities), or runs with
  * rights inherited from one that has. Any thread. */
-int bp__is_privileged(void);
+BP__SHARED int bp__is_privileged(void);
 /* Treats this process as such a program from now on. */
 void bp__assume_privileged(void);
 

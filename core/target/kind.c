@@ -61,7 +61,7 @@ static int check_reserved(const BpTargetKind *kind) {
 
 /* An invalid kind is refused when it is registered, not when it is first used. */
 static int check_kind(const BpTargetKind *kind) {
-  if (!BP_TABLE_HAS(kind, attrs) || !BP_TABLE_HAS(kind, description) || !*kind->name)
+  if (!BP_TABLE_HAS(kind, description) || (kind->num_attrs > 0 && !kind->attrs) || !*kind->name)
     return bp_error_raise(BP_ERROR_VALUE,
                           "a target kind needs a name, attributes and a description");
   if (kind->num_attrs && kind->attr_size < LEAST_ATTR)

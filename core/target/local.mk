@@ -3,7 +3,6 @@
 
 libbackplane_la_SOURCES += \
 	core/target/build.c \
-	core/target/json.c \
 	core/target/kind.c \
 	core/target/range.c \
 	core/target/target.c \

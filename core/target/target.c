@@ -18,6 +18,8 @@
 #include "core/registry/host.h"
 #include "core/registry/nearest.h"
 #include "core/registry/object.h"
+#include "core/registry/part.h"
+#include "core/registry/text.h"
 
 #define MAX_TEXT 65536
 
@@ -230,6 +232,11 @@ static BpTarget *parse_options(const char *text) {
   return target;
 }
 
+static BpTarget *parse_json(const char *json) {
+  const Text *text = bp__part_table(BP_PART_TEXT);
+  return text ? text->parse_target(json) : NULL;
+}
+
 BpTarget *bp_target_parse(const char *text) {
   if (!BP_GIVEN(text) || bp__core_start())
     return NULL;
@@ -238,7 +245,7 @@ BpTarget *bp_target_parse(const char *text) {
     return NULL;
   }
   const char *start = text + strspn(text, SPACE);
-  BpTarget *target = *start == '{' ? bp__target_parse_json(start) : parse_options(start);
+  BpTarget *target = *start == '{' ? parse_json(start) : parse_options(start);
   if (target && bp__target_complete(target) < 0) {
     bp_object_release(target);
     return NULL;
@@ -293,6 +300,11 @@ char *bp_target_format(const BpTarget *target) {
     g_free(text);
   }
   return g_string_free(out, FALSE);
+}
+
+char *bp_target_format_json(const BpTarget *target) {
+  const Text *text = bp__part_table(BP_PART_TEXT);
+  return text ? text->format_target(target) : NULL;
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */

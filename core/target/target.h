@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_TARGET_TARGET_H
 #define BACKPLANE_CORE_TARGET_TARGET_H
 
+#include "core/system/shared.h"
+
 #include "core/registry/registration.h"
 
 #include <backplane/target.h>
@@ -26,23 +28,20 @@ int bp__target_kind_register(const BpTargetKind *kind);
 void bp__target_kinds_withdraw(const Registration *registration);
 /* Finds a kind and activates the plugin that declares it; NULL with an error that names the
  * nearest. */
-const BpTargetKind *bp__target_kind_find(const char *name);
+BP__SHARED const BpTargetKind *bp__target_kind_find(const char *name);
 /* The kind's attribute of that name, or -1. */
 int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name);
 
 /* A target with the kind's defaults (transfer full), not yet completed. */
-BpTarget *bp__target_create(const BpTargetKind *kind);
+BP__SHARED BpTarget *bp__target_create(const BpTargetKind *kind);
 /* Sets an attribute from text, or from a value of a matching type; an unknown attribute or an
  * unsuitable value is an error that says what is expected. */
 int bp__target_set_text(BpTarget *target, const char *name, const char *text);
-int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
+BP__SHARED int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
 /* Checks that a number which the host's compiler reads is in its range; other numbers are not
  * checked. */
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);
 /* Calls the kind's `complete`, which checks the target and sets dependent attributes. */
 int bp__target_complete(BpTarget *target);
-
-/* Parses the JSON form (transfer full). Untrusted input. */
-BpTarget *bp__target_parse_json(const char *text);
 
 #endif

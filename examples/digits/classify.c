@@ -33,7 +33,7 @@ typedef struct Digit {
   float reference[CLASSES]; /* onnxruntime's logits */
 } Digit;
 
-/* What one device made of the images. */
+/* The results of one device. */
 typedef struct Outcome {
   GString *predictions;
   int agreeing; /* with the reference */

@@ -14,7 +14,8 @@ digits_images = \
 	examples/digits/images/9-4635.png
 
 EXTRA_DIST += examples/digits/README.md examples/digits/train.py examples/digits/requirements.txt \
-	examples/digits/digits.onnx examples/digits/reference.json $(digits_images)
+	examples/digits/digits.onnx examples/digits/digits-int8.onnx \
+	examples/digits/quantize.py examples/digits/reference.json $(digits_images)
 
 noinst_PROGRAMS += digits-classify
 digits_classify_SOURCES = examples/digits/classify.c

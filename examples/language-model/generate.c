@@ -4,8 +4,8 @@
  *   generate MODEL COUNT TOKEN...
  *
  * MODEL is what write_onnx.py wrote, or what `backplane compile` made of it. BACKPLANE_DEVICE names
- * the devices to choose from. Prints COUNT tokens. Keys and values of earlier tokens stay on the
- * device: each output is bound as the input of the next step. */
+ * the devices to choose from. Prints COUNT tokens. Keys and values of earlier tokens stay where
+ * they are on the device: a step writes those of its own tokens behind them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,35 +28,26 @@ static int64_t likeliest(const BpTensor *logits) {
   return best;
 }
 
-/* The past before the first token: no elements in the open dimension. */
-static int bind_nothing(const BpModel *model, BpModelContext *context, int32_t input) {
-  const BpModelTensorInfo *info = bp_model_input_info(model, input);
+/* Keeps keys or values, an input, with room for `room` tokens: the model appends those of a step.
+ */
+static int bind_cache(const BpModel *model, BpModelContext *context, int32_t input, int64_t room) {
+  const BpModelTensorInfo *from = bp_model_input_info(model, input);
+  const BpModelTensorInfo *to = bp_model_output_info(model, input);
   int64_t shape[8];
   size_t num_devices;
   BpDevice device = bp_model_devices(model, &num_devices)[0];
-  if (!info)
+  if (!from || !to)
     return -1;
-  for (int32_t i = 0; i < info->ndim && i < 8; i++)
-    shape[i] = info->shape[i] < 0 ? 0 : info->shape[i];
-  BpTensor *nothing = bp_tensor_create(shape, info->ndim, info->dtype, device, NULL);
-  int status = nothing ? bp_model_bind_input(context, info->name, nothing) : -1;
-  bp_tensor_release(nothing);
+  for (int32_t i = 0; i < from->ndim && i < 8; i++)
+    shape[i] = from->shape[i] < 0 ? room : from->shape[i];
+  BpTensor *memory = bp_tensor_create(shape, from->ndim, from->dtype, device, NULL);
+  int status = memory ? bp_model_bind_cache(context, from->name, to->name, memory, 0) : -1;
+  bp_tensor_release(memory);
   return status;
 }
 
-/* Output N of the last step becomes input N of the next one. */
-static int bind_present(const BpModel *model, BpModelContext *context, int32_t index) {
-  const BpModelTensorInfo *info = bp_model_input_info(model, index);
-  BpTensor *present = info ? bp_model_get_output(context, index) : NULL;
-  if (!present)
-    return -1;
-  return bp_model_bind_input(context, info->name, present);
-}
-
-/* Runs with `count` tokens more, and makes what it remembers the past of the next step. Returns the
- * next token, or -1 with an error. */
-static int64_t step(const BpModel *model, BpModelContext *context, const int64_t *tokens,
-                    int64_t count) {
+/* Runs with `count` tokens more. Returns the next token, or -1 with an error. */
+static int64_t step(BpModelContext *context, const int64_t *tokens, int64_t count) {
   const int64_t shape[] = {1, count};
   const BpTensorView view = {.data = (void *)(uintptr_t)tokens,
                              .device = {BP_DEVICE_CPU, 0},
@@ -66,24 +57,20 @@ static int64_t step(const BpModel *model, BpModelContext *context, const int64_t
   if (bp_model_set_input(context, "input_ids", &view) < 0 || bp_model_run(context) < 0)
     return -1;
   const BpTensor *logits = bp_model_get_output(context, 0);
-  int64_t next = logits ? likeliest(logits) : -1;
-  for (int32_t i = 1; i < bp_model_num_inputs(model) && next >= 0; i++)
-    if (bind_present(model, context, i) < 0)
-      return -1;
-  return next;
+  return logits ? likeliest(logits) : -1;
 }
 
 static int generate(const BpModel *model, BpModelContext *context, const int64_t *tokens,
                     int64_t num_tokens, long count) {
   for (int32_t i = 1; i < bp_model_num_inputs(model); i++)
-    if (bind_nothing(model, context, i) < 0)
+    if (bind_cache(model, context, i, num_tokens + count) < 0)
       return -1;
-  int64_t next = step(model, context, tokens, num_tokens);
+  int64_t next = step(context, tokens, num_tokens);
   for (long i = 0; i < count && next >= 0; i++) {
     printf("%" PRId64 "%s", next, i == count - 1 ? "\n" : " ");
     fflush(stdout);
     if (i < count - 1)
-      next = step(model, context, &next, 1);
+      next = step(context, &next, 1);
   }
   return next < 0 ? -1 : 0;
 }

@@ -3,7 +3,7 @@
 """Answers a question with the likeliest tokens: generate.py MODEL.so TOKENIZER.json TEXT [COUNT].
 
 MODEL.so is what `backplane compile` made of a file that write_onnx.py wrote. Keys and values of earlier
-tokens stay on the device: each step is given the tensors that the last one returned.
+tokens stay where they are on the device: a step writes those of its own tokens behind them.
 """
 
 import sys
@@ -19,15 +19,13 @@ END = 2
 
 def generate(path, tokens, count):
     """Yields tokens that continue `tokens`. BACKPLANE_DEVICE names the devices to choose from."""
-    module = backplane.load(path)
-    model = backplane.Model(module)
-    device = model.device
-    step = module.machine(device)["main"]
-    past = []
-    for info in model.inputs[1:]:
-        past.append(backplane.empty([max(extent, 0) for extent in info.shape], info.dtype, device))
+    model = backplane.Model(backplane.load(path))
+    room = len(tokens) + count
+    for past, present in zip(model.inputs[1:], model.outputs[1:]):
+        shape = [room if extent < 0 else extent for extent in past.shape]
+        model.bind_cache(past.name, present.name, backplane.empty(shape, past.dtype, model.device))
     for _ in range(count):
-        logits, *past = step(backplane.tensor(np.array([tokens], np.int64), device), *past)
+        logits = model.run(input_ids=np.array([tokens], np.int64))["logits"]
         tokens = [int(logits.numpy().argmax())]
         yield tokens[0]
 

@@ -14,7 +14,7 @@ static int is_op(const BpGraphNode *node, const char *name) {
   return node && !node->op->domain[0] && !strcmp(node->op->name, name);
 }
 
-/* What makes a node's first input; NULL for one of the graph, and where there is none. */
+/* The node that computes a node's first input; NULL if that is an input of the graph or absent. */
 static const BpGraphNode *node_before(const BpGraphNode *node) {
   const BpGraphValue *in = bp__node_input(node, 0);
   return in ? in->producer : NULL;
@@ -201,7 +201,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
-/* What the last of some phases reads beyond the input of dimension `i`. */
+/* The number of elements that the last of these phases reads beyond the end of the input, in
+ * dimension `i`. */
 static int64_t beyond_end(const Transposed *transposed, int32_t i, const Phases *phases) {
   BpExtents *extents = &transposed->graph->extents;
   int64_t more = bp__extent_subtract(extents, transposed->places[i], transposed->w.in[i]);
@@ -497,6 +498,7 @@ static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return 0;
 }
 
-int bp__build_canonical(BpGraph *graph) {
+int bp__build_canonical(const BpBuild *build, BpGraph *graph) {
+  (void)build;
   return bp__graph_rewrite(graph, any_rule, NULL);
 }

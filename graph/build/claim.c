@@ -3,6 +3,7 @@
  * compiled becomes a node in the place of those of the part. The remaining nodes are compiled as
  * without graph compilers. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +70,11 @@ const BpGraphCompilerApi *bp__graph_compiler_find(const char *name) {
 typedef struct Unit {
   const BpGraphNode *node; /* as the model has it, or the single one */
   size_t begin, end;       /* its nodes in the graph's list */
-  int32_t offered;         /* its number in the view, or -1 */
-  int32_t compiler;        /* that takes it, or -1 */
+  int32_t is_offered;
+  int32_t is_bound; /* not offered: a run decides on its extents */
+  int32_t shown;    /* its number in the view of the compiler that is asked, or -1 */
+  int32_t compiler; /* that takes it, or -1 */
+  double cost;      /* that the compiler gave; 0: none */
   int32_t level;
   int32_t part;         /* the first unit of its part, itself if it is alone */
   int32_t next;         /* the next unit of the part, or -1 */
@@ -83,15 +87,26 @@ typedef struct Claiming {
   BpGraph *graph;
   Unit *units;
   int32_t num_units;
-  int32_t num_offered;
   int32_t *maker;     /* by value id: the unit that makes it, or -1 */
   uint8_t *is_read;   /* by value id: another unit reads it, or it is an output of the graph */
   uint8_t *is_output; /* by value id: likewise, another part */
 } Claiming;
 
+/* How many nodes there are and are claimed, in the graph and in the bodies. */
+typedef struct Tally {
+  int32_t total, claimed;
+  int32_t num_listed;
+  GString *unclaimed; /* the first few nodes that are not claimed, and why */
+} Tally;
+
 static int is_in_list(const BpGraph *graph, const BpGraphNode *node) {
   return node->id >= 0 && (size_t)node->id < graph->nodes.size &&
          graph->nodes.items[node->id] == node;
+}
+
+/* Whether a run binds extents there: by a check of shapes, by data, or by what a body gives. */
+static int binds_extents(const BpGraphNode *node) {
+  return bp__op_is_bind(node) || bp__op_is_control(node);
 }
 
 /* A node can be claimed where it still stands for what it was: its outputs are computed, and by
@@ -110,31 +125,39 @@ static int can_offer(const BpGraph *graph, const BpGraphNode *source, int32_t nu
   return 1;
 }
 
-static void add_unit(Claiming *claiming, size_t *at) {
+static void add_unit(Claiming *claiming, const Unit *like) {
   const BpGraph *graph = claiming->graph;
-  const BpGraphNode *first = graph->nodes.items[*at];
   Unit *unit = &claiming->units[claiming->num_units];
-  *unit = (Unit){.node = first,
-                 .begin = *at,
-                 .end = *at + 1,
-                 .offered = -1,
-                 .compiler = -1,
-                 .part = claiming->num_units++,
-                 .next = -1};
-  if (first->source > 0 &&
-      can_offer(graph, graph->sources.items[first->source - 1], first->source)) {
-    unit->node = graph->sources.items[first->source - 1];
-    unit->offered = claiming->num_offered++;
-    while (unit->end < graph->nodes.size &&
-           ((const BpGraphNode *)graph->nodes.items[unit->end])->source == first->source)
-      unit->end++;
-  }
+  *unit = *like;
+  unit->shown = unit->compiler = unit->next = -1;
+  unit->part = claiming->num_units++;
   for (size_t i = unit->begin; i < unit->end; i++) {
     const BpGraphNode *node = graph->nodes.items[i];
     for (int32_t k = 0; k < node->num_outputs; k++)
       claiming->maker[node->outputs[k]->id] = unit->part;
   }
-  *at = unit->end;
+}
+
+/* Adds the unit of a node of the model, or units of what it became, one for each node, if it cannot
+ * be claimed. */
+static void add_units(Claiming *claiming, size_t *at) {
+  const BpGraph *graph = claiming->graph;
+  const BpGraphNode *first = graph->nodes.items[*at];
+  const BpGraphNode *source = first->source > 0 ? graph->sources.items[first->source - 1] : NULL;
+  size_t end = *at;
+  int is_bound = 0;
+  while (end < graph->nodes.size &&
+         (end == *at ||
+          (source && ((const BpGraphNode *)graph->nodes.items[end])->source == first->source)))
+    is_bound |= binds_extents(graph->nodes.items[end++]);
+  if (source && !is_bound && can_offer(graph, source, first->source))
+    add_unit(claiming, &(Unit){.node = source, .begin = *at, .end = end, .is_offered = 1});
+  else
+    for (size_t i = *at; i < end; i++)
+      add_unit(
+          claiming,
+          &(Unit){.node = graph->nodes.items[i], .begin = i, .end = i + 1, .is_bound = is_bound});
+  *at = end;
 }
 
 /* The unit that makes an input, or -1: it comes from outside, or is not given. */
@@ -168,8 +191,8 @@ static int32_t own_group(const Unit *unit) {
   return (int32_t)unit->begin;
 }
 
-static int32_t offered_group(const Unit *unit) {
-  return unit->offered >= 0 ? 0 : -1;
+static int32_t shown_group(const Unit *unit) {
+  return unit->shown >= 0 ? 0 : -1;
 }
 
 static int32_t part_group(const Unit *unit) {
@@ -185,21 +208,41 @@ static int list_units(Claiming *claiming) {
   for (int32_t i = 0; i < graph->num_values; i++)
     claiming->maker[i] = -1;
   for (size_t at = 0; at < graph->nodes.size;)
-    add_unit(claiming, &at);
+    add_units(claiming, &at);
   claiming->is_read = mark_outside(claiming, own_group);
   return claiming->is_read ? 0 : -1;
 }
 
-/* The whole graph as it is offered. */
-static const BpOnnxGraph *view_all(Claiming *claiming) {
+/* The first value of a node with an open extent, or NULL. */
+static const BpGraphValue *find_open(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs + node->num_outputs; i++) {
+    const BpGraphValue *value =
+        i < node->num_inputs ? node->inputs[i] : node->outputs[i - node->num_inputs];
+    if (value && bp__value_is_open(value))
+      return value;
+  }
+  return NULL;
+}
+
+static int takes_open(const BpGraphCompilerApi *api) {
+  return BP_TABLE_HAS(api, flags) && api->flags & BP_GRAPH_COMPILER_OPEN_EXTENTS;
+}
+
+/* The graph as one graph compiler sees it. */
+static const BpOnnxGraph *view_all(Claiming *claiming, const BpGraphCompilerApi *api) {
   BpArena *arena = &claiming->graph->arena;
   const BpGraphNode **nodes =
-      bp__arena_alloc_array(arena, (size_t)claiming->num_offered, sizeof(*nodes));
-  uint8_t *is_output = nodes ? mark_outside(claiming, offered_group) : NULL;
-  BpViewPlan plan = {claiming->graph, nodes, claiming->num_offered, claiming->is_read, is_output};
-  for (int32_t u = 0; is_output && u < claiming->num_units; u++)
-    if (claiming->units[u].offered >= 0)
-      nodes[claiming->units[u].offered] = claiming->units[u].node;
+      bp__arena_alloc_array(arena, (size_t)claiming->num_units, sizeof(*nodes));
+  int32_t num_shown = 0;
+  for (int32_t u = 0; nodes && u < claiming->num_units; u++) {
+    Unit *unit = &claiming->units[u];
+    int is_shown = unit->is_offered && (takes_open(api) || !find_open(unit->node));
+    unit->shown = is_shown ? num_shown : -1;
+    if (is_shown)
+      nodes[num_shown++] = unit->node;
+  }
+  uint8_t *is_output = nodes ? mark_outside(claiming, shown_group) : NULL;
+  BpViewPlan plan = {claiming->graph, nodes, num_shown, claiming->is_read, is_output};
   const BpOnnxGraph *view = is_output ? bp__view_create(arena, &plan) : NULL;
   free(is_output);
   return view;
@@ -247,10 +290,45 @@ static int add_reason(const Claiming *claiming, Unit *unit, const char *compiler
   return unit->why ? 0 : -1;
 }
 
-/* Asks graph compiler `index`, and enters what it takes. */
-static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, Best *best) {
+/* Says that a node was not shown to a graph compiler for an open extent. */
+static int add_open_reason(const Claiming *claiming, Unit *unit, const BpGraphCompilerApi *api) {
+  const BpGraphValue *value = find_open(unit->node);
+  char extent[128], reason[512];
+  int32_t d = 0;
+  while (!bp__extent_is_open(value->shape[d]))
+    d++;
+  bp__extent_format(&claiming->graph->extents, value->shape[d], extent, sizeof(extent));
+  snprintf(reason, sizeof(reason),
+           "it takes known extents alone, and dimension %d of value '%s' has the open extent %s; "
+           "give shapes with --shape (BpCompileOptions::shapes)",
+           d, value->name ? value->name : "", extent);
+  return add_reason(claiming, unit, api->name, reason);
+}
+
+/* Enters how a graph compiler answered for a node. */
+static int enter_answer(Claiming *claiming, Unit *unit, int32_t index, const BpClaims *claims,
+                        Best *best) {
   const BpGraphCompilerApi *api = claiming->build->compilers[index];
-  BpClaims *claims = bp__claims_create(&claiming->graph->arena, view);
+  if (unit->shown < 0)
+    return add_open_reason(claiming, unit, api);
+  double cost = claims->costs[unit->shown];
+  if (cost < 0) {
+    const char *why = claims->why[unit->shown];
+    return add_reason(claiming, unit, api->name, why ? why : "it gave no reason");
+  }
+  enter_claim(best, index, cost);
+  if (unit->compiler != best->compiler) {
+    unit->compiler = best->compiler;
+    unit->cost = unit->compiler == index ? cost : 0;
+  }
+  return 0;
+}
+
+/* Asks graph compiler `index`, and enters what it takes; `best` is by unit. */
+static int ask(Claiming *claiming, int32_t index, Best *best) {
+  const BpGraphCompilerApi *api = claiming->build->compilers[index];
+  const BpOnnxGraph *view = view_all(claiming, api);
+  BpClaims *claims = view ? bp__claims_create(&claiming->graph->arena, view) : NULL;
   if (!claims)
     return -1;
   int status = api->claim(api->context, view, claiming->build->target, claims);
@@ -258,32 +336,23 @@ static int ask(Claiming *claiming, const BpOnnxGraph *view, int32_t index, Best 
     status = bp_error_raise(BP_ERROR_PLUGIN, "it claims what it cannot: %s", claims->failure);
   if (status)
     return bp_error_add_context("graph compiler %s", api->name);
-  for (int32_t u = 0; u < claiming->num_units; u++) {
-    Unit *unit = &claiming->units[u];
-    double cost = unit->offered >= 0 ? claims->costs[unit->offered] : -1;
-    if (cost >= 0) {
-      enter_claim(&best[unit->offered], index, cost);
-      unit->compiler = best[unit->offered].compiler;
-    } else if (unit->offered >= 0) {
-      const char *why = claims->why[unit->offered];
-      if (add_reason(claiming, unit, api->name, why ? why : "it gave no reason"))
-        return -1;
-    }
-  }
+  for (int32_t u = 0; u < claiming->num_units; u++)
+    if (claiming->units[u].is_offered &&
+        enter_answer(claiming, &claiming->units[u], index, claims, &best[u]))
+      return -1;
   return 0;
 }
 
 static int ask_all(Claiming *claiming) {
   const BpBuild *build = claiming->build;
-  const BpOnnxGraph *view = view_all(claiming);
-  Best *best = bp__arena_alloc_array(&claiming->graph->arena, (size_t)claiming->num_offered + 1,
+  Best *best = bp__arena_alloc_array(&claiming->graph->arena, (size_t)claiming->num_units + 1,
                                      sizeof(*best));
-  int status = view && best ? 0 : -1;
-  for (int32_t i = 0; i < claiming->num_offered && best; i++)
-    best[i].first = -1;
+  int status = best ? 0 : -1;
+  for (int32_t u = 0; u < claiming->num_units && best; u++)
+    best[u].first = -1;
   for (int32_t i = 0; i < build->num_compilers && !status; i++)
     if (fits_target(build, build->compilers[i]))
-      status = ask(claiming, view, i, best);
+      status = ask(claiming, i, best);
   return status;
 }
 
@@ -301,10 +370,12 @@ static int32_t find_part(Claiming *claiming, int32_t unit) {
 /* Connected units of one compiler and one level are a part. The level grows where a path goes from
  * one compiler's units, or the host's, to another's, and never falls: so no path that leaves a part
  * comes back to it, nor by way of other parts; and what is ordered by level can run in that order.
- */
+ * It grows behind each unit that binds extents, too: later units may compute with these. */
 static int make_parts(Claiming *claiming) {
   Unit *units = claiming->units;
+  int32_t least = 0;
   for (int32_t u = 0; u < claiming->num_units; u++) {
+    units[u].level = least;
     for (int32_t k = 0; k < units[u].node->num_inputs; k++) {
       int32_t maker = maker_of(claiming, units[u].node, k);
       if (maker < 0)
@@ -312,6 +383,8 @@ static int make_parts(Claiming *claiming) {
       int32_t level = units[maker].level + (units[maker].compiler != units[u].compiler);
       units[u].level = level > units[u].level ? level : units[u].level;
     }
+    if (!units[u].is_offered && binds_extents(units[u].node))
+      least = units[u].level + 1;
     for (int32_t k = 0; units[u].compiler >= 0 && k < units[u].node->num_inputs; k++) {
       int32_t maker = maker_of(claiming, units[u].node, k);
       if (maker < 0 || units[maker].compiler != units[u].compiler ||
@@ -355,6 +428,7 @@ static int compile_view(const Claiming *claiming, const BpGraphCompilerApi *api,
   if (api->compile(api->context, view, claiming->build->target, function, &module)) {
     *fault = g_strdup(bp_error_message());
     bp_error_clear();
+    bp_object_release(module);
     return 0;
   }
   *fault = module ? find_fault(module, function) : g_strdup("it gave no module");
@@ -398,22 +472,38 @@ static BpGraphNode *make_node(const Claiming *claiming, const BpOnnxGraph *view,
 }
 
 /* "part_0_dnnl". */
-static const char *function_name(const Claiming *claiming, const BpGraphCompilerApi *api) {
-  char *name = bp__arena_printf(&claiming->graph->arena, "part_%zu_%s",
-                                claiming->build->parts->size, api->name);
+static const char *function_name(const Claiming *claiming, const BpGraphCompilerApi *api,
+                                 int32_t number) {
+  char *name = bp__arena_printf(&claiming->graph->arena, "part_%" PRId32 "_%s", number, api->name);
   for (char *at = name; at && *at; at++)
     *at = g_ascii_isalnum(*at) ? *at : '_';
   return name;
 }
 
-/* Compiles the part that begins with unit `first`. */
+/* The time of a part that is not kept, or NULL. */
+static const BpPartTime *find_loss(const BpBuild *build, int32_t number) {
+  const BpPartChoice *choice = build->choice;
+  return choice && number < choice->num_parts && !choice->parts[number].is_kept
+             ? &choice->parts[number]
+             : NULL;
+}
+
+/* Says why a part is not kept. */
+static char *explain_loss(const BpPartTime *time) {
+  return g_strdup_printf("generated code is as fast: %.1f us, and the part that it claims %.1f us",
+                         (double)time->generated_ns / 1e3, (double)time->claimed_ns / 1e3);
+}
+
+/* Compiles the part that begins with unit `first`, unless it is not kept. */
 static int compile_part(Claiming *claiming, int32_t first, BpGraphNode **node) {
   Unit *units = claiming->units;
   const BpGraphCompilerApi *api = claiming->build->compilers[units[first].compiler];
+  int32_t number = (*claiming->build->num_claimed)++;
+  const BpPartTime *loss = find_loss(claiming->build, number);
   const BpOnnxGraph *view = view_part(claiming, first);
-  const char *function = function_name(claiming, api);
-  char *fault;
-  if (!view || !function || compile_view(claiming, api, view, function, &fault))
+  const char *function = function_name(claiming, api, number);
+  char *fault = loss ? explain_loss(loss) : NULL;
+  if (!view || !function || (!loss && compile_view(claiming, api, view, function, &fault)))
     return -1;
   if (!fault)
     *node = make_node(claiming, view, function);
@@ -497,19 +587,32 @@ static int compile_parts(Claiming *claiming) {
 
 /* ---- Reports ----------------------------------------------------------------------------- */
 
-#define NOT_OFFERED "it is not offered: what it reads or gives was settled while it was imported"
-
 static const char *reason_of(const Unit *unit) {
-  return unit->offered < 0 ? NOT_OFFERED : unit->why;
+  if (unit->is_offered)
+    return unit->why;
+  if (bp__op_is_control(unit->node))
+    return "it is not offered: it runs bodies, whose nodes are offered";
+  return unit->is_bound ? "it is not offered: its shapes depend on data, or a run checks whether "
+                          "they fit"
+                        : "it is not offered: what it reads or gives was settled while it was "
+                          "imported";
+}
+
+/* The node of a unit as the model has it, if the importer read one. */
+static const BpGraphNode *node_of_model(const Claiming *claiming, const Unit *unit) {
+  int32_t source = unit->is_offered ? 0 : unit->node->source;
+  return source > 0 ? claiming->graph->sources.items[source - 1] : unit->node;
 }
 
 static int report_unit(const Claiming *claiming, const Unit *unit) {
   const BpCompileOptions *options = claiming->build->options;
+  const BpGraphNode *as_read = node_of_model(claiming, unit);
   BpClaimedNode node = {
-      .struct_size = sizeof(node), .node = unit->node->name, .op = unit->node->op->name};
+      .struct_size = sizeof(node), .node = as_read->name, .op = as_read->op->name};
   if (unit->function) {
     node.compiler = claiming->build->compilers[unit->compiler]->name;
     node.function = unit->function;
+    node.cost = unit->cost;
   } else {
     node.why = reason_of(unit);
   }
@@ -523,46 +626,39 @@ static int report_unit(const Claiming *claiming, const Unit *unit) {
 /* Of a node that is not offered the graph may have several, which count once. */
 static int is_counted(const Claiming *claiming, int32_t u) {
   const Unit *unit = &claiming->units[u];
-  return unit->offered >= 0 || unit->node->source == 0 || u == 0 || unit[-1].offered >= 0 ||
+  return unit->is_offered || unit->node->source == 0 || u == 0 || unit[-1].is_offered ||
          unit[-1].node->source != unit->node->source;
 }
 
-/* The first few nodes that are not claimed, and why (g_free). */
-static char *list_unclaimed(const Claiming *claiming) {
-  GString *list = g_string_new(NULL);
-  int32_t left = 8;
-  for (int32_t u = 0; u < claiming->num_units && left > 0; u++) {
-    const Unit *unit = &claiming->units[u];
-    if (unit->function || !is_counted(claiming, u))
-      continue;
-    g_string_append_printf(list, "%s'%s' (%s): %s", list->len ? "; " : "", unit->node->name,
-                           unit->node->op->name, reason_of(unit));
-    left--;
-  }
-  return g_string_free(list, FALSE);
-}
+#define MOST_LISTED 8
 
-/* Reports which compiler computes each node; an error if too few are claimed. */
-static int report(const Claiming *claiming) {
-  double least = claiming->build->options->least_claimed;
-  int32_t total = 0, claimed = 0;
+/* Reports which compiler computes each node, and counts the node. */
+static int report(const Claiming *claiming, Tally *tally) {
   for (int32_t u = 0; u < claiming->num_units; u++) {
+    const Unit *unit = &claiming->units[u];
     if (!is_counted(claiming, u))
       continue;
-    total++;
-    claimed += claiming->units[u].function != NULL;
-    if (report_unit(claiming, &claiming->units[u]))
+    tally->total++;
+    tally->claimed += unit->function != NULL;
+    if (!unit->function && tally->num_listed++ < MOST_LISTED)
+      g_string_append_printf(tally->unclaimed, "%s'%s' (%s): %s", tally->unclaimed->len ? "; " : "",
+                             node_of_model(claiming, unit)->name,
+                             node_of_model(claiming, unit)->op->name, reason_of(unit));
+    if (report_unit(claiming, unit))
       return -1;
   }
-  if (claimed >= least * total)
+  return 0;
+}
+
+/* An error if too few nodes are claimed. */
+static int check_share(const BpBuild *build, const Tally *tally) {
+  double least = build->options->least_claimed;
+  if (tally->claimed >= least * tally->total)
     return 0;
-  char *unclaimed = list_unclaimed(claiming);
-  bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                 "graph compilers claim %d of %d nodes, and at least %g of all are required "
-                 "(BpCompileOptions.least_claimed, --require): %s",
-                 claimed, total, least, unclaimed);
-  g_free(unclaimed);
-  return -1;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "graph compilers claim %d of %d nodes, and the share that is required is "
+                        "%g (BpCompileOptions.least_claimed, --require): %s",
+                        tally->claimed, tally->total, least, tally->unclaimed->str);
 }
 
 /* ---- The pass ---------------------------------------------------------------------------- */
@@ -575,10 +671,12 @@ static int any_fits(const BpBuild *build) {
   return 0;
 }
 
-int bp__build_claim(const BpBuild *build, BpGraph *graph) {
+static int claim_bodies(const BpBuild *build, const BpGraph *graph, Tally *tally);
+
+/* Claims parts of a graph, and then of the bodies of its nodes. */
+static int claim_graph(const BpBuild *build, BpGraph *graph, Tally *tally) {
   Claiming claiming = {.build = build, .graph = graph};
-  if (!any_fits(build))
-    return 0;
+  bp__graph_count_uses(graph);
   int status = list_units(&claiming);
   if (!status)
     status = ask_all(&claiming);
@@ -587,10 +685,31 @@ int bp__build_claim(const BpBuild *build, BpGraph *graph) {
   if (!status)
     status = compile_parts(&claiming);
   if (!status)
-    status = report(&claiming);
+    status = report(&claiming, tally);
   free(claiming.units);
   free(claiming.maker);
   free(claiming.is_read);
   free(claiming.is_output);
+  return status ? -1 : claim_bodies(build, graph, tally);
+}
+
+static int claim_bodies(const BpBuild *build, const BpGraph *graph, Tally *tally) {
+  for (size_t i = 0; i < graph->nodes.size; i++) {
+    const BpGraphNode *node = graph->nodes.items[i];
+    for (int32_t b = 0; b < node->num_bodies; b++)
+      if (claim_graph(build, node->bodies[b], tally))
+        return -1;
+  }
+  return 0;
+}
+
+int bp__build_claim(const BpBuild *build, BpGraph *graph) {
+  if (!any_fits(build))
+    return 0;
+  Tally tally = {.unclaimed = g_string_new(NULL)};
+  int status = claim_graph(build, graph, &tally);
+  if (!status)
+    status = check_share(build, &tally);
+  g_string_free(tally.unclaimed, TRUE);
   return status;
 }

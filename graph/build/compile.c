@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bp_model_compile: an ONNX file becomes an artifact with code for each target. build_graph is the
- * list of passes. */
+/* bp_model_compile: an ONNX file becomes an artifact with code for each target. build_target
+ * and build_graph are the steps for one target. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,161 +16,21 @@
 #include <backplane/object.h>
 
 #include "graph/build/build.h"
+#include "graph/build/choose.h"
+#include "graph/build/options.h"
+#include "graph/io/given.h"
 #include "graph/onnx/import.h"
 #include "graph/ops/control.h"
 
-#define MAX_TARGETS   16
-#define MAX_COMPILERS 16
-
-static int dump_bytes(const BpBuild *build, const char *name, const char *data, size_t size) {
-  char *path;
-  FILE *file;
-  int failed;
-  if (!build->options->dump_dir)
-    return 0;
-  path = g_strdup_printf("%s/%s%s", build->options->dump_dir, build->dump_prefix, name);
-  file = fopen(path, "we");
-  failed = !file || fwrite(data, 1, size, file) != size;
-  failed |= file && fclose(file);
-  if (failed)
-    bp_error_raise(BP_ERROR_IO, "cannot write the dump '%s': %s", path, strerror(errno));
-  g_free(path);
-  return failed ? -1 : 0;
-}
-
-int bp__build_dump(const BpBuild *build, const char *name, const char *text) {
-  return dump_bytes(build, name, text, strlen(text));
-}
-
-static int dump_graph(const BpBuild *build, const BpGraph *graph, const char *name) {
-  char *text = build->options->dump_dir ? bp__graph_print(graph) : NULL;
-  int status = build->options->dump_dir ? (text ? bp__build_dump(build, name, text) : -1) : 0;
-  free(text);
-  return status;
-}
-
-static int dump_module(const BpBuild *build, const BpIrModule *module) {
-  char *text = build->options->dump_dir ? bp_ir_print(module) : NULL;
-  int status =
-      build->options->dump_dir ? (text ? bp__build_dump(build, "module.ir", text) : -1) : 0;
-  bp_str_free(text);
-  return status;
-}
-
-/* Writes the source of a module and of what it imports as KIND.txt, or KIND.FORMAT where the module
- * knows a format by the name of its language. A kind that keeps no source has no file. */
-static int dump_sources(const BpBuild *build, BpModule *code) {
-  static const char *const formats[] = {"c", "ll", "cl", "glsl", "cu", ""};
-  int status = 0;
-  if (!build->options->dump_dir)
-    return 0;
-  for (size_t i = 0, found = 0; i < G_N_ELEMENTS(formats) && !found && !status; i++) {
-    BpOwnedBytes source = {0};
-    found = !bp_module_get_source(code, formats[i], &source) && source.data;
-    if (!found)
-      bp_error_clear();
-    char *name = g_strconcat(bp_module_kind(code), ".", *formats[i] ? formats[i] : "txt", NULL);
-    status = found ? dump_bytes(build, name, source.data, source.size) : 0;
-    g_free(name);
-    bp_owned_bytes_clear(&source);
-  }
-  for (size_t i = 0; i < bp_module_num_imports(code) && !status; i++)
-    status = dump_sources(build, bp_module_get_import(code, i));
-  return status;
-}
-
-int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {
-  const BpCompileOptions *options = build->options;
-  if (!options->progress || !options->progress(options->progress_context, stage, done, total))
-    return 0;
-  return bp_error_raise(BP_ERROR_RUNTIME,
-                        "BpCompileOptions::progress cancelled the compilation (%s, %d of %d)",
-                        stage, done, total);
-}
+/* What has to be left of a stack of 1 MiB when compiling begins. */
+#define LEAST_STACK ((size_t)768 << 10)
 
 /* ---- One target -------------------------------------------------------------------------- */
-
-/* A member of the limits; 0 where there are none, or where an older program's end before it. */
-#define LIMIT(limits, member)                                                                      \
-  ((limits) && (limits)->struct_size >= offsetof(BpCompileLimits, member) + sizeof(int64_t)        \
-       ? (limits)->member                                                                          \
-       : 0)
-
-static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
-  size_t needed = offsetof(BpCompileOptions, limits) + sizeof(options->limits);
-  const BpCompileLimits *limits = options->struct_size >= needed ? options->limits : NULL;
-  budget->most_nodes = LIMIT(limits, nodes);
-  budget->most_bytes = LIMIT(limits, constant_bytes);
-  budget->most_work = LIMIT(limits, fold_work);
-  budget->most_functions = LIMIT(limits, functions);
-  if (budget->most_nodes < 0 || budget->most_bytes < 0 || budget->most_work < 0 ||
-      budget->most_functions < 0)
-    return bp_error_raise(BP_ERROR_VALUE, "a limit of compiling is negative; 0 is the default");
-  return 0;
-}
-
-static int optimize_graph(const BpBuild *build, BpGraph *graph);
-
-static int optimize_bodies(const BpBuild *build, const BpGraph *graph) {
-  for (size_t i = 0; i < graph->nodes.size; i++) {
-    const BpGraphNode *node = graph->nodes.items[i];
-    for (int32_t b = 0; b < node->num_bodies; b++)
-      if (optimize_graph(build, node->bodies[b]))
-        return -1;
-  }
-  return 0;
-}
-
-/* The passes that make the graph faster, in order, and then its bodies. */
-static int optimize_graph(const BpBuild *build, BpGraph *graph) {
-  return bp__build_fold_scales(graph) || bp__build_canonical(graph) ||
-                 bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target) ||
-                 optimize_bodies(build, graph)
-             ? -1
-             : 0;
-}
 
 /* Whether extents may be known only when the model runs. An artifact for several targets has one
  * graph for each, all of the same shapes. */
 static int takes_open_extents(const BpBuild *build) {
   return build->options->num_targets == 1;
-}
-
-/* Numbers below those that a file may have stand for open extents inside of the graph. */
-static int check_input_shape(const BpInputShape *input) {
-  if (!input->name || (input->ndim > 0 && !input->shape))
-    return bp_error_raise(BP_ERROR_VALUE, "BpInputShape::%s is NULL",
-                          input->name ? "shape" : "name");
-  for (int32_t i = 0; i < input->ndim && i < BP_GRAPH_MAX_NDIM; i++)
-    if (input->shape[i] < 0)
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "input '%s': extent %d is %" PRId64 ", which is negative", input->name,
-                            i, input->shape[i]);
-  return 0;
-}
-
-/* The shapes of inputs, whose rows may be longer than this version's, or NULL with an error. */
-static const BpInputShape *read_shapes(const BpCompileOptions *options, BpArena *arena) {
-  size_t count = options->num_shapes > 0 ? (size_t)options->num_shapes : 0;
-  BpInputShape *own = bp__arena_alloc_array(arena, count + 1, sizeof(*own));
-  if (count && !options->shapes) {
-    bp_error_raise(BP_ERROR_VALUE, "BpCompileOptions::shapes is NULL, and num_shapes is %zu",
-                   count);
-    return NULL;
-  }
-  if (count && options->shape_size < sizeof(*own)) {
-    bp_error_raise(BP_ERROR_VALUE,
-                   "BpCompileOptions::shape_size is %" PRIu64 "; set it to sizeof(BpInputShape), "
-                   "here %zu",
-                   options->shape_size, sizeof(*own));
-    return NULL;
-  }
-  for (size_t i = 0; own && i < count; i++) {
-    memcpy(&own[i], (const char *)options->shapes + i * options->shape_size, sizeof(*own));
-    if (check_input_shape(&own[i]))
-      return NULL;
-  }
-  return own;
 }
 
 /* Whether something is left to a run: extents, bodies, or a check of what only a run knows. */
@@ -182,32 +43,20 @@ static bool needs_program(const BpGraph *graph) {
   return false;
 }
 
-/* Lets graph compilers claim parts, if any were named. */
-static int claim_parts(const BpBuild *build, BpGraph *graph) {
-  if (build->num_compilers > 0 && needs_program(graph))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "graph compilers take graphs all of whose shapes are known, and this "
-                          "model has open extents, bodies (If, Loop, Scan) or shapes that depend "
-                          "on data; give the shapes of its inputs, or leave the graph compilers "
-                          "out");
-  return build->num_compilers > 0 ? bp__build_claim(build, graph) : 0;
-}
-
-/* The passes over the graph, in order. */
+/* Imports the model and optimizes its graph. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
-  if (set_budget(options, &graph->budget) ||
+  if (bp__options_budget(options, &graph->budget) ||
       (takes_open_extents(build) && bp__graph_can_be_open(graph)))
     return -1;
-  const BpInputShape *shapes = read_shapes(options, &graph->arena);
+  const BpInputShape *shapes = bp__options_shapes(options, &graph->arena);
   graph->has_sources = build->num_compilers > 0;
   if (!shapes || bp__onnx_import(graph, model, shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
-  if (dump_graph(build, graph, "imported.txt") || claim_parts(build, graph) ||
-      (!build->is_reference && optimize_graph(build, graph)) || bp__build_own_outputs(graph))
+  if (bp__build_dump_graph(build, graph, "imported.txt") || bp__build_passes(build, graph))
     return -1;
-  return dump_graph(build, graph, "optimized.txt");
+  return bp__build_dump_graph(build, graph, "optimized.txt");
 }
 
 /* Says of what the target refused that code for the CPU may run it. How to ask for that depends on
@@ -221,8 +70,8 @@ static BpModule *refuse(const BpBuild *build) {
   return NULL;
 }
 
-/* What the target's generator makes; where nothing is left to it, the first part that a graph
- * compiler compiled: its target needs no generator. */
+/* The module that the target's generator makes. If graph compilers took every node, it is the
+ * module of their first part: such a target needs no generator. */
 static BpModule *generate(const BpBuild *build, BpIrModule *ir) {
   if (build->parts->size > 0 && bp_ir_table()->num_functions(ir) == 0)
     return bp_object_retain(build->parts->items[0]);
@@ -248,14 +97,14 @@ static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *cod
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                             BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
-      dump_module(build, irs[0]))
+      bp__build_dump_module(build, irs[0]))
     return refuse(build);
   if (bp__build_report(build, "code", 0, 1))
     return NULL;
   BpModule *code = generate(build, irs[0]);
   if (!code)
     return refuse(build);
-  if (import_others(build, irs[1], code) || dump_sources(build, code) ||
+  if (import_others(build, irs[1], code) || bp__build_dump_sources(build, code) ||
       bp__build_report(build, "code", 1, 1)) {
     bp_object_release(code);
     code = NULL;
@@ -268,7 +117,7 @@ typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
   BpIrModule *irs[2]; /* by place; hold the descriptions of kernels */
-  BpList parts;       /* BpModule, owned: what graph compilers compiled */
+  BpList parts;       /* the modules (BpModule) that graph compilers made; owned */
   char *text;         /* of the target */
   char *json;
   BpModule *code;
@@ -295,7 +144,8 @@ static void forget_groups(TargetBuild *result) {
   }
 }
 
-/* Fuses nodes and builds their code. What the target refuses of it is not fused another time. */
+/* Fuses nodes and builds their code. Nodes whose fused function the target refuses are not fused
+ * the next time. */
 static int build_fused(const BpBuild *build, TargetBuild *result) {
   while (try_code(build, result)) {
     int is_refused = bp_error_is(BP_ERROR_NOT_IMPLEMENTED);
@@ -315,10 +165,9 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   BpMemoryPlan plan = {0};
   int status = -1;
   result->text = bp_target_format(build->target);
-  if (!result->text || build_graph(build, model, &result->graph) ||
-      bp__build_place(build, &result->graph) || build_fused(build, result))
+  if (!result->text || build_graph(build, model, &result->graph) || build_fused(build, result))
     return -1;
-  if (needs_program(&result->graph)) {
+  if (build->is_program || needs_program(&result->graph)) {
     result->program = bp__build_program(&result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }
@@ -353,7 +202,7 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
                                const BpParamTable *params) {
   if (built[0].program)
     return bp_object_retain(built[0].program);
-  BpGraphTarget targets[MAX_TARGETS];
+  BpGraphTarget targets[BP_BUILD_MAX_TARGETS];
   BpGraphArtifact artifact = {targets, (BpTensor *const *)params->tensors.items,
                               (uint32_t)options->num_targets, (uint32_t)params->tensors.size};
   for (int32_t i = 0; i < options->num_targets; i++)
@@ -366,75 +215,30 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* Whether the options have `member`: an older program's end before it. */
-#define HAS_MEMBER(options, member)                                                                \
-  ((options)->struct_size >= offsetof(BpCompileOptions, member) + sizeof((options)->member))
-
-static int raise_useless(const BpGraphCompilerApi *api) {
-  char device[64];
-  bp_device_format((BpDevice){api->device_type, 0}, device, sizeof device);
-  return bp_error_raise(BP_ERROR_VALUE,
-                        "graph compiler %s compiles for devices of kind %.*s, and no target is of "
-                        "that kind",
-                        api->name, (int)strcspn(device, ":"), device);
-}
-
-/* The tables of the graph compilers that the options name, each of which can serve a target. */
-static int find_compilers(const BpCompileOptions *options, const BpGraphCompilerApi **compilers,
-                          int32_t *count) {
-  *count = HAS_MEMBER(options, claimed_context) ? options->num_graph_compilers : 0;
-  if (*count < 0 || *count > MAX_COMPILERS)
-    return bp_error_raise(BP_ERROR_VALUE, "%d graph compilers are named; at most %d are possible",
-                          *count, MAX_COMPILERS);
-  if (*count > 0 && !(options->least_claimed >= 0 && options->least_claimed <= 1))
-    return bp_error_raise(BP_ERROR_VALUE, "least_claimed is %g; it is from 0 to 1",
-                          options->least_claimed);
-  if (*count > 0 && options->is_reference)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "is_reference compiles each operator by itself, and graph compilers were "
-                          "named, which compile parts of many; leave one out");
-  if (*count > 0 && !options->graph_compilers)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "BpCompileOptions::graph_compilers is NULL, and num_graph_compilers is "
-                          "%d",
-                          *count);
-  for (int32_t i = 0; i < *count; i++) {
-    int fits = 0;
-    if (!options->graph_compilers[i])
-      return bp_error_raise(BP_ERROR_VALUE, "graph compiler %d has no name", i);
-    compilers[i] = bp__graph_compiler_find(options->graph_compilers[i]);
-    if (!compilers[i])
-      return -1;
-    for (int32_t k = 0; k < options->num_targets; k++)
-      fits |= bp_target_device_type(options->targets[k]) == compilers[i]->device_type;
-    for (int32_t k = 0; k < i; k++)
-      if (compilers[k] == compilers[i])
-        return bp_error_raise(BP_ERROR_VALUE, "graph compiler %s is named twice",
-                              compilers[i]->name);
-    if (!fits)
-      return raise_useless(compilers[i]);
-  }
-  return 0;
-}
-
-static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {
-  const BpGraphCompilerApi *compilers[MAX_COMPILERS];
+/* Compiles for each target; `choice` is that of one target, or NULL. */
+static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *options,
+                            const BpPartChoice *choice, bool is_program) {
+  const BpGraphCompilerApi *compilers[BP_BUILD_MAX_COMPILERS];
   int32_t num_compilers;
-  TargetBuild built[MAX_TARGETS] = {0};
+  TargetBuild built[BP_BUILD_MAX_TARGETS] = {0};
   BpParamTable params = {0};
   BpModule *artifact = NULL;
-  int status = find_compilers(options, compilers, &num_compilers);
+  int status = bp__options_compilers(options, compilers, &num_compilers);
   for (int32_t i = 0; i < options->num_targets && !status; i++) {
     char prefix[64];
+    int32_t num_claimed = 0;
     BpBuild build = {
         .options = options,
         .target = options->targets[i],
         .fallback = HAS_MEMBER(options, placed_context) ? options->fallback : NULL,
         .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
+        .is_program = is_program,
         .dump_prefix = prefix,
         .compilers = compilers,
         .num_compilers = num_compilers,
         .parts = &built[i].parts,
+        .num_claimed = &num_claimed,
+        .choice = choice,
     };
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
     status = build_target(&build, model, &params, &built[i]);
@@ -447,32 +251,95 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   return artifact;
 }
 
-/* A device runs the code for its kind: of two, one would never run. */
-static int check_targets(const BpCompileOptions *options) {
-  for (int32_t i = 1; i < options->num_targets; i++)
-    for (int32_t k = 0; k < i; k++)
-      if (bp_target_device_type(options->targets[i]) == bp_target_device_type(options->targets[k]))
-        return bp_error_raise(BP_ERROR_VALUE,
-                              "targets %s and %s are both code for one kind of device, and an "
-                              "artifact holds one for each; compile a file for each",
-                              bp_target_kind(options->targets[k]),
-                              bp_target_kind(options->targets[i]));
-  return 0;
+static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options,
+                         const BpPartChoice *choice) {
+  return compile_as(model, options, choice, false);
+}
+
+/* Bytes of this thread's stack that are left; SIZE_MAX if that cannot be told, as for a stack that
+ * a program made itself. */
+static size_t stack_left(void) {
+  pthread_attr_t attributes;
+  void *base;
+  size_t size;
+  if (pthread_getattr_np(pthread_self(), &attributes))
+    return SIZE_MAX;
+  int failed = pthread_attr_getstack(&attributes, &base, &size);
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0), least = (uintptr_t)base;
+  pthread_attr_destroy(&attributes);
+  return failed || here < least || here - least > size ? SIZE_MAX : here - least;
+}
+
+/* An overflow of the stack would end the process. */
+static int check_stack(void) {
+  size_t left = stack_left();
+  if (left >= LEAST_STACK)
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "a thread that compiles a model needs a stack of at least 1 MiB, and this "
+                        "one has %zu KiB left; raise the limit (ulimit -s 8192), or make the "
+                        "thread with a larger stack",
+                        left >> 10);
 }
 
 BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options) {
   OnnxModel *model;
   BpModule *artifact;
-  if (!onnx_path || !options || options->num_targets < 1 || options->num_targets > MAX_TARGETS) {
-    bp_error_raise(BP_ERROR_VALUE, "compiling takes a path and 1 to %d targets", MAX_TARGETS);
+  if (!onnx_path || !options || options->num_targets < 1 ||
+      options->num_targets > BP_BUILD_MAX_TARGETS) {
+    bp_error_raise(BP_ERROR_VALUE, "compiling takes a path and 1 to %d targets",
+                   BP_BUILD_MAX_TARGETS);
     return NULL;
   }
-  model = check_targets(options) < 0 ? NULL : bp__onnx_read(onnx_path);
+  model = check_stack() < 0 || bp__compile_options_check(options) < 0 ||
+                  bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0
+              ? NULL
+              : bp__onnx_read(onnx_path);
   if (!model)
     return NULL;
-  artifact = bp__onnx_load_data(model, onnx_path) ? NULL : compile(model, options);
+  if (bp__onnx_load_data(model, onnx_path))
+    artifact = NULL;
+  else if (HAS_MEMBER(options, measured_context) && options->measures_claims)
+    artifact = bp__build_choose(onnx_path, model, options, compile);
+  else
+    artifact = compile(model, options, NULL);
   bp__onnx_free(model);
   if (!artifact)
     bp_error_add_context("cannot compile '%s'", onnx_path);
+  return artifact;
+}
+
+BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options) {
+  OnnxModel *model = check_stack() < 0 ? NULL : bp__onnx_read(onnx_path);
+  BpModule *program = model && bp__onnx_load_data(model, onnx_path) == 0
+                          ? compile_as(model, options, NULL, true)
+                          : NULL;
+  if (model)
+    bp__onnx_free(model);
+  if (!program)
+    bp_error_add_context("cannot compile '%s'", onnx_path);
+  return program;
+}
+
+BpModule *bp_model_compile_bytes(const BpOnnxBytes *model, const BpCompileOptions *options) {
+  OnnxMemory memory = {0};
+  if (!options || options->num_targets < 1 || options->num_targets > BP_BUILD_MAX_TARGETS) {
+    bp_error_raise(BP_ERROR_VALUE, "compiling takes 1 to %d targets", BP_BUILD_MAX_TARGETS);
+    return NULL;
+  }
+  if (HAS_MEMBER(options, measured_context) && options->measures_claims) {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "BpCompileOptions::measures_claims is for models in files; leave it out");
+    return NULL;
+  }
+  BpModule *artifact = check_stack() < 0 || bp__compile_options_check(options) < 0 ||
+                               bp__options_check_targets(options) < 0 ||
+                               bp__options_check_stages(options) < 0 ||
+                               bp__onnx_open_memory(model, &memory)
+                           ? NULL
+                           : compile(memory.model, options, NULL);
+  bp__onnx_close_memory(&memory);
+  if (!artifact)
+    bp_error_add_context("cannot compile '%s'", model && model->name ? model->name : "");
   return artifact;
 }

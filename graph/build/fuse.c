@@ -5,8 +5,8 @@
  * TVM's; Chen et al., OSDI 2018).
  *
  * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it, and a
- * convolution then a pooling that it can do in its tile; a
- * reduction also the injective ones before it; what is left of injective nodes joins in chains. */
+ * convolution then a pooling that it can do in its tile; a reduction also the injective ones before
+ * it. The other injective nodes form chains. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@
 
 #include "graph/build/build.h"
 #include "graph/ops/control.h"
+#include "graph/ops/rows.h"
 
 /* An intermediate that is read twice is computed twice, and so on along a chain: beyond this many
  * copies of one expression a group ends. */
@@ -24,6 +25,10 @@
 /* Injective nodes that may join a group. Scheduling a group takes time that grows with the square
  * of its nodes, and more of them save no memory traffic worth having. */
 #define MAX_JOINED 256
+
+/* A node that expands its input along open extents clamps each index at run time. Clamps within
+ * clamps cannot be simplified, and their code grows beyond bounds: at most so many on a path. */
+#define MAX_CLAMPS 2
 
 #define NOWHERE (-1) /* the outputs of the graph */
 
@@ -40,6 +45,7 @@ typedef struct Fusion {
   int32_t *weight; /* by node id: after an anchor, how many expressions its value takes; before
                       the end of a chain, how many copies of it are computed */
   int32_t *joined; /* by the id of a group's first node: injective nodes that have joined it */
+  int32_t *clamps; /* by node id: the most clamps on a path from it to the end of its group */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -110,9 +116,14 @@ static int32_t added_args(const Fusion *fusion, int32_t leader, int32_t id, int3
   return count;
 }
 
+static int32_t is_clamp(const BpGraphNode *node) {
+  return node->op->compute == bp__compute_expand_in;
+}
+
 static void begin_group(Fusion *fusion, int32_t id) {
   fusion->args[id] = added_args(fusion, id, id, id);
   fusion->group[id] = id;
+  fusion->clamps[id] = is_clamp(node_at(fusion, id));
 }
 
 /* ---- Growing groups ---------------------------------------------------------------------- */
@@ -120,7 +131,7 @@ static void begin_group(Fusion *fusion, int32_t id) {
 typedef struct Growth {
   int32_t leader;
   int32_t most;              /* the largest fusion class that may join */
-  const BpGraphValue *shape; /* what joins must have this shape, or NULL */
+  const BpGraphValue *shape; /* the shape that a node must have to join the group; NULL: any */
 } Growth;
 
 static int may_share(const BpGraphNode *a, const BpGraphNode *b) {
@@ -232,14 +243,24 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
   fusion->group[next] = leader;
 }
 
-/* How often the value of `id` is computed if it is computed where it is read. */
-static int32_t copies(const Fusion *fusion, int32_t id, int32_t to) {
-  int32_t sum = 0;
+/* What a node would add to a group if its value is computed where it is read. */
+typedef struct Inlining {
+  int32_t copies; /* of the value that are computed */
+  int32_t clamps; /* the most on a path from the node to the end of the group */
+} Inlining;
+
+static Inlining inlining_of(const Fusion *fusion, int32_t id, int32_t to) {
+  Inlining sum = {0, is_clamp(node_at(fusion, id))};
+  int32_t most = 0;
   for (int32_t reader = id + 1; reader <= to; reader++)
-    for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++)
-      if (node_at(fusion, reader)->inputs[k] &&
-          node_at(fusion, reader)->inputs[k]->producer == node_at(fusion, id))
-        sum += fusion->weight[reader];
+    for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++) {
+      const BpGraphValue *value = node_at(fusion, reader)->inputs[k];
+      if (!value || value->producer != node_at(fusion, id))
+        continue;
+      sum.copies += fusion->weight[reader];
+      most = fusion->clamps[reader] > most ? fusion->clamps[reader] : most;
+    }
+  sum.clamps += most;
   return sum;
 }
 
@@ -255,13 +276,16 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;
-  int32_t weight = copies(fusion, id, to), args = added_args(fusion, leader, id, to);
-  if (weight > MAX_COPIES || fusion->args[leader] + args > fusion->most_args)
+  int32_t args = added_args(fusion, leader, id, to);
+  Inlining inlining = inlining_of(fusion, id, to);
+  if (inlining.copies > MAX_COPIES || inlining.clamps > MAX_CLAMPS ||
+      fusion->args[leader] + args > fusion->most_args)
     return;
   fusion->joined[leader]++;
   fusion->args[leader] += args;
   fusion->group[id] = leader;
-  fusion->weight[id] = weight;
+  fusion->weight[id] = inlining.copies;
+  fusion->clamps[id] = inlining.clamps;
 }
 
 static void grow_anchor(Fusion *fusion, int32_t id, uint8_t *reached) {
@@ -303,7 +327,8 @@ static int add_arg(BpGroup *group, BpGraphValue *value) {
   return bp__list_push(&group->args, value);
 }
 
-/* Lists the values of a group for which `is_output` holds, by value id; NULL: all are. */
+/* Lists the values of a group that are outputs: those whose id is set in `is_output`, or all if it
+ * is NULL. */
 static int list_outputs(BpGroup *group, const uint8_t *is_output) {
   for (size_t i = 0; i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
@@ -437,7 +462,7 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
   int status = -1;
   if (count == 0)
     return 0;
-  memory = calloc(count, 6 * sizeof(*memory));
+  memory = calloc(count, 7 * sizeof(*memory));
   reached = calloc(count + 1, 1);
   if (memory && reached) {
     fusion.dominator = memory;
@@ -446,6 +471,7 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
     fusion.weight = memory + 3 * count;
     fusion.args = memory + 4 * count;
     fusion.joined = memory + 5 * count;
+    fusion.clamps = memory + 6 * count;
     find_dominators(&fusion);
     if (build->is_reference)
       keep_apart(&fusion);

@@ -14,6 +14,8 @@
 #include "graph/build/build.h"
 #include "graph/io/json.h"
 
+#define MOST_WORK 1e18 /* that is written: readers take whole numbers of 64 bits */
+
 typedef struct Writer {
   const BpBuild *build;
   const BpGraph *graph;
@@ -230,6 +232,29 @@ static json_t *make_all_node_names(const Writer *writer) {
   return tag_list("list_str", finish(list, status));
 }
 
+/* A number of each node as text, "" for 0: TVM's reader has no numbers that large. */
+static json_t *make_numbers(const Writer *writer, double (*get)(const BpGroup *group)) {
+  json_t *list = json_array();
+  int status = list ? 0 : -1;
+  for (size_t i = 0; i < writer->num_args + writer->groups->groups.size; i++) {
+    double number =
+        i < writer->num_args ? 0 : get(writer->groups->groups.items[i - writer->num_args]);
+    char text[32] = "";
+    if (number > 0 && number < MOST_WORK)
+      snprintf(text, sizeof text, "%.0f", number);
+    status |= json_array_append_new(list, json_string(text));
+  }
+  return tag_list("list_str", finish(list, status));
+}
+
+static double work_of(const BpGroup *group) {
+  return group->work;
+}
+
+static double channels_of(const BpGroup *group) {
+  return (double)((const BpGraphValue *)group->outputs.items[0])->channels;
+}
+
 static json_t *make_attrs(const Writer *writer) {
   json_t *attrs = json_object();
   int status = json_object_set_new(attrs, "shape", make_list(writer, "list_shape", make_shape));
@@ -240,6 +265,8 @@ static json_t *make_attrs(const Writer *writer) {
         json_object_set_new(attrs, "device_index", make_list(writer, "list_int", make_device));
   status |= json_object_set_new(attrs, "output_names", make_output_names(writer->graph));
   status |= json_object_set_new(attrs, "node_names", make_all_node_names(writer));
+  status |= json_object_set_new(attrs, "work", make_numbers(writer, work_of));
+  status |= json_object_set_new(attrs, "channels", make_numbers(writer, channels_of));
   return finish(attrs, status);
 }
 

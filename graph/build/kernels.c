@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups as kernels: on a target with thread axes a group's function was taken apart into kernels,
- * which the executor launches one by one; what one hands to the next becomes a value of the graph,
- * so that the memory plan provides it. */
+/* Groups as kernels: on a target with thread axes a group's function was split into kernels, which
+ * the executor launches one by one. A buffer that one kernel writes and another reads becomes a
+ * value of the graph, so that the memory plan provides it. */
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -9,9 +9,8 @@
 
 #include "graph/build/build.h"
 
-/* What an argument of a kernel is: an argument of the group, one of its outputs, or a value
- * between.
- */
+/* The value that an argument of a kernel stands for: an argument of the group, one of its outputs,
+ * or a value between two kernels. */
 static BpGraphValue *value_of(const BpGroup *group, BpGraphValue *const *between, int32_t arg) {
   if (arg < 0)
     return between[-1 - arg];
@@ -28,6 +27,7 @@ static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaun
   group->function = kernel->name;
   group->kernel = kernel;
   group->place = whole->place;
+  group->work = whole->kernels->num_kernels == 1 ? whole->work : 0;
   for (size_t i = 0; i < whole->nodes.size; i++)
     if (bp__list_push(&group->nodes, whole->nodes.items[i]))
       return -1;

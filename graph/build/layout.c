@@ -24,8 +24,8 @@ typedef struct Layout {
   const BpTarget *target;
   int64_t lanes;          /* float32 in a vector; blocks are of so many channels of any type */
   int64_t threads;        /* in lock-step */
-  BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
-  BpGraphValue **blocked; /* in either layout, or NULL */
+  BpGraphValue **plain;   /* by id of a value before the pass: its replacement, */
+  BpGraphValue **blocked; /* in the plain and in the blocked layout, or NULL */
   int32_t count;
 } Layout;
 
@@ -101,6 +101,13 @@ static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
   return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
 }
 
+/* Notes how many channels a blocked value has, for those who look at it. */
+static BpGraphValue *with_channels(BpGraphValue *blocked, const BpGraphValue *plain) {
+  if (blocked && blocked->ndim == BLOCKED_NDIM)
+    blocked->channels = plain->shape[1];
+  return blocked;
+}
+
 /* A value from before the pass in the plain layout. */
 static BpGraphValue *plain_of(Layout *layout, BpGraphValue *value) {
   if (!value || value->id >= layout->count)
@@ -116,7 +123,7 @@ static BpGraphValue *blocked_of(Layout *layout, BpGraphValue *value) {
   if (value->id >= layout->count)
     return block(layout, value);
   if (!layout->blocked[value->id])
-    layout->blocked[value->id] = block(layout, plain_of(layout, value));
+    layout->blocked[value->id] = with_channels(block(layout, plain_of(layout, value)), value);
   return layout->blocked[value->id];
 }
 
@@ -126,7 +133,7 @@ static int is_blocked(const Layout *layout, const BpGraphValue *value) {
 
 /* Says that the node's output is `blocked` now: 1, or -1 if that is NULL. */
 static int set_blocked(Layout *layout, const BpGraphNode *node, BpGraphValue *blocked) {
-  layout->blocked[node->outputs[0]->id] = blocked;
+  layout->blocked[node->outputs[0]->id] = with_channels(blocked, node->outputs[0]);
   return blocked ? 1 : -1;
 }
 
@@ -154,7 +161,7 @@ static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a,
   return bp__attr_ints(name, list, list ? na + nb : 0);
 }
 
-/* The channels of a convolution's input, of which the blocks may have more. */
+/* The number of channels of a convolution's input. Its blocks may have room for more. */
 static BpGraphAttr channels_attr(Layout *layout, const BpGraphNode *conv) {
   return bp__attr_int(layout->graph, "channels", conv->inputs[0]->shape[1]);
 }
@@ -232,8 +239,8 @@ static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpW
                                                               : 0;
 }
 
-/* Where threads run in lock-step all stays plain; what goes by transforms does so from there. */
-static int convert_plain_conv(Layout *layout, const BpGraphNode *node) {
+/* Where threads run in lock-step, layouts stay plain; Winograd's transforms read plain images. */
+static int convert_plain_conv(Layout *layout, BpGraphNode *node) {
   const int64_t *weights = node->inputs[1]->shape;
   BpGraphValue **result = &layout->plain[node->outputs[0]->id];
   BpGraphValue *inputs[3] = {plain_of(layout, node->inputs[0]), NULL, bp__node_input(node, 2)};
@@ -258,6 +265,19 @@ static int convert_plain_conv(Layout *layout, const BpGraphNode *node) {
   return *result ? 1 : -1;
 }
 
+/* Whether a convolution takes less time than changing the layout of its output would: it has a few
+ * products for each element, and its output leaves the graph. */
+static int is_light(const Layout *layout, const BpGraphNode *node, const BpOpWindow *window) {
+  const BpList *outputs = &layout->graph->outputs;
+  if (node->inputs[1]->shape[1] * window->kernel[0] * window->kernel[1] > MAX_PLAIN_CHANNELS ||
+      is_blocked(layout, node->inputs[0]) || node->outputs[0]->num_uses != 1)
+    return 0;
+  for (size_t i = 0; i < outputs->size; i++)
+    if (outputs->items[i] == node->outputs[0])
+      return 1;
+  return 0;
+}
+
 static int convert_conv(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *weights = node->inputs[1];
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
@@ -269,6 +289,8 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
     return 0;
   if (bp__op_window(&layout->graph->extents, node, weights->shape + 2, &w))
     return -1;
+  if (!depthwise && is_light(layout, node, &w))
+    return 0;
   if (!depthwise && channels <= MAX_PLAIN_CHANNELS && !is_blocked(layout, node->inputs[0]))
     inputs[0] = plain_of(layout, node->inputs[0]);
   else
@@ -337,7 +359,7 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   int64_t k = bp__node_int(node, "blocksize", 1), b = block_of(layout, node->outputs[0]->shape[1]);
   BpGraphValue *inputs[3] = {NULL}, *result;
   BpGraphAttr channels;
-  if (!conv || strcmp(conv->op->name, "Conv") || node->inputs[0]->num_uses != 1 ||
+  if (!conv || conv->op->blocked != BP_BLOCKED_CONV || node->inputs[0]->num_uses != 1 ||
       strcmp(bp__node_str(node, "mode", "DCR"), "DCR") || 2 * b < layout->lanes ||
       !is_pointwise(layout, conv))
     return 0;
@@ -353,7 +375,8 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   return set_blocked(layout, node, reshape_blocked(layout, result, node->outputs[0]));
 }
 
-/* Keeps the channels apart: one more dimension, of which a window covers one. */
+/* Keeps the channels of a block apart: they become one more dimension, and the window has the
+ * extent 1 there. */
 static int convert_pool(Layout *layout, BpGraphNode *node) {
   static const int64_t one = 1;
   int64_t begin[3] = {0}, end[3] = {0};
@@ -361,7 +384,7 @@ static int convert_pool(Layout *layout, BpGraphNode *node) {
   BpGraphAttr attrs[6];
   BpOpWindow w;
   int32_t count = 5;
-  if (!is_blocked(layout, node->inputs[0]))
+  if (node->num_outputs != 1 || !is_blocked(layout, node->inputs[0]))
     return 0;
   if (bp__op_window(&layout->graph->extents, node, NULL, &w))
     return -1;
@@ -549,25 +572,26 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   return set_blocked(layout, node, is_view ? reshape_blocked(layout, result, out) : result);
 }
 
+/* By the column of the operator table: makes the node blocked (1), or leaves it plain (0). */
+static int (*const converters[BP_NUM_BLOCKED])(Layout *layout, BpGraphNode *node) = {
+    [BP_BLOCKED_ELEMENTWISE] = convert_elementwise,
+    [BP_BLOCKED_CONV] = convert_conv,
+    [BP_BLOCKED_POOL] = convert_pool,
+    [BP_BLOCKED_REDUCE] = convert_reduce,
+    [BP_BLOCKED_RESIZE] = convert_resize,
+    [BP_BLOCKED_CONCAT] = convert_concat,
+    [BP_BLOCKED_DEPTH_TO_SPACE] = convert_depth_to_space,
+};
+
 static int convert(Layout *layout, BpGraphNode *node) {
-  int is_pool = !strcmp(node->op->name, "MaxPool") || !strcmp(node->op->name, "AveragePool");
+  BpOpBlocked blocked = node->op->blocked;
   if (layout->threads > 1)
-    return !strcmp(node->op->name, "Conv") ? convert_plain_conv(layout, node) : 0;
-  if (bp__node_input(node, 0) && node->inputs[0]->ndim == 4) {
-    if (!strcmp(node->op->name, "Conv"))
-      return convert_conv(layout, node);
-    if (is_pool && node->num_outputs == 1)
-      return convert_pool(layout, node);
-    if (node->op->fusion == BP_FUSE_REDUCTION)
-      return convert_reduce(layout, node);
-    if (!strcmp(node->op->name, "ResizeAxis"))
-      return convert_resize(layout, node);
-    if (!strcmp(node->op->name, "Concat"))
-      return convert_concat(layout, node);
-    if (!strcmp(node->op->name, "DepthToSpace"))
-      return convert_depth_to_space(layout, node);
-  }
-  return node->op->fusion == BP_FUSE_ELEMENTWISE ? convert_elementwise(layout, node) : 0;
+    return blocked == BP_BLOCKED_CONV ? convert_plain_conv(layout, node) : 0;
+  /* An operand of an element-wise node may have fewer dimensions. */
+  if (!converters[blocked] || (blocked != BP_BLOCKED_ELEMENTWISE &&
+                               (!bp__node_input(node, 0) || node->inputs[0]->ndim != 4)))
+    return 0;
+  return converters[blocked](layout, node);
 }
 
 static int visit_node(Layout *layout, BpGraphNode *node) {
@@ -602,7 +626,8 @@ int64_t bp__build_lock_step(const BpTarget *target) {
              : 1;
 }
 
-int bp__build_layout(BpGraph *graph, const BpTarget *target) {
+int bp__build_layout(const BpBuild *build, BpGraph *graph) {
+  const BpTarget *target = build->target;
   Layout layout = {.graph = graph, .target = target, .count = graph->num_values};
   BpList nodes = graph->nodes;
   int status;

@@ -11,6 +11,7 @@
 #include <backplane/device.h>
 #include <backplane/error.h>
 
+#include "graph/build/build.h"
 #include "graph/io/given.h"
 
 #define ONNX_ENDING ".onnx"
@@ -20,27 +21,11 @@ static int is_onnx(const char *path) {
   return length >= tail && !strcasecmp(path + length - tail, ONNX_ENDING);
 }
 
-/* The options that were given, if any; members that the caller's version lacks are 0. */
-static int copy_options(const BpCompileOptions *given, BpCompileOptions *options) {
-  *options = (BpCompileOptions){.struct_size = sizeof(*options)};
-  if (!given)
-    return 0;
-  if (given->struct_size < offsetof(BpCompileOptions, fallback))
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "struct_size of the options is %" PRIu64
-                          "; set it to sizeof(BpCompileOptions)",
-                          given->struct_size);
-  size_t size = given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options);
-  memcpy(options, given, size);
-  options->struct_size = sizeof(*options);
-  return 0;
-}
-
 /* Compiles for the targets of the options, else for the device that the list chooses. */
 static BpModule *compile_for(const char *path, const char *preferences,
                              const BpCompileOptions *given, char **report) {
   BpCompileOptions options;
-  if (copy_options(given, &options) < 0)
+  if (bp__compile_options_copy(given, &options) < 0)
     return NULL;
   if (options.num_targets)
     return bp_model_compile(path, &options);

@@ -4,6 +4,7 @@
  * shape do. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include <backplane/object.h>
 
 #include "graph/build/build.h"
-#include "graph/build/schedule.h"
+#include "graph/ops/control.h"
 #include "graph/ops/expr.h"
 #include "graph/ops/op.h"
 
@@ -48,7 +49,7 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
 typedef struct Lowering {
   BpTe *te;
   const BpGraph *graph;
-  const BpIrNode **symbols; /* what stands for them, by place in the extents of the graph */
+  const BpIrNode **symbols; /* the variable of each symbol, by its place in the graph's extents */
   const BpGroup *group;
   BpTeTensor **args;    /* by argument of the group, then its outputs */
   BpTeTensor ***values; /* by node of the group and output */
@@ -70,7 +71,7 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
-/* What a node of the group computes. */
+/* The tensor that a node of the group computes. */
 static BpTeTensor *computed_tensor(const Lowering *lowering, const BpGraphValue *value) {
   int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
   return lowering->values[node][bp__value_output_index(value)];
@@ -183,7 +184,31 @@ static void end_lowering(Lowering *lowering) {
   bp_te_free(lowering->te);
 }
 
-static int lower_function(const BpBuild *build, const BpGraph *graph, const BpGroup *group,
+/* The steps that the loops of the group take, 0 where only a run knows. */
+static double count_work(const Lowering *lowering) {
+  const BpGroup *group = lowering->group;
+  double work = bp_te_work(lowering->te);
+  for (size_t i = 0; i < group->args.size + group->outputs.size; i++) {
+    const BpGraphValue *value =
+        i < group->args.size ? group->args.items[i] : group->outputs.items[i - group->args.size];
+    if (bp__value_is_open(value))
+      return 0;
+  }
+  return isfinite(work) ? work : 0;
+}
+
+/* The compiler's schedules look at the computation itself, except for transforms, whose stages only
+ * the operator knows: `transforms` is what ConvWinograd left, zero in other groups. */
+static int schedule_group(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
+                          BpTeTensor *const *outputs, int32_t num_outputs) {
+  if (build->is_reference)
+    return 0;
+  if (transforms->product)
+    return bp_schedule_transformed(te, build->target, transforms, outputs[0]);
+  return bp_schedule_auto(te, outputs, num_outputs, build->target);
+}
+
+static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroup *group,
                           BpIrModule *module) {
   Dump dump = {build, group->function};
   BpLowerOptions options = {.struct_size = sizeof(options),
@@ -194,12 +219,56 @@ static int lower_function(const BpBuild *build, const BpGraph *graph, const BpGr
   Lowering lowering = {.graph = graph, .group = group, .transforms = &transforms};
   int32_t inputs = (int32_t)group->args.size, outputs = (int32_t)group->outputs.size;
   int status = -1;
-  if (!begin_lowering(&lowering) && !open_extents(&lowering) && !compute_group(&lowering) &&
-      !bp__build_schedule(build, lowering.te, &transforms, lowering.args + inputs, outputs))
-    status = bp_te_lower(lowering.te, group->function, lowering.args, inputs + outputs, &options,
-                         module);
+  if (!begin_lowering(&lowering) && !open_extents(&lowering) && !compute_group(&lowering)) {
+    group->work = count_work(&lowering);
+    status = schedule_group(build, lowering.te, &transforms, lowering.args + inputs, outputs);
+    if (!status)
+      status = bp_te_lower(lowering.te, group->function, lowering.args, inputs + outputs, &options,
+                           module);
+  }
   end_lowering(&lowering);
   return status;
+}
+
+/* Elements of what a node gives, if open extents are as is likely. */
+static double likely_elements(const BpGraph *graph, const BpGraphNode *node) {
+  double sum = 0;
+  for (int32_t i = 0; i < node->num_outputs; i++) {
+    double count = 1;
+    for (int32_t d = 0; d < node->outputs[i]->ndim; d++)
+      count *= (double)bp__extent_likely(&graph->extents, node->outputs[i]->shape[d]);
+    sum += count;
+  }
+  return sum;
+}
+
+/* The steps of a node's loops; negative with an error: it has no loops that are counted. */
+static double loop_steps(const BpGraph *graph, BpGraphNode *node) {
+  BpTransformStages transforms = {0};
+  BpGroup group = {.function = "node"};
+  Lowering lowering = {.graph = graph, .group = &group, .transforms = &transforms};
+  double work = -1;
+  if (!bp__build_group_of(&group, node) && !begin_lowering(&lowering) && !open_extents(&lowering) &&
+      !compute_group(&lowering))
+    work = bp_te_work(lowering.te);
+  end_lowering(&lowering);
+  bp__group_clear(&group);
+  return work;
+}
+
+double bp__build_work(const BpGraph *graph, BpGraphNode *node) {
+  double work = 0;
+  if (node->op->fusion == BP_FUSE_VIEW)
+    return 0;
+  for (int32_t b = 0; b < node->num_bodies; b++)
+    for (size_t i = 0; i < node->bodies[b]->nodes.size; i++)
+      work += bp__build_work(node->bodies[b], node->bodies[b]->nodes.items[i]);
+  if (bp__op_is_control(node))
+    return work;
+  work = loop_steps(graph, node);
+  if (work < 0)
+    bp_error_clear();
+  return work >= 0 && isfinite(work) ? work : likely_elements(graph, node);
 }
 
 static int has_thread_axes(const BpBuild *build) {
@@ -258,6 +327,7 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
   if (equal) {
     group->function = equal->function;
     group->kernels = equal->kernels;
+    group->work = equal->work;
     return 0;
   }
   if (bp__graph_check_functions(graph, g_hash_table_size(known) + 1))
@@ -342,7 +412,7 @@ static int name_groups(const BpBuild *build, const BpGraph *graph, BpGroups *gro
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];
     const BpGraphNode *control = bp__group_control(group);
-    if (!group->view_of && !control)
+    if (!group->view_of && !control && !bp__group_append(group))
       status = name_group(build, graph, groups, group, known, modules);
     for (int32_t b = 0; control && b < control->num_bodies && !status; b++)
       status = name_groups(build, control->bodies[b], &group->bodies[b], known, modules);

@@ -13,7 +13,8 @@ static const BpGraphValue *root(const BpGraphValue *value) {
   return value;
 }
 
-int bp__build_own_outputs(BpGraph *graph) {
+int bp__build_own_outputs(const BpBuild *build, BpGraph *graph) {
+  (void)build;
   for (size_t i = 0; i < graph->outputs.size; i++) {
     BpGraphValue *value = graph->outputs.items[i];
     BpGraphNode *copy;

@@ -38,7 +38,7 @@ static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
 
 typedef struct Packing {
   const BpTarget *target;
-  BpGraphValue **packed; /* by id: what a constant became the last time, or NULL */
+  BpGraphValue **packed; /* by id: the packed form that a constant got the last time, or NULL */
   int32_t num_values;
 } Packing;
 
@@ -96,7 +96,8 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
 }
 
-int bp__build_pack(BpGraph *graph, const BpTarget *target) {
+int bp__build_pack(const BpBuild *build, BpGraph *graph) {
+  const BpTarget *target = build->target;
   if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) < 128 || bp__build_lock_step(target) > 1)
     return 0;
   Packing packing = {

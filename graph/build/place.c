@@ -15,8 +15,8 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                       const char *target) {
   const BpCompileOptions *options = build->options;
   char why[1024];
-  /* A view is where what it views is; what a node with bodies takes and gives, too; a part of a
-   * graph compiler is compiled. */
+  /* A view is on the device of its input, and a node with bodies on that of its inputs and outputs.
+   * The part of a graph compiler is compiled already. */
   if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node) || bp__build_part_function(node))
     return 0;
   int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));

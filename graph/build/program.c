@@ -4,12 +4,13 @@
  *
  * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
  * for each expression of the graph, computes the cells that depend on these alone, and then calls
- * the functions of the groups in order, with memory for what they give. A function takes its
- * tensors and then the symbols; on a device it is kernels (compiler/lower/split_kernels.c), which
- * take the symbols that they use and then the extents of their launch. Values are copied where a
- * group at the other place reads them. Memory is given back as soon as the last reader has run,
- * and the machine keeps it for the next who asks for as much. Where extents depend on what was
- * computed (graph/ops/bind.c), their cells are filled then, and those that depend on them.
+ * the functions of the groups in order, with memory for their outputs. A function takes its tensors
+ * and then the symbols; on a device it is kernels (compiler/lower/split_kernels.c), which take the
+ * symbols that they use and then the extents of their launch. Values are copied where a group at
+ * the other place reads them. Memory is given back as soon as the last reader has run, and the
+ * machine keeps it for the next request of that size. The cells of extents that depend on computed
+ * values (graph/ops/bind.c) are filled after that computation, and so are the cells that depend on
+ * these.
  *
  * Bodies are written into the same function, with jumps around them; their values have registers of
  * their own, which each iteration of a loop sets anew. Symbols that are known only there, or behind
@@ -44,22 +45,27 @@ typedef struct Level {
   int64_t *words; /* by value id: as an argument: a register, or a constant */
   int64_t *twins; /* by value id: the register of the copy at the other place; 0: there is none */
   int32_t *last;  /* by value id: the last group that reads it */
-  int32_t stage;  /* up to which the graph's conditions were written; -1: none yet */
+  BpProgramPlan plan;
+  int32_t stage; /* up to which the graph's conditions were written; -1: none yet */
 } Level;
 
 typedef struct Program {
   const BpGraph *graph; /* the model's */
+  const BpGroups *groups;
   Level *level;
   GPtrArray *functions; /* names of what is called; "main" and the names of outputs come first */
   GArray *constants;    /* Constant */
   GArray *words, *offsets;
   int64_t num_registers;
+  int64_t num_entries;   /* of what a run keeps for the next (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
+  GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
+  const char *memory[3]; /* what BP_RELAX_STORAGE_NAMES says */
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
   int32_t *stages;       /* of the expressions, by place */
   int32_t stage;         /* whose cells have been filled */
   BpIrModule *scratch;   /* for expressions */
-  const BpIrNode **vars; /* what stands for the symbols in these, by place */
+  const BpIrNode **vars; /* the variable of each symbol, by place */
   bool failed;           /* with an error raised */
 } Program;
 
@@ -264,17 +270,22 @@ static void end_formula(Program *program, GArray *args, int64_t dst) {
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
-/* The shape of a value in a new register. */
-static int64_t make_shape(Program *program, const BpGraphValue *value) {
-  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  int64_t shape = program->num_registers++;
-  put(args, in_register(program->heap));
+/* The number of extents, and where each is from. */
+static void put_extents(GArray *args, const BpGraphValue *value) {
   put(args, number(value->ndim));
   for (int32_t i = 0; i < value->ndim; i++) {
     bool is_open = bp__extent_is_open(value->shape[i]);
     put(args, number(is_open ? BP_RELAX_MAKE_STORED : BP_RELAX_MAKE_NUMBER));
     put(args, number(is_open ? cell_of(value->shape[i]) : value->shape[i]));
   }
+}
+
+/* The shape of a value in a new register. */
+static int64_t make_shape(Program *program, const BpGraphValue *value) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  int64_t shape = program->num_registers++;
+  put(args, in_register(program->heap));
+  put_extents(args, value);
   call(program, shape, "vm.builtin.make_shape", args);
   g_array_free(args, TRUE);
   return shape;
@@ -379,6 +390,18 @@ static void stage_nodes(Staging *staging, const BpGraph *graph) {
   }
 }
 
+/* The rooms of tensors (append.c) are known as soon as the number of their rows is. */
+static void stage_rooms(Staging *staging, const BpGraph *graph) {
+  int32_t rooms = staging->last + 1;
+  for (size_t n = 0; n < graph->nodes.size; n++) {
+    const BpGraphNode *node = graph->nodes.items[n];
+    if (!node->is_append)
+      continue;
+    staging->last = rooms;
+    stage_extents(staging, &node->outputs[0]->room, 1);
+  }
+}
+
 /* The stages, by place of the expression (free with g_free). */
 static int32_t *find_stages(const BpGraph *graph) {
   const BpExtents *extents = &graph->extents;
@@ -387,6 +410,7 @@ static int32_t *find_stages(const BpGraph *graph) {
   bool *marked = g_new0(bool, (gsize)count + 1);
   memset(staging.stages, -1, (size_t)count * sizeof(*staging.stages));
   stage_values(&staging, (BpGraphValue **)graph->inputs.items, graph->inputs.size);
+  stage_rooms(&staging, graph);
   stage_nodes(&staging, graph);
   for (int32_t i = 0; i < count; i++) {
     if (is_bound(extents, i))
@@ -440,15 +464,41 @@ static void fill_stage(Program *program) {
   }
 }
 
+/* Fills the cells of the rooms of tensors: their own where the caller keeps the memory. */
+static void find_rooms(Program *program) {
+  const BpGraph *graph = program->graph;
+  bool *found = g_new0(bool, (gsize)bp__extents_count(&graph->extents) + 1), is_any = false;
+  for (size_t n = 0; n < graph->nodes.size; n++) {
+    const BpGraphNode *node = graph->nodes.items[n];
+    if (!node->is_append)
+      continue;
+    const BpGraphValue *output = node->outputs[0];
+    int32_t index = bp__list_index(&graph->outputs, output);
+    int64_t room = cell_of(output->room);
+    CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.find_room",
+         in_register(BP_RELAX_CONTEXT_REGISTER), number(index), number(output->room_axis),
+         in_register(program->heap), number(cell_of(output->shape[output->room_axis])),
+         number(room), number(!found[room]),
+         context_constant(program, "output", graph->output_names[index]));
+    found[room] = is_any = true;
+  }
+  g_free(found);
+  if (!is_any)
+    return;
+  program->stage++;
+  fill_stage(program);
+}
+
 static void match_inputs(Program *program) {
   int32_t count = bp__extents_count(&program->graph->extents);
   bool *stored = g_new0(bool, (gsize)count + 1);
-  CALL(program, program->heap, "vm.builtin.alloc_shape_heap",
-       in_register(BP_RELAX_CONTEXT_REGISTER), number(count + SCRATCH_CELLS));
+  CALL(program, program->heap, "vm.builtin.kept_heap", in_register(BP_RELAX_CONTEXT_REGISTER),
+       number(program->num_entries++), number(count + SCRATCH_CELLS));
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     match_input(program, program->graph->inputs.items[i], (int64_t)i, stored);
   g_free(stored);
   fill_stage(program);
+  find_rooms(program);
 }
 
 /* Whether the shape has symbols of the present stage. */
@@ -545,7 +595,8 @@ static void empty(Program *program, int64_t index) {
 static void forget(Program *program, const BpGraphValue *value, int32_t group) {
   if (program->level->last[value->id] > group)
     return;
-  if (value->producer && !value->data)
+  if (value->producer && !value->data &&
+      program->level->plan.part[program->level->plan.root[value->id]] < 0)
     empty(program, program->level->words[value->id]);
   if (program->level->twins[value->id])
     empty(program, program->level->twins[value->id]);
@@ -562,6 +613,69 @@ static void allocate(Program *program, int64_t tensor, int64_t shape, BpDataType
        in_register(shape), dtype);
 }
 
+/* A call that keeps its result, a tensor with the type and shape of `value`. */
+static void call_keeping(Program *program, const char *function, const GArray *first,
+                         const BpGraphValue *value, int64_t dst) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
+  put(args, number(program->num_entries++));
+  g_array_append_vals(args, first->data, first->len);
+  put(args, dtype_constant(program, value->dtype));
+  put(args, in_register(program->heap));
+  put_extents(args, value);
+  call(program, dst, function, args);
+  g_array_free(args, TRUE);
+}
+
+/* Allocates an arena, with the sizes that its parts have in this run. */
+static void allocate_arena(Program *program, int32_t index) {
+  const BpProgramPlan *plan = &program->level->plan;
+  BpProgramArena *arena = &g_array_index(plan->arenas, BpProgramArena, (guint)index);
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  arena->entry = program->num_entries++;
+  put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
+  put(args, number(arena->entry));
+  put(args, number(device_of(arena->place)));
+  put(args, in_register(program->heap));
+  put(args, number(arena->num_parts));
+  for (guint i = 0; i < plan->parts->len; i++) {
+    const BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, i);
+    if (part->arena != index)
+      continue;
+    put(args, number(part->values->len));
+    for (guint k = 0; k < part->values->len; k++) {
+      const BpGraphValue *value = part->values->pdata[k];
+      put(args, dtype_constant(program, value->dtype));
+      put_extents(args, value);
+    }
+  }
+  call(program, BP_RELAX_VOID_REGISTER, "vm.builtin.plan_arena", args);
+  g_array_free(args, TRUE);
+}
+
+/* Gives a value that a group computes memory, in a new register. */
+static void give_memory(Program *program, const BpGraphValue *value) {
+  const BpProgramPlan *plan = &program->level->plan;
+  int64_t tensor = new_register(program, value);
+  GArray *first = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  if (plan->part[value->id] >= 0) {
+    const BpProgramPart *part =
+        &g_array_index(plan->parts, BpProgramPart, (guint)plan->part[value->id]);
+    const BpProgramArena *arena = &g_array_index(plan->arenas, BpProgramArena, (guint)part->arena);
+    if (arena->entry < 0)
+      allocate_arena(program, part->arena);
+    put(first, number(arena->entry));
+    put(first, number(part->number));
+    call_keeping(program, "vm.builtin.arena_tensor", first, value, tensor);
+  } else if (program->level->graph == program->graph) {
+    put(first, number(device_of(value->place)));
+    call_keeping(program, "vm.builtin.kept_tensor", first, value, tensor);
+  } else {
+    allocate(program, tensor, make_shape(program, value), value->dtype, value->place);
+  }
+  g_array_free(first, TRUE);
+}
+
 /* ---- Groups ------------------------------------------------------------------------------ */
 
 /* The word of a symbol, 0 for one that nothing binds yet: nothing reads it. */
@@ -575,7 +689,9 @@ static void call_function(Program *program, const BpGroup *group) {
     put(args, word_at(program, group->args.items[i], group->place));
   for (size_t i = 0; i < group->outputs.size; i++)
     put(args, own_word(program, group->outputs.items[i]));
-  for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
+  /* The part of a graph compiler takes tensors alone. */
+  bool takes_symbols = !bp__build_part_function(group->nodes.items[0]);
+  for (int32_t i = 0; takes_symbols && i < bp__extents_count(&program->graph->extents); i++)
     if (bp__extents_symbol_name(&program->graph->extents, i))
       put(args, symbol_word(program, i));
   call(program, BP_RELAX_VOID_REGISTER, group->function, args);
@@ -677,8 +793,7 @@ static void call_group(Program *program, const BpGroup *group) {
   for (size_t i = 0; i < group->outputs.size; i++) {
     BpGraphValue *output = group->outputs.items[i];
     output->place = group->place;
-    int64_t shape = make_shape(program, output);
-    allocate(program, new_register(program, output), shape, output->dtype, group->place);
+    give_memory(program, output);
   }
   if (!group->kernels) {
     call_function(program, group);
@@ -691,13 +806,29 @@ static void call_group(Program *program, const BpGroup *group) {
   end_kernels(program, &kernels);
 }
 
+/* Whether the tensor behind a value is the same object in each run with equal shapes: in an arena,
+ * a constant, or an input. */
+static bool keeps_view(const Program *program, const BpGraphValue *value) {
+  const BpProgramPlan *plan = &program->level->plan;
+  return value->data || plan->part[plan->root[value->id]] >= 0 ||
+         (program->level->graph == program->graph &&
+          bp__list_index(&program->graph->inputs, value) >= 0);
+}
+
 static void call_view(Program *program, const BpGroup *group) {
   BpGraphValue *output = group->outputs.items[0];
-  int64_t shape = make_shape(program, output);
   output->place = group->view_of->data ? BP_PLACE_TARGET : group->view_of->place;
-  CALL(program, new_register(program, output), "vm.builtin.reshape",
-       own_word(program, group->view_of), in_register(shape),
-       dtype_constant(program, output->dtype));
+  if (keeps_view(program, group->view_of)) {
+    GArray *base = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    put(base, own_word(program, group->view_of));
+    call_keeping(program, "vm.builtin.kept_view", base, output, new_register(program, output));
+    g_array_free(base, TRUE);
+  } else {
+    int64_t shape = make_shape(program, output);
+    CALL(program, new_register(program, output), "vm.builtin.reshape",
+         own_word(program, group->view_of), in_register(shape),
+         dtype_constant(program, output->dtype));
+  }
   if (bp__op_is_bind(output->producer))
     bind(program, output->producer);
 }
@@ -717,6 +848,19 @@ static void find_lifetimes(Level *level) {
     level->last[((const BpGraphValue *)level->graph->outputs.items[i])->id] = INT32_MAX;
 }
 
+/* Puts the second input of a node behind the first. */
+static void call_append(Program *program, const BpGraphNode *node) {
+  const BpGraphValue *output = node->outputs[0];
+  node->outputs[0]->place = BP_PLACE_TARGET;
+  GArray *first = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  put(first, number(bp__list_index(&program->graph->outputs, output)));
+  put(first, value_argument(program, node->inputs[0]));
+  put(first, value_argument(program, node->inputs[1]));
+  put(first, number(output->room_axis));
+  call_keeping(program, "vm.builtin.append", first, output, new_register(program, output));
+  g_array_free(first, TRUE);
+}
+
 static void call_control(Program *program, const BpGroup *group);
 
 static void run_groups(Program *program) {
@@ -727,6 +871,8 @@ static void run_groups(Program *program) {
       call_control(program, group);
     else if (group->view_of)
       call_view(program, group);
+    else if (bp__group_append(group))
+      call_append(program, bp__group_append(group));
     else
       call_group(program, group);
     for (size_t i = 0; i < group->args.size; i++)
@@ -736,15 +882,24 @@ static void run_groups(Program *program) {
   }
 }
 
-static Level begin_level(const BpGraph *graph, const BpGroups *groups) {
+static Level begin_level(Program *program, const BpGraph *graph, const BpGroups *groups) {
   size_t count = (size_t)graph->num_values + 1;
-  Level level = {
-      graph, groups, g_new0(int64_t, count), g_new0(int64_t, count), g_new0(int32_t, count), -1};
+  Level level = {.graph = graph,
+                 .groups = groups,
+                 .words = g_new0(int64_t, count),
+                 .twins = g_new0(int64_t, count),
+                 .last = g_new0(int32_t, count),
+                 .stage = -1};
   find_lifetimes(&level);
+  bp__build_plan_program(graph, groups, program->stages, &level.plan);
+  for (guint i = 0; i < level.plan.parts->len; i++)
+    g_ptr_array_add(program->parts,
+                    g_ptr_array_ref(g_array_index(level.plan.parts, BpProgramPart, i).values));
   return level;
 }
 
 static void end_level(Level *level) {
+  bp__program_plan_clear(&level->plan);
   g_free(level->words);
   g_free(level->twins);
   g_free(level->last);
@@ -767,7 +922,7 @@ static void write_body(Program *program, const BpGroup *group, int32_t index, co
                        size_t num_given, size_t captured, Level *level) {
   const BpGraphNode *node = bp__group_control(group);
   const BpGraph *body = node->bodies[index];
-  *level = begin_level(body, &group->bodies[index]);
+  *level = begin_level(program, body, &group->bodies[index]);
   for (size_t i = 0; i < body->inputs.size; i++)
     level->words[item(&body->inputs, i)->id] =
         i < num_given ? given[i] : value_argument(program, node->inputs[captured + i - num_given]);
@@ -777,7 +932,7 @@ static void write_body(Program *program, const BpGroup *group, int32_t index, co
   run_groups(program);
   for (int32_t i = 0; i < bp__extents_count(&body->extents); i++)
     if (program->stages[i] > before)
-      program->symbols[i] = -1; /* what comes after may run where the body did not */
+      program->symbols[i] = -1; /* the code that follows may run although the body did not */
 }
 
 /* Empties the registers of what a body gave. */
@@ -948,27 +1103,115 @@ static void call_control(Program *program, const BpGroup *group) {
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
+/* The word of an output: of a tensor with room the rows that there are. */
+static int64_t output_word(Program *program, const BpGraphValue *output) {
+  int64_t word = value_argument(program, output);
+  if (!output->room)
+    return word;
+  GArray *first = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  int64_t rows = program->num_registers++;
+  put(first, word);
+  call_keeping(program, "vm.builtin.without_room", first, output, rows);
+  g_array_free(first, TRUE);
+  return in_register(rows);
+}
+
 static void give_outputs(Program *program) {
   const BpList *outputs = &program->graph->outputs;
-  int64_t result = value_argument(program, outputs->items[0]);
+  int64_t result, *words = g_new0(int64_t, outputs->size);
+  for (size_t i = 0; i < outputs->size; i++)
+    words[i] = output_word(program, outputs->items[i]);
+  result = words[0];
   if (outputs->size > 1) {
     GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
+    put(args, number(program->num_entries++));
     for (size_t i = 0; i < outputs->size; i++)
-      put(args, value_argument(program, outputs->items[i]));
+      put(args, words[i]);
     result = program->num_registers++;
-    call(program, result, "vm.builtin.make_tuple", args);
+    call(program, result, "vm.builtin.kept_tuple", args);
     g_array_free(args, TRUE);
   }
   begin_instruction(program);
   put(program->words, BP_RELAX_RET);
   put(program->words, result);
+  g_free(words);
 }
 
-/* The function that has the names of the outputs: as those of its parameters. */
-static void name_outputs(Program *program) {
+/* A function that has names: as those of its parameters. */
+static void name_things(Program *program) {
   begin_instruction(program);
   put(program->words, BP_RELAX_RET);
   put(program->words, 0);
+}
+
+/* ---- What a run needs -------------------------------------------------------------------- */
+
+#define MAX_FORMULA 512
+
+static int64_t bytes_of(BpExtents *extents, const BpGraphValue *value) {
+  int64_t elements = bp__extent_product(extents, value->shape, value->ndim);
+  int64_t bits = (int64_t)value->dtype.bits * value->dtype.lanes;
+  if (bits % 8 == 0)
+    return bp__extent_multiply(extents, elements, bits / 8);
+  return bp__extent_divide(
+      extents, bp__extent_add(extents, bp__extent_multiply(extents, elements, bits), 7), 8);
+}
+
+/* The bytes of all parts, inputs and outputs; BP_EXTENT_NONE: there is no form for it. */
+static int64_t total_bytes(const Program *program, BpExtents *extents) {
+  int64_t total = 0;
+  for (guint i = 0; i < program->parts->len; i++) {
+    const GPtrArray *values = program->parts->pdata[i];
+    int64_t largest = 0;
+    for (guint k = 0; k < values->len; k++)
+      largest = bp__extent_max(extents, largest, bytes_of(extents, values->pdata[k]));
+    total = bp__extent_add(extents, total, largest);
+  }
+  const BpList *lists[] = {&program->graph->inputs, &program->graph->outputs};
+  for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
+    for (size_t i = 0; i < lists[l]->size; i++)
+      total = bp__extent_add(extents, total, bytes_of(extents, item(lists[l], i)));
+  return total;
+}
+
+/* "n=64, m=1": the likely values of the symbols in an extent. */
+static void write_likely(const BpExtents *extents, int64_t extent, char *text, size_t size) {
+  int32_t count = bp__extents_count(extents);
+  bool *marked = g_new0(bool, (gsize)count + 1);
+  size_t used = 0;
+  *text = '\0';
+  if (bp__extent_is_open(extent))
+    bp__extent_mark_symbols(extents, extent, marked);
+  for (int32_t i = 0; i < count && used < size; i++)
+    if (marked[i])
+      used +=
+          (size_t)g_snprintf(text + used, size - used, "%s%s=%" G_GINT64_FORMAT, used ? ", " : "",
+                             bp__extents_symbol_name(extents, i), bp__extents_likely(extents, i));
+  g_free(marked);
+}
+
+/* Says what a run needs. It adds expressions to the graph's, so the code is complete. */
+static void describe_memory(Program *program) {
+  BpExtents extents = program->graph->extents;
+  BpArena *arena = (BpArena *)(uintptr_t)&program->graph->arena;
+  char text[MAX_FORMULA];
+  int64_t total = total_bytes(program, &extents);
+  if (total == BP_EXTENT_NONE) {
+    bp_error_clear();
+    return;
+  }
+  bp__extent_format(&extents, total, text, sizeof(text));
+  if (strlen(text) == sizeof(text) - 1)
+    memcpy(text + sizeof(text) - 5, " ...", 4);
+  program->memory[0] = bp__arena_printf(arena, "%s", text);
+  program->memory[1] =
+      bp__arena_printf(arena, "%" G_GINT64_FORMAT, bp__extent_likely(&extents, total));
+  write_likely(&extents, total, text, sizeof(text));
+  program->memory[2] = bp__arena_printf(arena, "%s", text);
+  for (size_t i = 0; i < G_N_ELEMENTS(program->memory); i++)
+    if (!program->memory[i])
+      program->failed = true;
 }
 
 /* ---- The document ------------------------------------------------------------------------ */
@@ -996,6 +1239,10 @@ static void write_packed(BpStreamWriter *writer, const char *name) {
   bp__stream_write_u64(writer, 0);
 }
 
+/* Functions of the program itself come before those that it calls. */
+#define NUM_OWN_FUNCTIONS 3
+#define NUM_NAMES         3 /* of BP_RELAX_STORAGE_NAMES */
+
 static void write_functions(const Program *program, BpStreamWriter *writer) {
   const BpGraph *graph = program->graph;
   uint64_t count = program->offsets->len;
@@ -1003,10 +1250,12 @@ static void write_functions(const Program *program, BpStreamWriter *writer) {
   for (size_t i = 0; i < graph->inputs.size; i++)
     inputs[i] = ((const BpGraphValue *)graph->inputs.items[i])->name;
   bp__stream_write_u64(writer, program->functions->len);
-  write_bytecode(writer, "main", 0, count - 1, program->num_registers, graph->inputs.size, inputs);
-  write_bytecode(writer, BP_RELAX_OUTPUT_NAMES, count - 1, count, (int64_t)graph->outputs.size,
+  write_bytecode(writer, "main", 0, count - 2, program->num_registers, graph->inputs.size, inputs);
+  write_bytecode(writer, BP_RELAX_OUTPUT_NAMES, count - 2, count - 1, (int64_t)graph->outputs.size,
                  graph->outputs.size, graph->output_names);
-  for (guint i = 2; i < program->functions->len; i++)
+  write_bytecode(writer, BP_RELAX_STORAGE_NAMES, count - 1, count, NUM_NAMES, NUM_NAMES,
+                 program->memory);
+  for (guint i = NUM_OWN_FUNCTIONS; i < program->functions->len; i++)
     write_packed(writer, program->functions->pdata[i]);
   g_free(inputs);
 }
@@ -1018,7 +1267,7 @@ static void write_constant(const Constant *constant, BpStreamWriter *writer) {
   else if (constant->type_index == BP_TYPE_STR)
     bp__stream_write_str(writer, constant->text);
   else
-    bp__stream_write_tensor(
+    bp__stream_write_aligned_tensor(
         writer, &(BpTensorView){.data = (void *)(uintptr_t)constant->tensor->data,
                                 .device = {BP_DEVICE_CPU, 0},
                                 .ndim = constant->tensor->ndim,
@@ -1043,18 +1292,23 @@ static void write_program(const Program *program, BpStreamWriter *writer) {
   write_words(program->words, writer);
 }
 
-/* A module of the program (transfer full), as its loader makes it. */
+/* A module of the program (transfer full), as its loader makes it. Its constants stay in the bytes,
+ * a tensor, that the program is written to. */
 static BpModule *load_program(const Program *program) {
-  BpStreamWriter counter = {NULL, 0}, writer = {NULL, 0};
+  BpStreamWriter counter = {NULL, 0};
   write_program(program, &counter);
-  writer.data = malloc(counter.size + 1);
-  if (!writer.data) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for a program of %zu bytes", counter.size);
+  int64_t size = (int64_t)counter.size;
+  BpTensor *bytes = bp_tensor_create(&size, 1, (BpDataType){BP_DTYPE_UINT, 8, 1},
+                                     (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (!bytes) {
+    bp_error_add_context("memory for a program of %zu bytes", counter.size);
     return NULL;
   }
+  BpStreamWriter writer = {bytes->view.data, 0};
   write_program(program, &writer);
-  BpModule *module = bp__relax_module_read(&(BpByteArray){writer.data, writer.size});
-  free(writer.data);
+  BpModule *module =
+      bp__relax_module_read(&(BpByteArray){writer.data, writer.size}, &bytes->header);
+  bp_tensor_release(bytes);
   return module;
 }
 
@@ -1063,6 +1317,10 @@ static void begin_program(Program *program) {
   program->functions = g_ptr_array_new();
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t) "main");
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t)BP_RELAX_OUTPUT_NAMES);
+  g_ptr_array_add(program->functions, (gpointer)(uintptr_t)BP_RELAX_STORAGE_NAMES);
+  program->parts = g_ptr_array_new_with_free_func((GDestroyNotify)g_ptr_array_unref);
+  for (size_t i = 0; i < G_N_ELEMENTS(program->memory); i++)
+    program->memory[i] = "";
   program->constants = g_array_new(FALSE, FALSE, sizeof(Constant));
   program->words = g_array_new(FALSE, FALSE, sizeof(int64_t));
   program->offsets = g_array_new(FALSE, FALSE, sizeof(int64_t));
@@ -1075,6 +1333,7 @@ static void begin_program(Program *program) {
   program->symbols = g_new0(int64_t, count + 1);
   memset(program->symbols, -1, count * sizeof(*program->symbols));
   program->stages = find_stages(program->graph);
+  *program->level = begin_level(program, program->graph, program->groups);
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     program->level->words[item(&program->graph->inputs, i)->id] = in_register((int64_t)i);
   program->num_registers = (int64_t)program->graph->inputs.size;
@@ -1083,6 +1342,7 @@ static void begin_program(Program *program) {
 }
 
 static void end_program(Program *program) {
+  g_ptr_array_free(program->parts, TRUE);
   g_ptr_array_free(program->functions, TRUE);
   g_array_free(program->constants, TRUE);
   g_array_free(program->words, TRUE);
@@ -1094,13 +1354,15 @@ static void end_program(Program *program) {
 }
 
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code) {
-  Level level = begin_level(graph, groups);
-  Program program = {.graph = graph, .level = &level};
+  Level level;
+  Program program = {.graph = graph, .groups = groups, .level = &level};
   begin_program(&program);
   match_inputs(&program);
   run_groups(&program);
   give_outputs(&program);
-  name_outputs(&program);
+  name_things(&program); /* the outputs */
+  name_things(&program); /* what a run needs */
+  describe_memory(&program);
   BpModule *module = program.failed ? NULL : load_program(&program);
   end_program(&program);
   end_level(&level);

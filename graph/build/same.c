@@ -14,7 +14,8 @@ int32_t bp__value_output_index(const BpGraphValue *value) {
   return index;
 }
 
-/* What a group's node reads, as seen from inside the group. */
+/* Kinds of inputs of a node, as seen from inside its group: absent, written out as a number, an
+ * argument of the group, or the output of another node of it. */
 enum { ABSENT, WRITTEN, ARGUMENT, INNER };
 
 typedef struct Source {
@@ -42,7 +43,8 @@ static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t i
 /* ---- Equality ---------------------------------------------------------------------------- */
 
 static int same_type(const BpGraphValue *a, const BpGraphValue *b) {
-  return bp__dtype_equal(a->dtype, b->dtype) && bp__value_same_shape(a, b);
+  return bp__dtype_equal(a->dtype, b->dtype) && bp__value_same_shape(a, b) && a->room == b->room &&
+         a->room_axis == b->room_axis;
 }
 
 int bp__value_same_data(const BpGraphValue *a, const BpGraphValue *b) {

@@ -60,8 +60,9 @@ static double folded(char op, double a, double b) {
   return op == '*' ? a * b : op == '/' ? a / b : op == '+' ? a + b : a - b;
 }
 
-/* A copy of the convolution that computes what `op` makes of its output. */
-static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op,
+/* A copy of the convolution that computes what `op`, the node `name`, makes of its output. It has
+ * that node's name, whose value it is: `backplane compare` finds nodes by name. */
+static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, const char *name,
                           const BpGraphValue *constant) {
   int64_t channels = conv->outputs[0]->shape[1];
   BpDataType dtype = conv->outputs[0]->dtype;
@@ -77,7 +78,7 @@ static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op,
   for (int64_t c = 0; c < channels; c++)
     bp__value_put_float(bias, c,
                         folded(op, bp__value_get_float(bias, c), channel_value(constant, c)));
-  result = bp__op_apply(graph, "", conv->op->name, conv->name,
+  result = bp__op_apply(graph, "", conv->op->name, name,
                         (BpGraphValue *[]){conv->inputs[0], weights, bias}, 3, conv->attrs,
                         conv->num_attrs);
   return result;
@@ -96,7 +97,7 @@ static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
       BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
       if (!is_foldable_conv(conv) || !is_per_channel(constant, conv))
         continue;
-      folded = fold(rewrite->graph, conv->producer, rules[i].sign, constant);
+      folded = fold(rewrite->graph, conv->producer, rules[i].sign, node->name, constant);
       if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))
         return -1;
       folded->num_uses = node->outputs[0]->num_uses;
@@ -106,7 +107,8 @@ static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return 0;
 }
 
-int bp__build_fold_scales(BpGraph *graph) {
+int bp__build_fold_scales(const BpBuild *build, BpGraph *graph) {
+  (void)build;
   bp__graph_count_uses(graph);
   return bp__graph_rewrite(graph, fold_rule, NULL);
 }

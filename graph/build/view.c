@@ -3,6 +3,7 @@
  * nodes, made when it is asked for. */
 #include "graph/build/view.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +25,33 @@ typedef struct Maker {
   int32_t *number; /* by value id: in the view, from 1 on; 0: not there yet */
 } Maker;
 
-static void fill_value(BpOnnxValue *to, const BpGraphValue *from, int32_t producer) {
+/* The text of an open extent. A text that is cut is told from others by the extent's number. */
+static const char *extent_text(const Maker *maker, int64_t extent) {
+  char text[256];
+  bp__extent_format(&maker->plan->graph->extents, extent, text, sizeof(text));
+  return strlen(text) + 1 < sizeof(text)
+             ? bp__arena_strdup(maker->arena, text)
+             : bp__arena_printf(maker->arena, "%s#%" PRId64, text, extent - bp__extents_at(0));
+}
+
+/* Gives a value with open extents a shape with -1 for these, and their texts. */
+static int show_open_shape(const Maker *maker, BpOnnxValue *to, const BpGraphValue *from) {
+  size_t count = (size_t)from->ndim;
+  int64_t *shape = bp__arena_alloc_array(maker->arena, count, sizeof(*shape));
+  const char **symbols = bp__arena_alloc_array(maker->arena, count, sizeof(*symbols));
+  for (size_t i = 0; i < count && shape && symbols; i++) {
+    bool is_open = bp__extent_is_open(from->shape[i]);
+    shape[i] = is_open ? -1 : from->shape[i];
+    if (is_open && !(symbols[i] = extent_text(maker, from->shape[i])))
+      return -1;
+  }
+  to->shape = shape;
+  to->symbols = symbols;
+  return shape && symbols ? 0 : -1;
+}
+
+static int fill_value(const Maker *maker, BpOnnxValue *to, const BpGraphValue *from,
+                      int32_t producer) {
   *to = (BpOnnxValue){.struct_size = sizeof(*to),
                       .name = from->name,
                       .dtype = from->dtype,
@@ -32,22 +59,27 @@ static void fill_value(BpOnnxValue *to, const BpGraphValue *from, int32_t produc
                       .producer = producer,
                       .shape = from->shape,
                       .data = from->data};
+  return bp__value_is_open(from) ? show_open_shape(maker, to, from) : 0;
 }
 
-/* The number of a value, which is new if nothing has read or made it. */
-static int32_t number_value(Maker *maker, BpGraphValue *value, int32_t producer) {
+/* Puts the number of a value, which is new if nothing has read or made it, at `to`. */
+static int number_value(Maker *maker, BpGraphValue *value, int32_t producer, int32_t *to) {
   BpOnnxGraph *view = maker->view;
   int32_t *number = &maker->number[value->id];
-  if (*number)
-    return *number - 1;
-  fill_value(&view->values[view->num_values], value, producer);
+  if (*number) {
+    *to = *number - 1;
+    return 0;
+  }
+  if (fill_value(maker, &view->values[view->num_values], value, producer))
+    return -1;
   view->origins[view->num_values] = value;
   if (producer < 0 && !value->data)
     view->inputs[view->num_inputs++] = view->num_values;
   if (producer >= 0 && maker->plan->is_output[value->id])
     view->outputs[view->num_outputs++] = view->num_values;
+  *to = view->num_values;
   *number = ++view->num_values;
-  return *number - 1;
+  return 0;
 }
 
 static int copy_attrs(Maker *maker, const BpGraphNode *from, BpOnnxNode *to) {
@@ -57,9 +89,8 @@ static int copy_attrs(Maker *maker, const BpGraphNode *from, BpOnnxNode *to) {
     BpOnnxValue *value = NULL;
     if (attr->tensor) {
       value = bp__arena_alloc(maker->arena, sizeof(*value));
-      if (!value)
+      if (!value || fill_value(maker, value, attr->tensor, -1))
         return -1;
-      fill_value(value, attr->tensor, -1);
     }
     attrs[i] = (BpOnnxAttr){.name = attr->name,
                             .type = attr->type,
@@ -83,12 +114,18 @@ static int add_node(Maker *maker, const BpGraphNode *from) {
       bp__arena_alloc_array(maker->arena, (size_t)from->num_outputs, sizeof(*outputs));
   if (!inputs || !outputs)
     return -1;
-  for (int32_t i = 0; i < from->num_inputs; i++)
-    inputs[i] = from->inputs[i] ? number_value(maker, from->inputs[i], -1) : -1;
-  for (int32_t i = 0; i < from->num_outputs; i++)
-    outputs[i] = from->outputs[i] && maker->plan->is_read[from->outputs[i]->id]
-                     ? number_value(maker, from->outputs[i], view->num_nodes)
-                     : -1;
+  for (int32_t i = 0; i < from->num_inputs; i++) {
+    inputs[i] = -1;
+    if (from->inputs[i] && number_value(maker, from->inputs[i], -1, &inputs[i]))
+      return -1;
+  }
+  for (int32_t i = 0; i < from->num_outputs; i++) {
+    BpGraphValue *output = from->outputs[i];
+    outputs[i] = -1;
+    if (output && maker->plan->is_read[output->id] &&
+        number_value(maker, output, view->num_nodes, &outputs[i]))
+      return -1;
+  }
   *node = (BpOnnxNode){.struct_size = sizeof(*node),
                        .name = from->name,
                        .op = from->op->name,

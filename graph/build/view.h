@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What graph compilers see of a graph (backplane/graph_compiler.h), and what they say of it. */
+/* The view of a graph that graph compilers get (backplane/graph_compiler.h), and their answers. */
 #ifndef BACKPLANE_GRAPH_BUILD_VIEW_H
 #define BACKPLANE_GRAPH_BUILD_VIEW_H
 
@@ -16,13 +16,13 @@ struct BpOnnxGraph {
   int32_t num_nodes, num_values, num_inputs, num_outputs;
 };
 
-/* What is shown. */
+/* The nodes that a view shows. */
 typedef struct BpViewPlan {
   const BpGraph *graph;
   const BpGraphNode *const *nodes; /* as the model has them */
   int32_t num_nodes;
   const uint8_t *is_read;   /* by value id: another node reads it, or it is an output */
-  const uint8_t *is_output; /* by value id: what is not shown reads it */
+  const uint8_t *is_output; /* by value id: a node outside of the view reads it */
 } BpViewPlan;
 
 /* A view in the arena; NULL with an error. */

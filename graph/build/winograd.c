@@ -9,8 +9,8 @@
 
 #include "graph/ops/winograd.h"
 
-/* What a core does in a cycle: multiply-adds of vectors, and bytes from its second cache and from
- * beyond. */
+/* Assumed rates of a core in a cycle: multiply-adds of vectors, bytes from its second-level cache,
+ * and bytes from memory behind that. */
 #define PRODUCTS_PER_CYCLE 2.0
 #define NEAR_BYTES         32.0
 #define FAR_BYTES          8.0
@@ -20,7 +20,7 @@
 #define THREAD_TRANSFORM_CYCLES 8.0
 /* Bytes of a tensor that a kernel of every device takes. */
 #define LEAST_MAX_BUFFER (1 << 27)
-/* What must be gained to bear the larger weights and the larger rounding error. */
+/* The least speed-up that is worth the larger weights and the larger rounding error. */
 #define LEAST_GAIN 1.15
 
 static double weight_cycles(const BpWinogradSite *site, double points) {

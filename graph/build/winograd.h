@@ -20,7 +20,7 @@ typedef struct BpWinogradSite {
   int64_t out_blocks, out_block;
   int64_t threads; /* in lock-step, else 1 */
   int64_t images;
-  int64_t out[2]; /* the output's height and width, which may be open; what they are likely to be */
+  int64_t out[2]; /* the output's height and width; their likely values if they are open */
 } BpWinogradSite;
 
 /* How it is done. */

@@ -5,8 +5,8 @@
  *   u64 n, n tensors                          parameters, shared by the targets
  *   u64 m, m x { str target, u64 device type, str graph JSON, u64 p, p x { str name, u64 tensor } }
  *
- * with strings as a u64 length and bytes, tensors as TVM saves arrays. Import i of the module is
- * the code of target i. */
+ * with strings as a u64 length and bytes, tensors as TVM saves arrays, but with aligned data.
+ * Import i of the module is the code of target i. */
 #include "graph/exec/artifact.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include "graph/io/stream.h"
 
 #define MAGIC      0x48504152474E5042ull /* "BPNGRAPH" */
-#define VERSION    1
+#define VERSION    2
 #define MIN_TENSOR 40 /* bytes of a saved scalar's head */
 #define MIN_TARGET 32
 
@@ -99,7 +99,7 @@ static void write_content(BpStreamWriter *writer, const BpGraphContent *content)
   bp__stream_write_u64(writer, VERSION);
   bp__stream_write_u64(writer, content->num_tensors);
   for (uint32_t i = 0; i < content->num_tensors; i++)
-    bp__stream_write_tensor(writer, &content->tensors[i]->view);
+    bp__stream_write_aligned_tensor(writer, &content->tensors[i]->view);
   bp__stream_write_u64(writer, content->num_targets);
   for (uint32_t i = 0; i < content->num_targets; i++) {
     const BpGraphVariant *target = &content->targets[i];
@@ -225,7 +225,8 @@ static int load_from_bytes(void *self, const BpValue *args, int32_t num_args, Bp
   BpByteArray bytes;
   if (num_args < 1 || bp_value_view_str(&args[0], &bytes) < 0)
     return bp_error_raise(BP_ERROR_TYPE, "the loader of " BP_GRAPH_KIND " takes bytes");
-  BpStreamReader reader = {bytes.data, bytes.size, 0, "saved graph"};
+  BpStreamReader reader = {bytes.data, bytes.size, 0, "saved graph",
+                           bp__stream_owner(args, num_args)};
   BpGraphContent *content = read_content(&reader);
   BpModule *module = content ? bp_module_create(&api, content) : NULL;
   if (!module)
@@ -259,9 +260,9 @@ BpModule *bp__graph_module_create(const BpGraphArtifact *artifact) {
   return module;
 }
 
-const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant) {
-  BpGraph *there = atomic_load_explicit(&variant->graph, memory_order_acquire);
-  BpGraph *graph = there ? NULL : bp__graph_parse(variant->graph_json);
+const BpCallGraph *bp__graph_variant_graph(BpGraphVariant *variant) {
+  BpCallGraph *there = atomic_load_explicit(&variant->graph, memory_order_acquire);
+  BpCallGraph *graph = there ? NULL : bp__graph_parse(variant->graph_json);
   if (there || !graph)
     return there;
   if (atomic_compare_exchange_strong_explicit(&variant->graph, &there, graph, memory_order_acq_rel,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled model in memory: what the builder hands over, what an artifact file holds and what the
- * executors run. The builder (graph/build) fills a BpGraphArtifact and calls
- * bp__graph_module_create; graph/exec implements that, its serial form and its execution.
+/* A compiled model in memory: the builder makes it, an artifact file stores it and the executors
+ * run it. The builder (graph/build) fills a BpGraphArtifact and calls bp__graph_module_create;
+ * graph/exec implements that, its serial form and its execution.
  *
  * A graph is JSON in TVM's published form (nodes, arg_nodes, heads, node_row_ptr, attrs), with
  * these properties on top of it, which the loader checks before it relies on them:
@@ -21,6 +21,13 @@
  *   node.
  * - attrs.node_names, ["list_str", [...]], has for each node the names of the model's nodes that
  *   became it, with line ends between. It is for people; nothing reads it but tools.
+ * - attrs.work, ["list_str", [...]], has for each node how often the bodies of its loops run, a
+ *   multiply-add of a product being once, as a whole number, or "" where that is not known. For
+ *   people too.
+ * - attrs.channels, ["list_str", [...]], has for each node whose first output is channel-blocked,
+ *   (n, c / b, h, w, b), how many channels c that has without the spare ones of its last block;
+ * else
+ *   "". For people too.
  * - The storage_id of an input or a parameter is its own: no other entry has it, but for views of
  *   it. All other entries of one storage_id take turns in memory as large as the largest of them:
  *   none is overwritten before its last reader, or at all if it is a head.

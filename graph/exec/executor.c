@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executor: one view for each entry of the graph, one block of device memory for each storage
- * id, one prepared call for each operator.
+/* Making an executor, and its inputs: one view for each entry of the graph, one block of device
+ * memory for each storage id, one prepared call for each operator.
  *
  * On a device and the host the two overlap. Calls are ordered so that the device is given all that
  * it can have before the host works (order.h). A copy to the host is queued and an event recorded
  * behind it; the host waits for the event before the first call that uses the memory copied to, and
  * at the end of a run. Before the host works it records an event behind all else, too: a driver may
- * keep work back until somebody waits for it. */
+ * keep work back until somebody waits for it.
+ *
+ * On two devices, neither of which is the host, each has a thread that queues its calls, so that
+ * neither waits while a value crosses from one to the other (crossing.h). */
 #include "graph/exec/executor.h"
 
 #include <inttypes.h>
@@ -18,57 +21,21 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "graph/exec/calls.h"
 #include "graph/exec/order.h"
-#include "graph/io/clock.h"
 
 #define STORAGE_ALIGNMENT 256
 
-/* One operator: the function and its arguments, the views of its inputs, then of its outputs, then
- * the extents of its launch if it is a kernel. */
-typedef struct Call {
-  BpFunction *function;
-  const BpValue *args;
-  int32_t num_args;
-  uint32_t node;
-  BpEvent *copied;                /* recorded after a copy to the host; else NULL */
-  uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
-  int hands_over;                 /* before them: records executor->handed_over */
-} Call;
-
-struct BpExecutor {
-  BpExecutorPlan plan;
-  void *streams[BP_GRAPH_MOST_DEVICES]; /* of plan.devices */
-  uint32_t num_streams;
-  BpTensorView *views;   /* by entry */
-  BpTensorView *flat;    /* the same as vectors, where a node flattens; else NULL */
-  int64_t *num_elements; /* by entry, the shapes behind `flat` */
-  void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
-  BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
-  unsigned char *ready;  /* by argument: it has a value */
-  BpTensor **outputs;    /* by head */
-  BpValue *args;         /* of all calls */
-  Call *calls;
-  uint32_t num_calls;
-  uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
-  uint32_t num_waits;
-  BpEvent *handed_over; /* of the device beside the host; nobody waits for it */
-};
-
 static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   return graph->entries[graph->nodes[graph->arg_nodes[arg]].first_entry].storage_id;
-}
-
-static const char *arg_name(const BpExecutor *executor, uint32_t arg) {
-  const BpGraph *graph = executor->plan.graph;
-  return graph->nodes[graph->arg_nodes[arg]].name;
 }
 
 /* ---- Storage ----------------------------------------------------------------------------- */
 
 /* Makes every entry of a storage id lie at `data`, `offset` bytes in. */
 static void point_storage(BpExecutor *executor, int32_t storage, void *data, uint64_t offset) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   uint32_t entry = graph->storages[storage].last_entry;
   for (; entry != BP_NO_ENTRY; entry = graph->entries[entry].previous) {
     executor->views[entry].data = data;
@@ -110,7 +77,7 @@ static int allocate_storage(BpExecutor *executor, int32_t storage) {
 }
 
 static void create_views(BpExecutor *executor) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_entries; i++) {
     executor->views[i] = (BpTensorView){.device = device_of(executor, i),
                                         .ndim = graph->entries[i].ndim,
@@ -127,7 +94,7 @@ static void create_views(BpExecutor *executor) {
 
 /* Parameters lie where they are; all else is allocated. */
 static int create_storage(BpExecutor *executor) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_args; i++) {
     BpTensor *param = executor->plan.params[i];
     if (param)
@@ -154,12 +121,12 @@ static BpFunction *find_function(BpModule *code, const char *name) {
   return function;
 }
 
-static size_t num_args(const BpGraphNode *node) {
+static size_t num_args(const BpCallNode *node) {
   return (size_t)node->num_inputs + node->num_outputs + node->num_launch;
 }
 
 static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
-  const BpGraphNode *node = &executor->plan.graph->nodes[index];
+  const BpCallNode *node = &executor->plan.graph->nodes[index];
   BpTensorView *views = node->flattens ? executor->flat : executor->views;
   Call *call = &executor->calls[executor->num_calls];
   call->function = node->is_copy ? NULL : find_function(executor->plan.code, node->function);
@@ -178,7 +145,7 @@ static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   return 0;
 }
 
-static int is_operator(const BpGraphNode *node) {
+static int is_operator(const BpCallNode *node) {
   return node->function && *node->function;
 }
 
@@ -189,26 +156,29 @@ static int is_beside_host(const BpExecutorPlan *plan) {
                                     !memcmp(&plan->devices[1], &host, sizeof(host)));
 }
 
-/* The other one then. */
-static uint32_t beside_host(const BpExecutorPlan *plan) {
-  return plan->devices[0].device_type == BP_DEVICE_CPU ? 1 : 0;
+/* Whether both devices of the graph queue work, so that a thread for each is of use. */
+static int is_on_two_queues(const BpExecutorPlan *plan) {
+  return plan->num_devices == 2 && plan->devices[0].device_type != BP_DEVICE_CPU &&
+         plan->devices[1].device_type != BP_DEVICE_CPU;
 }
 
-static int is_on_host(const BpExecutor *executor, uint32_t entry) {
-  return device_of(executor, entry).device_type == BP_DEVICE_CPU;
+/* The device that does a call, or that is copied to. */
+static uint32_t call_place(const BpExecutor *executor, const BpCallNode *node) {
+  return node->num_outputs  ? bp__executor_place(&executor->plan, node->first_entry)
+         : node->num_inputs ? bp__executor_place(&executor->plan, node->inputs[0])
+                            : 0;
 }
 
-static BpCallKind call_kind(const BpExecutor *executor, const BpGraphNode *node) {
-  int is_host = node->num_outputs  ? is_on_host(executor, node->first_entry)
-                : node->num_inputs ? is_on_host(executor, node->inputs[0])
-                                   : 1;
+/* The kind of a call for the device that is to be kept busy; the other one is as the host. */
+static BpCallKind call_kind(const BpExecutor *executor, const BpCallNode *node, uint32_t device) {
+  int is_other = call_place(executor, node) != device;
   if (node->is_copy)
-    return is_host ? BP_CALL_COPY_TO_HOST : BP_CALL_COPY_TO_DEVICE;
-  return is_host ? BP_CALL_ON_HOST : BP_CALL_ON_DEVICE;
+    return is_other ? BP_CALL_COPY_TO_HOST : BP_CALL_COPY_TO_DEVICE;
+  return is_other ? BP_CALL_ON_HOST : BP_CALL_ON_DEVICE;
 }
 
 /* The nodes that are called, in order; counts their arguments. */
-static uint32_t find_operators(const BpGraph *graph, uint32_t *nodes, size_t *all_args) {
+static uint32_t find_operators(const BpCallGraph *graph, uint32_t *nodes, size_t *all_args) {
   uint32_t count = 0;
   *all_args = 0;
   for (uint32_t i = 0; i < graph->num_nodes; i++)
@@ -219,17 +189,24 @@ static uint32_t find_operators(const BpGraph *graph, uint32_t *nodes, size_t *al
   return count;
 }
 
-static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
-  if (!is_beside_host(&executor->plan))
-    return 0;
+/* Puts operators into the order that keeps a device busy. */
+static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t count,
+                           uint32_t device) {
   BpCallKind *kinds = calloc((size_t)count + 1, sizeof(*kinds));
   if (!kinds)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
   for (uint32_t i = 0; i < count; i++)
-    kinds[i] = call_kind(executor, &executor->plan.graph->nodes[nodes[i]]);
+    kinds[i] = call_kind(executor, &executor->plan.graph->nodes[nodes[i]], device);
   int status = bp__order_calls(executor->plan.graph, nodes, kinds, count);
   free(kinds);
   return status;
+}
+
+/* Of two devices that queue work, the first; the second has an order of its own. */
+static int order_for_first(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
+  if (is_beside_host(&executor->plan))
+    return order_operators(executor, nodes, count, beside_host(&executor->plan));
+  return is_on_two_queues(&executor->plan) ? order_operators(executor, nodes, count, 0) : 0;
 }
 
 static int prepare_operators(BpExecutor *executor, uint32_t *nodes) {
@@ -239,7 +216,7 @@ static int prepare_operators(BpExecutor *executor, uint32_t *nodes) {
   executor->args = calloc(all_args + 1, sizeof(*executor->args));
   if (!executor->calls || !executor->args)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
-  if (order_operators(executor, nodes, count) < 0)
+  if (order_for_first(executor, nodes, count) < 0)
     return -1;
   BpValue *args = executor->args;
   for (uint32_t i = 0; i < count; i++) {
@@ -274,9 +251,9 @@ static void wait_for_storage(BpExecutor *executor, uint32_t *copies, uint32_t en
  * order, so one into the same storage waits by itself. */
 static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
   Call *call = &executor->calls[index];
-  const BpGraphNode *node = &executor->plan.graph->nodes[call->node];
+  const BpCallNode *node = &executor->plan.graph->nodes[call->node];
   call->first_wait = executor->num_waits;
-  if (call_kind(executor, node) == BP_CALL_COPY_TO_HOST) {
+  if (call_kind(executor, node, beside_host(&executor->plan)) == BP_CALL_COPY_TO_HOST) {
     BpDevice device = device_of(executor, node->inputs[0]);
     copies[executor->plan.graph->entries[node->first_entry].storage_id] = index;
     call->copied = bp_event_create(device);
@@ -293,18 +270,19 @@ static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
 
 /* Work that is queued and not handed over is handed over before the host waits or works. */
 static void plan_handing_over(BpExecutor *executor) {
+  const uint32_t device = beside_host(&executor->plan);
   int is_queued = 0;
   for (uint32_t i = 0; i < executor->num_calls; i++) {
     Call *call = &executor->calls[i];
-    BpCallKind kind = call_kind(executor, &executor->plan.graph->nodes[call->node]);
+    BpCallKind kind = call_kind(executor, &executor->plan.graph->nodes[call->node], device);
     call->hands_over = is_queued && (kind == BP_CALL_ON_HOST || call->last_wait > call->first_wait);
     is_queued = kind == BP_CALL_ON_DEVICE || kind == BP_CALL_COPY_TO_DEVICE ||
                 (is_queued && !call->hands_over && kind != BP_CALL_COPY_TO_HOST);
   }
 }
 
-/* What no call waits for is waited for at the end of a run, so the next one begins with a host
- * whose memory nothing is copied to. */
+/* The end of a run waits for copies to the host that no call has waited for: when the next run
+ * begins, no copy writes to the host's memory. */
 static int plan_waits(BpExecutor *executor) {
   size_t num_storages = executor->plan.graph->num_storages;
   if (!is_beside_host(&executor->plan))
@@ -330,8 +308,110 @@ static int plan_waits(BpExecutor *executor) {
   return executor->handed_over ? 0 : -1;
 }
 
+/* ---- Between two devices ----------------------------------------------------------------- */
+
+/* Numbers the calls that cross. */
+static uint32_t count_crossings(BpExecutor *executor) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < executor->num_calls; i++) {
+    Call *call = &executor->calls[i];
+    const BpCallNode *node = &executor->plan.graph->nodes[call->node];
+    call->place = call_place(executor, node);
+    call->crossing = NO_CROSSING;
+    if (is_on_two_queues(&executor->plan) && node->is_copy &&
+        bp__executor_place(&executor->plan, node->inputs[0]) != call->place)
+      call->crossing = count++;
+  }
+  return count;
+}
+
+static int create_crossings(BpExecutor *executor, uint32_t count) {
+  executor->crossings = bp__crossings_create(count);
+  for (uint32_t i = 0; executor->crossings && i < executor->num_calls; i++) {
+    const Call *call = &executor->calls[i];
+    if (call->crossing == NO_CROSSING)
+      continue;
+    const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
+    if (bp__crossing_set(executor->crossings, call->crossing, from, stream_of(executor, from), to,
+                         stream_of(executor, to)) < 0)
+      return -1;
+  }
+  return executor->crossings ? 0 : -1;
+}
+
+/* The calls are in the order of the first device. */
+static int order_for_second(BpExecutor *executor) {
+  const BpCallGraph *graph = executor->plan.graph;
+  uint32_t *nodes = calloc(2 * (size_t)graph->num_nodes + 1, sizeof(*nodes));
+  size_t all_args;
+  if (!nodes)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  uint32_t *calls = nodes + graph->num_nodes; /* by node */
+  for (uint32_t i = 0; i < executor->num_calls; i++)
+    calls[executor->calls[i].node] = i;
+  uint32_t count = find_operators(graph, nodes, &all_args);
+  int status = order_operators(executor, nodes, count, 1);
+  for (uint32_t i = 0; i < count && status == 0; i++)
+    executor->orders[1][i] = calls[nodes[i]];
+  free(nodes);
+  return status;
+}
+
+/* Goes on with a device's calls up to the first that waits for the other's. */
+static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
+                        unsigned char *is_sent) {
+  for (; at < executor->num_calls; at++) {
+    const Call *call = &executor->calls[executor->orders[place][at]];
+    if (call->crossing == NO_CROSSING)
+      continue;
+    if (call->place == place && !is_sent[call->crossing])
+      break;
+    is_sent[call->crossing] = 1;
+  }
+  return at;
+}
+
+/* Whether two threads come to their end by these orders: neither waits for what the other only
+ * sends after it has waited. */
+static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
+  uint32_t at[2] = {0, 0}, before;
+  do {
+    before = at[0] + at[1];
+    for (uint32_t place = 0; place < 2; place++)
+      at[place] = advance(executor, place, at[place], is_sent);
+  } while (at[0] + at[1] != before);
+  return at[0] == executor->num_calls && at[1] == executor->num_calls;
+}
+
+/* One order for both always comes to an end. */
+static int plan_orders(BpExecutor *executor) {
+  const uint32_t count = executor->num_calls;
+  executor->orders[0] = calloc(2 * (size_t)count, sizeof(uint32_t));
+  unsigned char *is_sent = calloc(count, 1);
+  int status = executor->orders[0] && is_sent
+                   ? 0
+                   : bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  if (status == 0) {
+    executor->orders[1] = executor->orders[0] + count;
+    for (uint32_t i = 0; i < count; i++)
+      executor->orders[0][i] = i;
+    status = order_for_second(executor);
+  }
+  if (status == 0 && !come_to_an_end(executor, is_sent))
+    memcpy(executor->orders[1], executor->orders[0], count * sizeof(uint32_t));
+  free(is_sent);
+  return status;
+}
+
+static int plan_crossings(BpExecutor *executor) {
+  uint32_t count = count_crossings(executor);
+  if (count == 0)
+    return 0;
+  return create_crossings(executor, count) < 0 ? -1 : plan_orders(executor);
+}
+
 static int create_outputs(BpExecutor *executor) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_heads; i++) {
     executor->outputs[i] = bp_tensor_wrap(&executor->views[graph->heads[i]], NULL, NULL);
     if (!executor->outputs[i])
@@ -342,7 +422,7 @@ static int create_outputs(BpExecutor *executor) {
 
 /* ---- Life -------------------------------------------------------------------------------- */
 
-static int any_flattens(const BpGraph *graph) {
+static int any_flattens(const BpCallGraph *graph) {
   for (uint32_t i = 0; i < graph->num_nodes; i++)
     if (graph->nodes[i].flattens)
       return 1;
@@ -350,7 +430,7 @@ static int any_flattens(const BpGraph *graph) {
 }
 
 static int allocate_tables(BpExecutor *executor) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   int flattens = any_flattens(graph);
   if (flattens) {
     executor->flat = calloc((size_t)graph->num_entries + 1, sizeof(*executor->flat));
@@ -411,6 +491,8 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
   if (status == 0)
     status = plan_waits(executor);
   if (status == 0)
+    status = plan_crossings(executor);
+  if (status == 0)
     status = create_outputs(executor);
   if (status == 0)
     return executor;
@@ -421,7 +503,7 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
 void bp__executor_free(BpExecutor *executor) {
   if (!executor)
     return;
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   BpError *pending = bp_error_take();
   for (uint32_t i = 0; i < executor->num_streams; i++)
     bp_stream_sync(executor->plan.devices[i], executor->streams[i]);
@@ -453,13 +535,16 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->calls);
   free(executor->waits);
   bp_event_free(executor->handed_over);
+  bp__crossings_free(executor->crossings);
+  bp__second_thread_free(executor->second);
+  free(executor->orders[0]);
   free(executor);
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg) {
-  const BpGraph *graph = executor->plan.graph;
+  const BpCallGraph *graph = executor->plan.graph;
   return &executor->views[graph->nodes[graph->arg_nodes[arg]].first_entry];
 }
 
@@ -476,16 +561,18 @@ static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorV
   const BpTensorView *want = bp__executor_arg(executor, arg);
   if (bp_view_num_elements(value) < 0)
     return bp_error_add_context("input '%s'", arg_name(executor, arg));
-  int same = value->ndim == want->ndim &&
-             !memcmp(&value->dtype, &want->dtype, sizeof(BpDataType)) &&
+  int is_of_type = !memcmp(&value->dtype, &want->dtype, sizeof(BpDataType));
+  int same = is_of_type && value->ndim == want->ndim &&
              (want->ndim == 0 ||
               !memcmp(value->shape, want->shape, (size_t)want->ndim * sizeof(*want->shape)));
   if (!same) {
-    char wanted[256], got[256];
+    char wanted[256], got[256], dtype[32];
     append_shape(wanted, sizeof(wanted), want);
     append_shape(got, sizeof(got), value);
-    return bp_error_raise(BP_ERROR_VALUE, "input '%s' is %s, and the value given is %s",
-                          arg_name(executor, arg), wanted, got);
+    bp_dtype_format(want->dtype, dtype, sizeof dtype);
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' is %s, and the value given is %s%s%s",
+                          arg_name(executor, arg), wanted, got,
+                          is_of_type ? "" : "; convert it to ", is_of_type ? "" : dtype);
   }
   if (!bp_view_is_compact(value))
     return bp_error_raise(BP_ERROR_VALUE,
@@ -506,11 +593,6 @@ static int unbind(BpExecutor *executor, uint32_t arg) {
     return allocate_storage(executor, storage);
   point_storage(executor, storage, executor->storage[storage], 0);
   return 0;
-}
-
-static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
-  int is_main = view->device.device_type == executor->plan.devices[0].device_type;
-  return executor->streams[is_main ? 0 : 1];
 }
 
 /* Whether the device that a copy comes from does it: to the host, and to another of its kind. */
@@ -556,189 +638,4 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
   executor->ready[arg] = 1;
   point_storage(executor, arg_storage(executor, arg), value->view.data, value->view.byte_offset);
   return 0;
-}
-
-/* ---- Running ----------------------------------------------------------------------------- */
-
-static int check_ready(const BpExecutor *executor) {
-  for (uint32_t i = 0; i < executor->plan.graph->num_args; i++)
-    if (!executor->ready[i])
-      return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", arg_name(executor, i));
-  return 0;
-}
-
-/* Each stream orders its own device's work only: what is copied is complete before, and there
- * after. The host copies nothing by itself: the other end does. */
-static int run_copy(const BpExecutor *executor, const Call *call) {
-  const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
-  const BpTensorView *copies = to->device.device_type == BP_DEVICE_CPU ? from : to;
-  void *stream = stream_of(executor, copies);
-  if (copies != from && bp_stream_sync(from->device, stream_of(executor, from)) < 0)
-    return -1;
-  if (bp_tensor_copy(from, to, stream) < 0)
-    return -1;
-  if (call->copied)
-    return bp_event_record(call->copied, stream);
-  return copies == from ? bp_stream_sync(from->device, stream) : 0;
-}
-
-/* The host reads nothing that failed work was to write. */
-static int wait_for_copy(const BpExecutor *executor, const Call *copy) {
-  int32_t state = BP_EVENT_PENDING;
-  const BpTensorView *from = copy->args[0].v_view;
-  int status = bp_event_synchronize(copy->copied, BP_WAIT_FOREVER, &state);
-  if (status == 0 && state != BP_EVENT_FAILED)
-    return 0;
-  if (status == 0 && bp_stream_sync(from->device, stream_of(executor, from)) == 0)
-    bp_error_raise(BP_ERROR_DEVICE, "work of the device failed before its result was copied");
-  return bp_error_add_context("copy '%s'", executor->plan.graph->nodes[copy->node].name);
-}
-
-static int wait_for_copies(const BpExecutor *executor, uint32_t first, uint32_t last) {
-  for (uint32_t i = first; i < last; i++)
-    if (wait_for_copy(executor, &executor->calls[executor->waits[i]]) < 0)
-      return -1;
-  return 0;
-}
-
-static int hand_over(const BpExecutor *executor) {
-  return bp_event_record(executor->handed_over, executor->streams[beside_host(&executor->plan)]);
-}
-
-static int run_call(const BpExecutor *executor, const Call *call) {
-  BpValue result = {.type_index = BP_TYPE_NONE};
-  if ((call->hands_over && hand_over(executor) < 0) ||
-      wait_for_copies(executor, call->first_wait, call->last_wait) < 0)
-    return -1;
-  if (!call->function) {
-    if (run_copy(executor, call) == 0)
-      return 0;
-  } else if (call->function->call(call->function, call->args, call->num_args, &result) == 0) {
-    return 0;
-  }
-  return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
-}
-
-/* What the thread had chosen before a run, and has again after it. */
-typedef struct Current {
-  BpDevice devices[BP_GRAPH_MOST_DEVICES];
-  void *streams[BP_GRAPH_MOST_DEVICES];
-  uint32_t count;
-} Current;
-
-/* Keeps the error of a run that failed. */
-static int leave(const Current *before, int status) {
-  BpError *error = bp_error_take();
-  for (uint32_t i = 0; i < before->count; i++)
-    bp_device_set_current(before->devices[i], before->streams[i]);
-  bp_error_clear();
-  if (error)
-    bp_error_put(error);
-  return status;
-}
-
-static int enter(const BpExecutor *executor, Current *before) {
-  const BpExecutorPlan *plan = &executor->plan;
-  *before = (Current){.count = 0};
-  for (uint32_t i = 0; i < plan->num_devices; i++) {
-    int32_t type = plan->devices[i].device_type;
-    before->devices[i].device_type = type;
-    bp_device_get_current(type, &before->devices[i].device_id, &before->streams[i]);
-    if (bp_device_set_current(plan->devices[i], executor->streams[i]) < 0)
-      return leave(before, -1);
-    before->count++;
-  }
-  return 0;
-}
-
-/* The waits after the last call. */
-static int finish_copies(const BpExecutor *executor) {
-  uint32_t first = executor->num_calls ? executor->calls[executor->num_calls - 1].last_wait : 0;
-  return wait_for_copies(executor, first, executor->num_waits);
-}
-
-/* After a failure: nothing is copied to the host any more when this returns. Returns -1. */
-static int give_up(const BpExecutor *executor) {
-  if (executor->num_waits == 0)
-    return -1;
-  BpError *error = bp_error_take();
-  for (uint32_t i = 0; i < executor->num_streams; i++)
-    bp_stream_sync(executor->plan.devices[i], executor->streams[i]);
-  bp_error_clear();
-  if (error)
-    bp_error_put(error);
-  return -1;
-}
-
-/* A run is a launch of one task: its functions may launch as if it were none, and denormals are
- * flushed throughout, in what they do outside of launches too. */
-static int run_calls(int task_id, BpParallelGroup *group, void *data) {
-  const BpExecutor *executor = data;
-  (void)task_id;
-  (void)group;
-  for (uint32_t i = 0; i < executor->num_calls; i++)
-    if (run_call(executor, &executor->calls[i]) < 0)
-      return give_up(executor);
-  return finish_copies(executor) < 0 ? give_up(executor) : 0;
-}
-
-int bp__executor_run(BpExecutor *executor) {
-  Current before;
-  if (check_ready(executor) < 0 || enter(executor, &before) < 0)
-    return -1;
-  return leave(&before, bp_parallel_launch(run_calls, executor, 1));
-}
-
-int bp__executor_sync(BpExecutor *executor) {
-  for (uint32_t i = 0; i < executor->num_streams; i++)
-    if (bp_stream_sync(executor->plan.devices[i], executor->streams[i]) < 0)
-      return -1;
-  return 0;
-}
-
-BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {
-  const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
-  BpTensor *output = executor->outputs[head];
-  /* A head that views a bound input moves with it. */
-  output->view.data = view->data;
-  output->view.byte_offset = view->byte_offset;
-  return output;
-}
-
-typedef struct Profile {
-  BpExecutor *executor;
-  BpNodeVisitor visit;
-  void *visitor;
-} Profile;
-
-static int profile_calls(int task_id, BpParallelGroup *group, void *data) {
-  const Profile *profile = data;
-  BpExecutor *executor = profile->executor;
-  const BpGraph *graph = executor->plan.graph;
-  (void)task_id;
-  (void)group;
-  if (bp__executor_sync(executor) < 0)
-    return -1;
-  int64_t begin = bp__graph_now_ns();
-  for (uint32_t i = 0; i < executor->num_calls; i++) {
-    const Call *call = &executor->calls[i];
-    const BpGraphNode *node = &graph->nodes[call->node];
-    int64_t start = bp__graph_now_ns();
-    if (run_call(executor, call) < 0 || bp__executor_sync(executor) < 0)
-      return -1;
-    int64_t end = bp__graph_now_ns();
-    int stop = profile->visit(profile->visitor, node, &executor->views[node->first_entry],
-                              start - begin, end - start);
-    if (stop)
-      return stop < 0 ? -1 : 0;
-  }
-  return 0;
-}
-
-int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
-  Current before;
-  if (check_ready(executor) < 0 || enter(executor, &before) < 0)
-    return -1;
-  Profile profile = {executor, visit, visitor};
-  return leave(&before, bp_parallel_launch(profile_calls, &profile, 1));
 }

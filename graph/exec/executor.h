@@ -8,11 +8,12 @@
 
 #include "graph/exec/graph_json.h"
 
-/* What an executor runs; borrowed for its life. The first device is that of all that names no kind
- * of device; a graph that names kinds has one of each. A parameter is a tensor for an argument
- * node, on the node's device; NULL where the node is an input. */
+/* The graph and the resources that an executor runs; borrowed for its life. Entries of the graph
+ * that name no kind of device are on the first device; a graph that names kinds has one device of
+ * each. A parameter is a tensor for an argument node, on the node's device; NULL where the node is
+ * an input. */
 typedef struct BpExecutorPlan {
-  const BpGraph *graph;
+  const BpCallGraph *graph;
   BpModule *code;
   BpTensor *const *params; /* one for each of graph->arg_nodes */
   BpDevice devices[BP_GRAPH_MOST_DEVICES];
@@ -27,7 +28,7 @@ typedef struct BpExecutor BpExecutor;
 
 /* Allocates storage and finds all functions (transfer full). */
 BpExecutor *bp__executor_create(const BpExecutorPlan *plan);
-/* Waits for what is queued, then frees. NULL is let pass. */
+/* Waits for what is queued, then frees. NULL is ignored. */
 void bp__executor_free(BpExecutor *executor);
 
 /* `arg` indexes graph->arg_nodes. Copies in, or uses the caller's tensor until it is set again. */
@@ -45,7 +46,7 @@ BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
 
 /* Called after each node of a profiled run, the device idle; 1 ends the run there, -1 with an error
  * makes it fail. Times in nanoseconds since the run began. */
-typedef int (*BpNodeVisitor)(void *visitor, const BpGraphNode *node, const BpTensorView *outputs,
+typedef int (*BpNodeVisitor)(void *visitor, const BpCallNode *node, const BpTensorView *outputs,
                              int64_t start_ns, int64_t duration_ns);
 int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor);
 

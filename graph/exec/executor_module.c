@@ -19,7 +19,7 @@
 
 typedef struct ExecutorModule {
   BpModule *module; /* this one; it owns the context, so no reference is held */
-  BpGraph *graph;
+  BpCallGraph *graph;
   BpModule *code;
   BpTensor **params; /* by argument: those in the code; all others are inputs here */
   BpExecutor *executor;
@@ -107,7 +107,7 @@ static void give_int(BpValue *result, int64_t value) {
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
-/* What a function is bound to: the module's context, which the function keeps alive. */
+/* The module's context, to which a method is bound and which the method keeps alive. */
 static ExecutorModule *self_of(void *closure) {
   return ((BpClosure *)closure)->context;
 }
@@ -253,7 +253,7 @@ static int share_params(void *closure, const BpValue *args, int32_t num_args, Bp
 
 /* ---- Debugging --------------------------------------------------------------------------- */
 
-static int add_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
+static int add_node(void *context, const BpCallNode *node, const BpTensorView *outputs,
                     int64_t start_ns, int64_t duration_ns) {
   json_t *entry =
       json_pack("{s:s, s:s, s:I, s:I}", "name", node->name, "function", node->function, "start_ns",
@@ -281,8 +281,8 @@ static int profile(void *closure, const BpValue *args, int32_t num_args, BpValue
 }
 
 /* A node by its index, or its name. */
-static int as_node(const ExecutorModule *self, const BpValue *value, const BpGraphNode **node) {
-  const BpGraph *graph = self->graph;
+static int as_node(const ExecutorModule *self, const BpValue *value, const BpCallNode **node) {
+  const BpCallGraph *graph = self->graph;
   BpByteArray name;
   if (value->type_index == BP_TYPE_INT) {
     if (value->v_int64 < 0 || value->v_int64 >= graph->num_nodes)
@@ -305,12 +305,12 @@ static int as_node(const ExecutorModule *self, const BpValue *value, const BpGra
 
 /* Runs the graph as far as a node, and takes a copy of what that gave. */
 typedef struct Probe {
-  const BpGraphNode *node;
+  const BpCallNode *node;
   const BpTensorView *to;
   int found; /* the node has been run */
 } Probe;
 
-static int probe_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
+static int probe_node(void *context, const BpCallNode *node, const BpTensorView *outputs,
                       int64_t start_ns, int64_t duration_ns) {
   Probe *probe = context;
   (void)start_ns;

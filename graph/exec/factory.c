@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
@@ -107,7 +108,7 @@ static int create_executor(const BpGraphContent *content, const BpValue *args, i
   return 0;
 }
 
-/* What a function is bound to: the module's context, which the function keeps alive. */
+/* The module's context, to which a method is bound and which the method keeps alive. */
 static const BpGraphContent *content_of(void *closure) {
   return ((BpClosure *)closure)->context;
 }
@@ -268,6 +269,14 @@ static int no_file(const char *path, const GError *error) {
   return bp_error_raise(BP_ERROR_IO, "cannot read \"%s\": %s", path, error->message);
 }
 
+/* A device file may have no end, and a FIFO nobody who writes. */
+static int check_regular(const char *path) {
+  struct stat status;
+  if (stat(path, &status) || S_ISREG(status.st_mode))
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot read \"%s\": it is not a regular file", path);
+}
+
 typedef struct Params {
   char **names;
   BpTensor **tensors;
@@ -302,6 +311,8 @@ static int add_param(void *context, const char *name, BpTensor *tensor) {
 
 static int read_params_file(const char *path, Params *params) {
   GError *error = NULL;
+  if (path && check_regular(path))
+    return -1;
   GMappedFile *file = path ? g_mapped_file_new(path, FALSE, &error) : NULL;
   if (!file) {
     int status = path ? no_file(path, error) : 0;
@@ -318,6 +329,8 @@ static char *read_graph_file(const char *path) {
   char *json;
   gsize size;
   GError *error = NULL;
+  if (check_regular(path))
+    return NULL;
   if (!g_file_get_contents(path, &json, &size, &error)) {
     no_file(path, error);
     g_error_free(error);
@@ -346,7 +359,7 @@ static BpGraphContent *read_parts(const char *graph_path, const char *params_pat
     params.count = 0; /* they are the content's */
   clear_params(&params);
   g_free(json);
-  /* What is no graph is said before any code is loaded. */
+  /* A file that holds no graph is refused before any code is loaded. */
   if (content && !bp__graph_variant_graph(&content->targets[0])) {
     bp_error_add_context("%s", graph_path);
     bp__graph_content_free(content);
@@ -451,7 +464,7 @@ static char *find_graph(const char *folder) {
   return path;
 }
 
-/* What a file is, by its first bytes. */
+/* A kind of file, told by its first bytes. */
 typedef struct FileKind {
   size_t at;
   const char *magic;
@@ -557,7 +570,7 @@ static int load_from_bytes(void *self, const BpValue *args, int32_t num_args, Bp
   (void)self;
   if (num_args < 1 || bp_value_view_str(&args[0], &bytes) < 0)
     return bp_error_raise(BP_ERROR_TYPE, "the loader of " BP_FACTORY_KIND " takes bytes");
-  BpStreamReader reader = {bytes.data, bytes.size, 0, "the graph in the library"};
+  BpStreamReader reader = {bytes.data, bytes.size, 0, "the graph in the library", NULL};
   BpGraphContent *content = read_content(&reader);
   BpModule *module = content ? create_module(content) : NULL;
   if (!module)

@@ -111,7 +111,7 @@ static uint32_t *read_indices(json_t *array, const char *what, uint32_t limit, u
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
 /* An input is [node, output index, version]; the node is an earlier one. */
-static int read_input(BpGraph *graph, uint32_t node, json_t *json, uint32_t *entry) {
+static int read_input(BpCallGraph *graph, uint32_t node, json_t *json, uint32_t *entry) {
   json_t *triple = as_array(json, "inputs");
   int64_t source, index;
   if (!triple)
@@ -126,8 +126,8 @@ static int read_input(BpGraph *graph, uint32_t node, json_t *json, uint32_t *ent
   return 0;
 }
 
-static int read_inputs(BpGraph *graph, uint32_t index, json_t *inputs) {
-  BpGraphNode *node = &graph->nodes[index];
+static int read_inputs(BpCallGraph *graph, uint32_t index, json_t *inputs) {
+  BpCallNode *node = &graph->nodes[index];
   node->num_inputs = (uint32_t)json_array_size(inputs);
   node->inputs = calloc(node->num_inputs ? node->num_inputs : 1, sizeof(*node->inputs));
   if (!node->inputs)
@@ -139,7 +139,7 @@ static int read_inputs(BpGraph *graph, uint32_t index, json_t *inputs) {
 }
 
 /* attrs.launch is ours: whole numbers of at least 1, a space between them. */
-static int read_launch(BpGraphNode *node, json_t *attrs) {
+static int read_launch(BpCallNode *node, json_t *attrs) {
   const char *text = as_string(json_object_get(attrs, "launch"), "launch");
   if (!text)
     return -1;
@@ -160,7 +160,7 @@ static int read_launch(BpGraphNode *node, json_t *attrs) {
 }
 
 /* An attribute is a number in a string; one that is missing has the value `expected`. */
-static int check_attr(const BpGraphNode *node, json_t *attrs, const char *name, uint32_t expected) {
+static int check_attr(const BpCallNode *node, json_t *attrs, const char *name, uint32_t expected) {
   char wanted[16];
   if (!json_object_get(attrs, name))
     return 0;
@@ -173,7 +173,7 @@ static int check_attr(const BpGraphNode *node, json_t *attrs, const char *name, 
                                                node->name, text, expected);
 }
 
-static int read_flattens(BpGraphNode *node, json_t *attrs) {
+static int read_flattens(BpCallNode *node, json_t *attrs) {
   if (!json_object_get(attrs, "flatten_data"))
     return 0;
   const char *text = as_string(json_object_get(attrs, "flatten_data"), "flatten_data");
@@ -185,13 +185,13 @@ static int read_flattens(BpGraphNode *node, json_t *attrs) {
              : bad_graph("'flatten_data' of node '%s' is '%.16s', not 0 or 1", node->name, text);
 }
 
-static int read_attrs(BpGraphNode *node, json_t *attrs) {
+static int read_attrs(BpCallNode *node, json_t *attrs) {
   if (read_flattens(node, attrs) < 0)
     return -1;
   return json_object_get(attrs, "launch") ? read_launch(node, attrs) : 0;
 }
 
-static int read_function(BpGraphNode *node, json_t *object) {
+static int read_function(BpCallNode *node, json_t *object) {
   const char *op = as_string(get_member(object, "op"), "op");
   if (!op)
     return -1;
@@ -211,7 +211,7 @@ static int read_function(BpGraphNode *node, json_t *object) {
 }
 
 /* The counts that an operator says itself. */
-static int check_counts(const BpGraphNode *node, json_t *object) {
+static int check_counts(const BpCallNode *node, json_t *object) {
   if (!node->function)
     return 0;
   json_t *attrs = json_object_get(object, "attrs");
@@ -220,8 +220,8 @@ static int check_counts(const BpGraphNode *node, json_t *object) {
              : check_attr(node, attrs, "num_outputs", node->num_outputs);
 }
 
-static int read_node(BpGraph *graph, uint32_t index, json_t *json) {
-  BpGraphNode *node = &graph->nodes[index];
+static int read_node(BpCallGraph *graph, uint32_t index, json_t *json) {
+  BpCallNode *node = &graph->nodes[index];
   json_t *object = as_object(json, "nodes");
   const char *name = object ? as_string(get_member(object, "name"), "name") : NULL;
   json_t *inputs = name ? get_array(object, "inputs") : NULL;
@@ -241,7 +241,7 @@ static int read_node(BpGraph *graph, uint32_t index, json_t *json) {
 }
 
 /* node_row_ptr gives the first entry of each node, then the number of entries. */
-static int read_row_ptr(BpGraph *graph, json_t *array) {
+static int read_row_ptr(BpCallGraph *graph, json_t *array) {
   uint32_t count;
   uint32_t *rows = read_indices(array, "node_row_ptr", MAX_COUNT, &count);
   if (!rows)
@@ -260,7 +260,7 @@ static int read_row_ptr(BpGraph *graph, json_t *array) {
   return status;
 }
 
-static int read_nodes(BpGraph *graph, json_t *root) {
+static int read_nodes(BpCallGraph *graph, json_t *root) {
   json_t *nodes = get_array(root, "nodes");
   json_t *row_ptr = nodes ? get_array(root, "node_row_ptr") : NULL;
   if (!row_ptr)
@@ -282,7 +282,7 @@ static int read_nodes(BpGraph *graph, json_t *root) {
 
 /* ---- Entries ----------------------------------------------------------------------------- */
 
-static int read_shape(BpGraphEntry *entry, json_t *json) {
+static int read_shape(BpCallEntry *entry, json_t *json) {
   json_t *array = as_array(json, "shape");
   if (!array)
     return -1;
@@ -308,7 +308,7 @@ static int read_dtype(const char *text, BpDataType *dtype) {
   return 0;
 }
 
-static int read_entry(BpGraphEntry *entry, json_t *shape, json_t *dtype, json_t *storage) {
+static int read_entry(BpCallEntry *entry, json_t *shape, json_t *dtype, json_t *storage) {
   int64_t storage_id;
   if (read_dtype(as_string(dtype, "dltype"), &entry->dtype) < 0 || read_shape(entry, shape) < 0 ||
       as_int(storage, "storage_id", 0, MAX_COUNT - 1, &storage_id) < 0)
@@ -322,7 +322,7 @@ static int read_entry(BpGraphEntry *entry, json_t *shape, json_t *dtype, json_t 
   return 0;
 }
 
-static int read_entries(BpGraph *graph, json_t *attrs) {
+static int read_entries(BpCallGraph *graph, json_t *attrs) {
   json_t *shapes = get_attr_list(attrs, "shape");
   json_t *dtypes = shapes ? get_attr_list(attrs, "dltype") : NULL;
   json_t *storages = dtypes ? get_attr_list(attrs, "storage_id") : NULL;
@@ -345,7 +345,7 @@ static int read_entries(BpGraph *graph, json_t *attrs) {
   return 0;
 }
 
-static int note_device(BpGraph *graph, int32_t type) {
+static int note_device(BpCallGraph *graph, int32_t type) {
   for (uint32_t i = 0; i < graph->num_device_types; i++)
     if (graph->device_types[i] == type)
       return 0;
@@ -356,7 +356,7 @@ static int note_device(BpGraph *graph, int32_t type) {
 }
 
 /* attrs.storage_scope, where there is one, may ask for textures. */
-static int check_scopes(const BpGraph *graph, json_t *attrs) {
+static int check_scopes(const BpCallGraph *graph, json_t *attrs) {
   if (!json_object_get(attrs, "storage_scope"))
     return 0;
   json_t *scopes = get_attr_list(attrs, "storage_scope");
@@ -376,7 +376,7 @@ static int check_scopes(const BpGraph *graph, json_t *attrs) {
 }
 
 /* attrs.device_index, of a graph on two devices: the device type of each entry. */
-static int read_devices(BpGraph *graph, json_t *attrs) {
+static int read_devices(BpCallGraph *graph, json_t *attrs) {
   if (!json_object_get(attrs, "device_index"))
     return 0;
   json_t *types = get_attr_list(attrs, "device_index");
@@ -396,7 +396,7 @@ static int read_devices(BpGraph *graph, json_t *attrs) {
 }
 
 /* Sizes the storages, and lists the entries of each. */
-static int plan_storage(BpGraph *graph) {
+static int plan_storage(BpCallGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++)
     graph->num_storages = LARGER(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
   if (graph->num_storages > graph->num_entries)
@@ -407,8 +407,8 @@ static int plan_storage(BpGraph *graph) {
   for (uint32_t i = 0; i < graph->num_storages; i++)
     graph->storages[i].last_entry = BP_NO_ENTRY;
   for (uint32_t i = 0; i < graph->num_entries; i++) {
-    BpGraphEntry *entry = &graph->entries[i];
-    BpGraphStorage *storage = &graph->storages[entry->storage_id];
+    BpCallEntry *entry = &graph->entries[i];
+    BpCallStorage *storage = &graph->storages[entry->storage_id];
     if (storage->last_entry != BP_NO_ENTRY &&
         graph->entries[storage->last_entry].device_type != entry->device_type)
       return bad_graph("storage %d lies on two devices", entry->storage_id);
@@ -419,9 +419,9 @@ static int plan_storage(BpGraph *graph) {
   return 0;
 }
 
-/* What a walk over the nodes in order finds in memory. */
+/* The state of the memory during a walk over the nodes in order. */
 typedef struct Walk {
-  const BpGraph *graph;
+  const BpCallGraph *graph;
   uint32_t *held; /* by storage: the entry whose value lies there; BP_NO_ENTRY: none yet */
   uint32_t *root; /* by entry: itself, or for a view the entry that it views in the end */
 } Walk;
@@ -431,7 +431,7 @@ static int is_held(const Walk *walk, uint32_t entry) {
 }
 
 /* The value of an input or a parameter stays from run to run. */
-static int enter_arg(const Walk *walk, const BpGraphNode *node) {
+static int enter_arg(const Walk *walk, const BpCallNode *node) {
   uint32_t entry = node->first_entry;
   uint32_t *held = &walk->held[walk->graph->entries[entry].storage_id];
   if (*held != BP_NO_ENTRY)
@@ -440,17 +440,17 @@ static int enter_arg(const Walk *walk, const BpGraphNode *node) {
   return 0;
 }
 
-static int enter_view(const Walk *walk, const BpGraphNode *node) {
-  const BpGraphEntry *in = &walk->graph->entries[node->inputs[0]];
-  const BpGraphEntry *out = &walk->graph->entries[node->first_entry];
+static int enter_view(const Walk *walk, const BpCallNode *node) {
+  const BpCallEntry *in = &walk->graph->entries[node->inputs[0]];
+  const BpCallEntry *out = &walk->graph->entries[node->first_entry];
   if (in->storage_id != out->storage_id || in->bytes != out->bytes)
     return bad_graph("the view '%s' is not as large as what it views", node->name);
   walk->root[node->first_entry] = walk->root[node->inputs[0]];
   return 0;
 }
 
-static int enter_outputs(const Walk *walk, const BpGraphNode *node) {
-  const BpGraph *graph = walk->graph;
+static int enter_outputs(const Walk *walk, const BpCallNode *node) {
+  const BpCallGraph *graph = walk->graph;
   for (uint32_t i = node->first_entry; i < node->first_entry + node->num_outputs; i++) {
     uint32_t *held = &walk->held[graph->entries[i].storage_id];
     if (*held != BP_NO_ENTRY && !graph->nodes[graph->entries[*held].node].function)
@@ -463,8 +463,8 @@ static int enter_outputs(const Walk *walk, const BpGraphNode *node) {
 }
 
 /* A function runs on one device, a copy goes from one to another. */
-static int check_devices(const Walk *walk, const BpGraphNode *node) {
-  const BpGraphEntry *entries = walk->graph->entries, *out = &entries[node->first_entry];
+static int check_devices(const Walk *walk, const BpCallNode *node) {
+  const BpCallEntry *entries = walk->graph->entries, *out = &entries[node->first_entry];
   if (node->is_copy)
     return node->num_inputs == 1 && node->num_outputs == 1 &&
                    entries[node->inputs[0]].bytes == out->bytes
@@ -480,7 +480,7 @@ static int check_devices(const Walk *walk, const BpGraphNode *node) {
   return 0;
 }
 
-static int check_inputs(const Walk *walk, const BpGraphNode *node, const char *problem) {
+static int check_inputs(const Walk *walk, const BpCallNode *node, const char *problem) {
   for (uint32_t i = 0; i < node->num_inputs; i++)
     if (!is_held(walk, node->inputs[i]))
       return bad_graph("node '%s' %s", node->name, problem);
@@ -488,9 +488,9 @@ static int check_inputs(const Walk *walk, const BpGraphNode *node, const char *p
 }
 
 static int walk_nodes(const Walk *walk) {
-  const BpGraph *graph = walk->graph;
+  const BpCallGraph *graph = walk->graph;
   for (uint32_t n = 0; n < graph->num_nodes; n++) {
-    const BpGraphNode *node = &graph->nodes[n];
+    const BpCallNode *node = &graph->nodes[n];
     if (check_inputs(walk, node, "reads what an earlier node has overwritten") < 0 ||
         check_devices(walk, node) < 0)
       return -1;
@@ -507,7 +507,7 @@ static int walk_nodes(const Walk *walk) {
 }
 
 /* Storages are shared by taking turns: whoever reads a value finds it there. */
-static int check_storage(const BpGraph *graph) {
+static int check_storage(const BpCallGraph *graph) {
   Walk walk = {graph, malloc(((size_t)graph->num_storages + 1) * sizeof(*walk.held)),
                malloc(((size_t)graph->num_entries + 1) * sizeof(*walk.root))};
   int status = -1;
@@ -527,7 +527,7 @@ static int check_storage(const BpGraph *graph) {
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-static int read_args(BpGraph *graph, json_t *root) {
+static int read_args(BpCallGraph *graph, json_t *root) {
   json_t *args = get_array(root, "arg_nodes");
   if (!args)
     return -1;
@@ -543,7 +543,7 @@ static int read_args(BpGraph *graph, json_t *root) {
   return nulls == graph->num_args ? 0 : bad_graph("'arg_nodes' does not list each input once");
 }
 
-static int read_heads(BpGraph *graph, json_t *root) {
+static int read_heads(BpCallGraph *graph, json_t *root) {
   json_t *heads = get_array(root, "heads");
   if (!heads)
     return -1;
@@ -559,7 +559,7 @@ static int read_heads(BpGraph *graph, json_t *root) {
 }
 
 /* attrs.output_names is ours; a graph of another maker has none and its outputs are numbered. */
-static int read_output_names(BpGraph *graph, json_t *attrs) {
+static int read_output_names(BpCallGraph *graph, json_t *attrs) {
   json_t *names = NULL;
   if (json_object_get(attrs, "output_names") && !(names = get_attr_list(attrs, "output_names")))
     return -1;
@@ -581,7 +581,7 @@ static int read_output_names(BpGraph *graph, json_t *attrs) {
   return 0;
 }
 
-static int read_graph(BpGraph *graph, json_t *root) {
+static int read_graph(BpCallGraph *graph, json_t *root) {
   json_t *attrs = root ? as_object(get_member(root, "attrs"), "attrs") : NULL;
   if (!attrs)
     return -1;
@@ -634,11 +634,11 @@ static json_t *load(const char *text) {
   return document;
 }
 
-BpGraph *bp__graph_parse(const char *text) {
+BpCallGraph *bp__graph_parse(const char *text) {
   json_t *document = load(text);
   if (!document)
     return NULL;
-  BpGraph *graph = calloc(1, sizeof(*graph));
+  BpCallGraph *graph = calloc(1, sizeof(*graph));
   int status = graph ? read_graph(graph, as_object(document, "graph"))
                      : bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the graph");
   json_decref(document);
@@ -648,7 +648,7 @@ BpGraph *bp__graph_parse(const char *text) {
   return NULL;
 }
 
-void bp__graph_free(BpGraph *graph) {
+void bp__graph_free(BpCallGraph *graph) {
   if (!graph)
     return;
   for (uint32_t i = 0; graph->nodes && i < graph->num_nodes; i++) {
@@ -669,7 +669,7 @@ void bp__graph_free(BpGraph *graph) {
   free(graph);
 }
 
-int64_t bp__graph_find_arg(const BpGraph *graph, const char *name, size_t size) {
+int64_t bp__graph_find_arg(const BpCallGraph *graph, const char *name, size_t size) {
   for (uint32_t i = 0; i < graph->num_args; i++) {
     const char *have = graph->nodes[graph->arg_nodes[i]].name;
     if (strlen(have) == size && memcmp(have, name, size) == 0)

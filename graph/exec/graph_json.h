@@ -9,7 +9,7 @@
 #include <backplane/value.h>
 
 /* One value of the graph: an output of a node. */
-typedef struct BpGraphEntry {
+typedef struct BpCallEntry {
   uint32_t node;
   int32_t storage_id;
   BpDataType dtype;
@@ -18,20 +18,20 @@ typedef struct BpGraphEntry {
   uint64_t bytes;
   int32_t device_type; /* 0: that of the model's device */
   uint32_t previous;   /* another entry of its storage, BP_NO_ENTRY for the first */
-} BpGraphEntry;
+} BpCallEntry;
 
 #define BP_NO_ENTRY UINT32_MAX
 
 /* One block of memory, in which entries take turns. */
-typedef struct BpGraphStorage {
+typedef struct BpCallStorage {
   uint64_t bytes;      /* of the largest entry */
   uint32_t last_entry; /* the others follow by `previous`; BP_NO_ENTRY: the id is not used */
-} BpGraphStorage;
+} BpCallStorage;
 
 #define BP_GRAPH_MAX_LAUNCH   6 /* BP_KERNEL_MAX_LAUNCH of the compiler, which a run has not */
 #define BP_GRAPH_MOST_DEVICES 2
 
-typedef struct BpGraphNode {
+typedef struct BpCallNode {
   char *name;
   char *function;   /* NULL: an input or a parameter; "" for `__nop`, a view */
   int is_copy;      /* `__copy`: from one device to another */
@@ -42,15 +42,16 @@ typedef struct BpGraphNode {
   uint32_t num_outputs;
   uint32_t num_launch; /* of a kernel: the extents of its launch, which follow its arguments */
   int64_t launch[BP_GRAPH_MAX_LAUNCH];
-} BpGraphNode;
+} BpCallNode;
 
-typedef struct BpGraph {
-  BpGraphNode *nodes;
-  BpGraphEntry *entries;
+/* Not the compiler's BpGraph (graph/ir), of operators: here a node is a call of a function. */
+typedef struct BpCallGraph {
+  BpCallNode *nodes;
+  BpCallEntry *entries;
   uint32_t *arg_nodes; /* inputs and parameters, as nodes */
   uint32_t *heads;     /* outputs, as entries */
   char **output_names; /* one a head */
-  BpGraphStorage *storages;
+  BpCallStorage *storages;
   uint32_t num_nodes;
   uint32_t num_entries;
   uint32_t num_args;
@@ -58,14 +59,14 @@ typedef struct BpGraph {
   uint32_t num_storages;
   int32_t device_types[BP_GRAPH_MOST_DEVICES]; /* those that entries name, in the order of these */
   uint32_t num_device_types;                   /* 0: all is on the model's device */
-} BpGraph;
+} BpCallGraph;
 
 /* Parses and checks a graph (transfer full). Untrusted input: whatever is wrong is an error that
  * says where. Freed with bp__graph_free. */
-BpGraph *bp__graph_parse(const char *json);
-void bp__graph_free(BpGraph *graph);
+BpCallGraph *bp__graph_parse(const char *json);
+void bp__graph_free(BpCallGraph *graph);
 
 /* The index in arg_nodes of the input or parameter with that name; -1, with no error: none. */
-int64_t bp__graph_find_arg(const BpGraph *graph, const char *name, size_t size);
+int64_t bp__graph_find_arg(const BpCallGraph *graph, const char *name, size_t size);
 
 #endif

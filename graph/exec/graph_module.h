@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a module of kind "backplane.graph" holds, or one of a graph that TVM compiled. */
+/* The content of a module of kind "backplane.graph", or of a graph that TVM compiled. */
 #ifndef BACKPLANE_GRAPH_EXEC_GRAPH_MODULE_H
 #define BACKPLANE_GRAPH_EXEC_GRAPH_MODULE_H
 
@@ -19,7 +19,7 @@ typedef struct BpGraphVariant {
   uint32_t *param_tensors;
   uint32_t num_params;
   int32_t device_type;
-  _Atomic(BpGraph *) graph; /* NULL until it is asked for */
+  _Atomic(BpCallGraph *) graph; /* NULL until it is asked for */
 } BpGraphVariant;
 
 typedef struct BpGraphContent {
@@ -47,7 +47,7 @@ const BpGraphContent *bp__factory_content(BpModule *module);
 
 /* The graph behind a target's JSON, parsed with the first question; borrowed from the module. NULL
  * with an error. Any thread. */
-const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant);
+const BpCallGraph *bp__graph_variant_graph(BpGraphVariant *variant);
 
 /* Register the functions that create executors, and the loaders of these kinds; called once, by
  * bp_graph_initialize. */

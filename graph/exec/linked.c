@@ -12,7 +12,7 @@
 /* A copy on the plan's device (transfer full) of what lies at `data`, of the type and shape that
  * the graph gives it. */
 static BpTensor *copy_linked(const BpExecutorPlan *plan, uint32_t index, const void *data) {
-  const BpGraphEntry *entry = &plan->graph->entries[index];
+  const BpCallEntry *entry = &plan->graph->entries[index];
   BpDevice device = plan->devices[bp__executor_place(plan, index)];
   BpTensor *tensor = bp_tensor_create(entry->shape, entry->ndim, entry->dtype, device, NULL);
   if (tensor && bp_tensor_copy_from_host(&tensor->view, data, entry->bytes) == 0 &&
@@ -41,13 +41,13 @@ static int take_linked(const BpExecutorPlan *plan, BpFunction *function, uint32_
 }
 
 int bp__executor_take_linked(const BpExecutorPlan *plan, BpTensor **params) {
-  const BpGraph *graph = plan->graph;
+  const BpCallGraph *graph = plan->graph;
   BpFunction *function;
   if (bp_module_get_function(plan->code, LOOK_UP, 1, &function) < 0)
     return -1;
   int status = 0;
   for (uint32_t i = 0; function && status == 0 && i < graph->num_args; i++) {
-    const BpGraphNode *node = &graph->nodes[graph->arg_nodes[i]];
+    const BpCallNode *node = &graph->nodes[graph->arg_nodes[i]];
     uint32_t entry = node->first_entry;
     if (!params[i] && bp__executor_place(plan, entry) < plan->num_devices &&
         take_linked(plan, function, entry, &params[i]) < 0)

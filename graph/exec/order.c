@@ -10,13 +10,13 @@
 
 #define NONE UINT32_MAX
 
-/* A list of calls, of which many share an array. */
+/* A list of calls; many lists share one array of links. */
 typedef struct Link {
   uint32_t call, next;
 } Link;
 
 typedef struct Order {
-  const BpGraph *graph;
+  const BpCallGraph *graph;
   const uint32_t *nodes;
   const BpCallKind *kinds;
   uint32_t count;
@@ -73,7 +73,7 @@ static int is_function(BpCallKind kind) {
 }
 
 static int add_call(Order *order, uint32_t call) {
-  const BpGraphNode *node = &order->graph->nodes[order->nodes[call]];
+  const BpCallNode *node = &order->graph->nodes[order->nodes[call]];
   BpCallKind kind = order->kinds[call];
   int status = 0;
   for (uint32_t i = 0; i < node->num_inputs && !status; i++)
@@ -130,7 +130,7 @@ static void apply(const uint32_t *sequence, uint32_t count, uint32_t *nodes, BpC
   }
 }
 
-int bp__order_calls(const BpGraph *graph, uint32_t *nodes, BpCallKind *kinds, uint32_t count) {
+int bp__order_calls(const BpCallGraph *graph, uint32_t *nodes, BpCallKind *kinds, uint32_t count) {
   Order order = {.graph = graph, .nodes = nodes, .kinds = kinds, .count = count};
   size_t num_storages = graph->num_storages;
   uint32_t *tables =

@@ -101,7 +101,7 @@ int bp_params_decode(const BpByteArray *bytes,
                      void *context) {
   if (!BP_GIVEN(bytes) || !BP_GIVEN(visit))
     return -1;
-  BpStreamReader reader = {bytes->data, bytes->size, 0, "parameter file"};
+  BpStreamReader reader = {bytes->data, bytes->size, 0, "parameter file", NULL};
   Params params = {NULL, NULL, 0};
   int status = read_params(&reader, &params);
   for (uint32_t i = 0; status == 0 && i < params.count; i++)

@@ -12,7 +12,7 @@
 
 #include "graph/exec/graph_module.h"
 
-/* What is sorted, and what comes of it; outputs that nobody wants are NULL. */
+/* The input of a sort, and its outputs; an output that is not wanted is NULL. */
 typedef struct Sort {
   const BpTensorView *in;
   const BpTensorView *values;

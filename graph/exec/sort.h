@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting, for which the code that TVM compiles for the CPU calls its runtime. */
+/* Sorting. Code that TVM compiles for the CPU calls its runtime for it. */
 #ifndef BACKPLANE_GRAPH_EXEC_SORT_H
 #define BACKPLANE_GRAPH_EXEC_SORT_H
 

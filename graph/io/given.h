@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What public functions cannot do without. It repeats core/registry/given.h, for libraries see of
- * one another only what is public. */
+/* Checks of what public functions are given. It repeats core/registry/given.h and sized.h, because
+ * one library may not include private headers of another. */
 #ifndef BACKPLANE_GRAPH_IO_GIVEN_H
 #define BACKPLANE_GRAPH_IO_GIVEN_H
+
+#include <inttypes.h>
+#include <stddef.h>
 
 #include <backplane/error.h>
 
@@ -11,6 +14,22 @@
 
 static inline int bp__not_given(const char *argument, const char *function) {
   bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
+  return 0;
+}
+
+/* No version of a structure is longer; a larger size was not set. */
+#define BP_MAX_STRUCT_SIZE 4096
+
+/* Refuses a structure of a later version in which a member is set that this one does not know. 0,
+ * or -1 with an error that names `type`. */
+static inline int bp__check_tail(const char *type, const void *given, uint64_t size, size_t known) {
+  for (uint64_t at = known; at < size; at++)
+    if (((const char *)given)[at])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "%s of %" PRIu64 " bytes has a member set at byte %" PRIu64
+                            ", which this version of Backplane does not know: it knows %zu bytes; "
+                            "leave the member 0 or install a newer version",
+                            type, size, at, known);
   return 0;
 }
 

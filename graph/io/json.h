@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 /* Compact text (transfer full, free) of a document, which it releases; NULL with an error. A NULL
- * document is one for which there was no memory. */
+ * document means that memory ran out while it was made. */
 char *bp__json_take_text(json_t *document);
 
 #endif

@@ -2,5 +2,5 @@
 # Arrays in files, byte streams, the clock.
 
 libbackplane_graph_la_SOURCES += graph/io/clock.h graph/io/given.h graph/io/json.c graph/io/json.h \
-	graph/io/npy.c \
+	graph/io/model_executor.h graph/io/npy.c \
 	graph/io/stream.c graph/io/stream.h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy's .npy files. The header is a Python dictionary literal of three known keys, of which only
- * the forms that NumPy writes are accepted. */
+/* NumPy's .npy files. The header is a Python dictionary literal with three known keys; only the
+ * forms that NumPy writes are accepted. */
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
@@ -187,7 +187,7 @@ BpTensor *bp_npy_read(const char *path) {
 BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name) {
   if (!BP_GIVEN(bytes) || !BP_GIVEN(name))
     return NULL;
-  if (bytes->size == 0) { /* of which fmemopen makes no stream everywhere */
+  if (bytes->size == 0) { /* some C libraries make no stream of zero bytes */
     bad_file(name, "it is empty");
     return NULL;
   }
@@ -313,4 +313,23 @@ int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes) {
     return -1;
   *bytes = (BpOwnedBytes){file, size, free};
   return 0;
+}
+
+char *bp_npy_file_name(const char *name, uint32_t index) {
+  if (!BP_GIVEN(name))
+    return NULL;
+  char number[16] = "";
+  if (index)
+    snprintf(number, sizeof number, ".%u", index);
+  size_t size = strlen(name) + sizeof number + sizeof ".npy";
+  char *file = malloc(size);
+  if (!file) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a file name");
+    return NULL;
+  }
+  snprintf(file, size, "%s%s.npy", name, number);
+  for (char *c = file; *c; c++)
+    if (*c == '/' || (unsigned char)*c < ' ' || *c == 0x7f)
+      *c = '_';
+  return file;
 }

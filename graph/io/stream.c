@@ -9,9 +9,12 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-/* TVM's saved array: magic, reserved, device, ndim, dtype, shape, bytes, data. */
+/* TVM's saved array: magic, reserved, device, ndim, dtype, shape, bytes, data. The reserved word is
+ * 0 in TVM's files; in ours it is how many bytes, 1 to ALIGNMENT, come before aligned data. */
 #define ARRAY_MAGIC 0xDD5E40F096B4A13Full
+#define HEAD_SIZE   40 /* without the shape */
 #define MAX_NDIM    32
+#define ALIGNMENT   64 /* a line of the caches, and the largest vector */
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
@@ -31,17 +34,28 @@ void bp__stream_write_str(BpStreamWriter *writer, const char *text) {
   bp__stream_write(writer, text, size);
 }
 
-void bp__stream_write_tensor(BpStreamWriter *writer, const BpTensorView *view) {
+static void write_tensor(BpStreamWriter *writer, const BpTensorView *view, size_t padding) {
+  static const char zeros[ALIGNMENT];
   const int32_t device[2] = {BP_DEVICE_CPU, 0};
   uint64_t bytes = (uint64_t)bp_view_num_bytes(view);
   bp__stream_write_u64(writer, ARRAY_MAGIC);
-  bp__stream_write_u64(writer, 0);
+  bp__stream_write_u64(writer, padding);
   bp__stream_write(writer, device, sizeof(device));
   bp__stream_write(writer, &view->ndim, sizeof(view->ndim));
   bp__stream_write(writer, &view->dtype, sizeof(view->dtype));
   bp__stream_write(writer, view->shape, (size_t)view->ndim * sizeof(*view->shape));
   bp__stream_write_u64(writer, bytes);
+  bp__stream_write(writer, zeros, padding);
   bp__stream_write(writer, (const char *)view->data + view->byte_offset, bytes);
+}
+
+void bp__stream_write_tensor(BpStreamWriter *writer, const BpTensorView *view) {
+  write_tensor(writer, view, 0);
+}
+
+void bp__stream_write_aligned_tensor(BpStreamWriter *writer, const BpTensorView *view) {
+  size_t at = writer->size + HEAD_SIZE + (size_t)view->ndim * sizeof(*view->shape);
+  write_tensor(writer, view, ALIGNMENT - at % ALIGNMENT);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */
@@ -94,16 +108,19 @@ char *bp__stream_read_str(BpStreamReader *reader) {
   return text;
 }
 
-static int read_array_head(BpStreamReader *reader, BpTensorView *view, int64_t *shape) {
-  uint64_t magic, reserved;
+static int read_array_head(BpStreamReader *reader, BpTensorView *view, int64_t *shape,
+                           uint64_t *padding) {
+  uint64_t magic;
   int32_t device[2];
-  if (bp__stream_read_u64(reader, &magic) < 0 || bp__stream_read_u64(reader, &reserved) < 0 ||
+  if (bp__stream_read_u64(reader, &magic) < 0 || bp__stream_read_u64(reader, padding) < 0 ||
       bp__stream_read(reader, device, sizeof(device)) < 0 ||
       bp__stream_read(reader, &view->ndim, sizeof(view->ndim)) < 0 ||
       bp__stream_read(reader, &view->dtype, sizeof(view->dtype)) < 0)
     return -1;
   if (magic != ARRAY_MAGIC)
     return bad_stream(reader, "an array does not begin with its magic number");
+  if (*padding > ALIGNMENT)
+    return bad_stream(reader, "an array's data are not where its head ends");
   if (view->ndim < 0 || view->ndim > MAX_NDIM)
     return bad_stream(reader, "an array has an impossible number of dimensions");
   if (view->dtype.code == BP_DTYPE_UINT && view->dtype.bits == 1) /* TVM's boolean until 0.19 */
@@ -114,26 +131,68 @@ static int read_array_head(BpStreamReader *reader, BpTensorView *view, int64_t *
   return bp__stream_read(reader, shape, (size_t)view->ndim * sizeof(*shape));
 }
 
+static void release_owner(BpManagedTensorVersioned *managed) {
+  bp_object_release(managed->manager_context);
+  free(managed);
+}
+
+/* A tensor whose data stay in the bytes that are read. */
+static BpTensor *wrap_data(const BpStreamReader *reader, const BpTensorView *view) {
+  BpManagedTensorVersioned *managed = malloc(sizeof(*managed));
+  if (!managed) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for a tensor", reader->what);
+    return NULL;
+  }
+  *managed = (BpManagedTensorVersioned){.version_major = 1,
+                                        .manager_context = bp_object_retain(reader->owner),
+                                        .deleter = release_owner,
+                                        .flags = BP_DLPACK_READ_ONLY,
+                                        .view = *view};
+  managed->view.data = (void *)(uintptr_t)(reader->data + reader->position);
+  BpTensor *tensor = bp_tensor_from_dlpack_versioned(managed);
+  if (!tensor)
+    release_owner(managed);
+  return tensor;
+}
+
+static BpTensor *read_data(BpStreamReader *reader, BpTensorView *view, size_t bytes,
+                           int is_aligned) {
+  view->device = (BpDevice){BP_DEVICE_CPU, 0};
+  int is_in_place = is_aligned && reader->owner && bytes &&
+                    (uintptr_t)(reader->data + reader->position) % ALIGNMENT == 0;
+  BpTensor *tensor =
+      is_in_place ? wrap_data(reader, view)
+                  : bp_tensor_create(view->shape, view->ndim, view->dtype, view->device, NULL);
+  if (tensor && is_in_place)
+    reader->position += bytes;
+  else if (tensor)
+    bp__stream_read(reader, tensor->view.data, bytes);
+  return tensor;
+}
+
 BpTensor *bp__stream_read_tensor(BpStreamReader *reader) {
   int64_t shape[MAX_NDIM];
-  BpTensorView view;
-  uint64_t bytes;
-  if (read_array_head(reader, &view, shape) < 0 || bp__stream_read_u64(reader, &bytes) < 0)
+  BpTensorView view = {0};
+  uint64_t bytes, padding;
+  if (read_array_head(reader, &view, shape, &padding) < 0 ||
+      bp__stream_read_u64(reader, &bytes) < 0)
     return NULL;
   int64_t expected = bp_view_num_bytes(&view);
   if (expected < 0) {
     bp_error_add_context("%s", reader->what);
     return NULL;
   }
-  if (bytes != (uint64_t)expected || bytes > reader->size - reader->position) {
+  size_t left = reader->size - reader->position;
+  if (bytes != (uint64_t)expected || padding > left || bytes > left - padding) {
     bad_stream(reader, "an array has not the bytes that its shape asks for");
     return NULL;
   }
-  BpTensor *tensor =
-      bp_tensor_create(shape, view.ndim, view.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
-  if (tensor)
-    bp__stream_read(reader, tensor->view.data, bytes);
-  return tensor;
+  reader->position += padding;
+  return read_data(reader, &view, bytes, padding > 0);
+}
+
+BpObject *bp__stream_owner(const BpValue *args, int32_t num_args) {
+  return num_args > 1 && args[1].type_index >= BP_TYPE_OBJECT ? args[1].v_obj : NULL;
 }
 
 int bp__stream_read_end(const BpStreamReader *reader) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a compilation: an arena freed as a whole, and a growing list of pointers. What an input
- * sizes comes from here, because exhausted memory is an error, not an abort. */
+/* Memory of a compilation: an arena freed as a whole, and a growing list of pointers. Allocations
+ * whose size depends on an input come from here, because running out of memory is an error, not an
+ * abort. */
 #ifndef BACKPLANE_GRAPH_IR_ARENA_H
 #define BACKPLANE_GRAPH_IR_ARENA_H
 

@@ -367,7 +367,7 @@ int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
 
 static int64_t lower_bound(const BpExtents *extents, int64_t extent);
 
-/* What an atom is at least, or UNBOUNDED. */
+/* The lower bound of an atom, or UNBOUNDED. */
 static int64_t atom_bound(const BpExtents *extents, int32_t place) {
   const Expression *atom = expression_at(extents, place);
   if (atom->kind == SYMBOL)
@@ -382,7 +382,7 @@ static int64_t atom_bound(const BpExtents *extents, int32_t place) {
   return a >= 0 && b >= 0 ? 0 : UNBOUNDED;
 }
 
-/* What a sum is at least, or UNBOUNDED: so it is where a term may be any negative number. */
+/* The lower bound of a sum; UNBOUNDED if a term may be any negative number. */
 static int64_t sum_bound(const BpExtents *extents, const Sum *sum) {
   int64_t bound = sum->constant;
   if (sum->is_none)

@@ -34,9 +34,9 @@ bool bp__extents_any_open(const int64_t *extents, int32_t count);
 
 /* The symbol of that name, made where there is none yet, with what it is likely to be. */
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely);
-/* A symbol that is defined as an expression, for one that is long: what is computed with the symbol
- * stays short. Equal expressions have one symbol. Sums of numbers and products of symbols are
- * returned as they are. */
+/* A symbol that is defined as an expression, to keep long expressions out of the extents computed
+ * from it. Equal expressions have one symbol. Sums of numbers and products of symbols are returned
+ * as they are. */
 int64_t bp__extent_define(BpExtents *extents, int64_t extent);
 /* Says that a run fails where the extent is negative, before it computes anything with the
  * extent's symbols. Of an extent with one symbol, what follows for the symbol is remembered. */
@@ -61,20 +61,20 @@ bool bp__extent_differs(BpExtents *extents, int64_t a, int64_t b);
  * name of the symbol at one, NULL where another expression is. */
 int32_t bp__extents_count(const BpExtents *extents);
 const char *bp__extents_symbol_name(const BpExtents *extents, int32_t index);
-/* What the symbol at a place is likely to be. */
+/* The likely value of the symbol at a place. */
 int64_t bp__extents_likely(const BpExtents *extents, int32_t index);
-/* What an extent is if its symbols are what they are likely to be. */
+/* The value of an extent if its symbols have their likely values. */
 int64_t bp__extent_likely(const BpExtents *extents, int64_t extent);
-/* What the symbol at a place is defined as, which has symbols at lower places alone; BP_EXTENT_NONE
- * (no error raised) for other symbols and expressions. */
+/* The definition of the symbol at a place, which contains only symbols at lower places;
+ * BP_EXTENT_NONE (no error raised) for other symbols and expressions. */
 int64_t bp__extents_definition(const BpExtents *extents, int32_t index);
-/* What stands for the expression at a place. */
+/* The extent whose value is the expression at a place. */
 int64_t bp__extents_at(int32_t index);
 /* Marks the places of the symbols that an extent is made of, those without a definition. */
 void bp__extent_mark_symbols(const BpExtents *extents, int64_t extent, bool *marked);
 
-/* How an expression becomes something else, from its parts up: what numbers, symbols (by place) and
- * operations on two parts become. DIVIDE rounds down. */
+/* Callbacks that translate an expression from its parts up: numbers, symbols (by place), and
+ * operations on two translated parts. DIVIDE rounds down. */
 typedef enum BpExtentOp {
   BP_EXTENT_ADD,
   BP_EXTENT_MULTIPLY,
@@ -90,7 +90,7 @@ typedef struct BpExtentFold {
   void *context;
 } BpExtentFold;
 
-/* What the extent becomes. */
+/* The translation of the extent. */
 const void *bp__extent_fold(const BpExtents *extents, int64_t extent, const BpExtentFold *fold);
 
 /* As text, "2*n+1" or "7", at most `size` bytes with the end. Returns `text`. */

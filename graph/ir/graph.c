@@ -42,6 +42,7 @@ BpGraph *bp__graph_body(BpGraph *graph) {
     return NULL;
   body->outer = graph;
   body->extents = graph->extents;
+  body->has_sources = graph->has_sources;
   return body;
 }
 
@@ -257,35 +258,13 @@ int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
   }
 }
 
-/* IEEE 754 binary16; clang 14 has no type for it on x86. */
-static double half_to_double(uint16_t bits) {
-  int exponent = bits >> 10 & 31;
-  double fraction = bits & 1023, sign = bits & 0x8000 ? -1.0 : 1.0;
-  if (exponent == 31)
-    return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
-  return sign * (exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24));
-}
-
-/* bfloat16 is the upper half of a float32. */
-static double bfloat_to_double(uint16_t bits) {
-  uint32_t whole = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &whole, sizeof(value));
-  return (double)value;
-}
-
 double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
-  if (constant->dtype.code == BP_DTYPE_UINT && constant->dtype.bits == 64)
-    return (double)((const uint64_t *)constant->data)[index];
-  if (!bp__dtype_is_float(constant->dtype))
+  double value = 0;
+  if (!bp__dtype_is_float(constant->dtype) &&
+      !(constant->dtype.code == BP_DTYPE_UINT && constant->dtype.bits == 64))
     return (double)bp__value_get_int(constant, index);
-  if (constant->dtype.code == BP_DTYPE_BFLOAT)
-    return bfloat_to_double(((const uint16_t *)constant->data)[index]);
-  if (constant->dtype.bits == 64)
-    return ((const double *)constant->data)[index];
-  if (constant->dtype.bits == 16)
-    return half_to_double(((const uint16_t *)constant->data)[index]);
-  return ((const float *)constant->data)[index];
+  bp_dtype_decode(constant->dtype, constant->data, (uint64_t)index, &value);
+  return value;
 }
 
 /* The upper bits of a float32, ties to even; a NaN stays one. */

@@ -26,7 +26,8 @@ struct BpOp;
 #define BP_PLACE_TARGET   0
 #define BP_PLACE_FALLBACK 1
 
-/* What a name stands for that is no tensor, while a model is imported (graph/onnx/sequence.c). */
+/* The value of a name that is a sequence or an optional, while a model is imported
+ * (graph/onnx/sequence.c). */
 typedef struct BpGraphSequence {
   struct BpGraphValue **items;
   int32_t count;
@@ -46,6 +47,10 @@ typedef struct BpGraphValue {
   int32_t id;                /* dense, from 0 to num_values - 1 */
   int32_t num_uses;          /* after bp__graph_count_uses: by nodes and as output of the graph */
   int32_t place;             /* where it lies: BP_PLACE_*; see graph/build/place.c */
+  int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
+                   has along `room_axis`, a symbol; else 0 */
+  int32_t room_axis;
+  int64_t channels; /* that a channel-blocked tensor has, without spare ones; 0: it is plain */
 } BpGraphValue;
 
 /* An attribute, as ONNX has it: exactly one of the payloads, by type. */
@@ -82,25 +87,27 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* NULL: an absent optional input */
   BpGraphValue **outputs;
-  int32_t id;       /* place in the list, after bp__graph_count_uses */
-  int32_t place;    /* BP_PLACE_* */
-  int32_t is_alone; /* not fused with others: the target refuses what came of it */
-  int32_t is_kept;  /* not dropped where nobody reads its outputs */
-  int32_t source;   /* which of the graph's sources it is made of, from 1 on; 0: of none */
-  BpGraph **bodies; /* graphs that the node runs (graph/ops/control.h) */
+  int32_t id;        /* place in the list, after bp__graph_count_uses */
+  int32_t place;     /* BP_PLACE_* */
+  int32_t is_alone;  /* not fused with others: the target refuses what came of it */
+  int32_t is_append; /* a Concat that the machine does (graph/build/append.c) */
+  int32_t is_kept;   /* not dropped where nobody reads its outputs */
+  int32_t source;    /* which of the graph's sources it is made of, from 1 on; 0: of none */
+  BpGraph **bodies;  /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };
 
-/* What a graph may make of its model, so that a small file cannot ask for much. Limits of 0 are the
- * defaults of BpCompileLimits (backplane/graph/model.h), which says what is counted. */
+/* Limits on the work and memory that a graph may cost, so that a small file cannot ask for much.
+ * Limits of 0 are the defaults of BpCompileLimits (backplane/graph/model.h), which says what is
+ * counted. */
 typedef struct BpGraphBudget {
   int64_t most_nodes, most_bytes, most_work, most_functions;
   int64_t nodes, bytes, work; /* used so far */
   int64_t given;              /* bytes of the constants that were there */
 } BpGraphBudget;
 
-/* What a run of the graph checks: that an open extent is not negative. It is checked as soon as the
- * extent is known, before anything is computed from that. */
+/* A condition that a run of the graph checks: an open extent is not negative. It is checked as soon
+ * as the extent is known, before anything is computed from the extent. */
 typedef struct BpGraphCondition {
   int64_t extent;
   const char *complaint; /* the error of a run where it is negative */
@@ -113,7 +120,7 @@ struct BpGraph {
   BpGraphBudget budget;  /* of the outermost graph, for all bodies; see bp__graph_budget */
   struct BpGraph *outer; /* of a body: the graph that has the node; else NULL */
   BpList bodies;         /* BpGraph, owned: all that were made for nodes */
-  int32_t has_sources;   /* the importer keeps them; set before */
+  int32_t has_sources;   /* the importer keeps them, those of bodies too; set before */
   BpList sources;        /* BpGraphNode: the model's nodes as they were read, with what they became
                             among their outputs */
   BpList nodes;          /* BpGraphNode */
@@ -212,13 +219,13 @@ BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count
 
 /* Fills num_uses of all values and id of all nodes. */
 void bp__graph_count_uses(BpGraph *graph);
-/* Drops nodes of which no output is used. */
+/* Drops nodes without a used output. */
 void bp__graph_remove_dead(BpGraph *graph);
 
 /* One walk over the nodes, in order, that may replace them. */
 typedef struct BpRewrite {
   BpGraph *graph;        /* its list of nodes is the new one, which the walk appends to */
-  BpGraphValue **mapped; /* by id: what replaces a value, or NULL */
+  BpGraphValue **mapped; /* by id: the replacement of a value, or NULL */
   int32_t num_mapped;
   void *context;
 } BpRewrite;
@@ -230,8 +237,12 @@ typedef struct BpRewrite {
 typedef int (*BpRewriteRule)(BpRewrite *rewrite, BpGraphNode *node);
 int bp__graph_rewrite(BpGraph *graph, BpRewriteRule rule, void *context);
 int bp__rewrite_replace(BpRewrite *rewrite, const BpGraphValue *from, BpGraphValue *to);
-/* What a value of the old graph is now. */
+/* The replacement of a value of the old graph. */
 BpGraphValue *bp__rewrite_value(const BpRewrite *rewrite, BpGraphValue *value);
+
+/* Checks that every node follows the nodes whose outputs it reads, that each value comes from one
+ * place, and that outputs are there; bodies, too. -1 with an error: a pass has a fault. */
+int bp__graph_verify(const BpGraph *graph);
 
 /* The graph as text, for dumps (transfer full, free); NULL with BP_ERROR_MEMORY. */
 char *bp__graph_print(const BpGraph *graph);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control flow: If, Loop and Scan become nodes with bodies (graph/ops/control.h), or, where what
- * decides is known, the nodes of the branch that it chooses. A body sees the names around it: what
- * it reads of them it captures, as further inputs of the node. */
+/* Control flow: If, Loop and Scan become nodes with bodies (graph/ops/control.h). If the condition
+ * is a constant, the nodes of the chosen branch take the node's place. A body sees the names around
+ * it, and captures those that it reads, as further inputs of the node. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,7 +280,8 @@ static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGrap
   return condition ? 0 : -1;
 }
 
-/* What a branch gives, whichever it is: extents that differ are bound when it has run. */
+/* Makes an output of If that holds for both branches: extents that differ between them are bound
+ * when the branch has run. */
 static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
   const BpGraphValue *then = node->bodies[0]->outputs.items[index];
   const BpGraphValue *otherwise = node->bodies[1]->outputs.items[index];
@@ -361,7 +362,7 @@ static int add_if(Scope *scope, const OnnxNode *node, const char *name) {
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* What Loop and Scan have in common. */
+/* The common parts of Loop and Scan. */
 typedef struct Looping {
   Scope *scope;
   const OnnxNode *node;
@@ -372,7 +373,7 @@ typedef struct Looping {
   size_t num_carried, num_stacks;
   int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* of the carried values, in any iteration */
   int64_t *is_backward;                 /* by stack */
-  /* Of Scan: what the body gets an element of in each iteration. */
+  /* Of Scan: the tensors that the body gets element by element, one in each iteration. */
   BpGraphValue *const *scanned;
   size_t num_scanned;
   int64_t *axes, *are_backward; /* of what is scanned */
@@ -401,8 +402,8 @@ static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue 
                       &axis, 1);
 }
 
-/* What the inputs of the body stand for: an error leaves one NULL. The body runs while its
- * condition holds, so this is known there. */
+/* Makes the values of the body's inputs; after an error one is NULL. The body runs only while its
+ * condition holds, so the condition is the constant true in it. */
 static int make_body_inputs(const Looping *l, Body *body, BpGraphValue **inputs) {
   static const uint8_t holds = 1;
   BpGraphValue *iteration = add_body_input(body, l->name, BP__INT64, NULL, 0);

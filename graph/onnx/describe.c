@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an ONNX file says of its inputs and outputs, as it is. */
+/* The inputs and outputs of an ONNX file, as the file declares them. */
 #include <stdlib.h>
 #include <string.h>
 

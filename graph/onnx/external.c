@@ -50,8 +50,8 @@ static int open_error(const Folder *folder, const char *tensor, const char *loca
                         location, folder->path, tensor, strerror(errno));
 }
 
-/* Opens one part of a location after the other, none of which leads out of the folder; the file, or
- * -1 with an error. */
+/* Opens a location, one part of its path after the other, and refuses a part that leads out of the
+ * folder. Returns the file, or -1 with an error. */
 static int open_location(const Folder *folder, const char *tensor, const char *location) {
   char **parts = g_strsplit(location, "/", -1);
   int at = folder->fd, status = 0;
@@ -134,7 +134,7 @@ static int read_bytes(const Folder *folder, const char *tensor, uint64_t offset,
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* Where the data of a tensor is said to lie. */
+/* The place of a tensor's data, as the model declares it. */
 typedef struct Place {
   const char *location;
   uint64_t offset, length;

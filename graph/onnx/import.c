@@ -175,9 +175,9 @@ static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t di
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = bp__onnx_symbol(shape->dim[dimension]);
   bool is_of_picture = shape->n_dim == 4 && dimension > 1;
-  int64_t likely = dimension == 0 && shape->n_dim > 2 ? LIKELY_BATCH
-                   : is_of_picture                    ? LIKELY_SIDE
-                                                      : LIKELY_EXTENT;
+  bool is_batch = dimension == 0 &&
+                  (shape->n_dim > 2 || (shape->n_dim == 2 && bp__onnx_extent(shape->dim[1]) < 0));
+  int64_t likely = is_batch ? LIKELY_BATCH : is_of_picture ? LIKELY_SIDE : LIKELY_EXTENT;
   if (is_empty(symbol))
     symbol = bp__arena_printf(&graph->arena, "%s[%d]", info->name, dimension);
   return symbol ? bp__extent_symbol(&graph->extents, symbol, likely) : BP_EXTENT_NONE;
@@ -300,7 +300,7 @@ static const char *domain_of(const char *domain) {
   return is_empty(domain) || !strcmp(domain, "ai.onnx") ? "" : domain;
 }
 
-/* What tells functions apart. */
+/* The key of a model-local function: domain, name and overload. */
 static char *function_key(Import *import, const char *domain, const char *name,
                           const char *overload) {
   return bp__arena_printf(&import->graph->arena, "%s\n%s\n%s", domain_of(domain), name,
@@ -514,7 +514,7 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
   }
 }
 
-/* Removed from the list: what the row's name says already, or no one reads. */
+/* Attributes that old models and some exporters write, and that mean nothing. */
 static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
   return is_empty(attribute->name)
              ? 0
@@ -750,17 +750,22 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
+static int add_node(Scope *scope, size_t index) {
+  const OnnxNode *node = scope->nodes[index];
+  const OnnxFunction *function = find_function(scope->import, node);
+  const char *name = node_name(scope, index);
+  if (!name)
+    return -1;
+  return function                   ? add_call(scope, node, name, function)
+         : is_control(node)         ? bp__scope_add_control(scope, node, name)
+         : is_sequence(scope, node) ? bp__scope_add_sequence(scope, node, name)
+                                    : add_op(scope, index, name);
+}
+
 int bp__scope_add_nodes(Scope *scope) {
-  for (size_t i = 0; i < scope->num_nodes; i++) {
-    const OnnxNode *node = scope->nodes[i];
-    const OnnxFunction *function = find_function(scope->import, node);
-    const char *name = node_name(scope, i);
-    if (!name || (function                   ? add_call(scope, node, name, function)
-                  : is_control(node)         ? bp__scope_add_control(scope, node, name)
-                  : is_sequence(scope, node) ? bp__scope_add_sequence(scope, node, name)
-                                             : add_op(scope, i, name)))
+  for (size_t i = 0; i < scope->num_nodes; i++)
+    if (add_node(scope, i))
       return -1;
-  }
   return 0;
 }
 
@@ -892,6 +897,90 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
     status = visit_node(&scope, i, has_values, visit, context);
   if (has_values)
     hdestroy_r(&scope.values);
+  hdestroy_r(&import.functions);
+  g_hash_table_destroy(import.branches);
+  bp__graph_clear(&graph);
+  return status;
+}
+
+/* ---- Querying ---------------------------------------------------------------------------- */
+
+/* Inputs that cannot be imported stay unknown. */
+static int add_known_inputs(Scope *scope) {
+  const OnnxGraph *onnx = scope->import->onnx;
+  if (bp__scope_add_initializers(scope, onnx))
+    return -1;
+  for (size_t i = 0; i < onnx->n_input; i++)
+    if (add_input(scope, onnx->input[i]))
+      bp_error_clear();
+  return 0;
+}
+
+/* Raises an error if the node reads what is unknown; only the node itself, not what it holds. */
+static int check_inputs_known(Scope *scope, const OnnxNode *node) {
+  BpGraphValue *value;
+  for (size_t i = 0; i < node->n_input; i++)
+    if (!is_empty(node->input[i]) && look_up(scope, node->input[i], &value) != 1)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "the type of its input '%s' is not known, or is not supported",
+                            node->input[i]);
+  return 0;
+}
+
+/* 0, or -1 with the error why the node cannot be imported. */
+static int try_node(Scope *scope, size_t index) {
+  Scope one = *scope;
+  one.nodes = &scope->nodes[index];
+  one.num_nodes = 1;
+  return check_inputs_known(scope, scope->nodes[index]) || bp__scope_check_operators(&one) ||
+                 add_node(scope, index)
+             ? -1
+             : 0;
+}
+
+/* Makes what a node gives, which was left out, inputs of the graph. */
+static void add_outputs_as_inputs(Scope *scope, GHashTable *infos, const OnnxNode *node) {
+  BpGraphValue *value;
+  for (size_t i = 0; i < node->n_output; i++) {
+    const OnnxValueInfo *info =
+        is_empty(node->output[i]) ? NULL : g_hash_table_lookup(infos, node->output[i]);
+    if (info && look_up(scope, node->output[i], &value) == 0 && add_input(scope, info))
+      bp_error_clear();
+  }
+}
+
+static int query_nodes(Scope *scope, BpOnnxQueryNode visit, void *context) {
+  const OnnxGraph *onnx = scope->import->onnx;
+  GHashTable *infos = g_hash_table_new(g_str_hash, g_str_equal);
+  int status = 0;
+  for (size_t i = 0; i < onnx->n_value_info; i++)
+    if (!is_empty(onnx->value_info[i]->name))
+      g_hash_table_insert(infos, onnx->value_info[i]->name, onnx->value_info[i]);
+  for (size_t i = 0; i < scope->num_nodes && status == 0; i++) {
+    char *why = NULL;
+    if (try_node(scope, i)) {
+      why = g_strdup(bp_error_message());
+      bp_error_clear();
+      add_outputs_as_inputs(scope, infos, scope->nodes[i]);
+    }
+    status = visit(context, i, why);
+    g_free(why);
+  }
+  g_hash_table_destroy(infos);
+  return status;
+}
+
+int bp__onnx_query_nodes(const OnnxModel *model, BpOnnxQueryNode visit, void *context) {
+  BpGraph graph = {0};
+  Import import = {.graph = &graph, .model = model, .onnx = model->graph};
+  Scope scope;
+  int status = -1;
+  import.branches = g_hash_table_new(NULL, NULL);
+  if (!bp__graph_can_be_open(&graph) && !open_scope(&import, &scope) &&
+      !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer)) {
+    status = add_known_inputs(&scope) ? -1 : query_nodes(&scope, visit, context);
+    hdestroy_r(&scope.values);
+  }
   hdestroy_r(&import.functions);
   g_hash_table_destroy(import.branches);
   bp__graph_clear(&graph);

@@ -18,9 +18,9 @@ int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *
  * that it lacks. */
 int bp__onnx_check_operators(const OnnxModel *model);
 
-/* What describes a node of the main graph: how it is computed, as bp__op_how says, "function",
- * "control flow" or, where the table lacks it, NULL; and its outputs, NULL where they are not
- * known. 0 goes on. */
+/* Called for each node of the main graph. `how` says how it is computed: a word of bp__op_how,
+ * "function" or "control flow", or NULL if the operator table lacks it. Outputs that are not known
+ * are NULL. Returns 0 to go on. */
 typedef int (*BpOnnxNodeVisit)(void *context, const BpExtents *extents, const OnnxNode *node,
                                const char *name, const char *how, BpGraphValue *const *outputs);
 
@@ -28,5 +28,13 @@ typedef int (*BpOnnxNodeVisit)(void *context, const BpExtents *extents, const On
  * *why: NULL, or why they are not known from some node on (transfer full, g_free). 0, what `visit`
  * returned, or -1 with an error. */
 int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *context, char **why);
+
+/* Is told each node of the main graph, and why it cannot be imported or NULL. 0 goes on. */
+typedef int (*BpOnnxQueryNode)(void *context, size_t index, const char *why);
+
+/* Imports the nodes with open extents, leaving out those that cannot be: what they give becomes an
+ * input of its type in the model's value_info, if that has one. 0, what `visit` returned, or -1
+ * with an error. */
+int bp__onnx_query_nodes(const OnnxModel *model, BpOnnxQueryNode visit, void *context);
 
 #endif

@@ -96,7 +96,7 @@ static void raise_undecoded(const char *path, const uint8_t *bytes, size_t size)
                    path);
 }
 
-static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
+OnnxModel *bp__onnx_decode(const char *path, const void *bytes, size_t size) {
   Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size, 0};
   ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
   OnnxModel *model = backplane__onnx__model_proto__unpack(&allocator, size, bytes);
@@ -150,7 +150,7 @@ OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *byte
   return onnx;
 }
 
-/* ---- What a model says -------------------------------------------------------------------- */
+/* ---- Parts of a model -------------------------------------------------------------------- */
 
 int64_t bp__onnx_extent(const OnnxDimension *dimension) {
   return dimension->has_dim_value && dimension->dim_value >= 0 ? dimension->dim_value : -1;
@@ -186,7 +186,7 @@ OnnxModel *bp__onnx_read(const char *path) {
   bytes = read_file(file, path, &size);
   close(file);
   if (bytes)
-    model = decode(path, bytes, size);
+    model = bp__onnx_decode(path, bytes, size);
   free(bytes);
   return model;
 }

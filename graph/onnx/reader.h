@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_GRAPH_ONNX_READER_H
 #define BACKPLANE_GRAPH_ONNX_READER_H
 
+#include <backplane/graph/model.h>
+
 #include "graph/ir/graph.h"
 #include "graph/onnx/onnx.pb-c.h"
 
@@ -19,6 +21,20 @@ typedef Backplane__Onnx__Dimension OnnxDimension;
  * large or would take too much memory is an error that names it. */
 OnnxModel *bp__onnx_read(const char *path);
 void bp__onnx_free(OnnxModel *model);
+/* The same of a file in memory, which is not needed afterwards; `name` is what errors call it. */
+OnnxModel *bp__onnx_decode(const char *name, const void *data, size_t size);
+
+/* A model that its caller holds in memory, and its tensors whose elements are the caller's. */
+typedef struct OnnxMemory {
+  OnnxModel *model;
+  OnnxTensor **lent;
+  size_t num_lent;
+} OnnxMemory;
+
+/* Opens one (bp__onnx_close_memory, also after a failure), which reads `bytes` until it is closed.
+ * Untrusted but for the elements. */
+int bp__onnx_open_memory(const BpOnnxBytes *bytes, OnnxMemory *memory);
+void bp__onnx_close_memory(OnnxMemory *memory);
 /* Reads the tensors whose data lies in other files: initializers, and those in the attributes of
  * the graph's nodes. `path` is that of the model, whose folder has the files. Untrusted: a file
  * outside of the folder, a link and wrong sizes are errors. */

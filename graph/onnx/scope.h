@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What import.c and control.c share: names, and what they stand for. */
+/* Names and their values, as import.c and control.c share them. */
 #ifndef BACKPLANE_GRAPH_ONNX_SCOPE_H
 #define BACKPLANE_GRAPH_ONNX_SCOPE_H
 
@@ -23,7 +23,7 @@ typedef struct Import {
 typedef struct Body {
   BpGraph *graph;
   BpList captured;   /* BpGraphValue of the graph around it: the last inputs of the body */
-  GHashTable *known; /* by a value of the graph around it: what stands for it in the body */
+  GHashTable *known; /* by a value of the graph around it: the body's input that captures it */
 } Body;
 
 /* How deep calls, branches and loops may nest. */
@@ -55,8 +55,8 @@ const char *bp__onnx_check_name(const char *name, const char *what);
 /* The attribute of that name, or NULL. */
 const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
                                              const char *name);
-/* What an attribute is in this call of a function, where it refers to one of the function: NULL if
- * the call leaves that out. */
+/* The attribute of the call to which a node's attribute inside of a function refers; NULL if the
+ * call leaves it out. */
 int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
                                 const OnnxAttribute **result);
 
@@ -67,7 +67,7 @@ int bp__scope_create_names(Scope *scope, size_t count);
 int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value);
 /* The same; -1 for NULL, whose maker raised the error. */
 int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value);
-/* What the name stands for, or NULL. */
+/* The value of a name, or NULL. */
 BpGraphValue *bp__scope_find(Scope *scope, const char *name);
 /* The inputs of a node, NULL for those left out; the first also gives sequences, which the second
  * refuses. */
@@ -86,7 +86,7 @@ int bp__scope_add_nodes(Scope *scope);
 int bp__onnx_is_control(const char *op_type);
 /* Adds such a node. */
 int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
-/* What stands in the body for a value of the graph around it. NULL with BP_ERROR_MEMORY. */
+/* The input of the body that captures a value of the graph around it. NULL with BP_ERROR_MEMORY. */
 BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
 /* The graph that an attribute of the node has; NULL with an error. */
 const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,

@@ -241,7 +241,7 @@ static int add_concat(Sequencing *s, BpGraphValue **results) {
   return results[0] ? 0 : -1;
 }
 
-/* What the inputs of the body are for element `index`. Returns how many there are, or -1. */
+/* Makes the inputs of the body for element `index`. Returns their number, or -1. */
 static int64_t map_inputs(const Sequencing *s, int32_t index, BpGraphValue **inputs) {
   int64_t count = 0;
   for (int32_t i = 0; i < s->node.num_inputs; i++) {

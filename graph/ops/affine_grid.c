@@ -7,7 +7,7 @@
 
 #define MOST_AXES 3
 
-/* What a batch of pictures is like whose size an input says. */
+/* A batch of pictures whose size is an input of the node. */
 typedef struct Pictures {
   BpVectorMaker m;
   BpGraphValue *maps; /* [pictures, rank, rank + 1] */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents of inputs that have to be equal, or to broadcast, and of which inference cannot show it:
- * a run finds out, and fails where they do not. Then the inputs are taken for what they must be. */
+/* Extents of inputs that must be equal or broadcast, where inference cannot show that they do. The
+ * run checks them and fails if they do not. The nodes after the check assume that they do. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* What an extent is likely to be that a run finds, for which functions are scheduled. */
+/* The likely value of an extent that only a run knows. Functions are scheduled for it. */
 #define LIKELY_EXTENT 64
 
 /* The extent of an input at a dimension of the `ndim` that it broadcasts to. */
@@ -32,9 +32,9 @@ static void append_body(const BpGraph *graph, char *text, size_t size) {
   snprintf(text + length, size - length, "@%zu", place);
 }
 
-/* The symbol for what two open extents broadcast to, one for the two in all nodes of a graph; what
- * a body binds is not there outside of it. Kernels compute with the symbol: an expression of the
- * two would make each of their indices as long again. */
+/* The symbol for the extent to which two open extents broadcast. All nodes of a graph share it, but
+ * a symbol that a body binds does not exist outside of that body. Kernels compute with the symbol:
+ * an expression of the two would make each of their indices as long again. */
 static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
   const BpExtents *extents = &graph->extents;
   char one[64], other[64], name[512];
@@ -47,8 +47,8 @@ static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
   return bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT);
 }
 
-/* What two extents broadcast to, if they do: the one, where the other is 1. BP_EXTENT_NONE: they do
- * not, without an error, or there is no memory. */
+/* The extent to which two extents broadcast. BP_EXTENT_NONE if they do not (no error raised), or
+ * without memory. */
 static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
   if (a == b || b == 1)
     return a;
@@ -59,7 +59,8 @@ static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
   return bp__extent_is_open(a) ? b : bp__extent_is_open(b) ? a : BP_EXTENT_NONE;
 }
 
-/* What the inputs broadcast to along the first `num_dims` of `ndim` dimensions, if they do. */
+/* Computes the extents to which the inputs broadcast along the first `num_dims` of `ndim`
+ * dimensions; false if they do not. */
 static bool broadcast_of(BpGraph *graph, const BpGraphNode *node, int32_t ndim, int32_t num_dims,
                          int64_t *common) {
   for (int32_t d = 0; d < num_dims; d++) {

@@ -158,7 +158,7 @@ static BpGraphValue *heads_of(const Attention *at, int32_t input, const char *co
 
 #define MISFIT "its query, key and value do not fit each other"
 
-/* What is past comes before what is new. */
+/* Keys or values: those of the past, then the new ones. */
 static BpGraphValue *with_past(const Attention *at, int32_t input, BpGraphValue *x) {
   BpGraphValue *past = bp__node_input(at->node, input);
   return past && x ? concat(at->graph, at->node, past, x, 2) : x;
@@ -283,7 +283,8 @@ static BpGraphValue *padded_mask(const Attention *at, BpGraphValue *mask) {
   return bp__op_apply(at->graph, "", "Pad", at->node->name, inputs, 3, NULL, 0);
 }
 
-/* What is added to the products: minus infinity where a query may not see a key; NULL: nothing. */
+/* The bias that is added to the products: minus infinity where a query may not see a key. NULL:
+ * none. */
 static int make_bias(const Attention *at, BpGraphValue **bias) {
   BpGraphValue *mask = bp__node_input(at->node, 3), *allowed;
   BpGraphValue *zero = bp__op_scalar(at->graph, at->node, at->q, 0);

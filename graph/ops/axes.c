@@ -167,10 +167,7 @@ static const BpIrNode *twice_in_body(BpTe *te, const BpIrNode *const *axes, void
 }
 
 BP_ROW_COMPUTE(twice_in) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "twice", out->shape, out->ndim, twice_in_body, &copy));
+  return bp__op_give_body(op, "twice", twice_in_body, outputs);
 }
 
 /* ---- Running sums ------------------------------------------------------------------------ */
@@ -182,25 +179,31 @@ static BpGraphValue *product_where(BpVectorMaker m, const char *compare, BpGraph
   return v_reduce(m, "ReduceProd", v_choose(m, holds, extents, v_number(m, 1)));
 }
 
-/* Along the middle one of three axes, of which the others are all before and behind. */
-int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
-  BpGraphValue *in = node->inputs[0], *zero = v_number(m, 0);
-  int32_t ndim = in->ndim;
-  int64_t count;
-  BpGraphValue *axis = bp__vector_read(m, 1, 1, &count), *ndims = v_number(m, ndim);
-  if (!axis)
-    return -1;
-  if (count != 1 || ndim == 0)
-    return bp__op_bad(node, "its axis is no scalar, or its input is one");
-  axis = v_choose(m, v_binary(m, "Less", axis, zero), v_binary(m, "Add", axis, ndims), axis);
+BpGraphValue *bp__vector_around(BpVectorMaker m, BpGraphValue *axis, int32_t ndim) {
+  const BpGraphValue *in = m.node->inputs[0];
+  BpGraphValue *zero = v_number(m, 0), *all = v_number(m, in->ndim);
+  axis = v_choose(m, v_binary(m, "Less", axis, zero), v_binary(m, "Add", axis, all), axis);
   BpGraphValue *is_axis = v_binary(m, "And", v_binary(m, "GreaterOrEqual", axis, zero),
-                                   v_binary(m, "Less", axis, ndims));
+                                   v_binary(m, "Less", axis, v_number(m, ndim)));
   BpGraphValue *extents = v_extents(m, in->shape, ndim);
   BpGraphValue *parts[] = {product_where(m, "Less", axis, extents, ndim),
                            product_where(m, "Equal", axis, extents, ndim),
                            product_where(m, "Greater", axis, extents, ndim)};
   BpGraphValue *shape = v_choose(m, is_axis, v_join(m, parts, 3), v_number(m, -1));
-  shape = bp__op_bind(m.graph, node, shape, NULL, "its axis is none of its input's");
+  return bp__op_bind(m.graph, m.node, shape, NULL, "its axis is none of its input's");
+}
+
+/* CumSum and CumProd with an axis that only a run knows: the axes before it and those behind it are
+ * fused, so that the operator runs along the middle one of three axes. */
+int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0];
+  int64_t count;
+  BpGraphValue *axis = bp__vector_read(m, 1, 1, &count);
+  if (!axis)
+    return -1;
+  if (count != 1 || in->ndim == 0)
+    return bp__op_bad(node, "its axis is no scalar, or its input is one");
+  BpGraphValue *shape = bp__vector_around(m, axis, in->ndim);
   BpGraphValue *rows = bp__op_apply(m.graph, "backplane", "ViewIn", node->name,
                                     (BpGraphValue *[]){in, shape}, 2, NULL, 0);
   BpGraphValue *sums =
@@ -208,7 +211,7 @@ int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
                    (BpGraphValue *[]){rows, v_number(m, 1)}, 2, node->attrs, node->num_attrs);
   node->outputs[0] = bp__op_apply(
       m.graph, "backplane", "ViewIn", node->name,
-      (BpGraphValue *[]){sums, bp__graph_int_vector(m.graph, in->shape, ndim)}, 2, NULL, 0);
+      (BpGraphValue *[]){sums, bp__graph_int_vector(m.graph, in->shape, in->ndim)}, 2, NULL, 0);
   return node->outputs[0] ? 1 : -1;
 }
 

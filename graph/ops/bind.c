@@ -22,7 +22,7 @@ BP_ROW_INFER(bind) {
 
 /* ---- Symbols ----------------------------------------------------------------------------- */
 
-/* What such an extent is likely to be, for which functions are scheduled. */
+/* The likely value of such an extent. Functions are scheduled for it. */
 #define LIKELY_EXTENT 64
 
 int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node) {
@@ -270,10 +270,7 @@ static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, voi
 }
 
 BP_ROW_COMPUTE(expand_in) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "Expand", out->shape, out->ndim, expand_in_body, &copy));
+  return bp__op_give_body(op, "Expand", expand_in_body, outputs);
 }
 
 /* ---- Slice ------------------------------------------------------------------------------- */
@@ -322,8 +319,8 @@ static int read_axes(const BpGraphNode *node, Slicing *slicing) {
   return 0;
 }
 
-/* What is given for some axes, in the order of all: `otherwise` for the rest. `is_at` has a row for
- * each axis of the input. */
+/* Puts numbers that are given for some axes into the order of all axes; the others get `otherwise`.
+ * `is_at` has a row for each axis of the input. */
 static BpGraphValue *spread(BpVectorMaker m, BpGraphValue *is_at, BpGraphValue *given,
                             int64_t otherwise) {
   BpGraphValue *axis = v_number(m, 1);
@@ -372,8 +369,8 @@ static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *e
   return v_least(m, given, v_binary(m, "Sub", extent, back));
 }
 
-/* Along each axis where the slice starts, then how many elements it has, and then its steps, upward
- * and downward, of which one is 0. */
+/* For each axis: the start of the slice, then its number of elements, then its step upward and its
+ * step downward. One of the two steps is 0. */
 static BpGraphValue *places(BpVectorMaker m, const Slicing *slicing) {
   BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
   BpGraphValue *extent = v_extents(m, slicing->extents, slicing->count);
@@ -460,10 +457,7 @@ static const BpIrNode *slice_in_body(BpTe *te, const BpIrNode *const *axes, void
 }
 
 BP_ROW_COMPUTE(slice_in) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "Slice", out->shape, out->ndim, slice_in_body, &copy));
+  return bp__op_give_body(op, "Slice", slice_in_body, outputs);
 }
 
 /* ---- Split ------------------------------------------------------------------------------- */
@@ -521,7 +515,7 @@ int bp__bind_split(BpVectorMaker m, BpGraphNode *node) {
   *axes = axis;
   BpGraphAttr attr = bp__attr_ints("axes", axes, 1);
   for (int32_t i = 0; i < parts; i++) {
-    int64_t length = bound->extents ? bound->extents[i] : bp__value_get_int(bound, i);
+    int64_t length = v_extent(bound, i);
     int64_t places[] = {start, length, 1, 0};
     node->outputs[i] = bp__op_apply(
         m.graph, "backplane", "SliceIn", node->name,
@@ -565,10 +559,14 @@ static int bind_topk(BpVectorMaker m, BpGraphNode *node) {
   return node->inputs[1] ? 0 : -1;
 }
 
+static int bind_max_unpool(BpVectorMaker m, BpGraphNode *node) {
+  return bind_plainly(m, node, 2, "its output_shape has a negative extent");
+}
+
 /* Inputs that steer inference. */
 static const struct {
-  const char *op;      /* or how the names of several begin */
-  int32_t first, last; /* inputs of which one may be of the data */
+  const char *op;      /* or the common prefix of several names */
+  int32_t first, last; /* the inputs that may depend on the data */
   int (*bind)(BpVectorMaker m, BpGraphNode *node);
 } binders[] = {
     {"Reshape", 1, 1, bind_reshape},     {"Expand", 1, 1, bind_expand},
@@ -578,6 +576,8 @@ static const struct {
     {"Squeeze", 1, 1, bp__bind_squeeze}, {"Unsqueeze", 1, 1, bp__bind_unsqueeze},
     {"CumSum", 1, 1, bp__bind_running},  {"CumProd", 1, 1, bp__bind_running},
     {"Trilu", 1, 1, bp__bind_trilu},     {"Reduce", 1, 1, bp__bind_reduce},
+    {"Col2Im", 1, 2, bp__bind_col2im},   {"MaxUnpool", 2, 2, bind_max_unpool},
+    {"DFT", 1, 2, bp__bind_dft},         {"STFT", 1, 3, bp__bind_stft},
 };
 
 static bool is_for(const char *name, const char *op) {

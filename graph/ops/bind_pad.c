@@ -7,8 +7,8 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* What a run finds out of each axis: the extent that it gets; how many elements are put before it;
- * where what is left of it starts; and how much that is. */
+/* The numbers that a run computes for each axis: its new extent; the number of elements that are
+ * added before it; and the start and the length of the part of the input that is kept. */
 enum { EXTENT, BEFORE, START, LEFT, NUM_KINDS };
 
 /* The pads in the order of the axes of the input; *is_valid: the axes are that, each there once. */
@@ -46,7 +46,8 @@ static BpGraphValue *is_small(BpVectorMaker m, BpGraphValue *pads) {
                   v_binary(m, "GreaterOrEqual", pads, v_number(m, -INT32_MAX)));
 }
 
-/* What of the kinds is known where the pads are: BP_EXTENT_NONE is not. */
+/* Computes those of these numbers that are known when the pads are constants; the others are
+ * BP_EXTENT_NONE. */
 static int know_kinds(BpVectorMaker m, const BpGraphValue *begin, const BpGraphValue *end,
                       int64_t *known) {
   const BpGraphValue *in = m.node->inputs[0];
@@ -159,7 +160,5 @@ static const BpIrNode *pad_in_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(pad_in) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "Pad", out->shape, out->ndim, pad_in_body, &copy));
+  return bp__op_give_body(op, "Pad", pad_in_body, outputs);
 }

@@ -44,9 +44,7 @@ static const BpIrNode *block_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(block) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "block", out->shape, 5, block_body, &copy));
+  return bp__op_give_body(op, "block", block_body, outputs);
 }
 
 BP_ROW_INFER(unblock) {
@@ -65,9 +63,7 @@ static const BpIrNode *unblock_body(BpTe *te, const BpIrNode *const *axes, void 
 }
 
 BP_ROW_COMPUTE(unblock) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "unblock", out->shape, 4, unblock_body, &copy));
+  return bp__op_give_body(op, "unblock", unblock_body, outputs);
 }
 
 /* ---- Concatenation ----------------------------------------------------------------------- */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What windows of a picture see, as columns: DeformConv, whose windows look where data says, and
- * Col2Im, which adds columns up to a picture. */
+/* Operators whose elements of a picture are arranged as columns, one for each window: DeformConv,
+ * whose windows read at places that are data, and Col2Im, which adds columns up to a picture. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
 /* The index of a place among all in the order of rows. */
 static const BpIrNode *flat_index(BpIrModule *ir, const BpIrNode *const *places,
@@ -290,4 +291,139 @@ BP_ROW_COMPUTE(col2im) {
     return -1;
   return bp__op_give(outputs,
                      bp__op_tensor(op, "Col2Im", out->shape, out->ndim, col2im_body, &blocks));
+}
+
+/* ---- Col2Im by shapes that depend on the data -------------------------------------------- */
+
+/* The picture, a block and how many blocks there are along each axis, as vectors. */
+typedef struct BlocksOfData {
+  int64_t rank;
+  BpGraphValue *image, *block, *counts;
+  int64_t strides[BP_GRAPH_MAX_NDIM], dilations[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM];
+} BlocksOfData;
+
+static int read_blocks_of_data(BpVectorMaker m, BlocksOfData *b) {
+  const BpGraphNode *node = m.node;
+  int64_t count, padded[BP_GRAPH_MAX_NDIM];
+  b->image = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM - 2, &b->rank);
+  b->block = b->image ? bp__vector_read(m, 2, BP_GRAPH_MAX_NDIM - 2, &count) : NULL;
+  if (!b->block)
+    return -1;
+  if (b->rank < 1 || count != b->rank)
+    return bp__op_bad(node, "its image_shape and its block_shape have %d and %d numbers",
+                      (int)b->rank, (int)count);
+  int32_t rank = (int32_t)b->rank;
+  if (bp__op_window_list(node, "strides", rank, 1, 1, b->strides) ||
+      bp__op_window_list(node, "dilations", rank, 1, 1, b->dilations) ||
+      bp__op_window_list(node, "pads", 2 * rank, 0, 0, b->pads))
+    return -1;
+  for (int32_t i = 0; i < rank; i++)
+    padded[i] = b->pads[i] + b->pads[rank + i] - 1;
+  BpGraphValue *one = v_number(m, 1), *zero = v_number(m, 0);
+  BpGraphValue *span = v_binary(m, "Mul", v_binary(m, "Sub", b->block, one),
+                                bp__graph_int_vector(m.graph, b->dilations, rank));
+  BpGraphValue *room = v_binary(m, "Add", b->image, bp__graph_int_vector(m.graph, padded, rank));
+  room = v_binary(m, "Sub", room, span);
+  b->counts = v_binary(m, "Div", room, bp__graph_int_vector(m.graph, b->strides, rank));
+  b->counts =
+      v_choose(m, v_binary(m, "Less", room, zero), zero, v_binary(m, "Add", b->counts, one));
+  return b->counts ? 0 : -1;
+}
+
+static BpGraphValue *view(BpVectorMaker m, BpGraphValue *value, const int64_t *shape,
+                          int32_t ndim) {
+  BpGraphValue *inputs[] = {value, bp__graph_int_vector(m.graph, shape, ndim)};
+  return bp__op_apply(m.graph, "backplane", "ViewIn", m.node->name, inputs, 2, NULL, 0);
+}
+
+/* The extents of the output behind the first, and the size of a block after the channels. */
+static BpGraphValue *bind_blocks(BpVectorMaker m, const BlocksOfData *b) {
+  const BpGraphValue *in = m.node->inputs[0];
+  BpGraphValue *both[] = {b->image, b->block};
+  BpGraphValue *size = v_reduce(m, "ReduceProd", b->block);
+  BpGraphValue *rows = v_extents(m, &in->shape[1], 1);
+  BpGraphValue *channels = v_binary(m, "Div", rows, v_greatest(m, size, v_number(m, 1)));
+  BpGraphValue *fits = v_binary(m, "Equal", v_binary(m, "Mul", channels, size), rows);
+  fits = v_binary(
+      m, "And", fits,
+      v_binary(m, "Equal", v_reduce(m, "ReduceProd", b->counts), v_extents(m, &in->shape[2], 1)));
+  BpGraphValue *all = v_join(m, both, 2);
+  fits = v_binary(m, "And", fits,
+                  v_binary(m, "GreaterOrEqual", v_reduce(m, "ReduceMin", all), v_number(m, 1)));
+  fits =
+      v_binary(m, "And", fits,
+               v_binary(m, "LessOrEqual", v_reduce(m, "ReduceMax", all), v_number(m, INT32_MAX)));
+  BpGraphValue *parts[] = {channels, size, b->image};
+  return bp__op_bind(m.graph, m.node, v_choose(m, fits, v_join(m, parts, 3), v_number(m, -1)), NULL,
+                     "its input has not a column for each block of its image, or its rows are no "
+                     "multiple of the size of a block");
+}
+
+/* Takes the last of the numbers of a mixed radix off: *rest becomes what is left. */
+static BpGraphValue *take_digit(BpVectorMaker m, BpGraphValue **rest, BpGraphValue *radix) {
+  radix = v_greatest(m, radix, v_number(m, 1));
+  BpGraphValue *digit = v_binary(m, "Mod", *rest, radix);
+  *rest = v_binary(m, "Div", *rest, radix);
+  return digit;
+}
+
+/* Where in the picture, its axes fused, each element of each column goes: beyond its end for those
+ * that lie in the pads. (elements, columns). */
+static BpGraphValue *places_of_elements(BpVectorMaker m, const BlocksOfData *b, int64_t elements,
+                                        int64_t columns) {
+  BpGraphValue *element = bp__op_counting(m.graph, m.node, elements);
+  BpGraphValue *column = bp__op_counting(m.graph, m.node, columns);
+  BpGraphValue *flat = v_number(m, 0), *size = v_number(m, 1), *inside = NULL;
+  element = v_column(m, element);
+  for (int64_t i = b->rank - 1; i >= 0; i--) {
+    BpGraphValue *extent = bp__op_slice(m.graph, m.node, b->image, 0, i, i + 1);
+    BpGraphValue *at =
+        take_digit(m, &element, bp__op_slice(m.graph, m.node, b->block, 0, i, i + 1));
+    BpGraphValue *start =
+        take_digit(m, &column, bp__op_slice(m.graph, m.node, b->counts, 0, i, i + 1));
+    at = v_binary(m, "Sub", v_binary(m, "Mul", at, v_number(m, b->dilations[i])),
+                  v_number(m, b->pads[i]));
+    at = v_binary(m, "Add", at, v_binary(m, "Mul", start, v_number(m, b->strides[i])));
+    BpGraphValue *is_in = v_binary(m, "And", v_binary(m, "GreaterOrEqual", at, v_number(m, 0)),
+                                   v_binary(m, "Less", at, extent));
+    inside = inside ? v_binary(m, "And", inside, is_in) : is_in;
+    flat = v_binary(m, "Add", flat, v_binary(m, "Mul", at, size));
+    size = v_binary(m, "Mul", size, extent);
+  }
+  return v_choose(m, inside, flat, size);
+}
+
+/* Adds each element of each column to its place. */
+int bp__bind_col2im(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0], *inputs[3];
+  int64_t shape[BP_GRAPH_MAX_NDIM] = {in->shape[0]}, flat[3] = {1, 1};
+  BlocksOfData b;
+  if (in->ndim != 3 || in->dtype.code == BP_DTYPE_BOOL)
+    return bp__op_bad(node, "its input is no batch of columns of numbers");
+  BpGraphValue *bound = read_blocks_of_data(m, &b) ? NULL : bind_blocks(m, &b);
+  if (!bound)
+    return -1;
+  int32_t ndim = 2 + (int32_t)b.rank;
+  shape[1] = v_extent(bound, 0);
+  for (int32_t i = 2; i < ndim; i++)
+    shape[i] = v_extent(bound, i);
+  int64_t elements = v_extent(bound, 1);
+  flat[2] = bp__extent_multiply(&m.graph->extents, elements, in->shape[2]);
+  int64_t each[] = {shape[0], shape[1], flat[2]};
+  int64_t all[] = {shape[0], shape[1], bp__extent_product(&m.graph->extents, shape + 2, ndim - 2)};
+  if (flat[2] == BP_EXTENT_NONE || all[2] == BP_EXTENT_NONE)
+    return -1;
+  BpDataType dtype = bp_te_accumulator(in->dtype);
+  inputs[0] = bp__op_unary(m.graph, node, "ConstantOfShape", v_extents(m, all, 3));
+  inputs[0] = bp__op_cast(m.graph, node, inputs[0], dtype);
+  inputs[1] = view(m, places_of_elements(m, &b, elements, in->shape[2]), flat, 3);
+  inputs[1] = v_binary(m, "Expand", inputs[1], bp__graph_int_vector(m.graph, each, 3));
+  inputs[2] = bp__op_cast(m.graph, node, view(m, in, each, 3), dtype);
+  BpGraphAttr attrs[] = {
+      bp__attr_int(m.graph, "axis", 2),
+      {.name = "reduction", .type = BP_GRAPH_ATTR_STRING, .count = 1, .str = "add"}};
+  BpGraphValue *out = bp__op_apply(m.graph, "", "ScatterElements", node->name, inputs, 3, attrs, 2);
+  out = out ? view(m, out, shape, ndim) : NULL;
+  node->outputs[0] = bp__op_cast(m.graph, node, out, in->dtype);
+  return node->outputs[0] ? 1 : -1;
 }

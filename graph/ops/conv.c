@@ -212,9 +212,9 @@ BP_ROW_INFER(conv_transpose) {
   return set_spatial_output(graph, node, weights->shape[1] * groups, window.out);
 }
 
-/* Where the input is that the tap `k` adds to output `y`: (y + pad - k * dilation) / stride, if
- * that divides and lies inside. A tap for which it never does is not asked for when the kernel is
- * as large as the stride: then k is the remainder itself. */
+/* The index of the input that the tap `k` adds to output `y`: (y + pad - k * dilation) / stride, if
+ * that is whole and inside of the input. If the kernel is as large as the stride, callers pass only
+ * the tap that divides: then k is the remainder. */
 static const BpIrNode *tap_source(const ConvBody *body, int32_t i, const BpIrNode *y,
                                   const BpIrNode *k, const BpIrNode **inside) {
   const BpOpWindow *window = body->window;
@@ -246,7 +246,7 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
   const BpGraphValue *weights = body->op->node->inputs[1];
   int64_t groups = bp__node_int(body->op->node, "group", 1), per_group = weights->shape[0] / groups;
   const BpIrNode *in[BP_GRAPH_MAX_NDIM] = {axes[0]}, *w[BP_GRAPH_MAX_NDIM], *inside = NULL, *value;
-  const BpIrNode *reduce[BP_GRAPH_MAX_NDIM], *channels = x_index(ir, weights->shape[1]);
+  const BpIrNode *reduce[BP_GRAPH_MAX_NDIM], *channels = x_index(ir, weights->shape[1]), *weight;
   int32_t count = 0;
   reduce[count++] = bp_te_reduce_axis(te, "ic", per_group);
   in[1] =
@@ -266,8 +266,10 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
   }
   value = inside ? bp_te_read_if(te, body->op->inputs[0], in, inside)
                  : bp_te_read(te, body->op->inputs[0], in);
-  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, value, bp_te_read(te, body->op->inputs[1], w)),
-                      reduce, count);
+  /* The weight of a tap that is not there may be infinite: 0 of it would be NaN. */
+  weight = inside ? bp_te_read_if(te, body->op->inputs[1], w, inside)
+                  : bp_te_read(te, body->op->inputs[1], w);
+  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, value, weight), reduce, count);
 }
 
 BP_ROW_COMPUTE(conv_transpose) {

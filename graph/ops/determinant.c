@@ -18,7 +18,7 @@ typedef struct Elimination {
   BpTe *te;
   BpIrModule *ir;
   BpIrBlock *block;
-  BpTeTensor *matrix; /* a copy, of which elimination leaves the upper triangle */
+  BpTeTensor *matrix; /* a copy, which elimination turns into an upper triangle */
   const BpIrNode *const *rows;
   int32_t num_rows;
   const BpIrNode *size;

@@ -131,10 +131,7 @@ static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, v
 }
 
 BP_ROW_COMPUTE(elementwise) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, op->node->op->name, out->shape, out->ndim,
-                                            elementwise_body, &copy));
+  return bp__op_give_body(op, op->node->op->name, elementwise_body, outputs);
 }
 
 /* ---- Folding and expansion --------------------------------------------------------------- */

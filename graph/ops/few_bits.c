@@ -103,7 +103,8 @@ static BpGraphValue *zeros(BpGraph *graph, const BpGraphNode *node, const Weight
   return bp__op_cast(graph, node, value, BP__FLOAT32);
 }
 
-/* What is added to each weight times its scale: the zero point times the scale, negated. */
+/* The offset that is added to each weight times its scale: the negated product of zero point and
+ * scale. */
 static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weights *w,
                              BpGraphValue *scales) {
   const int64_t shape[] = {w->columns, w->num_blocks};
@@ -189,8 +190,5 @@ static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, v
 }
 
 BP_ROW_COMPUTE(matmul_bits) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_bits_body, &copy));
+  return bp__op_give_body(op, "matmul", matmul_bits_body, outputs);
 }

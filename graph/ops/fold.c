@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folding: a node whose inputs are constants is computed now. Shape arithmetic disappears so. Rows
- * that have a `fold` do it themselves; all others are lowered. What is little work is interpreted;
- * more is compiled for this machine's CPU and run, if there is a compiler. What is too much for the
- * graph's budget stays a node. */
+/* Folding: a node whose inputs are constants is computed now. This removes arithmetic on shapes.
+ * Rows that have a `fold` do it themselves; all others are lowered. A small computation is
+ * interpreted; a larger one is compiled for this machine's CPU and run, if there is a compiler. A
+ * computation that exceeds the graph's budget stays a node. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@
 #define LITTLE_WORK      (1 << 20)
 #define MOST_INTERPRETED (1 << 22)
 
-/* What is used of the budget: the unit is an iteration of compiled code, some nanoseconds. */
+/* Costs that count against the budget. The unit is an iteration of compiled code,
+ * which takes some nanoseconds. */
 #define COST_INTERPRETED 64        /* of an iteration */
 #define COST_OF_COMPILER (1 << 28) /* of one function */
 
@@ -32,7 +33,8 @@
 /* Elements beyond which a constant is not made of smaller ones by repeating them alone. */
 #define MANY_ELEMENTS (1 << 20)
 
-/* What is computed: the arguments of its function are the inputs that it has, then the outputs. */
+/* A computation that is folded. The arguments of its function are the node's inputs that are
+ * present, then its outputs. */
 typedef struct Fold {
   BpGraphNode *node;
   BpTe *te;
@@ -41,12 +43,17 @@ typedef struct Fold {
   double work; /* iterations */
 } Fold;
 
+/* Whether a shape is known only at run time: then so is how many elements there are. */
+static int has_open_output(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (bp__value_is_open(node->outputs[i]))
+      return 1;
+  return 0;
+}
+
 static int is_constant(const BpGraphNode *node) {
   if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS || node->outputs[0]->extents)
     return 0;
-  for (int32_t i = 0; i < node->num_outputs; i++)
-    if (bp__value_is_open(node->outputs[i]))
-      return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] && !node->inputs[i]->data)
       return 0;
@@ -217,10 +224,12 @@ static int evaluate(BpGraph *graph, BpGraphNode *node) {
 }
 
 int bp__op_fold(BpGraph *graph, BpGraphNode *node) {
+  if (has_open_output(node))
+    return 1;
   int status = node->op->fold ? node->op->fold(graph, node) : 1;
   if (status > 0 && is_constant(node))
     status = evaluate(graph, node);
-  /* What has no data is extents, which a node of their own gives. */
+  /* An output without data consists of extents; a node of its own computes it. */
   for (int32_t i = 0; i < node->num_outputs && status == 0; i++)
     if (node->outputs[i]->data)
       node->outputs[i]->producer = NULL;

@@ -158,8 +158,9 @@ static BpGraphValue *rotated(const GroupQuery *at, BpGraphValue *x, int64_t head
   return bp__op_apply(at->graph, "", "RotaryEmbedding", at->node->name, inputs, 4, attrs, 3);
 }
 
-/* The places of new queries and keys by which they are turned: their own, or those that an input
- * gives, of which a first run takes the first number alone and counts on from it. */
+/* The positions by which new queries and keys are rotated: their own places, or the input
+ * position_ids. A run without a past takes only the first number of position_ids and counts on from
+ * it. */
 static BpGraphValue *rotary_places(const GroupQuery *at) {
   static const int64_t all = -1;
   const int64_t shape[] = {at->q->shape[0], at->length};
@@ -200,8 +201,8 @@ static int rotate(GroupQuery *at) {
   return at->q && at->kv[0] ? 0 : -1;
 }
 
-/* Rows of the past and the new ones, (batch, past + length, columns), of which the present takes
- * those for its places: (batch * keys), as rows of all batches. */
+/* The rows that the present takes from the past and the new rows, (batch, past + length, columns):
+ * their numbers among the rows of all batches, (batch * keys). */
 static BpGraphValue *rows_of_present(const GroupQuery *at) {
   const int64_t batch = at->q->shape[0], column[] = {batch, 1};
   BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);

@@ -24,7 +24,7 @@ static const BpIrNode *kept_body(BpTe *te, const BpIrNode *const *axes, void *co
   return x_mul(gru->cell.ir, gate(gru, axes, RESET), bp_te_read(te, gru->cell.state, axes));
 }
 
-/* What the state gives the last gate, with its bias. */
+/* The part of the last gate that depends on the state, with its bias. */
 static const BpIrNode *from_state(const Gru *gru, const BpIrNode *const *axes) {
   BpIrModule *ir = gru->cell.ir;
   const BpIrNode *product = gru->resets_product

@@ -95,8 +95,8 @@ static void add_to(const Steps *s, const BpIrNode *sum, const BpIrNode *term) {
   bp_ir_block_assign(s->block, sum, x_add(s->ir, bp_ir_block_value(s->block, sum), term));
 }
 
-/* What the token writes into the column: its value, or, by a delta rule, a part of how far it is
- * from what the column has for its key. */
+/* The number that the token adds to the column: its value or, by a delta rule, beta times the
+ * difference between its value and the column's value for its key. */
 static const BpIrNode *written(const Steps *s, const BpIrNode *zero) {
   BpIrModule *ir = s->ir;
   const BpIrNode *value = read_token(s, VALUE, s->rows[1], s->sizes.values, s->rows[2]);
@@ -112,7 +112,7 @@ static const BpIrNode *written(const Steps *s, const BpIrNode *zero) {
                                x_sub(ir, value, bp_ir_block_value(s->block, found))));
 }
 
-/* What the queries of the token read of the column. */
+/* Computes the outputs of the token's queries for this column. */
 static void read_out(const Steps *s, const BpIrNode *zero) {
   BpIrModule *ir = s->ir;
   const BpGraphNode *node = s->op->node;

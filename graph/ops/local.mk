@@ -18,6 +18,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/few_bits.c \
 	graph/ops/fold.c \
 	graph/ops/fused.c \
+	graph/ops/gather.c \
 	graph/ops/grid_sample.c \
 	graph/ops/group_query.c \
 	graph/ops/linear_attention.c \
@@ -48,5 +49,5 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/state.c \
 	graph/ops/table.c \
 	graph/ops/topk.c \
-	graph/ops/unique.c \
+	graph/ops/unique.c graph/ops/windows.c \
 	graph/ops/winograd.c graph/ops/winograd.h

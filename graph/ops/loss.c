@@ -19,30 +19,41 @@ static BpGraphValue *where(const Loss *loss, BpGraphValue *then, BpGraphValue *o
                       (BpGraphValue *[]){loss->ignored, then, otherwise}, 3, NULL, 0);
 }
 
-static int check_labels(const BpGraphNode *node, const BpGraphValue *scores) {
-  const BpGraphValue *labels = node->inputs[1], *weights = bp__node_input(node, 2);
+/* Of extents that are open a run finds out whether they fit. */
+static int check_labels(Loss *loss) {
+  const BpGraphNode *node = loss->node;
+  const BpGraphValue *scores = loss->scores, *labels = node->inputs[1];
+  BpGraphValue *weights = bp__node_input(node, 2);
   char text[BP_VALUE_TEXT];
-  int fits = scores->ndim >= 2 && labels->ndim == scores->ndim - 1 && scores->shape[1] > 0;
-  for (int32_t i = 0; fits && i < labels->ndim; i++)
-    fits = labels->shape[i] == scores->shape[i + (i > 0)];
+  int64_t places[BP_GRAPH_MAX_NDIM];
+  int fits = scores->ndim >= 2 && labels->ndim == scores->ndim - 1 && scores->shape[1] != 0;
+  for (int32_t i = 0; fits && i < labels->ndim; i++) {
+    places[i] = scores->shape[i + (i > 0)];
+    fits = !bp__extent_differs(&loss->graph->extents, labels->shape[i], places[i]);
+  }
   if (!fits || (labels->dtype.code != BP_DTYPE_INT && labels->dtype.code != BP_DTYPE_UINT))
     return bp__op_bad(node, "its labels are %s, not an integer for each place of the scores",
                       bp__value_format(labels, text));
-  if (weights && (weights->ndim != 1 || weights->shape[0] != scores->shape[1]))
-    return bp__op_bad(node, "its weights are %s, not one for each of %lld classes",
-                      bp__value_format(weights, text), (long long)scores->shape[1]);
-  return 0;
+  loss->labels = bp__op_as_shape(loss->graph, node, node->inputs[1], places,
+                                 "its labels are not one for each place of the scores");
+  if (weights && (weights->ndim != 1 ||
+                  bp__extent_differs(&loss->graph->extents, weights->shape[0], scores->shape[1])))
+    return bp__op_bad(node, "its weights are %s, not one for each class of its scores",
+                      bp__value_format(weights, text));
+  loss->weights = bp__op_as_shape(loss->graph, node, weights, &scores->shape[1],
+                                  "its weights are not one for each class of its scores");
+  return loss->labels && (loss->weights || !weights) ? 0 : -1;
 }
 
 /* Labels that are ignored select class 0, and their weight is 0. */
 static int read_labels(Loss *loss) {
   const BpGraphNode *node = loss->node;
-  BpGraphValue *weights = bp__node_input(node, 2);
+  BpGraphValue *weights = loss->weights;
   int64_t shape[BP_GRAPH_MAX_NDIM], zero = 0, ignored = bp__node_int(node, "ignore_index", 0);
   memcpy(shape, loss->scores->shape, sizeof(shape));
   shape[1] = 1;
   loss->labels =
-      bp__op_reshape(loss->graph, node, bp__op_cast(loss->graph, node, node->inputs[1], BP__INT64),
+      bp__op_reshape(loss->graph, node, bp__op_cast(loss->graph, node, loss->labels, BP__INT64),
                      shape, loss->scores->ndim);
   if (bp__node_attr(node, "ignore_index")) {
     loss->ignored = bp__op_binary(loss->graph, node, "Equal", loss->labels,
@@ -64,17 +75,20 @@ static BpGraphValue *total(const Loss *loss, const char *op, BpGraphValue *value
   return bp__op_apply(loss->graph, "", op, loss->node->name, &value, 1, &keepdims, 1);
 }
 
-/* What the labels cost, reduced as the node says. */
+/* The loss of the labels, reduced by the attribute `reduction`. */
 static BpGraphValue *make_loss(Loss *loss) {
   const BpGraphNode *node = loss->node;
   const char *reduction = bp__node_str(node, "reduction", "mean");
   BpGraphAttr axis = bp__attr_int(loss->graph, "axis", 1);
+  int64_t places[BP_GRAPH_MAX_NDIM];
   if (strcmp(reduction, "none") && strcmp(reduction, "sum") && strcmp(reduction, "mean")) {
     bp__op_bad(node, "its reduction is '%s', none of none, sum and mean", reduction);
     return NULL;
   }
-  if (check_labels(node, loss->scores) || read_labels(loss))
+  if (check_labels(loss) || read_labels(loss))
     return NULL;
+  memcpy(places, loss->scores->shape, sizeof(places));
+  memmove(places + 1, places + 2, (size_t)(loss->scores->ndim - 2) * sizeof(*places));
   BpGraphValue *value = bp__op_apply(loss->graph, "", "GatherElements", node->name,
                                      (BpGraphValue *[]){loss->scores, loss->labels}, 2, &axis, 1);
   value = bp__op_unary(loss->graph, node, "Neg", value);
@@ -83,7 +97,7 @@ static BpGraphValue *make_loss(Loss *loss) {
   if (loss->ignored)
     value = where(loss, bp__op_scalar(loss->graph, node, loss->scores, 0), value);
   if (!strcmp(reduction, "none"))
-    return bp__op_reshape(loss->graph, node, value, node->inputs[1]->shape, node->inputs[1]->ndim);
+    return bp__op_reshape(loss->graph, node, value, places, loss->scores->ndim - 1);
   if (!strcmp(reduction, "sum") || !loss->weights)
     return total(loss, !strcmp(reduction, "sum") ? "ReduceSum" : "ReduceMean", value);
   return bp__op_binary(loss->graph, node, "Div", total(loss, "ReduceSum", value),

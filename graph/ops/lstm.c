@@ -14,7 +14,7 @@ typedef struct Lstm {
   BpTeTensor *product;
 } Lstm;
 
-/* What goes into the function of a gate that may look at the cell. */
+/* The argument of a gate's activation function; with peepholes it depends on the cell's content. */
 static const BpIrNode *gate_input(const Lstm *lstm, const BpIrNode *const *axes, int64_t gate,
                                   int64_t peephole, const BpIrNode *content) {
   BpIrModule *ir = lstm->cell.ir;

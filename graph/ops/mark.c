@@ -259,9 +259,7 @@ static const BpIrNode *first_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(first) {
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "First", op->node->outputs[0]->shape, 1, first_body, &copy));
+  return bp__op_give_body(op, "First", first_body, outputs);
 }
 
 /* The places that a constant condition selects. */
@@ -349,8 +347,5 @@ static const BpIrNode *reverse_sequence_body(BpTe *te, const BpIrNode *const *ax
 }
 
 BP_ROW_COMPUTE(reverse_sequence) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "ReverseSequence", out->shape, out->ndim,
-                                            reverse_sequence_body, &copy));
+  return bp__op_give_body(op, "ReverseSequence", reverse_sequence_body, outputs);
 }

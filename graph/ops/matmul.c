@@ -60,10 +60,7 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(matmul) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_body, &copy));
+  return bp__op_give_body(op, "matmul", matmul_body, outputs);
 }
 
 /* ---- With a packed operand --------------------------------------------------------------- */
@@ -98,10 +95,7 @@ static const BpIrNode *panels_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(panels) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "panels", out->shape, out->ndim, panels_body, &copy));
+  return bp__op_give_body(op, "panels", panels_body, outputs);
 }
 
 BP_ROW_FOLD(panels) {
@@ -163,10 +157,7 @@ static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes,
 }
 
 BP_ROW_COMPUTE(matmul_packed) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_packed_body, &copy));
+  return bp__op_give_body(op, "matmul", matmul_packed_body, outputs);
 }
 
 /* ---- Gemm -------------------------------------------------------------------------------- */

@@ -9,13 +9,6 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* A body that needs the operator and nothing else. */
-static BpTeTensor *compute_with(const BpOpCompute *op, BpTeBody body) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, body, &copy);
-}
-
 static int set_output_like(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
   return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, ndim);
 }
@@ -58,7 +51,7 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
 }
 
 BP_ROW_COMPUTE(transpose) {
-  return bp__op_give(outputs, compute_with(op, transpose_body));
+  return bp__op_give_body(op, op->node->op->name, transpose_body, outputs);
 }
 
 /* Weights are often stored transposed, and are too many for the interpreter. */
@@ -150,7 +143,7 @@ static const BpIrNode *concat_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(concat) {
-  return bp__op_give(outputs, compute_with(op, concat_body));
+  return bp__op_give_body(op, op->node->op->name, concat_body, outputs);
 }
 
 BP_ROW_EXPAND(concat) {
@@ -190,7 +183,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
 /* A bound of a slice inside [0, extent], where one of the two is open. */
 static int64_t open_bound(BpExtents *extents, int64_t bound, int64_t extent) {
   if (!bp__extent_is_open(bound) && bound >= INT32_MAX)
-    return extent; /* what exporters write for the end */
+    return extent; /* exporters write the greatest integer for the end */
   if (!bp__extent_is_open(bound) && bound < 0)
     return bp__extent_max(extents, bp__extent_add(extents, extent, bound), 0);
   return bp__extent_min(extents, bound, extent);
@@ -294,10 +287,11 @@ static const BpIrNode *slice_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(slice) {
-  return bp__op_give(outputs, compute_with(op, slice_body));
+  return bp__op_give_body(op, op->node->op->name, slice_body, outputs);
 }
 
-/* What lies together in a constant is a part of it, however large. */
+/* A slice whose elements are contiguous in a constant shares the constant's memory, however large
+ * it is. */
 BP_ROW_FOLD(slice) {
   const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
   int64_t from = 0, is_cut = 0;
@@ -480,7 +474,7 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
 }
 
 BP_ROW_COMPUTE(pad) {
-  return bp__op_give(outputs, compute_with(op, pad_body));
+  return bp__op_give_body(op, op->node->op->name, pad_body, outputs);
 }
 
 /* ---- Expand and Tile --------------------------------------------------------------------- */
@@ -520,7 +514,7 @@ static const BpIrNode *expand_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(expand) {
-  return bp__op_give(outputs, compute_with(op, expand_body));
+  return bp__op_give_body(op, op->node->op->name, expand_body, outputs);
 }
 
 BP_ROW_INFER(tile) {
@@ -543,6 +537,34 @@ BP_ROW_INFER(tile) {
   return set_output_like(graph, node, shape, count);
 }
 
+/* Repeating a dimension of extent e expands [1, e] to [repeats, e]: this reads without divisions,
+ * and in long runs. */
+BP_ROW_EXPAND(tile) {
+  BpGraphValue *in = node->inputs[0], *inputs[2];
+  int64_t repeats[BP_GRAPH_MAX_NDIM], from[2 * BP_GRAPH_MAX_NDIM], to[2 * BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_const_extents(node, 1, repeats, BP_GRAPH_MAX_NDIM), ndim = 0;
+  if (count < 0)
+    return -1;
+  for (int32_t i = 0; i < count && count == in->ndim; i++) {
+    if (repeats[i] != 1) {
+      from[ndim] = 1;
+      to[ndim++] = repeats[i];
+    }
+    from[ndim] = to[ndim] = in->shape[i];
+    ndim++;
+  }
+  if (ndim == count || ndim > BP_GRAPH_MAX_NDIM || count != in->ndim || in->extents)
+    return 1;
+  if (bp__infer_tile(graph, node))
+    return -1;
+  const BpGraphValue *out = node->outputs[0];
+  inputs[0] = bp__op_reshape(graph, node, in, from, ndim);
+  inputs[1] = bp__op_extents(graph, node, to, ndim);
+  inputs[0] = bp__op_apply(graph, "", "Expand", node->name, inputs, 2, NULL, 0);
+  node->outputs[0] = bp__op_reshape(graph, node, inputs[0], out->shape, out->ndim);
+  return node->outputs[0] ? 0 : -1;
+}
+
 static const BpIrNode *tile_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -556,197 +578,7 @@ static const BpIrNode *tile_body(BpTe *te, const BpIrNode *const *axes, void *co
 }
 
 BP_ROW_COMPUTE(tile) {
-  return bp__op_give(outputs, compute_with(op, tile_body));
-}
-
-/* ---- Gather ------------------------------------------------------------------------------ */
-
-static int check_indices(const BpGraphNode *node) {
-  const BpGraphValue *indices = node->inputs[1];
-  if (indices->dtype.code != BP_DTYPE_INT)
-    return bp__op_bad(node, "its indices are not integers");
-  return 0;
-}
-
-BP_ROW_INFER(gather) {
-  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
-  int64_t shape[2 * BP_GRAPH_MAX_NDIM];
-  int32_t axis, ndim = 0;
-  if (check_indices(node) || bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
-    return -1;
-  for (int32_t i = 0; i < axis; i++)
-    shape[ndim++] = in->shape[i];
-  for (int32_t i = 0; i < indices->ndim; i++)
-    shape[ndim++] = indices->shape[i];
-  for (int32_t i = axis + 1; i < in->ndim; i++)
-    shape[ndim++] = in->shape[i];
-  if (set_output_like(graph, node, shape, ndim))
-    return -1;
-  if (in->shape[axis] == 0 && bp__value_num_elements(node->outputs[0]) > 0)
-    return bp__op_bad(node, "it gathers from an axis that is empty");
-  return 0;
-}
-
-/* The element of input 0, or zero where one of `count` axes, which may turn out to be empty, has no
- * nearest element. */
-static const BpIrNode *read_nearest(const BpOpCompute *op, const BpIrNode *const *indices,
-                                    int32_t first, int32_t count) {
-  BpIrModule *ir = bp_te_ir(op->te);
-  const int64_t *shape = op->node->inputs[0]->shape + first;
-  const BpIrNode *is_there = NULL;
-  for (int32_t i = 0; i < count; i++) {
-    const BpIrNode *has_any = x_lt(ir, x_index(ir, 0), bp__op_extent(op, shape[i]));
-    if (bp__extent_is_open(shape[i]) || shape[i] == 0)
-      is_there = is_there ? x_and(ir, is_there, has_any) : has_any;
-  }
-  return is_there ? bp_te_read_if(op->te, op->inputs[0], indices, is_there)
-                  : bp_te_read(op->te, op->inputs[0], indices);
-}
-
-static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpOpCompute *op = context;
-  const BpGraphValue *in = op->node->inputs[0];
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *index;
-  int32_t axis, inner = op->node->inputs[1]->ndim;
-  if (bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
-    return NULL;
-  index = bp_te_read(te, op->inputs[1], axes + axis);
-  if (!index)
-    return NULL;
-  for (int32_t i = 0; i < in->ndim; i++)
-    indices[i] = i < axis   ? axes[i]
-                 : i > axis ? axes[i - 1 + inner]
-                            : x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
-  return read_nearest(op, indices, axis, 1);
-}
-
-BP_ROW_COMPUTE(gather) {
-  return bp__op_give(outputs, compute_with(op, gather_body));
-}
-
-/* But for the axis, the indices have at most the extents of the data. */
-BP_ROW_EXPAND(gather_elements) {
-  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
-  int64_t most[BP_GRAPH_MAX_NDIM];
-  int32_t axis;
-  if (check_indices(node) || bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
-    return -1;
-  if (indices->ndim != in->ndim)
-    return bp__op_bad(node, "its inputs differ in their number of dimensions");
-  memcpy(most, in->shape, sizeof(most));
-  most[axis] = indices->shape[axis];
-  return bp__op_at_most(graph, node, indices->shape, most, in->ndim,
-                        "its indices are larger than its data")
-             ? -1
-             : 1;
-}
-
-BP_ROW_INFER(gather_elements) {
-  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
-  int32_t axis;
-  if (bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
-    return -1;
-  if (in->shape[axis] == 0 && bp__value_num_elements(indices) > 0)
-    return bp__op_bad(node, "its indices are larger than its data along axis %d", axis);
-  return set_output_like(graph, node, indices->shape, indices->ndim);
-}
-
-static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpOpCompute *op = context;
-  const BpGraphValue *in = op->node->inputs[0];
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *index = bp_te_read(te, op->inputs[1], axes);
-  int32_t axis;
-  if (!index || bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
-    return NULL;
-  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
-  indices[axis] = x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
-  return read_nearest(op, indices, axis, 1);
-}
-
-BP_ROW_COMPUTE(gather_elements) {
-  return bp__op_give(outputs, compute_with(op, gather_elements_body));
-}
-
-/* ---- GatherND ---------------------------------------------------------------------------- */
-
-/* Of the output's dimensions, the first `batch` are those of both inputs, and those up to `outer`
- * those of the indices, whose last one holds `depth` indices. */
-typedef struct GatherNd {
-  int32_t batch, outer, depth;
-} GatherNd;
-
-static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
-  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
-  int64_t batch = bp__node_int(node, "batch_dims", 0);
-  if (check_indices(node))
-    return -1;
-  if (in->ndim < 1 || indices->ndim < 1 || batch < 0 || batch >= in->ndim || batch >= indices->ndim)
-    return bp__op_bad(node, "batch_dims %lld does not fit tensors of %d and %d dimensions",
-                      (long long)batch, in->ndim, indices->ndim);
-  int64_t depth = indices->shape[indices->ndim - 1];
-  if (depth < 1 || depth > in->ndim - batch)
-    return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
-                      (long long)depth, in->ndim);
-  *at = (GatherNd){(int32_t)batch, indices->ndim - 1, (int32_t)depth};
-  return 0;
-}
-
-/* The indices have the batches of the data. */
-BP_ROW_EXPAND(gather_nd) {
-  int64_t shape[BP_GRAPH_MAX_NDIM];
-  GatherNd at;
-  if (read_gather_nd(node, &at))
-    return -1;
-  memcpy(shape, node->inputs[1]->shape, sizeof(shape));
-  memcpy(shape, node->inputs[0]->shape, (size_t)at.batch * sizeof(*shape));
-  node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], shape,
-                                    "its inputs differ in the extent of a batch dimension");
-  return node->inputs[1] ? 1 : -1;
-}
-
-BP_ROW_INFER(gather_nd) {
-  const BpGraphValue *in = node->inputs[0];
-  int64_t shape[2 * BP_GRAPH_MAX_NDIM];
-  GatherNd at;
-  if (read_gather_nd(node, &at))
-    return -1;
-  int32_t ndim = at.outer, first = at.batch + at.depth;
-  memcpy(shape, node->inputs[1]->shape, (size_t)ndim * sizeof(*shape));
-  for (int32_t i = first; i < in->ndim; i++)
-    shape[ndim++] = in->shape[i];
-  if (set_output_like(graph, node, shape, ndim))
-    return -1;
-  if (bp__value_num_elements(in) == 0 && bp__value_num_elements(node->outputs[0]) > 0)
-    return bp__op_bad(node, "it gathers from data that is empty");
-  return 0;
-}
-
-static const BpIrNode *gather_nd_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpOpCompute *op = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpGraphValue *in = op->node->inputs[0];
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *place[BP_GRAPH_MAX_NDIM];
-  GatherNd at;
-  if (read_gather_nd(op->node, &at))
-    return NULL;
-  memcpy(place, axes, (size_t)at.outer * sizeof(*place));
-  for (int32_t i = 0; i < in->ndim; i++) {
-    int32_t k = i - at.batch;
-    if (k < 0)
-      indices[i] = axes[i];
-    else if (k >= at.depth)
-      indices[i] = axes[at.outer + k - at.depth];
-    else {
-      place[at.outer] = x_index(ir, k);
-      indices[i] =
-          x_inside(ir, bp_te_read(te, op->inputs[1], place), bp__op_extent(op, in->shape[i]));
-    }
-  }
-  return read_nearest(op, indices, at.batch, at.depth);
-}
-
-BP_ROW_COMPUTE(gather_nd) {
-  return bp__op_give(outputs, compute_with(op, gather_nd_body));
+  return bp__op_give_body(op, op->node->op->name, tile_body, outputs);
 }
 
 /* ---- Between depth and space ------------------------------------------------------------- */
@@ -795,7 +627,7 @@ static const BpIrNode *depth_to_space_body(BpTe *te, const BpIrNode *const *axes
 }
 
 BP_ROW_COMPUTE(depth_to_space) {
-  return bp__op_give(outputs, compute_with(op, depth_to_space_body));
+  return bp__op_give_body(op, op->node->op->name, depth_to_space_body, outputs);
 }
 
 BP_ROW_INFER(space_to_depth) {
@@ -839,7 +671,7 @@ static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes
 }
 
 BP_ROW_COMPUTE(space_to_depth) {
-  return bp__op_give(outputs, compute_with(op, space_to_depth_body));
+  return bp__op_give_body(op, op->node->op->name, space_to_depth_body, outputs);
 }
 
 /* ---- Trilu ------------------------------------------------------------------------------- */
@@ -875,7 +707,7 @@ static const BpIrNode *trilu_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(trilu) {
-  return bp__op_give(outputs, compute_with(op, trilu_body));
+  return bp__op_give_body(op, op->node->op->name, trilu_body, outputs);
 }
 
 /* ---- CenterCropPad ----------------------------------------------------------------------- */

@@ -86,7 +86,7 @@ static BpGraphValue *visible(const MultiHead *at) {
                                   bp__graph_int_vector(at->graph, &zero, 1));
 }
 
-/* What is added to the products, or NULL for nothing. */
+/* Makes the bias that is added to the products; NULL for none. */
 static int make_bias(MultiHead *at, BpGraphValue **sum) {
   float filter = bp__node_float(at->node, "mask_filter_value", -10000);
   *sum = at->bias;

@@ -269,7 +269,7 @@ static BpGraphValue *encode(BpGraph *graph, const BpGraphNode *node, BpGraphValu
   return bp__op_of_bytes(graph, node, value, dtype);
 }
 
-/* A value as another type, of which one only stores. */
+/* Converts a value from or to a type that is only stored, not computed with. */
 static BpGraphValue *recoded(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              BpDataType dtype) {
   if (bp__dtype_is_narrow(value->dtype))

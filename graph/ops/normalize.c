@@ -49,7 +49,7 @@ static int is_half(const BpGraphValue *value) {
   return value->dtype.code == BP_DTYPE_FLOAT && value->dtype.bits == 16;
 }
 
-/* What standardising finds out beside its result. */
+/* Moments that standardising computes beside its result. */
 typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
@@ -143,7 +143,7 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* What is all zero stays so: no norm is below the least number that is not subnormal. */
+/* Rows of zeros stay zero: the norm is at least the least normal number. */
 BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axis = bp__node_int(node, "axis", -1), p = bp__node_int(node, "p", 2);

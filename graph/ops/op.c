@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rows of the operator table share: errors, constant inputs, axes, broadcasting, windows; and
- * appending a node to a graph. */
+/* Helpers for the rows of the operator table: errors, constant inputs, axes, broadcasting, windows;
+ * and appending a node to a graph. */
 #include "graph/ops/op.h"
 
 #include <stdarg.h>
@@ -32,7 +32,8 @@ static bool has_open_input(const BpGraphNode *node) {
   return false;
 }
 
-/* What looks wrong with extents that are open may be right when the model runs. */
+/* With open extents an apparent fault of the model may be none when it runs, so the error then says
+ * "not implemented". */
 int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
   bool is_open = has_open_input(node);
   va_list args;
@@ -90,6 +91,16 @@ int32_t bp__op_const_extents(const BpGraphNode *node, int32_t input, int64_t *va
                       input, (long long)count, value->ndim, max);
   memcpy(values, value->extents, (size_t)count * sizeof(*values));
   return (int32_t)count;
+}
+
+int bp__op_const_extent(const BpGraphNode *node, int32_t input, int64_t otherwise, int64_t *value) {
+  *value = otherwise;
+  if (!bp__node_input(node, input))
+    return 0;
+  int32_t count = bp__op_const_extents(node, input, value, 1);
+  if (count == 0)
+    return bp__op_bad(node, "input %d is empty, not a number", input);
+  return count < 0 ? -1 : 0;
 }
 
 int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr_name, int64_t *values,
@@ -387,12 +398,32 @@ BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t
   return bp_te_compute_open(op->te, name, extents, ndim, body, context);
 }
 
+int bp__op_give_body(const BpOpCompute *op, const char *name, BpTeBody body, BpTeTensor **outputs) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op; /* a context is not const */
+  return bp__op_give(outputs, bp__op_tensor(op, name, out->shape, out->ndim, body, &copy));
+}
+
 BpTeTensor *bp__op_placeholder(const BpOpCompute *op, const char *name, const BpGraphValue *value) {
   const BpIrNode *extents[BP_GRAPH_MAX_NDIM];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
   if (!bp__value_is_open(value))
     return bp_te_placeholder(op->te, name, value->dtype, value->shape, value->ndim);
-  extents_of(op, value->shape, value->ndim, extents);
+  memcpy(shape, value->shape, sizeof(shape));
+  if (value->room)
+    shape[value->room_axis] = value->room;
+  extents_of(op, shape, value->ndim, extents);
   return bp_te_placeholder_open(op->te, name, value->dtype, extents, value->ndim);
+}
+
+BpTeScan *bp__op_scan(const BpOpCompute *op, const int64_t *shape, int32_t ndim, int32_t axis,
+                      int32_t is_reverse) {
+  const BpIrNode *extents[BP_GRAPH_MAX_NDIM];
+  const char *name = op->node->op->name;
+  if (!bp__extents_any_open(shape, ndim))
+    return bp_te_scan_begin(op->te, name, shape, ndim, axis, is_reverse);
+  extents_of(op, shape, ndim, extents);
+  return bp_te_scan_begin_open(op->te, name, extents, ndim, axis, is_reverse);
 }
 
 int bp__op_statements(const BpOpCompute *op, const int64_t *rows, int32_t num_rows,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators: the one table, a row for each, and what rows are made of.
+/* Operators: the one table, with a row for each, and helpers for the rows.
  *
- * To add an operator, add a row to table.c. A row gives either `expand`, which says the operator in
- * terms of others, or `infer` and one of `scalar` and `compute`. Inference sees static shapes and
- * constant inputs; what it accepts must be computed as ONNX defines it, the rest is refused with an
+ * To add an operator, add a row to table.c. A row has either `expand`, which replaces the node by
+ * other operators, or `infer` and one of `scalar` and `compute`. Inference sees shapes and constant
+ * inputs. A node that it accepts must be computed as ONNX defines it; it refuses all others with an
  * error made by bp__op_error. */
 #ifndef BACKPLANE_GRAPH_OPS_OP_H
 #define BACKPLANE_GRAPH_OPS_OP_H
@@ -29,7 +29,7 @@
 #define BP_FUSE_VIEW   4 /* the same bytes in another shape: no function at all */
 #define BP_FUSE_OPAQUE 5 /* a function of its own */
 
-/* What `compute` gets: the tensors of the node's inputs, NULL for absent and `known` ones. */
+/* Arguments of `compute`: the tensors of the node's inputs, NULL for absent and `known` ones. */
 typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
@@ -48,6 +48,20 @@ typedef enum BpOpOpenness {
   BP_OPEN_FIRST, /* those of input 0 */
   BP_OPEN_ALL
 } BpOpOpenness;
+
+/* How a row works on channel-blocked tensors (blocked.c); graph/build/layout.c has a function for
+ * each. */
+typedef enum BpOpBlocked {
+  BP_BLOCKED_NOT, /* its inputs and outputs are plain */
+  BP_BLOCKED_ELEMENTWISE,
+  BP_BLOCKED_CONV,
+  BP_BLOCKED_POOL,
+  BP_BLOCKED_REDUCE,
+  BP_BLOCKED_RESIZE,
+  BP_BLOCKED_CONCAT,
+  BP_BLOCKED_DEPTH_TO_SPACE,
+  BP_NUM_BLOCKED
+} BpOpBlocked;
 
 typedef struct BpOp {
   const char *name;   /* ONNX's op_type */
@@ -73,6 +87,7 @@ typedef struct BpOp {
    * node is computed. */
   int (*expand)(BpGraph *graph, BpGraphNode *node);
   BpOpOpenness open;
+  BpOpBlocked blocked;
 } BpOp;
 
 /* The row, or NULL with no error raised. */
@@ -83,8 +98,9 @@ const BpOp *bp__op_table(int32_t *count);
  * operators". */
 const char *bp__op_how(const BpOp *op);
 
-/* What the row computes, in the type of the node's output: a row may leave a result of float16 or
- * bfloat16 in the wider type in which it computes. NULL with an error. */
+/* Calls the row's `compute` and converts its results to the types of the node's outputs: a row may
+ * leave a result of float16 or bfloat16 in the wider type in which it computes.
+ * -1 with an error. */
 int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs);
 
 /* An extent as an expression of IR, by the nodes that stand for symbols, by place; int64. */
@@ -93,6 +109,9 @@ const BpIrNode *bp__extent_node(const BpExtents *extents, BpIrModule *ir, int64_
 /* A tensor of a row's computation, with extents of the graph. NULL with an error. */
 BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t *shape,
                           int32_t ndim, BpTeBody body, void *context);
+/* Begins a scan (bp_te_scan_begin) over a shape of the graph. NULL with an error. */
+BpTeScan *bp__op_scan(const BpOpCompute *op, const int64_t *shape, int32_t ndim, int32_t axis,
+                      int32_t is_reverse);
 /* Tensors that statements compute (bp_te_statements), where rows and shapes are extents of the
  * graph. */
 int bp__op_statements(const BpOpCompute *op, const int64_t *rows, int32_t num_rows,
@@ -103,11 +122,15 @@ const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent);
 const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent);
 /* The input of a computation with extents of the graph. */
 BpTeTensor *bp__op_placeholder(const BpOpCompute *op, const char *name, const BpGraphValue *value);
-/* Makes a tensor, NULL for an error, the only output: what a `compute` of one output ends with. */
+/* Makes a tensor the only output; NULL stands for an error. For the end of a `compute` with one
+ * output. */
 static inline int bp__op_give(BpTeTensor **outputs, BpTeTensor *tensor) {
   outputs[0] = tensor;
   return tensor ? 0 : -1;
 }
+
+/* Gives the only output, of the node's shape, by a body whose context is a BpOpCompute. */
+int bp__op_give_body(const BpOpCompute *op, const char *name, BpTeBody body, BpTeTensor **outputs);
 
 /* The input if it is there and the computation has it as an argument, else NULL. */
 BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index);
@@ -145,8 +168,7 @@ BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t c
 /* A vector of extents, for `node`; as data where operators ask for it. */
 BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                              int64_t count);
-/* The places of the elements of a vector of bool that are true, of which a run finds out how many
- * there are. (mark.c) */
+/* The places of the elements of a vector of bool that are true. A run counts them. (mark.c) */
 BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector);
 /* Makes extents, of the arena, the elements of a node's int64 output 0. */
 int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elements);
@@ -198,6 +220,8 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) BP_PRINTF(2, 3)
 int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max);
 /* The same where the integers are extents, which may be open. */
 int32_t bp__op_const_extents(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max);
+/* One constant integer or extent; `otherwise` if the input is absent. 0, or -1 with an error. */
+int bp__op_const_extent(const BpGraphNode *node, int32_t input, int64_t otherwise, int64_t *value);
 /* The same from input `input` if it is there, else from the attribute `attr`; -2 (no error raised)
  * if there is neither. */
 int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr, int64_t *values,
@@ -218,7 +242,7 @@ int64_t bp__dtype_to_onnx(BpDataType dtype);
 
 int bp__dtype_is_narrow(BpDataType dtype);
 /* The elements of a value of such a type as bytes, one each: the codes of floats, the numbers of
- * integers; and the value of these bytes, of which integers have their lowest bits. */
+ * integers; and the reverse, which takes an integer from the lowest bits of its byte. */
 BpGraphValue *bp__op_bytes(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value);
 BpGraphValue *bp__op_of_bytes(BpGraph *graph, const BpGraphNode *node, BpGraphValue *bytes,
                               BpDataType dtype);
@@ -229,8 +253,8 @@ BpGraphValue *bp__op_view_as(BpGraph *graph, const BpGraphNode *node, BpGraphVal
  * does not read its elements. An error if it would compute in the type. */
 int bp__op_by_bytes(BpGraph *graph, BpGraphNode *node);
 
-/* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. What is counted
- * in elements of the input or the output may be open. */
+/* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. Numbers of
+ * elements of the input or the output may be open. */
 typedef struct BpOpWindow {
   int32_t rank;  /* spatial dimensions */
   int rounds_up; /* ceil_mode */

@@ -37,7 +37,7 @@ static const BpIrNode *power(BpIrModule *ir, const BpIrNode *value, double expon
   return value ? bp_ir_call(ir, x_dtype(value), BP_IR_CALL_INTRINSIC, "pow", args, 2) : NULL;
 }
 
-/* What a norm sums up. */
+/* The term of an element in the sum of a norm: |value| to the power p. */
 static const BpIrNode *norm_term(BpIrModule *ir, const BpIrNode *value, int64_t p) {
   value = x_wide(ir, value);
   if (p == 2)
@@ -247,43 +247,67 @@ static int unpooled_shape(BpGraph *graph, const BpGraphNode *node, int64_t *shap
     return -1;
   memcpy(shape, node->inputs[0]->shape, 2 * sizeof(*shape));
   for (int32_t i = 0; i < window.rank; i++) {
-    shape[2 + i] = (window.in[i] - 1) * window.strides[i] + window.kernel[i] - window.pad_begin[i] -
-                   window.pad_end[i];
-    if (shape[2 + i] < 1)
+    BpExtents *extents = &graph->extents;
+    int64_t more = window.kernel[i] - window.strides[i] - window.pad_begin[i] - window.pad_end[i];
+    shape[2 + i] = bp__extent_add(
+        extents, bp__extent_multiply(extents, window.in[i], window.strides[i]), more);
+    if (shape[2 + i] == BP_EXTENT_NONE)
+      return -1;
+    if (!bp__extent_is_open(shape[2 + i]) && shape[2 + i] < 1)
       return bp__op_bad(node, "its output would have extent %lld along axis %d",
                         (long long)shape[2 + i], 2 + i);
+    if (bp__op_require(graph, node, bp__extent_subtract(extents, shape[2 + i], 1),
+                       "its output would be empty"))
+      return -1;
+  }
+  return 0;
+}
+
+/* The shape that the output is to have, and how many zeros that is after the shape from which
+ * MaxPool made the input, as pads. */
+static int zeros_after(BpGraph *graph, const BpGraphNode *node, const int64_t *shape,
+                       int64_t *wanted, int64_t *pads) {
+  int32_t ndim = node->inputs[0]->ndim;
+  memcpy(wanted, shape, BP_GRAPH_MAX_NDIM * sizeof(*wanted));
+  if (bp__node_input(node, 2) && bp__op_const_extents(node, 2, wanted, BP_GRAPH_MAX_NDIM) != ndim)
+    return bp__op_error(node, "its output_shape must be a constant, one extent a dimension");
+  for (int32_t i = 0; i < ndim; i++) {
+    pads[ndim + i] = bp__extent_subtract(&graph->extents, wanted[i], shape[i]);
+    if (pads[ndim + i] == BP_EXTENT_NONE)
+      return -1;
+    if (!bp__extent_is_open(pads[ndim + i]) && pads[ndim + i] < 0)
+      return bp__op_error(node, "its output_shape has extent %lld along axis %d, below %lld",
+                          (long long)wanted[i], i, (long long)shape[i]);
+    if (bp__op_require(graph, node, pads[ndim + i], "its output_shape is too small"))
+      return -1;
   }
   return 0;
 }
 
 /* Each element at its place among zeros. An output_shape beyond that has zeros after it. */
 BP_ROW_EXPAND(max_unpool) {
-  BpGraphValue *x = node->inputs[0], *zeros, *parts[3];
-  int64_t shape[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM] = {0};
-  int64_t wanted[BP_GRAPH_MAX_NDIM], count = bp__value_num_elements(x), all = 1;
+  static const char misfit[] = "its indices are not an integer for each element";
+  BpGraphValue *x = node->inputs[0], *places = node->inputs[1], *parts[3];
+  int64_t shape[BP_GRAPH_MAX_NDIM], wanted[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM] = {0};
   BpGraphAttr axis = bp__attr_int(graph, "axis", 0);
   if (unpooled_shape(graph, node, shape))
     return -1;
-  if (!bp__value_same_shape(x, node->inputs[1]) || node->inputs[1]->dtype.code != BP_DTYPE_INT)
-    return bp__op_bad(node, "its indices are not an integer for each element");
-  memcpy(wanted, shape, sizeof(wanted));
-  if (bp__node_input(node, 2) && bp__op_const_ints(node, 2, wanted, BP_GRAPH_MAX_NDIM) != x->ndim)
-    return bp__op_error(node, "its output_shape must be a constant, one extent a dimension");
-  for (int32_t i = 0; i < x->ndim; i++) {
-    all *= shape[i];
-    pads[x->ndim + i] = wanted[i] - shape[i];
-    if (pads[x->ndim + i] < 0)
-      return bp__op_error(node, "its output_shape has extent %lld along axis %d, below %lld",
-                          (long long)wanted[i], i, (long long)shape[i]);
-  }
-  zeros = bp__graph_constant(graph, node->name, x->dtype, &all, 1, NULL);
-  parts[0] = zeros;
-  parts[1] = bp__op_reshape(graph, node, node->inputs[1], &count, 1);
+  if (x->ndim != places->ndim || places->dtype.code != BP_DTYPE_INT)
+    return bp__op_bad(node, "%s", misfit);
+  places = bp__op_as_shape(graph, node, places, x->shape, misfit);
+  int64_t count = bp__extent_product(&graph->extents, x->shape, x->ndim);
+  int64_t all = bp__extent_product(&graph->extents, shape, x->ndim);
+  if (!places || count == BP_EXTENT_NONE || all == BP_EXTENT_NONE ||
+      zeros_after(graph, node, shape, wanted, pads))
+    return -1;
+  parts[0] = bp__op_unary(graph, node, "ConstantOfShape", bp__op_extents(graph, node, &all, 1));
+  parts[0] = parts[0] ? bp__op_cast(graph, node, parts[0], x->dtype) : NULL;
+  parts[1] = bp__op_reshape(graph, node, places, &count, 1);
   parts[2] = bp__op_reshape(graph, node, x, &count, 1);
   BpGraphValue *flat = bp__op_apply(graph, "", "ScatterElements", node->name, parts, 3, &axis, 1);
   flat = bp__op_reshape(graph, node, flat, shape, x->ndim);
-  node->outputs[0] =
-      bp__op_binary(graph, node, "Pad", flat, bp__graph_int_vector(graph, pads, 2 * x->ndim));
+  flat = bp__op_binary(graph, node, "Pad", flat, bp__graph_int_vector(graph, pads, 2 * x->ndim));
+  node->outputs[0] = bp__op_as_shape(graph, node, flat, wanted, "its output has another shape");
   return node->outputs[0] ? 0 : -1;
 }
 

@@ -2,6 +2,7 @@
 /* Recurrent layers: LSTM, GRU and RNN as products and steps, and what the steps share. */
 #include "graph/ops/recurrent.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -97,8 +98,7 @@ int bp__cell_begin(BpCell *cell, const BpOpCompute *op) {
                    .steps = out->shape[0],
                    .batch = out->shape[1],
                    .hidden = out->shape[2]};
-  cell->scan = bp_te_scan_begin(op->te, op->node->op->name, out->shape, 3, 0,
-                                (int32_t)bp__node_int(op->node, "reverse", 0));
+  cell->scan = bp__op_scan(op, out->shape, 3, 0, (int32_t)bp__node_int(op->node, "reverse", 0));
   if (!cell->scan || (lengths.tensor && bp_te_scan_limit(cell->scan, limit_body, &lengths)))
     return -1;
   cell->state = bp__cell_state(cell, "state", 2);
@@ -137,7 +137,7 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates) {
   Product product = {cell, state, first};
   int64_t shape[] = {cell->steps, cell->batch, gates, cell->hidden};
-  return bp_te_compute(cell->te, "product", shape, 4, product_body, &product);
+  return bp__op_tensor(cell->op, "product", shape, 4, product_body, &product);
 }
 
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs) {
@@ -204,7 +204,8 @@ typedef struct Recurrent {
   BpGraphNode *node;
   BpGraphValue *x; /* (steps, batch, input) */
   const char *steps_name;
-  int64_t steps, batch, input, hidden, directions;
+  int64_t steps, batch; /* may be open */
+  int64_t input, hidden, directions;
   int32_t gates, functions, states;
   const char **names; /* of activations, of the graph's memory */
   float *numbers;     /* two for each, likewise */
@@ -234,27 +235,33 @@ static BpGraphValue *of_gates(const Recurrent *r, BpGraphValue *value, int64_t f
                : NULL;
 }
 
-static int check_shape(const BpGraphNode *node, int32_t input, const int64_t *shape, int32_t ndim) {
-  const BpGraphValue *value = bp__node_input(node, input);
-  if (value && (value->ndim != ndim ||
-                (ndim > 0 && memcmp(value->shape, shape, (size_t)ndim * sizeof(*shape)))))
-    return bp__op_bad(node, "the shape of input %d does not fit those of its input and weights",
-                      input);
-  return 0;
+/* An input that is there has that shape; of extents that are open a run finds out. */
+static int check_shape(const Recurrent *r, int32_t input, const int64_t *shape, int32_t ndim) {
+  BpGraphValue *value = bp__node_input(r->node, input);
+  char complaint[96];
+  snprintf(complaint, sizeof(complaint),
+           "the shape of input %d does not fit those of its input and weights", input);
+  if (!value)
+    return 0;
+  if (value->ndim != ndim)
+    return bp__op_bad(r->node, "%s", complaint);
+  r->node->inputs[input] = bp__op_as_shape(r->graph, r->node, value, shape, complaint);
+  return r->node->inputs[input] ? 0 : -1;
 }
 
 static int check_inputs(const Recurrent *r) {
   int64_t rows = r->gates * r->hidden;
   int64_t state[] = {r->directions, r->batch, r->hidden};
-  if (check_shape(r->node, 1, (int64_t[]){r->directions, rows, r->input}, 3) ||
-      check_shape(r->node, 2, (int64_t[]){r->directions, rows, r->hidden}, 3) ||
-      check_shape(r->node, 3, (int64_t[]){r->directions, 2 * rows}, 2) ||
-      check_shape(r->node, 4, &r->batch, 1) ||
-      check_shape(r->node, 7, (int64_t[]){r->directions, 3 * r->hidden}, 2))
+  if (check_shape(r, 0, (int64_t[]){r->x->shape[0], r->x->shape[1], r->input}, 3) ||
+      check_shape(r, 1, (int64_t[]){r->directions, rows, r->input}, 3) ||
+      check_shape(r, 2, (int64_t[]){r->directions, rows, r->hidden}, 3) ||
+      check_shape(r, 3, (int64_t[]){r->directions, 2 * rows}, 2) ||
+      check_shape(r, 4, &r->batch, 1) ||
+      check_shape(r, 7, (int64_t[]){r->directions, 3 * r->hidden}, 2))
     return -1;
   if (bp__node_int(r->node, "layout", 0))
     memcpy(state, (int64_t[]){r->batch, r->directions, r->hidden}, sizeof(state));
-  return check_shape(r->node, 5, state, 3) || check_shape(r->node, 6, state, 3) ? -1 : 0;
+  return check_shape(r, 5, state, 3) || check_shape(r, 6, state, 3) ? -1 : 0;
 }
 
 /* The next number of a list for functions that take one; `otherwise` beyond its end. */
@@ -306,8 +313,10 @@ static int read_layer(Recurrent *r) {
     return bp__op_bad(node, "its input is of no float type");
   r->steps = r->x->shape[batch_first];
   r->batch = r->x->shape[!batch_first];
-  r->input = r->x->shape[2];
+  r->input = node->inputs[1]->ndim == 3 ? node->inputs[1]->shape[2] : r->x->shape[2];
   r->hidden = node->inputs[2]->shape[2];
+  if (bp__extent_is_open(r->input) || bp__extent_is_open(r->hidden))
+    return bp__op_bad(node, "the last extent of its weights is open");
   r->directions = is_both ? 2 : 1;
   if (bp__value_num_elements(r->x) == 0 || bp__value_num_elements(node->inputs[2]) == 0)
     return bp__op_bad(node, "its input or its state is empty");
@@ -315,6 +324,7 @@ static int read_layer(Recurrent *r) {
     return bp__op_bad(node, "hidden_size is not that of its weights");
   if (check_inputs(r) || read_activations(r))
     return -1;
+  r->x = node->inputs[0];
   if (batch_first)
     r->x = transpose(r, r->x, (int64_t[]){1, 0, 2}, 3);
   return r->x ? 0 : -1;
@@ -337,8 +347,10 @@ static int first_state(const Recurrent *r, int32_t input, int64_t direction, BpG
 /* All steps' x W' + bias. */
 static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64_t direction) {
   BpGraphValue *weights = part(r, r->node->inputs[1], direction);
-  int64_t rows[] = {r->steps * r->batch, r->input};
+  int64_t rows[] = {bp__extent_multiply(&r->graph->extents, r->steps, r->batch), r->input};
   int64_t shape[] = {r->steps, r->batch, r->gates * r->hidden};
+  if (rows[0] == BP_EXTENT_NONE)
+    return NULL;
   BpGraphValue *x = bp__op_reshape(r->graph, r->node, r->x, rows, 2);
   x = binary(r, "MatMul", x, transpose(r, weights, (int64_t[]){1, 0}, 2));
   if (bias)
@@ -373,7 +385,7 @@ static int read_biases(const Recurrent *r, int64_t direction, BpGraphValue **bia
   return *bias ? 0 : -1;
 }
 
-/* What the operator for the steps gets besides its inputs. */
+/* Lists the attributes of the operator for the steps. */
 static int32_t list_attrs(const Recurrent *r, int64_t direction, BpGraphAttr *attrs) {
   const char *way = bp__node_str(r->node, "direction", "");
   int32_t first = (int32_t)direction * r->functions, count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cells of recurrent layers share.
+/* Common parts of the cells of recurrent layers.
  *
  * A layer is, for each direction, one product of all inputs with their weights, and an operator of
  * this project that makes the steps: LSTMSteps, GRUSteps, RNNSteps. Its inputs:
@@ -24,7 +24,8 @@ typedef struct BpCell {
   BpTe *te;
   BpIrModule *ir;
   BpTeScan *scan;
-  int64_t steps, batch, hidden;
+  int64_t steps, batch; /* may be open */
+  int64_t hidden;
   BpTeTensor *state; /* before a step */
 } BpCell;
 
@@ -38,7 +39,7 @@ BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int
 /* Ends the scan and gives the node's outputs; `body` gets `context`. */
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs);
 
-/* What the inputs give a gate, in the type in which it is computed. */
+/* The part of a gate that depends on the inputs, in the type in which the gate is computed. */
 const BpIrNode *bp__cell_input(const BpCell *cell, const BpIrNode *const *axes, int64_t gate);
 /* A read of (steps, batch, gates, hidden) and of (hidden), or of (batch, hidden) by its last axis.
  */

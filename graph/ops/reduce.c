@@ -7,7 +7,8 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* What each operator of the family does to an element before the reduction, and after it. */
+/* The operations that each operator of the family applies to an element before the reduction, and
+ * to the result after it. */
 typedef struct Reduction {
   const char *op;
   int32_t kind; /* BP_TE_* */
@@ -96,8 +97,8 @@ BP_ROW_INFER(reduce) {
   return set_reduced(graph, node, &axes, in->dtype);
 }
 
-/* What stays of no elements: zero for a sum, one for a product, the end of the numbers for an
- * extreme. What comes after the sum is done to it. */
+/* The result for no elements: zero for a sum, one for a product, the end of the type's range for an
+ * extreme, followed by the operation after the sum. */
 static double reduced_nothing(const Reduction *reduction, BpDataType dtype) {
   int is_signed = dtype.code == BP_DTYPE_INT;
   double most = bp__dtype_is_float(dtype) ? HUGE_VAL : ldexp(1, dtype.bits - is_signed);
@@ -434,7 +435,9 @@ static const BpIrNode *softmax_body(BpTe *te, const BpIrNode *const *axes, void 
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *value = bp_te_read(te, body->shifted, axes);
   const BpIrNode *sum = read_reduced(te, body, body->sum, axes);
-  return is_log(body) ? x_sub(ir, value, x_call1(ir, "log", sum)) : x_div(ir, value, sum);
+  if (is_log(body))
+    return x_sub(ir, value, x_call1(ir, "log", sum));
+  return x_mul(ir, value, x_div(ir, x_number(ir, x_dtype(sum), 1), sum)); /* one division a row */
 }
 
 BP_ROW_COMPUTE(softmax) {
@@ -560,8 +563,8 @@ BP_ROW_COMPUTE(running) {
     return -1;
   if (bp__value_is_open(out))
     return compute_running_rows(op, axis, outputs);
-  BpTeScan *scan = bp_te_scan_begin(op->te, op->node->op->name, out->shape, out->ndim, axis,
-                                    bp__node_int(op->node, "reverse", 0) != 0);
+  BpTeScan *scan =
+      bp__op_scan(op, out->shape, out->ndim, axis, bp__node_int(op->node, "reverse", 0) != 0);
   running.result = bp_te_scan_state(scan, "result", bp_te_accumulator(out->dtype),
                                     running.is_product ? running_initial : NULL, &running);
   if (!running.result || bp_te_scan_end(scan, running_body, &running, 2, each, last))

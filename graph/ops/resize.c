@@ -14,7 +14,7 @@
 typedef struct ResizeAxis {
   int64_t in, out;
   float scale;
-  float start, end; /* what is cropped out of it, as parts of its length */
+  float start, end; /* the part that is cropped out of it, as fractions of its length */
 } ResizeAxis;
 
 bool bp__resize_is_crop(const BpResize *r) {
@@ -424,8 +424,5 @@ static const BpIrNode *resize_axis_body(BpTe *te, const BpIrNode *const *axes, v
 }
 
 BP_ROW_COMPUTE(resize_axis) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(
-      outputs, bp__op_tensor(op, "ResizeAxis", out->shape, out->ndim, resize_axis_body, &copy));
+  return bp__op_give_body(op, "ResizeAxis", resize_axis_body, outputs);
 }

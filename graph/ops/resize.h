@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Resize has where its tables are made when compiling (resize.c), and where a run makes them
- * (resize_in.c). */
+/* Common parts of Resize with tables made when compiling (resize.c), and with tables that a run
+ * makes (resize_in.c). */
 #ifndef BACKPLANE_GRAPH_OPS_RESIZE_H
 #define BACKPLANE_GRAPH_OPS_RESIZE_H
 
@@ -28,8 +28,8 @@ int32_t bp__resize_num_taps(const BpResize *r, float scale);
  * the scale, or 0. */
 int64_t bp__resize_repeats(const BpResize *r, float scale);
 
-/* Resizes axes of which a run knows how: by scales, sizes or a region of the data, or of open
- * extents. */
+/* Resizes axes in a way that only a run knows: scales, sizes or a region are data, or extents are
+ * open. */
 int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const int32_t *dims,
                   int32_t count);
 

@@ -12,16 +12,17 @@
 
 static const BpDataType int32 = {BP_DTYPE_INT, 32, 1};
 
-/* What the tables of an axis are made of, for all axes that are resized. */
+/* The numbers from which the tables of the resized axes are made. */
 typedef struct Plan {
   BpVectorMaker m;
   const BpResize *r;
   const int32_t *dims;
   int32_t count;
   BpGraphValue *scales;  /* float32, of each axis, */
-  BpGraphValue *numbers; /* and behind these, where a region is cut out, its starts and its ends */
-  BpGraphValue *extents; /* of each axis after and then before */
-  int64_t known[2 * BP_GRAPH_MAX_NDIM]; /* what of these is known, else BP_EXTENT_NONE */
+  BpGraphValue *numbers; /* and behind these, if a region is cropped, its starts and its ends */
+  BpGraphValue *extents; /* of each axis, first after and then before resizing */
+  int64_t known[2 * BP_GRAPH_MAX_NDIM]; /* those of these extents that are known, else
+                                         * BP_EXTENT_NONE */
 } Plan;
 
 /* ---- Scales and extents ------------------------------------------------------------------ */
@@ -267,10 +268,7 @@ static const BpIrNode *resize_in_body(BpTe *te, const BpIrNode *const *axes, voi
 }
 
 BP_ROW_COMPUTE(resize_in) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "Resize", out->shape, out->ndim, resize_in_body, &copy));
+  return bp__op_give_body(op, "Resize", resize_in_body, outputs);
 }
 
 /* ---- Tables ------------------------------------------------------------------------------ */
@@ -428,8 +426,5 @@ static const BpIrNode *resize_table_body(BpTe *te, const BpIrNode *const *axes, 
 }
 
 BP_ROW_COMPUTE(resize_table) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(
-      outputs, bp__op_tensor(op, "ResizeTable", out->shape, out->ndim, resize_table_body, &copy));
+  return bp__op_give_body(op, "ResizeTable", resize_table_body, outputs);
 }

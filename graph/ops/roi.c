@@ -15,8 +15,8 @@ typedef struct Roi {
   const BpIrNode *batch;
 } Roi;
 
-/* What a region has along a dimension of the picture: its size there, where it begins, and how far
- * an element of the output reaches. */
+/* A region along one dimension of the picture: the picture's extent, the region's start, and the
+ * size of the bin of an output element. */
 typedef struct Side {
   const BpIrNode *extent, *start, *bin;
 } Side;

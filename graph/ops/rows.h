@@ -152,6 +152,7 @@ BP_ROW_COMPUTE(gather_nd);
 BP_ROW_COMPUTE(depth_to_space);
 BP_ROW_COMPUTE(space_to_depth);
 BP_ROW_COMPUTE(trilu);
+BP_ROW_EXPAND(tile);
 BP_ROW_COMPUTE(tile);
 BP_ROW_COMPUTE(expand);
 BP_ROW_FOLD(transpose);

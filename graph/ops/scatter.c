@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scattering: a copy of the data, of which some elements are replaced by updates or combined with
- * them. Rows of the output that no update leaves run at once; the updates of a row come in their
- * order, so the last of several for one element stays. An index outside of the data changes
+/* Scattering: a copy of the data in which updates replace some elements, or are combined with them.
+ * Rows whose updates never reach another row run in parallel. The updates of a row are applied in
+ * their order, so the last of several for one element stays. An index outside of the data changes
  * nothing. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* What combines an element with its update; BP_IR_NONE replaces it. */
+/* Reads the operation that combines an element with its update; BP_IR_NONE replaces the element. */
 static int read_reduction(const BpGraphNode *node, int32_t *kind) {
   static const struct {
     const char *name;
@@ -131,12 +131,12 @@ BP_ROW_INFER(scatter_elements) {
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
 
-/* Whether the data may have places along an axis for which there are no indices. */
+/* Whether the data may be longer than the indices along an axis. */
 static bool has_more(const Scatter *scatter, int32_t axis) {
   return axis != scatter->axis && scatter->indices->shape[axis] != scatter->data->shape[axis];
 }
 
-/* A row is all along the axis. */
+/* A row contains all elements along the axis. */
 static int scatter_elements_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                                  BpTeTensor *const *tensors, void *context) {
   Scatter *scatter = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents as values: Shape of a tensor whose extents are open, and what models compute from it to
- * reshape others. Such values are known by element, as expressions, when the model is compiled; who
- * wants them as data gets them computed when it runs. */
+/* Extents as values: Shape of a tensor with open extents, and the values that models compute from
+ * it to reshape other tensors. When the model is compiled, each element of such a value is known as
+ * an expression. A node that needs the value as data gets it computed by the run. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -70,10 +70,7 @@ static const BpIrNode *extents_body(BpTe *te, const BpIrNode *const *axes, void 
 }
 
 BP_ROW_COMPUTE(extents) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp__op_tensor(op, "extents", out->shape, out->ndim, extents_body, &copy));
+  return bp__op_give_body(op, "extents", extents_body, outputs);
 }
 
 /* ---- As expressions ---------------------------------------------------------------------- */

@@ -415,9 +415,7 @@ static const BpIrNode *counting_body(BpTe *te, const BpIrNode *const *axes, void
 }
 
 BP_ROW_COMPUTE(counting) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "counting", out->shape, 1, counting_body, &copy));
+  return bp__op_give_body(op, "counting", counting_body, outputs);
 }
 
 static bool is_range_of_data(const BpGraphNode *node) {

@@ -1,160 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fourier transforms, said as products with small matrices, and the constants that go with them:
- * windows and the weights of mel bands. The last axis of a signal holds its real and, if it is
- * complex, its imaginary parts. */
+/* Fourier transforms, said as products with small matrices. The last axis of a signal holds its
+ * real and, if it is complex, its imaginary parts. */
 #include <math.h>
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
-#define PI 3.14159265358979323846
-
-/* A constant scalar of an integer type; `otherwise` if it is absent. */
-static int read_whole(const BpGraphNode *node, int32_t input, int64_t otherwise, int64_t *value) {
-  *value = otherwise;
-  if (!bp__node_input(node, input))
-    return 0;
-  int32_t count = bp__op_const_ints(node, input, value, 1);
-  if (count == 0)
-    return bp__op_bad(node, "input %d is empty, not a number", input);
-  return count < 0 ? -1 : 0;
-}
-
-static int output_dtype(const BpGraphNode *node, BpDataType *dtype) {
-  int64_t number = bp__node_int(node, "output_datatype", 1);
-  if (bp__dtype_from_onnx(number, dtype) || !bp__dtype_is_float(*dtype))
-    return bp__op_error(node, "its output_datatype is number %lld, not a float type that works",
-                        (long long)number);
-  return 0;
-}
-
-/* ---- Windows ----------------------------------------------------------------------------- */
-
-/* Sums of cosines of multiples of the angle. */
-static const struct {
-  const char *name;
-  double factors[3];
-} windows[] = {
-    {"HannWindow", {0.5, -0.5, 0}},
-    {"HammingWindow", {25.0 / 46, -21.0 / 46, 0}},
-    {"BlackmanWindow", {0.42, -0.5, 0.08}},
-};
-
-static BpGraphValue *float_number(BpGraph *graph, double value) {
-  return bp__graph_float_scalar(graph, (float)value);
-}
-
-/* The window whose size a run knows, by nodes. */
-static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const double *factors) {
-  BpGraphValue *size = node->inputs[0], *zero, *one;
-  zero = bp__op_cast(graph, node, float_number(graph, 0), size->dtype);
-  one = bp__op_cast(graph, node, float_number(graph, 1), size->dtype);
-  size = bp__op_reshape(graph, node, size, NULL, 0);
-  BpGraphValue *places =
-      bp__op_apply(graph, "", "Range", node->name, (BpGraphValue *[]){zero, size, one}, 3, NULL, 0);
-  BpGraphValue *last =
-      bp__node_int(node, "periodic", 1) ? size : bp__op_binary(graph, node, "Sub", size, one);
-  if (!places || !last)
-    return NULL;
-  BpGraphValue *angle = bp__op_binary(graph, node, "Mul", float_number(graph, 2 * PI),
-                                      bp__op_cast(graph, node, places, BP__FLOAT32));
-  angle = bp__op_binary(graph, node, "Div", angle, bp__op_cast(graph, node, last, BP__FLOAT32));
-  BpGraphValue *sum = float_number(graph, factors[0]);
-  for (int i = 1; i < 3; i++) {
-    BpGraphValue *turned = bp__op_binary(graph, node, "Mul", angle, float_number(graph, i));
-    BpGraphValue *wave = bp__op_unary(graph, node, "Cos", turned);
-    sum = bp__op_binary(graph, node, "Add", sum,
-                        bp__op_binary(graph, node, "Mul", wave, float_number(graph, factors[i])));
-  }
-  return sum;
-}
-
-BP_ROW_EXPAND(window) {
-  const double *factors = windows[0].factors;
-  const BpGraphValue *given = node->inputs[0];
-  BpDataType dtype;
-  int64_t size;
-  for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++)
-    if (!strcmp(node->op->name, windows[i].name))
-      factors = windows[i].factors;
-  if (output_dtype(node, &dtype))
-    return -1;
-  if (!given->data) {
-    if (bp__value_is_open(given) || bp__value_num_elements(given) != 1)
-      return bp__op_bad(node, "its size is not one number");
-    BpGraphValue *out = window_in(graph, node, factors);
-    node->outputs[0] = out ? bp__op_cast(graph, node, out, dtype) : NULL;
-    return node->outputs[0] ? 0 : -1;
-  }
-  if (read_whole(node, 0, 0, &size))
-    return -1;
-  if (size < 0)
-    return bp__op_bad(node, "its size is %lld", (long long)size);
-  BpGraphValue *out = bp__graph_constant(graph, node->name, dtype, &size, 1, NULL);
-  double step = 2 * PI / (double)(bp__node_int(node, "periodic", 1) ? size : size - 1);
-  for (int64_t i = 0; out && i < size; i++)
-    bp__value_put_float(out, i,
-                        factors[0] + factors[1] * cos(step * (double)i) +
-                            factors[2] * cos(2 * step * (double)i));
-  node->outputs[0] = out;
-  return out ? 0 : -1;
-}
-
-/* ---- MelWeightMatrix --------------------------------------------------------------------- */
-
-typedef struct Mel {
-  int64_t bands, length, rate;
-  double low, high; /* ends in mel */
-} Mel;
-
-static int read_mel(const BpGraphNode *node, Mel *mel) {
-  double edges[2];
-  if (read_whole(node, 0, 0, &mel->bands) || read_whole(node, 1, 0, &mel->length) ||
-      read_whole(node, 2, 0, &mel->rate))
-    return -1;
-  for (int32_t i = 0; i < 2; i++) {
-    const BpGraphValue *edge = node->inputs[3 + i];
-    if (!edge->data || bp__value_num_elements(edge) != 1)
-      return bp__op_error(node, "input %d must be a constant number", 3 + i);
-    edges[i] = bp__value_get_float(edge, 0);
-  }
-  if (mel->bands < 1 || mel->length < 1 || mel->rate < 1 || !(edges[0] >= 0) ||
-      !(edges[1] >= edges[0]) || edges[1] > (double)mel->rate / 2)
-    return bp__op_bad(
-        node, "%lld bands from %g to %g of a transform of %lld at a rate of %lld are none",
-        (long long)mel->bands, edges[0], edges[1], (long long)mel->length, (long long)mel->rate);
-  mel->low = log10(1 + edges[0] / 700);
-  mel->high = log10(1 + edges[1] / 700);
-  return 0;
-}
-
-/* The bin in which edge `i` of the bands lies. */
-static int64_t mel_bin(const Mel *mel, int64_t i) {
-  double at = mel->low + (mel->high - mel->low) * (double)i / (double)(mel->bands + 2);
-  double bin = (double)(mel->length + 1) * 700 * (pow(10, at) - 1) / (double)mel->rate;
-  return bin < (double)mel->length / 2 ? (int64_t)bin : mel->length / 2;
-}
-
-/* A triangle for each band, over the bins between three edges. */
-BP_ROW_EXPAND(mel_weight_matrix) {
-  BpDataType dtype;
-  Mel mel;
-  if (output_dtype(node, &dtype) || read_mel(node, &mel))
-    return -1;
-  int64_t shape[2] = {mel.length / 2 + 1, mel.bands};
-  BpGraphValue *out = bp__graph_constant(graph, node->name, dtype, shape, 2, NULL);
-  for (int64_t i = 0; out && i < mel.bands; i++) {
-    int64_t left = mel_bin(&mel, i), top = mel_bin(&mel, i + 1), right = mel_bin(&mel, i + 2);
-    for (int64_t j = left; j < top; j++)
-      bp__value_put_float(out, j * mel.bands + i, (double)(j - left) / (double)(top - left));
-    bp__value_put_float(out, top * mel.bands + i, 1);
-    for (int64_t j = top + 1; j < right; j++)
-      bp__value_put_float(out, j * mel.bands + i, (double)(right - j) / (double)(right - top));
-  }
-  node->outputs[0] = out;
-  return out ? 0 : -1;
-}
+#define PI   3.14159265358979323846
+#define WIDE ((BpDataType){BP_DTYPE_FLOAT, 64, 1})
 
 /* ---- Transforms -------------------------------------------------------------------------- */
 
@@ -234,6 +89,65 @@ static int64_t factor_of(int64_t length) {
   return length;
 }
 
+/* The cosines and sines of transform_matrix where only a run knows the length, (length, bins, 1).
+ * Integers take whole quarters of the circle off, so that what is left is at most an eighth of it,
+ * and the numbers are as exact as those of a constant matrix. */
+static int waves_in(const Transform *t, int64_t length, int64_t bins, BpGraphValue *waves[2]) {
+  BpVectorMaker m = {t->graph, t->node};
+  int64_t shape[] = {length, bins, 1};
+  BpGraphValue *number = v_extents(m, &length, 1), *two = v_number(m, 2), *four = v_number(m, 4);
+  BpGraphValue *index = v_binary(m, "Mul", v_column(m, bp__op_counting(t->graph, t->node, length)),
+                                 bp__op_counting(t->graph, t->node, bins));
+  index = v_binary(m, "Mul", v_binary(m, "Mod", index, number), four);
+  BpGraphValue *quarter = v_binary(m, "Add", v_binary(m, "Mul", index, two), number);
+  quarter = v_binary(m, "Div", quarter, v_binary(m, "Mul", number, two));
+  BpGraphValue *rest = v_binary(m, "Sub", index, v_binary(m, "Mul", quarter, number));
+  BpGraphValue *angle = v_binary(m, "Div", bp__op_cast(t->graph, t->node, rest, t->dtype),
+                                 bp__op_cast(t->graph, t->node, number, t->dtype));
+  int64_t one = 1;
+  BpGraphValue *right = bp__graph_constant(t->graph, t->node->name, t->dtype, &one, 1, NULL);
+  if (!right)
+    return -1;
+  bp__value_put_float(right, 0, PI / 2);
+  angle = v_binary(m, "Mul", angle, right);
+  BpGraphValue *cosine = bp__op_unary(t->graph, t->node, "Cos", angle);
+  BpGraphValue *sine = bp__op_unary(t->graph, t->node, "Sin", angle);
+  BpGraphValue *is_odd = v_binary(m, "Equal", v_binary(m, "Mod", quarter, two), v_number(m, 1));
+  for (int i = 0; i < 2; i++) { /* 0: a cosine, which is negative in quarters 1 and 2 */
+    BpGraphValue *place = v_binary(m, "Mod", v_binary(m, "Add", quarter, v_number(m, 1 - i)), four);
+    BpGraphValue *is_negative = v_binary(m, "GreaterOrEqual", place, two);
+    if (i == 1 && !t->is_inverse)
+      is_negative = bp__op_unary(t->graph, t->node, "Not", is_negative);
+    BpGraphValue *wave = v_choose(m, is_odd, i == 0 ? sine : cosine, i == 0 ? cosine : sine);
+    wave = v_choose(m, is_negative, bp__op_unary(t->graph, t->node, "Neg", wave), wave);
+    waves[i] = bp__op_reshape(t->graph, t->node, wave, shape, 3);
+  }
+  return waves[0] && waves[1] ? 0 : -1;
+}
+
+/* A transform of a length that only a run knows: one product. */
+static BpGraphValue *transformed_open(const Transform *t, BpGraphValue *x, int64_t bins) {
+  BpExtents *extents = &t->graph->extents;
+  int64_t length = x->shape[1], parts = x->shape[2];
+  int64_t row[] = {length, 1, bp__extent_multiply(extents, bins, 2)};
+  int64_t shape[] = {bp__extent_multiply(extents, length, parts), row[2]};
+  int64_t flat[] = {x->shape[0], shape[0]}, last[] = {x->shape[0], bins, 2};
+  if (shape[0] == BP_EXTENT_NONE || row[2] == BP_EXTENT_NONE)
+    return NULL;
+  BpGraphValue *waves[2], *matrix;
+  if (waves_in(t, length, bins, waves))
+    return NULL;
+  matrix = bp__op_reshape(t->graph, t->node, concat(t, waves[0], waves[1], 2), row, 3);
+  if (parts == 2) {
+    BpGraphValue *negative = bp__op_unary(t->graph, t->node, "Neg", waves[1]);
+    BpGraphValue *crossed = concat(t, negative, waves[0], 2);
+    matrix = concat(t, matrix, bp__op_reshape(t->graph, t->node, crossed, row, 3), 1);
+  }
+  matrix = bp__op_reshape(t->graph, t->node, matrix, shape, 2);
+  x = binary(t, "MatMul", bp__op_reshape(t->graph, t->node, x, flat, 2), matrix);
+  return bp__op_reshape(t->graph, t->node, x, last, 3);
+}
+
 /* The first `bins` or more results of a transform along axis 1 of x, (batch, length, parts):
  * Cooley and Tukey's, where with length = r * m element m * a + b and result c + r * d are found by
  * a transform of r over a, a turn, and one of m over b. */
@@ -242,6 +156,9 @@ static BpGraphValue *transformed(const Transform *t, BpGraphValue *x, int64_t bi
   if (!x)
     return NULL;
   int64_t batch = x->shape[0], length = x->shape[1], parts = x->shape[2];
+  BpExtents *extents = &t->graph->extents; /* the batch may be open */
+  if (bp__extent_is_open(length))
+    return transformed_open(t, x, bins);
   int64_t r = length <= DENSE_LENGTH ? length : factor_of(length), m = length / r;
   if (r > LONGEST_PRIME) {
     bp__op_error(t->node, "its length has the prime factor %lld, which is above %d", (long long)r,
@@ -249,7 +166,10 @@ static BpGraphValue *transformed(const Transform *t, BpGraphValue *x, int64_t bi
     return NULL;
   }
   int64_t rows[] = {batch, m, r * parts}, both[] = {batch, m, r, 2};
-  int64_t inner[] = {batch * r, m, 2}, outer[] = {batch, r, m, 2}, last[] = {batch, bins, 2};
+  int64_t inner[] = {bp__extent_multiply(extents, batch, r), m, 2};
+  int64_t outer[] = {batch, r, m, 2}, last[] = {batch, bins, 2};
+  if (inner[0] == BP_EXTENT_NONE)
+    return NULL;
   if (m == 1)
     return bp__op_reshape(t->graph, t->node,
                           binary(t, "MatMul", bp__op_reshape(t->graph, t->node, x, rows, 3),
@@ -270,20 +190,29 @@ static BpGraphValue *transformed(const Transform *t, BpGraphValue *x, int64_t bi
 /* The first `count` elements along axis 1, with zeros after those that are there. */
 static BpGraphValue *resized(const Transform *t, BpGraphValue *x, int64_t count) {
   int64_t pads[6] = {0};
+  if (x && x->shape[1] != count &&
+      (bp__extent_is_open(x->shape[1]) || bp__extent_is_open(count) || x->shape[1] > count))
+    x = bp__op_slice(t->graph, t->node, x, 1, 0, count);
   if (!x || x->shape[1] == count)
     return x;
-  if (x->shape[1] > count)
-    return bp__op_slice(t->graph, t->node, x, 1, 0, count);
-  pads[4] = count - x->shape[1];
-  return binary(t, "Pad", x, bp__graph_int_vector(t->graph, pads, 6));
+  int64_t shape[] = {x->shape[0], count, x->shape[2]};
+  pads[4] = bp__extent_subtract(&t->graph->extents, count, x->shape[1]);
+  if (pads[4] == BP_EXTENT_NONE)
+    return NULL;
+  x = binary(t, "Pad", x, bp__graph_int_vector(t->graph, pads, 6));
+  return bp__op_as_shape(t->graph, t->node, x, shape, "its padded signal has another length");
 }
 
 /* All `length` results from the first half of them, as those of a real signal have them: the rest
  * are their mirrored conjugates. */
 static BpGraphValue *mirrored(const Transform *t, BpGraphValue *x, int64_t length) {
-  int64_t start = (length - 1) / 2, end = 0, axis = 1, step = -1, pair[] = {1, 1, 2};
+  BpExtents *extents = &t->graph->extents;
+  int64_t start = bp__extent_divide(extents, bp__extent_add(extents, length, -1), 2);
+  int64_t end = 0, axis = 1, step = -1, pair[] = {1, 1, 2};
   if (!x || start == 0)
     return x;
+  if (start == BP_EXTENT_NONE)
+    return NULL;
   BpGraphValue *inputs[] = {
       x, bp__graph_int_vector(t->graph, &start, 1), bp__graph_int_vector(t->graph, &end, 1),
       bp__graph_int_vector(t->graph, &axis, 1), bp__graph_int_vector(t->graph, &step, 1)};
@@ -298,14 +227,19 @@ static BpGraphValue *mirrored(const Transform *t, BpGraphValue *x, int64_t lengt
 
 /* The results of x, (batch, elements, parts), padded or cut to `length`. */
 static BpGraphValue *spectrum(const Transform *t, BpGraphValue *x, int64_t length, int is_half) {
-  int64_t bins = is_half ? length / 2 + 1 : length;
+  BpExtents *extents = &t->graph->extents;
+  int64_t bins =
+      is_half ? bp__extent_add(extents, bp__extent_divide(extents, length, 2), 1) : length;
+  if (bins == BP_EXTENT_NONE)
+    return NULL;
   if (!t->is_inverse)
     return resized(t, transformed(t, resized(t, x, length), bins), bins);
   x = resized(t, x, bins);
   x = transformed(t, is_half ? mirrored(t, x, length) : x, length);
   if (is_half && x)
     x = bp__op_slice(t->graph, t->node, x, 2, 0, 1);
-  return binary(t, "Div", x, bp__op_scalar(t->graph, t->node, x, (float)length));
+  BpGraphValue *number = bp__op_extents(t->graph, t->node, &length, 1);
+  return binary(t, "Div", x, bp__op_cast(t->graph, t->node, number, t->dtype));
 }
 
 static int check_signal(const BpGraphNode *node, int32_t min_ndim) {
@@ -319,11 +253,90 @@ static int check_signal(const BpGraphNode *node, int32_t min_ndim) {
   return 0;
 }
 
+/* The extents of the output before its parts, where the one along the axis becomes `length`. */
+static BpGraphValue *extents_around(BpVectorMaker m, BpGraphValue *axis, int64_t length) {
+  const BpGraphValue *x = m.node->inputs[0];
+  int32_t ndim = x->ndim - 1;
+  BpGraphValue *all = v_number(m, x->ndim), *zero = v_number(m, 0);
+  axis = v_choose(m, v_binary(m, "Less", axis, zero), v_binary(m, "Add", axis, all), axis);
+  BpGraphValue *extents = v_choose(m, v_binary(m, "Equal", v_places(m, ndim), axis),
+                                   v_extents(m, &length, 1), v_extents(m, x->shape, ndim));
+  return bp__op_bind(m.graph, m.node, extents, NULL, "its axis is none of its input's");
+}
+
+/* A transform along an axis that only a run knows: along the middle one of three. */
+static int transform_around(BpVectorMaker m, BpGraphNode *node, BpGraphValue *axis) {
+  BpGraphValue *x = node->inputs[0], *inputs[3] = {NULL, bp__node_input(node, 1), v_number(m, 1)};
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *around = bp__vector_around(m, axis, x->ndim - 1), *bound;
+  if (!around)
+    return -1;
+  for (int32_t i = 0; i < 3; i++)
+    shape[i] = v_extent(around, i);
+  int64_t length = shape[1];
+  shape[3] = x->shape[x->ndim - 1];
+  inputs[0] =
+      bp__op_apply(m.graph, "backplane", "ViewIn", node->name,
+                   (BpGraphValue *[]){x, bp__graph_int_vector(m.graph, shape, 4)}, 2, NULL, 0);
+  BpGraphNode *inner = inputs[0] && inputs[2]
+                           ? bp__graph_node(m.graph, node->op, node->name, inputs, 3, 1,
+                                            node->attrs, node->num_attrs)
+                           : NULL;
+  if (!inner)
+    return -1;
+  inner->version = node->version;
+  if (bp__op_append(m.graph, inner))
+    return -1;
+  const BpGraphValue *out = inner->outputs[0];
+  memcpy(shape, x->shape, sizeof(shape));
+  if (out->shape[1] != length) {
+    if (!(bound = extents_around(m, axis, out->shape[1])))
+      return -1;
+    for (int32_t i = 0; i < x->ndim - 1; i++)
+      shape[i] = v_extent(bound, i);
+  }
+  shape[x->ndim - 1] = out->shape[3];
+  BpGraphValue *parts[] = {inner->outputs[0], bp__graph_int_vector(m.graph, shape, x->ndim)};
+  node->outputs[0] = bp__op_apply(m.graph, "backplane", "ViewIn", node->name, parts, 2, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* Makes a number of at least 1 an extent, if only a run knows it. */
+static int bind_whole(BpVectorMaker m, BpGraphNode *node, int32_t input, const char *complaint) {
+  int64_t count;
+  if (!bp__vector_is_of_data(node, input))
+    return 0;
+  BpGraphValue *number = bp__vector_read(m, input, 1, &count);
+  if (!number)
+    return -1;
+  if (count != 1)
+    return bp__op_bad(node, "input %d is no scalar", input);
+  number = v_choose(m, v_binary(m, "Less", number, v_number(m, 1)), v_number(m, -1), number);
+  node->inputs[input] = bp__op_bind(m.graph, node, number, NULL, complaint);
+  return node->inputs[input] ? 0 : -1;
+}
+
+/* The inputs that only a run knows: the length becomes an extent, and an axis the middle one of
+ * three, with the parts behind them. */
+int bp__bind_dft(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *axis;
+  int64_t count;
+  if (check_signal(node, 2) || bind_whole(m, node, 1, "its dft_length is below 1"))
+    return -1;
+  if (!bp__vector_is_of_data(node, 2))
+    return 0;
+  if (!(axis = bp__vector_read(m, 2, 1, &count)))
+    return -1;
+  if (count != 1)
+    return bp__op_bad(node, "its axis is no scalar");
+  return transform_around(m, node, axis) ? -1 : 1;
+}
+
 /* Version 17 has the axis as an attribute, 1 by default. */
 static int transform_axis(const BpGraphNode *node, int32_t *axis) {
   int64_t given = node->version < 20 ? bp__node_int(node, "axis", 1) : -2;
   int32_t ndim = node->inputs[0]->ndim;
-  if ((node->version >= 20 && read_whole(node, 2, given, &given)) ||
+  if ((node->version >= 20 && bp__op_const_extent(node, 2, given, &given)) ||
       bp__op_axis(node, given, ndim, axis))
     return -1;
   return *axis == ndim - 1 ? bp__op_bad(node, "its axis is that of the parts") : 0;
@@ -337,10 +350,14 @@ BP_ROW_EXPAND(dft) {
   int32_t axis, ndim = x->ndim;
   if (check_signal(node, 2) || transform_axis(node, &axis))
     return -1;
-  int64_t usual = is_half && t.is_inverse ? 2 * (x->shape[axis] - 1) : x->shape[axis];
-  if (read_whole(node, 1, usual, &length))
+  BpExtents *extents = &graph->extents;
+  int64_t usual = is_half && t.is_inverse
+                      ? bp__extent_multiply(extents, bp__extent_add(extents, x->shape[axis], -1), 2)
+                      : x->shape[axis];
+  if (usual == BP_EXTENT_NONE || bp__op_const_extent(node, 1, usual, &length) ||
+      bp__op_require(graph, node, bp__extent_add(extents, length, -1), "its length is below 1"))
     return -1;
-  if (length < 1 || length > INT32_MAX)
+  if (!bp__extent_is_open(length) && (length < 1 || length > INT32_MAX))
     return bp__op_bad(node, "its length is %lld", (long long)length);
   if (is_half && x->shape[ndim - 1] != (t.is_inverse ? 2 : 1))
     return bp__op_bad(node, "its signal has %lld parts, which does not go with onesided",
@@ -351,8 +368,10 @@ BP_ROW_EXPAND(dft) {
   perm[ndim - 2] = axis;
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = x->shape[perm[i]];
-  int64_t flat[] = {bp__value_num_elements(x) / (shape[ndim - 2] * shape[ndim - 1]),
-                    shape[ndim - 2], shape[ndim - 1]};
+  int64_t flat[] = {bp__extent_product(&graph->extents, shape, ndim - 2), shape[ndim - 2],
+                    shape[ndim - 1]};
+  if (flat[0] == BP_EXTENT_NONE)
+    return -1;
   x = bp__op_transpose(graph, node, bp__op_cast(graph, node, x, t.dtype), perm, ndim);
   x = spectrum(&t, bp__op_reshape(graph, node, x, flat, 3), length, is_half);
   if (!x)
@@ -370,49 +389,71 @@ BP_ROW_EXPAND(dft) {
  * (batch, frames, length, parts). */
 BP_ROW_INFER(frames) {
   const BpGraphValue *in = node->inputs[0];
+  BpExtents *extents = &graph->extents;
   int64_t step = bp__node_int(node, "step", 1), length = bp__node_int(node, "length", 1);
-  int64_t shape[] = {in->shape[0], (in->shape[1] - length) / step + 1, length, in->shape[2]};
+  int64_t room = bp__extent_subtract(extents, in->shape[1], length);
+  if (room == BP_EXTENT_NONE ||
+      bp__op_require(graph, node, room, "its signal is shorter than a frame"))
+    return -1;
+  int64_t frames = bp__extent_add(extents, bp__extent_divide(extents, room, step), 1);
+  int64_t shape[] = {in->shape[0], bp__extent_define(extents, frames), length, in->shape[2]};
+  if (shape[1] == BP_EXTENT_NONE)
+    return -1;
   return bp__node_set_output(graph, node, 0, in->dtype, shape, 4);
 }
 
 static const BpIrNode *frames_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *step = x_index(ir, bp__node_int(op->node, "step", 1));
+  const BpIrNode *step = bp__op_extent(op, bp__node_int(op->node, "step", 1));
   const BpIrNode *indices[] = {axes[0], x_add(ir, x_mul(ir, axes[1], step), axes[2]), axes[3]};
   return bp_te_read(te, op->inputs[0], indices);
 }
 
 BP_ROW_COMPUTE(frames) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "Frames", out->shape, 4, frames_body, &copy));
+  return bp__op_give_body(op, "Frames", frames_body, outputs);
 }
 
-static int read_frames(const BpGraphNode *node, int64_t *step, int64_t *length) {
-  const BpGraphValue *x = node->inputs[0], *window = bp__node_input(node, 2);
+/* The distance of frames and their length; the window, or NULL, becomes one of that length. */
+static int read_frames(BpGraph *graph, const BpGraphNode *node, int64_t *step, int64_t *length,
+                       BpGraphValue **window) {
+  const BpGraphValue *x = node->inputs[0];
+  *window = bp__node_input(node, 2);
   if (check_signal(node, 3))
     return -1;
-  if (x->ndim != 3)
-    return bp__op_bad(node, "its signal has %d dimensions, not 3", x->ndim);
-  int64_t usual = window && window->ndim == 1 ? window->shape[0] : x->shape[1];
-  if (read_whole(node, 1, 1, step) || read_whole(node, 3, usual, length))
+  if (x->ndim != 3 || (*window && (*window)->ndim != 1))
+    return bp__op_bad(node, "its signal has %d dimensions, not 3, or its window not 1", x->ndim);
+  int64_t usual = *window ? (*window)->shape[0] : x->shape[1];
+  if (bp__op_const_extent(node, 1, 1, step) || bp__op_const_extent(node, 3, usual, length))
     return -1;
-  if (*step < 1 || *length < 1 || *length > x->shape[1] ||
-      (window && (window->ndim != 1 || window->shape[0] != *length)))
+  bool is_open = bp__extent_is_open(*length), is_signal_open = bp__extent_is_open(x->shape[1]);
+  if ((!bp__extent_is_open(*step) && *step < 1) || (!is_open && *length < 1) ||
+      (!is_open && !is_signal_open && *length > x->shape[1]))
     return bp__op_bad(node,
-                      "its frames of %lld, %lld after each other, do not fit its signal of "
-                      "%lld or its window",
+                      "its frames of %lld, %lld after each other, do not fit its signal of %lld",
                       (long long)*length, (long long)*step, (long long)x->shape[1]);
-  return 0;
+  if (bp__op_require(graph, node, bp__extent_add(&graph->extents, *length, -1),
+                     "its frames are empty"))
+    return -1;
+  if (*window)
+    *window = bp__op_as_shape(graph, node, *window, length, "its window is not as long as a frame");
+  return bp__node_input(node, 2) && !*window ? -1 : 0;
+}
+
+/* The inputs that only a run knows become extents. */
+int bp__bind_stft(BpVectorMaker m, BpGraphNode *node) {
+  return bind_whole(m, node, 1, "its frame_step is below 1") ||
+                 bind_whole(m, node, 3, "its frame_length is below 1")
+             ? -1
+             : 0;
 }
 
 BP_ROW_EXPAND(stft) {
-  BpGraphValue *x = node->inputs[0], *window = bp__node_input(node, 2);
+  BpGraphValue *x = node->inputs[0], *window;
   int is_half = bp__node_int(node, "onesided", 1) != 0;
   Transform t = {graph, node, bp_te_accumulator(x->dtype), 0};
-  int64_t step, length, along[] = {-1, 1};
-  if (read_frames(node, &step, &length))
+  int64_t step, length;
+  if (read_frames(graph, node, &step, &length, &window))
     return -1;
   if (is_half && x->shape[2] == 2)
     return bp__op_bad(node, "its signal is complex, which does not go with onesided");
@@ -421,10 +462,14 @@ BP_ROW_EXPAND(stft) {
   x = bp__op_apply(graph, "backplane", "Frames", node->name, &x, 1, attrs, 2);
   if (x && window)
     x = binary(&t, "Mul", x,
-               bp__op_reshape(graph, node, bp__op_cast(graph, node, window, t.dtype), along, 2));
+               bp__op_reshape(graph, node, bp__op_cast(graph, node, window, t.dtype),
+                              (int64_t[]){length, 1}, 2));
   if (!x)
     return -1;
-  int64_t frames = x->shape[1], flat[] = {x->shape[0] * frames, length, x->shape[3]};
+  int64_t frames = x->shape[1];
+  int64_t flat[] = {bp__extent_product(&graph->extents, x->shape, 2), length, x->shape[3]};
+  if (flat[0] == BP_EXTENT_NONE)
+    return -1;
   x = spectrum(&t, bp__op_reshape(graph, node, x, flat, 3), length, is_half);
   if (!x)
     return -1;

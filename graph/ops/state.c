@@ -84,10 +84,7 @@ static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes
 }
 
 BP_ROW_COMPUTE(tensor_scatter) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp__op_tensor(op, "TensorScatter", out->shape, out->ndim,
-                                            tensor_scatter_body, &copy));
+  return bp__op_give_body(op, "TensorScatter", tensor_scatter_body, outputs);
 }
 
 /* ---- CausalConvWithState ----------------------------------------------------------------- */

@@ -9,54 +9,55 @@
 #define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
   {                                                                                                \
     name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
-        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL                      \
+        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL,                     \
+        BP_BLOCKED_ELEMENTWISE                                                                     \
   }
 #define COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                      \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, BP_OPEN_NONE                                            \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_NONE, BP_BLOCKED_NOT                            \
   }
 #define OPEN_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                 \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, BP_OPEN_ALL                                             \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT                             \
   }
 /* Its expansion checks its inputs, whose extents may be open, and leaves it to be computed. */
 #define CHECKED(name, since, min, max, fusion, attrs, row)                                         \
   {                                                                                                \
     name, "", since, min, max, 1, 0, fusion, attrs, bp__infer_##row, NULL, bp__compute_##row,      \
-        NULL, bp__expand_##row, BP_OPEN_ALL                                                        \
+        NULL, bp__expand_##row, BP_OPEN_ALL, BP_BLOCKED_NOT                                        \
   }
-#define FIRST_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                \
+#define FIRST_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute, blocked)       \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, BP_OPEN_FIRST                                           \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_FIRST, blocked                                  \
   }
 #define VIEW(name, since, min, max, attrs, infer)                                                  \
   {                                                                                                \
     name, "", since, min, max, 1, 2, BP_FUSE_VIEW, attrs, bp__infer_##infer, NULL, NULL,           \
-        bp__fold_view, NULL, BP_OPEN_ALL                                                           \
+        bp__fold_view, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT                                           \
   }
 #define EXPANDED(name, since, min, max, outputs, attrs, expand)                                    \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, BP_OPEN_NONE                                                          \
+        bp__expand_##expand, BP_OPEN_NONE, BP_BLOCKED_NOT                                          \
   }
 #define OPEN_EXPANDED(name, since, min, max, outputs, attrs, expand)                               \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, BP_OPEN_ALL                                                           \
+        bp__expand_##expand, BP_OPEN_ALL, BP_BLOCKED_NOT                                           \
   }
 #define FIRST_EXPANDED(name, since, min, max, outputs, attrs, expand)                              \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, BP_OPEN_FIRST                                                         \
+        bp__expand_##expand, BP_OPEN_FIRST, BP_BLOCKED_NOT                                         \
   }
 
 #define MICROSOFT(name, min, max, outputs, attrs, expand)                                          \
   {                                                                                                \
     name, "com.microsoft", 1, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL, \
-        bp__expand_##expand, BP_OPEN_ALL                                                           \
+        bp__expand_##expand, BP_OPEN_ALL, BP_BLOCKED_NOT                                           \
   }
 
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
@@ -70,12 +71,13 @@
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
     name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
-        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, BP_OPEN_NONE           \
+        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, BP_OPEN_ALL,           \
+        BP_BLOCKED_NOT                                                                             \
   }
-#define REDUCE(name, since, fusion)                                                                \
+#define REDUCE(name, since, fusion, blocked)                                                       \
   {                                                                                                \
     name, "", since, 1, 2, 1, 2, fusion, "axes:is keepdims:i noop_with_empty_axes:i",              \
-        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce, BP_OPEN_ALL           \
+        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce, BP_OPEN_ALL, blocked  \
   }
 
 static const BpOp table[] = {
@@ -123,9 +125,10 @@ static const BpOp table[] = {
     SCALAR("IsNaN", 9, 1, predicate, is_nan, ""),
     SCALAR("IsInf", 10, 1, predicate, is_inf, "detect_negative:i detect_positive:i"),
     {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i round_mode:s", bp__infer_cast,
-     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, bp__expand_cast, BP_OPEN_ALL},
+     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, bp__expand_cast, BP_OPEN_ALL,
+     BP_BLOCKED_ELEMENTWISE},
     {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
-     bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
 
     /* Two operands and more. */
     SCALAR("Add", 7, 2, elementwise, add, ""),
@@ -151,9 +154,9 @@ static const BpOp table[] = {
     OPEN_EXPANDED("CastLike", 15, 2, 2, 1, "saturate:i round_mode:s", cast_like),
     OPEN_EXPANDED("BitCast", 26, 1, 1, 1, "to:i", bit_cast),
     {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
-     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL},
+     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
-     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL},
+     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
     OPEN_EXPANDED("Sum", 6, 1, -1, 1, "", sum),
     OPEN_EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
     OPEN_EXPANDED("Mean", 6, 1, -1, 1, "", mean),
@@ -170,33 +173,35 @@ static const BpOp table[] = {
     OPEN_EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
     OPEN_EXPANDED("Range", 11, 3, 3, 1, "stash_type:i", range),
     {"Shape", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "start:i end:i", bp__infer_shape, NULL, NULL,
-     bp__fold_shape, NULL, BP_OPEN_ALL},
+     bp__fold_shape, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size, NULL,
-     BP_OPEN_ALL},
+     BP_OPEN_ALL, BP_BLOCKED_NOT},
 
     /* Moving elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
-     bp__compute_transpose, bp__fold_transpose, NULL, BP_OPEN_ALL},
+     bp__compute_transpose, bp__fold_transpose, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     /* Not fused: a fused producer would be evaluated for every element of the output, also for
      * those that other inputs give. */
     {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
-     bp__compute_concat, NULL, bp__expand_concat, BP_OPEN_ALL},
+     bp__compute_concat, NULL, bp__expand_concat, BP_OPEN_ALL, BP_BLOCKED_CONCAT},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
-     NULL, bp__compute_slice, bp__fold_slice, NULL, BP_OPEN_ALL},
+     NULL, bp__compute_slice, bp__fold_slice, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     OPEN_EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
     OPEN_COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
     OPEN_EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
     OPEN_COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
-    OPEN_COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
+    {"Tile", "", 6, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_tile, NULL, bp__compute_tile, NULL,
+     bp__expand_tile, BP_OPEN_ALL, BP_BLOCKED_NOT},
     OPEN_COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
     CHECKED("GatherElements", 11, 2, 2, BP_FUSE_INJECTIVE, "axis:i", gather_elements),
     CHECKED("GatherND", 11, 2, 2, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd),
     CHECKED("ReverseSequence", 10, 2, 2, BP_FUSE_INJECTIVE, "batch_axis:i time_axis:i",
             reverse_sequence),
-    OPEN_COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
-                  depth_to_space, depth_to_space),
+    {"DepthToSpace", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
+     bp__infer_depth_to_space, NULL, bp__compute_depth_to_space, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_DEPTH_TO_SPACE},
     FIRST_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
-                   space_to_depth, space_to_depth),
+                   space_to_depth, space_to_depth, BP_BLOCKED_NOT),
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     OPEN_EXPANDED("AffineGrid", 20, 2, 2, 1, "align_corners:i", affine_grid),
     CHECKED("GridSample", 16, 2, 2, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
@@ -220,19 +225,19 @@ static const BpOp table[] = {
     CHECKED("Scatter", 9, 3, 3, BP_FUSE_OPAQUE, "axis:i", scatter_elements),
     CHECKED("ScatterND", 11, 3, 3, BP_FUSE_OPAQUE, "reduction:s", scatter_nd),
     {"TopK", "", 1, 1, 2, 2, 2, BP_FUSE_OPAQUE, "axis:i k:i largest:i sorted:i", bp__infer_topk,
-     NULL, bp__compute_topk, NULL, NULL, BP_OPEN_ALL},
+     NULL, bp__compute_topk, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
 
     /* Reductions. */
-    REDUCE("ReduceSum", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceMean", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceMax", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceMin", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceProd", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceL1", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceL2", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceSumSquare", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceLogSum", 1, BP_FUSE_REDUCTION),
-    REDUCE("ReduceLogSumExp", 1, BP_FUSE_OPAQUE),
+    REDUCE("ReduceSum", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceMean", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceMax", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceMin", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceProd", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceL1", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceL2", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceSumSquare", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceLogSum", 1, BP_FUSE_REDUCTION, BP_BLOCKED_REDUCE),
+    REDUCE("ReduceLogSumExp", 1, BP_FUSE_OPAQUE, BP_BLOCKED_NOT),
     OPEN_COMPUTED("ArgMax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
                   arg_reduce, arg_reduce),
     OPEN_COMPUTED("ArgMin", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
@@ -248,19 +253,20 @@ static const BpOp table[] = {
     OPEN_EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
 
     /* Convolution, pooling, products. */
-    FIRST_COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
+    FIRST_COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv,
+                   BP_BLOCKED_CONV),
     FIRST_COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
                    WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
-                   conv_transpose),
+                   conv_transpose, BP_BLOCKED_NOT),
     {"MaxPool", "", 1, 1, 1, 2, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
-     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, BP_OPEN_FIRST},
-    EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
+     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, BP_OPEN_FIRST, BP_BLOCKED_POOL},
+    OPEN_EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
     FIRST_COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
-                   WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
-    FIRST_COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool,
-                   pool),
+                   WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool, BP_BLOCKED_POOL),
+    FIRST_COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool, pool,
+                   BP_BLOCKED_NOT),
     {"Col2Im", "", 18, 3, 3, 1, 6, BP_FUSE_OPAQUE, "dilations:is pads:is strides:is",
-     bp__infer_col2im, NULL, bp__compute_col2im, NULL, NULL, BP_OPEN_FIRST},
+     bp__infer_col2im, NULL, bp__compute_col2im, NULL, NULL, BP_OPEN_FIRST, BP_BLOCKED_NOT},
     OPEN_EXPANDED("DeformConv", 19, 3, 5, 1,
                   "kernel_shape:is strides:is pads:is dilations:is group:i offset_group:i",
                   deform_conv),
@@ -270,7 +276,8 @@ static const BpOp table[] = {
             roi_align),
     OPEN_COMPUTED("MaxRoiPool", 1, 2, 2, 0, BP_FUSE_OPAQUE, "pooled_shape:is spatial_scale:f",
                   max_roi_pool, max_roi_pool),
-    FIRST_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
+    FIRST_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn,
+                   BP_BLOCKED_NOT),
     OPEN_COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     OPEN_COMPUTED("Det", 11, 1, 1, 0, BP_FUSE_OPAQUE, "", det, det),
     OPEN_EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
@@ -320,7 +327,7 @@ static const BpOp table[] = {
                   rms_normalization),
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
-    /* What optimisers write for chains of operators. */
+    /* Operators that optimisers write in place of chains of operators. */
     MICROSOFT("BiasGelu", 2, 2, 1, "", bias_gelu),
     MICROSOFT("FastGelu", 1, 2, 1, "", fast_gelu),
     MICROSOFT("QuickGelu", 1, 1, 1, "alpha:f", quick_gelu),
@@ -339,10 +346,10 @@ static const BpOp table[] = {
               embed_layer_normalization),
 
     /* Losses. */
-    EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",
-             negative_log_likelihood_loss),
-    EXPANDED("SoftmaxCrossEntropyLoss", 12, 2, 3, 2, "ignore_index:i reduction:s",
-             softmax_cross_entropy_loss),
+    OPEN_EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",
+                  negative_log_likelihood_loss),
+    OPEN_EXPANDED("SoftmaxCrossEntropyLoss", 12, 2, 3, 2, "ignore_index:i reduction:s",
+                  softmax_cross_entropy_loss),
 
     /* States. */
     CHECKED("TensorScatter", 24, 2, 3, BP_FUSE_INJECTIVE, "axis:i mode:s", tensor_scatter),
@@ -353,8 +360,8 @@ static const BpOp table[] = {
     EXPANDED("HammingWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
     EXPANDED("BlackmanWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
     EXPANDED("MelWeightMatrix", 17, 5, 5, 1, "output_datatype:i", mel_weight_matrix),
-    EXPANDED("DFT", 17, 1, 3, 1, "axis:i inverse:i onesided:i", dft),
-    EXPANDED("STFT", 17, 2, 4, 1, "onesided:i", stft),
+    OPEN_EXPANDED("DFT", 17, 1, 3, 1, "axis:i inverse:i onesided:i", dft),
+    OPEN_EXPANDED("STFT", 17, 2, 4, 1, "onesided:i", stft),
 
     /* Attention. */
     OPEN_EXPANDED("RotaryEmbedding", 23, 3, 4, 1,
@@ -378,90 +385,95 @@ static const BpOp table[] = {
               group_query_attention),
 
     /* Recurrent layers. */
-    EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),
-    EXPANDED("GRU", 7, 3, 6, 2, RECURRENT_ATTRS "linear_before_reset:i", gru),
-    EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
+    OPEN_EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),
+    OPEN_EXPANDED("GRU", 7, 3, 6, 2, RECURRENT_ATTRS "linear_before_reset:i", gru),
+    OPEN_EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
 
     /* Made by other rows and by passes. */
     {"Part", "backplane", 1, 0, -1, -1, 0, BP_FUSE_OPAQUE, "function:s", NULL, NULL, NULL, NULL,
-     NULL, BP_OPEN_NONE},
+     NULL, BP_OPEN_NONE, BP_BLOCKED_NOT},
     {"ViewAs", "backplane", 1, 1, 1, 1, 0, BP_FUSE_VIEW, "to:i shape:is", bp__infer_view_as, NULL,
-     NULL, bp__fold_view, NULL, BP_OPEN_NONE},
+     NULL, bp__fold_view, NULL, BP_OPEN_NONE, BP_BLOCKED_NOT},
     {"Unpack", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "bits:i is_signed:i count:i",
-     bp__infer_unpack, NULL, bp__compute_unpack, NULL, NULL, BP_OPEN_NONE},
+     bp__infer_unpack, NULL, bp__compute_unpack, NULL, NULL, BP_OPEN_NONE, BP_BLOCKED_NOT},
     {"Pack", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "bits:i", bp__infer_pack, NULL,
-     bp__compute_pack, NULL, NULL, BP_OPEN_NONE},
+     bp__compute_pack, NULL, NULL, BP_OPEN_NONE, BP_BLOCKED_NOT},
     {"DecodeFloat", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "kind:i",
      bp__infer_decode_float, bp__scalar_decode_float, bp__compute_elementwise, NULL, NULL,
-     BP_OPEN_ALL},
+     BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
     {"EncodeFloat", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "kind:i saturate:i",
      bp__infer_encode_float, bp__scalar_encode_float, bp__compute_elementwise, NULL, NULL,
-     BP_OPEN_ALL},
+     BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
     STEPS("LSTMSteps", 3, "input_forget:i", lstm_steps),
     STEPS("GRUSteps", 2, "linear_before_reset:i", gru_steps),
     STEPS("RNNSteps", 2, "", rnn_steps),
     {"LinearSteps", "backplane", 1, 3, 6, 2, 0, BP_FUSE_OPAQUE,
      "q_num_heads:i kv_num_heads:i scale:f", bp__infer_linear_steps, NULL, bp__compute_linear_steps,
-     NULL, NULL, BP_OPEN_ALL},
+     NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"DeformSample", "backplane", 1, 2, 3, 1, 0, BP_FUSE_OPAQUE,
      "kernel_shape:is strides:is pads:is dilations:is offset_group:i", bp__infer_deform_sample,
-     NULL, bp__compute_deform_sample, NULL, NULL, BP_OPEN_ALL},
+     NULL, bp__compute_deform_sample, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
-     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_RESIZE},
     {"ResizeIn", "backplane", 1, 3, 3, 1, 0, BP_FUSE_ANCHOR, "axis:i", bp__infer_resize_axis, NULL,
-     bp__compute_resize_in, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_resize_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ResizeTable", "backplane", 1, 2, 2, 1, 2, BP_FUSE_OPAQUE,
      "gives:s axis:i count:i taps:i rest:i mode:s coordinate:s nearest:s cubic_a:f "
      "exclude_outside:i antialias:i",
-     bp__infer_resize_table, NULL, bp__compute_resize_table, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_resize_table, NULL, bp__compute_resize_table, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_NOT},
     {"Frames", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "step:i length:i", bp__infer_frames,
-     NULL, bp__compute_frames, NULL, NULL, BP_OPEN_NONE},
+     NULL, bp__compute_frames, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,
-     bp__compute_block, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_block, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Unblock", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "channels:i", bp__infer_unblock,
-     NULL, bp__compute_unblock, NULL, NULL, BP_OPEN_ALL},
+     NULL, bp__compute_unblock, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR,
      "strides:is pads:is dilations:is channels:i", bp__infer_conv_blocked, NULL,
-     bp__compute_conv_blocked, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_conv_blocked, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
-     bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL},
+     bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
-     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_NOT},
     {"MatMulBits", "backplane", 1, 4, 4, 1, 0, BP_FUSE_ANCHOR, "bits:i", bp__infer_matmul_bits,
-     NULL, bp__compute_matmul_bits, NULL, NULL, BP_OPEN_ALL},
+     NULL, bp__compute_matmul_bits, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is channels:i",
-     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_NOT},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "channels:i",
-     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_NOT},
     {"ConcatBlocked", "backplane", 1, 1, BP_OP_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
      "block:i part:i channels:is", bp__infer_concat_blocked, NULL, bp__compute_concat_blocked, NULL,
-     NULL, BP_OPEN_ALL},
+     NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Extents", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_extents, NULL,
-     bp__compute_extents, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_extents, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Bind", "backplane", 1, 1, 1, 1, 0, BP_FUSE_VIEW, "complaint:s", bp__infer_bind, NULL, NULL,
-     NULL, NULL, BP_OPEN_ALL},
+     NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ViewIn", "backplane", 1, 2, 2, 1, 2, BP_FUSE_VIEW, "", bp__infer_view_in, NULL, NULL, NULL,
-     NULL, BP_OPEN_ALL},
+     NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ExpandIn", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_view_in, NULL,
-     bp__compute_expand_in, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_expand_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"SliceIn", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "axes:is", bp__infer_slice_in, NULL,
-     bp__compute_slice_in, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_slice_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"TwiceIn", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_view_in, NULL,
-     bp__compute_twice_in, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_twice_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"PadIn", "backplane", 1, 3, 3, 1, 2, BP_FUSE_INJECTIVE, "mode:s", bp__infer_pad_in, NULL,
-     bp__compute_pad_in, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_pad_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Marked", "backplane", 1, 1, 1, 2, 0, BP_FUSE_OPAQUE, "", bp__infer_marked, NULL,
-     bp__compute_marked, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_marked, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Uniques", "backplane", 1, 1, 1, 2, 0, BP_FUSE_OPAQUE, "sorted:i", bp__infer_uniques, NULL,
-     bp__compute_uniques, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_uniques, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"KeepBoxes", "backplane", 1, 6, 6, 1, 0, BP_FUSE_OPAQUE, "center_point_box:i",
-     bp__infer_keep_boxes, NULL, bp__compute_keep_boxes, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_keep_boxes, NULL, bp__compute_keep_boxes, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"First", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_view_in, NULL,
-     bp__compute_first, NULL, NULL, BP_OPEN_ALL},
+     bp__compute_first, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Counting", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "start:i step:i count:i",
-     bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, BP_OPEN_ALL},
+     bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
-     bp__scalar_identity, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL},
+     bp__scalar_identity, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
 };
 
 const BpOp *bp__op_table(int32_t *count) {

@@ -62,6 +62,11 @@ static inline BpGraphValue *v_places(BpVectorMaker m, int32_t count) {
   return bp__graph_int_vector(m.graph, places, count);
 }
 
+/* The extent that is an element of what bp__op_bind gave. */
+static inline int64_t v_extent(const BpGraphValue *bound, int64_t index) {
+  return bound->extents ? bound->extents[index] : bp__value_get_int(bound, index);
+}
+
 /* The input of the node as a vector of int64 whose length, at most `max`, is known; *count is -1 if
  * it is not there. NULL: an error, or it is not there. (bind.c) */
 BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64_t *count);
@@ -72,6 +77,11 @@ bool bp__vector_is_of_data(const BpGraphNode *node, int32_t input);
 int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
                        const BpGraphAttr *attrs, int32_t num_attrs);
 
+/* The extents before, along and behind an axis of the node's first input that only a run knows, as
+ * three that a run checks: those before are multiplied, and so are those behind. The axis, one
+ * number that may count from the end, is one of the first `ndim`. (axes.c) */
+BpGraphValue *bp__vector_around(BpVectorMaker m, BpGraphValue *axis, int32_t ndim);
+
 /* Binders of inputs that say lengths (bind.c), axes (axes.c) and pads (bind_pad.c): as
  * bp__op_bind_inputs. */
 int bp__bind_split(BpVectorMaker m, BpGraphNode *node);
@@ -81,5 +91,9 @@ int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_running(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_trilu(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_pad(BpVectorMaker m, BpGraphNode *node);
+/* Of blocks and a picture (columns.c), and of transforms (spectral.c). */
+int bp__bind_col2im(BpVectorMaker m, BpGraphNode *node);
+int bp__bind_dft(BpVectorMaker m, BpGraphNode *node);
+int bp__bind_stft(BpVectorMaker m, BpGraphNode *node);
 
 #endif

@@ -142,8 +142,9 @@ typedef struct Winograd {
   BpWinograd height, width;
   int64_t pads[4];
   int64_t out[2], tiles[2]; /* along height and width, */
-  int64_t grid[2];          /* and where they are transformed: those of a plain image in one row */
-  BpTeTensor *before;       /* what the stage at hand is computed from */
+  int64_t grid[2];          /* and in the transformed tensors; the tiles of a plain image are one
+                             * row there */
+  BpTeTensor *before;       /* the input of the current stage */
 } Winograd;
 
 /* Extents of a plain image are numbers. */

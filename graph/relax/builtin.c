@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm.builtin.*: shapes and their checks, memory, tuples, closures. What they take and do is TVM's;
- * arguments come from registers, so each is checked for its type. */
+/* vm.builtin.*: shapes and their checks, memory, tuples, closures. Their arguments and behaviour
+ * are those of TVM. Arguments come from registers, so the type of each is checked. */
 #include "graph/relax/builtin.h"
 
 #include <inttypes.h>
@@ -9,64 +9,24 @@
 
 #include <backplane/error.h>
 
+#include "graph/relax/arguments.h"
 #include "graph/relax/form.h"
+#include "graph/relax/kept.h"
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-static int wrong_type(const BpValue *value, const char *wanted) {
-  bp_error_raise(BP_ERROR_TYPE, "expected %s, not %s", wanted, bp_type_name(value->type_index));
-  return -1;
-}
-
-static int check_count(int32_t num_args, int32_t least, int32_t most) {
-  if (num_args >= least && num_args <= most)
-    return 0;
-  return bp_error_raise(BP_ERROR_TYPE, "expected %d to %d arguments, not %d", least, most,
-                        num_args);
-}
-
-static int get_int(const BpValue *value, int64_t *number) {
-  if (value->type_index != BP_TYPE_INT && value->type_index != BP_TYPE_BOOL)
-    return wrong_type(value, "an integer");
-  *number = value->v_int64;
-  return 0;
-}
-
-static BpTensor *get_tensor(const BpValue *value) {
-  if (value->type_index == BP_TYPE_TENSOR)
-    return (BpTensor *)value->v_obj;
-  wrong_type(value, "a tensor object");
-  return NULL;
-}
-
 static int get_shape(const BpValue *value, const BpShape **shape) {
   if (value->type_index != BP_TYPE_SHAPE)
-    return wrong_type(value, "a shape");
+    return bp__relax_wrong_type(value, "a shape");
   *shape = (const BpShape *)value->v_obj;
-  return 0;
-}
-
-static int get_dtype(const BpValue *value, BpDataType *dtype) {
-  if (value->type_index != BP_TYPE_DTYPE)
-    return wrong_type(value, "a data type");
-  *dtype = value->v_dtype;
   return 0;
 }
 
 static int get_array(const BpValue *value, BpArray **array) {
   if (value->type_index != BP_TYPE_ARRAY)
-    return wrong_type(value, "a tuple");
+    return bp__relax_wrong_type(value, "a tuple");
   *array = (BpArray *)value->v_obj;
   return 0;
-}
-
-/* Where in the program a check stands: the text that the compiler gave it, or "". */
-static const char *context_of(const BpValue *value) {
-  BpByteArray text = {"", 0};
-  if (value->type_index != BP_TYPE_STR && value->type_index != BP_TYPE_SMALL_STR &&
-      value->type_index != BP_TYPE_RAW_STR)
-    return "";
-  return bp_value_view_str(value, &text) == 0 ? text.data : "";
 }
 
 /* NULL for "global". */
@@ -80,13 +40,6 @@ static int get_scope(const BpValue *value, const char **scope) {
 
 static void set_object(BpValue *result, int32_t type_index, void *object) {
   *result = (BpValue){.type_index = type_index, .v_obj = object};
-}
-
-static int return_tensor(BpValue *result, BpTensor *tensor) {
-  if (!tensor)
-    return -1;
-  set_object(result, BP_TYPE_TENSOR, tensor);
-  return 0;
 }
 
 static int return_shape(BpValue *result, const int64_t *extents, size_t count) {
@@ -108,38 +61,21 @@ static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_
                             BpValue *result) {
   int64_t size;
   (void)machine;
-  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &size) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0 || bp__relax_get_int(&args[1], &size) < 0)
     return -1;
-  return return_tensor(result,
-                       bp_tensor_create(&size, 1, int64, (BpDevice){BP_DEVICE_CPU, 0}, NULL));
-}
-
-/* The cell `index` of a heap. */
-static int64_t *heap_cell(const BpValue *heap, int64_t index) {
-  const BpTensorView *view = bp_value_view_tensor(heap);
-  if (!view || view->ndim != 1 || !bp_view_is_compact(view) ||
-      view->device.device_type != BP_DEVICE_CPU || view->dtype.code != BP_DTYPE_INT ||
-      view->dtype.bits != 64 || view->dtype.lanes != 1) {
-    wrong_type(heap, "a shape heap");
-    return NULL;
-  }
-  if (index < 0 || index >= view->shape[0]) {
-    bp_error_raise(BP_ERROR_INDEX, "cell %" PRId64 " of a shape heap of %" PRId64, index,
-                   view->shape[0]);
-    return NULL;
-  }
-  return (int64_t *)(void *)((char *)view->data + view->byte_offset) + index;
+  return bp__relax_return_tensor(
+      result, bp_tensor_create(&size, 1, int64, (BpDevice){BP_DEVICE_CPU, 0}, NULL));
 }
 
 /* How an extent is matched: TVM's MatchShapeCode. */
 static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int32_t index,
                      const char *context) {
   int64_t code, number, *cell = NULL;
-  if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
+  if (bp__relax_get_int(&how[0], &code) < 0 || bp__relax_get_int(&how[1], &number) < 0)
     return -1;
   if (code == BP_RELAX_MATCH_NOTHING)
     return 0;
-  if (code != BP_RELAX_MATCH_EQUAL && !(cell = heap_cell(heap, number)))
+  if (code != BP_RELAX_MATCH_EQUAL && !(cell = bp__relax_heap_cell(heap, number)))
     return -1;
   if (code == BP_RELAX_MATCH_STORE) {
     *cell = value;
@@ -168,7 +104,7 @@ static int get_extents(const BpValue *value, const int64_t **extents, size_t *co
     return 0;
   }
   if (value->type_index != BP_TYPE_SHAPE)
-    return wrong_type(value, "a tensor or a shape");
+    return bp__relax_wrong_type(value, "a tensor or a shape");
   *extents = ((const BpShape *)value->v_obj)->data;
   *count = ((const BpShape *)value->v_obj)->size;
   return 0;
@@ -177,12 +113,12 @@ static int get_extents(const BpValue *value, const int64_t **extents, size_t *co
 /* The arguments after the first are (heap, n, n x (code, number), context). */
 static int match_all(const int64_t *extents, size_t count, const BpValue *args, int32_t num_args) {
   int64_t wanted;
-  if (get_int(&args[2], &wanted) < 0)
+  if (bp__relax_get_int(&args[2], &wanted) < 0)
     return -1;
   if (wanted < 0 || wanted > (num_args - 4) / 2)
     return bp_error_raise(BP_ERROR_VALUE, "a match of %" PRId64 " extents in %d arguments", wanted,
                           num_args);
-  const char *context = context_of(&args[3 + 2 * wanted]);
+  const char *context = bp__relax_text(&args[3 + 2 * wanted]);
   if (count != (size_t)wanted)
     return bp_error_raise(BP_ERROR_RUNTIME,
                           "%s match_cast shape size mismatch: %zu dimensions, not %" PRId64,
@@ -200,7 +136,8 @@ static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num
   size_t count;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 4, INT32_MAX) < 0 || get_extents(&args[0], &extents, &count) < 0)
+  if (bp__relax_check_count(num_args, 4, INT32_MAX) < 0 ||
+      get_extents(&args[0], &extents, &count) < 0)
     return -1;
   return match_all(extents, count, args, num_args);
 }
@@ -211,26 +148,9 @@ static int match_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_
   int64_t value;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 5, 5) < 0 || get_int(&args[0], &value) < 0)
+  if (bp__relax_check_count(num_args, 5, 5) < 0 || bp__relax_get_int(&args[0], &value) < 0)
     return -1;
-  return match_one(value, &args[1], &args[2], -1, context_of(&args[4]));
-}
-
-/* How an extent is made: TVM's MakeShapeCode. */
-static int make_one(const BpValue *heap, const BpValue *how, int64_t *made) {
-  int64_t code, number;
-  if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
-    return -1;
-  *made = number;
-  if (code == BP_RELAX_MAKE_NUMBER)
-    return 0;
-  if (code != BP_RELAX_MAKE_STORED)
-    return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to make a shape", code);
-  int64_t *cell = heap_cell(heap, number);
-  if (!cell)
-    return -1;
-  *made = *cell;
-  return 0;
+  return match_one(value, &args[1], &args[2], -1, bp__relax_text(&args[4]));
 }
 
 /* (heap, n, n x (code, number)) -> shape */
@@ -238,7 +158,7 @@ static int make_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_
                       BpValue *result) {
   int64_t count;
   (void)machine;
-  if (check_count(num_args, 2, INT32_MAX) < 0 || get_int(&args[1], &count) < 0)
+  if (bp__relax_check_count(num_args, 2, INT32_MAX) < 0 || bp__relax_get_int(&args[1], &count) < 0)
     return -1;
   if (count < 0 || count > (num_args - 2) / 2)
     return bp_error_raise(BP_ERROR_VALUE, "a shape of %" PRId64 " extents in %d arguments", count,
@@ -248,7 +168,7 @@ static int make_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a shape");
   int status = 0;
   for (int64_t i = 0; status == 0 && i < count; i++)
-    status = make_one(&args[0], &args[2 + 2 * i], &extents[i]);
+    status = bp__relax_make_extent(&args[0], &args[2 + 2 * i], &extents[i]);
   if (status == 0)
     status = return_shape(result, extents, (size_t)count);
   free(extents);
@@ -260,7 +180,8 @@ static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t
                            BpValue *result) {
   int64_t made;
   (void)machine;
-  if (check_count(num_args, 3, 3) < 0 || make_one(&args[0], &args[1], &made) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 ||
+      bp__relax_make_extent(&args[0], &args[1], &made) < 0)
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = made};
   return 0;
@@ -268,7 +189,7 @@ static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t
 
 /* ---- Computing with cells ----------------------------------------------------------------- */
 
-/* What TVM's machine has compiled code for: extents that are computed from others. */
+/* Extents that are computed from others. TVM's machine has compiled code for this. */
 
 #define MOST_OPERANDS 64
 
@@ -337,7 +258,8 @@ static int compute_step(Stack *stack, const BpValue *heap, int64_t op, int64_t o
   if (op == BP_RELAX_PUSH_NUMBER)
     return push(stack, operand);
   int64_t *cell = NULL;
-  if ((op == BP_RELAX_PUSH_CELL || op == BP_RELAX_TAKE_CELL) && !(cell = heap_cell(heap, operand)))
+  if ((op == BP_RELAX_PUSH_CELL || op == BP_RELAX_TAKE_CELL) &&
+      !(cell = bp__relax_heap_cell(heap, operand)))
     return -1;
   if (op == BP_RELAX_PUSH_CELL)
     return push(stack, *cell);
@@ -355,11 +277,11 @@ static int compute(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
                    BpValue *result) {
   Stack stack = {.count = 0};
   (void)machine;
-  if (check_count(num_args, 1, INT32_MAX) < 0)
+  if (bp__relax_check_count(num_args, 1, INT32_MAX) < 0)
     return -1;
   for (int32_t i = 1; i + 1 < num_args; i += 2) {
     int64_t op, operand;
-    if (get_int(&args[i], &op) < 0 || get_int(&args[i + 1], &operand) < 0 ||
+    if (bp__relax_get_int(&args[i], &op) < 0 || bp__relax_get_int(&args[i + 1], &operand) < 0 ||
         compute_step(&stack, &args[0], op, operand) < 0)
       return -1;
   }
@@ -373,9 +295,9 @@ static int open_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num
                        BpValue *result) {
   int64_t index;
   (void)machine;
-  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &index) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0 || bp__relax_get_int(&args[1], &index) < 0)
     return -1;
-  const int64_t *cell = heap_cell(&args[0], index);
+  const int64_t *cell = bp__relax_heap_cell(&args[0], index);
   if (!cell)
     return -1;
   if (*cell < 0 || *cell > INT32_MAX)
@@ -388,11 +310,11 @@ static int open_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num
 static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                     BpValue *result) {
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0)
     return -1;
   const BpTensorView *view = bp_value_view_tensor(&args[0]);
   if (!view)
-    return wrong_type(&args[0], "a tensor");
+    return bp__relax_wrong_type(&args[0], "a tensor");
   return return_shape(result, view->shape, (size_t)view->ndim);
 }
 
@@ -404,11 +326,11 @@ static int check_extent(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   int64_t index;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &index) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 || bp__relax_get_int(&args[1], &index) < 0)
     return -1;
-  const int64_t *cell = heap_cell(&args[0], index);
+  const int64_t *cell = bp__relax_heap_cell(&args[0], index);
   if (cell && *cell < 0)
-    return bp_error_raise(BP_ERROR_VALUE, "%s", context_of(&args[2]));
+    return bp_error_raise(BP_ERROR_VALUE, "%s", bp__relax_text(&args[2]));
   return cell ? 0 : -1;
 }
 
@@ -418,9 +340,9 @@ static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32
   int64_t ndim;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 3, 4) < 0 || get_int(&args[1], &ndim) < 0)
+  if (bp__relax_check_count(num_args, 3, 4) < 0 || bp__relax_get_int(&args[1], &ndim) < 0)
     return -1;
-  const char *context = context_of(&args[num_args - 1]);
+  const char *context = bp__relax_text(&args[num_args - 1]);
   const BpTensorView *view = bp_value_view_tensor(&args[0]);
   if (!view)
     return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tensor but get %s", context,
@@ -445,15 +367,15 @@ static int check_shape_info(BpRelaxMachine *machine, const BpValue *args, int32_
   int64_t ndim;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &ndim) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 || bp__relax_get_int(&args[1], &ndim) < 0)
     return -1;
   if (args[0].type_index != BP_TYPE_SHAPE)
-    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Shape but get %s", context_of(&args[2]),
+    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Shape but get %s", bp__relax_text(&args[2]),
                           bp_type_name(args[0].type_index));
   size_t size = ((const BpShape *)args[0].v_obj)->size;
   if (ndim != -1 && (uint64_t)ndim != size)
     return bp_error_raise(BP_ERROR_VALUE, "%s expect Shape with ndim %" PRId64 " but get %zu",
-                          context_of(&args[2]), ndim, size);
+                          bp__relax_text(&args[2]), ndim, size);
   return 0;
 }
 
@@ -478,13 +400,13 @@ static int check_prim_value_info(BpRelaxMachine *machine, const BpValue *args, i
   char wanted[32];
   (void)machine;
   (void)result;
-  if (check_count(num_args, 3, 3) < 0 || get_dtype(&args[1], &dtype) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 || bp__relax_get_dtype(&args[1], &dtype) < 0)
     return -1;
   if (prim_value_fits(&args[0], dtype))
     return 0;
   bp_dtype_format(dtype, wanted, sizeof wanted);
-  return bp_error_raise(BP_ERROR_TYPE, "%s expect a %s but get %s", context_of(&args[2]), wanted,
-                        bp_type_name(args[0].type_index));
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a %s but get %s", bp__relax_text(&args[2]),
+                        wanted, bp_type_name(args[0].type_index));
 }
 
 /* (value, context) */
@@ -492,12 +414,12 @@ static int check_string_info(BpRelaxMachine *machine, const BpValue *args, int32
                              BpValue *result) {
   (void)machine;
   (void)result;
-  if (check_count(num_args, 2, 2) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0)
     return -1;
   int32_t type = args[0].type_index;
   if (type == BP_TYPE_STR || type == BP_TYPE_SMALL_STR || type == BP_TYPE_RAW_STR)
     return 0;
-  return bp_error_raise(BP_ERROR_TYPE, "%s expect a string but get %s", context_of(&args[1]),
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a string but get %s", bp__relax_text(&args[1]),
                         bp_type_name(type));
 }
 
@@ -507,16 +429,16 @@ static int check_tuple_info(BpRelaxMachine *machine, const BpValue *args, int32_
   int64_t size;
   (void)machine;
   (void)result;
-  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &size) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 || bp__relax_get_int(&args[1], &size) < 0)
     return -1;
   if (args[0].type_index != BP_TYPE_ARRAY)
-    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tuple but get %s", context_of(&args[2]),
+    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tuple but get %s", bp__relax_text(&args[2]),
                           bp_type_name(args[0].type_index));
   int64_t given = ((const BpArray *)args[0].v_obj)->size;
   if (given != size)
     return bp_error_raise(BP_ERROR_VALUE,
                           "%s expect a Tuple with %" PRId64 " elements but get one with %" PRId64,
-                          context_of(&args[2]), size, given);
+                          bp__relax_text(&args[2]), size, given);
   return 0;
 }
 
@@ -525,27 +447,15 @@ static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t
                            BpValue *result) {
   (void)machine;
   (void)result;
-  if (check_count(num_args, 2, 2) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0)
     return -1;
   if (args[0].type_index == BP_TYPE_FUNCTION)
     return 0;
-  return bp_error_raise(BP_ERROR_TYPE, "%s expect a Function but get %s", context_of(&args[1]),
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a Function but get %s", bp__relax_text(&args[1]),
                         bp_type_name(args[0].type_index));
 }
 
 /* ---- Memory ------------------------------------------------------------------------------ */
-
-/* One of the machine's devices, -1 being the host. */
-static int get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device) {
-  if (get_int(value, device) < 0)
-    return -1;
-  if (*device == -1)
-    *device = (int64_t)machine->num_devices - 1;
-  if (*device < 0 || *device >= machine->num_devices)
-    return bp_error_raise(BP_ERROR_INDEX, "memory on device %" PRId64 " of a model that runs on %u",
-                          *device, machine->num_devices);
-  return 0;
-}
 
 /* (machine, shape, device or -1 for the host, dtype, scope) -> storage */
 static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
@@ -554,9 +464,9 @@ static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t n
   const char *scope;
   int64_t device;
   BpDataType dtype;
-  if (check_count(num_args, 5, 5) < 0 || get_shape(&args[1], &shape) < 0 ||
-      get_device(machine, &args[2], &device) < 0 || get_dtype(&args[3], &dtype) < 0 ||
-      get_scope(&args[4], &scope) < 0)
+  if (bp__relax_check_count(num_args, 5, 5) < 0 || get_shape(&args[1], &shape) < 0 ||
+      bp__relax_get_device(machine, &args[2], &device) < 0 ||
+      bp__relax_get_dtype(&args[3], &dtype) < 0 || get_scope(&args[4], &scope) < 0)
     return -1;
   const BpTensorView view = {
       .ndim = (int32_t)shape->size, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape->data};
@@ -578,12 +488,14 @@ static int alloc_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   int64_t offset;
   BpDataType dtype;
   (void)machine;
-  if (check_count(num_args, 4, 5) < 0 || get_int(&args[1], &offset) < 0 ||
-      get_shape(&args[2], &shape) < 0 || get_dtype(&args[3], &dtype) < 0)
+  if (bp__relax_check_count(num_args, 4, 5) < 0 || bp__relax_get_int(&args[1], &offset) < 0 ||
+      get_shape(&args[2], &shape) < 0 || bp__relax_get_dtype(&args[3], &dtype) < 0)
     return -1;
   if (!bp__relax_is_storage(&args[0]))
-    return wrong_type(&args[0], "a storage");
-  return return_tensor(result, bp__relax_storage_tensor(args[0].v_obj, offset, shape, dtype));
+    return bp__relax_wrong_type(&args[0], "a storage");
+  return bp__relax_return_tensor(
+      result,
+      bp__relax_storage_tensor(args[0].v_obj, offset, shape->data, (int32_t)shape->size, dtype));
 }
 
 /* (tensor, shape, dtype (may be left out: that of the tensor)) -> tensor; TVM has no dtype here. */
@@ -592,19 +504,19 @@ static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
   const BpShape *shape;
   (void)machine;
   BpDataType dtype = {0};
-  if (check_count(num_args, 2, 3) < 0 || get_shape(&args[1], &shape) < 0 ||
-      (num_args == 3 && get_dtype(&args[2], &dtype) < 0))
+  if (bp__relax_check_count(num_args, 2, 3) < 0 || get_shape(&args[1], &shape) < 0 ||
+      (num_args == 3 && bp__relax_get_dtype(&args[2], &dtype) < 0))
     return -1;
   BpTensor *tensor, *wrapped = NULL;
   if (args[0].type_index == BP_TYPE_TENSOR_VIEW)
     tensor = wrapped = bp_tensor_wrap(args[0].v_view, NULL, NULL);
   else
-    tensor = get_tensor(&args[0]);
+    tensor = bp__relax_get_tensor(&args[0]);
   if (!tensor)
     return -1;
-  int status =
-      return_tensor(result, bp_tensor_create_view(tensor, shape->data, (int32_t)shape->size,
-                                                  num_args == 3 ? dtype : tensor->view.dtype, 0));
+  int status = bp__relax_return_tensor(
+      result, bp_tensor_create_view(tensor, shape->data, (int32_t)shape->size,
+                                    num_args == 3 ? dtype : tensor->view.dtype, 0));
   bp_object_release(wrapped);
   return status;
 }
@@ -615,13 +527,13 @@ static int to_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_a
   int64_t type, index;
   const char *scope = NULL;
   (void)machine;
-  if (check_count(num_args, 3, 4) < 0 || get_int(&args[1], &type) < 0 ||
-      get_int(&args[2], &index) < 0 || (num_args == 4 && get_scope(&args[3], &scope) < 0))
+  if (bp__relax_check_count(num_args, 3, 4) < 0 || bp__relax_get_int(&args[1], &type) < 0 ||
+      bp__relax_get_int(&args[2], &index) < 0 || (num_args == 4 && get_scope(&args[3], &scope) < 0))
     return -1;
-  BpTensor *tensor = get_tensor(&args[0]);
+  BpTensor *tensor = bp__relax_get_tensor(&args[0]);
   if (!tensor)
     return -1;
-  return return_tensor(
+  return bp__relax_return_tensor(
       result, bp__relax_to_device(tensor, (BpDevice){(int32_t)type, (int32_t)index}, scope));
 }
 
@@ -629,19 +541,19 @@ static int to_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_a
 static int ensure_zero_offset(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                               BpValue *result) {
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0)
     return -1;
-  BpTensor *tensor = get_tensor(&args[0]);
+  BpTensor *tensor = bp__relax_get_tensor(&args[0]);
   if (!tensor)
     return -1;
   const BpTensorView *view = &tensor->view;
   if (!view->byte_offset)
-    return return_tensor(result, bp_object_retain(tensor));
+    return bp__relax_return_tensor(result, bp_object_retain(tensor));
   BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, view->device, NULL);
   if (!copy)
     return -1;
   if (bp_tensor_copy(view, &copy->view, NULL) == 0)
-    return return_tensor(result, copy);
+    return bp__relax_return_tensor(result, copy);
   bp_object_release(copy);
   return -1;
 }
@@ -657,7 +569,7 @@ static int null_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_
 
 static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0)
     return -1;
   if (args[0].type_index >= BP_TYPE_OBJECT)
     bp_object_retain(args[0].v_obj);
@@ -683,7 +595,7 @@ static int read_element(const BpTensorView *view, int64_t index, int64_t *number
 
 /* The tensor in host memory, compact (transfer full). */
 static BpTensor *get_host_tensor(const BpValue *value) {
-  BpTensor *tensor = get_tensor(value);
+  BpTensor *tensor = bp__relax_get_tensor(value);
   if (!tensor)
     return NULL;
   if (!bp_view_is_compact(&tensor->view)) {
@@ -701,7 +613,7 @@ static BpTensor *get_host_tensor(const BpValue *value) {
 static int read_number(const BpValue *value, int64_t *number) {
   const BpTensorView *view = bp_value_view_tensor(value);
   if (!view)
-    return get_int(value, number);
+    return bp__relax_get_int(value, number);
   if (bp_view_num_elements(view) != 1)
     return bp_error_raise(BP_ERROR_VALUE, "expected one element, not %" PRId64,
                           bp_view_num_elements(view));
@@ -718,7 +630,7 @@ static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t nu
                         BpValue *result) {
   int64_t number;
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0 || read_number(&args[0], &number) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0 || read_number(&args[0], &number) < 0)
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = number != 0};
   return 0;
@@ -749,7 +661,7 @@ static int tensor_to_shape(BpRelaxMachine *machine, const BpValue *args, int32_t
                            BpValue *result) {
   int64_t extents[MAX_EXTENTS];
   (void)machine;
-  int64_t count = check_count(num_args, 1, 1) < 0 ? -1 : read_extents(&args[0], extents);
+  int64_t count = bp__relax_check_count(num_args, 1, 1) < 0 ? -1 : read_extents(&args[0], extents);
   return count < 0 ? -1 : return_shape(result, extents, (size_t)count);
 }
 
@@ -760,25 +672,26 @@ static int match_elements(BpRelaxMachine *machine, const BpValue *args, int32_t 
   int64_t extents[MAX_EXTENTS];
   (void)machine;
   (void)result;
-  int64_t count = check_count(num_args, 4, INT32_MAX) < 0 ? -1 : read_extents(&args[0], extents);
+  int64_t count =
+      bp__relax_check_count(num_args, 4, INT32_MAX) < 0 ? -1 : read_extents(&args[0], extents);
   if (count < 0)
     return -1;
   for (int64_t i = 0; i < count; i++)
     if (extents[i] < 0)
-      return bp_error_raise(BP_ERROR_VALUE, "%s", context_of(&args[num_args - 1]));
+      return bp_error_raise(BP_ERROR_VALUE, "%s", bp__relax_text(&args[num_args - 1]));
   return match_all(extents, (size_t)count, args, num_args);
 }
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* What TVM's machine has not: its loops are recursion. */
+/* Loops. TVM's machine has none: it uses recursion. */
 
 /* (machine, number of the iteration, how many there are or None, condition or None) -> bool */
 static int loop_holds(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
   (void)machine;
   int64_t number, most = INT64_MAX, condition = 1;
-  if (check_count(num_args, 4, 4) < 0 || get_int(&args[1], &number) < 0 ||
+  if (bp__relax_check_count(num_args, 4, 4) < 0 || bp__relax_get_int(&args[1], &number) < 0 ||
       (args[2].type_index != BP_TYPE_NONE && read_number(&args[2], &most) < 0) ||
       (args[3].type_index != BP_TYPE_NONE && read_number(&args[3], &condition) < 0))
     return -1;
@@ -791,48 +704,31 @@ static int next_number(BpRelaxMachine *machine, const BpValue *args, int32_t num
                        BpValue *result) {
   int64_t number;
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0 || get_int(&args[0], &number) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0 || bp__relax_get_int(&args[0], &number) < 0)
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = number + (number < INT64_MAX)};
   return 0;
-}
-
-/* A tensor from the pool of one of the machine's devices (transfer full). */
-static BpTensor *create_pooled(BpRelaxMachine *machine, int64_t device, const int64_t *extents,
-                               size_t count, BpDataType dtype) {
-  const BpTensorView view = {
-      .ndim = (int32_t)count, .dtype = dtype, .shape = (int64_t *)(uintptr_t)extents};
-  int64_t bytes = bp_view_num_bytes(&view);
-  BpShape *shape = bytes < 0 ? NULL : bp_shape_create(extents, count);
-  BpObject *storage =
-      shape ? bp__relax_storage_create(machine->pools[device], (uint64_t)bytes, dtype, NULL) : NULL;
-  BpTensor *tensor = storage ? bp__relax_storage_tensor(storage, 0, shape, dtype) : NULL;
-  bp_object_release(storage);
-  bp_object_release(shape);
-  return tensor;
 }
 
 /* (machine, tensor, device or -1 for the host) -> the tensor there */
 static int to_machine_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result) {
   int64_t device;
-  if (check_count(num_args, 3, 3) < 0 || get_device(machine, &args[2], &device) < 0)
+  if (bp__relax_check_count(num_args, 3, 3) < 0 ||
+      bp__relax_get_device(machine, &args[2], &device) < 0)
     return -1;
-  const BpTensor *tensor = get_tensor(&args[1]);
+  const BpTensor *tensor = bp__relax_get_tensor(&args[1]);
   if (!tensor)
     return -1;
   const BpTensorView *view = &tensor->view;
   if (!memcmp(&view->device, &machine->devices[device], sizeof(BpDevice)))
-    return return_tensor(result, bp_object_retain(args[1].v_obj));
-  BpTensor *copy = create_pooled(machine, device, view->shape, (size_t)view->ndim, view->dtype);
+    return bp__relax_return_tensor(result, bp_object_retain(args[1].v_obj));
+  BpTensor *copy =
+      bp__relax_create_pooled(machine, device, view->shape, (size_t)view->ndim, view->dtype);
   if (!copy)
     return -1;
-  bool is_host = copy->view.device.device_type == BP_DEVICE_CPU;
-  int status =
-      is_host ? bp_tensor_copy_to_host(view, copy->view.data, (uint64_t)bp_view_num_bytes(view))
-              : bp_tensor_copy(view, &copy->view, NULL);
-  if (status == 0)
-    return return_tensor(result, copy);
+  if (bp__relax_copy_into(view, &copy->view) == 0)
+    return bp__relax_return_tensor(result, copy);
   bp_object_release(copy);
   return -1;
 }
@@ -841,15 +737,15 @@ static int to_machine_device(BpRelaxMachine *machine, const BpValue *args, int32
 static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
   int64_t number;
-  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &number) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0 || bp__relax_get_int(&args[1], &number) < 0)
     return -1;
   const BpTensorView from = {.data = &number, .device = {BP_DEVICE_CPU, 0}, .dtype = int64};
-  BpTensor *tensor = create_pooled(machine, 0, NULL, 0, int64);
+  BpTensor *tensor = bp__relax_create_pooled(machine, 0, NULL, 0, int64);
   if (tensor && bp_tensor_copy(&from, &tensor->view, NULL) < 0) {
     bp_object_release(tensor);
     return -1;
   }
-  return return_tensor(result, tensor);
+  return bp__relax_return_tensor(result, tensor);
 }
 
 /* The first rows of a tensor: all its storage, or as many as `count`. */
@@ -876,7 +772,8 @@ static BpTensor *create_stack(BpRelaxMachine *machine, const BpTensorView *eleme
   shape[0] = rows;
   if (element->ndim > 0)
     memcpy(shape + 1, element->shape, (size_t)element->ndim * sizeof(*shape));
-  BpTensor *stack = create_pooled(machine, 0, shape, (size_t)element->ndim + 1, element->dtype);
+  BpTensor *stack =
+      bp__relax_create_pooled(machine, 0, shape, (size_t)element->ndim + 1, element->dtype);
   if (!stack || !old || !filled)
     return stack;
   const BpTensorView from = rows_of(old, 0, filled, from_shape);
@@ -904,18 +801,18 @@ static int check_element(const BpTensorView *stack, const BpTensorView *element,
 static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t number, most = -1, is_backward, shape[MAX_STACK_NDIM + 1];
-  if (check_count(num_args, 7, 7) < 0 || get_int(&args[3], &number) < 0 ||
+  if (bp__relax_check_count(num_args, 7, 7) < 0 || bp__relax_get_int(&args[3], &number) < 0 ||
       (args[4].type_index != BP_TYPE_NONE && read_number(&args[4], &most) < 0) ||
-      get_int(&args[5], &is_backward) < 0)
+      bp__relax_get_int(&args[5], &is_backward) < 0)
     return -1;
   const BpTensorView *element = bp_value_view_tensor(&args[2]);
-  BpTensor *stack = args[1].type_index == BP_TYPE_NONE ? NULL : get_tensor(&args[1]);
+  BpTensor *stack = args[1].type_index == BP_TYPE_NONE ? NULL : bp__relax_get_tensor(&args[1]);
   if (!element || !bp_view_is_compact(element) || element->ndim > MAX_STACK_NDIM || number < 0 ||
       (most >= 0 && number >= most) || (is_backward && most < 0) ||
       (stack && stack->view.ndim != element->ndim + 1))
     return bp_error_raise(BP_ERROR_VALUE, "%s an iteration gives what fits on no stack",
-                          context_of(&args[6]));
-  if (stack && check_element(&stack->view, element, context_of(&args[6])) < 0)
+                          bp__relax_text(&args[6]));
+  if (stack && check_element(&stack->view, element, bp__relax_text(&args[6])) < 0)
     return -1;
   if (stack && number < stack->view.shape[0]) {
     bp_object_retain(stack);
@@ -923,7 +820,7 @@ static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t nu
     int64_t rows = most >= 0 ? most : number < FIRST_ROWS ? FIRST_ROWS : 2 * number;
     stack = create_stack(machine, element, rows, stack ? &stack->view : NULL, number);
     if (!stack)
-      return bp_error_add_context("%s its output of %" PRId64 " elements", context_of(&args[6]),
+      return bp_error_add_context("%s its output of %" PRId64 " elements", bp__relax_text(&args[6]),
                                   rows);
   }
   const BpTensorView row =
@@ -933,7 +830,7 @@ static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   from.shape = shape;
   from.strides = NULL;
   if (bp_tensor_copy(&from, &row, NULL) == 0)
-    return return_tensor(result, stack);
+    return bp__relax_return_tensor(result, stack);
   bp_object_release(stack);
   return -1;
 }
@@ -944,16 +841,18 @@ static int take_elements(BpRelaxMachine *machine, const BpValue *args, int32_t n
   int64_t count, extents[MAX_STACK_NDIM + 1];
   const BpShape *shape;
   BpDataType dtype;
-  if (check_count(num_args, 5, 5) < 0 || get_int(&args[2], &count) < 0 ||
-      get_shape(&args[3], &shape) < 0 || get_dtype(&args[4], &dtype) < 0)
+  if (bp__relax_check_count(num_args, 5, 5) < 0 || bp__relax_get_int(&args[2], &count) < 0 ||
+      get_shape(&args[3], &shape) < 0 || bp__relax_get_dtype(&args[4], &dtype) < 0)
     return -1;
   if (args[1].type_index == BP_TYPE_NONE)
-    return return_tensor(result, create_pooled(machine, 0, shape->data, shape->size, dtype));
-  BpTensor *stack = get_tensor(&args[1]);
+    return bp__relax_return_tensor(
+        result, bp__relax_create_pooled(machine, 0, shape->data, shape->size, dtype));
+  BpTensor *stack = bp__relax_get_tensor(&args[1]);
   if (!stack)
     return -1;
   const BpTensorView rows = rows_of(&stack->view, 0, count, extents);
-  return return_tensor(result, bp_tensor_create_view(stack, rows.shape, rows.ndim, dtype, 0));
+  return bp__relax_return_tensor(result,
+                                 bp_tensor_create_view(stack, rows.shape, rows.ndim, dtype, 0));
 }
 
 /* ---- Tuples ------------------------------------------------------------------------------ */
@@ -972,8 +871,8 @@ static int make_tuple(BpRelaxMachine *machine, const BpValue *args, int32_t num_
 static BpValue *find_item(const BpValue *args, int32_t num_args) {
   BpArray *array;
   int64_t index;
-  if (check_count(num_args, 2, 2) < 0 || get_array(&args[0], &array) < 0 ||
-      get_int(&args[1], &index) < 0)
+  if (bp__relax_check_count(num_args, 2, 2) < 0 || get_array(&args[0], &array) < 0 ||
+      bp__relax_get_int(&args[1], &index) < 0)
     return NULL;
   if (index >= 0 && index < array->size)
     return &array->data[index];
@@ -1002,7 +901,7 @@ static int tuple_reset_item(BpRelaxMachine *machine, const BpValue *args, int32_
 
 static int get_function(const BpValue *value, BpFunction **function) {
   if (value->type_index != BP_TYPE_FUNCTION)
-    return wrong_type(value, "a function");
+    return bp__relax_wrong_type(value, "a function");
   *function = (BpFunction *)value->v_obj;
   return 0;
 }
@@ -1011,7 +910,7 @@ static int get_function(const BpValue *value, BpFunction **function) {
 static int make_closure(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   BpFunction *function;
-  if (check_count(num_args, 1, INT32_MAX) < 0 || get_function(&args[0], &function) < 0)
+  if (bp__relax_check_count(num_args, 1, INT32_MAX) < 0 || get_function(&args[0], &function) < 0)
     return -1;
   BpFunction *closure = bp__relax_bind_last(machine, function, args + 1, num_args - 1);
   if (!closure)
@@ -1025,7 +924,7 @@ static int invoke_closure(BpRelaxMachine *machine, const BpValue *args, int32_t 
                           BpValue *result) {
   BpFunction *function;
   (void)machine;
-  if (check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[1], &function) < 0)
+  if (bp__relax_check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[1], &function) < 0)
     return -1;
   return bp_function_call(function, args + 2, num_args - 2, result);
 }
@@ -1036,7 +935,7 @@ static int call_tir_dyn(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   BpFunction *function;
   const BpShape *shape;
   (void)machine;
-  if (check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[0], &function) < 0 ||
+  if (bp__relax_check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[0], &function) < 0 ||
       get_shape(&args[num_args - 1], &shape) < 0)
     return -1;
   size_t given = (size_t)num_args - 2, all = given + shape->size;
@@ -1062,6 +961,8 @@ static const Builtin builtins[] = {
     {"alloc_shape_heap", alloc_shape_heap},
     {"alloc_storage", alloc_storage},
     {"alloc_tensor", alloc_tensor},
+    {"append", bp__relax_append},
+    {"arena_tensor", bp__relax_arena_tensor},
     {"call_tir_dyn", call_tir_dyn},
     {"check_extent", check_extent},
     {"check_func_info", check_func_info},
@@ -1073,8 +974,13 @@ static const Builtin builtins[] = {
     {"compute", compute},
     {"copy", copy},
     {"ensure_zero_offset", ensure_zero_offset},
+    {"find_room", bp__relax_find_room},
     {"int_tensor", int_tensor},
     {"invoke_closure", invoke_closure},
+    {"kept_heap", bp__relax_kept_heap},
+    {"kept_tensor", bp__relax_kept_tensor},
+    {"kept_tuple", bp__relax_kept_tuple},
+    {"kept_view", bp__relax_kept_view},
     {"loop_holds", loop_holds},
     {"make_closure", make_closure},
     {"make_prim_value", make_prim_value},
@@ -1086,6 +992,7 @@ static const Builtin builtins[] = {
     {"next_number", next_number},
     {"null_value", null_value},
     {"open_extent", open_extent},
+    {"plan_arena", bp__relax_plan_arena},
     {"push_element", push_element},
     {"read_if_cond", read_if_cond},
     {"reshape", reshape},
@@ -1096,6 +1003,7 @@ static const Builtin builtins[] = {
     {"to_machine_device", to_machine_device},
     {"tuple_getitem", tuple_getitem},
     {"tuple_reset_item", tuple_reset_item},
+    {"without_room", bp__relax_without_room},
 };
 #define NUM_BUILTINS (sizeof(builtins) / sizeof(builtins[0]))
 

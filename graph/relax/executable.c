@@ -258,16 +258,24 @@ static int read_words(Reader *reader, int64_t **words, uint32_t *count) {
   return bp__stream_read(&reader->stream, *words, *count * sizeof(**words));
 }
 
-static int decode_register(const BpRelaxFunction *function, int64_t number, BpRelaxArg *arg) {
+/* Notes the registers that code names: a function gets as many, and not those that it only says
+ * that it has. */
+static int decode_register(BpRelaxFunction *function, int64_t number, BpRelaxArg *arg) {
   *arg = (BpRelaxArg){number == BP_RELAX_CONTEXT_REGISTER ? BP_RELAX_CONTEXT
                       : number == BP_RELAX_VOID_REGISTER  ? BP_RELAX_VOID
                                                           : BP_RELAX_REGISTER,
                       number};
-  return arg->kind == BP_RELAX_REGISTER && (number < 0 || number >= function->num_registers);
+  if (arg->kind != BP_RELAX_REGISTER)
+    return 0;
+  if (number < 0 || number >= function->num_registers)
+    return 1;
+  if (number >= function->num_used)
+    function->num_used = (uint32_t)number + 1;
+  return 0;
 }
 
 /* Non-zero if the argument names what is not there. */
-static int decode_arg(const Reader *reader, const BpRelaxFunction *function, int64_t word,
+static int decode_arg(const Reader *reader, BpRelaxFunction *function, int64_t word,
                       BpRelaxArg *arg) {
   int64_t value =
       (int64_t)((uint64_t)word << (64 - BP_RELAX_VALUE_BITS)) >> (64 - BP_RELAX_VALUE_BITS);
@@ -318,7 +326,7 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
   return 0;
 }
 
-static int decode_operand(Reader *reader, const BpRelaxFunction *function, int64_t number,
+static int decode_operand(Reader *reader, BpRelaxFunction *function, int64_t number,
                           BpRelaxInstruction *instruction) {
   BpRelaxArg *arg = take_args(reader, function, 1);
   if (!arg)
@@ -383,9 +391,11 @@ static int decode_function(Reader *reader, uint32_t index) {
   function->num_instructions = (uint32_t)(end - first);
   function->code = code;
   reader->used_instructions += function->num_instructions;
+  function->num_used = function->num_args;
   for (uint32_t i = 0; i < function->num_instructions; i++)
     if (decode_instruction(reader, function, (uint32_t)first + i, i, &code[i]) < 0)
       return -1;
+  function->num_registers = function->num_used;
   return 0;
 }
 
@@ -439,8 +449,8 @@ static int read_version(Reader *reader, int *has_scopes) {
   return status;
 }
 
-BpRelaxExecutable *bp__relax_executable_read(const BpByteArray *bytes) {
-  Reader reader = {.stream = {bytes->data, bytes->size, 0, "Relax executable"}};
+BpRelaxExecutable *bp__relax_executable_read(const BpByteArray *bytes, BpObject *owner) {
+  Reader reader = {.stream = {bytes->data, bytes->size, 0, "Relax executable", owner}};
   int has_scopes = 0;
   reader.executable = calloc(1, sizeof(*reader.executable));
   if (!reader.executable) {

@@ -11,6 +11,10 @@
 /* A function of bytecode whose parameters are named as the outputs of the model are. */
 #define BP_RELAX_OUTPUT_NAMES "backplane.outputs"
 
+/* A function of bytecode whose parameters' names say what a run needs: the bytes as an expression
+ * of the open extents, the bytes if these are what is likely, and these, "n=64, m=1". */
+#define BP_RELAX_STORAGE_NAMES "backplane.storage"
+
 /* Where an argument of a call comes from. */
 typedef enum BpRelaxArgKind {
   BP_RELAX_REGISTER,  /* value: its index */
@@ -30,7 +34,7 @@ typedef enum BpRelaxOp { BP_RELAX_CALL = 1, BP_RELAX_RET, BP_RELAX_GOTO, BP_RELA
 
 typedef struct BpRelaxInstruction {
   BpRelaxOp op;
-  uint32_t function;      /* CALL: what is called */
+  uint32_t function;      /* CALL: the function */
   uint32_t num_args;      /* CALL */
   int64_t dst;            /* CALL: the register for the result, or -1 */
   int64_t target;         /* GOTO, IF when the condition is 0: index in the function's code */
@@ -48,6 +52,7 @@ typedef struct BpRelaxFunction {
   char *name;
   uint32_t num_args;
   uint32_t num_registers;
+  uint32_t num_used; /* of them, while the code is read */
   uint32_t max_call_args;
   uint32_t num_instructions;
   const BpRelaxInstruction *code; /* of BYTECODE, else NULL */
@@ -66,9 +71,10 @@ typedef struct BpRelaxExecutable {
   BpRelaxArg *args;
 } BpRelaxExecutable;
 
-/* Reads the bytes of a module of kind BP_RELAX_EXECUTABLE_KIND (transfer full); untrusted input. */
-BpRelaxExecutable *bp__relax_executable_read(const BpByteArray *bytes);
-/* NULL is let pass. */
+/* Reads the bytes of a module of kind BP_RELAX_EXECUTABLE_KIND (transfer full); untrusted input.
+ * `owner`: as BpStreamReader::owner. NULL with an error. */
+BpRelaxExecutable *bp__relax_executable_read(const BpByteArray *bytes, BpObject *owner);
+/* NULL is ignored. */
 void bp__relax_executable_free(BpRelaxExecutable *executable);
 
 /* The index of a function, or -1 (no error raised). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers of a saved Relax executable: what graph/build writes and graph/relax reads. As TVM
- * 0.21 has them. */
+/* The numbers in a saved Relax executable, which graph/build writes and graph/relax reads. They are
+ * those of TVM 0.21. */
 #ifndef BACKPLANE_GRAPH_RELAX_FORM_H
 #define BACKPLANE_GRAPH_RELAX_FORM_H
 
@@ -15,7 +15,7 @@
 #define BP_RELAX_VOID_REGISTER    (INT64_C(1) << 54)
 #define BP_RELAX_CONTEXT_REGISTER (BP_RELAX_VOID_REGISTER + 1)
 
-/* What vm.builtin.match_shape does with an extent. */
+/* Codes of vm.builtin.match_shape: how it treats an extent. */
 enum {
   BP_RELAX_MATCH_EQUAL,
   BP_RELAX_MATCH_STORE,

@@ -22,7 +22,7 @@ typedef struct Profile {
   int64_t begin;
 } Profile;
 
-/* What runs in this thread. */
+/* The runs that are active in this thread. */
 static _Thread_local struct {
   BpRelaxMachine *machine;
   uint32_t depth;
@@ -44,7 +44,7 @@ const atomic_bool *bp__relax_machine_watch(const atomic_bool *stops) {
 static int check_stop(void) {
   if (!running.stops || !atomic_load_explicit(running.stops, memory_order_relaxed))
     return 0;
-  return bp_error_raise(BP_ERROR_RUNTIME, "bp_model_cancel stopped the run in a loop");
+  return bp_error_raise(BP_ERROR_RUNTIME, "bp_model_cancel stopped the run in a loop or a call");
 }
 
 static void keep(BpValue *kept, const BpValue *value) {
@@ -153,14 +153,13 @@ static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
                         names, *names ? ")" : "", num_args);
 }
 
-/* Registers with the arguments in the first of them; room for `extra` values follows. */
-static BpValue *create_registers(const BpRelaxFunction *function, const BpValue *args,
-                                 int32_t num_args, uint32_t extra) {
+/* Registers with the arguments in the first of them. */
+static BpValue *enter(const BpRelaxFunction *function, const BpValue *args, int32_t num_args) {
   if (num_args < 0 || (uint32_t)num_args != function->num_args) {
     wrong_count(function, num_args);
     return NULL;
   }
-  BpValue *registers = calloc((size_t)function->num_registers + extra + 1, sizeof(*registers));
+  BpValue *registers = bp__relax_workspace_enter(bp__relax_workspace_current(), function);
   if (!registers) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for the registers of '%s'", function->name);
     return NULL;
@@ -170,20 +169,18 @@ static BpValue *create_registers(const BpRelaxFunction *function, const BpValue 
   return registers;
 }
 
-static void free_registers(const BpRelaxFunction *function, BpValue *registers) {
-  for (uint32_t i = 0; i < function->num_registers; i++)
-    bp_value_clear(&registers[i]);
-  free(registers);
+static void leave(const BpRelaxFunction *function, BpValue *registers) {
+  bp__relax_workspace_leave(bp__relax_workspace_current(), function, registers);
 }
 
 static int run_bytecode(BpRelaxMachine *machine, const BpRelaxFunction *function,
                         const BpValue *args, int32_t num_args, BpValue *result) {
-  BpValue *registers = create_registers(function, args, num_args, function->max_call_args);
+  BpValue *registers = enter(function, args, num_args);
   if (!registers)
     return -1;
   Frame frame = {machine, function, registers, registers + function->num_registers};
   int status = run_code(&frame, result);
-  free_registers(function, registers);
+  leave(function, registers);
   return status;
 }
 
@@ -192,7 +189,7 @@ static int run_compiled(BpRelaxMachine *machine, uint32_t index, const BpValue *
                         int32_t num_args, BpValue *result) {
   const BpRelaxFunction *function = &machine->executable->functions[index];
   BpFunction *code = machine->callees[index].compiled;
-  BpValue *registers = create_registers(function, args, num_args, 0), ignored;
+  BpValue *registers = enter(function, args, num_args), ignored;
   if (!registers)
     return -1;
   BpValue tables[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = machine},
@@ -204,7 +201,7 @@ static int run_compiled(BpRelaxMachine *machine, uint32_t index, const BpValue *
     bp_value_clear(&ignored);
     keep(result, &registers[function->num_args]);
   }
-  free_registers(function, registers);
+  leave(function, registers);
   return status;
 }
 
@@ -214,6 +211,8 @@ static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args
   if (running.depth >= MAX_DEPTH)
     return bp_error_raise(BP_ERROR_RUNTIME, "'%s': calls are nested more than %d deep",
                           function->name, MAX_DEPTH);
+  if (running.depth && check_stop() < 0) /* TVM's loops are recursion */
+    return -1;
   running.depth++;
   int status = function->kind == BP_RELAX_BYTECODE
                    ? run_bytecode(machine, function, args, num_args, result)
@@ -233,11 +232,20 @@ static int visit_call(Profile *profile, const char *name, const BpTensorView *la
   return stop < 0 ? -1 : 0;
 }
 
+/* The last tensor of a call, which is its output: numbers of extents may follow. NULL: there is
+ * none. */
+static const BpTensorView *find_last_tensor(const BpValue *args, int32_t num_args) {
+  const BpTensorView *last = NULL;
+  for (int32_t i = num_args - 1; i >= 0 && !last; i--)
+    last = bp_value_view_tensor(&args[i]);
+  return last;
+}
+
 static int call_timed(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                       int32_t num_args, BpValue *result) {
   BpFunction *function = machine->callees[index].function;
   const char *name = machine->executable->functions[index].name;
-  const BpTensorView *last = num_args > 0 ? bp_value_view_tensor(&args[num_args - 1]) : NULL;
+  const BpTensorView *last = find_last_tensor(args, num_args);
   if (bp_stream_sync(machine->devices[0], NULL) < 0)
     return -1;
   int64_t start = bp__graph_now_ns();
@@ -271,7 +279,7 @@ typedef struct Entry {
 
 static int call_entry(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   const Entry *entry = ((BpClosure *)self)->context;
-  return bp__relax_machine_call(entry->machine, entry->index, args, num_args, result);
+  return bp__relax_machine_call(entry->machine, NULL, entry->index, args, num_args, result);
 }
 
 static BpFunction *create_entry(BpRelaxMachine *machine, uint32_t index) {
@@ -319,23 +327,43 @@ static int call_on_device(BpRelaxMachine *machine, uint32_t index, const BpValue
   return status;
 }
 
-int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
-                           int32_t num_args, BpValue *result) {
+static BpRelaxWorkspace *take_workspace(BpRelaxMachine *machine) {
+  bp__relax_lock();
+  BpRelaxWorkspace *workspace = bp__relax_workspace_pop(&machine->idle);
+  bp__relax_unlock();
+  return workspace ? workspace : bp__relax_workspace_create(machine->executable);
+}
+
+static void give_workspace(BpRelaxMachine *machine, BpRelaxWorkspace *workspace) {
+  bp__relax_lock();
+  machine->idle = bp__relax_workspace_push(machine->idle, workspace);
+  bp__relax_unlock();
+}
+
+int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
+                           const BpValue *args, int32_t num_args, BpValue *result) {
   if (running.machine == machine)
     return call_own(machine, index, args, num_args, result);
-  BpRelaxMachine *before = running.machine;
+  BpRelaxWorkspace *own = workspace ? NULL : take_workspace(machine);
+  if (!workspace && !own)
+    return -1;
+  BpRelaxMachine *machine_before = running.machine;
+  BpRelaxWorkspace *workspace_before = bp__relax_workspace_use(workspace ? workspace : own);
   running.machine = machine;
   int status = call_on_device(machine, index, args, num_args, result);
-  running.machine = before;
+  running.machine = machine_before;
+  bp__relax_workspace_use(workspace_before);
+  if (own)
+    give_workspace(machine, own);
   return status ? status : release_result(machine, result);
 }
 
-int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
-                              int32_t num_args, BpRelaxVisitor visit, void *visitor,
-                              BpValue *result) {
+int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
+                              const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
+                              void *visitor, BpValue *result) {
   Profile profile = {visit, visitor, bp__graph_now_ns()}, *before = running.profile;
   running.profile = &profile;
-  int status = bp__relax_machine_call(machine, index, args, num_args, result);
+  int status = bp__relax_machine_call(machine, workspace, index, args, num_args, result);
   running.profile = before;
   return status;
 }
@@ -393,16 +421,18 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
 
 /* ---- Moving ------------------------------------------------------------------------------ */
 
+int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to) {
+  if (to->device.device_type == BP_DEVICE_CPU)
+    return bp_tensor_copy_to_host(from, to->data, (uint64_t)bp_view_num_bytes(from));
+  return bp_tensor_copy(from, to, NULL);
+}
+
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope) {
   const BpTensorView *view = &tensor->view;
   BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, device, mem_scope);
   if (!copy)
     return NULL;
-  int status =
-      device.device_type == BP_DEVICE_CPU
-          ? bp_tensor_copy_to_host(view, copy->view.data, (uint64_t)bp_view_num_bytes(view))
-          : bp_tensor_copy(view, &copy->view, NULL);
-  if (status == 0)
+  if (bp__relax_copy_into(view, &copy->view) == 0)
     return copy;
   bp_object_release(copy);
   return NULL;
@@ -452,8 +482,8 @@ static int is_listed(const char *kinds, const char *kind) {
   return 0;
 }
 
-/* Appends the kinds of the modules below that nothing here runs, each once: who could tell which
- * functions the code of an external generator has? */
+/* Appends the kinds of the modules below that no installed plugin loads, each once. The functions
+ * that such a module contains are not known. */
 static size_t list_absent(BpModule *module, int depth, char *kinds, size_t size, size_t used) {
   for (size_t i = 0; i < bp_module_num_imports(module) && used < size; i++) {
     BpModule *import = bp_module_get_import(module, i);
@@ -581,6 +611,8 @@ void bp__relax_machine_free(BpRelaxMachine *machine) {
     bp_value_clear(&machine->constants[i]);
   for (uint32_t i = 0; machine->callees && i < executable->num_functions; i++)
     free_callee(&machine->callees[i]);
+  for (BpRelaxWorkspace *idle; (idle = bp__relax_workspace_pop(&machine->idle));)
+    bp__relax_workspace_free(idle);
   for (uint32_t i = 0; i < machine->num_devices; i++)
     bp__relax_pool_release(machine->pools[i]);
   free(machine->constants);

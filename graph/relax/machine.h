@@ -11,6 +11,7 @@
 
 #include "graph/relax/executable.h"
 #include "graph/relax/storage.h"
+#include "graph/relax/workspace.h"
 
 /* The devices that one machine may use, the host among them. */
 #define BP_RELAX_MAX_DEVICES 8
@@ -39,7 +40,8 @@ struct BpRelaxMachine {
   uint32_t num_devices; /* the last one is the host */
   BpValue *constants;   /* tensors on the first device */
   BpRelaxCallee *callees;
-  BpValue *functions; /* the callees' functions as values, for compiled functions */
+  BpValue *functions;     /* the callees' functions as values, for compiled functions */
+  BpRelaxWorkspace *idle; /* those that no run uses; guarded by bp__relax_lock */
 };
 
 /* Makes a machine (transfer full) and finds everything that the executable calls. `code` is
@@ -47,12 +49,13 @@ struct BpRelaxMachine {
 BpRelaxMachine *bp__relax_machine_create(const BpRelaxExecutable *executable, BpModule *code,
                                          BpModule *self, const BpDevice *devices,
                                          uint32_t num_devices);
-/* NULL is let pass. */
+/* NULL is ignored. */
 void bp__relax_machine_free(BpRelaxMachine *machine);
 
-/* Calls function `index` of the executable, which is not a packed one. */
-int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
-                           int32_t num_args, BpValue *result);
+/* Calls function `index` of the executable, which is not a packed one. `workspace` is the caller's,
+ * which no other run uses meanwhile; NULL: one of the machine's. */
+int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
+                           const BpValue *args, int32_t num_args, BpValue *result);
 
 /* Called after each call of bytecode to a function of the library or the registry, the device idle;
  * 1: no more, the run goes on without it; -1 with an error: the run fails. `last` is its last
@@ -61,9 +64,9 @@ int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValu
 typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTensorView *last,
                               int64_t start_ns, int64_t duration_ns);
 /* As bp__relax_machine_call, timed. */
-int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
-                              int32_t num_args, BpRelaxVisitor visit, void *visitor,
-                              BpValue *result);
+int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
+                              const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
+                              void *visitor, BpValue *result);
 
 /* Watches a flag in this thread, NULL for none: once it is set, code that jumps back fails. Returns
  * what was watched before. */
@@ -77,6 +80,9 @@ BpRelaxMachine *bp__relax_machine_current(void);
 BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, const BpValue *args,
                                 int32_t num_args);
 
+/* Copies a tensor into another of the same type and shape, whose memory begins at byte 0: it waits
+ * for one in host memory, and is queued else. */
+int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to);
 /* A copy of a tensor on a device (transfer full); on the tensor's own device it is queued. */
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope);
 /* The same, but a tensor that is on the device already is given itself. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relax executables behind the functions of backplane/graph/model.h. */
+/* Relax executables as models: their devices, inputs, outputs and memory. */
 #include "graph/relax/model.h"
 
 #include <inttypes.h>
@@ -12,7 +12,6 @@
 #include <backplane/graph/relax.h>
 #include <backplane/object.h>
 
-#include "graph/io/clock.h"
 #include "graph/relax/module.h"
 
 /* ---- Devices ----------------------------------------------------------------------------- */
@@ -78,12 +77,24 @@ int bp__code_check_device(BpModule *module, BpDevice device) {
                         wanted, found.names);
 }
 
+BpModule *bp__relax_find_module(BpModule *module) {
+  return bp__relax_module_executable(module) ? module : NULL;
+}
+
+int bp__relax_select_devices(BpModule *executable, const char *preferences, BpDevice *devices,
+                             size_t capacity, size_t *num_devices, char **report) {
+  (void)capacity;
+  *num_devices = 1;
+  return bp__code_select_device(executable, preferences, devices, report);
+}
+
 /* ---- The model --------------------------------------------------------------------------- */
 
 static int is_entry(const BpRelaxExecutable *executable, int64_t index) {
   return index >= 0 && executable->functions[index].kind != BP_RELAX_PACKED;
 }
 
+/* The function that is the model. */
 static int64_t find_entry(const BpRelaxExecutable *executable) {
   char names[512] = "";
   size_t used = 0;
@@ -126,6 +137,24 @@ int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *vis
   return rc;
 }
 
+/* What the bytes of a program say is not trusted: each append is along an axis of its input, and to
+ * an output of its own. */
+static int check_appends(const BpRelaxModel *model) {
+  for (uint32_t i = 0; i < model->num_appends; i++) {
+    const BpRelaxAppend *append = &model->appends[i];
+    bool is_sound = append->output >= 0 && append->output < model->num_outputs &&
+                    append->axis >= 0 && append->axis < model->inputs[append->input].ndim;
+    for (uint32_t k = 0; k < i; k++)
+      is_sound &= append->output != model->appends[k].output;
+    if (!is_sound)
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "the program appends to input '%s' along axis %" PRId64
+                            ", for output %" PRId64 ", which is not possible; it is damaged",
+                            model->inputs[append->input].name, append->axis, append->output);
+  }
+  return 0;
+}
+
 static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
   const BpRelaxExecutable *content = bp__relax_module_executable(executable);
   int64_t entry = find_entry(content);
@@ -134,7 +163,9 @@ static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
   model->function = (uint32_t)entry;
   model->num_inputs = content->functions[entry].num_args;
   if (bp__relax_signature(content, model->function, &model->inputs, &model->outputs,
-                          &model->num_outputs) < 0)
+                          &model->num_outputs) < 0 ||
+      bp__relax_find_appends(content, model->function, &model->appends, &model->num_appends) < 0 ||
+      check_appends(model) < 0)
     return -1;
   model->module = bp_relax_machine_create(executable, device);
   if (!model->module)
@@ -143,238 +174,129 @@ static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
   return 0;
 }
 
-BpRelaxModel *bp__relax_model_create(BpModule *executable, BpDevice device) {
+void *bp__relax_model_create(BpModule *executable, const BpDevice *devices, size_t num_devices) {
+  (void)num_devices;
   BpRelaxModel *model = calloc(1, sizeof(*model));
   if (!model) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
     return NULL;
   }
-  if (build(model, executable, device) == 0)
+  if (build(model, executable, devices[0]) == 0)
     return model;
   bp__relax_model_free(model);
   return NULL;
 }
 
-void bp__relax_model_free(BpRelaxModel *model) {
-  if (!model)
-    return;
+void bp__relax_model_free(void *data) {
+  BpRelaxModel *model = data;
   bp__relax_infos_free(model->inputs, model->num_inputs);
   bp__relax_infos_free(model->outputs, model->num_outputs);
   bp_object_release(model->module);
+  free(model->appends);
   free(model);
 }
 
-uint64_t bp__relax_model_constant_bytes(const BpRelaxModel *model) {
+const BpDevice *bp__relax_model_devices(const void *data, size_t *num_devices) {
+  const BpRelaxModel *model = data;
+  *num_devices = 1;
+  return model->machine->devices;
+}
+
+const BpModelTensorInfo *bp__relax_model_infos(const void *data, int32_t role, uint32_t *count) {
+  const BpRelaxModel *model = data;
+  bool is_input = role == BP_TENSOR_INPUT;
+  *count = is_input ? model->num_inputs : model->num_outputs;
+  return is_input ? model->inputs : model->outputs;
+}
+
+/* The texts by which a program says what a run needs (BP_RELAX_STORAGE_NAMES): the bytes as an
+ * expression, the bytes where extents are likely, and these. NULL if it does not say it. */
+static char *const *storage_texts(const BpRelaxModel *model) {
   const BpRelaxExecutable *executable = model->machine->executable;
-  uint64_t bytes = 0;
+  int64_t index = bp__relax_executable_find(executable, BP_RELAX_STORAGE_NAMES);
+  return index >= 0 && executable->functions[index].num_params == 3
+             ? executable->functions[index].param_names
+             : NULL;
+}
+
+void bp__relax_model_memory(const void *data, uint64_t *parameters, uint64_t *planned) {
+  const BpRelaxModel *model = data;
+  const BpRelaxExecutable *executable = model->machine->executable;
+  char *const *texts = storage_texts(model);
+  *planned = texts ? strtoull(texts[1], NULL, 10) : 0;
+  *parameters = 0;
   for (uint32_t i = 0; i < executable->num_constants; i++)
     if (executable->constants[i].type_index == BP_TYPE_TENSOR)
-      bytes += (uint64_t)bp_view_num_bytes(&((BpTensor *)executable->constants[i].v_obj)->view);
-  return bytes;
+      *parameters +=
+          (uint64_t)bp_view_num_bytes(&((BpTensor *)executable->constants[i].v_obj)->view);
 }
 
-/* ---- Contexts ---------------------------------------------------------------------------- */
+const char *bp__relax_model_storage(const void *data, const char **likely) {
+  char *const *texts = storage_texts(data);
+  *likely = texts ? texts[2] : NULL;
+  return texts && *texts[0] ? texts[0] : NULL;
+}
 
-struct BpRelaxContext {
-  const BpRelaxModel *model;
-  BpValue *inputs; /* None until they are set */
-  BpTensor **outputs;
-  atomic_bool is_cancelled; /* until the run that it ends has ended */
-};
+/* ---- Constants of two models ------------------------------------------------------------- */
 
-BpRelaxContext *bp__relax_context_create(const BpRelaxModel *model) {
-  BpRelaxContext *context = calloc(1, sizeof(*context));
-  if (context) {
-    context->model = model;
-    context->inputs = calloc((size_t)model->num_inputs + 1, sizeof(*context->inputs));
-    context->outputs = calloc((size_t)model->num_outputs + 1, sizeof(*context->outputs));
-    if (context->inputs && context->outputs)
-      return context;
+/* A constant with the type, shape and bytes of a tensor on the CPU: its place, or -1. */
+static int64_t find_constant(const BpRelaxModel *model, const BpTensor *like) {
+  const BpRelaxExecutable *executable = model->machine->executable;
+  size_t bytes = (size_t)bp_view_num_bytes(&like->view);
+  for (uint32_t i = 0; i < executable->num_constants; i++) {
+    if (executable->constants[i].type_index != BP_TYPE_TENSOR || executable->scopes[i])
+      continue;
+    BpTensor *constant = (BpTensor *)executable->constants[i].v_obj;
+    const BpTensorView *a = &constant->view, *b = &like->view;
+    if (a->ndim != b->ndim || memcmp(&a->dtype, &b->dtype, sizeof(a->dtype)) ||
+        (a->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape))) ||
+        memcmp((const char *)a->data + a->byte_offset, (const char *)b->data + b->byte_offset,
+               bytes) != 0)
+      continue;
+    return i;
   }
-  bp__relax_context_free(context);
-  bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
-  return NULL;
+  return -1;
 }
 
-static void clear_outputs(BpRelaxContext *context) {
-  for (uint32_t i = 0; context->outputs && i < context->model->num_outputs; i++) {
-    bp_object_release(context->outputs[i]);
-    context->outputs[i] = NULL;
-  }
+static void replace(BpValue *value, BpTensor *tensor) {
+  bp_object_retain(tensor);
+  bp_value_clear(value);
+  *value = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
 }
 
-void bp__relax_context_free(BpRelaxContext *context) {
-  if (!context)
-    return;
-  for (uint32_t i = 0; context->inputs && i < context->model->num_inputs; i++)
-    bp_value_clear(&context->inputs[i]);
-  clear_outputs(context);
-  free(context->inputs);
-  free(context->outputs);
-  free(context);
-}
-
-static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) {
-  char wanted[32], given[32];
-  if (info->ndim < 0) /* the function says nothing of this argument */
-    return 0;
-  bp_dtype_format(info->dtype, wanted, sizeof wanted);
-  bp_dtype_format(value->dtype, given, sizeof given);
-  if (memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) != 0 || info->ndim != value->ndim)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "input '%s' is %s of %d dimensions, and the value given is %s of %d",
-                          info->name, wanted, info->ndim, given, value->ndim);
-  for (int32_t i = 0; i < info->ndim; i++)
-    if (info->shape[i] >= 0 && info->shape[i] != value->shape[i])
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "dimension %d of input '%s' is %" PRId64
-                            ", and that of the value given %" PRId64,
-                            i, info->name, info->shape[i], value->shape[i]);
-  return 0;
-}
-
-static int check_value(const BpModelTensorInfo *info, const BpTensorView *value) {
-  if (check_type(info, value) < 0)
-    return -1;
-  if (!bp_view_is_compact(value))
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "the value given for input '%s' has strides; copy it to a compact tensor",
-                          info->name);
-  return 0;
-}
-
-static void take_input(BpRelaxContext *context, uint32_t index, BpTensor *tensor) {
-  bp_value_clear(&context->inputs[index]);
-  context->inputs[index] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
-}
-
-int bp__relax_context_set_input(BpRelaxContext *context, uint32_t index,
-                                const BpTensorView *value) {
-  const BpModelTensorInfo *info = &context->model->inputs[index];
-  if (check_value(info, value) < 0)
-    return -1;
-  BpTensor *wrapped = bp_tensor_wrap(value, NULL, NULL);
-  BpTensor *copy =
-      wrapped ? bp__relax_copy(wrapped, context->model->machine->devices[0], NULL) : NULL;
-  bp_object_release(wrapped);
-  if (!copy)
-    return bp_error_add_context("input '%s'", info->name);
-  take_input(context, index, copy);
-  return 0;
-}
-
-int bp__relax_context_bind_input(BpRelaxContext *context, uint32_t index, BpTensor *value) {
-  const BpModelTensorInfo *info = &context->model->inputs[index];
-  if (check_value(info, &value->view) < 0)
-    return -1;
-  if (memcmp(&value->view.device, &context->model->machine->devices[0], sizeof(BpDevice)) != 0)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "input '%s' is bound to memory of the model's device, and the tensor is "
-                          "on another; copy it in instead",
-                          info->name);
-  take_input(context, index, bp_object_retain(value));
-  return 0;
-}
-
-static int take_outputs(BpRelaxContext *context, const BpValue *result) {
-  const BpArray *tuple =
-      result->type_index == BP_TYPE_ARRAY ? (const BpArray *)result->v_obj : NULL;
-  uint32_t count = context->model->num_outputs;
-  if (tuple && tuple->size != count)
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "the model gives %" PRId64 " values where %u were expected", tuple->size,
-                          count);
-  for (uint32_t i = 0; i < count; i++) {
-    const BpValue *value = tuple ? &tuple->data[i] : result;
-    if (value->type_index != BP_TYPE_TENSOR)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "output %u of the model is a %s, not a tensor; call the function "
-                            "itself, " BP_RELAX_BY_MACHINE,
-                            i, bp_type_name(value->type_index));
-    context->outputs[i] = bp_object_retain(value->v_obj);
+/* Copies the constants that are not shared, as one memory has the data of all. */
+static int part_from_shared(BpRelaxExecutable *executable, const BpRelaxModel *other) {
+  for (uint32_t i = 0; i < executable->num_constants; i++) {
+    BpValue *value = &executable->constants[i];
+    BpTensor *tensor = (BpTensor *)value->v_obj, *copy;
+    if (value->type_index != BP_TYPE_TENSOR || find_constant(other, tensor) >= 0)
+      continue;
+    copy = bp__relax_copy(tensor, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    if (!copy)
+      return -1;
+    replace(value, copy);
+    bp_object_release(copy);
   }
   return 0;
 }
 
-static int check_inputs(const BpRelaxContext *context) {
-  const BpRelaxModel *model = context->model;
-  for (uint32_t i = 0; i < model->num_inputs; i++)
-    if (context->inputs[i].type_index == BP_TYPE_NONE)
-      return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", model->inputs[i].name);
-  return 0;
-}
-
-void bp__relax_context_cancel(BpRelaxContext *context) {
-  atomic_store(&context->is_cancelled, true);
-}
-
-/* Runs the model, with a visitor or NULL. */
-static int run_machine(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor,
-                       BpValue *result) {
-  const BpRelaxModel *model = context->model;
-  const atomic_bool *before = bp__relax_machine_watch(&context->is_cancelled);
-  int32_t num_inputs = (int32_t)model->num_inputs;
-  int status = visit ? bp__relax_machine_profile(model->machine, model->function, context->inputs,
-                                                 num_inputs, visit, visitor, result)
-                     : bp__relax_machine_call(model->machine, model->function, context->inputs,
-                                              num_inputs, result);
-  bp__relax_machine_watch(before);
-  atomic_store(&context->is_cancelled, false);
-  return status;
-}
-
-int bp__relax_context_run(BpRelaxContext *context) {
-  BpValue result = {.type_index = BP_TYPE_NONE};
-  if (check_inputs(context) < 0)
-    return -1;
-  clear_outputs(context);
-  if (run_machine(context, NULL, NULL, &result))
-    return -1;
-  int status = take_outputs(context, &result);
-  bp_value_clear(&result);
-  return status;
-}
-
-/* A function that was compiled as a whole makes no calls that the machine sees. */
-typedef struct Watch {
-  BpRelaxVisitor visit;
-  void *visitor;
-  int any;
-} Watch;
-
-static int watch(void *context, const char *function, const BpTensorView *last, int64_t start_ns,
-                 int64_t duration_ns) {
-  Watch *self = context;
-  self->any = 1;
-  return self->visit(self->visitor, function, last, start_ns, duration_ns);
-}
-
-int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor) {
-  const BpRelaxModel *model = context->model;
-  const BpRelaxFunction *function = &model->machine->executable->functions[model->function];
-  BpValue result = {.type_index = BP_TYPE_NONE};
-  Watch self = {visit, visitor, 0};
-  if (check_inputs(context) < 0)
-    return -1;
-  clear_outputs(context);
-  int64_t start = bp__graph_now_ns();
-  if (run_machine(context, watch, &self, &result))
-    return -1;
-  int status = take_outputs(context, &result);
-  bp_value_clear(&result);
-  if (status < 0 || self.any)
-    return status;
-  if (bp_stream_sync(model->machine->devices[0], NULL) < 0)
-    return -1;
-  return visit(visitor, function->name, NULL, 0, bp__graph_now_ns() - start) < 0 ? -1 : 0;
-}
-
-BpTensor *bp__relax_context_output(BpRelaxContext *context, uint32_t index) {
-  if (!context->outputs[index]) {
-    bp_error_raise(BP_ERROR_VALUE, "the model has not been run");
-    return NULL;
+int64_t bp__relax_model_share(BpRelaxModel *model, const BpRelaxModel *other) {
+  BpRelaxMachine *machine = model->machine;
+  BpRelaxExecutable *executable = (BpRelaxExecutable *)(uintptr_t)machine->executable;
+  uint64_t shared = 0, all, planned;
+  for (uint32_t i = 0; i < executable->num_constants; i++) {
+    if (executable->constants[i].type_index != BP_TYPE_TENSOR || executable->scopes[i])
+      continue;
+    int64_t found = find_constant(other, (BpTensor *)executable->constants[i].v_obj);
+    if (found < 0)
+      continue;
+    replace(&machine->constants[i], (BpTensor *)other->machine->constants[found].v_obj);
+    replace(&executable->constants[i],
+            (BpTensor *)other->machine->executable->constants[found].v_obj);
+    shared += (uint64_t)bp_view_num_bytes(&((BpTensor *)executable->constants[i].v_obj)->view);
   }
-  if (bp_stream_sync(context->model->machine->devices[0], NULL) < 0)
-    return NULL;
-  return context->outputs[index];
+  bp__relax_model_memory(model, &all, &planned);
+  if (shared > all / 2 && part_from_shared(executable, other) < 0)
+    return -1;
+  return (int64_t)shared;
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Relax executable as a model: one function of it, whose arguments are named tensors. What is
- * known of inputs and outputs is read in the function's code. */
+/* A Relax executable as a model: one function of it, whose arguments are named tensors. Types and
+ * shapes of inputs and outputs are read from the function's code. */
 #ifndef BACKPLANE_GRAPH_RELAX_MODEL_H
 #define BACKPLANE_GRAPH_RELAX_MODEL_H
 
 #include <backplane/graph/model.h>
 
+#include "graph/io/model_executor.h"
 #include "graph/relax/machine.h"
+
+/* An output that is an input with more rows behind its own (graph/build/append.c). */
+typedef struct BpRelaxAppend {
+  uint32_t input;
+  int64_t output, axis;
+} BpRelaxAppend;
 
 typedef struct BpRelaxModel {
   BpModule *module; /* of the machine */
@@ -16,6 +23,8 @@ typedef struct BpRelaxModel {
   uint32_t num_outputs;
   BpModelTensorInfo *inputs;
   BpModelTensorInfo *outputs;
+  BpRelaxAppend *appends;
+  uint32_t num_appends;
 } BpRelaxModel;
 
 /* Chooses among the devices that a module which TVM compiled has code for, as
@@ -25,40 +34,47 @@ int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *
 /* That it has code for a device. */
 int bp__code_check_device(BpModule *module, BpDevice device);
 
-/* bp_model_visit_tensors of a module of kind BP_RELAX_EXECUTABLE_KIND. */
+/* Runs modules of kind BP_RELAX_EXECUTABLE_KIND. (context.c) */
+extern const BpModelExecutor bp__relax_executor;
+
+/* The slots of that executor for modules and for models (BpRelaxModel). */
+BpModule *bp__relax_find_module(BpModule *module);
+int bp__relax_select_devices(BpModule *executable, const char *preferences, BpDevice *devices,
+                             size_t capacity, size_t *num_devices, char **report);
 int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *visitor);
+void *bp__relax_model_create(BpModule *executable, const BpDevice *devices, size_t num_devices);
+void bp__relax_model_free(void *model);
+const BpDevice *bp__relax_model_devices(const void *model, size_t *num_devices);
+const BpModelTensorInfo *bp__relax_model_infos(const void *model, int32_t role, uint32_t *count);
+void bp__relax_model_memory(const void *model, uint64_t *parameters, uint64_t *planned);
+const char *bp__relax_model_storage(const void *model, const char **likely);
 
-/* Makes a model of a module of kind BP_RELAX_EXECUTABLE_KIND (transfer full). */
-BpRelaxModel *bp__relax_model_create(BpModule *executable, BpDevice device);
-/* NULL is let pass. */
-void bp__relax_model_free(BpRelaxModel *model);
-/* Bytes of the constants that are tensors. */
-uint64_t bp__relax_model_constant_bytes(const BpRelaxModel *model);
+/* Replaces the constants of `model` that `other`, a model of the same devices, has. Nobody uses
+ * `model` yet, and nobody else has its executable. The bytes that they share; -1 with an error. */
+int64_t bp__relax_model_share(BpRelaxModel *model, const BpRelaxModel *other);
 
-/* Inputs and outputs of one run at a time; the model is borrowed. */
-typedef struct BpRelaxContext BpRelaxContext;
+/* The functions on contexts of that executor which its table lacks. (context.c) */
 
-BpRelaxContext *bp__relax_context_create(const BpRelaxModel *model);
-/* NULL is let pass. */
-void bp__relax_context_free(BpRelaxContext *context);
-/* Copies in, or uses the caller's tensor until it is set again. */
-int bp__relax_context_set_input(BpRelaxContext *context, uint32_t index, const BpTensorView *value);
-int bp__relax_context_bind_input(BpRelaxContext *context, uint32_t index, BpTensor *value);
-/* Stops the loops of the run in progress, or else of the next. Any thread. */
-void bp__relax_context_cancel(BpRelaxContext *context);
-/* Queues the model. */
-int bp__relax_context_run(BpRelaxContext *context);
-/* Runs it, timing each call; a function that was compiled as a whole is one. */
-int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor);
-/* Waits, and gives an output (transfer none). */
-BpTensor *bp__relax_context_output(BpRelaxContext *context, uint32_t index);
+/* Lets a cancellation of `leader`, which lives longer, stop the runs of `context`. */
+void bp__relax_context_follow(void *context, void *leader);
+/* The value of an input (borrowed), or NULL. */
+BpTensor *bp__relax_context_input(const void *context, uint32_t input);
+/* Releases the values of all inputs. */
+void bp__relax_context_forget_inputs(void *context);
+/* Releases all outputs. */
+void bp__relax_context_forget_outputs(void *context);
+/* Whether a cache is bound to any input. */
+bool bp__relax_context_has_cache(const void *context);
 
-/* Reads what is known of the tensors that a function takes and gives: an input's type and rank are
- * always known; an extent that is not is -1, an output of which nothing is known has ndim -1. The
- * lists are freed with bp__relax_infos_free. */
+/* Reads the types and shapes of a function's inputs and outputs. An input's type and rank are
+ * always known. An unknown extent is -1; an output without known shape has ndim -1. The lists are
+ * freed with bp__relax_infos_free. */
 int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
                         BpModelTensorInfo **inputs, BpModelTensorInfo **outputs,
                         uint32_t *num_outputs);
+/* The outputs that are inputs with more rows (freed with free). */
+int bp__relax_find_appends(const BpRelaxExecutable *executable, uint32_t function,
+                           BpRelaxAppend **appends, uint32_t *count);
 void bp__relax_infos_free(BpModelTensorInfo *infos, uint32_t count);
 
 #endif

@@ -11,12 +11,13 @@
 #include <backplane/graph/relax.h>
 
 #include "graph/io/given.h"
+#include "graph/io/stream.h"
 #include "graph/relax/builtin.h"
 #include "graph/relax/model.h"
 
 /* ---- The machine ------------------------------------------------------------------------- */
 
-/* What set_input and invoke_stateful keep for a function. */
+/* The inputs and results that set_input and invoke_stateful keep for a function. */
 typedef struct State {
   BpValue *inputs; /* or NULL: none were set */
   BpValue output;
@@ -30,7 +31,7 @@ typedef struct MachineModule {
   State *states;           /* by function */
 } MachineModule;
 
-/* What a method is bound to: the module's context, which the function keeps alive. */
+/* The module's context, to which a method is bound and which the method keeps alive. */
 static MachineModule *self_of(void *closure) {
   return ((BpClosure *)closure)->context;
 }
@@ -141,7 +142,7 @@ static int keep_value(const BpValue *value, BpValue *kept) {
   return 0;
 }
 
-/* What a kept argument becomes: views are copied, tensors are moved to the device. */
+/* Prepares an argument that is kept: views are copied, tensors are moved to the device. */
 static int place_input(const MachineModule *self, const BpValue *value, BpValue *placed) {
   BpDevice device = self->machine->devices[0];
   BpTensor *tensor = NULL;
@@ -196,7 +197,7 @@ static int invoke_stateful(void *closure, const BpValue *args, int32_t num_args,
   if (!state->inputs)
     return bp_error_raise(BP_ERROR_VALUE, "'%s' has no arguments yet; call set_input first",
                           function->name);
-  if (bp__relax_machine_call(self->machine, index, state->inputs, (int32_t)function->num_args,
+  if (bp__relax_machine_call(self->machine, NULL, index, state->inputs, (int32_t)function->num_args,
                              &output))
     return -1;
   bp_value_clear(&state->output);
@@ -303,7 +304,7 @@ typedef struct Entry {
 
 static int call_entry(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
   const Entry *entry = ((BpClosure *)function)->context;
-  return bp__relax_machine_call(entry->machine, entry->index, args, num_args, result);
+  return bp__relax_machine_call(entry->machine, NULL, entry->index, args, num_args, result);
 }
 
 static BpFunction *create_entry(const MachineModule *self, uint32_t index) {
@@ -407,8 +408,8 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
 typedef struct ExecutableModule {
   BpModule *module; /* borrowed: it owns this */
   BpRelaxExecutable *executable;
-  /* What it was read from, to be saved again: `size` bytes, kept without the data of tensors, which
-   * the constants of the executable have. */
+  /* The `size` bytes that the executable was read from, to save it again. The data of tensors is
+   * left out, since the executable's constants have it. */
   char *rest;
   size_t size;
 } ExecutableModule;
@@ -563,20 +564,20 @@ static int check_builtins(const BpRelaxExecutable *executable) {
                         names);
 }
 
-static int read_executable(ExecutableModule *self, const BpByteArray *bytes) {
-  self->executable = bp__relax_executable_read(bytes);
+static int read_executable(ExecutableModule *self, const BpByteArray *bytes, BpObject *owner) {
+  self->executable = bp__relax_executable_read(bytes, owner);
   if (!self->executable || check_builtins(self->executable) < 0)
     return -1;
   return keep_rest(self, bytes);
 }
 
-BpModule *bp__relax_module_read(const BpByteArray *bytes) {
+BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner) {
   ExecutableModule *self = calloc(1, sizeof(*self));
   if (!self) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
     return NULL;
   }
-  if (read_executable(self, bytes) < 0) {
+  if (read_executable(self, bytes, owner) < 0) {
     destroy_executable(self);
     return NULL;
   }
@@ -592,7 +593,7 @@ static int load_executable(void *function, const BpValue *args, int32_t num_args
   (void)function;
   if (num_args < 1 || bp_value_view_str(&args[0], &bytes) < 0)
     return bp_error_raise(BP_ERROR_TYPE, "the loader of " BP_RELAX_EXECUTABLE_KIND " takes bytes");
-  BpModule *module = bp__relax_module_read(&bytes);
+  BpModule *module = bp__relax_module_read(&bytes, bp__stream_owner(args, num_args));
   if (!module)
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)module};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a function of bytecode takes and gives, read in its code: a compiler begins with checks of
- * the arguments, and makes each result by a call that names its type and shape. */
+/* The signature of a bytecode function, read from its code: compilers write checks of the arguments
+ * at its beginning, and create each result by a call that names its type and shape. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,11 +133,10 @@ static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *b
 }
 
 /* (heap, n, n x (code, number)); code 0: the extent is the number */
-static int read_made_shape(const BpRelaxInstruction *writer, BpDataType dtype, const char *name,
-                           BpModelTensorInfo *info) {
-  const BpRelaxArg *args = writer->args;
+static int read_made_shape(const BpRelaxArg *args, uint32_t num_args, BpDataType dtype,
+                           const char *name, BpModelTensorInfo *info) {
   int64_t count = args[1].value;
-  if (args[1].kind != BP_RELAX_IMMEDIATE || count < 0 || count > (writer->num_args - 2) / 2)
+  if (args[1].kind != BP_RELAX_IMMEDIATE || count < 0 || count > (num_args - 2) / 2)
     return 0;
   if (set_info(info, name, dtype, NULL, (int32_t)count) < 0)
     return -1;
@@ -156,15 +155,20 @@ static int read_shape(const Reading *reading, uint32_t before, const BpRelaxArg 
   }
   const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
   if (writer && calls(reading, writer, "make_shape", 2))
-    return read_made_shape(writer, dtype, name, info);
+    return read_made_shape(writer->args, writer->num_args, dtype, name, info);
   return 0;
+}
+
+/* (machine, entry, device or tensor, dtype, heap, ndim, extents) */
+static int is_kept(const Reading *reading, const BpRelaxInstruction *writer) {
+  return calls(reading, writer, "kept_tensor", 6) || calls(reading, writer, "without_room", 6);
 }
 
 /* The type of the tensor in a register: of its allocation, through views. */
 static const BpValue *find_dtype(const Reading *reading, uint32_t before, const BpRelaxArg *arg) {
   for (;;) {
     const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
-    if (writer && calls(reading, writer, "alloc_tensor", 4))
+    if (writer && (calls(reading, writer, "alloc_tensor", 4) || is_kept(reading, writer)))
       return constant(reading, &writer->args[3], BP_TYPE_DTYPE);
     if (!writer || !calls(reading, writer, "reshape", 2))
       return NULL;
@@ -180,6 +184,8 @@ static int read_output(const Reading *reading, uint32_t before, const BpRelaxArg
   const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
   if (!dtype || !writer)
     return 0;
+  if (is_kept(reading, writer))
+    return read_made_shape(&writer->args[4], writer->num_args - 4, dtype->v_dtype, name, info);
   const BpRelaxArg *shape = &writer->args[calls(reading, writer, "reshape", 2) ? 1 : 2];
   return read_shape(reading, before, shape, dtype->v_dtype, name, info);
 }
@@ -197,10 +203,12 @@ static int read_outputs(const Reading *reading, BpModelTensorInfo **infos, uint3
   const BpRelaxInstruction *last = &reading->function->code[at];
   const BpRelaxInstruction *writer =
       last->op == BP_RELAX_RET ? find_writer(reading, &at, last->args) : NULL;
-  int is_tuple = writer && calls(reading, writer, "make_tuple", 1);
+  int is_own = writer && calls(reading, writer, "kept_tuple", 3);
+  int is_tuple = is_own || (writer && calls(reading, writer, "make_tuple", 1));
+  uint32_t first = is_own ? 2 : 0;
   if (!is_tuple)
     at = reading->function->num_instructions - 1;
-  *count = is_tuple ? writer->num_args : 1;
+  *count = is_tuple ? writer->num_args - first : 1;
   *infos = calloc(*count, sizeof(**infos));
   if (!*infos)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's outputs");
@@ -210,7 +218,8 @@ static int read_outputs(const Reading *reading, BpModelTensorInfo **infos, uint3
     if (is_tuple)
       snprintf(number, sizeof(number), "output_%u", i);
     const char *name = names ? names->param_names[i] : number;
-    if (read_output(reading, at, is_tuple ? &writer->args[i] : last->args, name, &(*infos)[i]) < 0)
+    if (read_output(reading, at, is_tuple ? &writer->args[first + i] : last->args, name,
+                    &(*infos)[i]) < 0)
       return -1;
   }
   return 0;
@@ -232,4 +241,34 @@ int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
   if (name_inputs(&reading, *inputs) < 0 || read_inputs(&reading, *inputs) < 0)
     return -1;
   return read_outputs(&reading, outputs, num_outputs);
+}
+
+/* ---- What is appended to ----------------------------------------------------------------- */
+
+/* (machine, entry, output, tensor, new rows, axis, ...) */
+static int is_append(const Reading *reading, const BpRelaxInstruction *instruction) {
+  if (!calls(reading, instruction, "append", 9))
+    return 0;
+  const BpRelaxArg *args = instruction->args;
+  return args[2].kind == BP_RELAX_IMMEDIATE && args[3].kind == BP_RELAX_REGISTER &&
+         args[3].value < reading->function->num_args && args[5].kind == BP_RELAX_IMMEDIATE;
+}
+
+int bp__relax_find_appends(const BpRelaxExecutable *executable, uint32_t function,
+                           BpRelaxAppend **appends, uint32_t *count) {
+  const Reading reading = {executable, &executable->functions[function]};
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < reading.function->num_instructions; i++)
+    found += is_append(&reading, &reading.function->code[i]) != 0;
+  *appends = calloc((size_t)found + 1, sizeof(**appends));
+  *count = 0;
+  if (!*appends)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's inputs and outputs");
+  for (uint32_t i = 0; i < reading.function->num_instructions; i++) {
+    const BpRelaxArg *args = reading.function->code[i].args;
+    if (is_append(&reading, &reading.function->code[i]))
+      (*appends)[(*count)++] =
+          (BpRelaxAppend){(uint32_t)args[3].value, args[2].value, args[5].value};
+  }
+  return 0;
 }

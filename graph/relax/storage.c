@@ -20,8 +20,8 @@ typedef struct Block {
   uint64_t size;
 } Block;
 
-/* Guards the lists of all pools, in short sections. A fork takes it: a lock of each pool could be
- * held, in the child, by a thread that is not there. */
+/* Guards the lists of all pools and machines, in short sections. A fork takes it: a lock of each
+ * pool could be held, in the child, by a thread that is not there. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct BpRelaxPool {
@@ -39,16 +39,16 @@ typedef struct Storage {
   int is_scoped;
 } Storage;
 
-static void lock_pools(void) {
+void bp__relax_lock(void) {
   pthread_mutex_lock(&lock);
 }
 
-static void unlock_pools(void) {
+void bp__relax_unlock(void) {
   pthread_mutex_unlock(&lock);
 }
 
 static void watch_forks(void) {
-  pthread_atfork(lock_pools, unlock_pools, unlock_pools);
+  pthread_atfork(bp__relax_lock, bp__relax_unlock, bp__relax_unlock);
 }
 
 BpRelaxPool *bp__relax_pool_create(BpDevice device) {
@@ -86,7 +86,7 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
 /* Takes the block that fits best out of the list, or the largest one, which is too small. */
 static Block take_block(BpRelaxPool *pool, uint64_t size) {
   Block taken = {NULL, 0};
-  lock_pools();
+  bp__relax_lock();
   size_t best = 0;
   for (size_t i = 1; i < pool->num_free; i++) {
     uint64_t have = pool->free[best].size, other = pool->free[i].size;
@@ -97,14 +97,14 @@ static Block take_block(BpRelaxPool *pool, uint64_t size) {
     taken = pool->free[best];
     pool->free[best] = pool->free[--pool->num_free];
   }
-  unlock_pools();
+  bp__relax_unlock();
   return taken;
 }
 
 /* Keeps a block for reuse; -1 (no error raised) if the list cannot grow. */
 static int keep_block(BpRelaxPool *pool, Block block) {
   int status = 0;
-  lock_pools();
+  bp__relax_lock();
   if (pool->num_free == pool->capacity) {
     size_t capacity = 2 * pool->capacity + 16;
     Block *grown = realloc(pool->free, capacity * sizeof(*grown));
@@ -117,7 +117,7 @@ static int keep_block(BpRelaxPool *pool, Block block) {
   }
   if (status == 0)
     pool->free[pool->num_free++] = block;
-  unlock_pools();
+  bp__relax_unlock();
   return status;
 }
 
@@ -173,14 +173,18 @@ int bp__relax_is_storage(const BpValue *value) {
   return value->type_index == BP_TYPE_OBJECT && value->v_obj->deleter == delete_storage;
 }
 
-BpTensor *bp__relax_storage_tensor(BpObject *object, int64_t offset, const BpShape *shape,
-                                   BpDataType dtype) {
+void *bp__relax_storage_handle(const BpObject *storage) {
+  return ((const Storage *)storage)->block.handle;
+}
+
+BpTensor *bp__relax_storage_tensor(BpObject *object, int64_t offset, const int64_t *extents,
+                                   int32_t ndim, BpDataType dtype) {
   Storage *storage = (Storage *)object;
   BpTensorView view = {.data = storage->block.handle,
                        .device = storage->pool->device,
-                       .ndim = (int32_t)shape->size,
+                       .ndim = ndim,
                        .dtype = dtype,
-                       .shape = (int64_t *)(uintptr_t)shape->data};
+                       .shape = (int64_t *)(uintptr_t)extents};
   int64_t bytes = bp_view_num_bytes(&view);
   if (bytes < 0)
     return NULL;

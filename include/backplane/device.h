@@ -22,7 +22,8 @@ BP_API int bp_device_parse(const char *text, BpDevice *device);
 BP_API size_t bp_device_format(BpDevice device, char *text, size_t capacity);
 
 /* Picks a device. `preferences` is a comma-separated list of what is wanted, in order: KIND,
- * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID or auto, the best by rank.
+ * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID, remote:USER@HOST or auto,
+ * the best by rank.
  * '!' before an entry excludes its devices, '+' allows no others, and =RANK after it sets their
  * rank; bp_device_select_help() explains it. NULL is BACKPLANE_DEVICE, else `select` of group
  * [device] in backplane.conf, else auto. The first entry that matches a device wins. No match is an
@@ -38,8 +39,8 @@ BP_API int bp_device_select_among(const int32_t *device_types, size_t count,
 /* The list that counts where none is passed: BACKPLANE_DEVICE's, else the configuration's, else ""
  * (transfer full, bp_str_free). NULL with an error: a configuration that cannot be read. */
 BP_API char *bp_device_preferences(void);
-/* The grammar of preferences, for people; static. The entry "help" in a list is an error that says
- * the same. */
+/* The grammar of preferences, for people; static. "" with an error: the part of libbackplane that
+ * has it cannot be loaded. The entry "help" in a list is an error that says the same. */
 BP_API const char *bp_device_select_help(void);
 
 /* What a device is a view of: "pci:0000:01:00.0", else "uuid:...", else "". The devices of two
@@ -85,6 +86,22 @@ BP_API int32_t bp_device_attr_by_name(const char *name);
 BP_API int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **handle);
 BP_API int bp_device_free(BpDevice device, void *handle);
 BP_API int bp_device_copy(const BpCopy *copy, void *stream);
+/* Memory that is shared with another device, API or process, as the extension "external_memory" of
+ * device_extensions.h says, with the host's checks. A device without the extension has no forms.
+ * The host's own device has none either: the host's memory needs no handle, bp_tensor_wrap takes
+ * its address. A form that the device lacks is BP_ERROR_NOT_IMPLEMENTED, and the message names
+ * those that it has.
+ *
+ * bp_device_memory_forms gives the forms, BP_EXTERNAL_* joined by `|`, and the alignment of an
+ * address that is imported; each pointer may be NULL. bp_device_import_memory makes data space of
+ * existing memory, which outlives the handle and the work that uses it. bp_device_export_memory
+ * allocates memory and gives its file descriptor (memory->fd, which the caller closes) and its size
+ * for the import. bp_device_free frees both handles. Any thread. Since 1.0. */
+BP_API int bp_device_memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports,
+                                  uint64_t *alignment);
+BP_API int bp_device_import_memory(BpDevice device, const BpExternalMemory *memory, void **handle);
+BP_API int bp_device_export_memory(BpDevice device, const BpAllocation *allocation,
+                                   BpExternalMemory *memory, void **handle);
 /* Short-lived memory from a pool of the calling thread; freed by the same thread, in any order. It
  * belongs to the device's stream that is current in the thread: work on that stream may use it, and
  * may be unfinished when it is freed. */
@@ -115,7 +132,7 @@ BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
  * ended when the call returns.
  *
  * Any thread may call these at any time; bp_event_free alone needs the event for itself. A NULL,
- * and a stream that the device does not have, is BP_ERROR_VALUE. Since 0.6. */
+ * and a stream that the device does not have, is BP_ERROR_VALUE. Since 1.0. */
 typedef struct BpEvent BpEvent;
 
 /* An event of a device (transfer full, bp_event_free); NULL with an error. */

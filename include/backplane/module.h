@@ -26,7 +26,7 @@ static inline void bp_module_release(BpModule *module) {
 /* What a shared library holds, without loading it (transfer full): the module and its imports have
  * their kinds and list their functions, without signatures; none can be had. Nothing of its code
  * runs, nor does the loader see its tables; what is embedded is read by its loaders, as when the
- * library is loaded. NULL with an error. Any thread. Since 0.3. */
+ * library is loaded. NULL with an error. Any thread. Since 1.0. */
 BP_API BpModule *bp_module_read(const char *path);
 
 /* Makes a module of `kind` from bytes that bp_module_save_to_bytes wrote (transfer full), by the

@@ -46,6 +46,11 @@ BP_API int bp_dtype_parse(const char *text, BpDataType *dtype);
 /* Bytes of one element, all lanes, rounded up. Elements whose bits are no multiple of 8 are packed:
  * bp_dtype_array_bytes and bp_view_num_bytes compute the bytes of several. */
 BP_API size_t bp_dtype_bytes(BpDataType dtype);
+/* *value: element `index` of elements that are packed as in a compact tensor, as a double. For
+ * every type with one real number an element: integers, bool, and floats of 4 to 64 bits; others
+ * are BP_ERROR_TYPE. An integer beyond 2^53 is rounded. `elements` is host memory, of any
+ * alignment. 0, or -1 with an error. Any thread. Since 1.0. */
+BP_API int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value);
 
 /* Makes a shape (transfer full); copies the extents. */
 BP_API BpShape *bp_shape_create(const int64_t *extents, size_t size);

@@ -49,6 +49,7 @@ typedef struct BpPluginInfo {
   const char *isa;
   const char *sanitizer;
   int64_t priority;
+  int64_t is_isolated; /* 1: BACKPLANE_ISOLATE has it run in a process of its own */
 } BpPluginInfo;
 
 typedef struct BpPluginList BpPluginList;
@@ -67,10 +68,10 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
 
 /* Why there is no plugin, kind of device or target kind `name`: the path and the reason of a plugin
  * that cannot be used; that the name is of a kind of device and not of a target kind, or the other
- * way round; the package of Backplane's that has it, where no plugin has; "" otherwise. One whose
- * descriptor cannot be read is known by its file: backplane-opencl.so is of "opencl". Never NULL;
- * freed with bp_str_free. Any thread. As everywhere here a NULL where none is allowed is an error
- * of kind BP_ERROR_VALUE. */
+ * way round; where no plugin has it, the package that does, if an installed file names it; ""
+ * otherwise. One whose descriptor cannot be read is known by its file: backplane-opencl.so is of
+ * "opencl". Never NULL; freed with bp_str_free. Any thread. As everywhere here a NULL where none is
+ * allowed is an error of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Of several plugins of
@@ -118,7 +119,8 @@ typedef struct BpPluginReason {
   const char *remedy;
 } BpPluginReason;
 
-/* All reasons, by index from 0 on; NULL, without an error, beyond the last. Any thread. */
+/* All reasons, by index from 0 on; NULL, without an error, beyond the last; NULL with an
+ * error if the library's part `doctor` is not installed. Any thread. */
 BP_API const BpPluginReason *bp_plugin_reason(size_t index);
 
 /* One thing found out about one plugin. Strings are borrowed from the diagnosis, "" when absent. */

@@ -5,7 +5,11 @@
 #ifndef BACKPLANE_TENSOR_H
 #define BACKPLANE_TENSOR_H
 
+#include <stdio.h>
+
 #include <backplane/api.h>
+#include <backplane/device.h>
+#include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/value.h>
 
@@ -47,6 +51,23 @@ BP_API const BpTensorView *bp_value_view_tensor(const BpValue *value);
 BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream);
 BP_API int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size);
 BP_API int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size);
+
+/* The elements as text (transfer full, bp_str_free), in the form of numpy.array2string:
+ * "[[1.  2.5]", and so on. A tensor of more than `threshold` elements (0: numpy's 1000) shows 3 at
+ * each end of a dimension. For the types of bp_dtype_decode. A tensor that is not in host memory is
+ * copied, after what is queued on its device's default stream, and must be compact. NULL with an
+ * error. Any thread. Since 1.0. */
+BP_API char *bp_tensor_format(const BpTensorView *tensor, int64_t threshold);
+/* Writes the text of bp_tensor_format and a newline to a file. 0, or -1 with an error of
+ * bp_tensor_format, or BP_ERROR_IO. Any thread. Since 1.0. */
+static inline int bp_tensor_print(const BpTensorView *tensor, FILE *file) {
+  char *text = bp_tensor_format(tensor, 0);
+  int status = text ? 0 : -1;
+  if (text && fprintf(file, "%s\n", text) < 0)
+    status = bp_error_raise(BP_ERROR_IO, "cannot write the text of a tensor");
+  bp_str_free(text);
+  return status;
+}
 
 /* Whether nobody may write the tensor: it came so through DLPack, or is a view of one that did. One
  * that another library made is never known to be. Never fails. */

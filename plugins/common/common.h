@@ -6,7 +6,9 @@
  * language.c the emitter's languages, as a target has them
  * argument.c arguments of launches and copies
  * poll.c     waiting with a timeout
- * text.c     what messages show */
+ * text.c     what messages show
+ *
+ * event.h is for the plugins whose events hold their latest record. */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 

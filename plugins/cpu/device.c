@@ -137,6 +137,8 @@ static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
 static int32_t copy(void *context, const BpCopy *what, void *stream) {
   (void)context;
   (void)stream;
+  if (bp_plugin_check_flags(&bp_cpu_host, "cpu", "copy", what->flags) != 0)
+    return -1;
   memmove((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
           what->size);
   return 0;

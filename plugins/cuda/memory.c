@@ -277,6 +277,8 @@ static int32_t between_devices(const BpCopy *copy, void *handle) {
 
 int32_t bp_cuda_copy(void *context, const BpCopy *copy, void *stream) {
   (void)context;
+  if (bp_plugin_check_flags(&bp_cuda_host, "cuda", "copy", copy->flags) != 0)
+    return -1;
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_CUDA)

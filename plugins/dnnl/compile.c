@@ -95,7 +95,8 @@ static int64_t round_up(int64_t size) {
 static BpDnnlTensor describe(const BpOnnxValue *value) {
   BpDnnlTensor tensor = {.ndim = value->ndim,
                          .place = value->data ? BP_DNNL_CONSTANT : BP_DNNL_INNER};
-  memcpy(tensor.dims, value->shape, (size_t)value->ndim * sizeof(int64_t));
+  for (int32_t i = 0; i < value->ndim; i++)
+    tensor.dims[i] = value->shape[i] < 0 ? BP_DNNL_OPEN : value->shape[i];
   return tensor;
 }
 
@@ -154,14 +155,8 @@ static int32_t write_steps(Writer *writer) {
   return 0;
 }
 
-int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *target,
-                        const char *function, BpModule **module) {
-  const BpGraphTable *table =
-      bp_dnnl_host.host->get_table(bp_dnnl_host.host, BP_TABLE_GRAPH, BP_TABLE_GRAPH_VERSION);
-  (void)context;
-  (void)target;
-  if (!table)
-    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_PLUGIN, "this host has no table of graphs");
+int32_t bp_dnnl_compile_part(const BpGraphTable *table, const BpOnnxGraph *part,
+                             const char *function, BpModule **module) {
   Writer writer = {.table = table, .part = part};
   size_t nodes = (size_t)table->num_nodes(part) + 1, values = (size_t)table->num_values(part) + 1;
   size_t size = 0;
@@ -181,4 +176,15 @@ int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *
   free(writer.is_done);
   *module = bytes ? bp_dnnl_module_create(function, bytes, size) : NULL;
   return *module ? 0 : -1;
+}
+
+int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *target,
+                        const char *function, BpModule **module) {
+  const BpGraphTable *table =
+      bp_dnnl_host.host->get_table(bp_dnnl_host.host, BP_TABLE_GRAPH, BP_TABLE_GRAPH_VERSION);
+  (void)context;
+  (void)target;
+  return table
+             ? bp_dnnl_compile_part(table, part, function, module)
+             : bp_plugin_raise(&bp_dnnl_host, BP_ERROR_PLUGIN, "this host has no table of graphs");
 }

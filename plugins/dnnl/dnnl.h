@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN's operators for the CPU. claim.c says which nodes of a model it takes; compile.c writes a
- * part as steps, with what follows a step as its post-operations; plan.c makes primitives of them,
- * with weights in the layout that these like best; module.c runs them. */
+ * part as steps, with what follows a step as its post-operations; resolve.c puts the extents of a
+ * run in the place of open ones; plan.c makes primitives of the steps, with weights in the layout
+ * that these like best; module.c runs them. */
 #ifndef BP_PLUGINS_DNNL_H
 #define BP_PLUGINS_DNNL_H
 
 #include <backplane/graph_compiler.h>
+#include <backplane/operator_call.h>
+#include <backplane/part_module.h>
 #include <backplane/plugin_helpers.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -85,7 +88,11 @@ typedef enum BpDnnlKind {
   BP_DNNL_NUM_KINDS
 } BpDnnlKind;
 
-/* A window's sizes, by spatial dimension. */
+/* An extent that is known when the part runs, not before. */
+#define BP_DNNL_OPEN (-1)
+
+/* A window's sizes, by spatial dimension. Where the extent of the input is known, the padding
+ * behind the data is what the window reaches; else it is what the model says. */
 typedef struct BpDnnlWindow {
   int64_t kernel[BP_DNNL_MAX_SPATIAL];
   int64_t strides[BP_DNNL_MAX_SPATIAL];
@@ -102,6 +109,7 @@ typedef struct BpDnnlStep {
   int32_t dst;
   int32_t relu;         /* 1: negative results become 0 */
   int32_t algorithm;    /* of pooling: dnnl_alg_kind_t */
+  int32_t is_global;    /* of pooling: the window is the whole input */
   int32_t axis;         /* of softmax */
   int32_t groups;       /* of a convolution */
   int32_t transposes_a; /* of a product; of matrices alone */
@@ -109,15 +117,36 @@ typedef struct BpDnnlStep {
   BpDnnlWindow window;
 } BpDnnlStep;
 
+/* The operators: ONNX's name, the function of claim.c that reads the node, and the inputs that have
+ * to be there. */
+#define BP_DNNL_OPERATORS(OPERATOR)                                                                \
+  OPERATOR(Conv, read_conv, 2)                                                                     \
+  OPERATOR(MaxPool, read_pool, 1)                                                                  \
+  OPERATOR(AveragePool, read_pool, 1)                                                              \
+  OPERATOR(GlobalAveragePool, read_pool, 1)                                                        \
+  OPERATOR(MatMul, read_matmul, 2)                                                                 \
+  OPERATOR(Gemm, read_gemm, 2)                                                                     \
+  OPERATOR(Softmax, read_softmax, 1)                                                               \
+  OPERATOR(Relu, read_relu, 1)                                                                     \
+  OPERATOR(Add, read_add, 2)
+
 /* What a node is as a step, without its tensors, or why it is none (static). */
 const char *bp_dnnl_read_node(const BpGraphTable *table, const BpOnnxGraph *graph,
                               const BpOnnxNode *node, BpDnnlStep *step);
+/* What is wrong with the window of a node that was read, whose extents are known: ONNX's inference
+ * gives another output (static); or NULL. The padding of the step is computed from the output,
+ * which is right for the nodes of a model. */
+const char *bp_dnnl_check_window(const BpGraphTable *table, const BpOnnxGraph *graph,
+                                 const BpOnnxNode *node, const BpDnnlStep *step);
 /* The node that reads the value, if it is the only one and the value is not an output of the graph;
  * else -1. */
 int32_t bp_dnnl_only_reader(const BpGraphTable *table, const BpOnnxGraph *graph, int32_t value);
 /* The slots of BpGraphCompilerApi. */
 int32_t bp_dnnl_claim(void *context, const BpOnnxGraph *graph, const BpTarget *target,
                       BpClaims *claims);
+/* Compiles the nodes of a graph, which a table reads, into a module (transfer full). */
+int32_t bp_dnnl_compile_part(const BpGraphTable *table, const BpOnnxGraph *part,
+                             const char *function, BpModule **module);
 int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *target,
                         const char *function, BpModule **module);
 
@@ -129,9 +158,9 @@ int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *
 /* Tensors are the inputs, the outputs, and then others. */
 typedef struct BpDnnlTensor {
   int32_t ndim;
-  int32_t place; /* BP_DNNL_*, of the others */
-  int64_t dims[BP_DNNL_MAX_NDIM];
-  int64_t offset; /* in bytes */
+  int32_t place;                  /* BP_DNNL_*, of the others */
+  int64_t dims[BP_DNNL_MAX_NDIM]; /* or BP_DNNL_OPEN */
+  int64_t offset;                 /* in bytes */
 } BpDnnlTensor;
 
 /* What the bytes of a module's code begin with; tensors, steps and the data of constants follow. */
@@ -139,7 +168,7 @@ typedef struct BpDnnlHeader {
   char magic[8]; /* BP_DNNL_MAGIC */
   int32_t num_inputs, num_outputs, num_tensors, num_steps;
 } BpDnnlHeader;
-#define BP_DNNL_MAGIC "bpdnnl1"
+#define BP_DNNL_MAGIC "bpdnnl2"
 
 typedef struct BpDnnlProgram {
   BpDnnlHeader header;
@@ -147,17 +176,43 @@ typedef struct BpDnnlProgram {
   BpDnnlStep *steps;
   const char *data;
   int64_t data_size;
+  int32_t is_open; /* an extent is */
 } BpDnnlProgram;
 
 /* Elements of a tensor. */
 int64_t bp_dnnl_count(const BpDnnlTensor *tensor);
 
+/* ---- Extents of a run (resolve.c) -------------------------------------------------------- */
+
+/* The extents of the inputs and then of the outputs, BP_DNNL_MAX_NDIM for each. */
+typedef struct BpDnnlShapes {
+  int64_t dims[BP_KERNEL_MAX_ARGS][BP_DNNL_MAX_NDIM];
+} BpDnnlShapes;
+
+/* Makes a program without open extents of one that has some and whose order was checked. It shares
+ * the data of constants. -1 with an error: the shapes do not fit. The outputs are of the shapes
+ * given. bp_dnnl_resolved_free frees what the copy has of its own. */
+int32_t bp_dnnl_resolve(const BpDnnlProgram *program, const BpDnnlShapes *shapes,
+                        BpDnnlProgram *resolved);
+void bp_dnnl_resolved_free(BpDnnlProgram *resolved);
+
 /* ---- Plans (plan.c) ---------------------------------------------------------------------- */
 
 typedef struct BpDnnlPlan BpDnnlPlan;
 
-/* Makes the primitives of a program that was checked, and packs its weights; NULL with an error. */
-BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program);
+/* A constant in a layout that a primitive chose. */
+typedef struct BpDnnlPacked {
+  struct BpDnnlPacked *next;
+  const void *source;
+  dnnl_memory_desc_t from, to;
+  void *data;
+} BpDnnlPacked;
+
+/* Makes the primitives of a program that was checked and has no open extents, and packs its
+ * weights; NULL with an error. `packed` is the list of what the module's plans packed so far, which
+ * they share and which outlives them. */
+BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program, BpDnnlPacked **packed);
+void bp_dnnl_packed_free(BpDnnlPacked *packed);
 void bp_dnnl_plan_free(BpDnnlPlan *plan);
 /* Runs it; `data` is the memory of the inputs and then the outputs. Any thread, also at once from
  * several. */
@@ -170,5 +225,10 @@ int32_t bp_dnnl_plan_run(BpDnnlPlan *plan, void *const *data);
 BpModule *bp_dnnl_module_create(const char *function, char *bytes, size_t size);
 /* The function runtime.module.loadbinary_dnnl. */
 int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+/* ---- Single operators (operators.c) ------------------------------------------------------ */
+
+/* Registers operator.dnnl.OP for each of BP_DNNL_OPERATORS. */
+int32_t bp_dnnl_register_operators(void);
 
 #endif

@@ -11,8 +11,10 @@ backplane_dnnl_la_SOURCES = \
 	plugins/dnnl/dnnl.h \
 	plugins/dnnl/loader.c \
 	plugins/dnnl/module.c \
+	plugins/dnnl/operators.c \
 	plugins/dnnl/plan.c \
-	plugins/dnnl/plugin.c
+	plugins/dnnl/plugin.c \
+	plugins/dnnl/resolve.c
 backplane_dnnl_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
 backplane_dnnl_la_LDFLAGS = $(LDFLAGS_PLUGIN)
 backplane_dnnl_la_LIBADD = -ldl

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of kind dnnl: one function, whose primitives are made when it is first asked for. The
- * bytes that one is loaded from are not trusted. */
+/* Modules of kind dnnl: one function. The primitives of a part whose extents are known are made
+ * when the function is first asked for; those of a part with open extents at the first run with
+ * such extents, and kept for the latest few. The bytes that a module is loaded from are not
+ * trusted. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -9,6 +11,16 @@
 #define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* of a function */
 #define MOST_ELEMENTS ((int64_t)1 << 38)
 #define MOST_STEPS    65536
+#define MOST_PLANS    8 /* that are kept of a part with open extents */
+
+/* The primitives for a run with certain extents. */
+typedef struct Plan {
+  struct Plan *next;
+  BpDnnlShapes shapes;
+  BpDnnlProgram program; /* of a part with open extents: its own copy */
+  BpDnnlPlan *plan;      /* NULL: the outputs are empty, so there is nothing to run */
+  int32_t num_users;     /* runs that use it now */
+} Plan;
 
 typedef struct Module {
   BpModule *self;
@@ -16,8 +28,9 @@ typedef struct Module {
   char *bytes;
   size_t size;
   BpDnnlProgram program;
-  pthread_mutex_t lock;
-  BpDnnlPlan *plan; /* NULL until the function is asked for */
+  pthread_mutex_t lock; /* of what follows */
+  Plan *plans;          /* the latest used first; without open extents: one, at most */
+  BpDnnlPacked *packed;
 } Module;
 
 /* ---- Checking ---------------------------------------------------------------------------- */
@@ -35,6 +48,12 @@ static int is_constant(const BpDnnlProgram *program, int32_t tensor) {
          program->tensors[tensor].place == BP_DNNL_CONSTANT;
 }
 
+/* Whether it has the plain layout when a step reads it. */
+static int is_given(const BpDnnlProgram *program, int32_t tensor) {
+  return is_tensor(program, tensor) &&
+         (tensor < program->header.num_inputs || is_constant(program, tensor));
+}
+
 static int same_dims(const BpDnnlProgram *program, int32_t a, int32_t b) {
   const BpDnnlTensor *x = &program->tensors[a], *y = &program->tensors[b];
   return x->ndim == y->ndim && !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof(int64_t));
@@ -47,6 +66,8 @@ static int32_t check_tensor(const BpDnnlProgram *program, int32_t index) {
     return REFUSE("tensor %d has %d dimensions; expected 1 to %d", index, tensor->ndim,
                   BP_DNNL_MAX_NDIM);
   for (int32_t i = 0; i < tensor->ndim; i++) {
+    if (program->is_open && tensor->dims[i] == BP_DNNL_OPEN && !is_constant(program, index))
+      continue;
     if (tensor->dims[i] < 1 || tensor->dims[i] > MOST_ELEMENTS / count)
       return REFUSE(
           "dimension %d of tensor %d has the extent %lld; expected 1 or more, and at most "
@@ -90,8 +111,9 @@ static int32_t check_conv(const BpDnnlProgram *program, const BpDnnlStep *step) 
   const BpDnnlTensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];
   const BpDnnlTensor *weights =
       is_tensor(program, step->weights) ? &program->tensors[step->weights] : NULL;
-  if (!weights || !is_constant(program, step->weights))
-    return REFUSE("a convolution has tensor %d as weights, which is no constant", step->weights);
+  if (!weights || !is_given(program, step->weights))
+    return REFUSE("a convolution has tensor %d as weights, which is no constant and no input",
+                  step->weights);
   if (src->ndim < 3 || src->ndim > 2 + BP_DNNL_MAX_SPATIAL || weights->ndim != src->ndim ||
       dst->ndim != src->ndim)
     return REFUSE("the source, weights and result of a convolution have %d, %d and %d dimensions; "
@@ -101,10 +123,12 @@ static int32_t check_conv(const BpDnnlProgram *program, const BpDnnlStep *step) 
     return REFUSE("a convolution has %d groups, which do not divide its %lld output channels",
                   step->groups, (long long)weights->dims[0]);
   if (step->bias >= 0 &&
-      (!is_constant(program, step->bias) || program->tensors[step->bias].ndim != 1 ||
+      (!is_given(program, step->bias) || program->tensors[step->bias].ndim != 1 ||
        program->tensors[step->bias].dims[0] != weights->dims[0]))
-    return REFUSE("a convolution has tensor %d as bias, which is no constant of %lld elements",
+    return REFUSE("a convolution has tensor %d as bias, which is not given with %lld elements",
                   step->bias, (long long)weights->dims[0]);
+  if (step->is_global)
+    return REFUSE("a convolution has a global window, which only a pooling has");
   for (int32_t i = 2; i < src->ndim; i++)
     if (step->window.kernel[i - 2] != weights->dims[i])
       return REFUSE("spatial dimension %d of a convolution has the kernel %lld, but weights of the "
@@ -126,10 +150,10 @@ static int32_t check_matmul(const BpDnnlProgram *program, const BpDnnlStep *step
                   src->ndim, weights->ndim, dst->ndim);
   if ((step->transposes_a || step->transposes_b) && src->ndim != 2)
     return REFUSE("a matrix product transposes an operand of %d dimensions; expected 2", src->ndim);
-  if (step->bias >= 0 && (!is_constant(program, step->bias) || dst->ndim != 2 ||
+  if (step->bias >= 0 && (!is_given(program, step->bias) || dst->ndim != 2 ||
                           bp_dnnl_count(&program->tensors[step->bias]) != dst->dims[1]))
-    return REFUSE("a matrix product has tensor %d as addend, which is no constant row of its "
-                  "result",
+    return REFUSE("a matrix product has tensor %d as addend, which is not given as a row of "
+                  "its result",
                   step->bias);
   return 0;
 }
@@ -142,6 +166,10 @@ static int32_t check_pool(const BpDnnlProgram *program, const BpDnnlStep *step) 
                   ndim, of_result, 2 + BP_DNNL_MAX_SPATIAL);
   if (step->sum >= 0)
     return REFUSE("a pooling adds tensor %d; only convolutions, products and sums add", step->sum);
+  for (int32_t i = 0; step->is_global && i + 2 < ndim; i++)
+    if (step->window.strides[i] != 1 || step->window.dilations[i] != 1 ||
+        step->window.pad_begin[i] || step->window.pad_end[i])
+      return REFUSE("a global pooling has a stride or a dilation that is not 1, or padding");
   return check_window(step, ndim - 2);
 }
 
@@ -218,6 +246,21 @@ static int32_t check_steps(const BpDnnlProgram *program) {
   return status;
 }
 
+static int32_t check_program(const BpDnnlProgram *program) {
+  for (int32_t t = 0; t < program->header.num_tensors; t++)
+    if (check_tensor(program, t) != 0)
+      return -1;
+  return check_steps(program);
+}
+
+static int32_t has_open(const BpDnnlProgram *program) {
+  for (int32_t t = 0; t < program->header.num_tensors; t++)
+    for (int32_t i = 0; i < BP_DNNL_MAX_NDIM; i++)
+      if (program->tensors[t].dims[i] == BP_DNNL_OPEN)
+        return 1;
+  return 0;
+}
+
 /* Finds the parts of a program in aligned bytes, and checks all that is read later. */
 static int32_t read_program(const char *bytes, size_t size, BpDnnlProgram *program) {
   BpDnnlHeader *header = &program->header;
@@ -241,24 +284,119 @@ static int32_t read_program(const char *bytes, size_t size, BpDnnlProgram *progr
   program->steps = (BpDnnlStep *)(void *)(program->tensors + header->num_tensors);
   program->data = (const char *)(program->steps + header->num_steps);
   program->data_size = (int64_t)(size - (size_t)(program->data - bytes));
-  for (int32_t t = 0; t < header->num_tensors; t++)
-    if (check_tensor(program, t) != 0)
-      return -1;
-  return check_steps(program);
+  program->is_open = has_open(program);
+  return check_program(program);
+}
+
+/* ---- Plans ------------------------------------------------------------------------------- */
+
+static void free_plan(Plan *plan) {
+  bp_dnnl_plan_free(plan->plan);
+  bp_dnnl_resolved_free(&plan->program);
+  free(plan);
+}
+
+/* How many of the tensors have no elements. */
+static int32_t count_empty(const BpDnnlProgram *program, int32_t first, int32_t end) {
+  int32_t count = 0;
+  for (int32_t t = first; t < end; t++) {
+    int32_t is_empty = 0;
+    for (int32_t i = 0; i < program->tensors[t].ndim; i++)
+      is_empty |= program->tensors[t].dims[i] == 0;
+    count += is_empty;
+  }
+  return count;
+}
+
+/* Makes the primitives for the extents of a run. Nothing has to run where all outputs are empty. */
+static int32_t make_resolved(Module *module, Plan *plan) {
+  const BpDnnlHeader *header = &module->program.header;
+  int32_t first = header->num_inputs, end = first + header->num_outputs;
+  if (bp_dnnl_resolve(&module->program, &plan->shapes, &plan->program) != 0)
+    return -1;
+  if (count_empty(&plan->program, first, end) == header->num_outputs)
+    return 0;
+  if (count_empty(&plan->program, 0, header->num_tensors) > 0)
+    return bp_plugin_raise(
+        &bp_dnnl_host, BP_ERROR_NOT_IMPLEMENTED,
+        "%s: a tensor of this run has an extent of 0, and an output has elements; "
+        "the plugin dnnl computes no output of empty tensors",
+        module->function);
+  if (check_program(&plan->program) != 0)
+    return -1;
+  plan->plan = bp_dnnl_plan_create(&plan->program, &module->packed);
+  return plan->plan ? 0 : -1;
+}
+
+static int32_t fill_plan(Module *module, Plan *plan) {
+  if (module->program.is_open)
+    return make_resolved(module, plan);
+  plan->plan = bp_dnnl_plan_create(&module->program, &module->packed);
+  return plan->plan ? 0 : -1;
+}
+
+/* Frees the plans that were used longest ago, beyond those that are kept, unless a run uses them.
+ */
+static void forget_plans(Module *module) {
+  int32_t count = 0;
+  for (Plan **link = &module->plans; *link;) {
+    Plan *plan = *link;
+    if (++count <= MOST_PLANS || plan->num_users > 0) {
+      link = &plan->next;
+      continue;
+    }
+    *link = plan->next;
+    free_plan(plan);
+  }
+}
+
+/* The plan for extents, made if there is none, in front of the others; the module is locked. */
+static Plan *find_plan(Module *module, const BpDnnlShapes *shapes) {
+  Plan **link = &module->plans;
+  while (*link && memcmp(&(*link)->shapes, shapes, sizeof(*shapes)))
+    link = &(*link)->next;
+  Plan *plan = *link;
+  if (plan) {
+    *link = plan->next;
+  } else {
+    plan = bp_plugin_calloc(&bp_dnnl_host, sizeof(*plan));
+    if (!plan)
+      return NULL;
+    plan->shapes = *shapes;
+    if (fill_plan(module, plan) != 0) {
+      free_plan(plan);
+      return NULL;
+    }
+  }
+  plan->next = module->plans;
+  module->plans = plan;
+  return plan;
+}
+
+/* Runs the part on tensors of those extents. */
+static int32_t run(Module *module, const BpDnnlShapes *shapes, void *const *data) {
+  pthread_mutex_lock(&module->lock);
+  Plan *plan = find_plan(module, shapes);
+  if (plan)
+    plan->num_users++;
+  pthread_mutex_unlock(&module->lock);
+  if (!plan)
+    return -1;
+  int32_t status = plan->plan ? bp_dnnl_plan_run(plan->plan, data) : 0;
+  pthread_mutex_lock(&module->lock);
+  plan->num_users--;
+  forget_plans(module);
+  pthread_mutex_unlock(&module->lock);
+  return status;
 }
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
-/* The tensor of a value, or NULL. */
-static const BpTensorView *tensor_view(const BpValue *value) {
-  if (value->type_index == BP_TYPE_TENSOR)
-    return &((const BpTensor *)(const void *)value->v_obj)->view;
-  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
-}
-
-static int32_t check_argument(const Module *module, const BpValue *arg, int32_t index) {
+/* Checks an argument, and notes its extents. */
+static int32_t check_argument(const Module *module, const BpValue *arg, int32_t index,
+                              BpDnnlShapes *shapes) {
   const BpDnnlTensor *tensor = &module->program.tensors[index];
-  const BpTensorView *view = tensor_view(arg);
+  const BpTensorView *view = bp_part_tensor(arg);
   if (!view)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: argument %d is no tensor",
                            module->function, index);
@@ -279,18 +417,26 @@ static int32_t check_argument(const Module *module, const BpValue *arg, int32_t 
                            index, view->ndim, tensor->ndim);
   int64_t stride = 1;
   for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
-    if (view->shape[i] != tensor->dims[i])
+    int64_t extent = view->shape[i];
+    if (tensor->dims[i] == BP_DNNL_OPEN ? extent < 0 || extent > INT32_MAX
+                                        : extent != tensor->dims[i])
       return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
-                             "%s: dimension %d of argument %d has the extent %lld; expected %lld",
-                             module->function, i, index, (long long)view->shape[i],
-                             (long long)tensor->dims[i]);
-    if (view->strides && tensor->dims[i] != 1 && view->strides[i] != stride)
+                             "%s: dimension %d of argument %d has the extent %lld; expected %lld "
+                             "(%d: from 0 to 2147483647)",
+                             module->function, i, index, (long long)extent,
+                             (long long)tensor->dims[i], BP_DNNL_OPEN);
+    if (view->strides && extent != 1 && view->strides[i] != stride)
       return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
                              "%s: dimension %d of argument %d has the stride %lld; expected %lld, "
                              "that of a compact tensor; copy it first",
                              module->function, i, index, (long long)view->strides[i],
                              (long long)stride);
-    stride *= tensor->dims[i];
+    if (extent > 0 && stride > MOST_ELEMENTS / extent)
+      return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_VALUE,
+                             "%s: argument %d has more than %lld elements", module->function, index,
+                             (long long)MOST_ELEMENTS);
+    stride *= extent > 0 ? extent : 1;
+    shapes->dims[index][i] = extent;
   }
   return 0;
 }
@@ -300,29 +446,37 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
   Module *module = context;
   const BpDnnlHeader *header = &module->program.header;
   void *data[MOST_TENSORS];
-  (void)invocation; /* the CPU has no streams */
+  BpDnnlShapes shapes = {{{0}}};
+  if (bp_plugin_check_flags(&bp_dnnl_host, "dnnl", "launch", invocation->flags) != 0)
+    return -1; /* of the rest nothing matters: the CPU has no streams */
   if (num_args != header->num_inputs + header->num_outputs)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: expected %d tensors, got %d",
                            module->function, header->num_inputs + header->num_outputs, num_args);
   for (int32_t i = 0; i < num_args; i++) {
-    if (check_argument(module, &args[i], i) != 0)
+    if (check_argument(module, &args[i], i, &shapes) != 0)
       return -1;
-    const BpTensorView *view = tensor_view(&args[i]);
+    const BpTensorView *view = bp_part_tensor(&args[i]);
     data[i] = (char *)view->data + view->byte_offset;
   }
-  return bp_dnnl_plan_run(module->plan, data);
+  return run(module, &shapes, data);
 }
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-static int32_t make_plan(Module *module) {
+/* Opens the library, and makes the primitives where all extents are known. */
+static int32_t prepare(Module *module) {
+  const BpDnnlHeader *header = &module->program.header;
+  BpDnnlShapes shapes = {{{0}}};
   const char *problem = bp_dnnl_load();
   if (problem)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_PLUGIN, "%s", problem);
+  if (module->program.is_open)
+    return 0;
+  for (int32_t t = 0; t < header->num_inputs + header->num_outputs; t++)
+    memcpy(shapes.dims[t], module->program.tensors[t].dims,
+           (size_t)module->program.tensors[t].ndim * sizeof(int64_t));
   pthread_mutex_lock(&module->lock);
-  if (!module->plan)
-    module->plan = bp_dnnl_plan_create(&module->program);
-  int32_t status = module->plan ? 0 : -1;
+  int32_t status = find_plan(module, &shapes) ? 0 : -1;
   pthread_mutex_unlock(&module->lock);
   return status;
 }
@@ -332,7 +486,7 @@ static int32_t get_function(void *context, const char *name, BpFunction **functi
   *function = NULL;
   if (strcmp(name, module->function))
     return 0;
-  if (make_plan(module) != 0)
+  if (prepare(module) != 0)
     return -1;
   *function = bp_dnnl_host.module->kernel_create(module->self, BP_DEVICE_CPU, launch, module, NULL);
   return *function ? 0 : -1;
@@ -347,15 +501,8 @@ static int32_t get_property(void *context, int32_t *flags) {
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const Module *module = context;
   const BpDnnlHeader *header = &module->program.header;
-  BpDataType handles[MOST_TENSORS];
-  for (int32_t i = 0; i < MOST_TENSORS; i++)
-    handles[i] = (BpDataType){BP_DTYPE_HANDLE, 64, 1};
-  BpKernelInfo kernel = {.struct_size = sizeof(kernel),
-                         .name = module->function,
-                         .arg_dtypes = handles,
-                         .num_args = header->num_inputs + header->num_outputs};
-  BpByteArray code = {module->bytes, module->size};
-  return bp_dnnl_host.module->encode_device_code("dnnl", &kernel, 1, &code, bytes);
+  return bp_part_save(&bp_dnnl_host, "dnnl", module->function,
+                      header->num_inputs + header->num_outputs, module->bytes, module->size, bytes);
 }
 
 static int32_t visit_functions(void *context,
@@ -369,7 +516,12 @@ static int32_t visit_functions(void *context,
 
 static void destroy(void *context) {
   Module *module = context;
-  bp_dnnl_plan_free(module->plan);
+  while (module->plans) {
+    Plan *plan = module->plans;
+    module->plans = plan->next;
+    free_plan(plan);
+  }
+  bp_dnnl_packed_free(module->packed);
   pthread_mutex_destroy(&module->lock);
   free(module->function);
   free(module->bytes);
@@ -406,38 +558,12 @@ BpModule *bp_dnnl_module_create(const char *function, char *bytes, size_t size) 
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
-typedef struct Names {
-  char *name; /* of the one function */
-  int32_t count;
-} Names;
-
-static int32_t keep_name(void *context, const BpKernelInfo *kernel) {
-  Names *names = context;
-  if (names->count++ == 0)
-    names->name = strdup(kernel->name);
-  return 0;
-}
-
 int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
-  BpByteArray all, format = {NULL, 0}, code = {NULL, 0};
-  Names names = {NULL, 0};
-  BpModule *module = NULL;
+  BpPartBytes part;
   (void)self;
-  if (num_args < 1 || num_args > 2 || bp_dnnl_host.object->view_str(&args[0], &all) != 0)
-    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "the loader of dnnl takes bytes");
-  int32_t status = bp_dnnl_host.module->decode_device_code(&all, &format, keep_name, &names, &code);
-  if (!status && (format.size != 4 || memcmp(format.data, "dnnl", 4) || names.count != 1))
-    status = REFUSE("the format is \"%.*s\" with %d functions; expected \"dnnl\" with 1",
-                    (int)(format.size < 32 ? format.size : 32), format.data, names.count);
-  if (!status) {
-    char *bytes = names.name ? bp_plugin_calloc(&bp_dnnl_host, code.size + 1) : NULL;
-    if (bytes) {
-      memcpy(bytes, code.data, code.size);
-      module = bp_dnnl_module_create(names.name, bytes, code.size);
-    } else if (!names.name) {
-      bp_plugin_raise(&bp_dnnl_host, BP_ERROR_MEMORY, "no memory for a module");
-    }
-  }
-  free(names.name);
+  if (bp_part_load(&bp_dnnl_host, "dnnl", args, num_args, &part) != 0)
+    return -1;
+  BpModule *module = bp_dnnl_module_create(part.function, part.code, part.size);
+  free(part.function); /* the module has its own, and the code */
   return bp_plugin_answer_module(result, module);
 }

@@ -17,9 +17,8 @@ enum { ARGUMENT, CONSTANT, INNER };
 /* Memory of a tensor or of a primitive. */
 typedef struct Storage {
   int32_t kind;
-  int32_t index; /* of an argument */
-  void *data;    /* of a constant */
-  int32_t is_owned;
+  int32_t index;       /* of an argument */
+  void *data;          /* of a constant */
   size_t size, offset; /* of an inner one */
   int32_t first, last; /* calls between which an inner one is in use */
   int32_t is_placed;   /* an inner one has its offset */
@@ -59,6 +58,7 @@ struct BpDnnlPlan {
 typedef struct Planner {
   BpDnnlPlan *plan;
   const BpDnnlProgram *program;
+  BpDnnlPacked **packed;
   int32_t *buffer_of; /* by tensor: where it is now, or UNUSED */
   int32_t *reads;     /* by tensor: how many steps still read it */
 } Planner;
@@ -216,34 +216,69 @@ static int32_t run_now(dnnl_primitive_t primitive, const dnnl_memory_desc_t *fro
   return status;
 }
 
-/* A constant in another layout: it is packed now. */
-static int32_t pack(BpDnnlPlan *plan, const Buffer *from, const dnnl_memory_desc_t *to) {
+static BpDnnlPacked *find_packed(const Planner *planner, const Buffer *from,
+                                 const dnnl_memory_desc_t *to) {
+  const void *source = planner->plan->storages[from->storage].data;
+  BpDnnlPacked *packed = *planner->packed;
+  while (packed &&
+         (packed->source != source || !bp_dnnl.dnnl_memory_desc_equal(&packed->from, &from->desc) ||
+          !bp_dnnl.dnnl_memory_desc_equal(&packed->to, to)))
+    packed = packed->next;
+  return packed;
+}
+
+/* Packs a constant, and adds it to those of the module. */
+static BpDnnlPacked *pack(const Planner *planner, const Buffer *from,
+                          const dnnl_memory_desc_t *to) {
   size_t size = bp_dnnl.dnnl_memory_desc_get_size(to);
+  void *source = planner->plan->storages[from->storage].data;
   void *data = aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
-  dnnl_primitive_t primitive = data ? make_reorder(&from->desc, to) : NULL;
-  int32_t status =
-      primitive ? run_now(primitive, &from->desc, plan->storages[from->storage].data, to, data)
-                : -1;
+  BpDnnlPacked *packed = bp_plugin_calloc(&bp_dnnl_host, sizeof(*packed));
+  dnnl_primitive_t primitive = data && packed ? make_reorder(&from->desc, to) : NULL;
+  if (!data)
+    bp_plugin_raise(&bp_dnnl_host, BP_ERROR_MEMORY, "no memory for packed weights");
+  int32_t status = primitive ? run_now(primitive, &from->desc, source, to, data) : -1;
   if (primitive)
     bp_dnnl.dnnl_primitive_destroy(primitive);
-  if (!data)
-    return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_MEMORY, "no memory for packed weights");
-  int32_t storage =
-      status ? -1 : add_storage(plan, (Storage){.kind = CONSTANT, .data = data, .is_owned = 1});
-  if (storage < 0)
+  if (status) {
     free(data);
-  return add_buffer(plan, to, storage);
+    free(packed);
+    return NULL;
+  }
+  *packed = (BpDnnlPacked){*planner->packed, source, from->desc, *to, data};
+  *planner->packed = packed;
+  return packed;
+}
+
+void bp_dnnl_packed_free(BpDnnlPacked *packed) {
+  while (packed) {
+    BpDnnlPacked *next = packed->next;
+    free(packed->data);
+    free(packed);
+    packed = next;
+  }
+}
+
+/* A constant in another layout: as it was packed before, or packed now. */
+static int32_t in_packed_layout(const Planner *planner, const Buffer *from,
+                                const dnnl_memory_desc_t *to) {
+  BpDnnlPacked *packed = find_packed(planner, from, to);
+  if (!packed && !(packed = pack(planner, from, to)))
+    return -1;
+  return add_buffer(planner->plan, to,
+                    add_storage(planner->plan, (Storage){.kind = CONSTANT, .data = packed->data}));
 }
 
 /* The buffer in a layout. */
-static int32_t in_layout(BpDnnlPlan *plan, int32_t buffer, const dnnl_memory_desc_t *desc) {
+static int32_t in_layout(const Planner *planner, int32_t buffer, const dnnl_memory_desc_t *desc) {
+  BpDnnlPlan *plan = planner->plan;
   if (buffer < 0)
     return -1;
   const Buffer from = plan->buffers[buffer];
   if (bp_dnnl.dnnl_memory_desc_equal(&from.desc, desc))
     return buffer;
   if (plan->storages[from.storage].kind == CONSTANT)
-    return pack(plan, &from, desc);
+    return in_packed_layout(planner, &from, desc);
   int32_t to = add_inner(plan, desc);
   return to < 0 || add_reorder(plan, buffer, to) ? -1 : to;
 }
@@ -385,15 +420,15 @@ static int32_t describe_conv(const Planner *planner, const BpDnnlStep *step, int
 }
 
 static int32_t plan_conv(Planner *planner, const BpDnnlStep *step) {
-  BpDnnlPlan *plan = planner->plan;
   int64_t dims[BP_DNNL_MAX_NDIM];
   int32_t ndim, result = -1;
   Made made = {.desc = NULL};
   int32_t weights = grouped_weights(planner, step, &ndim, dims);
   int32_t status = weights < 0 ? -1 : describe_conv(planner, step, ndim, dims, &made);
   if (!status) {
-    int32_t src = in_layout(plan, planner->buffer_of[step->src], query(&made, dnnl_query_src_md));
-    weights = in_layout(plan, weights, query(&made, dnnl_query_weights_md));
+    int32_t src =
+        in_layout(planner, planner->buffer_of[step->src], query(&made, dnnl_query_src_md));
+    weights = in_layout(planner, weights, query(&made, dnnl_query_weights_md));
     result =
         src < 0 || weights < 0 ? -1 : begin_result(planner, step, query(&made, dnnl_query_dst_md));
     status = result < 0 ? -1 : 0;
@@ -431,7 +466,7 @@ static int32_t view(Planner *planner, int32_t tensor, const dnnl_memory_desc_t *
   dnnl_memory_desc_t plain;
   int32_t buffer = make_plain_of(planner, &plain, tensor)
                        ? -1
-                       : in_layout(planner->plan, planner->buffer_of[tensor], &plain);
+                       : in_layout(planner, planner->buffer_of[tensor], &plain);
   return buffer < 0 ? -1 : add_buffer(planner->plan, desc, planner->plan->buffers[buffer].storage);
 }
 
@@ -468,7 +503,7 @@ static int32_t plan_matmul(Planner *planner, const BpDnnlStep *step) {
   if (!status) {
     int32_t a = view(planner, step->src, &descs[0]), b = view(planner, step->weights, &descs[1]);
     int32_t bias = step->bias < 0 ? 0 : view(planner, step->bias, &descs[2]);
-    b = in_layout(plan, b, query(&made, dnnl_query_weights_md));
+    b = in_layout(planner, b, query(&made, dnnl_query_weights_md));
     if (a >= 0 && b >= 0 && bias >= 0 && make_plain_of(planner, &plain, step->dst) == 0)
       result = begin_result(planner, step, &plain);
     int32_t seen = result < 0 ? -1 : add_buffer(plan, &descs[3], plan->buffers[result].storage);
@@ -526,7 +561,7 @@ static int32_t plan_other(Planner *planner, const BpDnnlStep *step) {
   Made made = {.desc = NULL};
   int32_t src = planner->buffer_of[step->src], result = -1, other = 0;
   if (step->kind == BP_DNNL_SOFTMAX)
-    src = make_plain_of(planner, &plain, step->src) ? -1 : in_layout(plan, src, &plain);
+    src = make_plain_of(planner, &plain, step->src) ? -1 : in_layout(planner, src, &plain);
   if (src < 0)
     return -1;
   const dnnl_memory_desc_t layout = plan->buffers[src].desc;
@@ -534,7 +569,7 @@ static int32_t plan_other(Planner *planner, const BpDnnlStep *step) {
                                               : describe_alike(step, &layout, &made);
   if (!status) {
     if (step->kind == BP_DNNL_ADD)
-      other = in_layout(plan, planner->buffer_of[step->sum], &layout);
+      other = in_layout(planner, planner->buffer_of[step->sum], &layout);
     result = other < 0 ? -1
                        : begin_result(planner, step,
                                       step->kind == BP_DNNL_POOL ? query(&made, dnnl_query_dst_md)
@@ -627,10 +662,11 @@ static void place_storages(BpDnnlPlan *plan) {
     }
 }
 
-BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program) {
+BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program, BpDnnlPacked **packed) {
   size_t count = (size_t)program->header.num_tensors + 1;
   Planner planner = {.plan = bp_plugin_calloc(&bp_dnnl_host, sizeof(BpDnnlPlan)),
                      .program = program,
+                     .packed = packed,
                      .buffer_of = bp_plugin_calloc(&bp_dnnl_host, count * sizeof(int32_t)),
                      .reads = bp_plugin_calloc(&bp_dnnl_host, count * sizeof(int32_t))};
   int32_t status = -1;
@@ -673,9 +709,6 @@ void bp_dnnl_plan_free(BpDnnlPlan *plan) {
   }
   for (int32_t i = 0; i < plan->num_calls; i++)
     bp_dnnl.dnnl_primitive_destroy(plan->calls[i].primitive);
-  for (int32_t i = 0; i < plan->num_storages; i++)
-    if (plan->storages[i].is_owned)
-      free(plan->storages[i].data);
   pthread_mutex_destroy(&plan->lock);
   free(plan->storages);
   free(plan->buffers);

@@ -4,16 +4,20 @@
 
 #include "dnnl.h"
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
-                     "name=dnnl\n"
-                     "version=" PACKAGE_VERSION "\n"
-                     "license=Apache-2.0\n"
-                     "description=Convolutions, products, pooling and softmax of oneDNN\n"
-                     "entry=bp_plugin_entry_dnnl\n"
-                     "provides=graph_compiler.dnnl runtime.module.loadbinary_dnnl\n"
-                     "libraries=libdnnl.so.2\n"
-                     "package=libdnnl2\n"
-                     "variables=BACKPLANE_DNNL_LIBRARY\n");
+#define PROVIDED(op, read, least) " operator.dnnl." #op
+
+BP_PLUGIN_DESCRIPTOR(
+    "abi=" BP_ABI_NEEDED_TEXT "\n"
+    "name=dnnl\n"
+    "version=" PACKAGE_VERSION "\n"
+    "license=Apache-2.0\n"
+    "description=Convolutions, products, pooling and softmax of oneDNN\n"
+    "entry=bp_plugin_entry_dnnl\n"
+    "provides=graph_compiler.dnnl runtime.module.loadbinary_dnnl" BP_DNNL_OPERATORS(
+        PROVIDED) "\n"
+                  "libraries=libdnnl.so.2\n"
+                  "package=libdnnl2\n"
+                  "variables=BACKPLANE_DNNL_LIBRARY\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"dnnl\",\"description\":\"oneDNN's operators\","
                       "\"priority\":\"recommended\",\"soname\":[\"libdnnl.so.2\"]}]");
@@ -26,7 +30,8 @@ static const BpGraphCompilerApi api = {.struct_size = sizeof(BpGraphCompilerApi)
                                        .name = "dnnl",
                                        .device_type = BP_DEVICE_CPU,
                                        .claim = bp_dnnl_claim,
-                                       .compile = bp_dnnl_compile};
+                                       .compile = bp_dnnl_compile,
+                                       .flags = BP_GRAPH_COMPILER_OPEN_EXTENTS};
 
 /* graph_compiler.dnnl: the table of the version that is asked for, or None. */
 static int answer_api(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -43,7 +48,8 @@ static int32_t initialize(void *context) {
   (void)context;
   return bp_plugin_register(&bp_dnnl_host, "graph_compiler.dnnl", answer_api, NULL) ||
                  bp_plugin_register(&bp_dnnl_host, "runtime.module.loadbinary_dnnl",
-                                    bp_dnnl_loadbinary, NULL)
+                                    bp_dnnl_loadbinary, NULL) ||
+                 bp_dnnl_register_operators()
              ? -1
              : 0;
 }

@@ -156,7 +156,9 @@ static int is_done_first(BpSlot slot) {
 
 static int32_t fail(const State *state, const BpCall *call, uint64_t number) {
   int is_memory = call->slot == SLOT_ALLOC_DATA_SPACE || call->slot == SLOT_ALLOC_WORKSPACE ||
-                  call->slot == SLOT_EVENTS_CREATE;
+                  call->slot == SLOT_EVENTS_CREATE ||
+                  call->slot == SLOT_EXTERNAL_MEMORY_IMPORT_MEMORY ||
+                  call->slot == SLOT_EXTERNAL_MEMORY_EXPORT_MEMORY;
   return bp_plugin_raise(&bp_layers_host, is_memory ? BP_ERROR_MEMORY : BP_ERROR_DEVICE,
                          "fault: %s: %s fails in its call %llu, as " VARIABLE " asks",
                          state->device->name, bp_layers_slot_name(call->slot),

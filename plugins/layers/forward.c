@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SLOT_NAME(number, name) name,
 static const char *const names[] = {BP_LAYERS_SLOTS(SLOT_NAME)};
@@ -23,6 +24,7 @@ typedef struct Wrapped {
   _Atomic(const BpTimerApi *) timers; /* of the next table */
   _Atomic(const BpRecordingApi *) recordings;
   _Atomic(const BpEventsApi *) events;
+  _Atomic(const BpExternalMemoryApi *) external;
   BpEventsApi wrapped_events; /* without the slots that those lack */
 } Wrapped;
 
@@ -329,6 +331,61 @@ static int32_t events_signal(void *context, BpDeviceEvent *event) {
   FORWARD(call, wrapped->events->signal(next->context, event));
 }
 
+/* ---- External memory --------------------------------------------------------------------- */
+
+static int32_t external_get_forms(void *context, int32_t device_id, uint64_t *imports,
+                                  uint64_t *exports, uint64_t *alignment) {
+  BpCall call = {.slot = SLOT_EXTERNAL_MEMORY_GET_FORMS, .device_id = device_id};
+  FORWARD(call,
+          wrapped->external->get_forms(next->context, device_id, imports, exports, alignment));
+}
+
+/* What the layer says of memory that was made. */
+static int32_t after_memory(const Wrapped *wrapped, BpCall *call, int32_t rc, void *const *handle) {
+  const BpDeviceApi *next = wrapped->next;
+  call->handle = rc ? NULL : *handle;
+  int32_t result = after(wrapped, call, rc);
+  if (is_undone(rc, result) && !call->is_kept)
+    UNDO(next->free_data_space(next->context, call->device_id, *handle));
+  return result;
+}
+
+static int32_t external_import(void *context, int32_t device_id, const BpExternalMemory *memory,
+                               void **handle) {
+  const Wrapped *wrapped = context;
+  const BpExternalMemoryApi *external = wrapped->external;
+  BpCall call = {
+      .slot = SLOT_EXTERNAL_MEMORY_IMPORT_MEMORY, .device_id = device_id, .size = memory->size};
+  if (before(wrapped, &call))
+    return -1;
+  return after_memory(wrapped, &call,
+                      external->import_memory(wrapped->next->context, device_id, memory, handle),
+                      handle);
+}
+
+static int32_t external_export(void *context, int32_t device_id, const BpAllocation *allocation,
+                               BpExternalMemory *memory, void **handle) {
+  const Wrapped *wrapped = context;
+  const BpExternalMemoryApi *external = wrapped->external;
+  BpCall call = {
+      .slot = SLOT_EXTERNAL_MEMORY_EXPORT_MEMORY, .device_id = device_id, .allocation = allocation};
+  if (before(wrapped, &call))
+    return -1;
+  int32_t rc =
+      external->export_memory(wrapped->next->context, device_id, allocation, memory, handle);
+  int32_t result = after_memory(wrapped, &call, rc, handle);
+  if (is_undone(rc, result))
+    close(memory->fd);
+  return result;
+}
+
+static const BpExternalMemoryApi wrapped_external = {.struct_size = sizeof(BpExternalMemoryApi),
+                                                     .get_forms = external_get_forms,
+                                                     .import_memory = external_import,
+                                                     .export_memory = external_export};
+
+/* ---- Extensions -------------------------------------------------------------------------- */
+
 /* Optional slots may be absent, or lie beyond the size of the next table. The table is filled in
  * once, by whichever thread is first. */
 static const BpEventsApi *wrap_events(Wrapped *wrapped, const BpEventsApi *events) {
@@ -369,6 +426,11 @@ static const void *wrap_extension(Wrapped *wrapped, const char *name, uint32_t v
   }
   if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
     return wrap_events(wrapped, table);
+  if (!strcmp(name, BP_EXTENSION_EXTERNAL_MEMORY) &&
+      version == BP_EXTENSION_EXTERNAL_MEMORY_VERSION) {
+    wrapped->external = table;
+    return &wrapped_external;
+  }
   bp_plugin_log(&bp_layers_host, BP_LOG_INFO,
                 "layers: the extension \"%s\" version %u of %s is not there under these layers, "
                 "which do not know it",

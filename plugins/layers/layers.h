@@ -10,46 +10,14 @@
 #include <backplane/device_layer.h>
 #include <backplane/plugin_helpers.h>
 
+#include "slots.h"
+
 /* The host's tables, set by the entry point. */
 extern BpPluginTables bp_layers_host;
 
 /* ---- forward.c --------------------------------------------------------------------------- */
 
-/* Names as BACKPLANE_FAULT and the trace have them. */
-#define BP_LAYERS_SLOTS(X)                                                                         \
-  X(GET_DEVICE_COUNT, "get_device_count")                                                          \
-  X(GET_ATTR, "get_attr")                                                                          \
-  X(SET_DEVICE, "set_device")                                                                      \
-  X(ALLOC_DATA_SPACE, "alloc_data_space")                                                          \
-  X(FREE_DATA_SPACE, "free_data_space")                                                            \
-  X(ALLOC_WORKSPACE, "alloc_workspace")                                                            \
-  X(FREE_WORKSPACE, "free_workspace")                                                              \
-  X(COPY, "copy")                                                                                  \
-  X(CREATE_STREAM, "create_stream")                                                                \
-  X(FREE_STREAM, "free_stream")                                                                    \
-  X(SYNC_STREAM_FROM_TO, "sync_stream_from_to")                                                    \
-  X(STREAM_SYNC, "stream_sync")                                                                    \
-  X(VISIT_PROPERTIES, "visit_properties")                                                          \
-  X(GET_EXTENSION, "get_extension")                                                                \
-  X(LAUNCH, "launch")                                                                              \
-  X(TIMER_START, "timer.start")                                                                    \
-  X(TIMER_STOP, "timer.stop")                                                                      \
-  X(TIMER_READ, "timer.read")                                                                      \
-  X(TIMER_FREE, "timer.free")                                                                      \
-  X(RECORDING_BEGIN, "recording.begin")                                                            \
-  X(RECORDING_END, "recording.end")                                                                \
-  X(RECORDING_REPLAY, "recording.replay")                                                          \
-  X(RECORDING_FREE, "recording.free")                                                              \
-  X(EVENTS_CREATE, "events.create")                                                                \
-  X(EVENTS_FREE, "events.free")                                                                    \
-  X(EVENTS_RECORD, "events.record")                                                                \
-  X(EVENTS_WAIT, "events.wait")                                                                    \
-  X(EVENTS_QUERY, "events.query")                                                                  \
-  X(EVENTS_SYNCHRONIZE, "events.synchronize")                                                      \
-  X(EVENTS_NOTIFY, "events.notify")                                                                \
-  X(EVENTS_HOLD, "events.hold")                                                                    \
-  X(EVENTS_SIGNAL, "events.signal")
-
+/* Numbers of the slots in slots.h. */
 #define BP_LAYERS_SLOT_NUMBER(number, name) SLOT_##number,
 typedef enum BpSlot { BP_LAYERS_SLOTS(BP_LAYERS_SLOT_NUMBER) NUM_SLOTS } BpSlot;
 
@@ -64,7 +32,7 @@ typedef struct BpCall {
   const BpAllocation *allocation;
   const BpCopy *copy;
   const BpLaunch *launch;
-  uint64_t size; /* of a workspace */
+  uint64_t size; /* of a workspace, or of memory that is imported */
   void
       *handle; /* of memory, a stream, a timer or a recording: the one that is given, or was made */
   void *stream;    /* on which something is queued or waited for; of sync_stream_from_to: `from` */

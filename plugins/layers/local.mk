@@ -9,6 +9,7 @@ backplane_layers_la_SOURCES = \
 	plugins/layers/order.c \
 	plugins/layers/plugin.c \
 	plugins/layers/report.c \
+	plugins/layers/slots.h \
 	plugins/layers/table.c \
 	plugins/layers/trace.c \
 	plugins/layers/trace.h \

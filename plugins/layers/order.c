@@ -35,17 +35,14 @@ static void destroy_stream(BpValidateStream *stream) {
   free(stream);
 }
 
-/* A stream whose work was not waited for has to be remembered: others may still have to wait. */
-void bp_validate_stream_free(BpValidateOrder *order, int32_t device_id, void *handle) {
+BpValidateStream *bp_validate_stream_take(BpValidateOrder *order, int32_t device_id, void *handle) {
   BpValidateStream *stream = bp_layers_take(&order->streams, device_id, handle);
   if (!stream)
-    return;
-  if (stream->done >= stream->queued) {
-    destroy_stream(stream);
-    return;
-  }
+    return NULL;
+  stream->is_leaving = 1;
   stream->freed_before = order->freed;
   order->freed = stream;
+  return stream;
 }
 
 typedef struct Search {
@@ -75,16 +72,29 @@ static int is_done(const BpValidateOrder *order, uint64_t number, uint64_t piece
   return !stream || piece <= stream->done;
 }
 
+/* A stream whose work was not waited for has to be remembered: others may still have to wait. */
 static void forget_done(BpValidateOrder *order) {
   for (BpValidateStream **link = &order->freed; *link;) {
     BpValidateStream *stream = *link;
-    if (stream->done < stream->queued) {
+    if (stream->is_leaving || stream->done < stream->queued) {
       link = &stream->freed_before;
     } else {
       *link = stream->freed_before;
       destroy_stream(stream);
     }
   }
+}
+
+void bp_validate_stream_left(BpValidateOrder *order, BpValidateStream *stream, int is_freed) {
+  BpValidateStream **link = &order->freed;
+  stream->is_leaving = 0;
+  if (!is_freed) {
+    while (*link != stream)
+      link = &(*link)->freed_before;
+    *link = stream->freed_before;
+    bp_layers_add(&order->streams, &stream->entry);
+  }
+  forget_done(order);
 }
 
 void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits) {
@@ -94,14 +104,6 @@ void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits
       other->done = waits->items[i].piece;
   }
   forget_done(order);
-}
-
-/* What the stream waited for is done as well. */
-void bp_validate_stream_done(BpValidateOrder *order, BpValidateStream *stream, uint64_t piece) {
-  if (stream->done < piece)
-    stream->done = piece;
-  bp_validate_waits_done(order, &stream->waits);
-  stream->waits.count = 0;
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------- */
@@ -125,7 +127,8 @@ static void add_wait(BpValidateWaits *waits, uint64_t number, uint64_t piece) {
   waits->items[waits->count++] = (BpValidateWait){number, piece};
 }
 
-static void drop_done_waits(const BpValidateOrder *order, BpValidateWaits *waits) {
+void bp_validate_stream_drop_waits(const BpValidateOrder *order, BpValidateStream *stream) {
+  BpValidateWaits *waits = &stream->waits;
   size_t kept = 0;
   for (size_t i = 0; i < waits->count; i++)
     if (!is_done(order, waits->items[i].stream, waits->items[i].piece))
@@ -161,7 +164,7 @@ void bp_validate_waits_join(BpValidateStream *stream, const BpValidateWaits *wai
 void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
                              BpValidateStream *to) {
   BpValidateWaits waits = {0};
-  drop_done_waits(order, &to->waits);
+  bp_validate_stream_drop_waits(order, to);
   bp_validate_waits_of(from, &waits);
   bp_validate_waits_join(to, &waits);
   free(waits.items);

@@ -119,7 +119,7 @@ static void put_args(Text *text, const State *state, const BpCall *call, int32_t
     put(text, ",\"to\":\"%p\"", call->to);
   if (call->allocation)
     put(text, ",\"bytes\":%" PRIu64, call->allocation->size);
-  if (call->slot == SLOT_ALLOC_WORKSPACE)
+  if (call->slot == SLOT_ALLOC_WORKSPACE || call->slot == SLOT_EXTERNAL_MEMORY_IMPORT_MEMORY)
     put(text, ",\"bytes\":%" PRIu64, call->size);
   if (call->copy)
     put(text, ",\"bytes\":%" PRIu64 ",\"direction\":\"%s\"", call->copy->size,
@@ -196,14 +196,27 @@ static void count_alloc(State *state, const BpCall *call, int64_t time) {
   write_memory(state, device, time);
 }
 
-static void count_free(State *state, const BpCall *call, int64_t time) {
+static void count_free(State *state, BpCall *call, int64_t time) {
   Space *space = bp_layers_take(&state->spaces, call->device_id, call->handle);
-  Device *device = find_device(state, call->device_id);
-  if (space && device) {
+  Device *device = space ? find_device(state, call->device_id) : NULL;
+  if (device) {
     device->bytes -= space->size;
     write_memory(state, device, time);
   }
-  free(space);
+  call->note = space;
+}
+
+/* Memory that could not be freed is still in use. */
+static void end_free(State *state, const BpCall *call, int32_t rc, int64_t time) {
+  Space *space = call->note;
+  Device *device = space && rc ? find_device(state, call->device_id) : NULL;
+  if (!device) {
+    free(space);
+    return;
+  }
+  bp_layers_add(&state->spaces, &space->entry);
+  device->bytes += space->size;
+  write_memory(state, device, time);
 }
 
 static void count_copy(State *state, const BpCopy *copy, int64_t time) {
@@ -241,6 +254,7 @@ static void count(State *state, const BpCall *call, int64_t ended) {
   switch (call->slot) {
   case SLOT_ALLOC_DATA_SPACE:
   case SLOT_ALLOC_WORKSPACE:
+  case SLOT_EXTERNAL_MEMORY_EXPORT_MEMORY:
     count_alloc(state, call, ended);
     break;
   case SLOT_COPY:
@@ -310,6 +324,7 @@ static void finish(void *context) {
   }
   free(text.data);
   pthread_mutex_unlock(&state->lock);
+  bp_layers_trace_log();
 }
 
 /* ---- The layer --------------------------------------------------------------------------- */
@@ -343,9 +358,12 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
   write_call(state, call, rc, ended);
   pthread_mutex_lock(&state->lock);
   state->calls[call->slot]++;
-  if (!rc)
+  if (call->slot == SLOT_FREE_DATA_SPACE || call->slot == SLOT_FREE_WORKSPACE)
+    end_free(state, call, rc, ended);
+  else if (!rc)
     count(state, call, ended);
   pthread_mutex_unlock(&state->lock);
+  bp_layers_trace_log();
   return rc;
 }
 

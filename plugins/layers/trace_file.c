@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,13 @@ static struct {
   char path[4096];
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
+/* Why the document ends, until the log has it. */
+static _Atomic(const char *) why_ended;
+
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/* `%p` of the name is the process' number. */
-static void find_path(void) {
+/* `%p` of the name is the process' number. -1: the name is too long. */
+static int find_path(void) {
   const char *given = bp_layers_host.runtime->get_option(VARIABLE);
   const char *pattern = given ? given : "backplane-trace-%p.json";
   size_t used = 0;
@@ -41,6 +45,7 @@ static void find_path(void) {
                              is_number ? (int)getpid() : *pattern);
     pattern += is_number;
   }
+  return *pattern ? -1 : 0;
 }
 
 static int32_t raise_unusable(const char *why) {
@@ -63,9 +68,19 @@ static const char *look_at(int fd) {
   return ftruncate(fd, 0) ? strerror(errno) : NULL;
 }
 
+/* A write beyond the process' limit would end it by a signal. */
+static int fits(off_t end) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+         (rlim_t)end <= limit.rlim_cur;
+}
+
 /* With the lock held. O_NONBLOCK: it may be a FIFO. */
 static int32_t open_file(void) {
-  find_path();
+  if (find_path())
+    return raise_unusable("its name is too long");
+  if (!fits(sizeof head + sizeof tail))
+    return raise_unusable("the limit of file sizes is lower than a trace");
   int fd = open(file.path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
   if (fd < 0)
     return raise_unusable(errno == ELOOP ? "it is a symbolic link" : strerror(errno));
@@ -82,53 +97,45 @@ static int32_t open_file(void) {
   file.fd = fd;
   file.is_first = 1;
   file.owner = getpid();
-  bp_plugin_log(&bp_layers_host, BP_LOG_INFO, "trace: device calls go to %s", file.path);
   return 0;
 }
 
 int32_t bp_layers_trace_open(void) {
   static int32_t is_open;
   pthread_mutex_lock(&file.lock);
-  int32_t rc = is_open ? 0 : open_file();
+  int32_t was_open = is_open, rc = is_open ? 0 : open_file();
   is_open |= !rc;
   pthread_mutex_unlock(&file.lock);
+  if (!rc && !was_open)
+    bp_plugin_log(&bp_layers_host, BP_LOG_INFO, "trace: device calls go to %s", file.path);
   return rc;
 }
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-/* A write beyond the process' limit would end it by a signal. */
-static int fits(off_t end) {
-  struct rlimit limit;
-  return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-         (rlim_t)end <= limit.rlim_cur;
-}
-
-/* With the lock held. The document is as it was before the last event. */
-static void give_up(const char *why) {
+/* With the lock held. The document is as it was before the last event. Returns why it ends. */
+static const char *give_up(const char *why) {
   if (pwrite(file.fd, tail, sizeof tail - 1, file.end) < 0 ||
       ftruncate(file.fd, file.end + (off_t)sizeof tail - 1))
     why = "its end cannot be written, either";
-  bp_plugin_log(&bp_layers_host, BP_LOG_WARNING, "trace: %s ends here: %s", file.path, why);
   close(file.fd);
   file.fd = -1;
+  return why;
 }
 
-/* With the lock held. `text` has room for the tail behind its `size` bytes. */
-static void write_text(char *text, size_t size) {
+/* With the lock held. `text` has room for the tail behind its `size` bytes. NULL, or why the
+ * document ends here. */
+static const char *write_text(char *text, size_t size) {
   memcpy(text + size, tail, sizeof tail - 1);
   size_t whole = size + sizeof tail - 1;
-  if (!fits(file.end + (off_t)whole)) {
-    give_up("the limit of file sizes is reached");
-    return;
-  }
+  if (!fits(file.end + (off_t)whole))
+    return give_up("the limit of file sizes is reached");
   ssize_t written = pwrite(file.fd, text, whole, file.end);
-  if (written != (ssize_t)whole) {
-    give_up(written < 0 ? strerror(errno) : "there is no more space");
-    return;
-  }
+  if (written != (ssize_t)whole)
+    return give_up(written < 0 ? strerror(errno) : "there is no more space");
   file.end += (off_t)size;
   file.is_first = 0;
+  return NULL;
 }
 
 void bp_layers_trace_write(const char *event) {
@@ -139,8 +146,16 @@ void bp_layers_trace_write(const char *event) {
   if (text && file.fd >= 0 && file.owner == getpid()) {
     memcpy(text, file.is_first ? " \n" : ",\n", 2);
     memcpy(text + 2, event, length);
-    write_text(text, length + 2);
+    const char *why = write_text(text, length + 2);
+    if (why)
+      atomic_store(&why_ended, why);
   }
   pthread_mutex_unlock(&file.lock);
   free(text);
+}
+
+void bp_layers_trace_log(void) {
+  const char *why = atomic_exchange(&why_ended, NULL);
+  if (why)
+    bp_plugin_log(&bp_layers_host, BP_LOG_WARNING, "trace: %s ends here: %s", file.path, why);
 }

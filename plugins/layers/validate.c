@@ -474,7 +474,8 @@ static int32_t note_alloc(State *state, BpCall *call) {
                             "it gave %p, which is not aligned to %" PRIu64
                             " bytes; this is a defect of the plugin",
                             call->handle, alignment);
-  call->is_kept = bp_layers_find(&state->spaces, call->device_id, call->handle) != NULL;
+  call->is_kept = call->slot != SLOT_EXTERNAL_MEMORY_IMPORT_MEMORY &&
+                  bp_layers_find(&state->spaces, call->device_id, call->handle) != NULL;
   if (call->is_kept)
     return bp_validate_find(state->next, call, BP_ERROR_PLUGIN,
                             "it gave %p, which is in use; this is a defect of the plugin",
@@ -486,7 +487,7 @@ static int32_t note_alloc(State *state, BpCall *call) {
   space->entry.handle = call->handle;
   space->number = ++state->last_space;
   space->size = call->allocation ? call->allocation->size : call->size;
-  space->is_workspace = !call->allocation;
+  space->is_workspace = call->slot == SLOT_ALLOC_WORKSPACE;
   space->owner = gettid();
   bp_validate_place_here(&space->made);
   bp_layers_add(&state->spaces, &space->entry);
@@ -529,14 +530,19 @@ static void note_free(State *state, BpCall *call, int32_t rc) {
 
 /* ---- Streams: making, freeing, waiting --------------------------------------------------- */
 
-static int32_t check_free_stream(State *state, const BpCall *call) {
+static int32_t check_free_stream(State *state, BpCall *call) {
   BpValidateStream *stream;
   if (!call->handle)
     return 0;
   if (check_stream(state, call, call->device_id, call->handle, &stream))
     return -1;
-  bp_validate_stream_free(&state->order, call->device_id, call->handle);
+  call->note = bp_validate_stream_take(&state->order, call->device_id, call->handle);
   return 0;
+}
+
+static void note_free_stream(State *state, const BpCall *call, int32_t rc) {
+  if (call->note)
+    bp_validate_stream_left(&state->order, call->note, rc == 0);
 }
 
 static int32_t check_wait(State *state, const BpCall *call) {
@@ -554,19 +560,28 @@ static void note_wait(State *state, const BpCall *call) {
     bp_validate_stream_wait(&state->order, from, to);
 }
 
-/* What other threads queue meanwhile is not waited for. */
+/* What a sync waits for: other threads may queue more, and add waits, while it is under way. */
 static int32_t check_sync(State *state, BpCall *call) {
   BpValidateStream *stream;
   if (check_stream(state, call, call->device_id, call->stream, &stream))
     return -1;
-  call->began = stream ? (int64_t)stream->queued : 0;
+  BpValidateWaits *waits = stream ? calloc(1, sizeof *waits) : NULL;
+  if (waits)
+    bp_validate_waits_of(stream, waits);
+  call->note = waits;
   return 0;
 }
 
 static void note_sync(State *state, const BpCall *call) {
+  BpValidateWaits *waits = call->note;
   BpValidateStream *stream = bp_validate_stream(&state->order, call->device_id, call->stream);
+  if (waits)
+    bp_validate_waits_done(&state->order, waits);
+  if (waits)
+    free(waits->items);
+  free(waits);
   if (stream)
-    bp_validate_stream_done(&state->order, stream, (uint64_t)call->began);
+    bp_validate_stream_drop_waits(&state->order, stream);
 }
 
 /* ---- Timers, recordings and events ------------------------------------------------------- */
@@ -705,14 +720,24 @@ static void note_begin(State *state, const BpCall *call) {
   stream->recorder = pthread_self();
 }
 
-static int32_t note_end(State *state, const BpCall *call) {
+/* What was recorded (transfer full). */
+static BpValidateAccess *end_recording(State *state, const BpCall *call) {
   BpValidateStream *stream = bp_validate_stream(&state->order, call->device_id, call->stream);
   BpValidateAccess *accesses = stream ? stream->recorded : NULL;
   if (stream) {
     stream->is_recorded = 0;
     stream->recorded = NULL;
   }
-  return note_object(state, call, RECORDING, accesses);
+  return accesses;
+}
+
+static int32_t note_end(State *state, const BpCall *call) {
+  return note_object(state, call, RECORDING, end_recording(state, call));
+}
+
+/* A recording is over even if it cannot be used. */
+static void note_failed_end(State *state, const BpCall *call) {
+  bp_validate_accesses_free(end_recording(state, call));
 }
 
 static int32_t check_recorded_use(State *state, const BpCall *call, const BpValidateStream *stream,
@@ -757,7 +782,7 @@ typedef struct Leaks {
   State *state;
   size_t count, streams, objects[NUM_TYPES];
   uint64_t bytes;
-  BpCall call;
+  char lines[MOST_NAMED][768];
 } Leaks;
 
 /* Whether a thread other than this one still runs: it may be about to free what it has. */
@@ -771,15 +796,14 @@ static void count_space(void *record, void *context) {
   char place[512];
   if (runs_on(space->owner))
     return;
-  leaks->count++;
   leaks->bytes += space->size;
-  if (leaks->count > MOST_NAMED)
+  if (leaks->count++ >= MOST_NAMED)
     return;
   bp_validate_place_format(&space->made, place, sizeof place);
-  bp_plugin_log(&bp_layers_host, BP_LOG_WARNING,
-                "validate: %s:%d: %p, %s of %" PRIu64 " bytes, was never freed; allocated by %s",
-                leaks->state->next->name, space->entry.device_id, space->entry.handle,
-                space->is_workspace ? "workspace" : "data space", space->size, place);
+  snprintf(leaks->lines[leaks->count - 1], sizeof leaks->lines[0],
+           "validate: %s:%d: %p, %s of %" PRIu64 " bytes, was never freed; allocated by %s",
+           leaks->state->next->name, space->entry.device_id, space->entry.handle,
+           space->is_workspace ? "workspace" : "data space", space->size, place);
 }
 
 static void count_stream(void *record, void *context) {
@@ -792,6 +816,7 @@ static void count_object(void *record, void *context) {
   ((Leaks *)context)->objects[object->type]++;
 }
 
+/* Logs without the lock: whoever reads the log may use the device. */
 static void finish(void *context) {
   State *state = context;
   Leaks leaks = {.state = state};
@@ -800,6 +825,8 @@ static void finish(void *context) {
   bp_layers_each(&state->order.streams, count_stream, &leaks);
   bp_layers_each(&state->objects, count_object, &leaks);
   pthread_mutex_unlock(&state->lock);
+  for (size_t i = 0; i < leaks.count && i < MOST_NAMED; i++)
+    bp_plugin_log(&bp_layers_host, BP_LOG_WARNING, "%s", leaks.lines[i]);
   if (leaks.count + leaks.streams + leaks.objects[TIMER] + leaks.objects[RECORDING] +
       leaks.objects[EVENT])
     bp_plugin_log(&bp_layers_host, BP_LOG_WARNING,
@@ -826,6 +853,7 @@ static void *create(const BpDeviceApi *next) {
 static int32_t check(State *state, BpCall *call) {
   switch (call->slot) {
   case SLOT_ALLOC_DATA_SPACE:
+  case SLOT_EXTERNAL_MEMORY_EXPORT_MEMORY:
     return check_allocation(state, call);
   case SLOT_FREE_DATA_SPACE:
   case SLOT_FREE_WORKSPACE:
@@ -883,6 +911,8 @@ static int32_t note(State *state, BpCall *call) {
     return 0;
   case SLOT_ALLOC_DATA_SPACE:
   case SLOT_ALLOC_WORKSPACE:
+  case SLOT_EXTERNAL_MEMORY_IMPORT_MEMORY:
+  case SLOT_EXTERNAL_MEMORY_EXPORT_MEMORY:
     return note_alloc(state, call);
   case SLOT_COPY:
     note_copy(state, call);
@@ -956,8 +986,12 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
   else if (call->slot == SLOT_TIMER_FREE || call->slot == SLOT_RECORDING_FREE ||
            call->slot == SLOT_EVENTS_FREE)
     note_free_object(state, call, rc);
+  else if (call->slot == SLOT_FREE_STREAM)
+    note_free_stream(state, call, rc);
   else if (call->slot == SLOT_STREAM_SYNC) /* also of one that raises what failed */
     note_sync(state, call);
+  else if (call->slot == SLOT_RECORDING_END && rc)
+    note_failed_end(state, call);
   else if (!rc)
     found = note(state, call);
   pthread_mutex_unlock(&state->lock);

@@ -47,6 +47,7 @@ typedef struct BpValidateStream {
   uint64_t queued; /* pieces of work */
   uint64_t done;   /* of these, the host has waited for as many */
   int is_default;
+  int is_leaving; /* bp_validate_stream_take */
   int is_recorded;
   pthread_t recorder;
   struct BpValidateAccess *recorded; /* what its recording has used so far */
@@ -94,9 +95,13 @@ typedef struct BpValidateOrder {
 BpValidateStream *bp_validate_stream(BpValidateOrder *order, int32_t device_id, void *handle);
 /* Adds a stream that was created. NULL if there is no memory. */
 BpValidateStream *bp_validate_stream_add(BpValidateOrder *order, int32_t device_id, void *handle);
-void bp_validate_stream_free(BpValidateOrder *order, int32_t device_id, void *handle);
-/* The host has waited for what was queued up to `piece`. */
-void bp_validate_stream_done(BpValidateOrder *order, BpValidateStream *stream, uint64_t piece);
+/* Takes out a stream that is about to be freed, as another thread may be given its handle then. The
+ * stream is kept for bp_validate_stream_left, which either forgets it or, if it was not freed, puts
+ * it back. */
+BpValidateStream *bp_validate_stream_take(BpValidateOrder *order, int32_t device_id, void *handle);
+void bp_validate_stream_left(BpValidateOrder *order, BpValidateStream *stream, int is_freed);
+/* Forgets waits for work that the host has waited for. */
+void bp_validate_stream_drop_waits(const BpValidateOrder *order, BpValidateStream *stream);
 /* `to` waits for what is queued on `from`. */
 void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
                              BpValidateStream *to);

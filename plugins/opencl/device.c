@@ -332,6 +332,9 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
     return &bp_opencl_timers;
   if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
     return &bp_opencl_events;
+  if (!strcmp(name, BP_EXTENSION_EXTERNAL_MEMORY) &&
+      version == BP_EXTENSION_EXTERNAL_MEMORY_VERSION)
+    return &bp_opencl_external;
   return NULL;
 }
 

@@ -1,56 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events. A record is a marker in the stream's queue, and a held event one of the user's; an event
  * holds the latest, and whatever waits has a reference of its own. */
+#include "../common/event.h"
 #include "opencl.h"
 
 #include <stdlib.h>
 
-struct BpDeviceEvent {
-  BpOpenclDevice *device;
-  pthread_mutex_t lock;
-  cl_event latest; /* NULL: it was never recorded; guarded by lock */
-};
-
-/* The latest with a reference, or NULL. */
-static cl_event use(BpDeviceEvent *event) {
-  pthread_mutex_lock(&event->lock);
-  cl_event latest = event->latest;
-  if (latest)
-    bp_cl.clRetainEvent(latest);
-  pthread_mutex_unlock(&event->lock);
-  return latest;
+static void retain(void *event) {
+  bp_cl.clRetainEvent(event);
 }
 
-/* Takes the reference. */
-static void replace(BpDeviceEvent *event, cl_event latest) {
-  pthread_mutex_lock(&event->lock);
-  cl_event before = event->latest;
-  event->latest = latest;
-  pthread_mutex_unlock(&event->lock);
-  if (before)
-    bp_cl.clReleaseEvent(before);
+static void release(void *event) {
+  bp_cl.clReleaseEvent(event);
 }
+
+static const BpRecordKind records = {retain, release};
 
 static int32_t create(void *context, int32_t device_id, BpDeviceEvent **made) {
   (void)context;
-  BpOpenclDevice *device = bp_opencl_device(device_id);
-  if (!device)
-    return -1;
-  BpDeviceEvent *event = calloc(1, sizeof(*event));
-  if (!event)
-    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for an event");
-  event->device = device;
-  pthread_mutex_init(&event->lock, NULL);
-  *made = event;
-  return 0;
+  return bp_latest_create(&bp_opencl_host, &records, bp_opencl_device(device_id), made);
 }
 
-static int32_t free_event(void *context, BpDeviceEvent *event) {
-  (void)context;
-  replace(event, NULL);
-  pthread_mutex_destroy(&event->lock);
-  free(event);
-  return 0;
+/* The latest with a reference, or NULL. */
+static cl_event use(BpDeviceEvent *event) {
+  return bp_latest_use(event).object;
+}
+
+static void replace(BpDeviceEvent *event, cl_event latest) {
+  bp_latest_replace(event, (BpRecord){latest, 0, 0});
 }
 
 static int32_t record(void *context, BpDeviceEvent *event, void *stream) {
@@ -158,7 +135,8 @@ static int32_t notify(void *context, BpDeviceEvent *event, void (*done)(void *us
 static int32_t hold(void *context, BpDeviceEvent *event) {
   (void)context;
   cl_int status = CL_SUCCESS;
-  cl_event held = bp_cl.clCreateUserEvent(event->device->context, &status);
+  const BpOpenclDevice *device = event->device;
+  cl_event held = bp_cl.clCreateUserEvent(device->context, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateUserEvent");
   replace(event, held);
@@ -175,7 +153,7 @@ static int32_t signal_event(void *context, BpDeviceEvent *event) {
 
 const BpEventsApi bp_opencl_events = {.struct_size = sizeof(BpEventsApi),
                                       .create = create,
-                                      .free = free_event,
+                                      .free = bp_latest_free,
                                       .record = record,
                                       .wait = wait_for,
                                       .query = query,

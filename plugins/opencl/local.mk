@@ -5,8 +5,11 @@ if BUILD_OPENCL
 plugin_LTLIBRARIES += backplane-opencl.la
 backplane_opencl_la_SOURCES = \
 	$(plugin_common_sources) \
+	plugins/common/event.c \
+	plugins/common/event.h \
 	plugins/opencl/device.c \
 	plugins/opencl/event.c \
+	plugins/opencl/external.c \
 	plugins/opencl/launch.c \
 	plugins/opencl/loader.c \
 	plugins/opencl/memory.c \

@@ -13,18 +13,21 @@
 static BpHandleTable table;                              /* of BpOpenclBuffer */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-/* NULL without an error: out of memory. */
-static void *add_buffer(BpOpenclBuffer given) {
+void *bp_opencl_add(BpOpenclBuffer given) {
   BpOpenclBuffer *buffer = malloc(sizeof(*buffer));
-  if (!buffer)
-    return NULL;
-  *buffer = given;
-  pthread_mutex_lock(&lock);
-  void *handle = bp_handle_add(&table, buffer);
-  pthread_mutex_unlock(&lock);
-  if (!handle)
-    free(buffer);
-  return handle;
+  void *handle = NULL;
+  if (buffer) {
+    *buffer = given;
+    pthread_mutex_lock(&lock);
+    handle = bp_handle_add(&table, buffer);
+    pthread_mutex_unlock(&lock);
+  }
+  if (handle)
+    return handle;
+  free(buffer);
+  bp_cl.clReleaseMemObject(given.memory);
+  bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for a buffer");
+  return NULL;
 }
 
 static int32_t no_buffer(const BpOpenclDevice *device, const void *handle) {
@@ -62,31 +65,32 @@ static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem 
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
+int32_t bp_opencl_check_size(const BpOpenclDevice *device, uint64_t size) {
+  cl_ulong largest = 0;
+  bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
+  return size <= largest
+             ? 0
+             : bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY,
+                               "opencl: %llu bytes; a buffer of this device has at most %llu",
+                               (unsigned long long)size, (unsigned long long)largest);
+}
+
 /* A separate buffer is aligned for every type. */
 int32_t bp_opencl_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle) {
   (void)context;
   uint64_t size = allocation->size;
   BpOpenclDevice *device = bp_opencl_device(device_id);
-  cl_ulong largest = 0;
   cl_int status = CL_SUCCESS;
-  if (!device || bp_plugin_check_allocation(&bp_opencl_host, "opencl", allocation))
+  if (!device || bp_plugin_check_allocation(&bp_opencl_host, "opencl", allocation) ||
+      bp_opencl_check_size(device, size))
     return -1;
-  bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
-  if (size > largest)
-    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY,
-                           "opencl: %llu bytes; a buffer of this device has at most "
-                           "%llu",
-                           (unsigned long long)size, (unsigned long long)largest);
   cl_mem memory =
       bp_cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, size ? size : 1, NULL, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateBuffer");
-  *handle = add_buffer((BpOpenclBuffer){device, memory, size});
-  if (*handle)
-    return 0;
-  bp_cl.clReleaseMemObject(memory);
-  return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for a buffer");
+  *handle = bp_opencl_add((BpOpenclBuffer){device, memory, size, NULL});
+  return *handle ? 0 : -1;
 }
 
 int32_t bp_opencl_free(void *context, int32_t device_id, void *handle) {
@@ -111,6 +115,7 @@ static cl_command_queue queue_of(BpOpenclDevice *device, void *stream) {
 typedef struct End {
   BpOpenclDevice *device;
   cl_mem memory;
+  char *host; /* as BpOpenclBuffer::host */
 } End;
 
 static void release_end(End *end) {
@@ -128,6 +133,7 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
   if (!end->device || bp_opencl_find(end->device, handle, &buffer) != 0)
     return -1;
   end->memory = buffer.memory;
+  end->host = buffer.host;
   if (offset <= buffer.size && size <= buffer.size - offset)
     return 0;
   return bp_plugin_raise(&bp_opencl_host, BP_ERROR_VALUE,
@@ -158,6 +164,19 @@ static int32_t read_from(const End *from, uint64_t offset, void *bytes, uint64_t
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueReadBuffer");
 }
 
+/* A copy between imported memory and its own place in the host: the driver is told, and moves the
+ * bytes only if it keeps them elsewhere. Mapping gives the host what the device wrote. */
+static int32_t map_for_host(const End *from, uint64_t offset, uint64_t size, void *stream) {
+  cl_int status = CL_SUCCESS;
+  cl_command_queue queue = queue_of(from->device, stream);
+  void *mapped = bp_cl.clEnqueueMapBuffer(queue, from->memory, CL_FALSE, CL_MAP_READ, offset, size,
+                                          0, NULL, NULL, &status);
+  if (status != CL_SUCCESS)
+    return bp_opencl_raise(status, "clEnqueueMapBuffer");
+  status = bp_cl.clEnqueueUnmapMemObject(queue, from->memory, mapped, 0, NULL, NULL);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueUnmapMemObject");
+}
+
 static int32_t to_device(const BpCopy *copy, void *stream) {
   End to;
   int32_t rc = find_to(copy, &to);
@@ -171,9 +190,11 @@ static int32_t to_device(const BpCopy *copy, void *stream) {
 static int32_t from_device(const BpCopy *copy, void *stream) {
   End from;
   int32_t rc = find_from(copy, &from);
-  if (rc == 0)
-    rc = read_from(&from, copy->from_offset, (char *)copy->to + copy->to_offset, copy->size,
-                   CL_FALSE, stream);
+  char *to = (char *)copy->to + copy->to_offset;
+  if (rc == 0 && from.host && to == from.host + copy->from_offset)
+    rc = map_for_host(&from, copy->from_offset, copy->size, stream);
+  else if (rc == 0)
+    rc = read_from(&from, copy->from_offset, to, copy->size, CL_FALSE, stream);
   release_end(&from);
   return rc;
 }
@@ -203,7 +224,7 @@ static int32_t copy_ends(const BpCopy *copy, const End *from, const End *to, voi
 }
 
 static int32_t between_buffers(const BpCopy *copy, void *stream) {
-  End from, to = {NULL, NULL};
+  End from, to = {NULL, NULL, NULL};
   int32_t rc = find_from(copy, &from);
   if (rc == 0)
     rc = find_to(copy, &to);
@@ -216,6 +237,8 @@ static int32_t between_buffers(const BpCopy *copy, void *stream) {
 
 int32_t bp_opencl_copy(void *context, const BpCopy *copy, void *stream) {
   (void)context;
+  if (bp_plugin_check_flags(&bp_opencl_host, "opencl", "copy", copy->flags) != 0)
+    return -1;
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_OPENCL)

@@ -5,6 +5,7 @@
  * device.c   devices and their attributes
  * memory.c   data space, copies, streams, timers
  * event.c    events
+ * external.c memory of the host that is imported
  * module.c   modules of kind `opencl`
  * program.c  programs: built for a device, from source or from what its driver made before
  * launch.c   kernels: made for a device with their first launch there
@@ -47,6 +48,8 @@ extern BpPluginTables bp_opencl_host;
   X(clEnqueueReadBuffer)                                                                           \
   X(clEnqueueWriteBuffer)                                                                          \
   X(clEnqueueCopyBuffer)                                                                           \
+  X(clEnqueueMapBuffer)                                                                            \
+  X(clEnqueueUnmapMemObject)                                                                       \
   X(clEnqueueMarkerWithWaitList)                                                                   \
   X(clEnqueueBarrierWithWaitList)                                                                  \
   X(clFlush)                                                                                       \
@@ -124,7 +127,13 @@ typedef struct BpOpenclBuffer {
   const BpOpenclDevice *device;
   cl_mem memory;
   uint64_t size; /* as requested */
+  char *host;    /* memory of the host that it stands for, or NULL */
 } BpOpenclBuffer;
+
+/* A handle of a buffer, whose reference to the memory it takes; NULL with an error. */
+void *bp_opencl_add(BpOpenclBuffer buffer);
+/* 0, or -1 with an error: the device has no buffers of that size. */
+int32_t bp_opencl_check_size(const BpOpenclDevice *device, uint64_t size);
 
 /* Copies the buffer of a handle, with a reference to the memory, so that another thread may free
  * the handle meanwhile; an error if the handle is no buffer of the device. */
@@ -139,6 +148,10 @@ int32_t bp_opencl_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_opencl_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_opencl_stream_sync(void *context, int32_t device_id, void *stream);
 extern const BpTimerApi bp_opencl_timers;
+
+/* ---- external.c -------------------------------------------------------------------------- */
+
+extern const BpExternalMemoryApi bp_opencl_external;
 
 /* ---- event.c ----------------------------------------------------------------------------- */
 

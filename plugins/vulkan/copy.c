@@ -71,6 +71,12 @@ static void submit(BpVulkanStream *stream) {
   pthread_mutex_unlock(&stream->lock);
 }
 
+/* Memory that was imported from the host is copied to its own place. */
+static void move_bytes(char *to, const char *from, uint64_t size) {
+  if (to != from)
+    memcpy(to, from, size);
+}
+
 /* ---- Host to device ---------------------------------------------------------------------- */
 
 static int32_t stage_to_device(const End *end, const char *from, uint64_t size,
@@ -95,7 +101,7 @@ static int32_t write_end(const End *end, const char *from, uint64_t size, BpVulk
     return stage_to_device(end, from, size, stream);
   if (wait_for_use(stream, end->buffer) != 0)
     return -1;
-  memcpy(end->buffer->mapped + end->offset, from, size);
+  move_bytes(end->buffer->mapped + end->offset, from, size);
   return 0;
 }
 
@@ -131,7 +137,7 @@ static int32_t read_end(const End *end, char *to, uint64_t size, BpVulkanStream 
     return stage_from_device(end, to, size, stream);
   if (wait_for_use(stream, end->buffer) != 0)
     return -1;
-  memcpy(to, end->buffer->mapped + end->offset, size);
+  move_bytes(to, end->buffer->mapped + end->offset, size);
   return 0;
 }
 
@@ -186,6 +192,8 @@ static int32_t between_devices(void *context, const BpCopy *copy, void *stream) 
 }
 
 int32_t bp_vulkan_copy(void *context, const BpCopy *copy, void *stream) {
+  if (bp_plugin_check_flags(&bp_vulkan_host, "vulkan", "copy", copy->flags) != 0)
+    return -1;
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_VULKAN)

@@ -108,6 +108,9 @@ static VkResult create_device(BpVulkanDevice *device) {
                                .pNext = &features,
                                .queueCreateInfoCount = 1,
                                .pQueueCreateInfos = &queues};
+  const char *extensions[BP_VULKAN_MOST_EXTENSIONS];
+  create.enabledExtensionCount = bp_vulkan_list_external(info, extensions);
+  create.ppEnabledExtensionNames = extensions;
   return bp_vk.vkCreateDevice(info->physical, &create, NULL, &device->handle);
 }
 
@@ -169,6 +172,7 @@ static int32_t open_parts(BpVulkanDevice *device) {
     return bp_vulkan_raise(status, "opening the device");
   if (choose_types(device, usable) != 0)
     return -1;
+  bp_vulkan_load_external(device);
   for (uint32_t i = 0; i < device->info->num_queues; i++) {
     pthread_mutex_init(&device->queues[i].lock, NULL);
     bp_vk.vkGetDeviceQueue(device->handle, device->info->queue_family, i,

@@ -21,7 +21,7 @@ static BpVulkanDevice devices[BP_VULKAN_MOST_DEVICES];
 
 /* ---- Finding them ------------------------------------------------------------------------ */
 
-static int has_extension(VkPhysicalDevice physical, const char *name) {
+int bp_vulkan_has_extension(VkPhysicalDevice physical, const char *name) {
   VkExtensionProperties extensions[512];
   uint32_t count = sizeof(extensions) / sizeof(extensions[0]);
   VkResult status = bp_vk.vkEnumerateDeviceExtensionProperties(physical, NULL, &count, extensions);
@@ -62,16 +62,16 @@ static void read_extras(BpVulkanInfo *info) {
   VkPhysicalDeviceShaderCorePropertiesAMD amd = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
   VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-  int has_pci = has_extension(info->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+  int has_pci = bp_vulkan_has_extension(info->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
   if (has_pci) {
     pci.pNext = all.pNext;
     all.pNext = &pci;
   }
-  if (has_extension(info->physical, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+  if (bp_vulkan_has_extension(info->physical, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
     nv.pNext = all.pNext;
     all.pNext = &nv;
   }
-  if (has_extension(info->physical, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+  if (bp_vulkan_has_extension(info->physical, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
     amd.pNext = all.pNext;
     all.pNext = &amd;
   }
@@ -81,7 +81,9 @@ static void read_extras(BpVulkanInfo *info) {
   if (has_pci)
     snprintf(info->pci_address, sizeof(info->pci_address), "%04x:%02x:%02x.%x", pci.pciDomain,
              pci.pciBus, pci.pciDevice, pci.pciFunction);
-  info->has_memory_budget = has_extension(info->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  info->has_memory_budget =
+      bp_vulkan_has_extension(info->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  bp_vulkan_read_external(info);
 }
 
 /* Whether the device has the features that this plugin needs. */
@@ -413,6 +415,9 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
     return &bp_vulkan_timers;
   if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
     return &bp_vulkan_events;
+  if (!strcmp(name, BP_EXTENSION_EXTERNAL_MEMORY) &&
+      version == BP_EXTENSION_EXTERNAL_MEMORY_VERSION)
+    return &bp_vulkan_external;
   return NULL;
 }
 

@@ -9,8 +9,7 @@
 static BpHandleTable table;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-/* Takes the buffer; NULL with an error. */
-static void *add_buffer(BpVulkanBuffer *buffer) {
+void *bp_vulkan_add(BpVulkanBuffer *buffer) {
   pthread_mutex_lock(&lock);
   void *handle = bp_handle_add(&table, buffer);
   pthread_mutex_unlock(&lock);
@@ -45,6 +44,15 @@ BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle)
   return buffer;
 }
 
+int32_t bp_vulkan_check_size(const BpVulkanDevice *device, uint64_t size) {
+  uint64_t largest = bp_vulkan_largest_buffer(device->info);
+  return size <= largest
+             ? 0
+             : bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY,
+                               "vulkan: %llu bytes; a buffer of this device has at most %llu",
+                               (unsigned long long)size, (unsigned long long)largest);
+}
+
 /* A separate buffer is aligned for every type. */
 int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle) {
@@ -53,13 +61,10 @@ int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *al
   BpVulkanDevice *device = bp_vulkan_device(device_id);
   if (!device || bp_plugin_check_allocation(&bp_vulkan_host, "vulkan", allocation))
     return -1;
-  uint64_t largest = bp_vulkan_largest_buffer(device->info);
-  if (size > largest)
-    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY,
-                           "vulkan: %llu bytes; a buffer of this device has at most %llu",
-                           (unsigned long long)size, (unsigned long long)largest);
+  if (bp_vulkan_check_size(device, size) != 0)
+    return -1;
   BpVulkanBuffer *buffer = bp_vulkan_buffer_create(device, size, 0);
-  *handle = buffer ? add_buffer(buffer) : NULL;
+  *handle = buffer ? bp_vulkan_add(buffer) : NULL;
   return *handle ? 0 : -1;
 }
 

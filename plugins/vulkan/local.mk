@@ -5,9 +5,12 @@ if BUILD_VULKAN
 plugin_LTLIBRARIES += backplane-vulkan.la
 backplane_vulkan_la_SOURCES = \
 	$(plugin_common_sources) \
+	plugins/common/event.c \
+	plugins/common/event.h \
 	plugins/vulkan/copy.c \
 	plugins/vulkan/device.c \
 	plugins/vulkan/event.c \
+	plugins/vulkan/external.c \
 	plugins/vulkan/find.c \
 	plugins/vulkan/glslc.c \
 	plugins/vulkan/handle.c \

@@ -197,6 +197,8 @@ static void destroy_buffer(BpVulkanShared *shared) {
     give_piece(device, buffer->piece);
     pthread_mutex_unlock(&device->memory_lock);
   }
+  if (buffer->own)
+    bp_vk.vkFreeMemory(device->handle, buffer->own, NULL);
   free(buffer);
 }
 
@@ -221,7 +223,15 @@ static VkResult bind(BpVulkanBuffer *buffer, uint32_t type) {
   return bp_vk.vkBindBufferMemory(device->handle, buffer->handle, block->memory, begin);
 }
 
-BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging) {
+void bp_vulkan_buffer_fail(BpVulkanBuffer *buffer, VkResult status) {
+  bp_vulkan_note(buffer->device, status);
+  bp_vulkan_raise(status, "allocating memory");
+  bp_plugin_add_context(&bp_vulkan_host, "%llu bytes", (unsigned long long)buffer->size);
+  bp_vulkan_release(&buffer->shared);
+}
+
+BpVulkanBuffer *bp_vulkan_buffer_begin(BpVulkanDevice *device, uint64_t size,
+                                       VkExternalMemoryHandleTypeFlags external) {
   BpVulkanBuffer *buffer = calloc(1, sizeof(*buffer));
   if (!buffer) {
     bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no host memory for a buffer");
@@ -230,22 +240,31 @@ BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, i
   buffer->shared = (BpVulkanShared){1, destroy_buffer};
   buffer->device = device;
   buffer->size = size;
+  VkExternalMemoryBufferCreateInfo shared = {
+      .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, .handleTypes = external};
   VkBufferCreateInfo create = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                               .pNext = external ? &shared : NULL,
                                .size = round_up(size ? size : 1, 16),
                                .usage = BP_VULKAN_BUFFER_USAGE};
   VkResult status = bp_vk.vkCreateBuffer(device->handle, &create, NULL, &buffer->handle);
   if (status == VK_SUCCESS)
-    status = bind(buffer, is_staging ? device->staging_type : device->data_type);
-  if (status == VK_SUCCESS) {
-    if (!is_staging && !device->is_mapped)
-      buffer->mapped = NULL;
     return buffer;
-  }
-  bp_vulkan_note(device, status);
-  bp_vulkan_raise(status, "allocating memory");
-  bp_plugin_add_context(&bp_vulkan_host, "%llu bytes", (unsigned long long)size);
-  bp_vulkan_release(&buffer->shared);
+  bp_vulkan_buffer_fail(buffer, status);
   return NULL;
+}
+
+BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging) {
+  BpVulkanBuffer *buffer = bp_vulkan_buffer_begin(device, size, 0);
+  if (!buffer)
+    return NULL;
+  VkResult status = bind(buffer, is_staging ? device->staging_type : device->data_type);
+  if (status != VK_SUCCESS) {
+    bp_vulkan_buffer_fail(buffer, status);
+    return NULL;
+  }
+  if (!is_staging && !device->is_mapped)
+    buffer->mapped = NULL;
+  return buffer;
 }
 
 /* ---- Texels ------------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@
  * handle.c   data space: buffers behind handles
  * stream.c   queued work: batches of commands
  * copy.c     copies
+ * external.c memory that is imported and exported
  * timer.c    timers
  * event.c    events
  * spirv.c    what a SPIR-V binary says of itself
@@ -43,10 +44,12 @@ extern BpPluginTables bp_vulkan_host;
   X(vkGetPhysicalDeviceFeatures2)                                                                  \
   X(vkGetPhysicalDeviceMemoryProperties)                                                           \
   X(vkGetPhysicalDeviceMemoryProperties2)                                                          \
+  X(vkGetPhysicalDeviceExternalBufferProperties)                                                   \
   X(vkGetPhysicalDeviceQueueFamilyProperties)                                                      \
   X(vkCreateDevice)                                                                                \
   X(vkDestroyDevice)                                                                               \
   X(vkGetDeviceQueue)                                                                              \
+  X(vkGetDeviceProcAddr)                                                                           \
   X(vkQueueSubmit)                                                                                 \
   X(vkAllocateMemory)                                                                              \
   X(vkFreeMemory)                                                                                  \
@@ -136,6 +139,9 @@ typedef struct BpVulkanInfo {
   uint32_t num_processors; /* 0: unknown */
   char pci_address[24];    /* "": unknown */
   int has_memory_budget;
+  uint64_t imports, exports; /* BP_EXTERNAL_* */
+  uint64_t dedicated;        /* those for which a buffer has memory of its own */
+  uint64_t host_alignment;   /* of an imported address */
   uint32_t queue_family;
   uint32_t num_queues;
   uint32_t timestamp_bits;
@@ -149,6 +155,8 @@ extern const BpDeviceApi bp_vulkan_device_api;
 BpVulkanDevice *bp_vulkan_device(int32_t device_id);
 /* The alignment in bytes of a part of a buffer that a kernel takes. */
 uint64_t bp_vulkan_alignment(const BpVulkanInfo *info);
+/* Whether a driver has an extension of Vulkan for the device. */
+int bp_vulkan_has_extension(VkPhysicalDevice physical, const char *name);
 /* Bytes of the largest buffer. */
 uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info);
 
@@ -189,9 +197,12 @@ struct BpVulkanDevice {
   int32_t is_lost;                    /* atomic */
   uint32_t data_type; /* memory types: of data space, and of memory that host and device share */
   uint32_t staging_type;
-  int is_mapped; /* the host can access data space */
+  int is_mapped;                      /* the host can access data space */
+  PFN_vkGetMemoryFdKHR get_memory_fd; /* NULL: no extension has it, as the next two */
+  PFN_vkGetMemoryFdPropertiesKHR get_fd_properties;
+  PFN_vkGetMemoryHostPointerPropertiesEXT get_pointer_properties;
   pthread_mutex_t memory_lock;
-  BpVulkanBlock *blocks; /* guarded by memory_lock, like the members below */
+  BpVulkanBlock *blocks; /* guarded by memory_lock, like the next member */
   uint64_t allocated;    /* bytes of the device's own memory */
   VkPipelineCache cache;
   int32_t is_cache_stale; /* atomic: pipelines were made since it was saved */
@@ -227,13 +238,19 @@ typedef struct BpVulkanBuffer {
   BpVulkanDevice *device;
   VkBuffer handle;
   uint64_t size;
-  char *mapped; /* NULL: the host cannot access it */
-  BpVulkanPiece *piece;
-  BpVulkanView *views; /* guarded by the device's memory_lock */
+  char *mapped;         /* NULL: the host cannot access it */
+  BpVulkanPiece *piece; /* NULL: the memory is `own` */
+  VkDeviceMemory own;   /* imported or exported */
+  BpVulkanView *views;  /* guarded by the device's memory_lock */
 } BpVulkanBuffer;
 
 /* A buffer (one reference) in data space, or for staging; NULL with an error. */
 BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging);
+/* Creates the VkBuffer of a new buffer without memory (one reference); NULL with an error. */
+BpVulkanBuffer *bp_vulkan_buffer_begin(BpVulkanDevice *device, uint64_t size,
+                                       VkExternalMemoryHandleTypeFlags external);
+/* Raises the error of making a buffer, which it releases. */
+void bp_vulkan_buffer_fail(BpVulkanBuffer *buffer, VkResult status);
 /* The view, valid as long as the buffer; VK_NULL_HANDLE with an error. */
 VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint64_t offset,
                                    uint64_t size);
@@ -243,6 +260,10 @@ VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint
 /* The buffer of a handle of the device (transfer full, so that another thread may free the handle
  * meanwhile); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
+/* A handle of a buffer, which it takes; NULL with an error. */
+void *bp_vulkan_add(BpVulkanBuffer *buffer);
+/* 0, or -1 with an error: the device has no buffers of that size. */
+int32_t bp_vulkan_check_size(const BpVulkanDevice *device, uint64_t size);
 int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle);
 int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle);
@@ -329,6 +350,20 @@ int32_t bp_vulkan_create_stream(void *context, int32_t device_id, void **stream)
 int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *stream);
+
+/* ---- external.c -------------------------------------------------------------------------- */
+
+/* The most extensions that a device is opened with. */
+#define BP_VULKAN_MOST_EXTENSIONS 8
+
+/* Reads what the device imports and exports. */
+void bp_vulkan_read_external(BpVulkanInfo *info);
+/* Writes the names of the extensions that this takes, and returns their number. */
+uint32_t bp_vulkan_list_external(const BpVulkanInfo *info,
+                                 const char *names[BP_VULKAN_MOST_EXTENSIONS]);
+/* Finds the functions of these extensions for an opened device. */
+void bp_vulkan_load_external(BpVulkanDevice *device);
+extern const BpExternalMemoryApi bp_vulkan_external;
 
 /* ---- copy.c, timer.c, event.c ------------------------------------------------------------- */
 

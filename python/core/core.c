@@ -323,8 +323,17 @@ static PyObject *select_model_devices(PyObject *self, PyObject *args) {
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-#define MAX_TARGETS 16
-#define MAX_SHAPES  64
+#define MAX_TARGETS   16
+#define MAX_SHAPES    64
+#define MAX_COMPILERS 16
+
+/* Arrays with the elements of initializers that the bytes of a model leave out. */
+typedef struct Elsewhere {
+  BpOnnxTensor *tensors;
+  BpValue *values;
+  Lent *lents;
+  Py_ssize_t count;
+} Elsewhere;
 
 typedef struct Compilation {
   const BpTarget *targets[MAX_TARGETS];
@@ -332,6 +341,8 @@ typedef struct Compilation {
   int64_t extents[MAX_SHAPES][BP_PY_MAX_NDIM];
   int32_t num_targets;
   int32_t num_shapes;
+  const char *compilers[MAX_COMPILERS];
+  int32_t num_compilers;
 } Compilation;
 
 static int add_targets(Compilation *compilation, PyObject *targets) {
@@ -371,22 +382,120 @@ static int add_shapes(Compilation *compilation, PyObject *shapes) {
   return 0;
 }
 
-/* (path of an ONNX file, targets, shapes by input, the fallback's target or None, whether it is a
- * reference) */
+/* Names, which the tuple owns. */
+static int add_compilers(Compilation *compilation, PyObject *names) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
+    if (i == MAX_COMPILERS) {
+      PyErr_Format(PyExc_ValueError, "at most %d graph compilers can be named", MAX_COMPILERS);
+      return -1;
+    }
+    const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
+    if (!name)
+      return -1;
+    compilation->compilers[compilation->num_compilers++] = name;
+  }
+  return 0;
+}
+
+static int lend_elements(Elsewhere *elsewhere, PyObject *name, PyObject *array) {
+  Py_ssize_t i = elsewhere->count;
+  BpOnnxTensor *tensor = &elsewhere->tensors[i];
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "tensors are given by the name of an initializer, not by %.80R",
+                 name);
+    return -1;
+  }
+  tensor->name = PyUnicode_AsUTF8AndSize(name, NULL);
+  if (!tensor->name ||
+      bp_py_to_value_for_reading(array, &elsewhere->values[i], &elsewhere->lents[i]) < 0)
+    return -1;
+  elsewhere->count++;
+  const BpTensorView *view = bp_value_view_tensor(&elsewhere->values[i]);
+  if (!view || view->device.device_type != BP_DEVICE_CPU || !bp_view_is_compact(view)) {
+    PyErr_Format(PyExc_ValueError, "tensor '%s' has to be a compact array on the CPU",
+                 tensor->name);
+    return -1;
+  }
+  int64_t bytes = bp_view_num_bytes(view);
+  tensor->data = (const char *)view->data + view->byte_offset;
+  tensor->size = (uint64_t)bytes;
+  return bytes < 0 ? -1 : 0;
+}
+
+static void end_elsewhere(Elsewhere *elsewhere) {
+  for (Py_ssize_t i = 0; i < elsewhere->count; i++)
+    bp_py_end_lending(&elsewhere->values[i], &elsewhere->lents[i]);
+  free(elsewhere->tensors);
+  free(elsewhere->values);
+  free(elsewhere->lents);
+}
+
+/* Lends the arrays of a dict, which must outlive `elsewhere`. The caller ends it with
+ * end_elsewhere, after a failure too. */
+static int lend_elsewhere(Elsewhere *elsewhere, PyObject *arrays) {
+  size_t room = (size_t)PyDict_Size(arrays) + 1;
+  PyObject *name, *array;
+  Py_ssize_t at = 0;
+  elsewhere->tensors = calloc(room, sizeof(*elsewhere->tensors));
+  elsewhere->values = calloc(room, sizeof(*elsewhere->values));
+  elsewhere->lents = calloc(room, sizeof(*elsewhere->lents));
+  if (!elsewhere->tensors || !elsewhere->values || !elsewhere->lents) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  while (PyDict_Next(arrays, &at, &name, &array))
+    if (lend_elements(elsewhere, name, array) < 0)
+      return -1;
+  return 0;
+}
+
+/* Compiles the file `path` (bytes, as the file system has them), or, if that is NULL, the model in
+ * `bytes`. NULL with an error. */
+static BpModule *compile_source(PyObject *path, PyObject *bytes, PyObject *arrays,
+                                const BpCompileOptions *options) {
+  BpModule *module = NULL;
+  if (path) {
+    Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(path), options);
+    Py_END_ALLOW_THREADS return module;
+  }
+  Elsewhere elsewhere = {0};
+  if (lend_elsewhere(&elsewhere, arrays) == 0) {
+    const BpOnnxBytes model = {.struct_size = sizeof(model),
+                               .name = "a model in memory",
+                               .data = PyBytes_AsString(bytes),
+                               .size = (uint64_t)PyBytes_Size(bytes),
+                               .tensors = elsewhere.tensors,
+                               .tensor_size = sizeof(*elsewhere.tensors),
+                               .num_tensors = (uint64_t)elsewhere.count};
+    Py_BEGIN_ALLOW_THREADS module = bp_model_compile_bytes(&model, options);
+    Py_END_ALLOW_THREADS
+  }
+  end_elsewhere(&elsewhere);
+  return module;
+}
+
+/* (path of an ONNX file or its bytes, targets, shapes by input, the fallback's target or None,
+ * whether it is a reference, a tuple of graph compilers, whether to measure them, the
+ * least share of nodes that they claim, a dict of arrays for the initializers that the bytes leave
+ * out) */
 static PyObject *compile_model(PyObject *self, PyObject *args) {
-  PyObject *encoded, *targets, *shapes;
+  PyObject *source, *path = NULL, *targets, *shapes, *compilers, *arrays;
   const char *fallback_text;
   BpTarget *fallback = NULL;
   BpModule *module = NULL;
-  int is_reference;
+  int is_reference, measures;
+  double least_claimed;
   (void)self;
-  if (!PyArg_ParseTuple(args, "O&O!O!zp", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
-                        &PyDict_Type, &shapes, &fallback_text, &is_reference))
+  if (!PyArg_ParseTuple(args, "OO!O!zpO!pdO!", &source, &PyTuple_Type, &targets, &PyDict_Type,
+                        &shapes, &fallback_text, &is_reference, &PyTuple_Type, &compilers,
+                        &measures, &least_claimed, &PyDict_Type, &arrays) ||
+      (!PyBytes_Check(source) && !PyUnicode_FSConverter(source, &path)))
     return NULL;
   Compilation *compilation = calloc(1, sizeof(*compilation));
   if (!compilation) {
     PyErr_NoMemory();
   } else if (add_targets(compilation, targets) == 0 && add_shapes(compilation, shapes) == 0 &&
+             add_compilers(compilation, compilers) == 0 &&
              (!fallback_text || (fallback = bp_target_parse(fallback_text)))) {
     const BpCompileOptions options = {.struct_size = sizeof(options),
                                       .targets = compilation->targets,
@@ -395,16 +504,49 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
                                       .num_shapes = compilation->num_shapes,
                                       .shape_size = sizeof(BpInputShape),
                                       .fallback = fallback,
-                                      .is_reference = is_reference};
-    Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(encoded), &options);
-    Py_END_ALLOW_THREADS
+                                      .is_reference = is_reference,
+                                      .graph_compilers = compilation->compilers,
+                                      .num_graph_compilers = compilation->num_compilers,
+                                      .least_claimed = least_claimed,
+                                      .measures_claims = measures};
+    module = compile_source(path, source, arrays, &options);
   }
   for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
     bp_object_release((void *)(uintptr_t)compilation->targets[i]);
   bp_object_release(fallback);
   free(compilation);
-  Py_DECREF(encoded);
+  Py_XDECREF(path);
   return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();
+}
+
+/* (model, path of its ONNX file, targets, shapes by input) */
+static PyObject *specialize_model(PyObject *self, PyObject *args) {
+  PyObject *object, *path = NULL, *targets, *shapes;
+  int status = -1;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "OO&O!O!", &object, PyUnicode_FSConverter, &path, &PyTuple_Type,
+                        &targets, &PyDict_Type, &shapes))
+    return NULL;
+  BpModel *model = bp_py_get_model(object);
+  Compilation *compilation = model ? calloc(1, sizeof(*compilation)) : NULL;
+  if (model && !compilation)
+    PyErr_NoMemory();
+  if (compilation && add_targets(compilation, targets) == 0 &&
+      add_shapes(compilation, shapes) == 0) {
+    const BpCompileOptions options = {.struct_size = sizeof(options),
+                                      .targets = compilation->targets,
+                                      .num_targets = compilation->num_targets,
+                                      .shapes = compilation->shapes,
+                                      .num_shapes = compilation->num_shapes,
+                                      .shape_size = sizeof(BpInputShape)};
+    Py_BEGIN_ALLOW_THREADS status = bp_model_specialize(model, PyBytes_AsString(path), &options);
+    Py_END_ALLOW_THREADS
+  }
+  for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
+    bp_object_release((void *)(uintptr_t)compilation->targets[i]);
+  free(compilation);
+  Py_DECREF(path);
+  return status ? bp_py_raise() : Py_NewRef(Py_None);
 }
 
 /* ---- The module -------------------------------------------------------------------------- */
@@ -430,6 +572,7 @@ static PyMethodDef functions[] = {
     {"remove_function", remove_function, METH_VARARGS, NULL},
     {"select_device", select_device, METH_VARARGS, NULL},
     {"select_model_devices", select_model_devices, METH_VARARGS, NULL},
+    {"specialize_model", specialize_model, METH_VARARGS, NULL},
     {"synchronize", synchronize, METH_O, NULL},
     {"target_kinds", target_kinds, METH_NOARGS, NULL},
     {"target_of_device", bp_py_target_text_of_device, METH_O, NULL},

@@ -84,6 +84,8 @@ int bp_py_add_tensor(PyObject *module);
 int bp_py_add_function(PyObject *module);
 int bp_py_add_module(PyObject *module);
 int bp_py_add_model(PyObject *module);
+/* The model of an object of that type (borrowed); NULL with an exception. */
+struct BpModel *bp_py_get_model(PyObject *object);
 int bp_py_add_target(PyObject *module);
 int bp_py_add_ir(PyObject *module);
 int bp_py_add_te(PyObject *module);

@@ -34,12 +34,28 @@ static PyObject *get_device(PyObject *self, void *closure) {
   return bp_py_make_device(tensor_of(self)->view.device);
 }
 
+static PyObject *get_nbytes(PyObject *self, void *closure) {
+  (void)closure;
+  int64_t size = bp_view_num_bytes(&tensor_of(self)->view);
+  return size < 0 ? bp_py_raise() : PyLong_FromLongLong(size);
+}
+
 static PyGetSetDef getters[] = {
+    {"nbytes", get_nbytes, NULL, "The number of bytes of its elements.", NULL},
     {"shape", get_shape, NULL, "Extents.", NULL},
     {"dtype", get_dtype, NULL, "Element type, \"float32\".", NULL},
     {"device", get_device, NULL, "Where the data are.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
+
+static PyObject *to_text(PyObject *self) {
+  char *text;
+  Py_BEGIN_ALLOW_THREADS text = bp_tensor_format(&tensor_of(self)->view, 0);
+  Py_END_ALLOW_THREADS;
+  PyObject *string = text ? PyUnicode_FromString(text) : bp_py_raise();
+  bp_str_free(text);
+  return string;
+}
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
@@ -409,6 +425,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)"An array on a device."},
     {Py_tp_getset, getters},
     {Py_tp_methods, methods},
+    {Py_tp_str, (void *)to_text},
     {Py_bf_getbuffer, (void *)get_buffer},
     {Py_bf_releasebuffer, (void *)release_buffer},
     {Py_tp_dealloc, (void *)bp_py_dealloc_holder},

@@ -123,7 +123,7 @@ def test_subinterpreters_are_refused():
     assert result.stdout.count("subinterpreter") == 2
 
 
-@pytest.mark.parametrize("cause", ["libbackplane-graph.so.0: cannot open", "undefined symbol: bp_x"])
+@pytest.mark.parametrize("cause", ["libbackplane-graph.so.1: cannot open", "undefined symbol: bp_x"])
 def test_import_without_the_library_says_what_to_do(tmp_path, cause):
     package = tmp_path / "backplane"
     package.mkdir()

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules and models."""
 
+import importlib.util
 import json
 import struct
 import tarfile
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -68,6 +70,26 @@ def test_inputs_come_from_every_device(digits_model):
         assert np.array_equal(result.numpy(), expected), value
 
 
+def test_inputs_are_read_in_place_and_held_until_the_next_run(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, x = model.inputs[0].name, picture(model)
+    expected = model.run({name: x})[model.outputs[0].name].numpy()
+    for offset, is_copied in (0, False), (4, True), (1, True):  # not all addresses are for wide vectors
+        for freeze in False, True:
+            held = np.zeros(x.nbytes + 128, np.uint8)
+            first = -held.ctypes.data % 64 + offset
+            held = held[first:first + x.nbytes].view(x.dtype).reshape(x.shape)
+            held[:] = x
+            held.flags.writeable = not freeze
+            alive = weakref.ref(held)
+            result = model.run({name: held})[model.outputs[0].name]
+            assert np.array_equal(result.numpy(), expected)
+            del held
+            assert (alive() is None) == is_copied
+            model.run({name: x})
+            assert alive() is None
+
+
 def test_inputs_may_have_strides(digits_model):
     model = backplane.Model(digits_model, "cpu")
     name, x = model.inputs[0].name, picture(model)
@@ -103,6 +125,45 @@ def test_targets_are_a_list_or_a_text():
         backplane.compile(model, "c", {"image": 3})
 
 
+def test_graph_compilers_claim_parts(digits_model):
+    onnx, shapes = SOURCE / "examples/digits/digits.onnx", {"image": (1, 1, 28, 28)}
+    with pytest.raises(errors.BackplaneError, match='no installed plugin has a graph compiler "nothing"'):
+        backplane.compile(onnx, "c", shapes, graph_compilers="nothing")
+    with pytest.raises(errors.BackplaneError, match="at least one graph compiler"):
+        backplane.compile(onnx, "c", shapes, measure=True)
+    with pytest.raises(TypeError):
+        backplane.compile(onnx, "c", shapes, graph_compilers=[3])
+    expected = backplane.Model(digits_model, "cpu")
+    x = picture(expected)
+    values = expected.run(image=x)["logits"].numpy()
+    for measure in (False, True):
+        try:
+            module = backplane.compile(onnx, "c", shapes, graph_compilers=["dnnl"], measure=measure)
+        except errors.BackplaneError as error:
+            pytest.skip(str(error))
+        got = backplane.Model(module, "cpu").run(image=x)["logits"].numpy()
+        assert np.allclose(got, values, rtol=1e-3, atol=1e-3)
+
+
+def test_graph_compiler_among_the_targets_is_measured(digits_model):
+    onnx, shapes = SOURCE / "examples/digits/digits.onnx", {"image": (1, 1, 28, 28)}
+    with pytest.raises(errors.BackplaneError, match="nothing"):
+        backplane.compile(onnx, "c,nothing", shapes)
+    if backplane.get_global_func("graph_compiler.dnnl", allow_missing=True) is None:
+        pytest.skip("the plugin dnnl is not here")
+    with pytest.raises(errors.BackplaneError, match=r"takes one target.*--require"):
+        backplane.compile(onnx, "c,dnnl", shapes, require=0.5)
+    with pytest.raises(errors.BackplaneError, match="the share that is required is 1 "):
+        backplane.compile(onnx, "c", shapes, graph_compilers="dnnl", require=1)
+    expected = backplane.Model(digits_model, "cpu")
+    x = picture(expected)
+    values = expected.run(image=x)["logits"].numpy()
+    for module in (backplane.compile(onnx, "c,dnnl", shapes),
+                   backplane.compile(onnx, "c", graph_compilers="dnnl", require=0.5)):
+        got = backplane.Model(module, "cpu").run(image=x)["logits"].numpy()
+        assert np.allclose(got, values, rtol=1e-3, atol=1e-3)
+
+
 def test_what_a_target_refuses_is_for_the_fallback(tmp_path):
     onnx = pytest.importorskip("onnx")
     helper, doubles = onnx.helper, onnx.TensorProto.DOUBLE
@@ -136,6 +197,22 @@ def test_what_a_notebook_shows_of_a_model(digits_model):
     for use in (list, lambda module: "name" in module):
         with pytest.raises(TypeError, match="'Module'"):
             use(backplane.load(digits_model))
+
+
+def test_runs_as_onnxruntime_does(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, x = model.inputs[0].name, picture(model)
+    expected = model.run({name: x})["logits"].numpy()
+    for names in (None, ["logits"], ("logits",)):
+        result, = model.run(names, {name: x})
+        assert isinstance(result, np.ndarray) and np.array_equal(result, expected)
+    assert model.run([], {name: x}) == []
+    with pytest.raises(errors.NotFoundError, match="no output 'probabilities'; it has logits"):
+        model.run(["probabilities"], {name: x})
+    with pytest.raises(TypeError, match="list of outputs, or None for all; got str"):
+        model.run("logits", {name: x})
+    with pytest.raises(TypeError, match="by name"):
+        model.run(None, [x])
 
 
 def test_wrong_inputs_are_errors(digits_model):
@@ -354,3 +431,40 @@ def test_what_tvm_compiled(tmp_path):
     assert np.array_equal(machine["forward"](tensor).numpy(), expected)
     with pytest.raises(TypeError):
         machine["forward"]()
+
+
+def test_model_in_memory_with_elements_elsewhere():
+    onnx = pytest.importorskip("onnx")
+    weights = np.random.default_rng(5).random((4, 3), np.float32)
+    elsewhere = onnx.TensorProto(name="weights", data_type=onnx.TensorProto.FLOAT, dims=weights.shape,
+                                 data_location=onnx.TensorProto.EXTERNAL)
+    elsewhere.external_data.add(key="location", value="memory")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "weights"], ["y"])], "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3])], [elsewhere])
+    encoded = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+                                     ).SerializeToString()
+    x = np.ones((2, 4), np.float32)
+    kept = weights.copy()
+    weights.flags.writeable = False
+    model = backplane.Model(backplane.compile(encoded, "c", tensors={"weights": weights}), "cpu")
+    del weights
+    assert np.allclose(model.run(x=x)["y"].numpy(), x @ kept)
+    for tensors, error, text in (
+            ({}, backplane.BackplaneError, "weights"),
+            ({"weights": kept[:2].copy()}, backplane.BackplaneError, "weights"),
+            ({"weights": kept[:, ::2]}, ValueError, "compact array"),
+            ({1: kept}, TypeError, "name of an initializer"),
+            ({"weights": 1.5}, ValueError, "compact array")):
+        with pytest.raises(error, match=text):
+            backplane.compile(encoded, "c", tensors=tensors)
+    with pytest.raises(errors.InvalidValueError, match="a file names its own"):
+        backplane.compile("x.onnx", "c", tensors={"weights": kept})
+
+
+def test_from_torch_without_torch_says_what_to_install():
+    if importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is installed")
+    with pytest.raises(ImportError, match="needs? PyTorch; pip install torch"):
+        backplane.from_torch(None, None)

@@ -50,6 +50,12 @@ CASES = {
     "nonzero_of_fixed_shape": (
         [node("NonZero", "x", "y"), node("Shape", "y", "z")],
         {"x": (FLOAT, [2, 3, 5])}, "y z", {}, [{"x": Shape((2, 3, 5))} for _ in range(3)]),
+    "max_of_inputs_whose_extents_may_all_differ": (
+        [node("Max", " ".join(f"x{i}" for i in range(8)), "y")],
+        {f"x{i}": (FLOAT, [f"n{i}", 3]) for i in range(8)}, "y", {},
+        [{f"x{i}": Shape((n if i in many else 1, 3)) for i in range(8)}
+         for n, many in [(4, {0, 3, 7}), (5, {7}), (1, {}), (2, range(8))]] +
+        [{f"x{i}": Shape((2 + (i == 6), 3)) for i in range(8)}]),
     "compress_then_product": (
         [node("Compress", "x c", "y", axis=0), node("MatMul", "y w", "z"), node("Softmax", "z", "p")],
         {"x": (FLOAT, ["n", 8]), "c": (BOOL, ["n"])}, "y p", {"w": RANDOM.random((8, 5), np.float32)},
@@ -562,3 +568,50 @@ def test_sequences_that_are_not_settled_are_refused_by_name(name, tmp_path):
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]), tmp_path / "model.onnx")
     with pytest.raises(Exception, match=words):
         backplane.compile(tmp_path / "model.onnx", "llvm")
+
+
+def test_inputs_that_grow_stay_in_memory_of_the_caller(tmp_path):
+    path = tmp_path / "grow.onnx"
+    rows = [node("Concat", "past x", "present", axis=1), node("ReduceSum", "present axes", "y", keepdims=0)]
+    graph = onnx.helper.make_graph(
+        rows, "grow", [onnx.helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in
+                       [("past", [2, "past", 3]), ("x", [2, "length", 3])]],
+        [onnx.helper.make_tensor_value_info("y", FLOAT, None), onnx.helper.make_tensor_value_info("present", FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.array([1]), "axes")])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
+    for target, device, _ in places([None], "llvm", ("c",)):
+        model = backplane.Model(backplane.compile(path, target), device)
+        memory, all_rows = backplane.empty((2, 9, 3), "float32", model.device), np.zeros((2, 0, 3), np.float32)
+        model.bind_cache("past", "present", memory)
+        for count in 3, 1, 0, 4:
+            x = RANDOM.random((2, count, 3), np.float32)
+            all_rows = np.concatenate([all_rows, x], 1)
+            outputs = model.run(x=x)
+            assert outputs["present"].shape == all_rows.shape and model.cache_length("past") == all_rows.shape[1]
+            assert np.allclose(outputs["y"].numpy(), all_rows.sum(1), atol=1e-5)
+            assert np.array_equal(memory.numpy()[:, :all_rows.shape[1]], all_rows)
+        with pytest.raises(backplane.errors.InvalidValueError, match="room for 9"):
+            model.run(x=np.ones((2, 2, 3), np.float32))
+        model.set_cache_length("past", 2)
+        assert np.allclose(model.run(x=np.ones((2, 1, 3), np.float32))["y"].numpy(), all_rows[:, :2].sum(1) + 1, atol=1e-5)
+        with pytest.raises(backplane.errors.InvalidValueError, match="is not input 'x' with rows"):
+            model.bind_cache("x", "y", memory)
+        outputs = model.run(past=all_rows, x=all_rows)
+        assert np.array_equal(outputs["present"].numpy(), np.concatenate([all_rows, all_rows], 1))
+        with pytest.raises(backplane.errors.InvalidValueError, match="no cache is bound"):
+            model.cache_length("past")
+
+
+def test_runs_use_specialised_code_for_its_shapes(tmp_path):
+    path = tmp_path / "sum.onnx"
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node("Add", "x x", "y")], "sum", [info("x", FLOAT, ["n", 2])], [info("y", FLOAT, ["n", 2])])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
+    for target, device, _ in places([None], "llvm", ("c",)):
+        model = backplane.Model(backplane.compile(path, target), device)
+        model.specialize(path, {"x": (3, 2)}, target)
+        for rows in 3, 4, 3:
+            x = RANDOM.random((rows, 2), np.float32)
+            assert np.array_equal(model.run(x=x)["y"].numpy(), x + x)
+        with pytest.raises(backplane.errors.InvalidValueError, match="cannot be 5"):
+            model.specialize(path, {"x": (3, 5)}, target)

@@ -165,9 +165,36 @@ def test_pickling():
         assert pickle.loads(pickle.dumps(value)) == value
     failure = pickle.loads(pickle.dumps(errors.NotFoundError("there is none")))
     assert isinstance(failure, errors.NotFoundError) and str(failure) == "there is none"
-    for value in (backplane.empty((2,)), backplane.Function(len)):
-        with pytest.raises(TypeError, match="cannot pickle"):
-            pickle.dumps(value)
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pickle.dumps(backplane.Function(len))
+
+
+def test_pickled_tensors_keep_elements_type_and_device():
+    for value in (np.arange(6, dtype="int16").reshape(2, 3), np.float64(3), np.zeros((0, 4), "float32"),
+                  np.array([True, False])):
+        tensor = backplane.tensor(value)
+        again = pickle.loads(pickle.dumps(tensor))
+        assert (again.dtype, again.shape, again.device) == (tensor.dtype, tensor.shape, tensor.device)
+        assert np.array_equal(again.numpy(), value)
+    narrow = backplane.tensor(np.arange(1, 7, dtype="uint16")).view_as((2, 3), "bfloat16")
+    again = pickle.loads(pickle.dumps(narrow))
+    assert again.dtype == "bfloat16" and again.shape == (2, 3)
+    assert list(again.view_as((6,), "uint16").numpy()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_pickled_tensors_return_to_their_device():
+    for device in backplane.devices():
+        tensor = backplane.tensor(np.arange(5.0), device)
+        again = pickle.loads(pickle.dumps(tensor))
+        assert again.device == device and np.array_equal(again.numpy(), np.arange(5.0))
+
+
+def test_pickles_of_other_sizes_are_refused():
+    rebuild, (shape, dtype, on, data) = backplane.tensor(np.arange(3.0)).__reduce__()
+    with pytest.raises(ValueError, match="has 23 bytes; expected 24"):
+        rebuild(shape, dtype, on, data[:-1])
+    with pytest.raises(errors.NotFoundError, match="nodevice"):
+        rebuild(shape, dtype, "nodevice:0", data)
 
 
 def test_dlpack_of_both_versions():
@@ -323,3 +350,21 @@ def test_torch_shares_memory():
     assert ours.numpy()[0] == 42
     for dtype in (torch.bfloat16, torch.float16, torch.bool, torch.int8):
         assert torch.from_dlpack(backplane.empty((2,), dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "uint64", "bool"])
+def test_text_is_that_of_numpy(dtype):
+    random = np.random.default_rng(7)
+    for shape in [(), (0,), (5,), (40,), (3, 4), (2, 3, 20), (2, 2, 2, 3), (1100,), (40, 50), (8, 7, 30)]:
+        for scale in [1, 1e-6, 300, 1e7]:
+            with np.errstate(over="ignore"):
+                array = np.asarray(np.round(random.standard_normal(shape) * scale, 5)).astype(
+                    "int64" if dtype.startswith("u") else dtype).astype(dtype)
+            assert str(backplane.tensor(array)) == str(array)
+
+
+def test_text_of_infinities_and_small_types():
+    assert str(backplane.tensor(np.array([1, np.nan, -np.inf], "float32"))) == "[  1.  nan -inf]"
+    pairs = backplane.tensor(np.array([0x38, 0x7F, 0xC0], "uint8"))
+    assert str(pairs.view_as((3,), "float8_e4m3fn")) == "[ 1. nan -2.]"
+    assert str(pairs.view_as((6,), "int4")) == "[-8  3 -1  7  0 -4]"

@@ -14,6 +14,7 @@
 #include <backplane/host_api.h>
 #include <backplane/ir_api.h>
 #include <backplane/module_api.h>
+#include <backplane/operator_call.h>
 #include <backplane/plugin.h>
 #include <backplane/plugins.h>
 #include <backplane/target_api.h>
@@ -93,7 +94,7 @@ AT(BpManagedTensorVersioned, view, 32);
  * what it has); no offset ever changes. */
 
 /* <backplane/device_api.h> */
-SIZE(BpCopy, 64);
+SIZE(BpCopy, 72);
 AT(BpCopy, struct_size, 0);
 AT(BpCopy, from, 8);
 AT(BpCopy, from_offset, 16);
@@ -102,6 +103,7 @@ AT(BpCopy, to, 32);
 AT(BpCopy, to_offset, 40);
 AT(BpCopy, to_device, 48);
 AT(BpCopy, size, 56);
+AT(BpCopy, flags, 64);
 SIZE(BpAllocation, 40);
 AT(BpAllocation, struct_size, 0);
 AT(BpAllocation, size, 8);
@@ -154,6 +156,18 @@ AT(BpEventsApi, synchronize, 48);
 AT(BpEventsApi, notify, 56);
 AT(BpEventsApi, hold, 64);
 AT(BpEventsApi, signal, 72);
+SIZE(BpExternalMemory, 40);
+AT(BpExternalMemory, struct_size, 0);
+AT(BpExternalMemory, size, 8);
+AT(BpExternalMemory, address, 16);
+AT(BpExternalMemory, fd, 24);
+AT(BpExternalMemory, form, 28);
+AT(BpExternalMemory, flags, 32);
+SIZE(BpExternalMemoryApi, 32);
+AT(BpExternalMemoryApi, struct_size, 0);
+AT(BpExternalMemoryApi, get_forms, 8);
+AT(BpExternalMemoryApi, import_memory, 16);
+AT(BpExternalMemoryApi, export_memory, 24);
 SIZE(BpLaunch, 48);
 AT(BpLaunch, struct_size, 0);
 AT(BpLaunch, kernel, 8);
@@ -437,7 +451,7 @@ AT(BpGraphTable, get_inputs, 40);
 AT(BpGraphTable, get_outputs, 48);
 AT(BpGraphTable, take, 56);
 AT(BpGraphTable, decline, 64);
-SIZE(BpGraphCompilerApi, 48);
+SIZE(BpGraphCompilerApi, 56);
 AT(BpGraphCompilerApi, struct_size, 0);
 AT(BpGraphCompilerApi, name, 8);
 AT(BpGraphCompilerApi, context, 16);
@@ -445,6 +459,24 @@ AT(BpGraphCompilerApi, device_type, 24);
 AT(BpGraphCompilerApi, reserved, 28);
 AT(BpGraphCompilerApi, claim, 32);
 AT(BpGraphCompilerApi, compile, 40);
+AT(BpGraphCompilerApi, flags, 48);
+
+/* <backplane/operator_call.h> */
+SIZE(BpOperatorCall, 4512);
+AT(BpOperatorCall, node, 0);
+AT(BpOperatorCall, num_values, 80);
+AT(BpOperatorCall, num_inputs, 84);
+AT(BpOperatorCall, num_outputs, 88);
+AT(BpOperatorCall, values, 96);
+AT(BpOperatorCall, tensors, 992);
+AT(BpOperatorCall, numbers, 1248);
+AT(BpOperatorCall, of_node, 1312);
+AT(BpOperatorCall, attrs, 1376);
+AT(BpOperatorCall, names, 2144);
+AT(BpOperatorCall, texts, 3168);
+AT(BpOperatorCall, strs, 4192);
+AT(BpOperatorCall, floats, 4320);
+AT(BpOperatorCall, ints, 4384);
 
 /* <backplane/target_api.h> */
 SIZE(BpTargetAttr, 32);
@@ -537,7 +569,7 @@ AT(BpCompileLimits, nodes, 8);
 AT(BpCompileLimits, constant_bytes, 16);
 AT(BpCompileLimits, fold_work, 24);
 AT(BpCompileLimits, functions, 32);
-SIZE(BpCompileOptions, 144);
+SIZE(BpCompileOptions, 176);
 AT(BpCompileOptions, struct_size, 0);
 AT(BpCompileOptions, targets, 8);
 AT(BpCompileOptions, num_targets, 16);
@@ -557,13 +589,50 @@ AT(BpCompileOptions, num_graph_compilers, 112);
 AT(BpCompileOptions, least_claimed, 120);
 AT(BpCompileOptions, claimed, 128);
 AT(BpCompileOptions, claimed_context, 136);
-SIZE(BpClaimedNode, 48);
+AT(BpCompileOptions, measures_claims, 144);
+AT(BpCompileOptions, reserved, 148);
+AT(BpCompileOptions, measured, 152);
+AT(BpCompileOptions, measured_context, 160);
+AT(BpCompileOptions, num_stages, 168);
+AT(BpCompileOptions, stage, 172);
+SIZE(BpOnnxTensor, 24);
+AT(BpOnnxTensor, name, 0);
+AT(BpOnnxTensor, data, 8);
+AT(BpOnnxTensor, size, 16);
+
+SIZE(BpOnnxBytes, 56);
+AT(BpOnnxBytes, struct_size, 0);
+AT(BpOnnxBytes, name, 8);
+AT(BpOnnxBytes, data, 16);
+AT(BpOnnxBytes, size, 24);
+AT(BpOnnxBytes, tensors, 32);
+AT(BpOnnxBytes, tensor_size, 40);
+AT(BpOnnxBytes, num_tensors, 48);
+
+SIZE(BpOnnxQueried, 24);
+AT(BpOnnxQueried, struct_size, 0);
+AT(BpOnnxQueried, index, 8);
+AT(BpOnnxQueried, why, 16);
+
+SIZE(BpMeasuredClaims, 48);
+AT(BpMeasuredClaims, struct_size, 0);
+AT(BpMeasuredClaims, claimed_ns, 8);
+AT(BpMeasuredClaims, generated_ns, 16);
+AT(BpMeasuredClaims, keeps_claimed, 24);
+AT(BpMeasuredClaims, is_recalled, 28);
+AT(BpMeasuredClaims, mixed_ns, 32);
+AT(BpMeasuredClaims, num_parts, 40);
+AT(BpMeasuredClaims, kept_parts, 44);
+
+SIZE(BpClaimedNode, 56);
 AT(BpClaimedNode, struct_size, 0);
 AT(BpClaimedNode, node, 8);
 AT(BpClaimedNode, op, 16);
 AT(BpClaimedNode, compiler, 24);
 AT(BpClaimedNode, function, 32);
 AT(BpClaimedNode, why, 40);
+AT(BpClaimedNode, cost, 48);
+
 SIZE(BpModelTensorInfo, 32);
 AT(BpModelTensorInfo, struct_size, 0);
 AT(BpModelTensorInfo, name, 8);
@@ -571,8 +640,18 @@ AT(BpModelTensorInfo, dtype, 16);
 AT(BpModelTensorInfo, ndim, 20);
 AT(BpModelTensorInfo, shape, 24);
 
+SIZE(BpSpecializedModel, 56);
+AT(BpSpecializedModel, struct_size, 0);
+AT(BpSpecializedModel, inputs, 8);
+AT(BpSpecializedModel, input_size, 16);
+AT(BpSpecializedModel, num_inputs, 24);
+AT(BpSpecializedModel, reserved, 28);
+AT(BpSpecializedModel, runs, 32);
+AT(BpSpecializedModel, parameter_bytes, 40);
+AT(BpSpecializedModel, shared_bytes, 48);
+
 /* <backplane/plugins.h> */
-SIZE(BpPluginInfo, 176);
+SIZE(BpPluginInfo, 184);
 AT(BpPluginInfo, struct_size, 0);
 AT(BpPluginInfo, state, 8);
 AT(BpPluginInfo, is_static, 12);
@@ -596,6 +675,7 @@ AT(BpPluginInfo, variables, 144);
 AT(BpPluginInfo, isa, 152);
 AT(BpPluginInfo, sanitizer, 160);
 AT(BpPluginInfo, priority, 168);
+AT(BpPluginInfo, is_isolated, 176);
 SIZE(BpPluginReason, 40);
 AT(BpPluginReason, struct_size, 0);
 AT(BpPluginReason, stage, 8);

@@ -14,7 +14,7 @@
 /* BpCopy as a later version may have it. */
 typedef struct LaterCopy {
   BpCopy copy;
-  uint64_t flags;
+  uint64_t rows;
 } LaterCopy;
 
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
@@ -45,16 +45,25 @@ static void assert_copy_refused(const LaterCopy *later, const char *to, const ch
 static void test_longer_copy_with_a_new_member_set_is_refused(void) {
   char to[] = "....";
   LaterCopy later = make_copy("abcd", to, sizeof later);
-  later.flags = 1;
-  assert_copy_refused(&later, to, "a member set at byte 64");
+  later.rows = 1;
+  assert_copy_refused(&later, to, "a member set at byte 72");
 }
 
 static void test_bytes_behind_a_copy_are_not_read(void) {
   char to[] = "....";
   LaterCopy later = make_copy("abcd", to, sizeof(BpCopy));
-  later.flags = 1;
+  later.rows = 1;
   g_assert_cmpint(bp_device_copy(&later.copy, NULL), ==, 0);
   g_assert_cmpstr(to, ==, "abcd");
+}
+
+static void test_unknown_flag_of_a_copy_is_refused(void) {
+  char to[] = "....";
+  LaterCopy later = make_copy("abcd", to, sizeof(BpCopy));
+  later.copy.flags = 4;
+  assert_copy_refused(&later, to, "BpCopy: unknown flags 0x4");
+  later.copy.size = 0;
+  assert_copy_refused(&later, to, "BpCopy: unknown flags 0x4");
 }
 
 static void test_copy_without_its_size_is_refused(void) {
@@ -112,6 +121,33 @@ static void test_allocation_without_its_size_is_refused(void) {
   }
 }
 
+/* ---- What a plugin asks of the module table ---------------------------------------------- */
+
+static const BpModuleTable *module_table;
+
+/* BpCompilerRun as a later version may have them. */
+typedef struct LaterRun {
+  BpCompilerRun run;
+  const char *directory;
+} LaterRun;
+
+static void assert_value_error(int32_t rc, const char *part) {
+  g_assert_cmpint(rc, ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), part));
+  bp_error_clear();
+}
+
+static void test_unknown_member_of_a_compiler_run_is_refused(void) {
+  static const char *const command[] = {"true", NULL};
+  BpOwnedBytes log;
+  LaterRun later = {{.struct_size = sizeof later, .subject = "sizes", .command = command}, "/"};
+  assert_value_error(module_table->run_compiler(&later.run, NULL, &log), "a member set at byte 56");
+  later.run.struct_size = sizeof later.run - 1;
+  assert_value_error(module_table->run_compiler(&later.run, NULL, &log),
+                     "BpCompilerRun::struct_size is 55");
+}
+
 /* ---- Attributes of a target kind --------------------------------------------------------- */
 
 /* BpTargetAttr as a later version may have it. */
@@ -155,6 +191,7 @@ static int32_t register_kinds(void *context) {
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
   table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  module_table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
   plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = register_kinds;
   return 0;
@@ -191,5 +228,8 @@ int main(int argc, char **argv) {
   ADD("copy-without-its-size-is-refused", test_copy_without_its_size_is_refused);
   ADD("rows-of-attributes-are-as-long-as-the-plugin-says",
       test_rows_of_attributes_are_as_long_as_the_plugin_says);
+  ADD("unknown-flag-of-a-copy-is-refused", test_unknown_flag_of_a_copy_is_refused);
+  ADD("unknown-member-of-a-compiler-run-is-refused",
+      test_unknown_member_of_a_compiler_run_is_refused);
   return g_test_run();
 }

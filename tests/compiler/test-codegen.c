@@ -360,6 +360,33 @@ static void test_reserved_members_of_a_dialect(void) {
   bp_object_release(module);
 }
 
+/* A dialect as later headers may have it. */
+typedef struct LaterDialect {
+  BpDialect dialect;
+  const char *cooperative;
+} LaterDialect;
+
+static void test_unknown_parts_of_a_dialect(void) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float32 global 64)"
+                                      " (attr \"noalias\" 1) (store A 0 (load A 1))))");
+  const BpEmitterTable *emitter = host_tables()->host->get_table(
+      host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  LaterDialect later = {.dialect = *emitter->get_dialect("c")};
+  BpOwnedBytes code;
+  later.dialect.struct_size = sizeof later;
+  assert_ok(emitter->emit(module, &later.dialect, &code));
+  bp_owned_bytes_clear(&code);
+  later.cooperative = "$1 = mma($2, $3)";
+  g_assert_cmpint(emitter->emit(module, &later.dialect, &code), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "which this emitter does not know"));
+  later.cooperative = NULL;
+  later.dialect.flags |= BP_DIALECT_KNOWN_FLAGS + 1;
+  g_assert_cmpint(emitter->emit(module, &later.dialect, &code), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "the flags 0x200"));
+  bp_error_clear();
+  bp_object_release(module);
+}
+
 /* Rows of a dialect's tables as a later version may have them. */
 typedef struct LaterType {
   BpDialectType row;
@@ -954,6 +981,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
   g_test_add_func("/codegen/rows-of-a-dialect-are-as-long-as-it-says",
                   test_rows_of_a_dialect_are_as_long_as_it_says);
+  g_test_add_func("/codegen/unknown_members_and_flags_of_a_dialect_are_refused",
+                  test_unknown_parts_of_a_dialect);
   g_test_add_func("/codegen/reserved_members_of_a_dialect_are_zero",
                   test_reserved_members_of_a_dialect);
   for (size_t i = 0; i < G_N_ELEMENTS(host_targets); i++) {

@@ -136,8 +136,25 @@ static const BpIrNode *any_index(Program *program, uint16_t lanes, int64_t limit
              : ramp(program, lanes, limit);
 }
 
+/* The first lanes or the last ones: all, some or none. */
+static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
+  BpIrModule *module = program->random.module;
+  int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
+  int64_t limit = below(program, (int)step * (lanes + 4)) - 2;
+  const BpIrNode *ramp = number(program, first),
+                 *end = sum(program, program->thread, number(program, limit));
+  if (lanes > 1) {
+    ramp = bp_ir_ramp(module, ramp, number(program, step), lanes);
+    end = bp_ir_broadcast(module, end, lanes);
+  }
+  return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
+}
+
 static const BpIrNode *any_mask(Program *program, uint16_t lanes, int depth) {
-  return depth > 0 && below(program, 4) == 0 ? expression(program, BOOL, lanes, depth - 1) : NULL;
+  if (depth <= 0 || below(program, 4))
+    return NULL;
+  return below(program, 2) ? lanes_to_an_end(program, lanes)
+                           : expression(program, BOOL, lanes, depth - 1);
 }
 
 static const BpIrNode *own(Program *program, const BpIrNode *index) {

@@ -239,6 +239,25 @@ static void test_only_a_pass_can_be_left_out(void) {
   bp_te_free(te);
 }
 
+static void test_members_of_later_options_are_refused(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2];
+  BpIrModule *module = bp_ir_module_create();
+  struct {
+    BpLowerOptions known;
+    uint64_t later;
+  } options = {{.struct_size = sizeof options}, 1};
+  mirror(te, 1, args);
+  g_assert_cmpint(bp_te_lower(te, "f", args, 2, &options.known, module), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "does not know"));
+  bp_error_clear();
+  options.later = 0;
+  g_assert_cmpint(bp_te_lower(te, "f", args, 2, &options.known, module), ==, 0);
+  bp_object_release(module);
+  bp_te_free(te);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/te/partition/each-part-has-a-loop", test_each_part_has_a_loop);
@@ -255,5 +274,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/vectorize/lanes-that-agree-take-a-branch",
                   test_lanes_that_agree_take_a_branch);
   g_test_add_func("/te/passes/only-a-pass-can-be-left-out", test_only_a_pass_can_be_left_out);
+  g_test_add_func("/te/partition/members-of-later-options-are-refused",
+                  test_members_of_later_options_are_refused);
   return g_test_run();
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds copies of the template plugin as mutants.txt edits them and gives each to the conformance kit, whose first failure
+"""Builds copies of the template plugins as mutants.txt and mutants-npu.txt edit them and gives each to the conformance kit, whose first failure
 must be the check that the file names. Prints TAP. Arguments: source folder, build folder; then names of copies, or --sample
 for those that conform and every sixth mutant, which gets no more than the check that names it and what that builds on, or
 --edits for whether the edits fit the template, or none for all copies and the template itself, with all checks."""
@@ -17,11 +17,14 @@ import tempfile
 FLAGS = ["-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-D_GNU_SOURCE", "-w"]
 
 
-class Mutant:
-    """A block of mutants.txt."""
+TEMPLATES = {"mutants.txt": "sdk/template", "mutants-npu.txt": "sdk/template-npu"}
 
-    def __init__(self, name, check, lines):
-        self.name, self.check, self.fault = name, check, lines[0]
+
+class Mutant:
+    """A block of mutants.txt, or of another file."""
+
+    def __init__(self, name, check, lines, template):
+        self.name, self.check, self.fault, self.template = name, check, lines[0], template
         self.edits, self.flags, file, current = [], [], None, None
         for line in lines[1:]:
             if re.fullmatch(r"[a-z_]+\.[ch]", line):
@@ -51,7 +54,7 @@ class Mutant:
         return None
 
 
-def read_mutants(path):
+def read_mutants(path, template):
     mutants, block = [], None
     with open(path, encoding="utf-8") as stream:
         for line in stream.read().splitlines():
@@ -61,11 +64,11 @@ def read_mutants(path):
                 mutants.append((match.group(1), match.group(2), block))
             elif block is not None and line:
                 block.append(line)
-    return [Mutant(*each) for each in mutants]
+    return [Mutant(*each, template) for each in mutants]
 
 
-def copy_sources(source, folder):
-    shutil.copytree(os.path.join(source, "sdk/template/src"), folder, dirs_exist_ok=True)
+def copy_sources(source, template, folder):
+    shutil.copytree(os.path.join(source, template, "src"), folder, dirs_exist_ok=True)
     shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
 
 
@@ -98,7 +101,9 @@ class Compiler:
         """The plugin of a folder of sources. ValueError: the compiler refuses it."""
         both = [folder, os.path.join(folder, "backplane")]
         headers = b"".join(read(os.path.join(f, h)) for f in both for h in sorted(os.listdir(f)) if h.endswith(".h"))
-        made = [self.compile(folder, f, headers) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
+        made = [self.compile(folder, f, headers) for f in sorted(os.listdir(folder)) if f.endswith(".c") and f != "chip.c"]
+        if os.path.exists(os.path.join(folder, "chip.c")):
+            self.run(["-o", os.path.join(folder, "simdev-chip"), self.compile(folder, "chip.c", headers), "-lm"])
         plugin = os.path.join(folder, "mutant.so")
         self.run(["-shared", "-o", plugin, *flags, *made])
         return plugin
@@ -119,26 +124,26 @@ def as_comment(text):
 
 def build_and_run(compiler, build_folder, mutant, folder, is_whole):
     """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
-    copy_sources(compiler.source, folder)
-    problem = mutant.apply(folder) if mutant else None
+    copy_sources(compiler.source, mutant.template, folder)
+    problem = mutant.apply(folder)
     if problem:
         return problem
     try:
-        plugin = compiler.build(folder, mutant.flags if mutant else [])
+        plugin = compiler.build(folder, mutant.flags)
     except ValueError as error:
         return str(error)
     found, status, report = run_kit(build_folder, plugin, None if is_whole else mutant.check)
-    if (found, status) == ((mutant.check, 1) if mutant and mutant.check != "-" else ("", 0)):
+    if (found, status) == ((mutant.check, 1) if mutant.check != "-" else ("", 0)):
         return ""
     rest = re.sub(r"^ok .*\n", "", report, flags=re.M)
     return f"failed first: {found or 'nothing'}; the status was {status}\n{rest}"
 
 
 def check(compiler, build_folder, number, mutant, is_whole):
-    """The lines of TAP of one mutant, or of the template itself."""
+    """The lines of TAP of one mutant, or of a template itself."""
     with tempfile.TemporaryDirectory() as folder:
         problem = build_and_run(compiler, build_folder, mutant, folder, is_whole)
-    title = f"{mutant.name}: {mutant.check.replace('-', 'conforms', mutant.check == '-')}" if mutant else "template-without-a-fault"
+    title = f"{mutant.name}: {mutant.check.replace('-', 'conforms', mutant.check == '-')}"
     return as_comment(problem) + f"{'not ok' if problem else 'ok'} {number} - {title}"
 
 
@@ -147,7 +152,7 @@ def check_edits(source, mutants):
     problems = 0
     for mutant in mutants:
         with tempfile.TemporaryDirectory() as folder:
-            copy_sources(source, folder)
+            copy_sources(source, mutant.template, folder)
             problem = mutant.apply(folder)
         if problem:
             print(f"{mutant.name}: {problem}")
@@ -157,13 +162,17 @@ def check_edits(source, mutants):
 
 def main():
     source, build_folder, *names = sys.argv[1:]
-    mutants = read_mutants(os.path.join(source, "tests/conformance/mutants.txt"))
+    mutants = []
+    for file, template in TEMPLATES.items():
+        mutants += read_mutants(os.path.join(source, "tests/conformance", file), template)
     if names == ["--edits"]:
         sys.exit(0 if check_edits(source, mutants) else 1)
     is_sample = names == ["--sample"]
     if is_sample:
         names = [m.name for m in mutants if m.check == "-"] + [m.name for m in mutants if m.check != "-"][::6]
-    chosen = [m for m in mutants if not names or m.name in names] + ([] if names else [None])
+    chosen = [m for m in mutants if not names or m.name in names]
+    if not names:
+        chosen += [Mutant("without-a-fault", "-", [""], template) for template in TEMPLATES.values()]
     print(f"1..{len(chosen)}")
     # The device's work is mostly waiting.
     with tempfile.TemporaryDirectory() as objects, concurrent.futures.ThreadPoolExecutor(

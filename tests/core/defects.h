@@ -73,8 +73,8 @@ static inline int run_kernel(const char *kind) {
                                       (BpDataType){BP_DTYPE_FLOAT, 32, 1}, 0, NULL},
                       &handle))
     return -1;
-  BpCopy there = {sizeof(BpCopy), values, 0, cpu, handle, 0, device, sizeof values};
-  BpCopy back = {sizeof(BpCopy), handle, 0, device, values, 0, cpu, sizeof values};
+  BpCopy there = {sizeof(BpCopy), values, 0, cpu, handle, 0, device, sizeof values, 0};
+  BpCopy back = {sizeof(BpCopy), handle, 0, device, values, 0, cpu, sizeof values, 0};
   BpValue arguments[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = handle},
                          {.type_index = BP_TYPE_INT, .v_int64 = COUNT}};
   int rc = bp_device_copy(&there, NULL) || bp_function_call(function, arguments, 2, &result) ||

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/core/module-fixture.h"
+#include "tests/core/package_names.h"
 
 #define KIND "test_departed"
 
@@ -83,7 +84,7 @@ static void test_its_function_is_an_error_that_names_plugin_and_package(void) {
   g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
   g_assert_nonnull(strstr(bp_error_message(), "departed_kernel"));
   g_assert_nonnull(strstr(bp_error_message(), "runtime.module.loadbinary_" KIND));
-  g_assert_nonnull(strstr(bp_error_message(), "backplane-plugin-" KIND));
+  g_assert_nonnull(strstr(bp_error_message(), "; install the package deb-departed"));
   const BpByteArray bytes = {"", 0};
   g_assert_null(bp_module_load_from_bytes("relax.VMExecutable", &bytes));
   g_assert_nonnull(strstr(bp_error_message(), "bp_graph_initialize() of libbackplane-graph"));
@@ -134,6 +135,7 @@ static void test_bytes_of_another_form_hold_no_functions(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   fixture_begin();
+  write_package_file("names.conf", "[packages]\n" KIND "=deb-departed\n");
   g_test_add_func("/absent-module/the-rest-of-the-library-works",
                   test_the_rest_of_the_library_works);
   g_test_add_func("/absent-module/its-function-is-an-error-that-names-plugin-and-package",
@@ -143,5 +145,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/absent-module/its-bytes-are-kept", test_its_bytes_are_kept);
   g_test_add_func("/absent-module/bytes-of-another-form-hold-no-functions",
                   test_bytes_of_another_form_hold_no_functions);
-  return g_test_run();
+  int rc = g_test_run();
+  remove_package_file("names.conf");
+  return rc;
 }

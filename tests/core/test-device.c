@@ -5,6 +5,7 @@
  * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped, unless
  * it was listed so. */
 
+#include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
@@ -21,24 +22,6 @@
 
 static const BpDataType float32 = {BP_DTYPE_FLOAT, 32, 1};
 static const BpDevice host = {BP_DEVICE_CPU, 0};
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
-
-static void assert_error(int rc, const char *kind) {
-  g_assert_cmpint(rc, ==, -1);
-  g_assert_cmpstr(bp_error_kind(), ==, kind);
-  g_assert_cmpstr(bp_error_message(), !=, "");
-  bp_error_clear();
-}
-
-static BpDevice device_of(const void *data) {
-  BpDevice device = {0, 0};
-  assert_ok(bp_device_parse(data, &device));
-  return device;
-}
 
 static int try_alloc(BpDevice device, uint64_t size, uint64_t alignment, const char *scope,
                      void **handle) {
@@ -59,13 +42,13 @@ static void *alloc(BpDevice device, uint64_t size) {
 
 static int upload(BpDevice device, const void *from, void *to, uint64_t offset, uint64_t size,
                   void *stream) {
-  BpCopy copy = {sizeof(BpCopy), from, 0, host, to, offset, device, size};
+  BpCopy copy = {sizeof(BpCopy), from, 0, host, to, offset, device, size, 0};
   return bp_device_copy(&copy, stream);
 }
 
 static int download(BpDevice device, const void *from, uint64_t offset, void *to, uint64_t size,
                     void *stream) {
-  BpCopy copy = {sizeof(BpCopy), from, offset, device, to, 0, host, size};
+  BpCopy copy = {sizeof(BpCopy), from, offset, device, to, 0, host, size, 0};
   return bp_device_copy(&copy, stream);
 }
 
@@ -164,11 +147,11 @@ static void test_unknown_attributes_and_devices_are_errors(const void *data) {
   void *handle;
   assert_ok(bp_device_get_attr(device, 65535, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
-  assert_error(bp_device_get_attr(device, -1, &value), BP_ERROR_VALUE);
+  assert_raises(bp_device_get_attr(device, -1, &value), BP_ERROR_VALUE);
   g_assert_null(bp_device_attr_name(65535));
   g_assert_cmpint(bp_device_attr_by_name("max_of_nothing"), ==, -1);
-  assert_error(bp_device_get_attr(absent, BP_ATTR_DEVICE_NAME, &value), BP_ERROR_NOT_FOUND);
-  assert_error(try_alloc(absent, 4, 64, NULL, &handle), BP_ERROR_NOT_FOUND);
+  assert_raises(bp_device_get_attr(absent, BP_ATTR_DEVICE_NAME, &value), BP_ERROR_NOT_FOUND);
+  assert_raises(try_alloc(absent, 4, 64, NULL, &handle), BP_ERROR_NOT_FOUND);
   assert_ok(bp_device_get_attr(absent, BP_ATTR_EXIST, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_BOOL);
   g_assert_cmpint(value.v_int64, ==, 0);
@@ -181,7 +164,7 @@ static void test_attributes_of_the_vendor_reach_the_plugin(void) {
   assert_ok(bp_device_get_attr(device, VENDOR_ATTR, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_INT);
   g_assert_cmpint(value.v_int64, ==, 7);
-  assert_error(bp_device_get_attr(device, VENDOR_ATTR + 1, &value), BP_ERROR_DEVICE);
+  assert_raises(bp_device_get_attr(device, VENDOR_ATTR + 1, &value), BP_ERROR_DEVICE);
 }
 
 static void test_text_parses_back(const void *data) {
@@ -222,7 +205,7 @@ static void test_copies_have_offsets(const void *data) {
   void *a = alloc(device, 256), *b = alloc(device, 512);
   assert_ok(upload(device, out, a, 0, 256, NULL));
   assert_ok(upload(device, out, a, 100, 7, NULL));
-  BpCopy copy = {sizeof(BpCopy), a, 96, device, b, 300, device, 40};
+  BpCopy copy = {sizeof(BpCopy), a, 96, device, b, 300, device, 40, 0};
   assert_ok(bp_device_copy(&copy, NULL));
   assert_ok(download(device, b, 300, in, 40, NULL));
   assert_ok(bp_stream_sync(device, NULL));
@@ -249,11 +232,11 @@ static void test_empty_memory_is_memory(const void *data) {
 static void test_bad_requests_are_errors(const void *data) {
   BpDevice device = device_of(data);
   void *handle = alloc(device, 16), *none;
-  assert_error(try_alloc(device, 16, 3, NULL, &none), BP_ERROR_VALUE);
+  assert_raises(try_alloc(device, 16, 3, NULL, &none), BP_ERROR_VALUE);
   g_assert_cmpint(try_alloc(device, 16, 64, "no such scope", &none), ==, -1);
   bp_error_clear();
-  assert_error(upload(device, NULL, handle, 0, 4, NULL), BP_ERROR_VALUE);
-  assert_error(upload(device, "1234", handle, UINT64_MAX, 4, NULL), BP_ERROR_VALUE);
+  assert_raises(upload(device, NULL, handle, 0, 4, NULL), BP_ERROR_VALUE);
+  assert_raises(upload(device, "1234", handle, UINT64_MAX, 4, NULL), BP_ERROR_VALUE);
   assert_ok(bp_device_free(device, handle));
 }
 
@@ -261,7 +244,7 @@ static void test_extensions_are_found_by_name(const void *data) {
   BpDevice device = device_of(data);
   g_assert_null(bp_device_extension(device.device_type, "no such extension", 1));
   g_assert_cmpstr(bp_error_kind(), ==, "");
-  assert_error(bp_device_extension(device.device_type, NULL, 1) ? 0 : -1, BP_ERROR_VALUE);
+  assert_raises(bp_device_extension(device.device_type, NULL, 1) ? 0 : -1, BP_ERROR_VALUE);
   const BpTimerApi *timers =
       bp_device_extension(device.device_type, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
   if (!timers) {
@@ -280,8 +263,8 @@ static void test_extensions_are_found_by_name(const void *data) {
 static void test_exhaustion_leaves_the_device_usable(const void *data) {
   BpDevice device = device_of(data);
   void *handle;
-  assert_error(try_alloc(device, (uint64_t)1 << 60, 64, NULL, &handle), BP_ERROR_MEMORY);
-  assert_error(try_alloc(device, UINT64_MAX, 64, NULL, &handle), BP_ERROR_MEMORY);
+  assert_raises(try_alloc(device, (uint64_t)1 << 60, 64, NULL, &handle), BP_ERROR_MEMORY);
+  assert_raises(try_alloc(device, UINT64_MAX, 64, NULL, &handle), BP_ERROR_MEMORY);
   test_copies_have_offsets(data);
 }
 
@@ -298,12 +281,12 @@ static void test_copy_between_kinds_keeps_order(const void *data) {
   assert_ok(bp_stream_create(device, &second));
   assert_ok(bp_device_set_current(device, first));
   assert_ok(upload(device, out, a, 3, LARGE, first));
-  const BpCopy there = {sizeof(BpCopy), a, 3, device, b, 7, other, LARGE};
+  const BpCopy there = {sizeof(BpCopy), a, 3, device, b, 7, other, LARGE, 0};
   assert_ok(bp_device_copy(&there, NULL));
   g_assert_true(other.device_type == BP_DEVICE_CPU || !memcmp((char *)b + 7, out, LARGE));
   for (uint64_t i = 0; i < LARGE; i++)
     ((char *)b)[7 + i] ^= 1;
-  const BpCopy back = {sizeof(BpCopy), b, 7, other, a, 0, device, LARGE};
+  const BpCopy back = {sizeof(BpCopy), b, 7, other, a, 0, device, LARGE, 0};
   assert_ok(bp_device_copy(&back, second));
   assert_ok(download(device, a, 0, in, LARGE, second));
   assert_ok(bp_stream_sync(device, second));
@@ -325,8 +308,8 @@ static void test_copy_between_kinds_says_what_fails(const void *data) {
   }
   char byte;
   void *a = alloc(device, 16);
-  const BpCopy absent = {sizeof(BpCopy), a, 0, device, &byte, 0, {other.device_type, 9}, 1};
-  assert_error(bp_device_copy(&absent, NULL), BP_ERROR_NOT_FOUND);
+  const BpCopy absent = {sizeof(BpCopy), a, 0, device, &byte, 0, {other.device_type, 9}, 1, 0};
+  assert_raises(bp_device_copy(&absent, NULL), BP_ERROR_NOT_FOUND);
   assert_ok(bp_device_free(device, a));
 }
 
@@ -383,7 +366,7 @@ static void *copy_while_freed(void *data) {
     void *handle = atomic_load(&freed->handle);
     if (upload(freed->device, bytes, handle, 0, FREED_BYTES, NULL) ||
         download(freed->device, handle, 0, bytes, FREED_BYTES, NULL))
-      assert_error(-1, BP_ERROR_VALUE);
+      assert_raises(-1, BP_ERROR_VALUE);
     assert_ok(bp_stream_sync(freed->device, NULL));
   }
   return NULL;
@@ -435,24 +418,24 @@ static void test_freed_or_foreign_stream_is_an_error(const void *data) {
   BpDevice device = device_of(data), current = {device.device_type, -1};
   void *stream, *other, *handle = alloc(device, 4), *made_up = &current;
   int number = 0;
-  const BpCopy copy = {sizeof(BpCopy), &number, 0,      {BP_DEVICE_CPU, 0},
-                       handle,         0,       device, sizeof number};
+  const BpCopy copy = {sizeof(BpCopy), &number,       0, {BP_DEVICE_CPU, 0}, handle, 0,
+                       device,         sizeof number, 0};
   assert_ok(bp_stream_create(device, &stream));
   if (stream) {
     assert_ok(bp_device_set_current(device, stream));
     assert_ok(bp_stream_free(device, stream));
     bp_device_get_current(device.device_type, &current.device_id, &other);
     g_assert_null(other);
-    assert_error(bp_stream_free(device, stream), BP_ERROR_VALUE);
+    assert_raises(bp_stream_free(device, stream), BP_ERROR_VALUE);
     made_up = stream;
   }
-  assert_error(bp_stream_free(device, made_up), BP_ERROR_VALUE);
-  assert_error(bp_stream_sync(device, made_up), BP_ERROR_VALUE);
-  assert_error(bp_stream_sync_from_to(device, made_up, NULL), BP_ERROR_VALUE);
-  assert_error(bp_stream_sync_from_to(device, NULL, made_up), BP_ERROR_VALUE);
-  assert_error(bp_device_set_current(device, made_up), BP_ERROR_VALUE);
+  assert_raises(bp_stream_free(device, made_up), BP_ERROR_VALUE);
+  assert_raises(bp_stream_sync(device, made_up), BP_ERROR_VALUE);
+  assert_raises(bp_stream_sync_from_to(device, made_up, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_stream_sync_from_to(device, NULL, made_up), BP_ERROR_VALUE);
+  assert_raises(bp_device_set_current(device, made_up), BP_ERROR_VALUE);
   if (device.device_type != BP_DEVICE_CPU)
-    assert_error(bp_device_copy(&copy, made_up), BP_ERROR_VALUE);
+    assert_raises(bp_device_copy(&copy, made_up), BP_ERROR_VALUE);
   assert_ok(bp_device_free(device, handle));
 }
 
@@ -464,8 +447,8 @@ static void test_freeing_defers_past_queued_work(const void *data) {
   for (int i = 0; i < 8; i++) {
     void *handle = alloc(device, sizeof i);
     assert_ok(upload(device, &i, handle, 0, sizeof i, NULL));
-    BpCopy copy = {sizeof(BpCopy),         handle, 0,       device, target,
-                   (uint64_t)i * sizeof i, device, sizeof i};
+    BpCopy copy = {sizeof(BpCopy),         handle, 0,        device, target,
+                   (uint64_t)i * sizeof i, device, sizeof i, 0};
     assert_ok(bp_device_copy(&copy, NULL));
     assert_ok(bp_device_free(device, handle));
   }
@@ -508,7 +491,7 @@ static void test_failing_to_become_current(void) {
   BpDevice device = device_of("plain:1");
   int32_t device_id;
   void *stream;
-  assert_error(bp_device_set_current(device, NULL), BP_ERROR_DEVICE);
+  assert_raises(bp_device_set_current(device, NULL), BP_ERROR_DEVICE);
   bp_device_get_current(device.device_type, &device_id, &stream);
   g_assert_cmpint(device_id, ==, 0);
 }
@@ -546,7 +529,7 @@ static void test_workspace_of_nobody_is_an_error(const void *data) {
   void *space;
   assert_ok(bp_workspace_alloc(device, 5, float32, &space));
   assert_ok(bp_workspace_free(device, space));
-  assert_error(bp_workspace_free(device, space), BP_ERROR_VALUE);
+  assert_raises(bp_workspace_free(device, space), BP_ERROR_VALUE);
 }
 
 /* Work that was queued on the first stream may not be done. */
@@ -595,8 +578,8 @@ static void test_tensors_and_views_hold_their_values(const void *data) {
   for (int i = 0; i < 16; i++)
     g_assert_true(in[i] == (float)(i + 16));
   g_assert_null(bp_tensor_create_view(view, part, 2, float32, 4));
-  assert_error(-1, BP_ERROR_INDEX);
-  assert_error(bp_tensor_copy_to_host(&view->view, in, sizeof in - 4), BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_INDEX);
+  assert_raises(bp_tensor_copy_to_host(&view->view, in, sizeof in - 4), BP_ERROR_VALUE);
   bp_object_release(view);
 }
 
@@ -618,9 +601,9 @@ static void test_views_of_one_tensor_copy_to_each_other(const void *data) {
   BpTensor *integers = bp_tensor_create_view(tensor, half, 1, int32, 0);
   BpTensor *matrix = bp_tensor_create_view(tensor, square, 2, float32, 0);
   BpTensor *shorter = bp_tensor_create_view(tensor, three, 1, float32, 0);
-  assert_error(bp_tensor_copy(&high->view, &integers->view, NULL), BP_ERROR_TYPE);
-  assert_error(bp_tensor_copy(&high->view, &matrix->view, NULL), BP_ERROR_VALUE);
-  assert_error(bp_tensor_copy(&high->view, &shorter->view, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_tensor_copy(&high->view, &integers->view, NULL), BP_ERROR_TYPE);
+  assert_raises(bp_tensor_copy(&high->view, &matrix->view, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_tensor_copy(&high->view, &shorter->view, NULL), BP_ERROR_VALUE);
   assert_ok(bp_tensor_copy_to_host(&tensor->view, in, sizeof in));
   for (int i = 0; i < 8; i++)
     g_assert_true(in[i] == (float)(i % 4 + 5));
@@ -652,13 +635,13 @@ static void test_impossible_tensors_are_errors(const void *data) {
   BpDevice device = device_of(data);
   static const int64_t negative[] = {2, -1}, huge[] = {INT64_MAX, 2}, large[] = {INT64_MAX / 4};
   g_assert_null(bp_tensor_create(negative, 2, float32, device, NULL));
-  assert_error(-1, BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_VALUE);
   g_assert_null(bp_tensor_create(huge, 2, float32, device, NULL));
-  assert_error(-1, BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_VALUE);
   g_assert_null(bp_tensor_create(large, 1, float32, device, NULL));
-  assert_error(-1, BP_ERROR_MEMORY);
+  assert_raises(-1, BP_ERROR_MEMORY);
   g_assert_null(bp_tensor_create(negative, -1, float32, device, NULL));
-  assert_error(-1, BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_VALUE);
 }
 
 static void test_dlpack_round_trip(const void *data) {
@@ -690,11 +673,11 @@ static void test_dlpack_of_another_version_is_refused(const void *data) {
   BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
   managed->version_major = 2;
   g_assert_null(bp_tensor_from_dlpack_versioned(managed));
-  assert_error(-1, BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_VALUE);
   managed->version_major = 1;
   managed->view.device.device_type = 4000;
   g_assert_null(bp_tensor_from_dlpack_versioned(managed));
-  assert_error(-1, BP_ERROR_NOT_FOUND);
+  assert_raises(-1, BP_ERROR_NOT_FOUND);
   managed->deleter(managed);
   bp_object_release(tensor);
 }
@@ -711,7 +694,7 @@ static void test_dlpack_keeps_read_only(const void *data) {
   BpTensor *view = bp_tensor_create_view(tensor, shape, 1, float32, 0);
   bp_object_release(tensor);
   g_assert_null(bp_tensor_to_dlpack(view));
-  assert_error(-1, BP_ERROR_VALUE);
+  assert_raises(-1, BP_ERROR_VALUE);
   managed = bp_tensor_to_dlpack_versioned(view);
   g_assert_cmpuint(managed->flags, ==, BP_DLPACK_READ_ONLY);
   managed->deleter(managed);
@@ -729,7 +712,7 @@ static void *work_in_thread(void *data) {
     void *handle = alloc(device, sizeof i), *space;
     assert_ok(bp_workspace_alloc(device, sizeof i, float32, &space));
     assert_ok(upload(device, &i, handle, 0, sizeof i, stream));
-    BpCopy copy = {sizeof(BpCopy), handle, 0, device, space, 0, device, sizeof i};
+    BpCopy copy = {sizeof(BpCopy), handle, 0, device, space, 0, device, sizeof i, 0};
     assert_ok(bp_device_copy(&copy, stream));
     assert_ok(download(device, space, 0, &in, sizeof in, stream));
     assert_ok(bp_stream_sync(device, stream));
@@ -757,7 +740,7 @@ static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle
   int32_t count;
   void *out;
   BpValue value;
-  BpCopy copy = {sizeof(BpCopy), handle, 0, device, handle, 0, device, 1};
+  BpCopy copy = {sizeof(BpCopy), handle, 0, device, handle, 0, device, 1, 0};
   int failures = try_alloc(device, 1, 64, NULL, &out) != 0;
   failures += bp_device_copy(&copy, NULL) != 0;
   failures += bp_stream_sync(device, NULL) != 0;
@@ -860,15 +843,10 @@ static void add_tests(const char *device, int is_wanted) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  const char *wanted = g_getenv("BP_TEST_DEVICES");
-  const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");
-  g_autofree char *path =
-      g_strdup_printf("%s:%s/tests/mock/.libs", plugins ? plugins : "", build ? build : ".");
-  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
-  g_auto(GStrv) devices = g_strsplit(wanted ? wanted : DEFAULT_DEVICES, " ", -1);
+  g_auto(GStrv) devices = bare_list_devices(DEFAULT_DEVICES);
   assert_ok(bare_register("device_api.plain", &plain_api));
   for (char **device = devices; *device; device++)
-    add_tests(*device, wanted != NULL);
+    add_tests(*device, g_getenv("BP_TEST_DEVICES") != NULL);
   g_test_add_func("/device/null-is-an-error", test_null_is_an_error);
   g_test_add_func("/device/attributes-of-the-vendor-reach-the-plugin",
                   test_attributes_of_the_vendor_reach_the_plugin);

@@ -3,6 +3,7 @@
  *
  * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped. */
 
+#include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
@@ -15,24 +16,6 @@
 #define SIZE            ((size_t)40000)
 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
-
-static void assert_error(int rc, const char *kind) {
-  g_assert_cmpint(rc, ==, -1);
-  g_assert_cmpstr(bp_error_kind(), ==, kind);
-  g_assert_cmpstr(bp_error_message(), !=, "");
-  bp_error_clear();
-}
-
-static BpDevice device_of(const char *text) {
-  BpDevice device = {0, 0};
-  assert_ok(bp_device_parse(text, &device));
-  return device;
-}
 
 static BpEvent *create(BpDevice device) {
   BpEvent *event = bp_event_create(device);
@@ -76,6 +59,8 @@ typedef struct Manual {
   gint frees;
   void (*done)(void *user);
   void *user;
+  BpEvent *asked; /* is asked for while it is recorded, as another thread may */
+  int32_t answer;
 } Manual;
 
 static Manual manual;
@@ -98,6 +83,8 @@ static int32_t manual_record(void *context, BpDeviceEvent *event, void *stream) 
   (void)context;
   (void)event;
   (void)stream;
+  if (manual.asked && bp_event_query(manual.asked, &manual.answer))
+    return -1;
   g_atomic_int_set(&manual.is_complete, 0);
   return 0;
 }
@@ -155,16 +142,15 @@ static const void *give_events(void *context, const char *name, uint32_t version
 
 /* ---- A device without events, which notes what it is asked to do ------------------------- */
 
-static int num_syncs, num_orders, is_failing;
+static gint num_syncs, num_orders, is_failing;
 
 static int32_t note_sync(void *context, int32_t device_id, void *stream) {
   (void)context;
   (void)device_id;
   (void)stream;
-  num_syncs++;
-  if (!is_failing)
+  g_atomic_int_inc(&num_syncs);
+  if (!g_atomic_int_compare_and_exchange(&is_failing, 1, 0))
     return 0;
-  is_failing = 0;
   return bp_error_raise(BP_ERROR_RUNTIME, "the work failed");
 }
 
@@ -172,7 +158,7 @@ static int32_t note_order(void *context, int32_t device_id, void *from, void *to
   (void)context;
   (void)device_id;
   g_assert_true(from != to);
-  num_orders++;
+  g_atomic_int_inc(&num_orders);
   return 0;
 }
 
@@ -216,11 +202,11 @@ KIND(eventless, 74, NULL);
 /* Queues a way for bytes to take, from the host to the host by way of the device. */
 static void queue_way(BpDevice device, void *const handles[8], const char *out, char *in,
                       void *stream) {
-  const BpCopy first = {sizeof(BpCopy), out, 0, host, handles[0], 0, device, SIZE};
-  const BpCopy last = {sizeof(BpCopy), handles[7], 0, device, in, 0, host, SIZE};
+  const BpCopy first = {sizeof(BpCopy), out, 0, host, handles[0], 0, device, SIZE, 0};
+  const BpCopy last = {sizeof(BpCopy), handles[7], 0, device, in, 0, host, SIZE, 0};
   assert_ok(bp_device_copy(&first, stream));
   for (int i = 1; i < 8; i++) {
-    const BpCopy next = {sizeof(BpCopy), handles[i - 1], 0, device, handles[i], 0, device, SIZE};
+    const BpCopy next = {sizeof(BpCopy), handles[i - 1], 0, device, handles[i], 0, device, SIZE, 0};
     assert_ok(bp_device_copy(&next, stream));
   }
   assert_ok(bp_device_copy(&last, stream));
@@ -261,16 +247,16 @@ static void test_bad_arguments_are_errors(const void *data) {
   int32_t answer;
   int no_stream;
   BpEvent *event = create(device);
-  assert_error(bp_event_record(NULL, NULL), BP_ERROR_VALUE);
-  assert_error(bp_event_record(event, &no_stream), BP_ERROR_VALUE);
-  assert_error(bp_stream_wait_event(device, NULL, NULL), BP_ERROR_VALUE);
-  assert_error(bp_stream_wait_event(device, &no_stream, event), BP_ERROR_VALUE);
-  assert_error(bp_event_query(event, NULL), BP_ERROR_VALUE);
-  assert_error(bp_event_query(NULL, &answer), BP_ERROR_VALUE);
-  assert_error(bp_event_synchronize(event, 0, NULL), BP_ERROR_VALUE);
-  assert_error(bp_event_synchronize(NULL, 0, &answer), BP_ERROR_VALUE);
+  assert_raises(bp_event_record(NULL, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_event_record(event, &no_stream), BP_ERROR_VALUE);
+  assert_raises(bp_stream_wait_event(device, NULL, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_stream_wait_event(device, &no_stream, event), BP_ERROR_VALUE);
+  assert_raises(bp_event_query(event, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_event_query(NULL, &answer), BP_ERROR_VALUE);
+  assert_raises(bp_event_synchronize(event, 0, NULL), BP_ERROR_VALUE);
+  assert_raises(bp_event_synchronize(NULL, 0, &answer), BP_ERROR_VALUE);
   device.device_id = 999;
-  assert_error(bp_event_create(device) ? 0 : -1, BP_ERROR_NOT_FOUND);
+  assert_raises(bp_event_create(device) ? 0 : -1, BP_ERROR_NOT_FOUND);
   bp_event_free(event);
   bp_event_free(NULL);
 }
@@ -366,6 +352,40 @@ static void test_waits_follow_each_other(const void *data) {
   }
 }
 
+/* One event, which threads record, wait for and ask for, each with streams of its own. */
+typedef struct Crowd {
+  BpDevice device;
+  BpEvent *event;
+} Crowd;
+
+static void *join_crowd(void *data) {
+  const Crowd *crowd = data;
+  for (int i = 0; i < 40; i++) {
+    int32_t state;
+    void *first = make_stream(crowd->device), *second = make_stream(crowd->device);
+    assert_ok(bp_event_record(crowd->event, first));
+    assert_ok(bp_stream_wait_event(crowd->device, second, crowd->event));
+    assert_ok(bp_stream_free(crowd->device, first));
+    assert_ok(bp_event_query(crowd->event, &state));
+    assert_ok(bp_stream_wait_event(host, NULL, crowd->event));
+    assert_ok(bp_event_record(crowd->event, second));
+    assert_ok(bp_event_synchronize(crowd->event, i % 2 ? 1000 : BP_WAIT_FOREVER, &state));
+    assert_ok(bp_stream_free(crowd->device, second));
+  }
+  return NULL;
+}
+
+static void test_threads_share_an_event(const void *data) {
+  BpDevice device = device_of(data);
+  Crowd crowd = {device, create(device)};
+  pthread_t threads[4];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, join_crowd, &crowd), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    pthread_join(threads[i], NULL);
+  bp_event_free(crowd.event);
+}
+
 /* ---- Between devices --------------------------------------------------------------------- */
 
 /* The caller goes on while another device's event is pending, and the stream does not. */
@@ -426,8 +446,21 @@ static void test_caller_waits_where_the_device_cannot(void) {
   }
 }
 
+/* The work of its first recording has not ended. */
+static void test_pending_event_is_pending_while_it_is_recorded_again(void) {
+  BpEvent *event = create(device_of("manual:0"));
+  manual = (Manual){.is_complete = 0};
+  assert_ok(bp_event_record(event, NULL));
+  manual.asked = event;
+  manual.answer = -1;
+  assert_ok(bp_event_record(event, NULL));
+  g_assert_cmpint(manual.answer, ==, BP_EVENT_PENDING);
+  manual.asked = NULL;
+  bp_event_free(event);
+}
+
 static void test_table_without_a_slot_is_an_error(void) {
-  assert_error(bp_event_create(device_of("broken:0")) ? 0 : -1, BP_ERROR_PLUGIN);
+  assert_raises(bp_event_create(device_of("broken:0")) ? 0 : -1, BP_ERROR_PLUGIN);
 }
 
 /* ---- Without events ---------------------------------------------------------------------- */
@@ -450,7 +483,7 @@ static void test_device_without_events_orders_streams(void) {
   g_assert_cmpint(num_orders, ==, 1);
   assert_ok(bp_event_record(event, second));
   is_failing = 1;
-  assert_error(bp_event_synchronize(event, 0, &(int32_t){0}), BP_ERROR_RUNTIME);
+  assert_raises(bp_event_synchronize(event, 0, &(int32_t){0}), BP_ERROR_RUNTIME);
   assert_ok(bp_event_synchronize(event, 0, &(int32_t){0}));
   assert_ok(bp_event_record(event, second));
   num_syncs = 0;
@@ -472,6 +505,7 @@ static const struct {
     {"bad-arguments-are-errors", test_bad_arguments_are_errors},
     {"streams-wait-for-other-devices", test_streams_wait_for_other_devices},
     {"waits-follow-each-other", test_waits_follow_each_other},
+    {"threads-share-an-event", test_threads_share_an_event},
     {"after-a-fork-events-fail-at-once", test_after_a_fork_events_fail_at_once},
 };
 
@@ -492,24 +526,23 @@ static void add_tests(const char *text) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  const char *wanted = g_getenv("BP_TEST_DEVICES");
-  const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");
-  g_autofree char *path =
-      g_strdup_printf("%s:%s/tests/mock/.libs", plugins ? plugins : "", build ? build : ".");
-  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
-  g_auto(GStrv) devices = g_strsplit(wanted ? wanted : DEFAULT_DEVICES, " ", -1);
+  g_auto(GStrv) devices = bare_list_devices(DEFAULT_DEVICES);
   assert_ok(bare_register("device_api.manual", &manual_api));
   assert_ok(bare_register("device_api.older", &older_api));
   assert_ok(bare_register("device_api.broken", &broken_api));
   assert_ok(bare_register("device_api.eventless", &eventless_api));
   for (char **device = devices; *device; device++)
     add_tests(*device);
+  g_test_add_data_func("/events/eventless:0/threads-share-an-event", "eventless:0",
+                       test_threads_share_an_event);
   g_test_add_func("/events/driver-calls-back-and-nobody-blocks",
                   test_driver_calls_back_and_nobody_blocks);
   g_test_add_func("/events/thread-waits-and-the-caller-does-not",
                   test_thread_waits_and_the_caller_does_not);
   g_test_add_func("/events/caller-waits-where-the-device-cannot",
                   test_caller_waits_where_the_device_cannot);
+  g_test_add_func("/events/pending-event-is-pending-while-it-is-recorded-again",
+                  test_pending_event_is_pending_while_it_is_recorded_again);
   g_test_add_func("/events/table-without-a-slot-is-an-error",
                   test_table_without_a_slot_is_an_error);
   g_test_add_func("/events/device-without-events-orders-streams",

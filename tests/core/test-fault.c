@@ -10,13 +10,17 @@
 #include <backplane/plugins.h>
 #include <glib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "tests/core/asserts.h"
 
 #define SLOTS                                                                                      \
   "get_attr set_device alloc_data_space free_data_space alloc_workspace free_workspace copy "      \
   "create_stream free_stream sync_stream_from_to stream_sync visit_properties launch "             \
   "timer.start timer.stop timer.read timer.free recording.begin recording.end recording.replay "   \
   "recording.free events.create events.free events.record events.wait events.query "               \
-  "events.synchronize events.notify events.hold events.signal"
+  "events.synchronize events.notify events.hold events.signal external_memory.get_forms "          \
+  "external_memory.import_memory external_memory.export_memory"
 
 static BpDevice device; /* simdev:0 */
 static const BpDevice host = {BP_DEVICE_CPU, 0};
@@ -25,11 +29,6 @@ static const BpTimerApi *timers;
 static const BpRecordingApi *recordings;
 static void *memory;
 static char bytes[64];
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
 
 /* Its second call fails, the first and the third do not. */
 static void assert_fault(int rc, const char *slot, const char *kind) {
@@ -94,7 +93,7 @@ static void test_memory(void) {
 }
 
 static int upload(void *stream) {
-  const BpCopy copy = {sizeof copy, bytes, 0, host, memory, 0, device, sizeof bytes};
+  const BpCopy copy = {sizeof copy, bytes, 0, host, memory, 0, device, sizeof bytes, 0};
   return bp_device_copy(&copy, stream);
 }
 
@@ -228,6 +227,29 @@ static void test_events(void) {
   assert_ok(events->free(context, held));
 }
 
+static void test_external_memory(void) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 64, .alignment = 64};
+  BpExternalMemory shared = {.struct_size = sizeof shared, .form = BP_EXTERNAL_OPAQUE_FD, .fd = -1};
+  void *handles[4];
+  const int64_t before = available();
+  assert_ok(bp_device_memory_forms(device, NULL, NULL, NULL));
+  assert_fault(bp_device_memory_forms(device, NULL, NULL, NULL), "external_memory.get_forms",
+               BP_ERROR_DEVICE);
+  assert_ok(bp_device_export_memory(device, &allocation, &shared, &handles[0]));
+  const int64_t between = available();
+  BpExternalMemory other = shared;
+  assert_fault(bp_device_export_memory(device, &allocation, &other, &handles[1]),
+               "external_memory.export_memory", BP_ERROR_MEMORY);
+  g_assert_cmpint(available(), ==, between);
+  assert_ok(bp_device_import_memory(device, &shared, &handles[1]));
+  assert_fault(bp_device_import_memory(device, &shared, &handles[2]),
+               "external_memory.import_memory", BP_ERROR_MEMORY);
+  assert_ok(bp_device_free(device, handles[0]));
+  assert_ok(bp_device_free(device, handles[1]));
+  g_assert_cmpint(close(shared.fd), ==, 0);
+  g_assert_cmpint(available(), ==, before);
+}
+
 /* ---- The list of faults ------------------------------------------------------------------ */
 
 /* Kind cpu reads the list when it is first used; after an error it does so again. */
@@ -298,5 +320,6 @@ int main(int argc, char **argv) {
   ADD("timers", test_timers);
   ADD("recordings", test_recordings);
   ADD("events", test_events);
+  ADD("external-memory", test_external_memory);
   return g_test_run();
 }

@@ -9,14 +9,11 @@
 #include <glib.h>
 #include <string.h>
 
+#include "tests/core/asserts.h"
+
 static BpDevice device;   /* simdev:1 */
 static BpInvocation seen; /* by the kernel */
 static void *context_seen;
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
 
 static void assert_error(int rc, const char *part) {
   g_assert_cmpint(rc, ==, -1);

@@ -2,6 +2,7 @@
 /* Layers around devices: which are taken, in which order, what they see, and what is refused. The
  * layers and the kinds of device are the test's own; each test has a kind of its own, since a kind
  * is wrapped when it is first used. */
+#include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
@@ -9,11 +10,6 @@
 #include <backplane/module.h>
 #include <glib.h>
 #include <pthread.h>
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
 
 static void assert_error(int rc, const char *kind, const char *part) {
   g_assert_cmpint(rc, ==, -1);

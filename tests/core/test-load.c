@@ -90,7 +90,7 @@ static void test_swap(void) {
   copy_plugin("odd-good", "swapped/plugin.so", NULL, NULL);
   write_defect("swap/bad.so", 1, "none");
   g_assert_true(g_file_get_contents(bad, &data, &size, NULL));
-  replace_bytes(data, size, "abi=" BP_ABI_NEEDED_TEXT, "abi=0.9");
+  replace_bytes(data, size, "abi=" BP_ABI_NEEDED_TEXT, "abi=1.9");
   write_plugin("swap/bad.so", data, size);
   has_trace();
   g_assert_cmpint(pthread_create(&thread, NULL, swap, &goes_on), ==, 0);

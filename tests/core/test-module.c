@@ -1166,8 +1166,8 @@ typedef struct LaterInfo {
 static void test_kernels_of_a_table_are_as_long_as_they_say(void) {
   static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 32, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
-  LaterInfo kernels[] = {{{sizeof(LaterInfo), "add_kernel", types, 2, 2, tags}, "x"},
-                         {{sizeof(LaterInfo), "relu", types, 2, 2, tags}, "x"}};
+  LaterInfo kernels[] = {{{sizeof(LaterInfo), "add_kernel", types, 2, 2, tags}, NULL},
+                         {{sizeof(LaterInfo), "relu", types, 2, 2, tags}, NULL}};
   const BpByteArray code = {"__kernel void", 13};
   BpOwnedBytes bytes, expected;
   encode_example(&expected);
@@ -1176,6 +1176,10 @@ static void test_kernels_of_a_table_are_as_long_as_they_say(void) {
   g_assert_cmpmem(bytes.data, bytes.size, expected.data, expected.size);
   bp_owned_bytes_clear(&bytes);
   bp_owned_bytes_clear(&expected);
+  kernels[1].note = "a member that this version would leave out";
+  g_assert_cmpint(module_table()->encode_device_code("cl", &kernels[0].info, 2, &code, &bytes), ==,
+                  -1);
+  g_assert_nonnull(strstr(bp_error_message(), "BpKernelInfo of 48 bytes has a member set"));
   static const uint64_t sizes[] = {0, sizeof(BpKernelInfo) - 1};
   for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
     kernels[0].info.struct_size = sizes[i];

@@ -4,6 +4,7 @@
  * The plugins are those of tests/mock, copied into a directory of this test's own, some of them
  * damaged on the way. */
 
+#include "tests/core/package_names.h"
 #include "tests/core/plugin_files.h"
 
 #include <backplane/device.h>
@@ -145,7 +146,7 @@ static void test_malformed_descriptors_are_rejected(void) {
 }
 
 static void test_other_abi_is_rejected(void) {
-  assert_rejected("/odd-other-abi.so", "plugin ABI 0.999");
+  assert_rejected("/odd-other-abi.so", "plugin ABI 1.999");
   BpPluginInfo info = find_plugin("/odd-other-abi.so");
   g_assert_cmpstr(info.name, ==, "odd-other-abi");
   g_assert_cmpint(bp_plugin_activate("odd-other-abi"), ==, -1);
@@ -325,14 +326,30 @@ static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
   assert_explains("not-elf", "/not-elf.so: is not an ELF file");
   assert_explains("lf", "");
   assert_explains("", "");
-  assert_explains("opencl", "install the package backplane-plugin-opencl");
-  assert_explains("llvm", "install the package backplane-plugin-cpu-llvm");
+  assert_explains("opencl", "install the package deb-opencl");
+  assert_explains("llvm", "install the package deb-llvm");
   assert_explains("metal", ""); /* a kind that is known, and no package */
   g_assert_null(bp_target_parse("opencl"));
-  assert_contains(bp_error_message(), "install the package backplane-plugin-opencl");
+  assert_contains(bp_error_message(), "install the package deb-opencl");
   g_assert_cmpint(bp_plugin_activate("elf"), ==, -1);
   assert_contains(bp_error_message(), "/not-elf.so: is not an ELF file");
   bp_error_clear();
+}
+
+/* The first file in the order of names counts; one that is malformed is logged and left out. */
+static void test_packages_are_named_by_installed_files(void) {
+  write_package_file("a.conf", "[packages]\nopencl=the-first\n");
+  assert_explains("opencl", "install the package the-first, or name the folder of its plugin");
+  assert_explains("llvm", "install the package deb-llvm");
+  write_package_file("a.conf", "opencl=no-group\n");
+  assert_explains("opencl", "install the package deb-opencl");
+  assert_contains(messages->str, "a.conf is malformed");
+  write_package_file("a.conf", "");
+  write_package_file("a.txt", "[packages]\nopencl=no-conf\n");
+  assert_explains("opencl", "install the package deb-opencl");
+  g_autofree char *first = package_file("a.conf"), *other = package_file("a.txt");
+  g_remove(first);
+  g_remove(other);
 }
 
 static void test_unusable_plugins_say_why_and_the_host_goes_on(void) {
@@ -490,7 +507,7 @@ static void make_bad_descriptors(void) {
       {"bad-c1.so", "A plugin for", "A\302\233lugin for"},
       {"bad-direction.so", "A plugin for", "A\342\200\256ugin for"},
       {"bad-utf8.so", "A plugin for", "A\377plugin for"},
-      {"bad-abi.so", "abi=0.", "abi=x."},
+      {"bad-abi.so", "abi=1.", "abi=x."},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
     copy_plugin("odd-bulk-000", changes[i][0], changes[i][1], changes[i][2]);
@@ -572,6 +589,7 @@ int main(int argc, char **argv) {
   g_autofree char *all = plugin_file_path("");
   g_autofree char *path = g_strdup_printf("%s:%s:%s:/proc/nonexistent/plugins", a, b, all);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  write_package_file("names.conf", "[packages]\nopencl=deb-opencl\nllvm=deb-llvm\n");
 #define ADD(path, test) g_test_add_func("/plugins/" path, test)
   ADD("descriptor/is-read-without-loading-PLG-1", test_descriptor_is_read_without_loading);
   ADD("descriptor/survives-strip-PLG-3", test_descriptor_survives_strip);
@@ -601,6 +619,8 @@ int main(int argc, char **argv) {
       test_a_plugin_that_others_may_change_is_warned_of_once);
   ADD("search/absence-is-explained-by-a-plugin-that-cannot-be-used-PLG-32",
       test_absence_is_explained_by_a_plugin_that_cannot_be_used);
+  ADD("search/packages-are-named-by-installed-files-PLG-32",
+      test_packages_are_named_by_installed_files);
   ADD("activation/unusable-plugins-say-why-PLG-20",
       test_unusable_plugins_say_why_and_the_host_goes_on);
   ADD("activation/plugin-whose-name-is-taken-fails", test_plugin_whose_name_is_taken_fails);
@@ -614,6 +634,7 @@ int main(int argc, char **argv) {
   ADD("program/plugin-linked-into-it", test_plugin_linked_into_the_program);
   ADD("host/tables-are-added-once", test_host_tables_are_added_once);
   int rc = g_test_run();
+  remove_package_file("names.conf");
   remove_plugin_directory();
   return rc;
 }

@@ -204,8 +204,8 @@ static void test_users_directories(void) {
   g_autofree char *data = plugin_file_path("data"), *home = plugin_file_path("home");
   if (cannot_be_privileged())
     return;
-  copy_plugin("odd-good", "data/backplane-0/plugins/odd.so", NULL, NULL);
-  copy_plugin("odd-good", "home/.local/share/backplane-0/plugins/odd.so", NULL, NULL);
+  copy_plugin("odd-good", "data/backplane-1/plugins/odd.so", NULL, NULL);
+  copy_plugin("odd-good", "home/.local/share/backplane-1/plugins/odd.so", NULL, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
   g_unsetenv("XDG_DATA_HOME");
   assert_users_alone("XDG_DATA_HOME", data);

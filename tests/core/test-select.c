@@ -4,6 +4,7 @@
  * initialise, and `cuda` with a table that is not its own. */
 
 #include "tests/bare_device.h"
+#include "tests/core/package_names.h"
 
 #include <backplane/plugins.h>
 #include <glib.h>
@@ -226,7 +227,7 @@ static void test_words_that_nobody_knows_are_errors(void) {
 /* A published kind is known where no plugin for it is installed. */
 static void test_kinds_without_a_plugin_are_known(void) {
   assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "did you mean \"vulkan\"");
-  assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "package backplane-plugin-vulkan");
+  assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "package deb-vulkan");
   assert_selects_nothing("metal", BP_ERROR_NOT_FOUND, "BACKPLANE_PLUGIN_PATH");
 }
 
@@ -391,7 +392,7 @@ static void test_kinds_without_code_are_left_out(void) {
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "among those that there is code for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
-  assert_contains(bp_error_message(), "install the package backplane-plugin-opencl");
+  assert_contains(bp_error_message(), "install the package deb-opencl");
   bp_error_clear();
 }
 
@@ -496,7 +497,7 @@ static void test_published_numbers(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
-  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
+  write_package_file("names.conf", "[packages]\nopencl=deb-opencl\nvulkan=deb-vulkan\n");
   g_setenv("XDG_CONFIG_HOME", "/proc/nonexistent", TRUE);
   g_unsetenv("BACKPLANE_DEVICE");
   register_plugins();
@@ -533,5 +534,7 @@ int main(int argc, char **argv) {
   ADD("kinds-are-listed", test_kinds_are_listed);
   ADD("numbers-and-names", test_numbers_and_names);
   ADD("published-numbers", test_published_numbers);
-  return g_test_run();
+  int rc = g_test_run();
+  remove_package_file("names.conf");
+  return rc;
 }

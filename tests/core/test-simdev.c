@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/core/asserts.h"
+
 #define COUNT 1000
 
 static const BpModuleTable *module_table;
@@ -19,11 +21,6 @@ static const BpDataType float32 = {BP_DTYPE_FLOAT, 32, 1};
 
 /* simdev:0, found by each thread for itself. */
 static _Thread_local BpDevice device;
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
 
 static void assert_error(int rc, const char *kind, const char *part) {
   g_assert_cmpint(rc, ==, -1);

@@ -241,6 +241,39 @@ static void test_json_is_read(void) {
   bp_object_release(target);
 }
 
+/* Each text of an attribute in JSON, and what it means. */
+static void test_json_strings_and_numbers_are_read_as_json_defines_them(void) {
+  static const struct {
+    const char *json, *name, *text;
+  } cases[] = {
+      {"{\"kind\":\"odd\",\"arch\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}", "arch", "\"\\/\b\f\n\r\t"},
+      {"{\"kind\":\"odd\",\"arch\":\"\\u00e9\\uD83D\\ude00\"}", "arch", "\u00e9\U0001F600"},
+      {" {\t\"arch\" :\n\"\" ,\r\"kind\":\"odd\" } ", "arch", ""},
+      {"{\"kind\":\"odd\",\"ratio\":-12.5e-1}", "ratio", "-1.25"},
+      {"{\"kind\":\"odd\",\"ratio\":1E2}", "ratio", "100"},
+      {"{\"kind\":\"odd\",\"ratio\":-0}", "ratio", "0"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    BpTarget *target = parse(cases[i].json);
+    BpValue value;
+    if (!strcmp(cases[i].name, "arch")) {
+      assert_str(target, "arch", cases[i].text);
+    } else {
+      g_assert_cmpint(bp_target_get_attr(target, cases[i].name, &value), ==, 0);
+      g_assert_cmpint(value.type_index, ==, BP_TYPE_FLOAT);
+      g_assert_cmpfloat(value.v_float64, ==, g_ascii_strtod(cases[i].text, NULL));
+    }
+    assert_round_trip(target);
+    bp_object_release(target);
+  }
+}
+
+static void test_control_characters_come_back_from_json(void) {
+  BpTarget *target = parse("odd -arch=\"a\x01\x1f\x7f\n\\\"z\"");
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
 static void test_text_that_is_not_utf8_has_no_json(void) {
   BpTarget *target = parse("plain -arch=\xff");
   assert_error(bp_target_format_json(target), BP_ERROR_VALUE, "arch");
@@ -376,6 +409,25 @@ static void test_malformed_texts_are_errors(void) {
                                       "{\"kind\":\"odd\",\"arch\":\"a\\u0000b\"}",
                                       "{\"kind\":\"odd\",\"arch\":\"\xff\"}",
                                       "{\"kind\":\"odd\",\"ratio\":1e999}",
+                                      "{\"kind\":\"odd\",\"ratio\":.5}",
+                                      "{\"kind\":\"odd\",\"ratio\":1.}",
+                                      "{\"kind\":\"odd\",\"ratio\":1e}",
+                                      "{\"kind\":\"odd\",\"ratio\":01}",
+                                      "{\"kind\":\"odd\",\"ratio\":-}",
+                                      "{\"kind\":\"odd\",\"ratio\":+1}",
+                                      "{\"kind\":\"odd\",\"ratio\":nan}",
+                                      "{\"kind\":\"odd\",\"ratio\":}",
+                                      "{\"kind\":\"odd\",\"ratio\"}",
+                                      "{\"kind\":\"odd\" \"ratio\":1}",
+                                      "{\"kind\":\"odd\",\"fast\":truely}",
+                                      "{\"kind\":\"odd\",\"arch\":\"a\nb\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\x\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\u12\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\ud83d\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\ud83dx\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\ude00\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\\",
+                                      "{\"kind\":\"odd\",\"arch\":[\"]}",
                                       "{\"kind\":\"odd\",\"doubled\":9223372036854775808}"};
   for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
     assert_error(bp_target_parse(texts[i]), BP_ERROR_VALUE, "target");
@@ -553,6 +605,9 @@ int main(int argc, char **argv) {
   ADD("any-white-space-separates-options-or-is-quoted",
       test_any_white_space_separates_options_or_is_quoted);
   ADD("json-is-read", test_json_is_read);
+  ADD("json-strings-and-numbers-are-read-as-json-defines-them",
+      test_json_strings_and_numbers_are_read_as_json_defines_them);
+  ADD("control-characters-come-back-from-json", test_control_characters_come_back_from_json);
   ADD("text-that-is-not-utf8-has-no-json", test_text_that_is_not_utf8_has_no_json);
   ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
   ADD("error/unknown-names-with-the-nearest", test_unknown_names_are_errors_with_the_nearest);

@@ -10,7 +10,7 @@ if ! strace -qqq -o /dev/null -b execve -e inject=getpid:error=EPERM true 2>/dev
   echo "1..0 # SKIP strace is not installed or may not trace"
   exit 0
 fi
-if nm -D "$top_builddir/.libs/libbackplane.so.0" | grep -qE ' U __[at]san_init'; then
+if nm -D "$top_builddir/.libs/libbackplane.so.1" | grep -qE ' U __[at]san_init'; then
   echo "1..0 # SKIP the sanitizer's own calls would fail"
   exit 0
 fi

@@ -2,12 +2,14 @@
 /* The layer validate: each finding by a call that is wrong, on the template's device and the host's
  * memory, and no finding for what is right. Slots are called through the host's table where its own
  * checks would come first. */
+#include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
 #include <backplane/module.h>
 #include <glib.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define SIZE 1024
 
@@ -16,11 +18,6 @@ static const BpDevice host = {BP_DEVICE_CPU, 0};
 static const BpDeviceApi *api;
 static char bytes[SIZE];
 static GString *logged;
-
-static void assert_ok(int rc) {
-  if (rc)
-    g_error("%s: %s", bp_error_kind(), bp_error_message());
-}
 
 /* A finding is an error that says who called, and a warning of the same text. */
 static void assert_found(int rc, const char *kind, const char *part) {
@@ -41,12 +38,6 @@ static void log_message(void *context, int32_t level, const char *message) {
     g_string_append_printf(logged, "%s\n", message);
 }
 
-static void print_message(void *context, int32_t level, const char *message) {
-  (void)context;
-  if (level >= BP_LOG_WARNING)
-    g_printerr("%s\n", message);
-}
-
 static void *alloc_on(BpDevice where, uint64_t size) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = size, .alignment = 64};
   void *handle;
@@ -63,7 +54,7 @@ static void release(void *handle) {
 }
 
 static int upload(void *to, uint64_t offset, uint64_t size, void *stream) {
-  const BpCopy copy = {sizeof copy, bytes, 0, host, to, offset, device, size};
+  const BpCopy copy = {sizeof copy, bytes, 0, host, to, offset, device, size, 0};
   return bp_device_copy(&copy, stream);
 }
 
@@ -71,7 +62,7 @@ static int upload(void *to, uint64_t offset, uint64_t size, void *stream) {
 static int download(const void *from, uint64_t offset, uint64_t size, void *stream) {
   static char got[8][SIZE];
   static int next;
-  const BpCopy copy = {sizeof copy, from, offset, device, got[next++ % 8], 0, host, size};
+  const BpCopy copy = {sizeof copy, from, offset, device, got[next++ % 8], 0, host, size, 0};
   return bp_device_copy(&copy, stream);
 }
 
@@ -149,7 +140,7 @@ static void test_device_that_is_not_there_is_found(void) {
 
 static void test_handle_as_an_address_of_the_host_is_found(void) {
   void *handle = alloc(), *other = alloc();
-  const BpCopy copy = {sizeof copy, handle, 0, host, other, 0, device, 8};
+  const BpCopy copy = {sizeof copy, handle, 0, host, other, 0, device, 8, 0};
   assert_found(bp_device_copy(&copy, NULL), BP_ERROR_VALUE,
                "is given as an address of the host, but it is a handle of memory of simdev:0");
   release(handle);
@@ -181,6 +172,15 @@ static void test_workspace_is_freed_by_its_thread(void) {
   assert_ok(bp_workspace_free(device, handle));
 }
 
+/* A reader of the log that uses the device. */
+static void print_message(void *context, int32_t level, const char *message) {
+  (void)context;
+  if (level < BP_LOG_WARNING)
+    return;
+  g_printerr("%s\n", message);
+  release(alloc());
+}
+
 /* ---- Streams ----------------------------------------------------------------------------- */
 
 static void test_stream_that_is_none_is_found(void) {
@@ -194,7 +194,7 @@ static void test_stream_that_is_none_is_found(void) {
                "is a stream of simdev:0, not of simdev:1");
   assert_found(api->sync_stream_from_to(api->context, 0, stream, bytes), BP_ERROR_VALUE,
                "is no stream of simdev:0");
-  const BpCopy copy = {sizeof copy, bytes, 0, host, handle, 0, device, 8};
+  const BpCopy copy = {sizeof copy, bytes, 0, host, handle, 0, device, 8, 0};
   assert_found(api->copy(api->context, &copy, bytes), BP_ERROR_VALUE, "is no stream of simdev:0");
   end_stream(stream);
   release(handle);
@@ -443,7 +443,7 @@ static void test_events_order_work_across_devices(void) {
 
 static void test_memory_of_the_host_is_checked(void) {
   char *data = alloc_on(host, SIZE);
-  BpCopy copy = {sizeof copy, bytes, 0, host, data, 0, host, SIZE};
+  BpCopy copy = {sizeof copy, bytes, 0, host, data, 0, host, SIZE, 0};
   assert_ok(bp_device_copy(&copy, NULL));
   copy.to = data + 8;
   assert_found(bp_device_copy(&copy, NULL), BP_ERROR_INDEX,
@@ -458,6 +458,7 @@ static void test_memory_of_the_host_is_checked(void) {
 
 static void test_what_is_left_at_the_end_is_said(void) {
   if (g_test_subprocess()) {
+    alarm(60);
     alloc();
     make_stream();
     return;
@@ -502,6 +503,137 @@ static void test_plugin_that_gives_a_handle_twice_is_found(void) {
   assert_ok(bp_device_free(there, handle));
 }
 
+/* ---- A plugin whose streams and recordings fail ------------------------------------------ */
+
+static char handles_of_streams[8];
+static int num_streams, is_refusing;
+static BpDevice odd;
+static void *waits_for; /* a sync finds that its stream waits for this one from now on */
+
+static int32_t odd_create_stream(void *context, int32_t device_id, void **stream) {
+  (void)context, (void)device_id;
+  *stream = &handles_of_streams[num_streams++];
+  return 0;
+}
+
+static int32_t odd_free_stream(void *context, int32_t device_id, void *stream) {
+  (void)context, (void)device_id, (void)stream;
+  return is_refusing ? bp_error_raise(BP_ERROR_DEVICE, "no") : 0;
+}
+
+static int32_t odd_stream_sync(void *context, int32_t device_id, void *stream) {
+  (void)context, (void)device_id;
+  if (!waits_for)
+    return 0;
+  void *from = waits_for;
+  waits_for = NULL;
+  return bp_stream_sync_from_to(odd, from, stream);
+}
+
+static int32_t odd_order(void *context, int32_t device_id, void *from, void *to) {
+  (void)context, (void)device_id, (void)from, (void)to;
+  return 0;
+}
+
+static int32_t odd_begin(void *context, int32_t device_id, void *stream) {
+  (void)context, (void)device_id, (void)stream;
+  return 0;
+}
+
+static int32_t odd_end(void *context, int32_t device_id, void *stream, BpRecording **recording) {
+  (void)context, (void)device_id, (void)stream, (void)recording;
+  return bp_error_raise(BP_ERROR_DEVICE, "no");
+}
+
+static int32_t odd_replay(void *context, BpRecording *recording, void *stream) {
+  (void)context, (void)recording, (void)stream;
+  return 0;
+}
+
+static int32_t odd_free(void *context, BpRecording *recording) {
+  (void)context, (void)recording;
+  return 0;
+}
+
+static const void *odd_extension(void *context, const char *name, uint32_t version) {
+  static const BpRecordingApi recordings = {sizeof recordings, odd_begin, odd_end, odd_replay,
+                                            odd_free};
+  (void)context;
+  return !strcmp(name, BP_EXTENSION_RECORDING) && version == BP_EXTENSION_RECORDING_VERSION
+             ? &recordings
+             : NULL;
+}
+
+static const BpDeviceApi *find_odd(void) {
+  static const BpDeviceApi table = {.struct_size = sizeof table,
+                                    .device_type = BP_DEVICE_PRIVATE_FIRST + 901,
+                                    .name = "odd",
+                                    .get_device_count = bare_count,
+                                    .get_attr = bare_attr,
+                                    .alloc_data_space = bare_host_alloc,
+                                    .free_data_space = bare_host_free,
+                                    .copy = bare_host_copy,
+                                    .create_stream = odd_create_stream,
+                                    .free_stream = odd_free_stream,
+                                    .sync_stream_from_to = odd_order,
+                                    .stream_sync = odd_stream_sync,
+                                    .get_extension = odd_extension};
+  if (!odd.device_type) {
+    assert_ok(bare_register("device_api.odd", &table));
+    assert_ok(bp_device_parse("odd:0", &odd));
+    assert_ok(bp_device_count(odd.device_type, &(int32_t){0}, NULL));
+  }
+  return bp_device_api(odd.device_type);
+}
+
+static void test_stream_that_could_not_be_freed_is_a_stream(void) {
+  const BpDeviceApi *table = find_odd();
+  void *stream;
+  assert_ok(table->create_stream(table->context, 0, &stream));
+  is_refusing = 1;
+  g_assert_cmpint(table->free_stream(table->context, 0, stream), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_DEVICE);
+  is_refusing = 0;
+  assert_ok(table->stream_sync(table->context, 0, stream));
+  assert_ok(table->free_stream(table->context, 0, stream));
+  assert_found(table->stream_sync(table->context, 0, stream), BP_ERROR_VALUE, "is no stream");
+}
+
+/* What a stream is made to wait for while the host waits for it is not done when that ends. */
+static void test_wait_that_is_added_during_a_sync_is_not_over(void) {
+  find_odd();
+  void *one, *two, *handle = alloc_on(odd, SIZE);
+  assert_ok(bp_stream_create(odd, &one));
+  assert_ok(bp_stream_create(odd, &two));
+  const BpCopy first = {sizeof first, bytes, 0, host, handle, 0, odd, 8, 0};
+  assert_ok(bp_device_copy(&first, one));
+  waits_for = one;
+  assert_ok(bp_stream_sync(odd, two));
+  assert_found(bp_device_copy(&first, NULL), BP_ERROR_RUNTIME, "used by a copy");
+  assert_ok(bp_device_copy(&first, two)); /* it does wait */
+  assert_ok(bp_stream_sync(odd, two));
+  assert_ok(bp_device_copy(&first, NULL));
+  assert_ok(bp_stream_sync(odd, NULL));
+  assert_ok(bp_stream_free(odd, one));
+  assert_ok(bp_stream_free(odd, two));
+  assert_ok(bp_device_free(odd, handle));
+}
+
+static void test_recording_that_could_not_end_is_over(void) {
+  const BpDeviceApi *table = find_odd();
+  const BpRecordingApi *recordings =
+      bp_device_extension(odd.device_type, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
+  BpRecording *recording;
+  void *stream;
+  assert_ok(bp_stream_create(odd, &stream));
+  for (int i = 0; i < 2; i++) {
+    assert_ok(recordings->begin(table->context, 0, stream));
+    g_assert_cmpint(recordings->end(table->context, 0, stream, &recording), ==, -1);
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_DEVICE);
+  }
+  assert_ok(bp_stream_free(odd, stream));
+}
+
 int main(int argc, char **argv) {
   g_autofree char *path = g_strdup_printf("%s/tests/mock/.libs:%s", g_getenv("top_builddir"),
                                           g_getenv("BACKPLANE_PLUGIN_PATH"));
@@ -538,5 +670,10 @@ int main(int argc, char **argv) {
   ADD("memory-of-the-host-is-checked", test_memory_of_the_host_is_checked);
   ADD("what-is-left-at-the-end-is-said", test_what_is_left_at_the_end_is_said);
   ADD("plugin-that-gives-a-handle-twice-is-found", test_plugin_that_gives_a_handle_twice_is_found);
+  ADD("stream-that-could-not-be-freed-is-a-stream",
+      test_stream_that_could_not_be_freed_is_a_stream);
+  ADD("wait-that-is-added-during-a-sync-is-not-over",
+      test_wait_that_is_added_during_a_sync_is_not_over);
+  ADD("recording-that-could-not-end-is-over", test_recording_that_could_not_end_is_over);
   return g_test_run();
 }

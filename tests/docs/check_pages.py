@@ -2,15 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what the pages say: check_pages.py ROOT BUILD prints TAP.
 
-In the pages of EXECUTED, in their order and each page in a folder of its own:
+The line with the fence says what a block is. Each block of commands or code is run by a test, or says why none runs it:
 
-    ```c FILE, ```sh FILE       the block is written to that file
+    ```c FILE, ```cpp FILE, ```sh FILE      the block is written to that file
     ```console                  lines that begin with "$ " are commands for one shell, which must succeed; the lines below
                                 are what they print, where numbers and the width of columns may differ and a line "..."
-                                stands for any lines
-    ```python                   run by tests/python/test-python.sh: check_pages.py --python PAGE FOLDER
+                                stands for any lines. All of a page run in one folder with copies of examples/ and sdk/, and
+                                the build as _build
+    ```console needs NAME       the same, if the build has the plugin or program backplane-NAME
+    ```KIND run by TEST         that test runs it; it names the page
+    ```KIND not run: REASON     it is not run
+    ```text                     neither command nor program
+    ```text FILE                a part of FILE, apart from blanks and line breaks
+    <!-- Blocks are run by TEST -->         the same for each block of the page whose fence says nothing else
 
-In every page: a block ```text FILE is a part of FILE, apart from blanks and line breaks; links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
+Pages in docs/measurements are records of what was run.
+
+In every page links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
 functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that is linked next.
 """
 
@@ -20,8 +28,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import typing
 
-EXECUTED = ["README.md", "docs/running.md", "docs/troubleshooting.md", "docs/layers.md"]
 README_LINES = 150
 # Folders that paths in pages may begin in, besides the root.
 PATH_ROOTS = ["", "tests", "include/backplane", "sdk/template"]
@@ -29,11 +37,29 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 MARK = "\x1e"
 
 
+class Block(typing.NamedTuple):
+    kind: str  # the first word of the line with the fence
+    rest: str
+    text: str
+
+    @property
+    def file(self):
+        """The file that the block is, or is a part of."""
+        return self.rest if self.rest and " " not in self.rest and self.kind != "console" else None
+
+    @property
+    def need(self):
+        return self.rest[len("needs "):] if self.rest.startswith("needs ") else None
+
+    @property
+    def is_console(self):
+        return self.kind == "console" and (not self.rest or self.need is not None)
+
+
 def blocks(text):
-    """Yields the first word after the fence, the rest of that line, and the lines of each block."""
     for match in re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.M | re.S):
-        kind, _, name = match[1].partition(" ")
-        yield kind, name, match[2]
+        kind, _, rest = match[1].partition(" ")
+        yield Block(kind, rest, match[2])
 
 
 def split_session(block):
@@ -87,14 +113,17 @@ def run_session(session, folder, environment):
     return outputs + [(parts[-1], "none")] * (len(session) - len(outputs))
 
 
-def execute(page, folder, environment):
+def has_part(build, name):
+    return (name != "mpi" or shutil.which("mpirun")) and any(os.path.exists(os.path.join(build, path)) for path in (f"plugins/built/backplane-{name}.so", f"backplane-{name}"))
+
+
+def execute(page, folder, build, environment):
     session = []
-    for kind, name, block in blocks(page.text):
-        if name:
-            command = f"cat >{name} <<'END_OF_BLOCK'\n{block}END_OF_BLOCK"
-            session.append((command, []))
-        elif kind == "console":
-            session += split_session(block)
+    for block in blocks(page.text):
+        if block.is_console and (not block.need or has_part(build, block.need)):
+            session += split_session(block.text)
+        elif block.file and block.kind != "text":
+            session.append((f"cat >{block.file} <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK", []))
     for (command, expected), (output, status) in zip(session, run_session(session, folder, environment)):
         output += "" if output.endswith("\n") or not output else "\n"
         if status != "0":
@@ -105,13 +134,15 @@ def execute(page, folder, environment):
 
 def is_sanitized(build):
     """Programs of pages are built plain, and do not load libraries with sanitizers."""
-    with open(os.path.join(build, ".libs/libbackplane.so.0"), "rb") as file:
+    with open(os.path.join(build, ".libs/libbackplane.so.1"), "rb") as file:
         return re.search(rb"__(?:[at]san_init|ubsan_handle)", file.read()) is not None
 
 
 def execute_in_copy(root, build, page):
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(os.path.join(root, "examples"), os.path.join(folder, "examples"))
+        for name in ("examples", "sdk"):
+            shutil.copytree(os.path.join(root, name), os.path.join(folder, name))
+        os.symlink(build, os.path.join(folder, "_build"))
         subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         pkgconfig = os.path.join(folder, "pkgconfig")
         os.mkdir(pkgconfig)
@@ -119,8 +150,10 @@ def execute_in_copy(root, build, page):
         libraries = f"-L{build}/.libs -lbackplane-graph -lbackplane-compiler -lbackplane -Wl,-rpath,{build}/.libs"
         with open(os.path.join(pkgconfig, "backplane-graph.pc"), "w", encoding="utf-8") as file:
             file.write(f"Name: backplane-graph\nDescription: this build's\nVersion: 0\nCflags: {includes}\nLibs: {libraries}\n")
-        environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", PKG_CONFIG_PATH=pkgconfig, BACKPLANE_DEVICE="cpu")
-        yield from execute(page, folder, environment)
+        environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", PKG_CONFIG_PATH=pkgconfig, BACKPLANE_DEVICE="cpu",
+                           BACKPLANE_WORKER_PROGRAM=f"{build}/backplane-worker",
+                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+        yield from execute(page, folder, build, environment)
 
 
 # ---- All pages ------------------------------------------------------------------------------
@@ -147,7 +180,7 @@ def options_of(build, words):
 
 def quotations(text):
     """Every block, indented line and quotation of code."""
-    code = [block for _, _, block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
+    code = [block.text for block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
     code += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
     return [part.replace("\\\n", " ") for part in code]
 
@@ -232,12 +265,50 @@ def without_blanks(text):
 def check_quotations(root, pages):
     """A block ```text FILE is a part of that file."""
     for page in pages:
-        for kind, name, block in blocks(page.text):
-            if kind != "text" or not name:
+        for block in blocks(page.text):
+            if block.kind != "text" or not block.file:
                 continue
-            with open(os.path.join(root, name), encoding="utf-8") as file:
-                if without_blanks(block) not in without_blanks(file.read()):
-                    yield f"{page.path}: {name} does not contain\n{block}"
+            with open(os.path.join(root, block.file), encoding="utf-8") as file:
+                if without_blanks(block.text) not in without_blanks(file.read()):
+                    yield f"{page.path}: {block.file} does not contain\n{block.text}"
+
+
+def check_test(root, page, test):
+    """If a page says that a test runs its blocks, that test has to name the page."""
+    try:
+        with open(os.path.join(root, test), encoding="utf-8") as file:
+            if os.path.basename(page.path) in file.read():
+                return
+        yield f"{page.path}: {test} does not name the page"
+    except OSError:
+        yield f"{page.path}: there is no {test}"
+
+
+def check_block(root, page, block, is_run_by_test):
+    first = block.text.splitlines()[0] if block.text else ""
+    if block.rest.startswith("run by "):
+        yield from check_test(root, page, block.rest[len("run by "):])
+    elif block.rest.startswith("not run: "):
+        if len(block.rest) < len("not run: ") + 5:
+            yield f"{page.path}: no reason is given why this is not run: {first}"
+    elif block.kind == "text" and not block.file and re.search(r"^(\$|backplane) ", block.text, re.M):
+        yield f"{page.path}: a command is in a block of text: {first}"
+    elif not (block.is_console or block.file or block.kind == "text" or is_run_by_test):
+        yield f"{page.path}: no test runs this block, and it does not say why: {first}"
+
+
+def check_blocks(root, pages):
+    for page in pages:
+        if page.path.startswith("docs/measurements/"):
+            continue
+        tests = re.findall(r"^<!-- Blocks are run by (\S+)", page.text, re.M)
+        for test in tests:
+            yield from check_test(root, page, test)
+        for block in blocks(page.text):
+            yield from check_block(root, page, block, bool(tests))
+        for line in re.findall(r"^$\n^(?: {4}|\t)(.*)", page.prose(), re.M):
+            if not tests:
+                yield f"{page.path}: a block without a fence does not say what it is: {line}"
 
 
 def check_numbers(root, page):
@@ -284,19 +355,32 @@ def check_picture(root):
 
 def find_pages(root):
     paths = [name for name in sorted(os.listdir(root)) if name.endswith(".md")]
-    for folder in ("docs", "docs/measurements", "docs/reference", "examples/digits"):
+    for folder in ("docs", "docs/measurements", "docs/reference", "examples/digits", "examples/language-model"):
         paths += [f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(root, folder))) if name.endswith(".md")]
     return [Page(root, path) for path in paths]
 
 
 def run_python(path, folder):
     """Runs the blocks of Python of a page as one program, in the folder."""
-    program = "".join(block for kind, _, block in blocks(Page("", path).text) if kind == "python")
+    program = "".join(block.text for block in blocks(Page("", path).text) if block.kind == "python" and not block.rest.startswith("not run"))
     assert program, f"{path} has no block of Python"
     subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
 
 
+def verify_ir(path):
+    """Verifies the blocks that begin with "(module"."""
+    import backplane  # pylint: disable=import-outside-toplevel
+
+    texts = [block.text for block in blocks(Page("", path).text) if block.text.startswith("(module")]
+    assert texts, f"{path} has no module"
+    for text in texts:
+        backplane.IrModule(text).verify()
+
+
 def main():
+    if sys.argv[1] == "--ir":
+        verify_ir(sys.argv[2])
+        return
     if sys.argv[1] == "--python":
         run_python(*sys.argv[2:])
         return
@@ -309,13 +393,15 @@ def main():
               ("files-are-there", check_paths(root, pages)),
               ("headers-are-there", check_headers(root, pages)),
               ("functions-are-where-pages-say", check_functions(root, pages)),
+              ("blocks-are-run-or-say-why-not", check_blocks(root, pages)),
               ("blocks-are-quoted-from-files", check_quotations(root, pages)),
               ("figures-are-those-measured", check_numbers(root, by_path["README.md"])),
               ("readme-is-short", check_length(by_path["README.md"])),
               ("version-is-one", check_versions(root)),
               ("picture-is-what-the-script-draws", check_picture(root))]
     if not is_sanitized(build):
-        checks += [(f"does-as-it-says/{path}", execute_in_copy(root, build, by_path[path])) for path in EXECUTED]
+        checks += [(f"does-as-it-says/{page.path}", execute_in_copy(root, build, page)) for page in pages
+                   if any(block.is_console for block in blocks(page.text))]
     print(f"1..{len(checks)}")
     for number, (name, faults) in enumerate(checks, 1):
         faults = list(faults)

@@ -133,7 +133,7 @@ C
 
 build_privileged() {
   local flags
-  flags=$($PKG_CONFIG --cflags backplane-plugin-0)
+  flags=$($PKG_CONFIG --cflags backplane-plugin-1)
   $CC -o "$work/privileged" "$work/privileged.c" $($PKG_CONFIG --cflags --libs backplane) \
     "-Wl,-rpath,$libdir" &&
     $CC -shared -fPIC -o "$work/good.so" "$work/plugin.c" $flags &&

@@ -75,7 +75,7 @@ version=$($PKG_CONFIG --modversion backplane)
 report $? "it runs with the version that backplane.pc says"
 
 wanted=0
-for plugin in "$($PKG_CONFIG --variable=plugindir backplane-plugin-0)"/*.so; do
+for plugin in "$($PKG_CONFIG --variable=plugindir backplane-plugin-1)"/*.so; do
   [ -e "$plugin" ] || continue
   grep -qF " state 0 $plugin" log || wanted=1
 done
@@ -83,8 +83,8 @@ report $wanted "it finds every installed plugin, all with good descriptors"
 
 mkdir plugins
 $CC -Wall -Wextra -Werror -fvisibility=hidden -shared -fPIC -Wl,-z,defs -o plugins/odd.so plugin.c \
-  $($PKG_CONFIG --cflags backplane-plugin-0) >log 2>&1
-report $? "a plugin builds with backplane-plugin-0.pc alone"
+  $($PKG_CONFIG --cflags backplane-plugin-1) >log 2>&1
+report $? "a plugin builds with backplane-plugin-1.pc alone"
 
 BACKPLANE_PLUGIN_PATH=$work/plugins ./application >log 2>&1 &&
   grep -qF "plugin odd state 0 $work/plugins/odd.so" log

@@ -136,6 +136,23 @@ if command -v "${CC:-cc}" >/dev/null && command -v nm >/dev/null; then
   libraries
   library plugins/built/backplane-odd 'int bp_a(void); int bp_plugin_entry_odd(void) { return bp_a(); }'
   breaks exports 'backplane-odd.so.*imports bp_a' "a plugin's import from us"
+  for part in 'extern const int bp__part; const int bp__part = 1; int bp__more(void); int more(void) { return bp__more(); }' \
+    'extern const int bp__part; const int bp__part = 1;'; do
+    libraries
+    library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
+    source_file parts/some/a.c <<<'extern const int bp__part;'
+    library .libs/libbackplane 'int bp_a(void) { return 0; } int bp__more(void) { return 0; }'
+    library .libs/backplane-some "$part"
+    case $part in
+      *more*) breaks exports 'backplane-some.so:0: exports .*, not bp__part alone' "a part's second export" ;;
+      *) breaks exports 'exports bp__more, which no part uses' "a private export that no part uses" ;;
+    esac
+  done
+  libraries
+  library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
+  "${CC:-cc}" -shared -fPIC -Wl,--no-as-needed -o "$tree/build/.libs/libbackplane.so" -x c - -lm \
+    <<<'int bp_a(void) { return 0; }'
+  breaks exports 'libbackplane.so:0: is linked with libm' "a core that is linked with more"
   mkdir -p "$tree/build/core/.libs"
   "${CC:-cc}" -c -o "$tree/build/core/.libs/a.o" -x c - <<<'int helper(void) { return 0; }'
   breaks names 'core/.libs/a.o:0: helper' "a global without the prefix"
@@ -145,6 +162,16 @@ if command -v "${CC:-cc}" >/dev/null && command -v nm >/dev/null; then
   object core/registry/a 'int bp__a(void) { return 0; }'
   object core/device/b 'int bp__a(void); int bp__b(void) { return bp__a(); }'
   holds links "a call in the direction"
+  object core/registry/a 'int bp__a(void) { return 0; }'
+  object core/device/b 'int bp__a(void); int bp__b(void) { return bp__a(); }'
+  mkdir -p "$tree/docs"
+  "$top_srcdir/scripts/draw-architecture" --root "$tree" "$tree/build"
+  cp -r "$tree" "$tree.kept"
+  holds picture "the picture of the build"
+  cp -r "$tree.kept/." "$tree"
+  rm -rf "$tree.kept"
+  object core/device/b 'int bp__b(void) { return 0; }'
+  breaks picture '^#   docs/architecture.svg:0: is not today' "a picture of other uses"
   for i in 1 2 3 4; do
     object core/device/f$i "int bp__f$((i % 4 + 1))(void); int bp__f$i(void) { return bp__f$((i % 4 + 1))(); }"
   done

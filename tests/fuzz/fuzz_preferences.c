@@ -70,6 +70,7 @@ static void make_folder(void) {
   atexit(remove_folder);
   g_setenv("XDG_CONFIG_HOME", folder, TRUE);
   g_setenv("BACKPLANE_PLUGIN_PATH", inner, TRUE);
+  g_setenv("BACKPLANE_REMOTE_SHELL", "/nowhere/ssh", TRUE);
   g_unsetenv("BACKPLANE_DEVICE");
 }
 

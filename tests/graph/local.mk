@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: graph.
+test_programs += tests/graph/test-onnx-bytes
 test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-overlap tests/graph/test-relax tests/graph/test-sort
 thread_tests += tests/graph/test-executor
 
@@ -8,22 +9,23 @@ check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
 	tests/graph/compile_check.c tests/graph/compile_check.h \
 	tests/graph/random_graph.c tests/graph/random_graph_file.c tests/graph/random_layers.c \
-	tests/graph/random_pictures.c tests/graph/random_signals.c tests/graph/random_make.h tests/graph/random_graph.h
+	tests/graph/random_pictures.c tests/graph/random_quantised.c \
+	tests/graph/random_signals.c tests/graph/random_make.h tests/graph/random_graph.h
 nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
-long_programs += tests/graph/test-convolution tests/graph/test-compile
+long_programs += tests/graph/test-convolution tests/graph/test-open-extents tests/graph/test-random-graphs tests/graph/test-compile
 test_programs += tests/graph/test-onnx tests/graph/test-load \
-	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested tests/graph/test-open-extents \
+	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested \
+	tests/graph/test-caches tests/graph/test-specialize tests/graph/test-stages \
 	tests/graph/test-types tests/graph/test-together tests/graph/test-values
-thread_tests += tests/graph/test-together
+thread_tests += tests/graph/test-together tests/graph/test-specialize
 
 test_programs += tests/graph/test-claims
 tests_graph_test_claims_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_claims_LDADD = $(graphtest_LDADD)
 
-test_programs += tests/graph/test-random-graphs
 slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD)
@@ -49,8 +51,14 @@ tests_graph_test_external_data_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_external_data_LDADD = $(graphtest_LDADD)
 tests_graph_test_nested_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_nested_LDADD = $(graphtest_LDADD)
+tests_graph_test_stages_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_stages_LDADD = $(graphtest_LDADD)
 tests_graph_test_open_extents_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_open_extents_LDADD = $(graphtest_LDADD)
+tests_graph_test_specialize_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_specialize_LDADD = $(graphtest_LDADD)
+tests_graph_test_caches_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_caches_LDADD = $(graphtest_LDADD)
 tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_values_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
@@ -63,10 +71,11 @@ if !SANITIZED
 test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif
 
-test_scripts += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/test-recurrent.sh \
-	tests/graph/test-onnxruntime.sh tests/graph/test-language-model.sh
-slow_tests += tests/graph/test-onnxruntime.sh tests/graph/test-onnx-cases.sh tests/graph/test-recurrent.sh
-EXTRA_DIST += tests/graph/test-operators.sh tests/graph/onnx-operators.txt tests/graph/test-onnx-cases.sh \
+test_scripts += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh tests/graph/test-recurrent.sh \
+	tests/graph/test-language-model.sh
+long_scripts += tests/graph/test-onnxruntime.sh
+slow_tests += tests/graph/test-onnxruntime.sh tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh tests/graph/test-recurrent.sh
+EXTRA_DIST += tests/graph/test-operators.sh tests/graph/onnx-operators.txt tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh \
 	tests/graph/onnx_cases.py tests/graph/test-onnxruntime.sh tests/graph/onnxruntime_cases.py \
 	tests/graph/test-recurrent.sh tests/graph/recurrent_cases.py tests/graph/test-language-model.sh \
 	tests/graph/language_model_cases.py

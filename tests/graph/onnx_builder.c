@@ -326,3 +326,11 @@ char *onnx_write(const GByteArray *bytes) {
   g_assert_true(g_file_set_contents(path, (const char *)bytes->data, bytes->len, NULL));
   return path;
 }
+
+char *onnx_save(OnnxBuilder *builder) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return path;
+}

@@ -17,9 +17,10 @@ typedef struct OnnxBuilder {
 } OnnxBuilder;
 
 /* ONNX's numbers of element types. */
-#define ONNX_FLOAT 1
-#define ONNX_INT64 7
-#define ONNX_BOOL  9
+#define ONNX_FLOAT  1
+#define ONNX_INT64  7
+#define ONNX_BOOL   9
+#define ONNX_DOUBLE 11
 
 OnnxBuilder *onnx_builder_new(void);
 void onnx_builder_free(OnnxBuilder *builder);
@@ -55,5 +56,7 @@ GByteArray *onnx_bytes(OnnxBuilder *builder);
 float *onnx_float_values(int64_t count);
 /* Writes bytes to a new temporary file; its name, which the caller unlinks and frees. */
 char *onnx_write(const GByteArray *bytes);
+/* Writes the model to a file and frees the builder; the path (transfer full). */
+char *onnx_save(OnnxBuilder *builder);
 
 #endif

@@ -128,6 +128,13 @@ def is_ill_conditioned(node, inputs, opset, want):
         for a, b in zip(want, other))
 
 
+def is_negative_variance(node, inputs, want):
+    """onnxruntime computes MeanVarianceNormalization with a variance that is a difference: of equal elements it may be less
+    than 0, and its root NaN."""
+    return node.op_type == "MeanVarianceNormalization" and np.isnan(want).any() and all(
+        np.isfinite(value).all() for value in inputs.values())
+
+
 # ---- Operators at the ends -----------------------------------------------------------------------
 
 
@@ -223,6 +230,10 @@ def window_cases():
         for inputs, outputs, group in ((3, 4, 1), (4, 3, 2)):
             yield "ConvTranspose", 22, dict(attrs, group=group), [
                 noise(1, inputs, 5, 4), noise(inputs, outputs, 2, 3), noise(outputs * group)]
+    weights = np.linspace(-1, 1, 72, dtype="f4").reshape(3, 4, 2, 3)
+    weights[0, 0, 0, 0], weights[1, 2, 1, 2] = NAN, INF
+    for attrs in (dict(strides=[4, 4]), dict(strides=[1, 2], pads=[1, 1, 1, 1])):  # with places that these do not reach
+        yield "ConvTranspose", 22, attrs, [np.ones((1, 3, 5, 4), "f4"), weights]
 
 
 def resize_cases():
@@ -855,8 +866,9 @@ def check_graph(path, counts):
         want = peer(node, inputs, version)
         counts["compared" if want else "not by onnxruntime"] += 1
         for name, value in zip([name for name in node.output if name], want or []):
-            why = difference(values[name], value, inputs.values())
-            if why and not is_ill_conditioned(node, inputs, version, want):
+            terms = [*inputs.values(), *([floats(1)] if node.op_type.endswith("Window") else [])]
+            why = difference(values[name], value, terms)
+            if why and not is_ill_conditioned(node, inputs, version, want) and not is_negative_variance(node, inputs, value):
                 wrong.append(f"seed {path.stem}, {node.op_type} that gives {name}: {why}")
     return wrong
 

@@ -35,7 +35,10 @@ char *choice(RandomGraph *g, const char *words) {
 /* ---- Values ------------------------------------------------------------------------------ */
 
 static size_t width_of(int32_t type) {
-  return type == INT64 ? 8 : type == FLOAT || type == INT32 ? 4 : type == FLOAT16 ? 2 : 1;
+  static const int8_t widths[] = {
+      [FLOAT] = 4,   [UINT16] = 2, [INT16] = 2,  [INT32] = 4,  [INT64] = 8,
+      [FLOAT16] = 2, [DOUBLE] = 8, [UINT32] = 4, [UINT64] = 8, [BFLOAT16] = 2};
+  return type < (int32_t)G_N_ELEMENTS(widths) && widths[type] ? (size_t)widths[type] : 1;
 }
 
 gboolean is_float(int32_t type) {
@@ -47,7 +50,7 @@ RandomValue *random_graph_value(const RandomGraph *graph, int32_t index) {
 }
 
 gboolean random_value_is_narrow(const RandomValue *value) {
-  return value->type > FLOAT16;
+  return value->type > BFLOAT16;
 }
 
 RandomNode *random_graph_node(const RandomGraph *graph, int32_t index) {
@@ -75,20 +78,32 @@ static uint16_t half_of(double value) {
   return (uint16_t)(sign | (exponent + 14) << 10 | ((int)ldexp(significand, 11) & 0x3ff));
 }
 
+/* A bfloat16 that is one exactly: the upper half of the float. */
+static uint16_t bfloat_of(double value) {
+  float number = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &number, sizeof(bits));
+  return (uint16_t)(bits >> 16);
+}
+
 void put(void *data, int32_t type, int64_t at, double value) {
   if (type == FLOAT)
     ((float *)data)[at] = (float)value;
-  else if (type == FLOAT16)
-    ((uint16_t *)data)[at] = half_of(value);
-  else if (type == INT64)
+  else if (type == DOUBLE)
+    ((double *)data)[at] = value;
+  else if (type == FLOAT16 || type == BFLOAT16)
+    ((uint16_t *)data)[at] = type == FLOAT16 ? half_of(value) : bfloat_of(value);
+  else if (type == INT64 || type == UINT64)
     ((int64_t *)data)[at] = (int64_t)value;
-  else if (type == INT32)
+  else if (type == INT32 || type == UINT32)
     ((int32_t *)data)[at] = (int32_t)value;
+  else if (type == INT16 || type == UINT16)
+    ((int16_t *)data)[at] = (int16_t)value;
   else
     ((uint8_t *)data)[at] = (uint8_t)(int)value;
 }
 
-/* Multiples of 1/8 below 2, integers below 8 (of uint8 none negative), of bool both. */
+/* Multiples of 1/8 below 2, integers below 8 (none negative without a sign), of bool both. */
 static void fill(RandomGraph *g, RandomValue *value) {
   value->data = g_malloc0(random_value_bytes(value) + 1);
   value->fraction = is_float(value->type) ? 3 : 0;
@@ -96,10 +111,10 @@ static void fill(RandomGraph *g, RandomValue *value) {
   value->error = 0;
   for (int64_t i = 0; i < random_value_count(value); i++)
     put(value->data, value->type, i,
-        value->type == BOOL     ? (double)below(g, 2)
-        : is_float(value->type) ? (double)between(g, -15, 15) / 8
-        : value->type == UINT8  ? (double)below(g, 8)
-                                : (double)between(g, -7, 7));
+        value->type == BOOL             ? (double)below(g, 2)
+        : is_float(value->type)         ? (double)between(g, -15, 15) / 8
+        : (1 << value->type & UNSIGNED) ? (double)below(g, 8)
+                                        : (double)between(g, -7, 7));
 }
 
 static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
@@ -147,12 +162,14 @@ static void add_specials(RandomGraph *g, RandomValue *value) {
 }
 
 static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
-  static const int8_t wide[] = {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT16,
-                                INT32, INT64, UINT8, INT8,  BOOL};
+  static const int8_t usual[] = {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT16,
+                                 INT32, INT64, UINT8, INT8,  BOOL};
+  static const int8_t rare[] = {DOUBLE, BFLOAT16, INT16, UINT16, UINT32, UINT64};
   int32_t type, rank = (int32_t)between(g, min_rank, max_rank);
   int64_t shape[MAX_RANK], count = 1;
   do
-    type = wide[below(g, G_N_ELEMENTS(wide))];
+    type = g->has_rare_types && below(g, 2) ? rare[below(g, G_N_ELEMENTS(rare))]
+                                            : usual[below(g, G_N_ELEMENTS(usual))];
   while (!(1 << type & types));
   for (int32_t i = 0; i < rank; i++) {
     shape[i] = i == 0 && rank > 2 ? between(g, 1, 2) : extent(g);
@@ -192,7 +209,11 @@ int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
 double random_graph_rounding(int32_t type) {
-  return type == FLOAT16 ? 1e-3 : is_float(type) ? 2e-7 : 0;
+  return type == FLOAT16    ? 1e-3
+         : type == BFLOAT16 ? 8e-3
+         : type == DOUBLE   ? 4e-16
+         : is_float(type)   ? 2e-7
+                            : 0;
 }
 
 /* Says how exact a result is: `grows` bits more than what is known of the operands, or not. */
@@ -203,7 +224,11 @@ static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, in
   for (int32_t i = 0; i < node->num_reads; i++)
     if (node->reads[i] >= 0)
       error = MAX(error, random_graph_value(g, node->reads[i])->error);
-  int32_t bits = value->type == FLOAT16 ? 9 : value->type == FLOAT ? 20 : 30;
+  int32_t bits = value->type == BFLOAT16  ? 6
+                 : value->type == FLOAT16 ? 9
+                 : value->type == FLOAT   ? 20
+                 : value->type == DOUBLE  ? 50
+                                          : 30;
   if (is_float(value->type) && (fraction == ROUNDED || fraction + magnitude > bits))
     error = MAX(error, random_graph_rounding(value->type));
   value->error = error;
@@ -282,13 +307,14 @@ static void make_predicate(RandomGraph *g, const Row *row) {
 
 /* float16 holds these integers, bool all. Nothing is said of floats beyond an integer's range. */
 static void make_cast(RandomGraph *g, const Row *row) {
-  static const int8_t to[] = {FLOAT, FLOAT16, INT32, INT64, BOOL};
-  int32_t x = pick_of(g, ANY, 0, MAX_RANK, TRUE), type = to[below(g, G_N_ELEMENTS(to))];
+  static const int8_t to[] = {FLOAT, FLOAT16, INT32, INT64, BOOL, DOUBLE, BFLOAT16, INT16};
+  int32_t x = pick_of(g, ANY, 0, MAX_RANK, TRUE);
+  int32_t type = to[below(g, g->has_rare_types ? (int64_t)G_N_ELEMENTS(to) : 5)];
   const RandomValue in = *random_graph_value(g, x);
   gboolean is_like = !strcmp(row->op, "CastLike");
   if (in.magnitude > 10)
     type = BOOL;
-  if (is_float(type) && in.type != BOOL && in.magnitude + in.fraction > 9)
+  if (is_float(type) && in.type != BOOL && in.magnitude + in.fraction > (type == BFLOAT16 ? 6 : 9))
     type = in.type == FLOAT ? FLOAT : BOOL;
   int32_t reads[2] = {x, is_like ? given(g, type, (int64_t[]){3}, 1, below(g, 2) == 0) : -1};
   int32_t result = apply(g, row->op, is_like ? g_strdup("") : g_strdup_printf("to=%d", type), reads,
@@ -328,7 +354,7 @@ static void make_bit_cast(RandomGraph *g, const Row *row) {
 }
 
 static void make_clip(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, NUMBERS & ~(1 << FLOAT16), 0, MAX_RANK);
+  int32_t x = pick(g, NUMBERS & ~HALVES, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
   int32_t low = below(g, 3) ? number(g, in.type, is_float(in.type) ? -0.75 : 1) : -1;
   int32_t high = below(g, 3) ? number(g, in.type, is_float(in.type) ? 1.25 : 5) : -1;
@@ -1089,148 +1115,12 @@ static void make_einsum(RandomGraph *g, const Row *row) {
   g_free(text);
 }
 
-/* ---- Quantised ---- */
-
-#define BYTES (1 << UINT8 | 1 << INT8)
-
-static int32_t byte_type(RandomGraph *g) {
-  return below(g, 2) ? UINT8 : INT8;
-}
-
-/* A scale: powers of two, which divide exactly. */
-static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
-  int32_t scale = weights(g, type, shape, rank);
-  RandomValue *value = random_graph_value(g, scale);
-  for (int64_t i = 0; i < random_value_count(value); i++)
-    put(value->data, type, i, 0.25 * (double)(1 << below(g, 3)));
-  value->fraction = 2;
-  return scale;
-}
-
-/* A zero point, at an end of its type now and then. */
-static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
-  int32_t zero = weights(g, type, shape, rank);
-  RandomValue *value = random_graph_value(g, zero);
-  if (value->type != INT32 && random_value_count(value) > 0 && below(g, 2))
-    put(value->data, type, 0, type == UINT8 ? 250 : -120);
-  value->magnitude = 8;
-  return zero;
-}
-
-/* For all of x, along an axis or in blocks along it: the shape of scales, and the attributes. */
-static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape, int32_t *rank) {
-  int64_t how = x->rank ? below(g, 3) : 0;
-  int32_t axis = x->rank ? (int32_t)below(g, x->rank) : 0;
-  *rank = how == 2 ? x->rank : how == 1;
-  if (how == 0)
-    return g_strdup("");
-  if (how == 1) {
-    shape[0] = x->shape[axis];
-    return g_strdup_printf("axis=%d", axis);
-  }
-  int64_t block = between(g, 1, 4);
-  memcpy(shape, x->shape, sizeof(x->shape));
-  shape[axis] = (x->shape[axis] + block - 1) / block;
-  return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
-}
-
-static void make_quantize(RandomGraph *g, const Row *row) {
-  gboolean is_back = !strcmp(row->op, "DequantizeLinear");
-  int32_t x = pick_of(g, is_back ? BYTES | 1 << INT32 : FLOATS, 0, 4, TRUE), rank;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK];
-  int32_t real = !is_back ? in.type : below(g, 3) ? FLOAT : FLOAT16;
-  int32_t whole = is_back ? in.type : byte_type(g);
-  char *attrs = choose_scales(g, &in, shape, &rank);
-  int32_t scale = scale_of(g, real, shape, rank);
-  int32_t zero = whole == INT8 || below(g, 2) ? zero_of(g, whole, shape, rank) : -1;
-  int32_t result = apply(g, row->op, attrs, (int32_t[]){x, scale, zero}, zero >= 0 ? 3 : 2,
-                         is_back ? real : whole, in.shape, in.rank);
-  if (is_back)
-    bits(g, result, 2, MAX(in.magnitude, 8) + 1);
-  else
-    bits(g, result, 0, 8);
-}
-
-/* Elements from -16 to 15.875: the scale is 1/8. */
-static void make_dynamic_quantize(RandomGraph *g, const Row *row) {
-  int64_t shape[2] = {extent(g), extent(g) + 1};
-  int32_t x = given(g, FLOAT, shape, 2, below(g, 2) == 0);
-  RandomValue *value = random_graph_value(g, x);
-  put(value->data, FLOAT, 0, 15.875);
-  put(value->data, FLOAT, 1, -16);
-  value->magnitude = 5;
-  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, UINT8, shape, 2);
-  bits(g, result, 0, 8);
-  add_result(g, FLOAT, NULL, 0);
-  random_graph_value(g, add_result(g, UINT8, NULL, 0))->fraction = 0;
-}
-
-/* Inputs of the product or convolution of x and w as the operator has them, `channels` scales and
- * zero points of w; returns their number. */
-static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_t w,
-                               int64_t channels, int32_t *reads, int32_t *type) {
-  int32_t zero_x = zero_of(g, random_graph_value(g, x)->type, NULL, 0);
-  int32_t rank = (int32_t)below(g, 2);
-  int32_t zero_w = zero_of(g, random_graph_value(g, w)->type, &channels, rank);
-  *type = INT32;
-  if (g_str_has_suffix(row->op, "Integer")) {
-    memcpy(reads, (int32_t[]){x, w, zero_x, zero_w}, 4 * sizeof(*reads));
-    return (int32_t)between(g, 2, 4);
-  }
-  *type = byte_type(g);
-  const int32_t all[8] = {x,
-                          scale_of(g, FLOAT, NULL, 0),
-                          zero_x,
-                          w,
-                          scale_of(g, FLOAT, &channels, rank),
-                          zero_w,
-                          scale_of(g, FLOAT, NULL, 0),
-                          zero_of(g, *type, NULL, 0)};
-  memcpy(reads, all, sizeof(all));
-  return 8;
-}
-
-static void make_quantized_product(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, BYTES, 2, 4, TRUE), reads[MAX_READS], type;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], columns = extent(g);
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[in.rank - 1] = columns;
-  int32_t w =
-      given(g, byte_type(g), (int64_t[]){in.shape[in.rank - 1], columns}, 2, below(g, 3) > 0);
-  int32_t count = quantized_reads(g, row, x, w, columns, reads, &type);
-  bits(g, apply(g, row->op, g_strdup(""), reads, count, type, shape, in.rank), 0,
-       type == INT32 ? 24 : 8);
-}
-
-static void make_quantized_conv(RandomGraph *g, const Row *row) {
-  int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
-  int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9);
-  int64_t kernel = between(g, 1, 3), pad = between(g, 0, kernel - 1), stride = between(g, 1, 2);
-  int64_t x_shape[4] = {between(g, 1, 2), group * per_group, between(g, 3, 9), between(g, 3, 17)};
-  int64_t shape[4] = {x_shape[0], channels, (x_shape[2] + 2 * pad - kernel) / stride + 1,
-                      (x_shape[3] + 2 * pad - kernel) / stride + 1};
-  int32_t x = given(g, byte_type(g), x_shape, 4, FALSE);
-  int32_t w = weights(g, byte_type(g), (int64_t[]){channels, per_group, kernel, kernel}, 4);
-  int32_t count = quantized_reads(g, row, x, w, channels, reads, &type);
-  if (type != INT32 && below(g, 2))
-    reads[count++] = weights(g, INT32, &channels, 1);
-  bits(g,
-       apply(g, row->op,
-             g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
-                             (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
-                             (int)pad, (int)pad, (int)group),
-             reads, count, type, shape, 4),
-       0, type == INT32 ? 24 : 8);
-}
-
 #define UNARY(op, attrs)                                                                           \
   { op, make_unary, attrs, FLOATS, 0 }
 
 static const Row rows[] = {
     {"Abs", make_unary, "", NUMBERS, EXACT},
-    {"Neg", make_unary, "", NUMBERS & ~(1 << UINT8), EXACT},
+    {"Neg", make_unary, "", NUMBERS & ~UNSIGNED, EXACT},
     UNARY("Sqrt", ""),
     UNARY("Exp", ""),
     UNARY("Log", ""),
@@ -1293,7 +1183,7 @@ static const Row rows[] = {
     {"BitwiseAnd", make_binary, "", INTEGERS, EXACT},
     {"BitwiseOr", make_binary, "", INTEGERS, EXACT},
     {"BitwiseXor", make_binary, "", INTEGERS, EXACT},
-    {"BitShift", make_division, "direction=LEFT|direction=RIGHT", 1 << UINT8, 0},
+    {"BitShift", make_division, "direction=LEFT|direction=RIGHT", UNSIGNED, 0},
     {"Where", make_where, "", 0, 0},
     {"Min", make_many, "", NUMBERS, EXACT},
     {"Max", make_many, "", NUMBERS, EXACT},
@@ -1344,7 +1234,8 @@ static const Row rows[] = {
     {"AffineGrid", make_affine_grid, NULL, 0, 0},
     {"GridSample", make_grid_sample, "linear|nearest|cubic", 0, 0},
     {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
-    {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8), 0},
+    {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8 | 1 << UINT16 | 1 << INT16),
+     0},
     {"ReduceMean", make_reduce, "", FLOATS, 0},
     {"ReduceMax", make_reduce, "", NUMBERS, EXACT},
     {"ReduceMin", make_reduce, "", NUMBERS, EXACT},
@@ -1439,12 +1330,14 @@ static void choose_outputs(RandomGraph *g) {
   g_free(read);
 }
 
-RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size) {
+RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size,
+                              gboolean has_rare_types) {
   RandomGraph *g = g_new0(RandomGraph, 1);
   g->values = g_array_new(FALSE, TRUE, sizeof(RandomValue));
   g->nodes = g_array_new(FALSE, TRUE, sizeof(RandomNode));
   g->outputs = g_array_new(FALSE, TRUE, sizeof(int32_t));
   g->state = seed * 0x9e3779b97f4a7c15u + 0x1234567;
+  g->has_rare_types = has_rare_types;
   for (int32_t i = 0; i < 4; i++)
     below(g, 2);
   for (int32_t i = 0; i < size; i++) {

@@ -39,6 +39,7 @@ typedef struct RandomGraph {
   GArray *nodes;   /* RandomNode */
   GArray *outputs; /* int32_t, indices of values */
   uint64_t state;
+  gboolean has_rare_types; /* float64, bfloat16, 16 bits and integers of 32 and 64 without a sign */
 } RandomGraph;
 
 /* How many operators have a generator, and their names. */
@@ -46,7 +47,8 @@ int32_t random_graph_num_ops(void);
 const char *random_graph_op(int32_t index);
 
 /* `size` nodes or a few more; the operators `first` and the ones after it are among them. */
-RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size);
+RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size,
+                              gboolean has_rare_types);
 void random_graph_free(RandomGraph *graph);
 RandomValue *random_graph_value(const RandomGraph *graph, int32_t index);
 RandomNode *random_graph_node(const RandomGraph *graph, int32_t index);
@@ -67,9 +69,11 @@ gboolean *random_graph_needed(const RandomGraph *graph);
 /* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
  * one name; the same with the first extents alone; the same with a name for each extent, 1 as well;
  * as inputs, and so is every second of the integers and marks that a node would have as constants,
- * so that shapes depend on the data; as inputs, and the nodes are the body of a loop, whose last
- * iteration gives the outputs; as constants, so that the whole graph is one; as constants,
- * and each value that has an error is changed by a few such errors. */
+ * so that shapes depend on the data; as inputs, and the nodes are the body of a loop, or of a scan,
+ * whose last iteration gives the outputs; as inputs, and the nodes are both branches of a choice
+ * that an input makes; as inputs, and the outputs are taken out of sequences; as constants, so that
+ * the whole graph is one; as constants, and each value that has an error is changed by a few such
+ * errors. */
 typedef enum RandomForm {
   FORM_INPUTS,
   FORM_OPEN,
@@ -77,6 +81,9 @@ typedef enum RandomForm {
   FORM_LOOSE,
   FORM_DATA,
   FORM_LOOP,
+  FORM_SCAN,
+  FORM_BRANCH,
+  FORM_SEQUENCE,
   FORM_CONSTANTS,
   FORM_DISTURBED
 } RandomForm;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random graphs as ONNX files, and as text. */
+#include <string.h>
+
 #include "tests/graph/random_graph.h"
 
 static char *shape_text(const RandomValue *value) {
@@ -54,13 +56,13 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
 static void emit_noise(OnnxBuilder *builder, const RandomValue *value, const char *op, double base,
                        double scale, const char *from, const char *to) {
   int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
-  float *numbers = g_new(float, (gsize)count);
+  double *numbers = g_new(double, (gsize)count);
   char *name = g_strdup_printf("%s_noise", to), *half = g_strdup_printf("%s_half", to);
   double step = 4 * random_graph_rounding(value->type) * scale;
   for (int64_t i = 0; i < count; i++)
-    numbers[i] = (float)(base + (i % 3 == 1 ? -step : step));
-  onnx_data(builder, name, ONNX_FLOAT, &count, value->rank ? 1 : 0, numbers,
-            (size_t)count * sizeof(float));
+    numbers[i] = base + (i % 3 == 1 ? -step : step);
+  onnx_data(builder, name, ONNX_DOUBLE, &count, value->rank ? 1 : 0, numbers,
+            (size_t)count * sizeof(double));
   char *to_type = g_strdup_printf("to=%d", value->type);
   onnx_node(builder, "Cast", name, half, to_type);
   g_free(to_type);
@@ -132,15 +134,20 @@ static int64_t version_of(const RandomGraph *graph, const gboolean *needed) {
 }
 
 #define ITERATIONS "3,"
+#define STEPS      "0,1,2"
 #define LAST       "2,"
 
-/* A loop whose body has the nodes, which is taken over, and that of its last iteration. */
-static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilder *body) {
+/* A loop or a scan whose body has the nodes, which is taken over, and that of its last
+ * iteration. */
+static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilder *body,
+                      gboolean is_scan) {
   GString *all = g_string_new("");
   onnx_input(body, "iteration", ONNX_INT64, "");
-  onnx_input(body, "go", ONNX_BOOL, "");
-  onnx_node(body, "Identity", "go", "on", "");
-  onnx_output(body, "on");
+  if (!is_scan) {
+    onnx_input(body, "go", ONNX_BOOL, "");
+    onnx_node(body, "Identity", "go", "on", "");
+    onnx_output(body, "on");
+  }
   for (guint i = 0; i < graph->outputs->len; i++) {
     int32_t index = g_array_index(graph->outputs, int32_t, i);
     char *name = g_strdup_printf("v%d", index);
@@ -148,10 +155,13 @@ static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilde
     g_string_append_printf(all, "%sall%d", i ? "," : "", index);
     g_free(name);
   }
-  onnx_ints(builder, "iterations", ITERATIONS);
+  onnx_ints(builder, "iterations", is_scan ? STEPS : ITERATIONS);
   onnx_ints(builder, "last", LAST);
   onnx_ints(builder, "first_axis", "0,");
-  onnx_branch(builder, onnx_node(builder, "Loop", "iterations,", all->str, ""), "body", body);
+  onnx_branch(builder,
+              is_scan ? onnx_node(builder, "Scan", "iterations", all->str, "num_scan_inputs=1")
+                      : onnx_node(builder, "Loop", "iterations,", all->str, ""),
+              "body", body);
   for (guint i = 0; i < graph->outputs->len; i++) {
     int32_t index = g_array_index(graph->outputs, int32_t, i);
     char *names = g_strdup_printf("all%d,last", index), *one = g_strdup_printf("one%d", index);
@@ -167,9 +177,80 @@ static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilde
   g_string_free(all, TRUE);
 }
 
+/* Lists the outputs of the graph, each name with a suffix (g_free). */
+static char *output_names(const RandomGraph *graph, const char *suffix) {
+  GString *names = g_string_new("");
+  for (guint i = 0; i < graph->outputs->len; i++)
+    g_string_append_printf(names, "%sv%d%s", i ? "," : "",
+                           g_array_index(graph->outputs, int32_t, i), suffix);
+  return g_string_free(names, FALSE);
+}
+
+static void emit_nodes(OnnxBuilder *builder, const RandomGraph *graph, const gboolean *needed,
+                       RandomForm form) {
+  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
+    if (is_node_needed(graph, needed, i))
+      emit_node(builder, graph, i, form);
+}
+
+/* A choice by an input between branches that both have the nodes; one runs. */
+static void emit_choice(OnnxBuilder *builder, const RandomGraph *graph, const gboolean *needed) {
+  char *names = output_names(graph, "");
+  onnx_input(builder, "choice", ONNX_BOOL, "");
+  Backplane__Onnx__NodeProto *node = onnx_node(builder, "If", "choice", names, "");
+  for (int32_t b = 0; b < 2; b++) {
+    OnnxBuilder *branch = onnx_builder_new();
+    emit_nodes(branch, graph, needed, FORM_BRANCH);
+    for (guint i = 0; i < graph->outputs->len; i++) {
+      char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
+      onnx_output(branch, name);
+      g_free(name);
+    }
+    onnx_branch(builder, node, b ? "else_branch" : "then_branch", branch);
+  }
+  g_free(names);
+}
+
+/* Puts each output into a sequence, with itself behind it or before it, and takes it out: at a
+ * place, or as the part of a tensor of all. */
+static void emit_sequences(OnnxBuilder *builder, const RandomGraph *graph) {
+  onnx_ints(builder, "one", "1,");
+  onnx_ints(builder, "zero", "0,");
+  for (guint i = 0; i < graph->outputs->len; i++) {
+    int32_t index = g_array_index(graph->outputs, int32_t, i);
+    const RandomValue *value = random_graph_value(graph, index);
+    char *to = g_strdup_printf("out%d", index), *pair = g_strdup_printf("v%d,v%d", index, index);
+    char *two = g_strdup_printf("two%d", index), *three = g_strdup_printf("three%d", index);
+    char *more = g_strdup_printf("two%d,v%d,one", index, index);
+    char *places = g_strdup_printf("three%d,%s", index, index % 2 ? "one" : "zero");
+    onnx_node(builder, "SequenceConstruct", pair, two, "");
+    onnx_node(builder, "SequenceInsert", more, three, "");
+    if (index % 3 == 0 && value->rank < MAX_RANK) {
+      char *all = g_strdup_printf("all%d", index), *part = g_strdup_printf("all%d,one", index);
+      char *flat = g_strdup_printf("part%d", index), *axes = g_strdup_printf("part%d,zero", index);
+      onnx_node(builder, "ConcatFromSequence", three, all, "axis=0 new_axis=1");
+      onnx_node(builder, "Gather", part, flat, "axis=0");
+      onnx_node(builder, "Squeeze", axes, to, "");
+      g_free(all);
+      g_free(part);
+      g_free(flat);
+      g_free(axes);
+    } else {
+      onnx_node(builder, "SequenceAt", places, to, "");
+    }
+    g_free(to);
+    g_free(pair);
+    g_free(two);
+    g_free(three);
+    g_free(more);
+    g_free(places);
+  }
+}
+
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
   OnnxBuilder *builder = onnx_builder_new();
-  OnnxBuilder *nodes = form == FORM_LOOP ? onnx_builder_new() : builder;
+  gboolean is_loop = form == FORM_LOOP || form == FORM_SCAN;
+  OnnxBuilder *nodes = is_loop ? onnx_builder_new() : builder;
   gboolean *needed = random_graph_needed(graph);
   builder->version = version_of(graph, needed);
   for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
@@ -179,13 +260,17 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
       emit_given(builder, graph, i, name, form);
     g_free(name);
   }
-  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
-    if (is_node_needed(graph, needed, i))
-      emit_node(nodes, graph, i, form);
-  if (nodes != builder)
-    emit_loop(builder, graph, nodes);
+  if (form == FORM_BRANCH)
+    emit_choice(builder, graph, needed);
+  else
+    emit_nodes(nodes, graph, needed, form);
+  if (is_loop)
+    emit_loop(builder, graph, nodes, form == FORM_SCAN);
+  if (form == FORM_SEQUENCE)
+    emit_sequences(builder, graph);
   for (guint i = 0; i < graph->outputs->len; i++) {
-    char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
+    char *name = g_strdup_printf(form == FORM_SEQUENCE ? "out%d" : "v%d",
+                                 g_array_index(graph->outputs, int32_t, i));
     onnx_output(builder, name);
     g_free(name);
   }
@@ -196,6 +281,11 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
 }
 
 const RandomValue *random_graph_input(const RandomGraph *graph, const char *name) {
+  static guint8 holds[] = {0, 1};
+  static const RandomValue choices[] = {{.type = ONNX_BOOL, .node = -1, .data = &holds[0]},
+                                        {.type = ONNX_BOOL, .node = -1, .data = &holds[1]}};
+  if (!strcmp(name, "choice"))
+    return &choices[graph->state % 2];
   return random_graph_value(graph, (int32_t)g_ascii_strtoll(name + 1, NULL, 10));
 }
 

@@ -14,7 +14,12 @@ void make_unpool(RandomGraph *g, const Row *row) {
   for (int64_t row_of = 0, i = 0; row_of < shape[0] * shape[1] * shape[2]; row_of++)
     for (int64_t column = 0; column < shape[3]; column++)
       data[i++] = (2 * row_of + below(g, 2)) * out[3] + 2 * column + below(g, 2);
-  apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, places}, 2, FLOAT, out, 4);
+  gboolean has_shape = below(g, 2) == 1;
+  if (has_shape)
+    for (int32_t i = 0; i < 4; i++)
+      out[i] += below(g, 3);
+  int32_t reads[3] = {x, places, has_shape ? int_list(g, out, 4) : -1};
+  apply(g, row->op, choice(g, row->attrs), reads, has_shape ? 3 : 2, FLOAT, out, 4);
 }
 
 void make_gated(RandomGraph *g, const Row *row) {

@@ -5,11 +5,27 @@
 
 #include "tests/graph/random_graph.h"
 
-enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10 };
+enum {
+  FLOAT = 1,
+  UINT8 = 2,
+  INT8 = 3,
+  UINT16 = 4,
+  INT16 = 5,
+  INT32 = 6,
+  INT64 = 7,
+  BOOL = 9,
+  FLOAT16 = 10,
+  DOUBLE = 11,
+  UINT32 = 12,
+  UINT64 = 13,
+  BFLOAT16 = 16
+};
 
-/* Sets of types, by 1 << type. */
-#define FLOATS   (1 << FLOAT | 1 << FLOAT16)
-#define INTEGERS (1 << UINT8 | 1 << INT8 | 1 << INT32 | 1 << INT64)
+/* Sets of types, by 1 << type. Of halves few bits are exact. */
+#define HALVES   (1 << FLOAT16 | 1 << BFLOAT16)
+#define FLOATS   (1 << FLOAT | 1 << DOUBLE | HALVES)
+#define UNSIGNED (1 << UINT8 | 1 << UINT16 | 1 << UINT32 | 1 << UINT64)
+#define INTEGERS (UNSIGNED | 1 << INT8 | 1 << INT16 | 1 << INT32 | 1 << INT64)
 #define NUMBERS  (FLOATS | INTEGERS)
 #define ANY      (NUMBERS | 1 << BOOL)
 
@@ -74,6 +90,12 @@ void make_deform_conv(RandomGraph *g, const Row *row);
 void make_roi(RandomGraph *g, const Row *row);
 void make_det(RandomGraph *g, const Row *row);
 void make_linear_attention(RandomGraph *g, const Row *row);
+
+/* random_quantised.c */
+void make_quantize(RandomGraph *g, const Row *row);
+void make_dynamic_quantize(RandomGraph *g, const Row *row);
+void make_quantized_product(RandomGraph *g, const Row *row);
+void make_quantized_conv(RandomGraph *g, const Row *row);
 
 /* random_signals.c */
 void make_window(RandomGraph *g, const Row *row);

@@ -26,15 +26,19 @@ static int64_t signal_length(RandomGraph *g) {
 
 /* Onesided, a real signal has half of a spectrum, and that gives a real signal. */
 void make_dft(RandomGraph *g, const Row *row) {
-  int64_t length = signal_length(g), near = length + between(g, -2, 2), used = MAX(1, near);
-  gboolean is_inverse = below(g, 2) == 1, is_half = below(g, 2) == 1;
+  gboolean is_inverse = below(g, 2) == 1, is_half = below(g, 2) == 1, has_length = below(g, 4) > 0;
+  int64_t length = signal_length(g);
+  if (!has_length && is_half && is_inverse)
+    length += length % 2; /* the usual length of what half of a spectrum gives */
+  int64_t near = length + (has_length ? between(g, -2, 2) : 0), used = MAX(1, near);
   int64_t parts = is_half ? 1 + is_inverse : between(g, 1, 2), axis = between(g, 0, 1);
   int64_t in[3] = {between(g, 1, 3), between(g, 1, 3), parts}, out[3];
   memcpy(out, in, sizeof(out));
   in[axis] = is_half && is_inverse ? used / 2 + 1 : used;
   out[axis] = is_half && !is_inverse ? length / 2 + 1 : length;
   out[2] = is_half && is_inverse ? 1 : 2;
-  int32_t reads[3] = {given(g, FLOAT, in, 3, FALSE), number(g, INT64, (double)length),
+  int32_t reads[3] = {given(g, FLOAT, in, 3, FALSE),
+                      has_length ? number(g, INT64, (double)length) : -1,
                       number(g, INT64, (double)axis)};
   rounded(g, apply(g, row->op, g_strdup_printf("inverse=%d onesided=%d", is_inverse, is_half),
                    reads, 3, FLOAT, out, 3));

@@ -3,7 +3,8 @@
 
 What ONNX's own node cases leave out: clip, numbers of activation functions, input_forget, sequence
 lengths in each direction, states before the first step. The formulas are those of ONNX's
-specification of LSTM, GRU and RNN. Prints TAP."""
+specification of LSTM, GRU and RNN. Each case is run as a model of that shape; and one library, compiled
+for any number of steps and any batch, is run for several. Prints TAP."""
 
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 7
+INPUT, HIDDEN = 4, 7
+CLOSED = [(5, 3)]
+OPEN = [(5, 3), (1, 1), (9, 1), (2, 10), (0, 2), (5, 3)]
 FUNCTIONS = {
     "Sigmoid": lambda x, a, b: 1 / (1 + np.exp(-x)),
     "Tanh": lambda x, a, b: np.tanh(x),
@@ -27,6 +30,8 @@ FUNCTIONS = {
     "Affine": lambda x, a, b: a * x + b,
     "ScaledTanh": lambda x, a, b: a * np.tanh(b * x),
 }
+ORDER = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]
+DEVICES = {"c": "cpu", "llvm": "cpu", "opencl": "opencl", "vulkan": "vulkan"}
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DEFAULTS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 NUMBERS = {"HardSigmoid": 2, "Affine": 2, "ScaledTanh": 2, "LeakyRelu": 1, "Elu": 1, "ThresholdedRelu": 1}
@@ -95,18 +100,19 @@ def rnn(x, h, c, w, r, bias, p, functions, attributes):
 
 def reference(operator, given, attributes, directions):
     """Y, Y_h and Y_c with layout 0."""
+    steps, batch = given["X"].shape[:2]
     cell = {"LSTM": lstm, "GRU": gru, "RNN": rnn}[operator]
     functions = functions_of(operator, attributes, directions)
     rows = GATES[operator] * HIDDEN
-    y = np.zeros((STEPS, directions, BATCH, HIDDEN))
-    last = np.zeros((2, directions, BATCH, HIDDEN))
+    y = np.zeros((steps, directions, batch, HIDDEN))
+    last = np.zeros((2, directions, batch, HIDDEN))
     for d in range(directions):
         backwards = d == 1 or attributes.get("direction") == "reverse"
         bias = given["B"][d].reshape(2, rows) if "B" in given else np.zeros((2, rows))
         p = given["P"][d] if "P" in given else np.zeros(3 * HIDDEN)
-        for n in range(BATCH):
+        for n in range(batch):
             h, c = (given[name][d, n] if name in given else np.zeros(HIDDEN) for name in ("initial_h", "initial_c"))
-            length = given["sequence_lens"][n] if "sequence_lens" in given else STEPS
+            length = given["sequence_lens"][n] if "sequence_lens" in given else steps
             for t in reversed(range(length)) if backwards else range(length):
                 h, c = cell(given["X"][t, n], h, c, given["W"][d], given["R"][d], bias, p, functions[d], attributes)
                 y[t, d, n] = h
@@ -120,55 +126,94 @@ def by_batch(name, value):
     return value
 
 
-def run_case(command, folder, target, name, number):
+def make_inputs(name, steps, batch, random):
     operator, extra, attributes = CASES[name]
-    random = np.random.default_rng(number)
     directions = 2 if attributes.get("direction") == "bidirectional" else 1
     rows = GATES[operator] * HIDDEN
-    shapes = {"X": (STEPS, BATCH, INPUT), "W": (directions, rows, INPUT), "R": (directions, rows, HIDDEN),
-              "B": (directions, 2 * rows), "initial_h": (directions, BATCH, HIDDEN),
-              "initial_c": (directions, BATCH, HIDDEN), "P": (directions, 3 * HIDDEN)}
-    order = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]
-    names = [n for n in order if n in ("X", "W", "R") or n in extra.split()]
+    shapes = {"X": (steps, batch, INPUT), "W": (directions, rows, INPUT), "R": (directions, rows, HIDDEN),
+              "B": (directions, 2 * rows), "initial_h": (directions, batch, HIDDEN),
+              "initial_c": (directions, batch, HIDDEN), "P": (directions, 3 * HIDDEN)}
+    names = [n for n in ORDER if n in ("X", "W", "R") or n in extra.split()]
     given = {n: random.uniform(-0.8, 0.8, shapes[n]).astype(np.float32) for n in names if n in shapes}
     if "sequence_lens" in names:
-        given["sequence_lens"] = np.array([STEPS, 2, 0 if operator == "RNN" else 1], np.int32)
-    used = order[:order.index(names[-1]) + 1]
+        least = 0 if operator == "RNN" else 1
+        lengths = np.array([steps, 2, least] * batch, np.int32)[:batch]
+        given["sequence_lens"] = np.minimum(lengths, steps)
     want = reference(operator, given, attributes, directions)[:3 if operator == "LSTM" else 2]
-    outputs = ["Y", "Y_h", "Y_c"][:len(want)]
     if attributes.get("layout"):
         given = {n: by_batch(n, v) for n, v in given.items()}
         want = [want[0].transpose(2, 0, 1, 3)] + [np.swapaxes(v, 0, 1) for v in want[1:]]
+    return given, want
+
+
+def shape_of(name, value, is_open, layout):
+    """The shape of an input, its steps and its batch as names if they are open."""
+    open_dims = {"X": ["steps", "batch"], "sequence_lens": ["batch"], "initial_h": [None, "batch"],
+                 "initial_c": [None, "batch"]}.get(name, [])
+    if layout and len(open_dims) == 2:
+        open_dims = open_dims[::-1]
+    dims = open_dims + [None] * (value.ndim - len(open_dims))
+    return [dim if is_open and dim else extent for dim, extent in zip(dims, value.shape)]
+
+
+def make_model(name, given, want, is_open):
+    operator, _, attributes = CASES[name]
+    used = ORDER[:max(ORDER.index(n) for n in given) + 1]
+    outputs = ["Y", "Y_h", "Y_c"][:len(want)]
     node = helper.make_node(operator, [n if n in given else "" for n in used], outputs, hidden_size=HIDDEN, **attributes)
-    infos = [helper.make_tensor_value_info(n, TensorProto.INT32 if n == "sequence_lens" else TensorProto.FLOAT, v.shape)
+    infos = [helper.make_tensor_value_info(n, TensorProto.INT32 if n == "sequence_lens" else TensorProto.FLOAT,
+                                           shape_of(n, v, is_open, attributes.get("layout")))
              for n, v in given.items()]
-    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in zip(outputs, want)]
-    model = helper.make_model(helper.make_graph([node], name, infos, results),
-                              opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    place = folder / name
-    place.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, place / "model.onnx")
-    arguments = [command, "run", str(place / "model.onnx"), "-t", target, "-o", str(place)]
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * v.ndim if is_open else v.shape)
+               for n, v in zip(outputs, want)]
+    return helper.make_model(helper.make_graph([node], name, infos, results),
+                             opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+
+
+def run_once(command, program, place, given, want):
+    arguments = [command, "run", *program, "-o", str(place)]
     for n, value in given.items():
         np.save(place / f"{n}.npy", value)
         arguments += ["-i", f"{n}={place}/{n}.npy"]
     done = subprocess.run(arguments, capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip()
-    for n, value in zip(outputs, want):
+    for n, value in zip(["Y", "Y_h", "Y_c"], want):
         got = np.load(place / f"{n}.npy")
         if got.shape != value.shape or not np.allclose(got, value, 1e-4, 1e-5):
-            return f"{n} is {got.ravel()[:8]}, not {value.ravel()[:8]}"
+            return f"{n} is {got.shape} {got.ravel()[:8]}, not {value.shape} {value.ravel()[:8]}"
+    return None
+
+
+def run_case(command, folder, target, name, number, is_open):
+    random = np.random.default_rng(number)
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    onnx.save(make_model(name, *make_inputs(name, 5, 3, random), is_open), place / "model.onnx")
+    device = ["-d", DEVICES[target.split()[0]]]
+    program = [str(place / "model.onnx"), "-t", target, *device]
+    if is_open:
+        done = subprocess.run([command, "compile", str(place / "model.onnx"), "-t", target, "-o", str(place / "model.so")],
+                              capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr.strip()
+        program = [str(place / "model.so"), *device]
+    for steps, batch in OPEN if is_open else CLOSED:
+        why = run_once(command, program, place, *make_inputs(name, steps, batch, random))
+        if why:
+            return f"{steps} steps of {batch}: {why}"
     return None
 
 
 def main():
     command, folder, target = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    cases = [(name, is_open) for is_open in (False, True) for name in CASES]
     failed = 0
-    print(f"1..{len(CASES)}")
-    for number, name in enumerate(CASES, 1):
-        why = run_case(command, folder, target, name, number)
-        print(f"{'not ok' if why else 'ok'} {number} /recurrent/{target.split()[0]}/{name}", flush=True)
+    print(f"1..{len(cases)}")
+    for number, (name, is_open) in enumerate(cases, 1):
+        why = run_case(command, folder, target, name, number, is_open)
+        group = f"/recurrent/{target.split()[0]}" + ("/open" if is_open else "")
+        print(f"{'not ok' if why else 'ok'} {number} {group}/{name}", flush=True)
         if why:
             failed += 1
             print("# " + why.replace("\n", "\n# "))

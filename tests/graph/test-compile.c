@@ -641,6 +641,40 @@ static void run_on(BpModule *module, const char *library, const BpDevice *device
   g_free(w);
 }
 
+/* Options as a later version may have them. */
+typedef struct LaterOptions {
+  BpCompileOptions options;
+  int64_t precision;
+} LaterOptions;
+
+static void test_unknown_options(void) {
+  OnnxBuilder *builder = two_devices_model();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  LaterOptions later = {
+      {.struct_size = sizeof later, .targets = targets, .num_targets = 1, .is_reference = 1}, 0};
+  BpModule *module = bp_model_compile(path, &later.options);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_module_release(module);
+  later.precision = 16;
+  g_assert_null(bp_model_compile(path, &later.options));
+  g_assert_nonnull(strstr(bp_error_message(), "has a member set at byte "));
+  g_assert_null(bp_model_load_for(path, "cpu", &later.options, NULL));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  later.options.struct_size = 0;
+  g_assert_null(bp_model_compile(path, &later.options));
+  g_assert_nonnull(strstr(bp_error_message(), "BpCompileOptions::struct_size is 0"));
+  bp_error_clear();
+  bp_target_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 /* What one device's generator refuses runs on the other, node by node, if that was asked for. */
 static void test_two_devices(gconstpointer texts) {
   OnnxBuilder *builder = two_devices_model();
@@ -1123,6 +1157,7 @@ int main(int argc, char **argv) {
   static const char *const beside_another[] = {"vulkan", "opencl"};
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/compile/options/of-a-later-version-are-not-ignored", test_unknown_options);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
   g_test_add_func("/compile/pool/average-of-padding", test_pool_of_padding);
   g_test_add_func("/compile/product/gemm", test_product);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What compiling a model may cost: a small file cannot ask for much, and constants are computed as
  * long as that is worth its while. */
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -188,6 +189,37 @@ static void test_repeated_elements_are_not_kept(void) {
   bp_object_release(module);
 }
 
+/* ---- The stack --------------------------------------------------------------------------- */
+
+static void *compile_in_thread(void *data) {
+  (void)data;
+  BpModule *module = compile_within(product_model(4), NULL);
+  if (!module)
+    return g_strdup(bp_error_message());
+  bp_object_release(module);
+  return NULL;
+}
+
+static char *compile_on_stack(size_t size) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  void *message = NULL;
+  pthread_attr_init(&attributes);
+  g_assert_cmpint(pthread_attr_setstacksize(&attributes, size), ==, 0);
+  g_assert_cmpint(pthread_create(&thread, &attributes, compile_in_thread, NULL), ==, 0);
+  pthread_attr_destroy(&attributes);
+  pthread_join(thread, &message);
+  return message;
+}
+
+static void test_stack_that_is_too_small_is_an_error(void) {
+  char *small = compile_on_stack((size_t)256 << 10), *large = compile_on_stack((size_t)1 << 20);
+  g_assert_nonnull(small);
+  g_assert_nonnull(strstr(small, "needs a stack of at least 1 MiB"));
+  g_assert_null(large);
+  g_free(small);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/limits/a-product-of-constants-is-compiled",
@@ -206,5 +238,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/limits/a-negative-limit-is-refused", test_a_negative_limit_is_refused);
   g_test_add_func("/compile/limits/repeated-elements-are-not-kept",
                   test_repeated_elements_are_not_kept);
+  g_test_add_func("/limits/stack-that-is-too-small-is-an-error",
+                  test_stack_that_is_too_small_is_an_error);
   return g_test_run();
 }

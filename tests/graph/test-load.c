@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that one call makes ready to run: the device is the one that the list prefers, whether the
  * model is compiled for it or was compiled before. */
+#include <malloc.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -174,6 +175,84 @@ static void test_errors(void) {
   assert_fails("/proc/nonexistent/m.so", "cpu", NULL, BP_ERROR_IO, "/proc/nonexistent/m.so");
 }
 
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+#define INNER        2048
+#define WEIGHTS_SIZE ((size_t)INNER * 4096 * sizeof(float))
+
+/* The bytes of this process that no other can share and no file holds. */
+static size_t own_bytes(void) {
+  char *status = NULL;
+  g_assert_true(g_file_get_contents("/proc/self/status", &status, NULL, NULL));
+  const char *line = strstr(status, "RssAnon:");
+  size_t kibibytes = line ? (size_t)g_ascii_strtoull(line + strlen("RssAnon:"), NULL, 10) : 0;
+  g_free(status);
+  g_assert_cmpuint(kibibytes, >, 0);
+  return kibibytes * 1024;
+}
+
+/* A library whose weights are most of it: a product, with an extent that is open or 1. */
+static char *weights_library(const char *rows) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char *x = g_strdup_printf("%sx2048", rows);
+  onnx_input(builder, "x", ONNX_FLOAT, x);
+  onnx_floats(builder, "w", "2048x4096");
+  onnx_node(builder, "MatMul", "x,w", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *file = g_strconcat(path, ".so", NULL);
+  BpTarget *target = bp_target_parse("c");
+  BpModule *module = compile_for(path, target);
+  if (!module || bp_module_export_library(module, file) < 0)
+    g_error("%s", bp_error_message());
+  bp_module_release(module);
+  bp_target_release(target);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  unlink(path);
+  g_free(path);
+  g_free(x);
+  return file;
+}
+
+/* The sum of the outputs of a run with ones. */
+static double run_ones(BpModel *model) {
+  float x[INNER];
+  double sum = 0;
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  BpTensorView view = {.data = x,
+                       .device = {BP_DEVICE_CPU, 0},
+                       .ndim = 2,
+                       .dtype = {BP_DTYPE_FLOAT, 32, 1},
+                       .shape = (int64_t[]){1, INNER}};
+  for (int i = 0; i < INNER; i++)
+    x[i] = 1;
+  if (!context || bp_model_set_input(context, "x", &view) || bp_model_run(context))
+    g_error("%s", bp_error_message());
+  const BpTensorView *y = &bp_model_get_output(context, 0)->view;
+  for (int64_t i = 0; i < bp_view_num_elements(y); i++)
+    sum += ((const float *)y->data)[i];
+  bp_model_context_free(context);
+  return sum;
+}
+
+/* What the weights are in memory is pages of the library's file, which processes share. */
+static void test_mapping(gconstpointer rows) {
+  char *file = weights_library(rows);
+  BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* and all that is loaded once */
+  double expected = run_ones(first);
+  bp_model_release(first);
+  malloc_trim(0);
+  size_t before = own_bytes();
+  BpModel *model = bp_model_load_for(file, "cpu", NULL, NULL);
+  g_assert_cmpfloat(run_ones(model), ==, expected);
+  size_t after = own_bytes();
+  g_assert_cmpuint(after > before ? after - before : 0, <, WEIGHTS_SIZE / 10);
+  bp_model_release(model);
+  unlink(file);
+  g_free(file);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_files();
@@ -189,6 +268,9 @@ int main(int argc, char **argv) {
   ADD("members-that-an-older-program-lacks-count-as-0",
       test_members_that_an_older_program_lacks_count_as_0);
   ADD("errors-name-the-cause-and-leave-no-report", test_errors);
+  g_test_add_data_func("/load/parameters-stay-in-the-file-of-the-library/graph", "1", test_mapping);
+  g_test_add_data_func("/load/parameters-stay-in-the-file-of-the-library/program", "n",
+                       test_mapping);
   int status = g_test_run();
   unlink(onnx);
   unlink(library);

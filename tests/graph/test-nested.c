@@ -200,17 +200,38 @@ static void remove_folder(const char *folder) {
   g_assert_cmpint(rmdir(folder), ==, 0);
 }
 
+/* The file of a folder of dumps whose name matches (transfer full). */
+static char *read_dump(const char *folder, const char *pattern) {
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  char *text = NULL;
+  for (const char *name; (name = g_dir_read_name(dir));) {
+    if (!g_pattern_match_simple(pattern, name))
+      continue;
+    char *file = g_build_filename(folder, name, NULL);
+    g_assert_true(!text && g_file_get_contents(file, &text, NULL, NULL));
+    g_free(file);
+  }
+  g_dir_close(dir);
+  g_assert_nonnull(text);
+  return text;
+}
+
 static void test_dumped_body(void) {
   OnnxBuilder *builder = loop_model();
   GByteArray *bytes = onnx_bytes(builder);
-  char *path = onnx_write(bytes), *folder = g_dir_make_tmp("nested-XXXXXX", NULL), *text;
+  char *path = onnx_write(bytes), *folder = g_dir_make_tmp("nested-XXXXXX", NULL);
   const BpTarget *target = bp_target_parse("c");
   BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = &target, .num_targets = 1, .dump_dir = folder};
   BpModule *module = bp_model_compile(path, &options);
-  char *file = g_build_filename(folder, "0-c-optimized.txt", NULL);
   g_assert_nonnull(module);
-  g_assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  char *text = read_dump(folder, "0-c-optimized.txt");
+  char *first = read_dump(folder, "0-c-graph.*-claim.txt");
+  char *imported = read_dump(folder, "0-c-imported.txt");
+  char *last = read_dump(folder, "0-c-graph.*-place.txt");
+  g_assert_cmpstr(first, ==, imported); /* without graph compilers nothing is claimed */
+  g_assert_cmpstr(last, ==, text);
+  g_assert_cmpstr(first, !=, last);
   const char *body = strstr(text, "\nbody 0:\n  v0: int64 scalar = input");
   g_assert_nonnull(body);
   g_assert_nonnull(strstr(body, "= Add (v"));
@@ -221,7 +242,9 @@ static void test_dumped_body(void) {
   unlink(path);
   g_free(path);
   g_free(folder);
-  g_free(file);
+  g_free(first);
+  g_free(imported);
+  g_free(last);
   g_free(text);
   g_byte_array_unref(bytes);
   onnx_builder_free(builder);

@@ -198,6 +198,25 @@ static void test_missing(void) {
   g_free(path);
 }
 
+static void test_file_names(void) {
+  static const struct {
+    const char *name;
+    uint32_t index;
+    const char *file;
+  } cases[] = {{"0:conv1", 0, "0:conv1.npy"},
+               {"block/conv", 2, "block_conv.2.npy"},
+               {"/../a\nb", 0, "_.._a_b.npy"},
+               {"", 1, ".1.npy"}};
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *file = bp_npy_file_name(cases[i].name, cases[i].index);
+    g_assert_cmpstr(file, ==, cases[i].file);
+    bp_str_free(file);
+  }
+  g_assert_null(bp_npy_file_name(NULL, 0));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   folder = g_dir_make_tmp("backplane-npy-XXXXXX", NULL);
@@ -207,6 +226,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
+  g_test_add_func("/npy/file-name/stays-in-its-folder", test_file_names);
   g_test_add_func("/npy/missing-folder-is-an-io-error", test_missing);
   int status = g_test_run();
   g_rmdir(folder);

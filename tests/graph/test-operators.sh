@@ -24,18 +24,26 @@ page_text() {
   cat <<'HEAD'
 # Operators
 
-What the importer reads, from ONNX's own domain, operator sets 7 to 28; [what is missing](#missing) stands at the end. The list is made from the
-operator table, `graph/ops/table.c`, which `backplane operators` shows, by `tests/graph/test-operators.sh --write`; a test keeps the two
-together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
-attribute, a type, an input that would have to be constant) is refused when the model is compiled,
-naming the node. An index that is outside of the data reads the nearest element there (`Gather` and its kin) or
-changes nothing (`Scatter` and its kin). Integers wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, and
-a `BitShift` by the width or more gives 0, on every target ([the rules](ir.md)). Of quantised operators, differences from zero points, products and sums are int32,
-which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. What decides about a shape may be data in [a file for one target](graph.md#open-extents): for `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and the inputs of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `OneHot`, `CenterCropPad`, `AffineGrid`, the windows, `ConstantOfShape` and the reductions (of four dimensions at most) that say a shape, bounds, counts or axes. Other such inputs are constants, or computed from shapes.
+The operators of ONNX's own domain, operator sets 7 to 28, that the importer reads; [the missing ones](#missing) are at the end.
+`tests/graph/test-operators.sh --write` makes the list from the operator table, `graph/ops/table.c`, which `backplane operators` shows; a test
+compares the two. Operators mean what ONNX's specification says. A use that is not computed (an attribute, a type, an input that would have to be
+constant) is refused when the model is compiled, by the node's name.
 
-*Open extents*: in a file for one target the operator takes tensors whose extents are not known before the model runs ([how](graph.md)): all of its
-inputs, or, *of input 0*, its first one, while the shapes of weights are known.
-The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
+| case | result, on every target |
+|---|---|
+| an index outside of the data | `Gather` and the like read the nearest element, `Scatter` and the like change nothing |
+| integers ([rules](ir.md)) | wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, a `BitShift` by the width or more is 0 |
+| `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input where a stride is longer than its window |
+| quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
+| a transform (`DFT`, `STFT`) of a length that only a run knows | one product with a matrix of that many rows |
+
+In [a file for one target](graph.md#open-extents), data may decide about a shape: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`,
+and as the shape, bounds, counts or axes of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`,
+`CumProd`, `Trilu`, `OneHot`, `CenterCropPad`, `AffineGrid`, `Col2Im`, `MaxUnpool`, `DFT`, `STFT`, `MelWeightMatrix` (then in float64), the windows,
+`ConstantOfShape`, and the reductions of at most four dimensions. Other such inputs are constants, or computed from shapes.
+
+*Open extents*: in a file for one target the operator takes tensors whose extents only a run knows ([how](graph.md)): as all inputs, or, *of
+input 0*, as the first one, while the shapes of weights are known. Other operators refuse such a tensor by name, with the `--shape` that helps.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits. float16 and bfloat16 are stored, and
 computed in float32. Float8 (E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored:
@@ -46,16 +54,18 @@ saturation are those of ONNX's reference; on the CPU a subnormal float32 counts 
 C API (`backplane/graph/model.h`) and the [Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused
 by name.
 
-*Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
-view*: no code at all. *By other operators*: replaced when the model is read.
+*Computed*: by generated code of its own. *Element by element*: in the code of its neighbours. *A view*: without code. *By other operators*:
+replaced when the model is read.
 
-Of the 1622 node tests of onnx 1.23.2 with tensors of numpy's types 1542 give the expected result with target kind `llvm` (24 November
-2026), the models unchanged and all their inputs given when they run. Two of Attention differ, by a rounding of float16, and two of Resize, `align_corners` with scales that
-leave a fraction, where we compute what onnxruntime does. The others
-are refused by name: operators that are missing, training, strings, and a few inputs
-that have to be constants. PoCL with target kind `opencl` gives the same in the cases of TopK, the scatters, Einsum, GridSample and
-Attention; lavapipe with `vulkan` as well, but for those that need float64, which it refuses by name. The 129
-cases of these operators with types that numpy lacks, float8e8m0 apart, give the expected result on all four targets (`c` too).
+Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and all inputs given when they run (25 November 2026):
+
+| target kind | run | expected result | other result | refused by name |
+|---|---|---|---|---|
+| `llvm` | 1622 | 1556 | 4: two of Attention by a rounding of float16; two of Resize (`align_corners` with scales that leave a fraction), as onnxruntime | the others: missing operators, training, strings, optional inputs, ranks that depend on the data |
+| `vulkan` (lavapipe) | 1328 | 1253 | the same 4 | 16 for functions of float64 that GLSL lacks (`exp`, `pow`, `fmod`); the others as `llvm` |
+| `opencl` (PoCL), a third | 551 | 526 | none | the others as `llvm` |
+
+The 129 cases with types that numpy lacks, except float8e8m0, give the expected result on these targets and on `c`.
 
 | operator | from version | how | open extents |
 |---|---|---|---|
@@ -65,15 +75,15 @@ HEAD
 
 ## Missing
 
-Of ONNX 1.23.2's own operators these have no row. A model that has one is refused when it is read, with all that are missing in one
-message. `If`, `Loop`, `Scan` and calls of the model's own functions have no row, and are read all the same ([how](graph.md)). So are the
-operators of sequences and optionals, which reading a model settles: a sequence is the list of its tensors. Its length and the positions
-that nodes ask for are known then, from constants and shapes; nodes that would need them when the model runs, bodies of `Loop` and `Scan` and branches
-that give a sequence, and inputs and outputs of the model that are one, are refused by name. Of other
-domains there is `MatMulNBits` of `com.microsoft`: weights of 2, 4 and 8 bits, zero points as packed integers or as floats, a bias, open
-extents. It computes in float32 whatever `accuracy_level` says; an order of groups (`g_idx`) and a K that is no multiple of `block_size`
-are refused. Of the same domain, with open extents and checked against onnxruntime:
+The operators of ONNX 1.23.2 at the end of this page have no row. A model with such operators is refused when it is read, and one message names
+them all. `If`, `Loop`, `Scan` and calls of the model's own functions have no row and [work](graph.md). So do operators of sequences and
+optionals: a sequence is the list of its tensors, and its length and positions are known from constants and shapes. Refused by name are nodes that
+would need them in a run, bodies of `Loop` and `Scan` and branches that give a sequence, and sequences as inputs and outputs of the model.
 
+Of `com.microsoft` these work with open extents, checked against onnxruntime:
+
+- `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias. It computes in float32 whatever `accuracy_level` says;
+  an order of groups (`g_idx`) and a K that is no multiple of `block_size` are refused.
 - `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul`, `FusedConv`,
   `FusedGemm`, `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the deviation as outputs
   are refused), `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`;

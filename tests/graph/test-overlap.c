@@ -7,6 +7,10 @@
 #include <backplane/graph/executor.h>
 #include <backplane/tensor.h>
 #include <glib.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define COUNT 4
 #define LATER (61440 + 85) /* the device types */
@@ -175,7 +179,7 @@ static const BpModuleApi code_api = {.struct_size = sizeof(BpModuleApi),
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
 /* A node of a graph: its function and inputs, and the storage of its output, which is the device's
- * or the host's. */
+ * or the host's, or that of another device in its place. */
 typedef struct Node {
   const char *function; /* NULL: the input */
   int inputs[2], num_inputs;
@@ -191,7 +195,7 @@ static void append(GString *text, gboolean is_first, const char *format, ...) {
   va_end(args);
 }
 
-static char *write_graph(const Node *nodes, int count, int32_t device_type) {
+static char *write_graph(const Node *nodes, int count, int32_t device_type, int32_t other_type) {
   g_autoptr(GString) text = g_string_new(""), rows = g_string_new("0"), types = g_string_new(""),
                      shapes = g_string_new(""), storages = g_string_new(""),
                      devices = g_string_new("");
@@ -211,7 +215,7 @@ static char *write_graph(const Node *nodes, int count, int32_t device_type) {
     append(types, i == 0, "\"float32\"");
     append(shapes, i == 0, "[%d]", COUNT);
     append(storages, i == 0, "%d", node->storage);
-    append(devices, i == 0, "%d", node->is_on_host ? BP_DEVICE_CPU : device_type);
+    append(devices, i == 0, "%d", node->is_on_host ? other_type : device_type);
   }
   return g_strdup_printf("{\"nodes\":[%s],\"arg_nodes\":[0],\"heads\":[[%d,0,0]],"
                          "\"node_row_ptr\":[%s],\"attrs\":{\"dltype\":[\"list_str\",[%s]],"
@@ -233,15 +237,20 @@ static const Node halves[] = {
 static const Node brought[] = {
     {NULL, {0}, 0, 0, 0}, {"device", {0}, 1, 1, 0}, {"__copy", {1}, 1, 2, 1}};
 
-static BpModule *create(const Node *nodes, int count, int32_t device_type) {
-  const BpDevice devices[] = {{device_type, 0}, {BP_DEVICE_CPU, 0}};
-  BpModule *code = bp_module_create(&code_api, NULL);
-  g_autofree char *json = write_graph(nodes, count, device_type);
+static BpModule *create_on(const Node *nodes, int count, int32_t device_type, int32_t other_type,
+                           const BpModuleApi *api) {
+  const BpDevice devices[] = {{device_type, 0}, {other_type, 0}};
+  BpModule *code = bp_module_create(api, NULL);
+  g_autofree char *json = write_graph(nodes, count, device_type, other_type);
   BpModule *module = bp_graph_executor_create(json, code, devices, 2);
   if (!module)
     g_error("%s", bp_error_message());
   bp_object_release(code);
   return module;
+}
+
+static BpModule *create(const Node *nodes, int count, int32_t device_type) {
+  return create_on(nodes, count, device_type, BP_DEVICE_CPU, &code_api);
 }
 
 static int call(BpModule *module, const char *name, const BpValue *args, int32_t num_args,
@@ -254,19 +263,23 @@ static int call(BpModule *module, const char *name, const BpValue *args, int32_t
 }
 
 /* Sets the input and runs; the calls of the run are then in `order`. */
-static int run(BpModule *module, float first) {
+static int run_steps(BpModule *module, float first, float step) {
   const int64_t extent = COUNT;
   BpValue result;
   BpTensor *x =
       bp_tensor_create(&extent, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, (BpDevice){1, 0}, NULL);
   for (int i = 0; i < COUNT; i++)
-    ((float *)x->view.data)[i] = first + (float)i;
+    ((float *)x->view.data)[i] = first + step * (float)i;
   const BpValue args[] = {{.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"},
                           {.type_index = BP_TYPE_TENSOR, .v_obj = &x->header}};
   g_assert_cmpint(call(module, "set_input", args, 2, &result), ==, 0);
   bp_object_release(x);
   g_string_truncate(order, 0);
   return call(module, "run", NULL, 0, &result);
+}
+
+static int run(BpModule *module, float first) {
+  return run_steps(module, first, 1);
 }
 
 static void assert_output(BpModule *module, float first, float step) {
@@ -330,6 +343,305 @@ static void test_failure_ends_the_run_before_the_host_works(void) {
   bp_object_release(module);
 }
 
+/* ---- Two devices that queue work --------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int calls_ahead;     /* that the device `ahead` was given in this run */
+static int awaited;         /* its event is complete when it was given so many */
+static gboolean was_late;   /* somebody waited for the event in vain */
+static gboolean copy_fails; /* of `behind` */
+
+static int32_t copy_now(void *context, const BpCopy *copy, void *stream) {
+  (void)stream;
+  if (context && copy_fails)
+    return bp_error_raise(BP_ERROR_DEVICE, "no copy, as asked for");
+  memcpy((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
+         copy->size);
+  return 0;
+}
+
+static int32_t nothing_recorded(void *context, BpDeviceEvent *event, void *stream) {
+  (void)context;
+  (void)event;
+  (void)stream;
+  return 0;
+}
+
+static int32_t wait_for_calls(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
+                              int32_t *state) {
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += 60;
+  (void)context;
+  (void)event;
+  (void)timeout_ns;
+  pthread_mutex_lock(&lock);
+  while (calls_ahead < awaited && !was_late)
+    was_late = pthread_cond_timedwait(&changed, &lock, &end) != 0;
+  pthread_mutex_unlock(&lock);
+  *state = BP_EVENT_COMPLETE;
+  return 0;
+}
+
+static int32_t is_over(void *context, BpDeviceEvent *event, int32_t *state) {
+  (void)context;
+  (void)event;
+  *state = BP_EVENT_COMPLETE;
+  return 0;
+}
+
+static const BpEventsApi ahead_events = {.struct_size = sizeof(BpEventsApi),
+                                         .create = event_create,
+                                         .free = event_free,
+                                         .record = nothing_recorded,
+                                         .wait = nothing_recorded,
+                                         .query = is_over,
+                                         .synchronize = wait_for_calls};
+
+static const void *give_ahead_events(void *context, const char *name, uint32_t version) {
+  (void)context;
+  return !strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION
+             ? &ahead_events
+             : NULL;
+}
+
+#define AHEAD  (61440 + 87)
+#define BEHIND (61440 + 88)
+#define QUEUE(NAME, NUMBER, CONTEXT, EXTENSIONS)                                                   \
+  static const BpDeviceApi NAME##_api = {.struct_size = sizeof(BpDeviceApi),                       \
+                                         .device_type = NUMBER,                                    \
+                                         .name = #NAME,                                            \
+                                         .context = CONTEXT,                                       \
+                                         .get_device_count = bare_count,                           \
+                                         .get_attr = bare_attr,                                    \
+                                         .alloc_data_space = bare_host_alloc,                      \
+                                         .free_data_space = bare_host_free,                        \
+                                         .copy = copy_now,                                         \
+                                         .stream_sync = bare_nothing,                              \
+                                         .get_extension = EXTENSIONS}
+QUEUE(ahead, AHEAD, NULL, give_ahead_events);
+QUEUE(behind, BEHIND, &copy_fails, NULL);
+
+/* Numbers stay small enough to be exact. */
+static float wrap(float value) {
+  return value < 1024 ? value : value - 1024;
+}
+
+static int add_now(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  const float *second = num_args == 3 ? args[1].v_view->data : NULL;
+  float *to = args[num_args - 1].v_view->data;
+  for (int i = 0; i < COUNT; i++)
+    to[i] = wrap(((const float *)args[0].v_view->data)[i] + (second ? second[i] : 0) + 1);
+  pthread_mutex_lock(&lock);
+  calls_ahead += args[0].v_view->device.device_type == AHEAD;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+static int get_add(void *context, const char *name, BpFunction **function) {
+  (void)context;
+  *function = strcmp(name, "add") ? NULL : bp_function_create(add_now, NULL, NULL);
+  return 0;
+}
+
+static const BpModuleApi add_api = {.struct_size = sizeof(BpModuleApi),
+                                    .kind = "test",
+                                    .get_function = get_add,
+                                    .destroy = destroy};
+
+/* The value crosses before `ahead` is given the rest of its half, and comes back for the end. */
+static const Node crossing[] = {
+    {NULL, {0}, 0, 0, 0},     {"add", {0}, 1, 1, 0},    {"__copy", {1}, 1, 2, 1},
+    {"add", {2}, 1, 3, 1},    {"add", {1}, 1, 4, 0},    {"add", {4}, 1, 5, 0},
+    {"__copy", {3}, 1, 6, 0}, {"add", {5, 6}, 2, 7, 0},
+};
+
+static BpModule *create_crossing(void) {
+  return create_on(crossing, G_N_ELEMENTS(crossing), AHEAD, BEHIND, &add_api);
+}
+
+static int run_crossing(BpModule *module, float first) {
+  calls_ahead = 0;
+  return run(module, first);
+}
+
+/* The event behind the copy is complete when the rest of the half was given to the device: a thread
+ * that waited for it first would wait for ever. */
+static void test_device_has_its_half_while_a_value_crosses_to_another(void) {
+  BpModule *module = create_crossing();
+  awaited = 3;
+  for (int i = 0; i < 20; i++) {
+    g_assert_cmpint(run_crossing(module, (float)i), ==, 0);
+    g_assert_false(was_late);
+    assert_output(module, 2 * (float)i + 6, 2);
+  }
+  bp_object_release(module);
+}
+
+/* How many threads this process has. */
+static guint count_threads(void) {
+  GDir *all = g_dir_open("/proc/self/task", 0, NULL);
+  guint count = 0;
+  while (g_dir_read_name(all))
+    count++;
+  g_dir_close(all);
+  return count;
+}
+
+/* The second thread is there between runs, there is one however many they are, and it ends with the
+ * graph. The kernel forgets a thread some time after it was joined. */
+static void test_second_thread_is_kept_until_the_graph_ends(void) {
+  guint before = count_threads();
+  BpModule *module = create_crossing();
+  awaited = 3;
+  for (int i = 0; i < 5; i++) {
+    g_assert_cmpint(run_crossing(module, (float)i), ==, 0);
+    g_assert_cmpuint(count_threads(), ==, before + 1);
+  }
+  bp_object_release(module);
+  for (int i = 0; i < 500 && count_threads() > before; i++)
+    g_usleep(10000);
+  g_assert_cmpuint(count_threads(), ==, before);
+}
+
+static void *run_in_thread(void *module) {
+  for (int i = 0; i < 20; i++)
+    g_assert_cmpint(run_crossing(module, (float)i), ==, 0);
+  return NULL;
+}
+
+static void *release_in_thread(void *module) {
+  bp_object_release(module);
+  return NULL;
+}
+
+/* The second thread belongs to the graph, not to the thread that began it. */
+static void test_threads_run_and_release_in_turn(void) {
+  BpModule *module = create_crossing();
+  awaited = 3;
+  for (int i = 0; i < 4; i++)
+    g_thread_join(g_thread_new("run", run_in_thread, module));
+  g_thread_join(g_thread_new("release", release_in_thread, module));
+}
+
+/* The child of a fork lacks the second thread and the devices: a run fails there, and the graph can
+ * be released. The parent's next run is as before. */
+static void test_child_of_a_fork_lacks_the_second_thread(void) {
+  BpModule *module = create_crossing();
+  awaited = 3;
+  g_assert_cmpint(run_crossing(module, 1), ==, 0);
+  pid_t child = fork();
+  if (!child) {
+    alarm(20);
+    BpValue result;
+    int is_refused = call(module, "run", NULL, 0, &result) < 0 && bp_error_is(BP_ERROR_DEVICE);
+    bp_object_release(module);
+    _exit(is_refused ? 0 : 1);
+  }
+  int status = -1;
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(status, ==, 0);
+  g_assert_cmpint(run_crossing(module, 3), ==, 0);
+  bp_object_release(module);
+}
+
+#define MOST_NODES 60
+
+/* A graph at random, and what each node makes of an input of zeros. */
+typedef struct Random {
+  Node nodes[MOST_NODES];
+  float values[MOST_NODES];
+  int last_use[MOST_NODES];
+  int count;
+} Random;
+
+/* A storage of the device that no later node reads, or a new one. */
+static int random_storage(GRand *rand, const Random *graph, int is_other, int *num_storages) {
+  int at = graph->count;
+  for (int tries = 0; tries < 4 && at > 1; tries++) {
+    int storage = graph->nodes[g_rand_int_range(rand, 0, at)].storage, is_free = 1;
+    for (int i = 0; i < at; i++)
+      if (graph->nodes[i].storage == storage &&
+          (i == 0 || graph->last_use[i] >= at || graph->nodes[i].is_on_host != is_other))
+        is_free = 0;
+    if (is_free)
+      return storage;
+  }
+  return (*num_storages)++;
+}
+
+/* Nodes read values of their own device, copies those of the other. The last uses are drawn first:
+ * a node after them does not read the value. */
+static void make_random(GRand *rand, Random *graph, int count) {
+  int num_storages = 1;
+  *graph = (Random){.nodes = {{NULL, {0}, 0, 0, 0}}, .count = 1};
+  for (int i = 0; i < count; i++)
+    graph->last_use[i] = i + g_rand_int_range(rand, 1, 1 + count / 2);
+  while (graph->count < count) {
+    int at = graph->count, is_other = g_rand_boolean(rand), own[MOST_NODES], num_own = 0;
+    int across[MOST_NODES], num_across = 0;
+    for (int i = 0; i < at; i++)
+      if (graph->last_use[i] >= at) {
+        if (graph->nodes[i].is_on_host == is_other)
+          own[num_own++] = i;
+        else
+          across[num_across++] = i;
+      }
+    Node *node = &graph->nodes[at];
+    int copies = num_across && (!num_own || g_rand_int_range(rand, 0, 3) == 0);
+    if (!copies && !num_own) {
+      graph->last_use[at - 1] = at; /* something to go on with */
+      continue;
+    }
+    *node = (Node){.function = copies ? "__copy" : "add",
+                   .num_inputs = copies ? 1 : g_rand_int_range(rand, 1, 3),
+                   .is_on_host = is_other};
+    for (int i = 0; i < node->num_inputs; i++)
+      node->inputs[i] = copies ? across[g_rand_int_range(rand, 0, num_across)]
+                               : own[g_rand_int_range(rand, 0, num_own)];
+    graph->values[at] = copies ? 0 : 1;
+    for (int i = 0; i < node->num_inputs; i++)
+      graph->values[at] = wrap(graph->values[at] + graph->values[node->inputs[i]]);
+    node->storage = random_storage(rand, graph, is_other, &num_storages);
+    graph->count++;
+  }
+}
+
+/* As its nodes one after the other would, whatever the order in which the devices do them. */
+static void test_random_graphs_compute_what_they_say(void) {
+  GRand *rand = g_rand_new_with_seed(19);
+  awaited = 0;
+  for (int i = 0; i < 300; i++) {
+    Random graph;
+    make_random(rand, &graph, g_rand_int_range(rand, 3, MOST_NODES));
+    BpModule *module = create_on(graph.nodes, graph.count, AHEAD, BEHIND, &add_api);
+    for (int round = 0; round < 2; round++) {
+      g_assert_cmpint(run_steps(module, 0, 0), ==, 0);
+      assert_output(module, graph.values[graph.count - 1], 0);
+    }
+    bp_object_release(module);
+  }
+  g_rand_free(rand);
+}
+
+static void test_failure_of_one_device_ends_the_run_of_both(void) {
+  BpModule *module = create_crossing();
+  awaited = 0;
+  copy_fails = TRUE;
+  g_assert_cmpint(run_crossing(module, 1), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "no copy, as asked for"));
+  g_assert_nonnull(strstr(bp_error_message(), "copy 'n"));
+  bp_error_clear();
+  copy_fails = FALSE;
+  g_assert_cmpint(run_crossing(module, 1), ==, 0);
+  assert_output(module, 8, 2);
+  bp_object_release(module);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   order = g_string_new("");
@@ -339,6 +651,21 @@ int main(int argc, char **argv) {
   g_assert_cmpint(bare_register("device_api.other", &other_api), ==, 0);
   g_assert_cmpint(bp_device_parse("later:0", &device), ==, 0);
   g_assert_cmpint(bp_device_parse("other:0", &device), ==, 0);
+  g_assert_cmpint(bare_register("device_api.ahead", &ahead_api), ==, 0);
+  g_assert_cmpint(bare_register("device_api.behind", &behind_api), ==, 0);
+  g_assert_cmpint(bp_device_parse("ahead:0", &device), ==, 0);
+  g_assert_cmpint(bp_device_parse("behind:0", &device), ==, 0);
+  g_test_add_func("/overlap/device-has-its-half-while-a-value-crosses-to-another",
+                  test_device_has_its_half_while_a_value_crosses_to_another);
+  g_test_add_func("/overlap/second-thread-is-kept-until-the-graph-ends",
+                  test_second_thread_is_kept_until_the_graph_ends);
+  g_test_add_func("/overlap/threads-run-and-release-in-turn", test_threads_run_and_release_in_turn);
+  g_test_add_func("/overlap/child-of-a-fork-lacks-the-second-thread",
+                  test_child_of_a_fork_lacks_the_second_thread);
+  g_test_add_func("/overlap/random-graphs-compute-what-they-say",
+                  test_random_graphs_compute_what_they_say);
+  g_test_add_func("/overlap/failure-of-one-device-ends-the-run-of-both",
+                  test_failure_of_one_device_ends_the_run_of_both);
   g_test_add_func("/overlap/device-has-its-half-before-the-host-waits",
                   test_device_has_its_half_before_the_host_waits);
   g_test_add_func("/overlap/device-without-events-is-synchronised-before-the-host-works",

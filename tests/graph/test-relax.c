@@ -315,6 +315,26 @@ static void test_endless_recursion_is_an_error(void) {
   bp_object_release(machine);
 }
 
+/* What TVM's compiler makes of a loop. */
+static void test_recursion_is_cancelled(void) {
+  const Words code[] = {WORDS(CALL, 1, 0, 1, 0), WORDS(RET, 1)};
+  const int64_t extent = 1;
+  BpModule *executable = load(make_executable("0.14", 1, NULL, 0, code, 2));
+  BpModel *model = bp_model_create(executable, &cpu, 1);
+  BpModelContext *context = bp_model_context_create(model);
+  BpTensor *argument = bp_tensor_create(&extent, 1, (BpDataType){BP_DTYPE_INT, 64, 1}, cpu, NULL);
+  g_assert_cmpint(bp_model_bind_input(context, "p", argument), ==, 0);
+  g_assert_cmpint(bp_model_cancel(context), ==, 0);
+  g_assert_cmpint(bp_model_run(context), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "bp_model_cancel");
+  g_assert_cmpint(bp_model_run(context), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "nested");
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(argument);
+  bp_object_release(executable);
+}
+
 static void test_shape_heap_is_bounded(void) {
   static const char *const packed[] = {"vm.builtin.alloc_shape_heap", "vm.builtin.make_shape"};
   const Words code[] = {WORDS(CALL, 1, 1, 2, MACHINE, NUM(2)),
@@ -393,6 +413,45 @@ static void test_lent_argument_is_not_returned(void) {
   g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
   assert_error(BP_ERROR_TYPE, "lent");
   bp_object_release(machine);
+}
+
+/* A tuple is kept from run to run; the argument of the second run is only lent. */
+static void test_lent_argument_is_not_kept_in_a_tuple(void) {
+  static const char *const packed[] = {"vm.builtin.kept_tuple"};
+  const Words code[] = {WORDS(CALL, 1, 1, 4, MACHINE, NUM(0), 0, 0), WORDS(RET, 1)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 1, code, G_N_ELEMENTS(code)));
+  const int64_t one = 1;
+  BpTensor *tensor = bp_tensor_create(&one, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
+  BpValue argument = {.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header}, result;
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, 0);
+  bp_value_clear(&result);
+  argument = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &tensor->view};
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "cannot keep");
+  bp_object_release(tensor);
+  bp_object_release(machine);
+}
+
+/* forward(p) appends to its input, for an output and along an axis. */
+static void refuse_append(int64_t output, int64_t axis) {
+  static const char *const packed[] = {"vm.builtin.append"};
+  const int64_t value = (INT64_C(1) << 56) - 1; /* of an argument's word */
+  const Words code[] = {WORDS(CALL, 1, 1, 9, MACHINE, NUM(0), NUM(output & value), 0, 0,
+                              NUM(axis & value), NUM(0), 0, NUM(0)),
+                        WORDS(RET, 1)};
+  BpModule *module = load(make_executable("0.14", 1, packed, 1, code, G_N_ELEMENTS(code)));
+  g_assert_nonnull(module);
+  g_assert_null(bp_model_create(module, &cpu, 1));
+  assert_error(BP_ERROR_FORMAT, "appends to input 'p'");
+  bp_object_release(module);
+}
+
+static void test_appends_to_what_is_not_there_are_errors(void) {
+  refuse_append(-1, 0);
+  refuse_append(1, 0);
+  refuse_append(INT64_C(1) << 40, 0);
+  refuse_append(0, -1);
+  refuse_append(0, 64);
 }
 
 static void test_functions_in_steps(void) {
@@ -669,10 +728,15 @@ int main(int argc, char **argv) {
                   test_wrong_number_of_arguments_is_an_error);
   g_test_add_func("/relax/condition-chooses", test_condition_chooses);
   g_test_add_func("/relax/endless-recursion-is-an-error", test_endless_recursion_is_an_error);
+  g_test_add_func("/relax/recursion-is-cancelled", test_recursion_is_cancelled);
   g_test_add_func("/relax/shape-heap-is-bounded", test_shape_heap_is_bounded);
   g_test_add_func("/relax/shapes-are-read-from-tensors", test_shapes_are_read_from_tensors);
   g_test_add_func("/relax/closure-keeps-the-machine", test_closure_keeps_the_machine);
   g_test_add_func("/relax/lent-argument-is-not-returned", test_lent_argument_is_not_returned);
+  g_test_add_func("/relax/lent-argument-is-not-kept-in-a-tuple",
+                  test_lent_argument_is_not_kept_in_a_tuple);
+  g_test_add_func("/relax/appends-to-what-is-not-there-are-errors",
+                  test_appends_to_what_is_not_there_are_errors);
   g_test_add_func("/relax/functions-in-steps", test_functions_in_steps);
   g_test_add_func("/relax/machine-is-made-in-two-steps", test_machine_is_made_in_two_steps);
   g_test_add_func("/relax/calls-are-profiled", test_calls_are_profiled);

@@ -10,7 +10,7 @@ tests_mock_odd_good_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 check_LTLIBRARIES += tests/mock/odd-other-abi.la
 tests_mock_odd_other_abi_la_SOURCES = tests/mock/odd.c
 tests_mock_odd_other_abi_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -DODD_NAME='"odd-other-abi"' \
-	-DODD_ENTRY=bp_plugin_entry_odd_other_abi -DODD_ABI='"0.999"'
+	-DODD_ENTRY=bp_plugin_entry_odd_other_abi -DODD_ABI='"1.999"'
 tests_mock_odd_other_abi_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
 check_LTLIBRARIES += tests/mock/odd-no-note.la
@@ -146,6 +146,22 @@ check_LTLIBRARIES += tests/mock/simdev.la
 tests_mock_simdev_la_SOURCES = $(template_plugin_sources)
 tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
 tests_mock_simdev_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+
+# Devices whose kernels end their process, for tests of isolation.
+check_LTLIBRARIES += tests/mock/fragile.la
+tests_mock_fragile_la_SOURCES = tests/mock/fragile.c
+tests_mock_fragile_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
+tests_mock_fragile_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+
+# A simulated accelerator that claims operators: the plugin of the template `--kind npu`, as it
+# stands, and one folder above it the program that it starts.
+check_LTLIBRARIES += tests/mock/simnpu.la
+tests_mock_simnpu_la_SOURCES = $(template_npu_sources)
+tests_mock_simnpu_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
+tests_mock_simnpu_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+check_PROGRAMS += tests/mock/simdev-chip
+tests_mock_simdev_chip_SOURCES = sdk/template-npu/src/chip.c sdk/template-npu/src/chip.h
+tests_mock_simdev_chip_LDADD = -lm
 
 # A simulation of NVIDIA's driver and of NVRTC.
 check_LTLIBRARIES += tests/mock/fakecuda.la

@@ -4,11 +4,13 @@
  */
 #include <backplane/graph_compiler.h>
 #include <backplane/ir_api.h>
+#include <backplane/part_module.h>
 #include <backplane/plugin_helpers.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 BP_PLUGIN_DESCRIPTOR(
     "abi=" BP_ABI_NEEDED_TEXT "\n"
@@ -24,7 +26,10 @@ BP_PLUGIN_DESCRIPTOR(
     "graph_compiler.tiny-unsaved graph_compiler.tiny-short "
     "graph_compiler.tiny-reserved graph_compiler.tiny-cuda "
     "graph_compiler.tiny-renamed graph_compiler.tiny-older "
+    "graph_compiler.tiny-slow graph_compiler.tiny-idle "
     "graph_compiler.tiny-nan graph_compiler.tiny-fails-once graph_compiler.tiny-device "
+    "graph_compiler.tiny-open "
+    "graph_compiler.tiny-uneven "
     "target.build.tiny\n"
     "targets=tiny\n");
 
@@ -40,6 +45,9 @@ typedef enum Oddity {
   NOT_A_NUMBER,
   EVERYTHING, /* claims what it cannot compile */
   NAMELESS,   /* its module has a function of another name */
+  SLOW,       /* its parts take 10 milliseconds */
+  IDLE,       /* its parts do nothing, quickly */
+  UNEVEN,     /* its small parts are as SLOW, its large ones as IDLE */
   UNSAVED     /* its module cannot be saved */
 } Oddity;
 
@@ -62,9 +70,10 @@ typedef struct Step {
 typedef struct Header {
   char magic[8];
   char function[64];
-  int64_t elements; /* of each tensor */
+  int64_t elements; /* of each tensor; -1: as many as the first argument has */
   int32_t num_inputs, num_outputs, num_constants, num_slots, num_steps;
   int32_t cannot_save;
+  int32_t oddity; /* SLOW, IDLE, or 0 */
 } Header;
 
 #define MAGIC        "tiny1\0\0"
@@ -73,16 +82,26 @@ typedef struct Header {
 static const BpModuleApi module_api;
 
 static const float *find_slot(const Header *header, const BpValue *args, float *between,
-                              int32_t slot) {
+                              int64_t elements, int32_t slot) {
   int32_t num_tensors = header->num_inputs + header->num_outputs;
   const Step *steps = (const Step *)(const void *)(header + 1);
   const float *constants = (const float *)(const void *)(steps + header->num_steps);
-  if (slot < num_tensors)
-    return (const float *)(const void *)((const char *)args[slot].v_view->data +
-                                         args[slot].v_view->byte_offset);
+  if (slot < num_tensors) {
+    const BpTensorView *view = bp_part_tensor(&args[slot]);
+    return (const float *)(const void *)((const char *)view->data + view->byte_offset);
+  }
   slot -= num_tensors;
-  return slot < header->num_constants ? constants + slot * header->elements
-                                      : between + (slot - header->num_constants) * header->elements;
+  return slot < header->num_constants ? constants + slot * elements
+                                      : between + (slot - header->num_constants) * elements;
+}
+
+/* The elements of an argument; -1: it is no tensor. */
+static int64_t count_of(const BpValue *arg) {
+  const BpTensorView *view = bp_part_tensor(arg);
+  int64_t count = view ? 1 : -1;
+  for (int32_t d = 0; view && d < view->ndim; d++)
+    count *= view->shape[d];
+  return count;
 }
 
 static int32_t check_arguments(const Header *header, const BpValue *args, int32_t num_args) {
@@ -90,12 +109,10 @@ static int32_t check_arguments(const Header *header, const BpValue *args, int32_
     return bp_plugin_raise(&host, BP_ERROR_TYPE, "%s takes %d tensors, not %d", header->function,
                            header->num_inputs + header->num_outputs, num_args);
   for (int32_t i = 0; i < num_args; i++) {
-    int64_t count = 1;
-    if (args[i].type_index != BP_TYPE_TENSOR_VIEW)
+    int64_t count = count_of(&args[i]);
+    if (count < 0)
       return bp_plugin_raise(&host, BP_ERROR_TYPE, "argument %d is no tensor", i);
-    for (int32_t d = 0; d < args[i].v_view->ndim; d++)
-      count *= args[i].v_view->shape[d];
-    if (count != header->elements)
+    if (count != (header->elements < 0 ? count_of(&args[0]) : header->elements))
       return bp_plugin_raise(&host, BP_ERROR_VALUE, "argument %d has %lld elements", i,
                              (long long)count);
   }
@@ -107,14 +124,20 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
   const Header *header = context;
   const Step *steps = (const Step *)(const void *)(header + 1);
   if (invocation->device.device_type != BP_DEVICE_CPU ||
+      bp_plugin_check_flags(&host, "tiny", "launch", invocation->flags) != 0 ||
       check_arguments(header, args, num_args) != 0)
     return -1;
-  float *between = calloc((size_t)(header->num_slots * header->elements) + 1, sizeof(float));
+  if (header->oddity == SLOW)
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+  if (header->oddity == IDLE)
+    return 0;
+  int64_t elements = header->elements < 0 ? count_of(&args[0]) : header->elements;
+  float *between = calloc((size_t)(header->num_slots * elements) + 1, sizeof(float));
   for (int32_t s = 0; between && s < header->num_steps; s++) {
-    const float *a = find_slot(header, args, between, steps[s].a);
-    const float *b = find_slot(header, args, between, steps[s].b);
-    float *to = (float *)(uintptr_t)find_slot(header, args, between, steps[s].to);
-    for (int64_t i = 0; i < header->elements; i++)
+    const float *a = find_slot(header, args, between, elements, steps[s].a);
+    const float *b = find_slot(header, args, between, elements, steps[s].b);
+    float *to = (float *)(uintptr_t)find_slot(header, args, between, elements, steps[s].to);
+    for (int64_t i = 0; i < elements; i++)
       to[i] = steps[s].is_add ? a[i] + b[i] : a[i] > 0 ? a[i] : 0;
   }
   free(between);
@@ -144,15 +167,9 @@ static int32_t get_property(void *context, int32_t *flags) {
 
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const Module *module = context;
-  BpDataType handles[MOST_TENSORS];
-  BpKernelInfo kernel = {.struct_size = sizeof(kernel),
-                         .name = module->header->function,
-                         .arg_dtypes = handles,
-                         .num_args = module->header->num_inputs + module->header->num_outputs};
-  BpByteArray code = {(const char *)module->header, module->size};
-  for (int32_t i = 0; i < MOST_TENSORS; i++)
-    handles[i] = (BpDataType){BP_DTYPE_HANDLE, 64, 1};
-  return host.module->encode_device_code("tiny", &kernel, 1, &code, bytes);
+  return bp_part_save(&host, "tiny", module->header->function,
+                      module->header->num_inputs + module->header->num_outputs,
+                      (const char *)module->header, module->size, bytes);
 }
 
 static void destroy(void *context) {
@@ -182,39 +199,37 @@ static BpModule *make_module(Header *header, size_t size) {
 }
 
 static size_t size_of(const Header *header) {
-  return sizeof(*header) + (size_t)header->num_steps * sizeof(Step) +
-         (size_t)header->num_constants * (size_t)header->elements * sizeof(float);
-}
-
-static int32_t ignore_kernel(void *context, const BpKernelInfo *kernel) {
-  (void)context;
-  (void)kernel;
-  return 0;
+  size_t constants = header->elements < 0 ? 0 : (size_t)(header->num_constants * header->elements);
+  return sizeof(*header) + (size_t)header->num_steps * sizeof(Step) + constants * sizeof(float);
 }
 
 /* Bytes of this test alone: no more than their size is checked. */
 static int load(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
-  BpByteArray all, format, bytes;
-  Header *header;
+  BpPartBytes part;
   (void)self;
-  if (num_args < 1 || host.object->view_str(&args[0], &all) != 0 ||
-      host.module->decode_device_code(&all, &format, ignore_kernel, NULL, &bytes) != 0)
+  if (bp_part_load(&host, "tiny", args, num_args, &part) != 0)
     return -1;
-  header = malloc(bytes.size + 1);
-  if (header)
-    memcpy(header, bytes.data, bytes.size);
-  if (header && (bytes.size < sizeof(*header) || memcmp(header->magic, MAGIC, sizeof(MAGIC)) ||
-                 size_of(header) != bytes.size)) {
-    free(header);
+  const Header *header = (const Header *)(const void *)part.code;
+  if (part.size < sizeof(*header) || memcmp(header->magic, MAGIC, sizeof(MAGIC)) ||
+      size_of(header) != part.size) {
+    bp_part_bytes_free(&part);
     return bp_plugin_raise(&host, BP_ERROR_FORMAT, "these are no bytes of a tiny module");
   }
-  return bp_plugin_answer_module(result, make_module(header, bytes.size));
+  free(part.function);
+  return bp_plugin_answer_module(result, make_module((Header *)(void *)part.code, part.size));
 }
 
 /* ---- Claiming ---------------------------------------------------------------------------- */
 
 static const BpGraphTable *graph_table(void) {
   return host.host->get_table(host.host, BP_TABLE_GRAPH, BP_TABLE_GRAPH_VERSION);
+}
+
+/* Whether dimension `d` of two values has one extent. */
+static int same_extent(const BpOnnxValue *a, const BpOnnxValue *b, int32_t d) {
+  if (a->shape[d] != b->shape[d] || a->shape[d] >= 0)
+    return a->shape[d] == b->shape[d];
+  return a->symbols && b->symbols && !strcmp(a->symbols[d], b->symbols[d]);
 }
 
 /* Why the library lacks the operator of a node, or NULL: it has it. */
@@ -227,9 +242,11 @@ static const char *lacks(const BpGraphTable *table, const BpOnnxGraph *graph,
     return "it has float32 alone";
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpOnnxValue *in = table->get_value(graph, node->inputs[i]);
-    if (in->ndim != out->ndim ||
-        (in->ndim && memcmp(in->shape, out->shape, (size_t)in->ndim * sizeof(int64_t))))
+    if (in->ndim != out->ndim)
       return "its inputs differ in shape";
+    for (int32_t d = 0; d < in->ndim; d++)
+      if (!same_extent(in, out, d))
+        return "its inputs differ in shape";
   }
   return NULL;
 }
@@ -264,8 +281,11 @@ typedef struct Compiling {
 
 static int64_t count_elements(const BpOnnxValue *value) {
   int64_t count = 1;
-  for (int32_t d = 0; d < value->ndim; d++)
+  for (int32_t d = 0; d < value->ndim; d++) {
+    if (value->shape[d] < 0)
+      return -1;
     count *= value->shape[d];
+  }
   return count;
 }
 
@@ -334,7 +354,10 @@ static int32_t compile(void *context, const BpOnnxGraph *part, const BpTarget *t
   strncpy(c.header.function, tiny->oddity == NAMELESS ? "nobody" : function,
           sizeof(c.header.function) - 1);
   c.header.cannot_save = tiny->oddity == UNSAVED;
+  c.header.oddity = tiny->oddity == SLOW || tiny->oddity == IDLE ? (int32_t)tiny->oddity : 0;
   number_slots(&c);
+  if (tiny->oddity == UNEVEN)
+    c.header.oddity = c.header.elements < 1000 ? SLOW : IDLE;
   *module = write_module(&c);
   free(c.slots);
   return *module ? 0 : -1;
@@ -361,12 +384,16 @@ static Tiny all[] = {
     {API("tiny-everything"), EVERYTHING, 0},
     {API("tiny-nameless"), NAMELESS, 0},
     {API("tiny-unsaved"), UNSAVED, 0},
+    {API("tiny-slow"), SLOW, 0},
+    {API("tiny-idle"), IDLE, 0},
     {API("tiny-short"), NONE, 0},
     {API("tiny-reserved"), NONE, 0},
     {API("tiny-cuda"), NONE, 0},
     {API("tiny-renamed"), NONE, 0},
     {API("tiny-older"), NONE, 0},
     {API("tiny-device"), NONE, 0},
+    {API("tiny-open"), NONE, 0},
+    {API("tiny-uneven"), UNEVEN, 0},
 };
 
 static int answer(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -412,6 +439,8 @@ static int32_t initialize(void *context) {
       return -1;
     if (!strcmp(tiny->api.name, "tiny-short"))
       tiny->api.struct_size = offsetof(BpGraphCompilerApi, compile);
+    if (!strcmp(tiny->api.name, "tiny-open"))
+      tiny->api.flags = BP_GRAPH_COMPILER_OPEN_EXTENTS | UINT64_C(1) << 63;
     if (!strcmp(tiny->api.name, "tiny-reserved"))
       tiny->api.reserved = 1;
     if (!strcmp(tiny->api.name, "tiny-cuda"))

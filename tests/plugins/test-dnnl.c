@@ -47,8 +47,13 @@ static BpModule *compile(const char *path, double least, GString *report) {
   return compile_shaped(path, NULL, least, report);
 }
 
+/* An open extent in a run of size `n`: by dimension, so that equal names in one place are equal. */
+static int64_t open_extent(int64_t n, int32_t dimension) {
+  return dimension == 0 ? n : 4 + n + dimension;
+}
+
 /* All outputs, one behind the other, of a model whose inputs are filled with the same numbers. */
-static GArray *run(BpModule *module) {
+static GArray *run_sized(BpModule *module, int64_t n) {
   BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   GArray *all = g_array_new(FALSE, FALSE, sizeof(float));
@@ -56,8 +61,11 @@ static GArray *run(BpModule *module) {
     g_error("%s", bp_error_message());
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
     const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    int64_t shape[6];
+    for (int32_t d = 0; d < info->ndim; d++)
+      shape[d] = info->shape[d] < 0 ? open_extent(n, d) : info->shape[d];
     BpTensor *tensor =
-        bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+        bp_tensor_create(shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     float *values = onnx_float_values(bp_view_num_elements(&tensor->view));
     if (bp_tensor_copy_from_host(&tensor->view, values,
                                  (uint64_t)bp_view_num_bytes(&tensor->view)) ||
@@ -82,6 +90,10 @@ static GArray *run(BpModule *module) {
   return all;
 }
 
+static GArray *run(BpModule *module) {
+  return run_sized(module, 2);
+}
+
 static void compare(const char *what, const GArray *got, const GArray *want) {
   float largest = 0;
   g_assert_cmpuint(got->len, ==, want->len);
@@ -94,23 +106,31 @@ static void compare(const char *what, const GArray *got, const GArray *want) {
   }
 }
 
-/* Compares, where oneDNN takes at least such a share of the nodes; frees the builder. */
-static void check(const char *what, OnnxBuilder *builder, double least) {
+/* Compares runs of these sizes, where oneDNN takes at least such a share of the nodes; frees the
+ * builder. */
+static void check_sizes(const char *what, OnnxBuilder *builder, double least, const int64_t *sizes,
+                        int num_sizes) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
   BpModule *plain = compile(path, -1, NULL), *claimed = plain ? compile(path, least, NULL) : NULL;
   if (!claimed)
     g_error("%s: %s", what, bp_error_message());
-  GArray *want = run(plain), *got = run(claimed);
-  compare(what, got, want);
-  g_array_unref(want);
-  g_array_unref(got);
+  for (int i = 0; i < num_sizes; i++) {
+    GArray *want = run_sized(plain, sizes[i]), *got = run_sized(claimed, sizes[i]);
+    compare(what, got, want);
+    g_array_unref(want);
+    g_array_unref(got);
+  }
   bp_object_release(plain);
   bp_object_release(claimed);
   unlink(path);
   g_free(path);
   g_byte_array_unref(bytes);
   onnx_builder_free(builder);
+}
+
+static void check(const char *what, OnnxBuilder *builder, double least) {
+  check_sizes(what, builder, least, (const int64_t[]){2}, 1);
 }
 
 /* ---- Single operators -------------------------------------------------------------------- */
@@ -168,12 +188,54 @@ static void test_layers(void) {
   }
 }
 
+/* One module computes runs of every size: those that come back, none, and more than have primitives
+ * at once. */
+static const int64_t sizes[] = {1, 3, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 1, 3};
+
+static void test_open_extents(void) {
+  static const Layer layers[] = {
+      {"Conv", "Nx3xHxW", "8x3x3x3", "8", "pads=1,1,1,1"},
+      {"Conv", "Nx4xHxW", "6x2x3x2", NULL, "group=2 strides=2,3 pads=0,1,1,0 dilations=1,2"},
+      {"Conv", "1x3xHx9", "4x3x3x3", NULL, "strides=2,2 auto_pad=VALID"},
+      {"Conv", "Nx3x10x10", "4x3x3x3", NULL, "auto_pad=SAME_LOWER strides=2,2"},
+      {"Conv", "Nx3xL", "6x3x5", "6", "pads=2,2 strides=2,"},
+      {"MatMul", "Nx7", "7x9", NULL, ""},
+      {"MatMul", "NxSx5x7", "7x9", NULL, ""},
+      {"MatMul", "NxSx7", "Nx7xT", NULL, ""},
+      {"Gemm", "Nx7", "9x7", "1x9", "transB=1"},
+      {"Gemm", "7xM", "7x9", "9", "transA=1"},
+      {"MaxPool", "Nx5xHxW", NULL, NULL, "kernel_shape=3,3 strides=2,2 pads=1,1,1,1"},
+      {"MaxPool", "Nx5x10x10", NULL, NULL, "kernel_shape=3,3 strides=2,2 ceil_mode=1"},
+      {"AveragePool", "Nx5xHxW", NULL, NULL, "kernel_shape=3,2 strides=2,1 pads=1,0,1,1"},
+      {"AveragePool", "Nx5xHxW", NULL, NULL, "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1"},
+      {"GlobalAveragePool", "Nx7xHxW", NULL, NULL, ""},
+      {"Softmax", "NxMx5", NULL, NULL, ""},
+      {"Softmax", "NxMx5", NULL, NULL, "axis=1"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(layers); i++) {
+    const Layer *l = &layers[i];
+    OnnxBuilder *builder = onnx_builder_new();
+    char *what = g_strjoin(" ", l->op, l->input, l->weights ? l->weights : "", l->attrs, NULL);
+    onnx_input(builder, "x", ONNX_FLOAT, l->input);
+    if (l->weights && strchr(l->weights, 'N'))
+      onnx_input(builder, "w", ONNX_FLOAT, l->weights);
+    else if (l->weights)
+      onnx_floats(builder, "w", l->weights);
+    if (l->bias)
+      onnx_floats(builder, "b", l->bias);
+    onnx_node(builder, l->op, !l->weights ? "x" : l->bias ? "x,w,b" : "x,w", "y", l->attrs);
+    onnx_output(builder, "y");
+    check_sizes(what, builder, 1, sizes, G_N_ELEMENTS(sizes));
+    g_free(what);
+  }
+}
+
 /* ---- Parts ------------------------------------------------------------------------------- */
 
 /* A residual block: two convolutions, the input added, and what is read twice. */
-static OnnxBuilder *residual_model(void) {
+static OnnxBuilder *residual_model_of(const char *shape) {
   OnnxBuilder *builder = onnx_builder_new();
-  onnx_input(builder, "x", ONNX_FLOAT, "1x3x16x16");
+  onnx_input(builder, "x", ONNX_FLOAT, shape);
   onnx_floats(builder, "w0", "16x3x3x3");
   onnx_floats(builder, "b0", "16");
   onnx_floats(builder, "w1", "16x16x3x3");
@@ -196,8 +258,17 @@ static OnnxBuilder *residual_model(void) {
   return builder;
 }
 
+static OnnxBuilder *residual_model(void) {
+  return residual_model_of("1x3x16x16");
+}
+
 static void test_residual_block(void) {
   check("residual block", residual_model(), 11.0 / 12);
+}
+
+static void test_open_residual_block(void) {
+  check_sizes("residual block of N images", residual_model_of("Nx3x16x16"), 11.0 / 12, sizes,
+              G_N_ELEMENTS(sizes));
 }
 
 /* A result that a part gives, and that it goes on with: in the caller's memory and in its own. */
@@ -299,12 +370,15 @@ static void test_reasons(void) {
       {"Gemm", "x,w", "alpha=2.0", "alpha or beta is not 1"},
       {"MatMul", "h,h", "", "takes only float32"},
       {"Exp", "x", "", "does not have this operator"},
+      {"MaxPool", "p", "kernel_shape=2,2 auto_pad=SAME_UPPER", "SAME_LOWER along an open extent"},
+      {"MaxPool", "p", "kernel_shape=2,2 ceil_mode=1", "ceil_mode along an open extent"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     OnnxBuilder *builder = onnx_builder_new();
     GString *report = g_string_new(NULL);
     onnx_input(builder, "x", ONNX_FLOAT, "4x4");
     onnx_input(builder, "h", 11, "4x4");
+    onnx_input(builder, "p", ONNX_FLOAT, "1x3xHxW");
     onnx_floats(builder, "w", "4x4");
     onnx_node(builder, cases[i].op, cases[i].inputs, "y", cases[i].attrs);
     onnx_output(builder, "y");
@@ -503,10 +577,267 @@ static void test_damaged_bytes(void) {
   bp_object_release(part);
 }
 
+/* ---- Single operators, called directly --------------------------------------------------- */
+
+/* A tensor on the host with the numbers that constants of its size have. */
+static BpTensor *make_tensor(const int64_t *shape, int32_t ndim) {
+  const BpDataType type = {BP_DTYPE_FLOAT, 32, 1};
+  BpTensor *tensor = bp_tensor_create(shape, ndim, type, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  float *values = onnx_float_values(bp_view_num_elements(&tensor->view));
+  memcpy(tensor->view.data, values, (size_t)bp_view_num_bytes(&tensor->view));
+  g_free(values);
+  return tensor;
+}
+
+/* Reads "2x3x4". */
+static BpTensor *tensor_of_text(const char *text) {
+  int64_t shape[6];
+  int32_t ndim = 0;
+  for (char *at = (char *)(uintptr_t)text; *at; at += *at == 'x')
+    shape[ndim++] = g_ascii_strtoll(at, &at, 10);
+  return make_tensor(shape, ndim);
+}
+
+static BpValue tensor_value(BpTensor *tensor) {
+  return (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &tensor->view};
+}
+
+static BpValue int_value(int64_t number) {
+  return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = number};
+}
+
+static BpValue text_value(const char *text) {
+  return (BpValue){.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
+}
+
+/* Arguments of an operator's function, of which the tensors and shapes are owned. */
+typedef struct Arguments {
+  BpValue values[24];
+  int32_t count;
+  GPtrArray *objects;
+} Arguments;
+
+static void add_argument(Arguments *arguments, BpValue value, void *object) {
+  arguments->values[arguments->count++] = value;
+  if (object)
+    g_ptr_array_add(arguments->objects, object);
+}
+
+/* "strides=2,2 group=2 mode=x alpha=0.5". */
+static void add_attributes(Arguments *arguments, const char *text) {
+  char **words = g_strsplit(text, " ", -1);
+  for (char **word = words; *word && **word; word++) {
+    char *value = strchr(*word, '=');
+    *value++ = '\0';
+    add_argument(arguments, text_value(g_intern_string(*word)), NULL);
+    if (strchr(value, ',')) {
+      int64_t numbers[8];
+      size_t count = 0;
+      for (char *at = value; *at; at += *at == ',')
+        numbers[count++] = g_ascii_strtoll(at, &at, 10);
+      BpShape *shape = bp_shape_create(numbers, count);
+      add_argument(arguments, (BpValue){.type_index = BP_TYPE_SHAPE, .v_obj = &shape->header},
+                   shape);
+    } else if (g_ascii_isdigit(*value) || *value == '-') {
+      add_argument(arguments, int_value(g_ascii_strtoll(value, NULL, 10)), NULL);
+    } else {
+      add_argument(arguments, text_value(g_intern_string(value)), NULL);
+    }
+  }
+  g_strfreev(words);
+}
+
+static Arguments make_arguments(const Layer *layer, BpTensor *output) {
+  const char *const shapes[] = {layer->input, layer->weights, layer->bias};
+  Arguments arguments = {.objects = g_ptr_array_new_with_free_func(bp_object_release)};
+  add_argument(&arguments, int_value(13), NULL);
+  add_argument(&arguments, int_value(3), NULL);
+  for (int i = 0; i < 3; i++) {
+    BpTensor *tensor = shapes[i] ? tensor_of_text(shapes[i]) : NULL;
+    add_argument(&arguments, tensor ? tensor_value(tensor) : (BpValue){0}, tensor);
+  }
+  add_argument(&arguments, int_value(1), NULL);
+  add_argument(&arguments, tensor_value(output), NULL);
+  add_attributes(&arguments, layer->attrs);
+  return arguments;
+}
+
+static BpFunction *find_operator(const char *op) {
+  char *name = g_strconcat("operator.dnnl.", op, NULL);
+  BpFunction *function = NULL;
+  if (bp_registry_get(name, &function) || !function)
+    g_error("%s: %s", name, bp_error_message());
+  g_free(name);
+  return function;
+}
+
+/* What generated code computes of a layer, and its shape. */
+static GArray *expected_of(const Layer *l, BpTensor **output) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, l->input);
+  if (l->weights)
+    onnx_floats(builder, "w", l->weights);
+  if (l->bias)
+    onnx_floats(builder, "b", l->bias);
+  onnx_node(builder, l->op, !l->weights ? "x" : l->bias ? "x,w,b" : "x,w", "y", l->attrs);
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *module = compile(path, -1, NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  const BpModelTensorInfo *info = bp_model_output_info(model, 0);
+  *output = make_tensor(info->shape, info->ndim);
+  GArray *want = run(module);
+  bp_model_release(model);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return want;
+}
+
+static void test_operators(void) {
+  static const Layer layers[] = {
+      {"Conv", "2x16x9x9", "32x16x3x3", "32", "strides=2,2 pads=0,1,1,0"},
+      {"Conv", "1x8x12x12", "16x4x3x3", NULL, "group=2 dilations=2,2"},
+      {"Conv", "1x3x10x10", "4x3x3x3", NULL, "auto_pad=SAME_LOWER strides=2,2"},
+      {"MatMul", "3x5x7", "7x9", NULL, ""},
+      {"Gemm", "5x7", "9x7", "1x9", "transB=1"},
+      {"MaxPool", "1x5x11x12", NULL, NULL, "kernel_shape=3,3 strides=2,2 pads=1,1,1,1"},
+      {"GlobalAveragePool", "2x7x5x6", NULL, NULL, ""},
+      {"Softmax", "4x6x5", NULL, NULL, "axis=1"},
+      {"Relu", "4x5", NULL, NULL, ""},
+      {"Add", "4x5", "4x5", NULL, ""},
+  };
+  for (int again = 0; again < 2; again++)
+    for (size_t i = 0; i < G_N_ELEMENTS(layers); i++) {
+      BpTensor *output;
+      GArray *want = expected_of(&layers[i], &output);
+      BpFunction *function = find_operator(layers[i].op);
+      Arguments arguments = make_arguments(&layers[i], output);
+      BpValue result = {0};
+      if (bp_function_call(function, arguments.values, arguments.count, &result))
+        g_error("%s: %s", layers[i].op, bp_error_message());
+      GArray *got = g_array_new(FALSE, FALSE, sizeof(float));
+      g_array_append_vals(got, output->view.data, (guint)bp_view_num_elements(&output->view));
+      compare(layers[i].op, got, want);
+      g_array_unref(got);
+      g_array_unref(want);
+      g_ptr_array_unref(arguments.objects);
+      bp_object_release(output);
+      bp_object_release(function);
+    }
+}
+
+/* What is wrong with a call is an error by name, and what the library lacks is NotImplemented. */
+static void test_operators_refuse(void) {
+  const int64_t shape[] = {5, 9};
+  BpTensor *output = make_tensor(shape, 2), *other = make_tensor((int64_t[]){5, 8}, 2);
+  BpTensor *a = make_tensor((int64_t[]){5, 7}, 2), *b = make_tensor((int64_t[]){7, 9}, 2);
+  BpFunction *function = find_operator("MatMul");
+  BpValue right[] = {int_value(13), int_value(2),         tensor_value(a), tensor_value(b),
+                     int_value(1),  tensor_value(output), text_value("x"), int_value(1)};
+  BpTensorView wide = a->view;
+  wide.dtype.bits = 16;
+  const struct {
+    int32_t count, at;
+    BpValue value;
+    const char *kind, *text;
+  } cases[] = {
+      {6, 0, int_value(13), NULL, NULL},
+      {8, 0, int_value(13), BP_ERROR_NOT_IMPLEMENTED, "knows no attribute x"},
+      {0, 0, int_value(13), BP_ERROR_TYPE, "argument 0 of operator MatMul is not the version"},
+      {1, 0, int_value(13), BP_ERROR_TYPE, "argument 1 of operator MatMul is not a number"},
+      {6, 1, int_value(9), BP_ERROR_TYPE, "argument 1 of operator MatMul is not a number"},
+      {6, 2, int_value(9), BP_ERROR_TYPE, "argument 2 of operator MatMul is no tensor"},
+      {7, 0, int_value(13), BP_ERROR_TYPE, "the last attribute of operator MatMul has no value"},
+      {6, 3, (BpValue){0}, BP_ERROR_NOT_IMPLEMENTED, "operator.dnnl.MatMul: a required input"},
+      {6, 2, (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &wide},
+       BP_ERROR_NOT_IMPLEMENTED, "takes only float32"},
+      {6, 5, tensor_value(other), NULL, "dnnl"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    BpValue arguments[8], result = {0};
+    memcpy(arguments, right, sizeof(right));
+    arguments[cases[i].at] = cases[i].value;
+    int status = bp_function_call(function, arguments, cases[i].count, &result);
+    g_assert_cmpint(status, ==, cases[i].text ? -1 : 0);
+    if (cases[i].text && ((cases[i].kind && g_strcmp0(bp_error_kind(), cases[i].kind)) ||
+                          !strstr(bp_error_message(), cases[i].text)))
+      g_error("case %zu: %s: %s", i, bp_error_kind(), bp_error_message());
+    bp_error_clear();
+  }
+  BpTensor *const all[] = {output, other, a, b};
+  for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
+    bp_object_release(all[i]);
+  bp_object_release(function);
+}
+
+/* An attribute that is ignored, or padding that is made up, would be a wrong result. */
+static void test_operators_refuse_attributes(void) {
+  static const struct {
+    Layer layer;
+    const char *output, *kind, *text;
+  } cases[] = {
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, ""}, "1x4x6x6", NULL, NULL},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, ""}, "1x4x8x8", BP_ERROR_VALUE, "spatial extent"},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, ""}, "1x4x6x7", BP_ERROR_VALUE, "spatial extent"},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, "auto_pad=VALID"}, "1x4x6x6", NULL, NULL},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, "auto_pad=SAME_UPPER"},
+       "1x4x6x6",
+       BP_ERROR_VALUE,
+       "spatial extent"},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, "auto_pad=SOME"}, "1x4x6x6", BP_ERROR_VALUE, "NOTSET"},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, "strides=2"}, "1x4x6x6", BP_ERROR_TYPE, "is a shape"},
+      {{"Conv", "1x4x8x8", "4x4x3x3", NULL, "kernel_shape=2,3"},
+       "1x4x6x6",
+       BP_ERROR_VALUE,
+       "kernel_shape"},
+      {{"MaxPool", "1x4x8x8", NULL, NULL, "kernel_shape=3,3 strides=2,2 ceil_mode=1"},
+       "1x4x4x4",
+       NULL,
+       NULL},
+      {{"MaxPool", "1x4x8x8", NULL, NULL, "kernel_shape=3,3 strides=2,2"},
+       "1x4x4x4",
+       BP_ERROR_VALUE,
+       "spatial extent"},
+      {{"MaxPool", "1x4x5x5", NULL, NULL, "kernel_shape=2,2 strides=3,3 ceil_mode=1"},
+       "1x4x2x2",
+       NULL,
+       NULL},
+      {{"Gemm", "5x7", "7x7", NULL, "alpha=2"}, "5x7", BP_ERROR_TYPE, "alpha is a float"},
+      {{"Gemm", "5x7", "7x7", NULL, "transB=yes"}, "5x7", BP_ERROR_TYPE, "transB is an int"},
+      {{"MatMul", "5x7", "7x7", NULL, "transB=1"},
+       "5x7",
+       BP_ERROR_NOT_IMPLEMENTED,
+       "knows no attribute transB"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    BpTensor *output = tensor_of_text(cases[i].output);
+    BpFunction *function = find_operator(cases[i].layer.op);
+    Arguments arguments = make_arguments(&cases[i].layer, output);
+    BpValue result = {0};
+    int status = bp_function_call(function, arguments.values, arguments.count, &result);
+    if (status != (cases[i].text ? -1 : 0) ||
+        (cases[i].text && (g_strcmp0(bp_error_kind(), cases[i].kind) != 0 ||
+                           !strstr(bp_error_message(), cases[i].text))))
+      g_error("case %zu: %s: %s", i, bp_error_kind(), bp_error_message());
+    bp_error_clear();
+    g_ptr_array_unref(arguments.objects);
+    bp_object_release(output);
+    bp_object_release(function);
+  }
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/dnnl/layers", test_layers);
+  g_test_add_func("/dnnl/open_extents", test_open_extents);
   g_test_add_func("/dnnl/residual_block", test_residual_block);
+  g_test_add_func("/dnnl/open_residual_block", test_open_residual_block);
   g_test_add_func("/dnnl/results_that_are_read_inside", test_results_that_are_read_inside);
   g_test_add_func("/dnnl/sums_of_parallel_branches", test_sums_of_parallel_branches);
   g_test_add_func("/dnnl/random_graphs", test_random_graphs);
@@ -516,5 +847,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/dnnl/wrong_arguments", test_wrong_arguments);
   g_test_add_func("/dnnl/windows_out_of_range", test_windows_out_of_range);
   g_test_add_func("/dnnl/damaged_bytes", test_damaged_bytes);
+  g_test_add_func("/dnnl/operators", test_operators);
+  g_test_add_func("/dnnl/operators_refuse", test_operators_refuse);
+  g_test_add_func("/dnnl/operators_refuse_attributes", test_operators_refuse_attributes);
   return g_test_run();
 }

@@ -14,23 +14,16 @@ if [ ! -e "$include/Python.h" ]; then
   exit 0
 fi
 . "$top_srcdir/tests/tap.sh"
-cp -r "$top_srcdir/python" "$work/python"
-chmod -R u+w "$work/python"
-cd "$work/python"
-export PYTHONDONTWRITEBYTECODE=1
-export BACKPLANE_CFLAGS="-Werror -I$top_srcdir/include -I$top_srcdir/sdk/include"
-export BACKPLANE_LIBS="-L$top_builddir/.libs -lbackplane-graph -lbackplane-compiler -lbackplane -Wl,-rpath,$top_builddir/.libs"
-
-ok /python/builds "$BP_TEST_PYTHON" setup.py -q build --build-lib "$work/built"
+. "$top_srcdir/tests/python/package.sh"
+ok /python/builds package_builds "$BP_TEST_PYTHON"
 ok /python/types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$work/mypy"
-export PYTHONPATH=$work/built
 # Which Python has __buffer__ as a method depends on its version; the protocol is older.
 echo backplane._core.Tensor.__buffer__ >"$work/allowed"
 ok /python/stubs-match "$BP_TEST_PYTHON" -m mypy.stubtest backplane._core \
   --allowlist "$work/allowed" --ignore-unused-allowlist
 ok /python/tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
 ok /python/example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
-# The program of the README, in a folder with what it loads.
+# The program of README.md, in a folder with what it loads.
 readme_runs() {
   "$top_builddir/backplane" compile "$top_srcdir/examples/digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/digits.so" &&
     says "This is a 1" "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/README.md" "$work"
@@ -40,6 +33,21 @@ page_runs() {
   cp "$top_srcdir/examples/digits/digits.onnx" "$work/" &&
     "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/docs/python.md" "$work"
 }
+# docs/debugging.md: with one pass of a dump made wrong.
+finds_the_pass() {
+  local find=$top_srcdir/scripts/find-pass
+  mkdir "$work/dump" && "$top_builddir/backplane" compile "$top_srcdir/examples/digits/digits.onnx" --shape image=1x1x28x28 --target c \
+    --dump "$work/dump" -o "$work/dumped.so" &&
+    says "fused_maxpool_2: all passes agree" "$BP_TEST_PYTHON" "$find" "$work/dump" fused_maxpool_2 &&
+    sed -i 's/(max /(min /' "$work"/dump/*maxpool_2.{vectorize,unroll,tidy}.ir &&
+    ends_saying 1 "fused_maxpool_2: vectorize changes the result" "$BP_TEST_PYTHON" "$find" "$work/dump" fused_maxpool_2
+}
+ok /python/finds-the-pass finds_the_pass
 ok /python/readme-runs readme_runs
 ok /python/page-runs page_runs
+if [ -e "$top_builddir/plugins/built/backplane-dnnl.so" ]; then
+  ok /python/page-of-dnnl-runs "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/docs/plugin-dnnl.md" "$work"
+fi
+# The modules of the page of IR.
+ok /python/page-of-ir-verifies "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --ir "$top_srcdir/docs/ir.md"
 echo "1..$count"

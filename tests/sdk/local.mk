@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: the SDK, as a vendor uses it.
 test_programs += tests/sdk/test-handle-table
-test_scripts += tests/sdk/test-applications.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh \
-	tests/sdk/test-vendor.sh
+test_scripts += tests/sdk/test-applications.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh
+long_scripts += tests/sdk/test-vendor.sh
 # A vendor's plugin and an application are built plain, and will meet no host with sanitizers.
 slow_tests += tests/sdk/test-applications.sh tests/sdk/test-vendor.sh
 EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh \
 	tests/sdk/test-applications.sh tests/sdk/test-vendor.sh tests/sdk/follow-guide.sh
 
-# They install, for which libtool links our libraries anew where the other tests load them from: one
-# after the other, when the rest is done.
+# They work with what this build installs. To install, libtool links our libraries anew where the other tests load them
+# from, so that comes before all tests.
 installing_logs = tests/sdk/test-applications.log tests/sdk/test-vendor.log
-$(installing_logs): $(filter-out $(installing_logs),$(TEST_LOGS))
-tests/sdk/test-vendor.log: $(filter tests/sdk/test-applications.log,$(TEST_LOGS))
+tests/sdk/installed:
+	rm -rf $@ && $(MAKE) $(AM_MAKEFLAGS) install DESTDIR='$(abs_top_builddir)/$@'
+$(TEST_LOGS): | $(if $(filter $(installing_logs),$(TEST_LOGS)),tests/sdk/installed)
+.PHONY: tests/sdk/installed

@@ -18,6 +18,27 @@ compiles() {
   mkdir plain && cc -std=c11 $strict "$example/run-model.c" -o plain/run-model $(pkg-config --cflags --libs backplane-graph)
 }
 
+# The C++ example names the file after the output.
+compiles_cxx() {
+  # shellcheck disable=SC2046,SC2086
+  mkdir cxx && g++ -std=c++11 $strict "$example/run-model.cc" -o cxx/run-model $(pkg-config --cflags --libs backplane-graph) &&
+    says "logits.npy: float32 on cpu:0" cxx/run-model "$digits" image=grey.npy && cmp logits.npy command/logits.npy &&
+    fails 1 "input 'image' has not been set" cxx/run-model "$digits" && fails 1 "expected NAME=FILE.npy" cxx/run-model "$digits" grey.npy
+}
+
+# Errors are exceptions with a kind, and types of elements are not mixed up.
+throws() {
+  printf '%s
+' '#include <backplane/backplane.hpp>' '#include <iostream>' 'using namespace backplane;' \
+    'template <typename F> void say(F what) { try { what(); } catch (const Error &e) { std::cout << e.kind() << ": " << e.what() << "\n"; } }' \
+    'int main() { Tensor t = Tensor::of<std::int32_t>({2, 2}, {1, 2, 3, 4}), same = t; if (same.to_vector<std::int32_t>()[3] != 4) return 1;' \
+    'say([&] { t.to_vector<float>(); }); say([] { Tensor::of<float>({2}, {1}); }); say([] { Model("nowhere.onnx"); });' \
+    'say([] { Model("nowhere.so", "nodevice"); }); return bp_error_message()[0] != 0; }' >throws.cc
+  # shellcheck disable=SC2046,SC2086
+  g++ -std=c++11 $strict throws.cc -o cxx/throws $(pkg-config --cflags --libs backplane-graph) &&
+    says "TypeError: the tensor has elements of int32, not float32" cxx/throws && grep -q '^ValueError: ' out && grep -c nowhere out | grep -qx 2
+}
+
 # CMake is told no more than where the tree is, which is not where it was configured to be.
 builds_with_cmake() {
   cmake -S "$example" -B cmake "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_FLAGS=$strict" && cmake --build cmake
@@ -35,9 +56,9 @@ wants() {
 
 refuses_others() {
   local version
-  wants REQUIRED && wants 0.1 EXACT REQUIRED && wants 0.1.0 REQUIRED COMPONENTS compiler &&
+  wants REQUIRED && wants 0.0 REQUIRED && wants 0.1 EXACT REQUIRED && wants 0.1.0 REQUIRED COMPONENTS compiler &&
     wants COMPONENTS graph OPTIONAL_COMPONENTS wings && fails 1 "has no component wings" wants REQUIRED COMPONENTS graph wings || return 1
-  for version in 0.0 0.1.99 0.99 1.0; do
+  for version in 0.1.99 0.99 1.0; do
     fails 1 "requested version \"$version\"" wants "$version" REQUIRED || return 1
   done
 }
@@ -56,11 +77,11 @@ refuses_in_words() {
     fails 1 "expected MODEL" plain/run-model
 }
 
-echo 1..9
+echo 1..11
 ok installs install_staged
 cd "$work" || exit 1
 prefix=$(pkg-config --variable=prefix backplane)
-examples=$(pkg-config --variable=pkgdatadir backplane-plugin-0)/examples
+examples=$(pkg-config --variable=pkgdatadir backplane-plugin-1)/examples
 example=$examples/run-model digits=$examples/digits/digits.onnx
 export BACKPLANE_PLUGIN_PATH=$plugins BACKPLANE_DEVICE=cpu
 make_input >grey.npy
@@ -70,6 +91,13 @@ ok command-compiles-the-model backplane compile "$digits" --shape image=1x1x28x2
 ok example-builds-with-pkg-config compiles
 ok example-runs-a-model-and-a-library runs plain
 ok example-says-what-is-missing refuses_in_words
+if command -v g++ >/dev/null; then
+  ok example-in-cxx-builds-and-runs compiles_cxx
+  ok errors-are-exceptions-in-cxx throws
+else
+  echo "ok $((++count)) example-in-cxx-builds-and-runs # SKIP no g++"
+  echo "ok $((++count)) errors-are-exceptions-in-cxx # SKIP no g++"
+fi
 if command -v cmake >/dev/null; then
   ok example-builds-with-cmake eval 'builds_with_cmake && runs cmake'
   ok cmake-is-refused-other-versions-and-components refuses_others

@@ -6,7 +6,7 @@ set -u
 dh_backplane=$top_srcdir/packaging/dh_backplane
 perl -MDebian::Debhelper::Dh_Lib -e 1 2>/dev/null || { echo "1..0 # SKIP debhelper is not installed"; exit 0; }
 . "$top_srcdir/tests/tap.sh"
-plugins=debian/backplane-plugin-odd/usr/lib/somewhere/backplane-0/plugins
+plugins=debian/backplane-plugin-odd/usr/lib/somewhere/backplane-1/plugins
 export PATH=$work/bin:$PATH
 cd "$work" || exit 1
 mkdir -p bin debian
@@ -60,11 +60,11 @@ refuses() {
   [ "$status" -ne 0 ] && grep -qF -- "$1" "$work/out"
 }
 
-descriptor=$'abi=0.7\nname=odd\nlibraries=liba.so.1|liba.so.2 libb.so.1\npackage=a-runtime b\n'
+descriptor=$'abi=1.0\nname=odd\nlibraries=liba.so.1|liba.so.2 libb.so.1\npackage=a-runtime b\n'
 for order in '<' '>'; do
   plugin "$order" "$descriptor"
   note .note.dlopen FDO '[{"soname":["liba.so.2"]},{"soname":["libb.so.1"],"priority":"required"}]'
-  ok "the notes of a machine whose byte order is $order" gives 'backplane:Depends=backplane-plugin-abi-0 (= 0.7)' \
+  ok "the notes of a machine whose byte order is $order" gives 'backplane:Depends=backplane-plugin-abi-1 (>= 1.0)' \
     'dlopen:Depends=b' 'dlopen:Recommends=a-runtime'
 done
 
@@ -73,7 +73,7 @@ note .note.dlopen FDO '[{"soname":["liba.so.1"],"priority":"suggested"}]'
 note .note.dlopen Else 'no JSON'
 note .note.dlopen FDO '[{"soname":["libb.so.1"],"priority":"suggested"}]'
 ok "several notes in the section, one of another owner" gives \
-  'backplane:Depends=backplane-plugin-abi-0 (= 0.7)' 'dlopen:Suggests=a-runtime, b'
+  'backplane:Depends=backplane-plugin-abi-1 (>= 1.0)' 'dlopen:Suggests=a-runtime, b'
 
 plugin '<' $'abi=2.3\nname=odd\n'
 ok "an ABI that is declared" gives 'backplane:Depends=backplane-plugin-abi-2 (>= 2.3)'

@@ -28,6 +28,26 @@ writes_json() {
     grep -q '"directory": "acme-meson"' json && grep -q '"meson.build"' json
 }
 
+# The accelerator's plugin and the program that simulates it compile, under a name of ours.
+writes_an_accelerator() {
+  "$backplane" new-plugin string --kind npu --directory npu && is_renamed npu &&
+    [ -e npu/debian/rules ] && [ -e npu/.gitignore ] && [ -x npu/tests/conformance.sh ] && [ ! -e npu/src/queue.c ] || return 1
+  local file
+  for file in npu/src/*.c npu/tests/test-device.c; do
+    ${CC:-cc} -D_GNU_SOURCE -Wall -Wextra -Werror -I"$top_srcdir/sdk/include" -I"$top_srcdir/include" -fsyntax-only "$file" || return 1
+  done
+}
+
+# The host tries a plugin out again only when a variable that its descriptor names changes.
+names_its_variables() {
+  local name names
+  names=$(sed -n 's/.*get_option("\([A-Z_]*\)").*/\1/p' "$1"/src/*.c)
+  [ -n "$names" ] || return 1
+  for name in $names; do
+    grep -qE "\"variables=(.* )?$name[ \\]" "$1"/src/*_plugin.h || return 1
+  done
+}
+
 has_device_type() {
   local number
   number=$(sed -n 's/^#define ACME_DEVICE_TYPE *//p' backplane-plugin-acme/src/acme.h)
@@ -53,6 +73,7 @@ for word in auto help name pci plugin uuid; do
 done
 ok installed-target-is-refused fails 1 "'llvm' is taken by the plugin" env BACKPLANE_PLUGIN_PATH="$BACKPLANE_PLUGIN_PATH" "$backplane" new-plugin llvm
 ok unknown-build-is-refused fails 2 "autotools or meson" "$backplane" new-plugin acme --build cmake
+ok unknown-kind-is-refused fails 2 "device (a device with" "$backplane" new-plugin acme --kind gpu
 ok missing-sdk-names-the-variable fails 1 "BACKPLANE_SDK_DIR names no folder of the SDK" env BACKPLANE_SDK_DIR=/nowhere "$backplane" new-plugin acme
 ok what-is-there-is-kept keeps_what_is_there
 ok writes-the-project "$backplane" new-plugin acme
@@ -65,4 +86,6 @@ ok directory-may-end-in-a-slash "$backplane" new-plugin acme --directory acme-sl
 ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
 ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build
 ok name-may-be-a-word-of-c compiles string
+ok writes-an-accelerator writes_an_accelerator
+ok descriptor-names-the-variables-that-are-read names_its_variables npu
 echo "1..$count"

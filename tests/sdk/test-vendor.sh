@@ -28,7 +28,7 @@ conforms_linked_as_loaded() {
 # Every picture is what its file name says, on the installed plugin.
 classifies() {
   local image got examples
-  examples=$(pkg-config --variable=pkgdatadir backplane-plugin-0)/examples/digits
+  examples=$(pkg-config --variable=pkgdatadir backplane-plugin-1)/examples/digits
   for image in "$examples"/images/*.png; do
     backplane run backplane-plugin-acme/digits.so --device acme --input "image=$image" --json >json ||
       return 1

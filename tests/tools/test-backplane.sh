@@ -26,6 +26,14 @@ one_target() {
     fails 2 "got 'd' too" "$backplane" targets c d
 }
 
+# The package of the C compiler is named where the compiler is missing, and not for a target kind "cc".
+package_of_the_compiler() {
+  mkdir -p "$work/names/backplane-1/packages.d" && cp "$top_srcdir/packaging/libbackplane1.conf" "$work/names/backplane-1/packages.d" &&
+    fails 1 "target kind 'cc'; \`backplane targets\`" env XDG_DATA_HOME="$work/names" "$backplane" targets cc &&
+    fails 1 "install gcc" env XDG_DATA_HOME="$work/names" BACKPLANE_CC="$work/none" BACKPLANE_CACHE_DIR="$work/names/cache" \
+      "$backplane" compile "$digits/digits.onnx" --target c -o "$work/x.so"
+}
+
 # A "gpu" is no mistyped "cpu".
 lists_kinds() {
   fails 1 '"gpu" (installed: cpu' "$backplane" inspect device gpu && ! grep -q 'did you mean' "$work/err"
@@ -181,6 +189,13 @@ every_intermediate() {
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
+# A model with open extents is another kind of executable; its functions get numbers behind their tensors.
+every_intermediate_of_open_extents() {
+  mkdir -p "$work/open-dump" || return 1
+  "$backplane" profile "$digits/digits.onnx" --target c --input "image=$digits/images/7-3710.png" --dump-dir "$work/open-dump" --runs 1 \
+    --seconds 0 >"$work/out" && [ "$(find "$work/open-dump" -name '*.npy' | wc -l)" -ge 3 ]
+}
+
 # describes TEXT COMMAND...: as `says`, of output without spaces and ends of lines.
 describes() {
   local text=$1
@@ -278,7 +293,9 @@ flipped_png() {
 # A value of 32-bit integers, made of the floats that an output was written as.
 wrong_dtype() {
   LC_ALL=C sed 's/<f4/<i4/' "$work/source.npy" >"$work/ints.npy"
-  fails 1 "$1" "$backplane" run "$work/digits.so" --input "image=$work/ints.npy"
+  fails 1 "$1" "$backplane" run "$work/digits.so" --input "image=$work/ints.npy" &&
+    "$backplane" compile "$digits/digits.onnx" --target c -o "$work/any-shape.so" &&
+    fails 1 "is int32 of 2; convert it to float32" "$backplane" run "$work/any-shape.so" --input "image=$work/ints.npy"
 }
 
 # A folder with one file that is no plugin.
@@ -409,6 +426,8 @@ random_halves() {
 
 # A file's open dimensions are shown as such; for a run they have to be given.
 example_of_a_shape() {
+  relu 01 "$(part 0a "$(part 12 6261746368)")$(part 0a 0840)" >"$work/open.onnx" # "batch"
+  says 'x: float32 batch x 64' "$backplane" inspect model "$work/open.onnx" || return 1
   relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 0840)" >"$work/open.onnx"
   says 'x: float32 nx64' "$backplane" inspect model "$work/open.onnx" && grep -q 'y: float32 nx64' "$work/out" &&
     says 'x: float32 2x64' "$backplane" inspect model "$work/open.onnx" --shape x=2x64 --device cpu || return 1
@@ -620,10 +639,11 @@ ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
 mkdir "$work/a=b" && cp "$digits/images/7-3710.png" "$work/a=b/"
 ok input-is-read-from-a-path-with-an-equals-sign run_digit "$work/digits.so" "$work/a=b/7-3710.png"
-ok input-without-a-file-is-a-usage-error fails 2 "has the form NAME=FILE" "$backplane" run "$work/digits.so" --input image=
+ok input-without-a-file-is-a-usage-error fails 2 "expected NAME=FILE" "$backplane" run "$work/digits.so" --input image=
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
+ok profile-dumps-every-intermediate-of-open-extents every_intermediate_of_open_extents
 ok profile-of-a-reference-has-more-operators each_operator_by_itself
 ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
@@ -646,7 +666,7 @@ ok unknown-command-is-an-error-in-json ends_saying 2 '"kind": "UsageError"' "$ba
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
 ok compile-without-output-is-a-usage-error fails 2 --output "$backplane" compile "$digits/digits.onnx"
-ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "end in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
+ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "$work/x: the name of a library ends in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
 cp "$digits/digits.onnx" "$work/model.so"
 ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
 ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
@@ -674,13 +694,13 @@ ok target-and-device-that-disagree-are-both-named names_both_that_disagree
 ok two-fallbacks-are-a-usage-error fails 2 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
 ok no-threads-is-a-usage-error fails 2 "0 threads" "$backplane" run "$work/digits.so" --threads 0
 ok misspelt-input-is-told-before-open-extents fails 1 "the model has no input 'img'; it has: image" "$backplane" run "$digits/digits.onnx" --input "img=$digits/images/7-3710.png"
-ok input-without-a-name-is-told-before-open-extents fails 2 "it has the form NAME=FILE" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
+ok input-without-a-name-is-told-before-open-extents fails 2 "expected NAME=FILE, where NAME is an input of the model: image" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
 ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
 ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/digits.onnx" --shape $shape --shape $shape
 ok input-given-twice-is-a-usage-error fails 2 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
 ok missing-file-is-told-from-an-unknown-kind fails 1 "No such file" "$backplane" run "$work/nowhere.tar"
-cp "$digits/images/7-3710.png" "$work/picture.jpg"
-ok picture-of-another-form-is-told fails 1 "a file of arrays (.npy, .npz), of raw elements (.bin), or a picture (.png)" "$backplane" run "$work/digits.so" --input "image=$work/picture.jpg"
+cp "$digits/images/7-3710.png" "$work/picture.gif"
+ok picture-of-another-form-is-told fails 1 "a file of arrays (.npy, .npz), of raw elements (.bin), or a picture (.png, .jpg)" "$backplane" run "$work/digits.so" --input "image=$work/picture.gif"
 ok missing-picture-is-an-error fails 1 "No such file" "$backplane" run "$work/digits.so" --input image=/nowhere.png
 ok folder-as-an-input-is-an-error fails 1 "Is a directory" "$backplane" run "$work/digits.so" --input "image=$work"
 ok output-folder-that-is-not-there-is-an-error fails 1 "'$work/nowhere'" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" -o "$work/nowhere"
@@ -692,7 +712,7 @@ ok missing-shape-names-the-option fails 1 --shape "$backplane" compile "$digits/
 ok missing-input-names-it-and-what-to-give fails 1 "image (1x1x28x28); give each with --input NAME=FILE, a .npy or .png" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
-ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10"
+ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10; convert it to float32"
 ok malformed-shape-is-a-usage-error fails 2 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
 ok shape-of-what-is-filled-is-checked fails 1 "1x1x28x28" "$backplane" bench "$work/digits.so" --shape image=1x1x28x29
 ok shape-of-no-input-lists-those-that-are fails 1 "no input 'picture'; it has: image" "$backplane" bench "$work/digits.so" --shape picture=1
@@ -701,6 +721,7 @@ ok quickstart-has-help says "./quickstart check" "$top_srcdir/quickstart" --help
 ok reference-for-an-artifact-is-a-usage-error fails 2 "--reference is for ONNX files" "$backplane" run "$work/digits.so" --reference
 ok shape-for-an-artifact-is-a-usage-error fails 2 "--shape is for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
 ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
+ok the-package-of-the-compiler-is-for-the-compiler-alone package_of_the_compiler
 ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc
 ok unknown-target-attribute-names-the-nearest fails 1 mcpu "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -mcup=native"
 ok wrong-type-of-a-target-attribute-names-it fails 1 vector_bits "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -vector_bits=many"
@@ -717,4 +738,36 @@ ok flipped-png-is-read-or-an-error flipped_png
 ok transparency-is-left-out transparency_is_left_out
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
+
+# on_terminal COLUMNS COMMAND...: what the command writes to a terminal that is so wide.
+on_terminal() {
+  local columns=$1
+  shift
+  NO_COLOR='' TERM=xterm COLUMNS=$columns script -qec "$(printf '%q ' "$@")" /dev/null </dev/null | tr -d '\r'
+}
+escape=$'\e'
+tables_fit_the_terminal() {
+  local widest
+  on_terminal 80 "$backplane" list >"$work/terminal"
+  widest=$(sed "s/$escape\[[0-9;]*m//g" "$work/terminal" | wc -L)
+  cat "$work/terminal"
+  [ "$widest" -le 80 ] && [ "$widest" -gt 60 ] && [ "$("$backplane" list | wc -L)" -gt 80 ] &&
+    [ "$(sed "s/$escape\[[0-9;]*m//g" "$work/terminal" | tr -s ' \n' '\n\n' | sort)" = "$("$backplane" list | tr -s ' \n' '\n\n' | sort)" ]
+}
+terminals_get_colours() {
+  on_terminal 100 "$backplane" list | grep -qF "$escape[1mPLUGIN" &&
+    on_terminal 100 "$backplane" no-such-command | grep -qF "$escape[31mbackplane:$escape[0m"
+}
+no_color_is_obeyed() {
+  ! NO_COLOR=1 TERM=xterm script -qec "$backplane list" /dev/null </dev/null | grep -qF "$escape"
+}
+pipes_get_no_colours() {
+  ! "$backplane" list | grep -qF "$escape" && ! "$backplane" no-such-command 2>&1 | grep -qF "$escape"
+}
+if command -v script >/dev/null; then
+  ok tables-fit-the-terminal tables_fit_the_terminal
+  ok terminals-get-colours terminals_get_colours
+  ok no-color-is-obeyed no_color_is_obeyed
+fi
+ok pipes-get-no-colours pipes_get_no_colours
 echo "1..$count"

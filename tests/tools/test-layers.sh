@@ -82,6 +82,16 @@ is_whole_at_a_limit() {
   python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["traceEvents"]) > 20' "$work/limit.json"
 }
 
+# No file that is cut short: the name is an error, and so is a limit below the shortest trace.
+refuses_what_it_cannot_write() {
+  local name=$work
+  while [ ${#name} -lt 4092 ]; do name=$name/.; done
+  name=${name:0:4085}/trace
+  BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE=$name fails 1 "its name is too long" "$backplane" inspect device cpu &&
+    (ulimit -f 0 && BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/none.json" \
+      "$backplane" inspect device cpu 2>&1 >/dev/null | grep -q "the limit of file sizes is lower") && [ ! -e "$work/none.json" ]
+}
+
 # Nothing is written through a link, nor into a file that has another name; one's own file is replaced.
 keeps_others_files() {
   echo mine >"$work/mine"
@@ -141,6 +151,7 @@ for device in cpu simdev opencl vulkan; do
 done
 ok trace-is-whole-when-the-process-is-killed is_whole_after_a_kill
 ok trace-is-whole-when-the-file-may-not-grow is_whole_at_a_limit
+ok trace-refuses-a-file-that-it-cannot-write refuses_what_it_cannot_write
 ok trace-writes-into-no-file-of-others keeps_others_files
 ok trace-has-a-file-by-default has_a_name_by_default
 ok faults-fail-the-run-and-leave-nothing every_slot_of_a_run_faults

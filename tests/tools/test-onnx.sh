@@ -55,7 +55,7 @@ lists_operators() {
   says 'Conv      1             computed  input 0' "$backplane" operators Conv && [ "$(wc -l <"$work/out")" = 2 ] &&
     says 'com.microsoft::MatMulNBits' "$backplane" operators && ! grep -q 'backplane::' "$work/out" && [ "$(wc -l <"$work/out")" -gt 150 ] &&
     describes '"operators":[{"name":"Relu","domain":"","since":6,"computed":"elementbyelement","open_extents":"all"}]}' "$backplane" operators Relu --json &&
-    fails 1 "there is no operator 'relu'" "$backplane" operators Conv relu
+    fails 1 "there is no operator 'relu'; the nearest is 'Relu'" "$backplane" operators Conv relu
 }
 
 ok file-as-it-is-has-facts-and-operators facts_of_a_file

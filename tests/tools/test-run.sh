@@ -45,6 +45,47 @@ base64 -d <<<UEsDBC0AAAAIAAAAIQD6vFG5//////////8FABQAeC5ucHkBABAAkAAAAAAAAABRAAA
 bytes 0000c0bf000000bf0000003f0000c03f >"$work/x.bin"
 four=(gives 0.0,0.0,0.5,1.5 "$work/four.onnx")
 
+# Red, 8 by 8: the first plane is bright and the others are dark; grey is 0.299 of that.
+base64 -d <<</9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAIBAQEBAQIBAQECAgICAgQDAgICAgUEBAMEBgUGBgYFBgYGBwkIBgcJBwYGCAsICQoKCgoKBggLDAsKDAkKCgr/2wBDAQICAgICAgUDAwUKBwYHCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgr/wAARCAAIAAgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwD4vr+Uz/fw/9k= >"$work/red.jpg"
+jpeg_is_a_value() {
+  relu 01 "$(part 0a 0801)$(part 0a 0803)$(part 0a 0808)$(part 0a 0808)" >"$work/colour.onnx"
+  relu 01 "$(part 0a 0808)$(part 0a "$(part 12 77)")" >"$work/grey.onnx"
+  of "$work/colour.onnx" --input "x=$work/red.jpg" | tr , '\n' >"$work/planes" &&
+    awk 'NR <= 64 ? $1 < 0.98 : $1 > 0.02 { wrong = 1 } END { exit wrong || NR != 192 }' "$work/planes" && cp "$work/red.jpg" "$work/red.JPEG" &&
+    of "$work/grey.onnx" --input "x=$work/red.JPEG" | tr , '\n' >"$work/planes" && describes_shape 8x8 &&
+    awk '$1 < 0.28 || $1 > 0.32 { wrong = 1 } END { exit wrong || NR != 64 }' "$work/planes"
+}
+
+# A grey picture of 8x8 pixels with that many scans.
+make_scans() {
+  local i
+  printf '\xff\xd8\xff\xdb\0\x43\0' && printf '\x01%.0s' {1..64}
+  printf '\xff\xc2\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0'
+  for i in '\0' '\x10'; do
+    printf "\\xff\\xc4\\0\\x14$i\\x01" && printf '\0%.0s' {1..16}
+  done
+  printf '\xff\xda\0\x08\x01\x01\0\0\0\0\x7f'
+  for ((i = 1; i < $1; i++)); do
+    printf '\xff\xda\0\x08\x01\x01\0\x01\x3f\0\x7f'
+  done
+  printf '\xff\xd9'
+}
+limits_scans() {
+  make_scans 2 >"$work/two.jpg" && make_scans 600 >"$work/scans.jpg" &&
+    "$backplane" run "$work/grey.onnx" --input "x=$work/two.jpg" >/dev/null &&
+    fails 1 "more than 500 scans" "$backplane" run "$work/grey.onnx" --input "x=$work/scans.jpg"
+}
+refuses_jpegs() {
+  head -c 615 "$work/red.jpg" >"$work/short.jpg" && cp "$work/x.bin" "$work/no.jpg" && : >"$work/empty.jpg"
+  fails 1 "short.jpg: " "$backplane" run "$work/colour.onnx" --input "x=$work/short.jpg" &&
+    fails 1 "no.jpg: Not a JPEG file" "$backplane" run "$work/colour.onnx" --input "x=$work/no.jpg" &&
+    printf '\377\330\377\300\0\024\10\0\10\0\10\4\1\21\0\2\21\0\3\21\0\4\21\0\377\332\0\16\4\1\0\2\0\3\0\4\0\0\77\0\377\331' >"$work/cmyk.jpg" &&
+    fails 1 "its colours are CMYK" "$backplane" run "$work/colour.onnx" --input "x=$work/cmyk.jpg" &&
+    fails 1 "empty.jpg: " "$backplane" run "$work/colour.onnx" --input "x=$work/empty.jpg" &&
+    fails 1 "nowhere.jpg" "$backplane" run "$work/colour.onnx" --input "x=$work/nowhere.jpg" &&
+    fails 1 "is 8 pixels wide and 8 high, the input is 28 by 28" "$backplane" run "$digits/digits.onnx" --shape image=1x1x28x28 --input "image=$work/red.jpg"
+}
+
 # The size of the file says an extent that is open.
 extent_from_the_size() {
   gives 0.0,0.0,0.5,1.5 "$work/open.onnx" --input "x=$work/x.bin" && describes_shape 2x2 &&
@@ -179,10 +220,27 @@ best_with_labels() {
     fails 2 "at least 1" "${run[@]}" -1
 }
 
+# Code for the extents of the inputs is compiled beside the general code, and the run uses it.
+specializes() {
+  array '<f4' '3, 2' 0000803f000000c000004040000080400000a0c00000c040 >"$work/three.npy"
+  gives 1.0,0.0,3.0,4.0,0.0,6.0 "$work/open.onnx" --specialize --input "x=$work/three.npy" || return 1
+  tr -d ' \n' <"$work/out" | grep -qF '"specialized":[{"inputs":"x=3x2","runs":1,' || return 1
+  "$backplane" run "$work/open.onnx" --specialize --input "x=$work/three.npy" 2>&1 | grep -qF 'specialised for x=3x2 in '
+}
+
+# A model without open extents, and a way of compiling that takes all shapes.
+refuses_to_specialize() {
+  fails 1 'all shapes of the model were known' "$backplane" run "$work/four.onnx" --specialize --input x=[1,2,3,4] &&
+    fails 2 'leave out --measure' "$backplane" run "$work/open.onnx" --specialize --measure --input 'x=[[1,2]]' &&
+    fails 2 'Unknown option --specialize' "$backplane" inspect "$work/open.onnx" --specialize
+}
+
 ok list-on-the-command-line-is-a-value "${four[@]}" --input 'x=[-1.5, -0.5, 0.5, 1.5]'
 ok number-is-a-value-of-one-element gives 2.5 "$work/one.onnx" --input x=2.5
 ok whole-numbers-keep-all-digits gives 9223372036854775807,0 "$work/whole.onnx" --input 'x=[9223372036854775807,-9223372036854775808]'
 ok half-floats-are-rounded rounds_to_halves
+ok extents-of-the-inputs-are-specialised specializes
+ok what-cannot-be-specialised-says-why refuses_to_specialize
 ok nested-list-fixes-an-open-extent gives 1.0,0.0,3.0,4.0 "$work/open.onnx" --input 'x=[[1,-2],[3,4]]'
 ok list-that-is-none-says-why refuses_lists
 ok archive-is-a-value "${four[@]}" --input "x=$work/x.npz"
@@ -190,10 +248,24 @@ ok archive-alone-has-the-names-of-inputs "${four[@]}" --input "$work/x.npz"
 ok damaged-archive-is-an-error refuses_archives
 ok raw-elements-are-a-value "${four[@]}" --input "x=$work/x.bin"
 ok raw-elements-say-an-open-extent extent_from_the_size
+ok jpeg-is-a-value jpeg_is_a_value
+ok damaged-jpeg-is-an-error refuses_jpegs
+ok scans-of-a-jpeg-are-limited limits_scans
 ok empty-list-is-a-value empty_list
 ok pipe-is-no-file refuses_pipes
 ok name-that-is-too-long-for-an-archive-is-an-error names_of_archives
 ok share-is-of-what-a-graph-compiler-claims fails 2 "--require 0.5: it needs --graph-compiler NAME" "$backplane" run "$work/four.onnx" --require 0.5
+# Outputs whose names differ in what no file name has.
+outputs_keep_apart() {
+  local file
+  unary Relu 01 "$(part 0a 0802)" a/b a_b a_b.1 "a$(printf '\t')b" >"$work/alike.onnx" && mkdir -p "$work/alike" &&
+    says "$work/alike/a_b.1.npy" "$backplane" run "$work/alike.onnx" --device cpu --input 'x=[1, 2]' --output "$work/alike" &&
+    for file in a_b a_b.1 a_b.1.1 a_b.2; do
+      [ -s "$work/alike/$file.npy" ] || return
+    done
+}
+ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
+
 ok outputs-become-an-archive archive_of_outputs
 ok difference-says-the-largest-and-where says_the_largest_and_where
 ok tolerance-is-that-of-numpy tolerance_is_numpys

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -249,6 +250,24 @@ static void test_files_are_found_beside_the_graph(void) {
   g_free(after);
   g_free(graph);
   g_free(params);
+}
+
+/* Opening a FIFO would wait for who writes, and a device file may have no end. */
+static void test_what_is_no_file_is_said(void) {
+  clear_folder();
+  write_files("mod", artifact_c_header);
+  char *graph = path_of("mod.json"), *library = path_of("mod.so"), *fifo = path_of("fifo.json");
+  g_assert_cmpint(mkfifo(fifo, 0600), ==, 0);
+  const char *const pairs[][2] = {{fifo, NULL}, {"/dev/zero", NULL}, {graph, fifo}};
+  for (size_t i = 0; i < G_N_ELEMENTS(pairs); i++) {
+    g_assert_null(bp_model_open_parts(pairs[i][0], library, pairs[i][1]));
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
+    g_assert_nonnull(strstr(bp_error_message(), "not a regular file"));
+    bp_error_clear();
+  }
+  g_free(graph);
+  g_free(library);
+  g_free(fifo);
 }
 
 static void test_what_is_missing_is_said(void) {
@@ -641,6 +660,7 @@ int main(int argc, char **argv) {
                   test_linked_parameters_have_an_address);
   g_test_add_func("/tvm/graph/files-are-found-beside-the-graph",
                   test_files_are_found_beside_the_graph);
+  g_test_add_func("/tvm/graph/what-is-no-file-is-said", test_what_is_no_file_is_said);
   g_test_add_func("/tvm/graph/what-is-missing-is-said", test_what_is_missing_is_said);
   g_test_add_func("/tvm/graph/wrong-parameters-are-refused", test_wrong_parameters_are_refused);
   g_test_add_func("/tvm/graph/wrong-graphs-are-refused", test_wrong_graphs_are_refused);

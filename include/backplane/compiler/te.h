@@ -44,8 +44,7 @@ BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtyp
  * may use as well. */
 BP_API const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely,
                                          int64_t greatest);
-/* bp_te_placeholder with extents that are expressions. Not among the steps of a scan, and so the
- * ones below: an error of kind BP_ERROR_NOT_IMPLEMENTED. */
+/* bp_te_placeholder with extents that are expressions. */
 BP_API BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
                                           const BpIrNode *const *extents, int32_t ndim);
 
@@ -130,6 +129,11 @@ BP_API int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNo
  * first. Owned by `te`. */
 BP_API BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                                   int32_t axis, int32_t is_reverse);
+/* The same with extents that are expressions. An axis that is open and along which an element reads
+ * the states of others is an error of kind BP_ERROR_NOT_IMPLEMENTED when the function is lowered.
+ */
+BP_API BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *const *extents,
+                                       int32_t ndim, int32_t axis, int32_t is_reverse);
 /* A state: a tensor of the scan's shape whose element at place t of the axis is what the state is
  * before the step at t. A step reads its own place only. `initial` gives it before the first step,
  * from the variables of the other dimensions; NULL: zero. */

@@ -44,10 +44,28 @@ typedef struct BpClaimedNode {
   const char *compiler; /* NULL: generated code */
   const char *function; /* of the part that the compiler compiled it into; else NULL */
   const char *why;      /* with `compiler` NULL: what each of them has against it */
+  double cost;          /* nanoseconds that the compiler estimates; 0: it gave none */
 } BpClaimedNode;
 
 /* Is told each node, in order; 0 goes on; any other value cancels, as for BpProgress. */
 typedef int (*BpClaimed)(void *context, const BpClaimedNode *node);
+
+/* How long a run of a model takes with the parts that graph compilers claim, and without them. */
+typedef struct BpMeasuredClaims {
+  uint64_t struct_size; /* of the library's version: members beyond it are not there */
+  int64_t claimed_ns;   /* the shortest of several runs */
+  int64_t generated_ns;
+  int32_t keeps_claimed; /* whether the artifact has claimed parts */
+  int32_t is_recalled;   /* whether the times are of an earlier measurement, from the cache */
+  /* With the parts alone that are faster than generated code by themselves; 0: those are all parts,
+   * or none, or parts cannot be timed. Since 1.0. */
+  int64_t mixed_ns;
+  int32_t num_parts;  /* that graph compilers claim */
+  int32_t kept_parts; /* that the artifact has */
+} BpMeasuredClaims;
+
+/* Is told the times; `measured` is borrowed for the call. */
+typedef void (*BpMeasured)(void *context, const BpMeasuredClaims *measured);
 
 /* What compiling one model for one target may cost, so that a small file from a stranger cannot ask
  * for much; 0 is the default of a member. A model that needs more nodes, bytes or functions is an
@@ -89,13 +107,33 @@ typedef struct BpCompileOptions {
   int32_t is_reference;
   /* Plugins' graph compilers that may claim parts of the model, by name, "dnnl" for
    * `graph_compiler.dnnl`: each for the target of its kind of device. Of two that take a node the
-   * cheaper gets it, else the first. The artifact then needs their plugins. The shapes of the model
-   * must be known. Since 0.6. */
+   * cheaper gets it, else the first. The artifact then needs their plugins. Nodes with open extents
+   * are offered to those that have BP_GRAPH_COMPILER_OPEN_EXTENTS. Since 1.0. */
   const char *const *graph_compilers;
   int32_t num_graph_compilers;
   double least_claimed; /* 0 to 1: a smaller share of nodes that are claimed is an error */
   BpClaimed claimed;    /* or NULL */
   void *claimed_context;
+  /* Not 0: the model is compiled with the parts that graph compilers claim and without them, both
+   * are run on devices of this machine, and each part is timed against generated code for the same
+   * nodes. Where some parts are faster and others are not, the model is compiled a third time with
+   * the faster ones. Each way is run for about a second; the one that is faster than generated code
+   * by more than noise is kept, else the generated code. There is one target, and the shapes of the
+   * inputs are known. The times are kept in the cache. least_claimed is 0. `claimed` is told the
+   * nodes only where the claimed parts are kept or nothing is claimed, `measured`, or NULL, the
+   * times. Since 1.0. */
+  int32_t measures_claims;
+  int32_t reserved; /* 0 */
+  BpMeasured measured;
+  void *measured_context;
+  /* From 2 on: the model is cut into so many stages of about equal work, and `stage` alone, from 0
+   * on, is compiled, with the parameters that it reads, as a model of its own. Stage 0 has all
+   * inputs of the model; the inputs of another stage are outputs of stages before it or inputs of
+   * the model, by name. Outputs of the model are outputs of the stages that compute them. Stages
+   * fit together if the model, the shapes and the number of stages are equal, for any targets. More
+   * stages than operators, and stages with graph compilers, are errors. Since 1.0. */
+  int32_t num_stages;
+  int32_t stage;
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the
@@ -103,6 +141,47 @@ typedef struct BpCompileOptions {
  * bp_module_export_library or run with bp_model_create. All operators that are missing are named in
  * one error. */
 BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options);
+
+/* An initializer of a model in memory whose elements are not among the model's bytes: there its
+ * data_location is EXTERNAL. Elements are as in ONNX's raw_data, and aligned as their type asks
+ * for. */
+typedef struct BpOnnxTensor {
+  const char *name;
+  const void *data;
+  uint64_t size; /* bytes */
+} BpOnnxTensor;
+
+/* An ONNX model in memory. Everything is borrowed for the call. */
+typedef struct BpOnnxBytes {
+  uint64_t struct_size;
+  const char *name; /* what errors call the model */
+  const void *data; /* a ModelProto; untrusted */
+  uint64_t size;
+  const BpOnnxTensor *tensors; /* of which no copy is made but for the result */
+  uint64_t tensor_size;        /* with `tensors`: sizeof(BpOnnxTensor) of the caller's headers */
+  uint64_t num_tensors;
+} BpOnnxBytes;
+
+/* Compiles an ONNX model in memory, otherwise as bp_model_compile (transfer full). An initializer
+ * with its data elsewhere that is not among the tensors is an error. Any thread. Since 1.0. */
+BP_API BpModule *bp_model_compile_bytes(const BpOnnxBytes *model, const BpCompileOptions *options);
+
+/* Whether a node of a main graph can be compiled as one of a part of the model. The library owns
+ * it, for the call. */
+typedef struct BpOnnxQueried {
+  uint64_t struct_size; /* of the library's version: members beyond it are not there */
+  uint64_t index;       /* of the node in the file */
+  const char *why;      /* NULL: it can; else why not */
+} BpOnnxQueried;
+
+/* Is told each node, in order; any value but 0 ends the query. */
+typedef int (*BpOnnxQueryVisit)(void *context, const BpOnnxQueried *node);
+
+/* Asks of each node of the main graph whether it can be compiled, for code generators that refuse
+ * nothing. What a node that cannot gives is taken from the model's value_info, else unknown, and
+ * then no node that reads it can be compiled. What `visit` returned, or -1 with an error: the bytes
+ * are no model. Any thread. Since 1.0. */
+BP_API int bp_onnx_query(const BpOnnxBytes *model, BpOnnxQueryVisit visit, void *context);
 
 /* ---- Loading and running ----------------------------------------------------------------- */
 
@@ -193,7 +272,7 @@ BP_API char *bp_onnx_describe(const char *onnx_path);
 /* The operators that are computed, as JSON (transfer full, bp_str_free): an object with
  * "oldest_version" and "newest_version" of ONNX's operator sets, and "operators": {name, domain,
  * since (version of the operator set), computed, open_extents ("all", "input 0", "none")}. Any
- * thread. Since 0.6. */
+ * thread. Since 1.0. */
 BP_API char *bp_onnx_list_operators(void);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
 /* Borrowed from the model; NULL with an error. Any thread. */
@@ -207,8 +286,55 @@ BP_API const BpDevice *bp_model_devices(const BpModel *model, size_t *num_device
  * of range. */
 BP_API int32_t bp_model_num_targets(const BpModel *model);
 BP_API const char *bp_model_target(const BpModel *model, int32_t index);
-/* Bytes of its parameters, and of the storage that each context plans. */
+/* Bytes of its parameters, and of the storage that each context plans: where extents are open, for
+ * those that are likely, and 0 where TVM compiled the model. */
 BP_API void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned);
+/* The bytes of storage that each context plans, as an expression of the open extents: "256*n+1024"
+ * (borrowed from the model). *likely becomes the extents for which bp_model_memory says them,
+ * "n=64" (borrowed; may be NULL). NULL (no error raised) where all shapes are known or TVM compiled
+ * the model. Any thread. Since 1.0. */
+BP_API const char *bp_model_planned_expression(const BpModel *model, const char **likely);
+
+/* ---- Specialised code -------------------------------------------------------------------- */
+
+/* How many shapes a model can be specialised for. */
+#define BP_MODEL_MAX_SPECIALIZED 8
+
+/* Compiles the ONNX file of a model with open extents once more, for the shapes that the options
+ * give its inputs. From then on each run with inputs of these shapes uses that code; all other runs
+ * use the general code, and so do runs with a cache bound, or with an input in the memory of an
+ * output of the run before. A context keeps intermediate storage for each code that it has run.
+ *
+ * `model` was compiled from the file at `onnx_path`, which has not changed since. `options` are
+ * those that it was compiled with, but for the shapes; without targets the model's device says the
+ * target. Parameters that both have are those of `model`. The code is in the compile cache as any
+ * other. Any thread, while contexts of the model run. A model that has code for these shapes
+ * already stays as it is, which is no error.
+ *
+ * 0, or -1 with an error, and the model is as before. BP_ERROR_VALUE: the model has no open
+ * extents, the shapes leave all of them open or are not those of its inputs, or it is specialised
+ * for BP_MODEL_MAX_SPECIALIZED shapes. Since 1.0. */
+BP_API int bp_model_specialize(BpModel *model, const char *onnx_path,
+                               const BpCompileOptions *options);
+
+/* One specialised code of a model; the library owns it, for the call. */
+typedef struct BpSpecializedModel {
+  uint64_t struct_size;            /* of the library's version */
+  const BpModelTensorInfo *inputs; /* with the shapes for which it runs; -1: any extent */
+  uint64_t input_size;             /* with `inputs`: the size of one */
+  int32_t num_inputs;
+  int32_t reserved;         /* 0 */
+  uint64_t runs;            /* that used it, of all contexts */
+  uint64_t parameter_bytes; /* that it reads */
+  uint64_t shared_bytes;    /* of these: parameters of the general code */
+} BpSpecializedModel;
+/* Is told each, in the order of specialising, until it returns a value other than 0. */
+typedef int (*BpSpecializedVisit)(void *visitor, const BpSpecializedModel *specialized);
+/* What `visit` returned, or -1 with an error. Any thread. Since 1.0. */
+BP_API int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit visit,
+                                      void *visitor);
+
+/* ---- Contexts ---------------------------------------------------------------------------- */
 
 /* A context (transfer full, bp_model_context_free, which ignores NULL); it keeps the model
  * alive. */
@@ -219,12 +345,37 @@ BP_API int bp_model_set_input(BpModelContext *context, const char *name, const B
 /* Uses the caller's memory instead, on the model's device, and keeps the tensor alive until the
  * input is set again or the context is freed. */
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
+/* Keeps an input that grows from run to run, such as the keys of a language model, in memory with
+ * room for more rows than it has: where a model computes `output` as Concat(`input`, new), and
+ * nothing else reads `input`, a run writes the new rows behind the others, and its result is the
+ * input of the next run. Nothing else is copied.
+ *
+ * `memory` is a compact tensor on the model's device, of the input's type and shape except for the
+ * dimension of the Concat, where it has as many rows as there is room for. `length` of them are the
+ * input of the next run; after a run that succeeded, that is all rows that the output then has. The
+ * output of a run is a tensor of these rows, with strides, in `memory`. All outputs with an equal
+ * number of rows are kept this way with equal room, or none of them. A run that needs more rows
+ * than there is room for, or memory that another input overlaps, is an error of the run, which
+ * writes nothing.
+ *
+ * The context keeps the tensor until the input is set or bound again. The context's thread.
+ * BP_ERROR_VALUE where the model does not compute the output this way, or all its shapes were known
+ * when it was compiled, and for memory of another type, shape or device. Since 1.0. */
+BP_API int bp_model_bind_cache(BpModelContext *context, const char *input, const char *output,
+                               BpTensor *memory, int64_t length);
+/* The rows of a cache that are the input of the next run; -1 with BP_ERROR_VALUE where none is
+ * bound. The context's thread. Since 1.0. */
+BP_API int64_t bp_model_cache_length(BpModelContext *context, const char *input);
+/* Sets how many rows of a cache are the input of the next run: fewer, to go back to a shorter text,
+ * or more, which the caller wrote. The context's thread. Since 1.0. */
+BP_API int bp_model_set_cache_length(BpModelContext *context, const char *input, int64_t length);
 /* Queues the graph; allocates nothing and looks nothing up. Every input must have been set. */
 BP_API int bp_model_run(BpModelContext *context);
 /* Stops the run of the context that is in progress, or else its next one, where a loop of the model
- * begins an iteration: bp_model_run fails with BP_ERROR_RUNTIME, and the context can run again. A
- * run that reaches no loop ends as ever. Any thread; the context must not be freed meanwhile.
- * Since 0.5. */
+ * begins an iteration, or a function of a Relax executable calls another of its functions:
+ * bp_model_run fails with BP_ERROR_RUNTIME, and the context can run again. A run that reaches
+ * neither ends as ever. Any thread; the context must not be freed meanwhile.
+ * Since 1.0. */
 BP_API int bp_model_cancel(BpModelContext *context);
 /* Waits, and gives an output (transfer none), valid until the next run. Before a run, and after one
  * that failed, BP_ERROR_VALUE. */

@@ -20,10 +20,15 @@ BP_API BpTensor *bp_npy_read(const char *path);
 BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
 
 /* The same of a file in memory, as a member of an .npz archive. `name` is what errors call it; the
- * bytes are only read, and not kept. Any thread. Since 0.6. */
+ * bytes are only read, and not kept. Any thread. Since 1.0. */
 BP_API BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name);
-/* *bytes: what bp_npy_write writes, freed with bp_owned_bytes_clear. Any thread. Since 0.6. */
+/* *bytes: what bp_npy_write writes, freed with bp_owned_bytes_clear. Any thread. Since 1.0. */
 BP_API int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes);
+
+/* The file name for a named tensor (transfer full, bp_str_free): NAME.npy, and NAME.1.npy and so on
+ * for an `index` other than 0, as bp_model_profile names the outputs of a node. '_' replaces '/'
+ * and control characters. Any thread. Since 1.0. */
+BP_API char *bp_npy_file_name(const char *name, uint32_t index);
 
 #ifdef __cplusplus
 }

@@ -13,12 +13,27 @@ lock is let go while the library works. docs/python.md has more."""
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike, fsdecode
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
 
+
+def _use_libraries_of_wheel() -> None:
+    """Lets the libraries in a wheel find the plugins and the trial program beside them. Plugins that
+    BACKPLANE_PLUGIN_PATH names come first."""
+    folder = os.path.join(os.path.dirname(__file__), "lib")
+    if os.path.isdir(folder):
+        plugins = os.path.join(folder, "plugins")
+        named = os.environ.get("BACKPLANE_PLUGIN_PATH", "").split(":")
+        if plugins not in named:
+            os.environ["BACKPLANE_PLUGIN_PATH"] = ":".join([*filter(None, named), plugins])
+        os.environ.setdefault("BACKPLANE_TRIAL_PROGRAM", os.path.join(folder, "backplane-trial"))
+
+
+_use_libraries_of_wheel()
 try:
     from . import _core
 except ImportError as error:
@@ -122,6 +137,15 @@ class Tensor(_core.Tensor):
                 f"an array of type {array.dtype} on the host shares no memory with {self!r}")
         return array.copy() if copy and not is_copy else array
 
+    def _bytes(self) -> Tensor:
+        """The memory, of compact elements, as bytes."""
+        return self.view_as((self.nbytes,), "uint8")
+
+    def __reduce__(self) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+        """A pickle holds the elements; they are read back onto the same device."""
+        data = bytes(memoryview(self.to_device(Device(1, 0))._bytes()))
+        return _from_pickle, (self.shape, self.dtype, str(self.device), data)
+
     def __repr__(self) -> str:
         return f"Tensor({self.shape}, {self.dtype}, {self.device})"
 
@@ -205,6 +229,16 @@ def empty(shape: Sequence[int], dtype: DType = "float32", on: Device | str = "cp
     """A tensor whose elements have no values yet. `dtype` may be numpy's or torch's too."""
     tensor_: Tensor = _core.empty(shape, dtype_name(dtype), device(on), scope)
     return tensor_
+
+
+def _from_pickle(shape: Sequence[int], dtype: str, on: str, data: bytes) -> Tensor:
+    host = empty(shape, dtype)
+    if len(data) != host.nbytes:
+        raise errors.InvalidValueError(
+            f"a pickled tensor of {dtype} and shape {tuple(shape)} has {len(data)} bytes; "
+            f"expected {host.nbytes}")
+    memoryview(host._bytes())[:] = data  # pylint: disable=protected-access
+    return host.to_device(on)
 
 
 def from_dlpack(array: Any) -> Tensor:
@@ -307,22 +341,58 @@ def load_from_bytes(kind: str, data: bytes) -> Module:
     return module
 
 
-def compile(path: Path,  # pylint: disable=redefined-builtin
+def _split_targets(targets: str | Target | Sequence[str | Target]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets, and the graph compilers that are named among them."""
+    names = target_texts(targets)
+    kinds = target_kinds()
+    compilers = tuple(name for name in names
+                      if name not in kinds and _core.find_function("graph_compiler." + name) is not None)
+    left = tuple(name for name in names if name not in compilers)
+    return (left, compilers) if left else (names, ())
+
+
+def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
             targets: str | Target | Sequence[str | Target],
             shapes: Mapping[str, Sequence[int]] | None = None,
             fallback: str | Target | None = None,
-            reference: bool = False) -> Module:
-    """Compiles an ONNX file for one target or several ("c,opencl", ["c", "opencl"]): a module for
-    Model or export_library. What a target refuses is compiled for `fallback`, if there is one, and
-    runs on a second device then: Model(module, "opencl,cpu"). With `reference` each operator is a
-    function in plain loops: slow, to find out whether an optimisation made a result wrong."""
-    names = target_texts(targets)
+            reference: bool = False,
+            graph_compilers: str | Sequence[str] = (),
+            measure: bool = False,
+            require: float = 0,
+            tensors: Mapping[str, Any] | None = None) -> Module:
+    """Compiles an ONNX file, or the bytes of one, for one target or several ("c,opencl",
+    ["c", "opencl"]), to a module for Model or export_library. What a target refuses is compiled for
+    `fallback`, if it is given, and then runs on a second device: Model(module, "opencl,cpu"). With
+    `reference` each operator is a function in plain loops: slow, to find out whether an optimisation
+    made a result wrong. `graph_compilers` are plugins' libraries that may claim parts of the model
+    ("dnnl"). If they claim a smaller share of the nodes than `require`, from 0 to 1, that is an error.
+    With `measure` the model is run here with and without the claimed parts, and a part is kept only if
+    it is faster; a graph compiler among the targets ("c,dnnl") is measured too. `tensors` are for a
+    model in bytes: compact arrays on the CPU, by name, for the initializers that the model declares
+    external. The module has copies of them."""
+    names, among_targets = _split_targets(targets)
     if shapes is not None and not isinstance(shapes, Mapping):
         raise errors.InvalidTypeError(
             f'shapes are given by the names of inputs, as {{"x": (1, 3, 224, 224)}}, not as {shapes!r}')
     beside = None if fallback is None else str(as_target(fallback))
-    module: Module = _core.compile_model(path, names, dict(shapes or {}), beside, reference)
+    compilers = (graph_compilers,) if isinstance(graph_compilers, str) else tuple(graph_compilers)
+    if tensors and not isinstance(model, bytes):
+        raise errors.InvalidValueError("tensors are those of a model in bytes; a file names its own")
+    module: Module = _core.compile_model(model, names, dict(shapes or {}), beside, reference,
+                                         compilers + among_targets, measure or bool(among_targets), require,
+                                         dict(tensors or {}))
     return module
+
+
+def from_torch(module: Any, example: Any, on: Preferences = None, dynamic_shapes: Any = None,
+               target: str | Target | None = None) -> Model:
+    """A model of a module of PyTorch's. `example`: its argument, a tuple of arguments, or a dict of
+    arguments by name; `on`: preferences as for select_device; `dynamic_shapes`: which extents stay open,
+    as for torch.export.export; `target`: by default the device's own. The model has copies of the
+    module's parameters. docs/pytorch.md has more."""
+    from . import torch  # pylint: disable=import-outside-toplevel
+
+    return torch.from_torch(module, example, on, dynamic_shapes, target)
 
 
 def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]] | None) -> Module:
@@ -370,13 +440,14 @@ class Model:
         self._model = _core.Model(module, devices)
         self.device = devices[0]
         self._lock = threading.Lock()
+        self._caches: dict[str, int] = {}  # for each input with a cache, the index of its output
         self.inputs = [TensorInfo(*info) for info in self._model.inputs()]
         self.outputs = [TensorInfo(*info) for info in self._model.outputs()]
 
     def _set_inputs(self, values: Mapping[str, Any]) -> None:
         known = [info.name for info in self.inputs]
         unknown = [str(name) for name in values if name not in known]
-        missing = [name for name in known if name not in values]
+        missing = [name for name in known if name not in values and name not in self._caches]
         if unknown:
             raise errors.NotFoundError(f"the model has no input {', '.join(map(repr, unknown))}; "
                                        f"it has {', '.join(known)}")
@@ -384,6 +455,37 @@ class Model:
             raise errors.InvalidValueError(f"no value for {', '.join(missing)}")
         for name, value in values.items():
             self._model.set_input(name, value)
+            self._caches.pop(name, None)
+
+    def specialize(self, path: Path, shapes: Mapping[str, Sequence[int]],
+                   target: str | Target | None = None) -> None:
+        """Compiles the ONNX file of a model with open extents once more, for inputs of these shapes. Runs
+        with such inputs use that code, all others the general code. `target`: that of the model, by
+        default its device's own. Any thread may call it while the model runs."""
+        names = () if target is None else target_texts(target)
+        _core.specialize_model(self._model, path, names, dict(shapes))
+
+    def bind_cache(self, input: str, output: str, memory: Tensor, length: int = 0) -> None:
+        """Keeps a cache, an input that grows from run to run, in `memory`: a tensor on the model's device
+        with room for more rows than the input has. In the model `output` is Concat(`input`, new). The
+        first `length` rows of `memory` are the input of the next run. Runs are then called without
+        the input; each writes its new rows behind the others. Its result for `output` is the rows in
+        `memory`, not a copy, so later runs write behind them. A run that is given the input ends the
+        binding."""
+        with self._lock:
+            self._model.bind_cache(input, output, memory, length)
+            self._caches[input] = [info.name for info in self.outputs].index(output)
+
+    def cache_length(self, input: str) -> int:
+        """How many rows of a cache are the input of the next run."""
+        with self._lock:
+            return self._model.cache_length(input)
+
+    def set_cache_length(self, input: str, length: int) -> None:
+        """Sets how many rows of a cache are the input of the next run: fewer, to go back, or more, if the
+        caller wrote them."""
+        with self._lock:
+            self._model.set_cache_length(input, length)
 
     def _by_name(self, values: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         if values is None:
@@ -395,13 +497,41 @@ class Model:
                 f"{type(values).__name__}")
         return {**values, **named}
 
-    def run(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Tensor]:
-        """Runs with an array for each input, by name; the outputs, by name, on the device."""
-        given = self._by_name(values, named)
+    def _outputs_of(self, names: Any) -> list[str]:
+        """The names of the outputs that are asked for, all for None."""
+        known = [info.name for info in self.outputs]
+        if names is None:
+            return known
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise errors.InvalidTypeError(
+                f"the first of two arguments is a list of outputs, or None for all; got "
+                f"{type(names).__name__}")
+        unknown = [str(name) for name in names if name not in known]
+        if unknown:
+            raise errors.NotFoundError(f"the model has no output {', '.join(map(repr, unknown))}; "
+                                       f"it has {', '.join(known)}")
+        return list(names)
+
+    @overload
+    def run(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Tensor]: ...
+
+    @overload
+    def run(self, names: Sequence[str] | None, values: Mapping[str, Any], /
+            ) -> list[np.ndarray[Any, Any]]: ...
+
+    def run(self, values: Any = None, feed: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
+        """Runs with an array for each input, by name; the outputs, by name, on the device.
+
+        `run(None, {"x": x})` and `run(["y"], {"x": x})` are as in onnxruntime: a list of numpy
+        arrays, of all outputs or of those named."""
+        wanted = self._outputs_of(values) if feed is not None else []
+        given = self._by_name(values if feed is None else feed, named)
         with self._lock:
             self._set_inputs(given)
-            results = self._model.run()
-        return {info.name: result for info, result in zip(self.outputs, results)}
+            lent = self._caches.values()
+            results = self._model.run(bytes(i in lent for i in range(len(self.outputs))))
+        outputs = {info.name: result for info, result in zip(self.outputs, results)}
+        return outputs if feed is None else [outputs[name].numpy() for name in wanted]
 
     def profile(self, values: Mapping[str, Any] | None = None, /, **named: Any
                 ) -> list[OperatorTime]:
@@ -425,7 +555,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BackplaneError", "Device", "Function", "IrModule", "Model", "Module", "OperatorTime", "Target",
-    "Tensor", "TensorInfo", "compile", "device", "devices", "empty", "errors", "from_dlpack", "get_global_func",
+    "Tensor", "TensorInfo", "compile", "device", "devices", "empty", "errors", "from_dlpack", "from_torch",
+    "get_global_func",
     "list_global_func_names", "load", "load_from_bytes", "load_parts", "register_func", "remove_global_func",
     "select_device", "target_kinds", "te", "tensor",
 ]

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeviceAPI: the table that a plugin gives the host for one kind of device.
  *
- * It is registered as the global `device_api.NAME` (NAME: "cpu", "opencl", ...), with the inline
- * helper bp_plugin_register_device_api() in plugin_helpers.h.
- * The host reads the table once, when the kind is first used, and calls through a copy.
+ * The plugin registers the table as the global `device_api.NAME` (NAME: "cpu", "opencl", ...), with
+ * bp_plugin_register_device_api() of plugin_helpers.h. The host reads the table once, when the kind
+ * is first used, and calls its slots through a copy.
  *
  * Rules for every slot, unless its comment says otherwise:
- *  - it may be called from any thread, also at once from several; the host holds no lock;
- *  - it returns 0, or -1 with an error raised through the host's error table;
- *  - `context` is BpDeviceApi::context, so that one set of functions serves several kinds;
- *  - `device_id` was checked by the host to lie in [0, device count);
- *  - a stream is a handle that create_stream made on the same device, or NULL for the device's
- *    default stream. Streams, the default one among them, are not ordered with each other unless
- *    sync_stream_from_to or an event (device_extensions.h) orders them. Several threads may queue
- *    on one stream: each call is queued whole, in the order in which the calls were made.
- * A slot marked (optional) may be NULL, or lie beyond `struct_size`: its default is stated.
+ *  - Threads: any thread may call it, also several at once. The host holds no lock.
+ *  - Errors: it returns 0, or -1 with an error raised through the host's error table. On failure
+ *    its results are not read.
+ *  - `context` is BpDeviceApi::context. One set of functions can serve several kinds.
+ *  - `device_id` lies in [0, device count): the host checks it.
+ *  - Pointers to structures and texts are borrowed for the call.
+ *  - A slot may call any table of the host. It does not call back into this device's kind through
+ *    the host, except to raise errors.
+ *  - A slot marked (optional) may be NULL, or lie beyond `struct_size`. Its comment says what the
+ *    host does instead.
  *
- * A device keeps its index, and an index its device, until the process ends: one that is lost, or
- * taken out, leaves its index behind, where BP_ATTR_EXIST is false and each slot that needs the
- * device raises BP_ERROR_DEVICE_LOST; one that is added gets an index that no other had. What a
- * lost device gave (handles, streams) is freed as that of any other. A driver that brings a lost
- * device back does so under a new index. */
+ * Streams. A stream is a handle that create_stream made on the same device, or NULL for the
+ * device's default stream. No stream is ordered with another one, the default stream included,
+ * unless sync_stream_from_to or an event (device_extensions.h) orders them. Several threads may
+ * queue on one stream: each call is queued whole, in the order of the calls.
+ *
+ * Indices. A device keeps its index, and an index its device, until the process ends. The index of
+ * a device that is lost or removed stays: BP_ATTR_EXIST is false there, and each slot that needs
+ * the device raises BP_ERROR_DEVICE_LOST. Handles and streams of a lost device are freed like any
+ * others. A device that is added, and a lost device that the driver brings back, gets a new index.
+ *
+ * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_DEVICE_API_H
 #define BACKPLANE_DEVICE_API_H
 
@@ -30,8 +37,9 @@
 extern "C" {
 #endif
 
-/* Attributes of a device, with the type of the answer. A device that has no such attribute
- * answers None. Numbers are permanent; from 65536 on they are the vendor's own. */
+/* Attributes of a device, with the type of the value. get_attr returns None for an attribute that
+ * the device does not have. Numbers are permanent and Backplane's own: those that TVM gives to
+ * attributes later are not followed. Numbers from 65536 on belong to the vendor. */
 #define BP_ATTR_EXIST                       0  /* bool: the device is usable now */
 #define BP_ATTR_MAX_THREADS_PER_BLOCK       1  /* int */
 #define BP_ATTR_WARP_SIZE                   2  /* int: threads in lock-step */
@@ -55,21 +63,24 @@ extern "C" {
 #define BP_ATTR_VENDOR                      20 /* str */
 #define BP_ATTR_UUID                        21 /* str, stable across processes */
 #define BP_ATTR_PCI_ADDRESS                 22 /* str "0000:01:00.0" */
-#define BP_ATTR_HOST_ACCESSIBLE             23 /* bool: `data` is an address that the host may use */
-#define BP_ATTR_TARGET                      24 /* str: the target, as text, that fits this device best */
-#define BP_ATTR_RANK                        25 /* int: the largest is what `auto` takes, see below */
+/* bool: a handle of the memory scope "global" is an address that the host may use */
+#define BP_ATTR_HOST_ACCESSIBLE 23
+#define BP_ATTR_TARGET          24 /* str: the target, as text, that fits this device best */
+#define BP_ATTR_RANK            25 /* int: the largest is what `auto` takes, see below */
 
-/* The scale of BP_ATTR_RANK, which compares devices of plugins that know nothing of each other:
- *   200 to 999  hardware that runs models faster than the host's CPU, by how much faster; if
- * several plugins reach the same hardware, the fastest of them has the highest rank (a GPU through
- * OpenCL has 300) 100         the host's CPU 1 to 99     software drivers, which run on the host's
- * CPU None, 0     the last choice Of equal ranks, the first device of the kind that comes first in
- * the alphabet is taken. */
+/* The scale of BP_ATTR_RANK. It compares devices of plugins that know nothing of each other.
+ *  - 200 to 999: hardware that runs models faster than the host's CPU, by how much faster. If
+ *    several plugins reach the same hardware, the fastest of them has the highest rank (a GPU
+ *    through OpenCL has 300).
+ *  - 100: the host's CPU.
+ *  - 1 to 99: software drivers that run on the host's CPU.
+ *  - None or 0: the last choice.
+ * Of equal ranks, the first device of the kind that comes first in the alphabet is taken. */
 
-/* Directions are told from the device types of the two ends; the host's side of a copy has
- * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between
- * two of its devices. Offsets and sizes are in bytes and were checked against the tensors; `size`
- * is not 0. */
+/* A copy. The device types of its ends tell its direction: the host's end has device_type
+ * BP_DEVICE_CPU and an address. A copy within one kind may go between two devices of the kind.
+ * Offsets and sizes are in bytes. Where the host passes a copy to a plugin, it has checked the
+ * bounds of tensors, and `size` is not 0. */
 typedef struct BpCopy {
   uint64_t struct_size; /* sizeof(BpCopy) of the filling side's headers */
   const void *from;
@@ -79,80 +90,101 @@ typedef struct BpCopy {
   uint64_t to_offset;
   BpDevice to_device;
   uint64_t size;
+  uint64_t flags; /* 0: none is defined. A device refuses a flag that it does not know */
 } BpCopy;
 
-/* Memory that is asked for. */
+/* A request for memory. */
 typedef struct BpAllocation {
   uint64_t struct_size; /* sizeof(BpAllocation) of the filling side's headers */
-  uint64_t size;        /* bytes; 0 gives a valid handle as well */
+  uint64_t size;        /* bytes; a size of 0 gives a valid handle, too */
   uint64_t alignment;   /* bytes: a power of two from 1 to 4096 */
-  BpDataType dtype;     /* of the elements, for devices that care; a hint */
-  uint32_t flags;       /* none is defined yet: 0 */
-  const char *scope; /* the name of a kind of memory; NULL: "global". An unknown one is an error */
+  BpDataType dtype;     /* of the elements; a hint */
+  uint32_t flags;       /* as BpCopy::flags */
+  const char *scope;    /* a kind of memory of the device; NULL or "": "global" */
 } BpAllocation;
 
-/* The table itself; static, for the plugin's life. */
+/* The table. It is static: it lives as long as the plugin. */
 typedef struct BpDeviceApi {
   uint64_t struct_size; /* sizeof(BpDeviceApi) of the plugin's headers */
 
   int32_t device_type; /* BP_DEVICE_* */
-  int32_t reserved;    /* zero */
+  int32_t reserved;    /* zero; the host refuses another value */
   const char *name;    /* as in `device_api.NAME`; static */
-  void *context;       /* the plugin's, passed to each slot; may be NULL; valid for ever */
+  void *context;       /* passed to each slot; may be NULL; the host never frees it */
 
-  /* How many devices there are now. A missing vendor library or driver is count 0 and returns 0;
-   * then *why (static or thread-local text, never freed) says the reason and the remedy. */
+  /* Counts the devices.
+   * *count: the devices that there are now, lost ones included. A missing vendor library or driver
+   * is count 0, not an error. *why: with count 0, the reason and the remedy, static or
+   * thread-local text that nobody frees. */
   int32_t (*get_device_count)(void *context, int32_t *count, const char **why);
 
-  /* Answers BP_ATTR_*; *result is zeroed and then owned by the caller. An unknown kind is None. */
+  /* Reads an attribute.
+   * attr: BP_ATTR_*, or a number of the vendor. *result: None when the slot is called; the caller
+   * owns what it holds after success. An unknown attribute stays None and is no error. */
   int32_t (*get_attr)(void *context, int32_t device_id, int32_t attr, BpValue *result);
 
   /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
-   * such a notion. The host calls it when the thread chooses another device (index 0 is current in
-   * one that chose none); slots that get a device_id do not rely on it. */
+   * a current device. The host calls it when the thread selects another device; a thread that has
+   * not selected a device uses index 0. Slots with a `device_id` do not rely on it. */
   int32_t (*set_device)(void *context, int32_t device_id);
 
-  /* Allocates memory; `allocation` is borrowed for the call. Exhaustion raises BP_ERROR_MEMORY and
-   * the device stays usable. */
+  /* Allocates memory.
+   * *handle: the memory, never NULL, which the caller frees with free_data_space.
+   * Errors: BP_ERROR_MEMORY if memory is exhausted, and the device stays usable; BP_ERROR_VALUE for
+   * an unknown scope; BP_ERROR_NOT_IMPLEMENTED for an unknown flag. */
   int32_t (*alloc_data_space)(void *context, int32_t device_id, const BpAllocation *allocation,
                               void **handle);
 
-  /* Frees what alloc_data_space gave. Work queued before that uses it still completes. */
+  /* Frees memory.
+   * handle: of alloc_data_space on this device, not NULL. Queued work that uses it still
+   * completes. */
   int32_t (*free_data_space)(void *context, int32_t device_id, void *handle);
 
-  /* (optional: the host pools data space) Short-lived memory, freed in any order by the thread
-   * that asked for it. */
+  /* (optional, with free_workspace: the host pools data space) Allocates short-lived memory.
+   * *handle: not NULL; the same thread frees it with free_workspace, in any order.
+   * Errors: BP_ERROR_MEMORY. */
   int32_t (*alloc_workspace)(void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
                              void **handle);
+
+  /* (optional) Frees memory of alloc_workspace. Queued work that uses it still completes. */
   int32_t (*free_workspace)(void *context, int32_t device_id, void *handle);
 
-  /* Queues a copy on `stream`, or waits for the stream and copies at once. The stream is one of the
-   * device if the other end is the host, and of the source if both ends are devices of this kind:
-   * what is queued on the destination's streams is not ordered with the copy. Host to device: the
-   * source has been consumed on return. Device to host: the destination must stay valid until the
-   * stream is synchronised. Any offset and any size is valid; a device whose memory is moved in
-   * larger units reads, changes and writes the units at both ends. */
+  /* Queues a copy on `stream`, or waits for the stream and copies at once.
+   * stream: of the device, if the other end is the host; of the source, if both ends are devices of
+   * this kind. Work on the destination's streams is not ordered with the copy. Host to device: the
+   * source has been read when the slot returns. Device to host: the destination stays valid until
+   * the stream is synchronised. Any offset and any size is valid: a device that moves memory in
+   * larger units reads, changes and writes the units at both ends.
+   * Errors: BP_ERROR_NOT_IMPLEMENTED for an unknown flag, and nothing is copied. */
   int32_t (*copy)(void *context, const BpCopy *copy, void *stream);
 
-  /* (optional, the three together: the device has one queue, its default stream) */
+  /* (optional, with the next two: the device has one queue, its default stream) Makes a stream.
+   * *stream: not NULL; the caller frees it with free_stream. */
   int32_t (*create_stream)(void *context, int32_t device_id, void **stream);
-  /* What is queued on the stream still completes. */
+
+  /* (optional) Frees a stream. Work that is queued on it still completes.
+   * stream: of create_stream, not NULL. No thread uses it during or after the call. */
   int32_t (*free_stream)(void *context, int32_t device_id, void *stream);
-  /* Makes work queued on `to` later wait for what is queued on `from` now. */
+
+  /* (optional) Orders two streams of the device: work that is queued on `to` later waits for the
+   * work that is queued on `from` now. The call does not wait. */
   int32_t (*sync_stream_from_to)(void *context, int32_t device_id, void *from, void *to);
 
-  /* Waits until all that is queued is done; raises a failure of that work, once. */
+  /* Waits until all work that is queued on the stream has ended.
+   * Errors: a failure of that work, raised once, to one of the threads that wait. */
   int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
-  /* (optional: none) Further properties, for `backplane inspect`, name by name: calls `visit` with
-   * `visitor`, a static name and a borrowed value for each, until it returns non-zero. */
+  /* (optional: none) Lists further properties, for `backplane inspect`.
+   * visit: called with `visitor`, a static name and a borrowed value for each property, in the
+   * calling thread, until it returns a value other than 0. That ends the visit, which succeeds. */
   int32_t (*visit_properties)(void *context, int32_t device_id,
                               int32_t (*visit)(void *visitor, const char *name,
                                                const BpValue *value),
                               void *visitor);
 
-  /* (optional: none) The table of an extension, for ever valid, by its name and version
-   * (device_extensions.h); NULL, with no error raised, if the devices of this kind have none. */
+  /* (optional: none) Finds an extension by name and version (device_extensions.h).
+   * Returns a table that stays valid for ever, or NULL, with no error raised, if the devices of
+   * this kind do not have it in that version. */
   const void *(*get_extension)(void *context, const char *name, uint32_t version);
 } BpDeviceApi;
 

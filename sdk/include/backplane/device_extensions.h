@@ -126,6 +126,70 @@ typedef struct BpEventsApi {
   int32_t (*signal)(void *context, BpDeviceEvent *event);
 } BpEventsApi;
 
+/* ---- "external_memory", 1 ---------------------------------------------------------------- */
+#define BP_EXTENSION_EXTERNAL_MEMORY         "external_memory"
+#define BP_EXTENSION_EXTERNAL_MEMORY_VERSION 1
+
+/* Forms in which memory goes from one device, API or process to another. Each is one bit. */
+#define BP_EXTERNAL_HOST_POINTER 1 /* an address of this process */
+#define BP_EXTERNAL_OPAQUE_FD    2 /* a file descriptor that the same driver understands */
+#define BP_EXTERNAL_DMA_BUF      4 /* a file descriptor of Linux's dma-buf */
+
+/* Memory that a device did not allocate for itself alone. */
+typedef struct BpExternalMemory {
+  uint64_t struct_size; /* sizeof(BpExternalMemory) of the filling side's headers */
+  uint64_t size;        /* bytes */
+  void *address;        /* of BP_EXTERNAL_HOST_POINTER; else ignored */
+  int32_t fd;           /* of the other forms; else ignored */
+  uint32_t form;        /* one of BP_EXTERNAL_* */
+  uint64_t flags;       /* as BpCopy::flags */
+} BpExternalMemory;
+
+/* Memory that is shared without a copy. A handle of these slots is data space like any other: every
+ * slot of the DeviceAPI and every kernel takes it, and free_data_space frees it.
+ *
+ * Order. The extension orders nothing. Users of the same bytes wait for each other, by
+ * stream_sync or events.
+ *
+ * Host pointers. The device and the host use the same bytes at different times. Two copies hand the
+ * bytes over. They copy a range to its own place: from the host's address to the handle at the same
+ * offset, after the host wrote; from the handle to the host's address, before the host reads what
+ * the device wrote, which it does after stream_sync. A device that works in the host's memory moves
+ * nothing for them. No other copy has one end in the handle and the other in its host memory.
+ *
+ * Threads: any thread may call the slots, also several at once. Since: ABI 1.0, version 1. */
+typedef struct BpExternalMemoryApi {
+  uint64_t struct_size;
+
+  /* Tells what the device can exchange.
+   * *imports, *exports: the forms, BP_EXTERNAL_* joined by `|`; 0 for none. *alignment: a power of
+   * two of which an address that is imported is a multiple. */
+  int32_t (*get_forms)(void *context, int32_t device_id, uint64_t *imports, uint64_t *exports,
+                       uint64_t *alignment);
+
+  /* Makes data space of existing memory.
+   * memory: its form is one of get_forms; its size is not 0, and that of the export for a file
+   * descriptor. Of a host pointer the memory stays valid until the handle is freed and the streams
+   * that used it were synchronised since. A file descriptor stays the caller's: the device keeps a
+   * duplicate. *handle: never NULL; the caller frees it with free_data_space, which leaves the
+   * memory to its owner.
+   * Errors: BP_ERROR_NOT_IMPLEMENTED for a form that the device does not import and for an unknown
+   * flag; BP_ERROR_VALUE for an address that is not aligned, a size of 0, and a file descriptor
+   * that is no such memory; BP_ERROR_MEMORY. */
+  int32_t (*import_memory)(void *context, int32_t device_id, const BpExternalMemory *memory,
+                           void **handle);
+
+  /* Allocates memory that others can import.
+   * memory: the caller sets struct_size, form and flags; the slot sets `fd`, which the caller
+   * closes, and `size`, which may be larger than that of the allocation. Devices with the
+   * BP_ATTR_UUID of this one import an opaque file descriptor, in this process and in others.
+   * *handle: as of alloc_data_space. The memory lives until each handle of it is freed and each
+   * file descriptor is closed.
+   * Errors: as import_memory and alloc_data_space. */
+  int32_t (*export_memory)(void *context, int32_t device_id, const BpAllocation *allocation,
+                           BpExternalMemory *memory, void **handle);
+} BpExternalMemoryApi;
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,7 @@
  *
  *   bp_plugin_register(&tables, "device_layer.count", bp_plugin_answer_context, (void *)&layer);
  *
- * These structures are of the ABI's second tier, with a version of their own. Since 0.6. */
+ * These structures are of the ABI's second tier, with a version of their own. Since 1.0. */
 #ifndef BACKPLANE_DEVICE_LAYER_H
 #define BACKPLANE_DEVICE_LAYER_H
 

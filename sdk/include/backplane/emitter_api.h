@@ -68,6 +68,8 @@ typedef struct BpDialectAxis {
 /* A device function's parameters are statements at the beginning of its body: for a language, or a
  * driver, that hands it one block of arguments. */
 #define BP_DIALECT_PARAMS_LOCAL 256
+/* All flags of these headers. The emitter refuses others. */
+#define BP_DIALECT_KNOWN_FLAGS 511
 
 /* A language. `struct_size` is that of the headers it was made with. */
 typedef struct BpDialect {

@@ -19,12 +19,18 @@
  * shapes and types are inferred; a value that depends on constants and shapes alone is
  * replaced by a constant; nodes whose result is one of their inputs, and nodes whose results nobody
  * reads, are removed. Every other node is as the model has it: QuantizeLinear, QLinearConv, Gemm,
- * LayerNormalization are whole. Canonical forms, layouts, packing and fusion come later. Not shown
- * are nodes with bodies (If, Loop, Scan) and those inside of bodies; a value of such a node has no
- * producer. A model with open extents or with bodies is not shown at all by a host of this version.
+ * LayerNormalization are whole. Canonical forms, layouts, packing and fusion come later. Nodes with
+ * bodies (If, Loop, Scan) are not shown; a value of such a node has no producer. A body is a graph
+ * that is shown by itself: its inputs are what it is given and what it reads of the graph around
+ * it.
+ *
+ * An extent may be open: known when the model runs, not before. A node that reads or makes a value
+ * with an open extent is shown only to a graph compiler that has BP_GRAPH_COMPILER_OPEN_EXTENTS.
+ * Not shown are nodes whose output shapes depend on data, and nodes for which a run has to decide
+ * whether two open extents are equal or broadcast.
  *
  * This is of the ABI's second tier: its version is its own, and tables of another version are other
- * tables. Tables and structures begin with their size and grow at their end. Since 0.6. */
+ * tables. Tables and structures begin with their size and grow at their end. Since 1.0. */
 #ifndef BACKPLANE_GRAPH_COMPILER_H
 #define BACKPLANE_GRAPH_COMPILER_H
 
@@ -37,6 +43,10 @@ extern "C" {
 #endif
 
 #define BP_GRAPH_COMPILER_VERSION 1
+
+/* BpGraphCompilerApi::flags: the graph compiler compiles parts whose tensors have open extents. It
+ * may still decline single nodes for their open extents. */
+#define BP_GRAPH_COMPILER_OPEN_EXTENTS UINT64_C(1)
 
 /* ---- What a plugin sees ------------------------------------------------------------------ */
 
@@ -61,8 +71,9 @@ typedef struct BpOnnxValue {
   int32_t ndim;
   int32_t producer;     /* the node that makes it, or -1: an input, a constant, or not shown */
   const int64_t *shape; /* -1: an open extent */
-  /* NULL where no extent is open; else, by dimension, the extent's name, or NULL. Equal names are
-   * equal extents. */
+  /* NULL if no extent is open; else, by dimension, the text of an open extent, or NULL. It is a
+   * symbol of the model ("batch") or an expression of symbols ("2*n+1"). Equal texts are equal
+   * extents. Texts are for comparison and for messages; do not parse them. */
   const char *const *symbols;
   const void *data; /* of a constant: its elements, compact, at any alignment; else NULL */
 } BpOnnxValue;
@@ -152,14 +163,43 @@ typedef struct BpGraphCompilerApi {
    * plugin loads. Its bytes should have the common form (BpModuleTable::encode_device_code): where
    * the plugin is not installed, the host can then name the missing plugin. The module has a
    * function called `function`. It is called as a kernel is (BpModuleTable::kernel_create) and gets
-   * tensors on the device, compact and of the shapes that the part says: first the inputs of the
-   * part, then its outputs, which it overwrites, both in the order of get_inputs and get_outputs.
-   * No output overlaps another tensor. Constants are not passed: the module holds what it needs of
-   * them, in the form that the device likes best. An error hands the part back with its message as
-   * the reason. The part, the target and the name are borrowed for the call. */
+   * tensors (BP_TYPE_TENSOR or BP_TYPE_TENSOR_VIEW) on the device, compact and of the shapes that
+   * the part says: first the inputs of the part, then its outputs, which it overwrites, both in the
+   * order of get_inputs and get_outputs. Where the part has open extents, each call has extents of
+   * its own, from 0 on; the tensors have them, also those of the outputs, which the host computes.
+   * A call fails with an error if the function cannot compute the extents that it gets. No output
+   * overlaps another tensor. Constants are not passed: the module holds what it needs of them, in
+   * the form that the device likes best. An error hands the part back with its message as the
+   * reason. The part, the target and the name are borrowed for the call. */
   int32_t (*compile)(void *context, const BpOnnxGraph *part, const BpTarget *target,
                      const char *function, BpModule **module);
+
+  uint64_t flags; /* BP_GRAPH_COMPILER_*; a host ignores flags that it does not know. Since 1.0. */
 } BpGraphCompilerApi;
+
+/* ---- Single operators -------------------------------------------------------------------- */
+
+/* A library, with a graph compiler or without, offers operators of ONNX as packed functions, for
+ * callers that have tensors and no graph.
+ *
+ * The global function `operator.NAME.OP`, as "operator.acme.Conv", computes OP of ONNX's own
+ * domain. Its arguments are, in this order:
+ *
+ *   - an int: the version of ONNX's operator set whose definition of OP the caller means;
+ *   - an int: how many inputs follow; and the inputs, in ONNX's order: tensors on a device of the
+ *     library, compact; None: an optional input that is not given;
+ *   - an int: how many outputs follow; and the outputs: tensors of the caller, compact, of the
+ * types and shapes that ONNX's inference gives, which the function overwrites; None: not wanted. No
+ *     output overlaps another tensor;
+ *   - attributes, two arguments each: the name, a text; and the value: an int, a float, a text, or
+ * a shape (BP_TYPE_SHAPE) for a list of ints. An attribute that is left out has ONNX's default.
+ *
+ * The function returns None. It queues its work where a kernel that is called as a packed function
+ * does: on the thread's current device and stream. It keeps no argument, and any thread may call
+ * it. It fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this form or these
+ * shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for these types,
+ * shapes or attributes: then a caller may ask another library. `operator_call.h` has helpers that
+ * read a call. Since 1.0. */
 
 /* ---- Reading attributes ------------------------------------------------------------------ */
 

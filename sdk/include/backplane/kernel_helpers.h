@@ -332,7 +332,8 @@ static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const
                          kind);
 }
 
-/* A copy of a built-in dialect, to be changed; what the host's lacks is zero. */
+/* A copy of a built-in dialect, to be changed. Members that the host's lacks are zero, and members
+ * and flags that these headers lack are left out. */
 static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, const char *name,
                                              BpDialect *copy) {
   const BpDialect *dialect = emitter->get_dialect(name);
@@ -342,6 +343,7 @@ static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, cons
   __builtin_memset(copy, 0, sizeof(*copy));
   __builtin_memcpy(copy, dialect, size);
   copy->struct_size = sizeof(*copy);
+  copy->flags &= BP_DIALECT_KNOWN_FLAGS;
   return 0;
 }
 

@@ -85,7 +85,10 @@ typedef struct BpKernelCallee_ {
 static inline int32_t bp_kernel_module_launch_(void *context, const BpInvocation *invocation,
                                                const BpValue *args, int32_t num_args) {
   const BpKernelCallee_ *callee = (const BpKernelCallee_ *)context;
-  return callee->module->kind->launch(callee->module, callee->kernel, invocation, args, num_args);
+  const BpKernelModuleKind *kind = callee->module->kind;
+  if (bp_plugin_check_flags(kind->host, kind->api->kind, "launch", invocation->flags) != 0)
+    return -1;
+  return kind->launch(callee->module, callee->kernel, invocation, args, num_args);
 }
 
 static inline void bp_kernel_module_free_(void *data) {

@@ -2,13 +2,16 @@
 /* ModuleNode: the table behind one loaded module.
  *
  * A module is a set of functions found by name, with imports. The host owns the object, its list of
- * imports and its reference count; a plugin supplies the functions below and a context of its own,
- * and makes the object with BpModuleTable::create (host_api.h). A loader of kind KIND is the global
- * function `runtime.module.loadbinary_KIND`: it takes the bytes that save_to_bytes wrote (a
- * byte array, borrowed) and returns a module. Where the bytes lie in a mapped library it is given
- * an object as a second argument: while the loader keeps a reference to that, the bytes stay valid
- * and can be used in place. A loader of files is `runtime.module.loadfile_EXT`: it takes the path
- * and the extension and returns a module. */
+ * imports and its reference count. The plugin supplies the slots below and a context of its own,
+ * and makes the object with BpModuleTable::create (host_api.h).
+ *
+ * Two global functions load modules:
+ *  - `runtime.module.loadbinary_KIND` takes the bytes that save_to_bytes wrote, a borrowed byte
+ *    array, and returns a module. If the bytes lie in a mapped library, it gets an object as a
+ *    second argument: retain the object to keep the bytes mapped, and use them in place.
+ *  - `runtime.module.loadfile_EXT` takes a path and the extension and returns a module.
+ *
+ * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_MODULE_API_H
 #define BACKPLANE_MODULE_API_H
 
@@ -18,78 +21,89 @@
 extern "C" {
 #endif
 
-/* A module, seen from outside: an opaque, reference-counted object of type BP_TYPE_MODULE. */
+/* A module: an opaque, reference-counted object of type BP_TYPE_MODULE. */
 typedef struct BpModule BpModule;
 
-/* Properties of a module. */
+/* Properties of a module, a set of bits. The host ignores bits that it does not know. */
 #define BP_MODULE_BINARY_SERIALIZABLE 1 /* save_to_bytes works */
 #define BP_MODULE_RUNNABLE            2 /* get_function gives functions that run here */
 #define BP_MODULE_COMPILATION_EXPORT  4 /* get_source("c") or ("o") is linked by export_library */
 
-/* A stretch of bytes that its receiver frees by calling `free_data(data)`. */
+/* Bytes that their receiver owns, and frees with `free_data(data)`. `data` NULL: there are none. */
 typedef struct BpOwnedBytes {
   char *data;
   size_t size;
   void (*free_data)(void *data);
 } BpOwnedBytes;
 
-/* Every slot may be called from any thread, also at once from several. */
+/* The table. It is static: it lives as long as the plugin.
+ *
+ * Rules for every slot: any thread may call it, also several at once; it returns 0, or -1 with an
+ * error raised; `context` is what BpModuleTable::create was given; texts and pointers that are
+ * passed in are borrowed for the call. A slot marked (optional) may be NULL, or lie beyond
+ * `struct_size`. */
 typedef struct BpModuleApi {
-  uint64_t struct_size;
-  const char *kind; /* "opencl", "c", ...: static; the KIND of the loader's name */
+  uint64_t struct_size; /* sizeof(BpModuleApi) of the plugin's headers */
+  const char *kind;     /* the KIND of the loader's name: "opencl", "c"; static */
 
-  /* Finds a function of this module alone (the host searches imports). On success *function is
-   * owned by the caller, or NULL when there is none of that name, which is no error. The function
-   * must keep what it needs alive itself: the host retains the module through it if the function
-   * was made by BpModuleTable::function_create. */
+  /* Finds a function of this module. The host searches the imports.
+   * *function: owned by the caller; NULL, and no error, if there is none of that name. The function
+   * keeps alive what it needs: one that BpModuleTable::function_create or kernel_create made
+   * retains the module. */
   int32_t (*get_function)(void *context, const char *name, BpFunction **function);
 
-  /* (optional: 0) BP_MODULE_* flags. */
+  /* (optional: 0) Gives the properties.
+   * *flags: BP_MODULE_*. */
   int32_t (*get_property)(void *context, int32_t *flags);
 
-  /* (optional: not serialisable) What loadbinary_KIND reads. */
+  /* (optional: not serialisable) Writes the bytes that loadbinary_KIND reads.
+   * *bytes: owned by the caller. */
   int32_t (*save_to_bytes)(void *context, BpOwnedBytes *bytes);
 
-  /* (optional: "") The source in `format`: "" for the natural one, "c" for C to be compiled into an
-   * exported library, "cflags" for the compiler arguments that this C needs, one a line, "o" for a
-   * relocatable object file (preferred to "c"), "ll", "cl", "ptx" ... An unknown format is NULL
-   * data and no error. */
+  /* (optional: "") Gives the source.
+   * format: "" for the natural one; "c" for C to be compiled into an exported library; "cflags" for
+   * the compiler arguments that this C needs, one a line; "o" for a relocatable object file, which
+   * is preferred to "c"; "ll", "cl", "ptx" and so on. *source: owned by the caller; `data` NULL,
+   * and no error, for an unknown format. */
   int32_t (*get_source)(void *context, const char *format, BpOwnedBytes *source);
 
-  /* (optional: none) Calls `visit` with each function name and, as JSON text or NULL, what is known
-   * of its signature, until it returns non-zero, which only ends the visit. Both strings are
-   * borrowed for the call. */
+  /* (optional: none) Lists the functions of this module.
+   * visit: called with `visitor`, a name and the signature as JSON text, or NULL, in the calling
+   * thread, until it returns a value other than 0. That ends the visit, which succeeds. */
   int32_t (*visit_functions)(void *context,
                              int32_t (*visit)(void *visitor, const char *name,
                                               const char *signature),
                              void *visitor);
 
-  /* Frees the context, with the module's last reference. */
+  /* Frees the context, when the last reference to the module is dropped. Never fails. */
   void (*destroy)(void *context);
 } BpModuleApi;
 
 /* ---- Launches ---------------------------------------------------------------------------- */
 
-/* Where a kernel runs. */
+/* The place of a launch. */
 typedef struct BpInvocation {
   uint64_t struct_size; /* sizeof(BpInvocation) of the filling side's headers */
-  BpDevice device;      /* of the kind that the kernel is made for */
-  void *stream;         /* of that device; NULL: its default stream */
-  uint64_t flags;       /* none is defined yet: 0 */
+  BpDevice device;      /* of the kernel's device type; the host checks it */
+  void *stream;         /* of that device, which the host checks; NULL: its default stream */
+  uint64_t
+      flags; /* 0: none is defined. A kernel refuses an unknown flag, as a device does (BpCopy) */
 } BpInvocation;
 
-/* Queues a kernel on the stream of `invocation`, which is borrowed for the call. `context` is that
- * of BpModuleTable::kernel_create. Returns 0, or -1 with an error raised. Any thread. */
+/* Queues a kernel on the stream of `invocation`.
+ * context: of BpModuleTable::kernel_create. invocation, args: borrowed for the call.
+ * Any thread, also several at once. Returns 0, or -1 with an error raised. */
 typedef int32_t (*BpKernelCall)(void *context, const BpInvocation *invocation, const BpValue *args,
                                 int32_t num_args);
 
 /* ---- Device functions -------------------------------------------------------------------- */
 
-/* The function table entry of a device module: how a kernel is called and launched. A kernel is
- * called as a packed function with its arguments first (buffers as BP_TYPE_POINTER handles at
- * offset 0 or as tensor views; scalars as int or float) and then one int for each launch tag.
- * Tags: "blockIdx.x|y|z", "threadIdx.x|y|z"; a size of 0 counts as 1. The serial form is that of
- * the tvm-ffi world's device modules: see docs/artifacts.md. */
+/* One kernel of a device module: how it is called and launched.
+ *
+ * A kernel is called as a packed function: first its arguments (buffers as BP_TYPE_POINTER handles
+ * at offset 0 or as tensor views, scalars as int or float), then one int for each launch tag. The
+ * tags are "blockIdx.x|y|z" and "threadIdx.x|y|z"; a size of 0 counts as 1. The serial form is that
+ * of the device modules of the tvm-ffi world (docs/artifacts.md). */
 typedef struct BpKernelInfo {
   uint64_t struct_size; /* sizeof(BpKernelInfo) of the filling side's headers */
   const char *name;

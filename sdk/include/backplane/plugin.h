@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin's descriptor and entry point.
  *
- * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
- * that the host reads without loading the plugin. Keys, one line each:
+ * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`.
+ * The host reads it without loading the plugin, and ignores unknown keys. Keys, one line each:
  *
- *   abi          BP_ABI_NEEDED_TEXT: the least ABI that it needs, "0.6"
- *   name         identifier of lower-case letters, digits and '-'; unique on a machine
- *   version      of the plugin
- *   license      SPDX expression
- *   description  one line
- *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
- *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
- *   devices      (optional) device kinds, space-separated; none of BP_DEVICE_RESERVED_KINDS
- *   targets      (optional) target kinds, space-separated
- *   libraries    (optional) sonames that it opens at run time, space-separated, alternatives with
- * '|' between them: "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13" package      (optional) the
- * distribution packages that hold them, in the same order, '-' where none is known: "libcuda1 -"
- *   priority     (optional) -1000..1000, 0 if absent: of two plugins of one directory the higher
- *                is asked first
- *   nodes        (optional) device nodes that it opens, space-separated absolute paths or shell
- *                patterns: "/dev/dri/renderD*"
- *   files        (optional) further files and directories on which its devices depend, as nodes:
- *                "/etc/OpenCL/vendors"; device nodes that not every one of its devices needs, too
- *   variables    (optional) environment variables that it or its vendor's libraries read,
- *                space-separated
- *   isa          instruction sets that its code needs, space-separated: "x86-64-v3 fma"
- *   sanitizer    "address" or "thread": what it was built with
+ *  - abi: BP_ABI_NEEDED_TEXT, the least ABI that the plugin needs: "1.0"
+ *  - name: identifier of lower-case letters, digits and '-', unique on a machine
+ *  - version: of the plugin
+ *  - license: SPDX expression
+ *  - description: one line
+ *  - entry: the exported symbol, bp_plugin_entry_ and the name with '-' as '_'
+ *  - provides: registry names, separated by spaces: device_api.X target.build.X and so on
+ *  - devices (optional): device kinds, separated by spaces; none of BP_DEVICE_RESERVED_KINDS
+ *  - targets (optional): target kinds, separated by spaces
+ *  - libraries (optional): sonames that the plugin opens at run time, separated by spaces,
+ *    alternatives by '|': "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13"
+ *  - package (optional): the distribution's packages of these libraries, in the same order, '-' for
+ *    an unknown one: "libcuda1 -"
+ *  - priority (optional): -1000 to 1000, 0 if absent; of two plugins in one folder the one with the
+ *    higher priority is asked first
+ *  - nodes (optional): device nodes that it opens, absolute paths or shell patterns, separated by
+ *    spaces: "/dev/dri/renderD*"
+ *  - files (optional): further files and folders on which its devices depend, as nodes:
+ *    "/etc/OpenCL/vendors"; also device nodes that only some of its devices need
+ *  - variables (optional): environment variables that it or its vendor's libraries read, separated
+ *    by spaces
+ *  - isa: instruction sets that its code needs, separated by spaces: "x86-64-v3 fma"
+ *  - sanitizer: "address" or "thread", if it was built with one
  *
- * BP_PLUGIN_DESCRIPTOR adds isa and sanitizer from the compiler's options. A plugin that was found
- * to work is tried out again when something changed that `nodes`, `files` or `variables` name, or
- * a library that it was seen to load. Unknown keys are ignored. A plugin exports its entry point
- * and nothing else. */
+ * BP_PLUGIN_DESCRIPTOR adds isa and sanitizer from the compiler's options. A plugin that works is
+ * tried out again when a file, node or variable that the descriptor names changes, or a library
+ * that the plugin loaded. A plugin exports its entry point and nothing else.
+ *
+ * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_PLUGIN_H
 #define BACKPLANE_PLUGIN_H
 
@@ -42,63 +44,66 @@ extern "C" {
 #endif
 
 /* The ABI of these headers: major in the upper half. */
-#define BP_ABI_MAJOR   0
-#define BP_ABI_MINOR   6
-#define BP_ABI_TEXT    "0.6"
+#define BP_ABI_MAJOR   1
+#define BP_ABI_MINOR   0
+#define BP_ABI_TEXT    "1.0"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
-/* Where plugins are looked for, below the library directory and below the user's data directory:
- * those of two major versions lie side by side. */
-#define BP_PLUGIN_FOLDER "backplane-0/plugins"
+/* The folder of plugins, below the library folder and below the user's data folder. Plugins of two
+ * major versions are installed side by side. */
+#define BP_PLUGIN_FOLDER "backplane-1/plugins"
 
-/* The least minor version whose plugins a host of this ABI loads. 0 from 1.0 on. */
-#define BP_ABI_OLDEST_MINOR 6
+/* The least minor version whose plugins a host of this ABI loads: all of the major version. */
+#define BP_ABI_OLDEST_MINOR 0
 #define BP_ABI_OLDEST       (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_OLDEST_MINOR)
 
-/* The least ABI that a plugin needs. A plugin states it by defining BP_ABI_NEEDED_MINOR before it
- * includes these headers; every host of that minor version and later then loads it, whatever
- * headers it was built with. Without a statement it is the ABI of these headers. A plugin reads a
- * member that was appended after the version it needs only where BP_TABLE_HAS says that it is
- * there. */
+/* The least ABI that a plugin needs. A plugin defines BP_ABI_NEEDED_MINOR before it includes these
+ * headers; every host of that minor version or a later one then loads it, whatever headers it was
+ * built with. The default is the ABI of these headers. Before a plugin reads a member that was
+ * appended after the version that it needs, it asks BP_TABLE_HAS. */
 #ifndef BP_ABI_NEEDED_MINOR
 #define BP_ABI_NEEDED_MINOR BP_ABI_MINOR
 #endif
 #if BP_ABI_NEEDED_MINOR < BP_ABI_OLDEST_MINOR
 #error "BP_ABI_NEEDED_MINOR is older than what hosts of this ABI load (BP_ABI_OLDEST_MINOR)"
 #elif BP_ABI_NEEDED_MINOR > BP_ABI_MINOR
-#error "BP_ABI_NEEDED_MINOR is newer than these headers (BP_ABI_MINOR); install a newer SDK"
+#error "BP_ABI_NEEDED_MINOR is newer than these headers: install a newer SDK, or ask for less"
 #endif
 #define BP_ABI_NEEDED                     (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_NEEDED_MINOR)
 #define BP_ABI_TEXT_OF_(major, minor)     #major "." #minor
 #define BP_ABI_EXPAND_TEXT_(major, minor) BP_ABI_TEXT_OF_(major, minor)
 #define BP_ABI_NEEDED_TEXT                BP_ABI_EXPAND_TEXT_(BP_ABI_MAJOR, BP_ABI_NEEDED_MINOR)
 
-/* Whether a plugin that needs the ABI `needed` works in a host that has the ABI `host` and loads
- * plugins since `oldest`. The host asks before it loads the plugin. */
+/* Returns whether a plugin that needs the ABI `needed` works in a host that has the ABI `host` and
+ * loads plugins since `oldest`. The host calls it before it loads the plugin. */
 static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t host) {
   return oldest <= needed && needed <= host;
 }
 
-/* Words that mean something else in a list of preferences for devices (docs/devices.md). */
+/* Words with a meaning of their own in a list of preferences for devices (docs/devices.md). */
 #define BP_DEVICE_RESERVED_KINDS "auto help name pci plugin uuid"
 
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
 
-/* What a plugin answers. The host zeroes it and sets struct_size before the call. */
+/* The plugin, as its entry point describes it. Before that call the host zeroes it and sets
+ * struct_size; the plugin writes no member beyond. */
 typedef struct BpPlugin {
-  uint64_t struct_size;
+  uint64_t struct_size; /* sizeof(BpPlugin) of the host's headers */
   uint32_t abi_version; /* the plugin sets BP_ABI_NEEDED */
-  uint32_t reserved;    /* zero */
-  void *context;        /* the plugin's, passed to initialize; may be NULL */
-  /* Registers everything that the descriptor's `provides` names. Called once, by one thread, after
-   * the versions were found to match. On failure an error is raised and the plugin stays mapped,
-   * unused. */
+  uint32_t reserved;    /* zero; the host refuses another value */
+  void *context;        /* passed to initialize; may be NULL */
+  /* Registers every name of the descriptor's `provides`, and every kind of its `targets`.
+   * Threads: called once, by one thread, after the versions were compared.
+   * Errors: returns 0, or -1 with an error raised: then nothing of the plugin stays registered, and
+   * it stays mapped, unused. */
   int32_t (*initialize)(void *context);
 } BpPlugin;
 
-/* The entry point: keeps `host`, which lives for ever, and fills `plugin`. It does no work and
- * touches no hardware. Returns 0; -1 if it cannot serve a host of that abi_version. */
+/* The entry point. It keeps `host` and fills in `plugin`. It does no work and touches no hardware.
+ * host: valid for ever. plugin: borrowed for the call.
+ * Threads: called once, by one thread. Returns 0, or -1 if it cannot serve a host of that
+ * abi_version. */
 typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
 
 #if !defined(__GNUC__) || !defined(__ELF__)
@@ -115,7 +120,7 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
     char body[(sizeof(text) + 3) / 4 * 4];                                                         \
   } variable = {sizeof(owner_text), sizeof(text), note_type, owner_text, text}
 
-/* What the compiler was told, as lines of the descriptor. */
+/* The instruction sets and the sanitizer of the compiler's options, as lines of the descriptor. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512CD__) &&                      \
     defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define BP_PLUGIN_ISA_LEVEL "x86-64-v4"

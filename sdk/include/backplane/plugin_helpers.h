@@ -141,18 +141,25 @@ static inline void *bp_plugin_calloc(const BpPluginTables *tables, size_t size) 
   return memory;
 }
 
-/* For alloc_data_space of a device that has one kind of memory: refuses another scope, and a flag,
- * which is of a later version and has to be understood. `kind` is the device's, for the message. */
+/* Refuses the flags of a BpAllocation, BpCopy or BpInvocation: they are of a later version, and a
+ * flag has to be understood. `kind` and `request` are for the message: "vulkan", "copy". */
+static inline int32_t bp_plugin_check_flags(const BpPluginTables *tables, const char *kind,
+                                            const char *request, uint64_t flags) {
+  return flags ? bp_plugin_raise(tables, BP_ERROR_NOT_IMPLEMENTED,
+                                 "%s: a %s with flags %#llx is not supported by this plugin", kind,
+                                 request, (unsigned long long)flags)
+               : 0;
+}
+
+/* For alloc_data_space of a device that has one kind of memory: refuses another scope, and a flag.
+ * `kind` is the device's, for the message. */
 static inline int32_t bp_plugin_check_allocation(const BpPluginTables *tables, const char *kind,
                                                  const BpAllocation *allocation) {
   if (allocation->scope && *allocation->scope && __builtin_strcmp(allocation->scope, "global"))
     return bp_plugin_raise(tables, BP_ERROR_VALUE,
                            "%s: no memory scope \"%s\"; there is \"global\"", kind,
                            allocation->scope);
-  return allocation->flags
-             ? bp_plugin_raise(tables, BP_ERROR_NOT_IMPLEMENTED,
-                               "%s: memory with flags %#x is not there", kind, allocation->flags)
-             : 0;
+  return bp_plugin_check_flags(tables, kind, "memory allocation", allocation->flags);
 }
 
 /* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; one that is

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values and objects: what packed functions take and return.
+/* Values and objects: the arguments and results of packed functions.
  *
- * Every layout here is that of the tvm-ffi C ABI 0.x (Apache TVM FFI, `tvm/ffi/c_api.h`) on 64-bit
- * little-endian machines, so that a value crosses between that world and ours untranslated; the
- * data types, devices and tensor views are those of DLPack 1.x. The names and the text are ours.
+ * The layouts are those of the tvm-ffi C ABI 0.x (Apache TVM FFI, `tvm/ffi/c_api.h`) on 64-bit
+ * little-endian machines: a value crosses between tvm-ffi and Backplane untranslated. Data types,
+ * devices and tensor views are those of DLPack 1.x. If tvm-ffi changes a layout, these headers
+ * keep theirs. The names and the text are Backplane's.
  *
- * Ownership rule of the whole ABI: a value passed as an argument is borrowed for the call; a value
- * returned is owned by the caller, who releases the object in it, if there is one. */
+ * Ownership in the whole ABI: an argument is borrowed for the call. The caller owns a result, and
+ * releases the object in it, if there is one.
+ *
+ * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_VALUE_H
 #define BACKPLANE_VALUE_H
 
@@ -23,7 +26,7 @@ extern "C" {
 
 /* ---- Data types (DLDataType) ------------------------------------------------------------- */
 
-/* Type code of an element, DLPack's DLDataTypeCode. */
+/* Type codes of an element: DLPack's DLDataTypeCode. */
 #define BP_DTYPE_INT     0
 #define BP_DTYPE_UINT    1
 #define BP_DTYPE_FLOAT   2
@@ -88,9 +91,10 @@ typedef struct BpDevice {
 
 /* ---- Tensor views (DLTensor) ------------------------------------------------------------- */
 
-/* A view of an n-dimensional array, 48 bytes. It owns nothing. `data` is a handle of the device:
- * an address on the CPU and CUDA, opaque elsewhere; the first element lies `byte_offset` bytes
- * into it. Shape and strides are counted in elements; NULL strides mean compact, row-major. */
+/* A view of an n-dimensional array, 48 bytes. It owns nothing. `data` is a handle of the device: an
+ * address on the CPU and CUDA, opaque elsewhere. The first element lies `byte_offset` bytes into
+ * it. Shape and strides count elements; `strides` NULL means compact and row-major. A view without
+ * elements has a valid handle or NULL, which nobody reads. */
 typedef struct BpTensorView {
   void *data;
   BpDevice device;
@@ -103,7 +107,7 @@ typedef struct BpTensorView {
 
 /* ---- Values (TVMFFIAny) ------------------------------------------------------------------ */
 
-/* What a BpValue holds. Numbers below BP_TYPE_OBJECT are stored in the value itself. */
+/* Types of a BpValue. Values of a type below BP_TYPE_OBJECT are stored in the BpValue itself. */
 #define BP_TYPE_NONE        0
 #define BP_TYPE_INT         1  /* v_int64 */
 #define BP_TYPE_BOOL        2  /* v_int64, 0 or 1 */
@@ -125,7 +129,8 @@ typedef struct BpTensorView {
 #define BP_TYPE_SHAPE       69
 #define BP_TYPE_TENSOR      70
 #define BP_TYPE_ARRAY       71
-/* Ours, far from what tvm-ffi allocates at run time. They never cross into its code. */
+/* Backplane's own types, far from the numbers that tvm-ffi allocates at run time. Their objects
+ * never cross into its code. */
 #define BP_TYPE_MODULE    0x42500001
 #define BP_TYPE_TARGET    0x42500002
 #define BP_TYPE_IR_MODULE 0x42500003
@@ -155,7 +160,7 @@ typedef struct BpValue {
   };
 } BpValue;
 
-/* A run of bytes, not NUL-terminated unless said (TVMFFIByteArray). */
+/* Bytes, without a NUL at their end unless a comment says so (TVMFFIByteArray). */
 typedef struct BpByteArray {
   const char *data;
   size_t size;
@@ -192,7 +197,7 @@ typedef struct BpShape {
   size_t size;
 } BpShape;
 
-/* A list of values that it owns (TVMFFISeqCell): what a model with several outputs returns. */
+/* A list, which owns its values (TVMFFISeqCell). A model with several outputs returns one. */
 typedef struct BpArray {
   BpObject header;
   BpValue *data;
@@ -207,11 +212,11 @@ typedef struct BpTensor {
   BpTensorView view;
 } BpTensor;
 
-/* The calling convention of every packed function (TVMFFISafeCallType). `self` is the function
- * object; a library's exported symbol makes nothing of it, and may be given NULL. `args` are
- * borrowed. The caller zeroes `result` before the call and owns what it holds after a return of 0.
- * -1: an error was raised in this thread. May be called from any thread unless the function's own
- * documentation says otherwise. */
+/* The calling convention of every packed function (TVMFFISafeCallType).
+ * self: the function object; NULL is possible for a symbol that a library exports, which ignores
+ * it. args: borrowed for the call. result: zeroed by the caller, who owns what it holds after
+ * success. Any thread, unless the function's own comment says otherwise. Returns 0, or -1 with an
+ * error raised in this thread. */
 typedef int (*BpPackedCall)(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
 /* A function object. `cpp_call` is tvm-ffi's second pointer, NULL here. */
@@ -221,7 +226,7 @@ typedef struct BpFunction {
   void *cpp_call;
 } BpFunction;
 
-/* An error object; only this prefix is stable. */
+/* An error object. Only this prefix is stable. */
 typedef struct BpError {
   BpObject header;
   BpByteArray kind;

@@ -109,9 +109,12 @@ static void destroy_copy(void *data) {
   free(copy);
 }
 
-/* The source in host memory is staged: the caller may change it as soon as this returns. */
+/* The source in host memory is staged: the caller may change it as soon as this returns. Memory of
+ * the host that was imported is copied to its own place: there is nothing to move. */
 static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
   (void)context;
+  if (bp_plugin_check_flags(&simdev_host, "simdev", "copy", what->flags) != 0)
+    return -1;
   int is_upload = what->from_device.device_type != SIMDEV_DEVICE_TYPE;
   BpDevice device = is_upload ? what->to_device : what->from_device;
   Copy *copy = bp_plugin_calloc(&simdev_host, sizeof *copy + (is_upload ? what->size : 0));
@@ -127,7 +130,7 @@ static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
     destroy_copy(copy);
     return -1;
   }
-  if (is_upload)
+  if (is_upload && copy->from != copy->to)
     copy->from = memcpy(copy->staged, copy->from, what->size);
   return simdev_submit(device.device_id, stream, (SimdevWork){run_copy, destroy_copy, copy, 0});
 }
@@ -143,6 +146,9 @@ static const void *get_extension(void *context, const char *name, uint32_t versi
     return &simdev_recordings;
   if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
     return &simdev_events;
+  if (!strcmp(name, BP_EXTENSION_EXTERNAL_MEMORY) &&
+      version == BP_EXTENSION_EXTERNAL_MEMORY_VERSION)
+    return &simdev_external_memory;
   return NULL;
 }
 

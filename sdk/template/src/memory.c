@@ -12,7 +12,9 @@ struct SimdevBuffer {
   char *memory;
   uint64_t size;
   int32_t device_id;
-  int32_t uses; /* the owner and work */
+  int32_t uses;                                   /* the owner and work */
+  void (*give_back)(void *memory, uint64_t size); /* NULL: the memory is another's */
+  uint64_t counted;                               /* in in_use */
 };
 
 static BpHandleTable buffers;
@@ -29,34 +31,51 @@ static SimdevBuffer *find(int32_t device_id, const void *handle) {
   return NULL;
 }
 
+static void free_memory(void *memory, uint64_t size) {
+  (void)size;
+  free(memory);
+}
+
+void *simdev_add(int32_t device_id, void *memory, uint64_t size, uint64_t counted,
+                 void (*give_back)(void *memory, uint64_t size)) {
+  void *handle = NULL;
+  SimdevBuffer *buffer = malloc(sizeof *buffer);
+  if (buffer) {
+    *buffer = (SimdevBuffer){memory, size, device_id, 1, give_back, counted};
+    pthread_mutex_lock(&lock);
+    if (counted <= SIMDEV_MEMORY - in_use[device_id])
+      handle = bp_handle_add(&buffers, buffer);
+    if (handle)
+      in_use[device_id] += counted;
+    pthread_mutex_unlock(&lock);
+  }
+  if (handle)
+    return handle;
+  free(buffer);
+  if (give_back)
+    give_back(memory, size);
+  bp_plugin_raise(&simdev_host, BP_ERROR_MEMORY,
+                  "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
+                  device_id, size, simdev_memory_in_use(device_id), SIMDEV_MEMORY);
+  return NULL;
+}
+
 /* `dtype_hint` is for devices that lay out elements by their type. */
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle) {
   (void)context;
   if (bp_plugin_check_allocation(&simdev_host, "simdev", allocation))
     return -1;
-  SimdevBuffer *buffer = malloc(sizeof *buffer);
   void *memory = NULL;
-  *handle = NULL;
   uint64_t size = allocation->size, alignment = allocation->alignment;
   if (alignment < SIMDEV_ALIGNMENT)
     alignment = SIMDEV_ALIGNMENT;
-  if (buffer && size <= SIMDEV_MEMORY && !posix_memalign(&memory, alignment, size + 1)) {
-    *buffer = (SimdevBuffer){memory, size, device_id, 1};
-    pthread_mutex_lock(&lock);
-    if (size <= SIMDEV_MEMORY - in_use[device_id])
-      *handle = bp_handle_add(&buffers, buffer);
-    if (*handle)
-      in_use[device_id] += size;
-    pthread_mutex_unlock(&lock);
-  }
-  if (*handle)
-    return 0;
-  free(memory);
-  free(buffer);
-  return bp_plugin_raise(&simdev_host, BP_ERROR_MEMORY,
-                         "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
-                         device_id, size, simdev_memory_in_use(device_id), SIMDEV_MEMORY);
+  if (size > SIMDEV_MEMORY || posix_memalign(&memory, alignment, size + 1))
+    return bp_plugin_raise(&simdev_host, BP_ERROR_MEMORY,
+                           "simdev:%d: no room for %" PRIu64 " bytes in %u", device_id, size,
+                           SIMDEV_MEMORY);
+  *handle = simdev_add(device_id, memory, size, size, free_memory);
+  return *handle ? 0 : -1;
 }
 
 /* Work that is queued still uses the buffer; the handle is void at once. */
@@ -94,8 +113,9 @@ char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t si
 void simdev_unuse(SimdevBuffer *buffer) {
   pthread_mutex_lock(&lock);
   if (buffer && --buffer->uses == 0) {
-    in_use[buffer->device_id] -= buffer->size;
-    free(buffer->memory);
+    in_use[buffer->device_id] -= buffer->counted;
+    if (buffer->give_back)
+      buffer->give_back(buffer->memory, buffer->size);
     free(buffer);
   }
   pthread_mutex_unlock(&lock);

@@ -2,9 +2,9 @@
 /* The plugin simdev: its descriptor, which the host reads without loading it, and its entry point,
  * the one symbol that it exports. */
 
-/* The least ABI whose slots and tables this plugin needs: hosts of 0.6 and later load it, whatever
+/* The least ABI whose slots and tables this plugin needs: hosts of 1.0 and later load it, whatever
  * headers it is built with. Raise it when the plugin relies on what a later version appended. */
-#define BP_ABI_NEEDED_MINOR 6
+#define BP_ABI_NEEDED_MINOR 0
 #include "simdev_plugin.h"
 
 #include "simdev.h"

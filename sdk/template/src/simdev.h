@@ -36,6 +36,10 @@ typedef struct SimdevBuffer SimdevBuffer;
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle);
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
+/* A handle for memory that there is. `counted` bytes of it are the device's; give_back, unless it
+ * is NULL, frees it when it is no longer used, or at once on failure. NULL with an error. */
+void *simdev_add(int32_t device_id, void *memory, uint64_t size, uint64_t counted,
+                 void (*give_back)(void *memory, uint64_t size));
 /* Where `size` bytes from `offset` on are, for work that runs, in host memory or in the buffer that
  * `data` is the handle of. Of a buffer the host never sees such an address, and *buffer is to be
  * given back with simdev_unuse(), which ignores NULL. NULL with an error if there is no such
@@ -44,6 +48,10 @@ char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t si
                  SimdevBuffer **buffer);
 void simdev_unuse(SimdevBuffer *buffer);
 uint64_t simdev_memory_in_use(int32_t device_id);
+
+/* ---- external.c -------------------------------------------------------------------------- */
+
+extern const BpExternalMemoryApi simdev_external_memory;
 
 /* ---- queue.c ----------------------------------------------------------------------------- */
 

@@ -1,46 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this device promises beyond the ABI, which the conformance kit checks: handles that are no
  * addresses and end with their buffer, work that is done later, and what a freed stream leaves. */
-#include "../src/simdev.h"
-#include "../src/simdev_plugin.h"
-
-#include <backplane/device.h>
-#include <backplane/error.h>
-#include <backplane/plugins.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition) check((condition) != 0, #condition, __LINE__)
-
-static void check(int holds, const char *condition, int line) {
-  if (holds)
-    return;
-  const char *error = bp_error_message();
-  fprintf(stderr, "%s:%d: not so: %s%s%s\n", __FILE__, line, condition, error ? ": " : "",
-          error ? error : "");
-  exit(1);
-}
-
-static const BpDevice host = {BP_DEVICE_CPU, 0};
-static const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
-
-static int upload(BpDevice device, const void *from, void *to, uint64_t size) {
-  const BpCopy copy = {sizeof(BpCopy), from, 0, host, to, 0, device, size};
-  return bp_device_copy(&copy, NULL);
-}
-
-static int download(BpDevice device, const void *from, void *to, uint64_t size) {
-  const BpCopy copy = {sizeof(BpCopy), from, 0, device, to, 0, host, size};
-  return bp_device_copy(&copy, NULL);
-}
-
-static void *alloc(BpDevice device, uint64_t size) {
-  void *handle;
-  CHECK(bp_device_alloc(device, &(BpAllocation){sizeof(BpAllocation), size, 64, bytes, 0, NULL},
-                        &handle) == 0);
-  return handle;
-}
+#include "testing.h"
 
 /* Host memory, a buffer of the other device, and a buffer that is gone are refused by name. */
 static void test_only_its_handles_are_taken(BpDevice device) {
@@ -49,12 +10,12 @@ static void test_only_its_handles_are_taken(BpDevice device) {
   void *mine = alloc(device, 16), *others = alloc(other, 16);
   void *const wrong[] = {here, others, (char *)mine + 1};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    CHECK(upload(device, here, wrong[i], 16) == -1);
+    CHECK(upload(device, here, wrong[i], 0, 16) == -1);
     CHECK(!strcmp(bp_error_kind(), BP_ERROR_VALUE));
   }
   CHECK(bp_device_free(device, mine) == 0);
   void *next = alloc(device, 16);
-  CHECK(upload(device, here, mine, 16) == -1);
+  CHECK(upload(device, here, mine, 0, 16) == -1);
   CHECK(bp_device_free(device, mine) == -1);
   CHECK(bp_device_free(device, next) == 0);
   CHECK(bp_device_free(other, others) == 0);
@@ -67,7 +28,7 @@ static void test_work_is_done_later(BpDevice device) {
   volatile char text[6] = "early";
   void *handle = alloc(device, 6);
   for (int i = 0; i < 1000; i++)
-    CHECK(upload(device, "later", handle, 6) == 0);
+    CHECK(upload(device, "later", handle, 0, 6) == 0);
   CHECK(download(device, handle, (void *)(uintptr_t)text, 6) == 0);
   CHECK(text[0] == 'e');
   CHECK(bp_stream_sync(device, NULL) == 0);
@@ -78,7 +39,7 @@ static void test_work_is_done_later(BpDevice device) {
 static void test_memory_beyond_a_buffer_is_refused(BpDevice device) {
   char here[32] = "";
   void *handle = alloc(device, 16);
-  CHECK(upload(device, here, handle, 17) == -1);
+  CHECK(upload(device, here, handle, 0, 17) == -1);
   CHECK(!strcmp(bp_error_kind(), BP_ERROR_INDEX));
   CHECK(bp_device_free(device, handle) == 0);
   bp_error_clear();
@@ -101,7 +62,7 @@ static void test_timer_outlives_its_stream(BpDevice device) {
 static void test_open_recording_ends_with_its_stream(BpDevice device) {
   void *stream, *handle = alloc(device, 16);
   char here[16] = "";
-  const BpCopy copy = {sizeof(BpCopy), here, 0, host, handle, 0, device, sizeof here};
+  const BpCopy copy = {sizeof(BpCopy), here, 0, host, handle, 0, device, sizeof here, 0};
   CHECK(bp_stream_create(device, &stream) == 0);
   CHECK(simdev_recordings.begin(NULL, device.device_id, stream) == 0);
   CHECK(bp_device_copy(&copy, stream) == 0);
@@ -112,9 +73,7 @@ static void test_open_recording_ends_with_its_stream(BpDevice device) {
 }
 
 int main(void) {
-  BpDevice device;
-  CHECK(bp_plugin_register_static(SIMDEV_DESCRIPTOR, bp_plugin_entry_simdev) == 0);
-  CHECK(bp_device_parse("simdev:0", &device) == 0);
+  BpDevice device = open_device();
   test_only_its_handles_are_taken(device);
   test_work_is_done_later(device);
   test_memory_beyond_a_buffer_is_refused(device);

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a call through a bridge costs more than one of Backplane, on the CPU, in one process and in turns; and how efficient Ray's actors are.
+
+    bench_bridges.py [--rounds 30] torch | mlserver | ray
+
+The Python that runs it has the package backplane and torch with onnxscript, or mlserver with tritonclient[all], or ray[data].
+A call is relu of 0, 600 kB and 10 MB. Prints the shortest time of a call, Backplane's own and the bridge's, and their difference. For Ray
+also: the time to hand out an artifact of 100 MB; the rate of n actors over that of n independent processes, where a call takes some
+10 ms; and items lost and seconds until the next answer after an actor was killed.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+os.environ.setdefault("BACKPLANE_NUM_THREADS", "1")
+import backplane  # pylint: disable=wrong-import-position
+
+SIZES = {"0": 0, "600 kB": 150_000, "10 MB": 2_500_000}
+RELU = """
+<ir_version: 8, opset_import: ["" : 17]>
+relu (float[n] x) => (float[n] y) { y = Relu(x) }
+"""
+PRODUCTS = """
+<ir_version: 8, opset_import: ["" : 17]>
+products (float[512,512] x) => (float[512,512] y) { a = MatMul(x, x) b = MatMul(a, x) c = MatMul(b, a) y = MatMul(c, b) }
+"""
+
+
+def library(text, folder, name):
+    """Compiles a model that is written as text."""
+    import onnx.parser  # pylint: disable=import-outside-toplevel
+
+    path = folder / f"{name}.so"
+    backplane.compile(onnx.parser.parse_model(text).SerializeToString(), "c").export_library(path)
+    return path
+
+
+def shortest(calls, rounds):
+    """The shortest time of each of several functions, which take turns."""
+    times = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(rounds):
+        for call, found in zip(calls, times):
+            began = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - began)
+    return [min(found) for found in times]
+
+
+def compare(name, calls_of, rounds):
+    for size, count in SIZES.items():
+        own, bridge = (1e6 * seconds for seconds in shortest(calls_of(backplane.tensor(np.ones(count, np.float32)).numpy()), rounds))
+        print(f"{name} {size:>7}: own {own:9.1f} us, bridge {bridge:9.1f} us, over it {bridge - own:9.1f} us")
+
+
+# ---- PyTorch -----------------------------------------------------------------------------------------
+
+
+def bench_torch(options, path):
+    import torch  # pylint: disable=import-outside-toplevel
+
+    model = backplane.Model(path, "cpu")
+    compiled = torch.compile(torch.nn.ReLU(), backend="backplane", dynamic=True, options={"device": "cpu"})
+    torch.set_num_threads(1)
+
+    def calls_of(x):
+        tensor = torch.from_numpy(x)
+
+        def bridge():
+            with torch.no_grad():
+                return compiled(tensor)
+
+        return [lambda: model.run(x=x), bridge]
+
+    compare("torch", calls_of, options.rounds)
+
+
+# ---- MLServer ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serve(path, folder):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    (folder / "model-settings.json").write_text(json.dumps({
+        "name": "relu", "implementation": "backplane.mlserver.BackplaneRuntime",
+        "parameters": {"uri": str(path), "extra": {"device": "cpu"}}}), "utf-8")
+    (folder / "settings.json").write_text(json.dumps({
+        "host": "127.0.0.1", "http_port": ports[0], "grpc_port": ports[1], "metrics_port": ports[2], "parallel_workers": 0,
+        "debug": False, "grpc_max_message_length": 64 << 20, "metrics_dir": str(folder)}), "utf-8")
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen([pathlib.Path(sys.executable).with_name("mlserver"), "start", folder], stdout=log, stderr=log)
+    try:
+        yield ports[1]
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def bench_mlserver(options, path, folder):
+    import tritonclient.grpc as grpc  # pylint: disable=import-outside-toplevel
+
+    model = backplane.Model(path, "cpu")
+    with serve(path, folder) as port:
+        client = grpc.InferenceServerClient(f"127.0.0.1:{port}")
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Exception):
+                if client.is_model_ready("relu"):
+                    break
+            time.sleep(0.2)
+
+        def calls_of(x):
+            given = grpc.InferInput("x", list(x.shape), "FP32")
+            given.set_data_from_numpy(x)
+            return [lambda: model.run(x=x), lambda: client.infer("relu", [given]).as_numpy("y")]
+
+        compare("mlserver by gRPC", calls_of, options.rounds)
+
+
+# ---- Ray ---------------------------------------------------------------------------------------------
+
+
+def alone(path, items):
+    """Starts a program that runs a model `items` times and prints the seconds."""
+    program = ("import sys, time, numpy, backplane; model = backplane.Model(sys.argv[1], 'cpu'); x = backplane.tensor(numpy.ones((512, 512), 'float32'))\n"
+               "model.run(x=x); print(flush=True); sys.stdin.readline(); began = time.perf_counter()\n"
+               "for _ in range(int(sys.argv[2])): model.run(x=x)\nprint(time.perf_counter() - began)")
+    return subprocess.Popen([sys.executable, "-c", program, path, str(items)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            start_new_session=True)  # Ray starts its workers so, and the kernel may share cores by session
+
+
+def independent_seconds(path, count, items):
+    programs = [alone(path, items) for _ in range(count)]
+    for program in programs:
+        program.stdout.readline()
+    for program in programs:
+        program.stdin.write("\n")
+        program.stdin.flush()
+    return max(float(program.communicate()[0]) for program in programs)
+
+
+def bench_actors(ray, bridge, products, items, rounds):
+    artifact, batch = bridge.put(products), ray.put({"x": np.ones((512, 512), np.float32)})
+    for count in 1, 2, 4:
+        actors = [ray.remote(bridge.Predictor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(artifact, on="cpu")
+                  for _ in range(count)]
+        ray.get([actor.predict.remote(batch) for actor in actors])
+        together, apart = [], []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            ray.get([actor.predict.remote(batch) for _ in range(items) for actor in actors])
+            together.append(time.perf_counter() - began)
+            apart.append(independent_seconds(products, count, items))
+        print(f"ray {count} actors: {min(together):.3f} s, {count} processes {min(apart):.3f} s, efficiency {min(apart) / min(together):.3f}; "
+              f"a call {min(apart) / items * 1e3:.1f} ms")
+        for actor in actors[1:]:
+            ray.kill(actor)
+    began = time.perf_counter()
+    pending = [actors[0].predict.remote(batch) for _ in range(items)]
+    ray.kill(actors[0], no_restart=False)
+    answers = ray.get(pending)
+    print(f"ray after a kill: {items - len(answers)} items of {items} lost, {time.perf_counter() - began:.2f} s for all of them")
+
+
+def bench_ray(options, path, folder):
+    import ray  # pylint: disable=import-outside-toplevel
+    from backplane import ray as bridge  # pylint: disable=import-outside-toplevel
+
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
+    model = backplane.Model(path, "cpu")
+    actor = ray.remote(bridge.Predictor).remote(bridge.put(path), on="cpu")
+
+    def calls_of(x):
+        return [lambda: model.run(x=x), lambda: ray.get(actor.predict.remote({"x": x}))]
+
+    compare("ray", calls_of, options.rounds)
+    began = time.perf_counter()
+    ray.get(ray.remote(lambda array: len(array)).remote(ray.put(np.ones(100_000_000, np.uint8))))  # pylint: disable=unnecessary-lambda
+    print(f"ray hands out 100 MB in {time.perf_counter() - began:.3f} s, the start of a worker included")
+    bench_actors(ray, bridge, library(PRODUCTS, folder, "products"), 40, max(options.rounds // 10, 1))
+    ray.shutdown()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bridge", choices=["torch", "mlserver", "ray"])
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, BACKPLANE_NUM_THREADS={os.environ['BACKPLANE_NUM_THREADS']}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        path = library(RELU, folder, "relu")
+        if options.bridge == "torch":
+            bench_torch(options, path)
+        elif options.bridge == "mlserver":
+            bench_mlserver(options, path, folder)
+        else:
+            bench_ray(options, path, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device whose plugin runs in a process of its own (BACKPLANE_ISOLATE), or on another machine
+ * (BACKPLANE_REMOTE), beside the same device whose plugin runs in the program: two processes
+ * measure in turns. Prints the shortest time of
+ * each and the ratio for a launch of a small kernel that is waited for, launches that are queued, a
+ * small copy, and a model; and for a large copy the bandwidth of both, and that of memcpy from one
+ * shared memory to another.
+ *
+ *   bench-isolate KIND [MODEL.onnx [HOST]] */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <backplane/backplane.h>
+#include <backplane/compiler/ir.h>
+
+#define ROUNDS     6
+#define BUDGET_US  100e3 /* of one figure in a round */
+#define LARGE      ((uint64_t)16 << 20)
+#define SMALL      4096
+#define ARRAY_SIZE 65536
+
+enum { LAUNCH, QUEUED, SMALL_IN, SMALL_OUT, LARGE_IN, LARGE_OUT, MODEL, NUM_FIGURES };
+
+static double now_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static void must(bool is_done, const char *what) {
+  if (is_done)
+    return;
+  fprintf(stderr, "bench-isolate: %s: %s\n", what, bp_error_message());
+  exit(1);
+}
+
+/* ---- One process ------------------------------------------------------------------------- */
+
+typedef struct Bench {
+  BpDevice device;
+  BpFunction *function;
+  void *array, *space;
+  char *memory;
+  BpModelContext *model;
+} Bench;
+
+static void *allocate(BpDevice device, uint64_t size) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = size, .alignment = 64};
+  void *handle = NULL;
+  must(!bp_device_alloc(device, &allocation, &handle), "memory");
+  return handle;
+}
+
+static BpFunction *build_kernel(BpDevice device) {
+  static const char text[] =
+      "(module (function \"touch\" (buffer X float32 global 16384) (for b:int64 0 1 bound "
+      "\"blockIdx.x\" (for t:int64 0 1 bound \"threadIdx.x\" (store X (add b t) 1.0:float32)))))";
+  BpIrModule *ir = bp_ir_parse(text, sizeof text - 1);
+  BpTarget *target = bp_target_from_device(device);
+  BpModule *module = ir && target ? bp_target_build(ir, target) : NULL;
+  BpFunction *function = NULL;
+  must(module && !bp_module_get_function(module, "touch", 0, &function) && function, "a kernel");
+  return function;
+}
+
+static void load_model(Bench *bench, const char *path, const char *kind) {
+  BpModel *model = bp_model_load_for(path, kind, NULL, NULL);
+  bench->model = model ? bp_model_context_create(model) : NULL;
+  must(bench->model != NULL, path);
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    int64_t shape[8] = {0};
+    must(info->ndim >= 0 && info->ndim <= 8, info->name);
+    for (int32_t k = 0; k < info->ndim; k++)
+      shape[k] = info->shape[k] < 0 ? 1 : info->shape[k]; /* an open one is 1 */
+    BpTensor *zeros =
+        bp_tensor_create(shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    must(zeros != NULL, info->name);
+    memset(zeros->view.data, 0, (size_t)bp_view_num_bytes(&zeros->view));
+    must(!bp_model_set_input(bench->model, info->name, &zeros->view), info->name);
+    bp_tensor_release(zeros);
+  }
+}
+
+static void launch(const Bench *bench) {
+  const BpInvocation invocation = {.struct_size = sizeof invocation, .device = bench->device};
+  const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = bench->array},
+                          {.type_index = BP_TYPE_INT, .v_int64 = 1},
+                          {.type_index = BP_TYPE_INT, .v_int64 = 1}};
+  BpValue result;
+  must(!bp_function_launch(bench->function, &invocation, args, 3, &result), "a launch");
+}
+
+static void sync_device(const Bench *bench) {
+  must(!bp_stream_sync(bench->device, NULL), "waiting");
+}
+
+static void copy(const Bench *bench, bool is_in, uint64_t size) {
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  const BpCopy in = {.struct_size = sizeof in,
+                     .from = bench->memory,
+                     .from_device = host,
+                     .to = bench->space,
+                     .to_device = bench->device,
+                     .size = size};
+  const BpCopy out = {.struct_size = sizeof out,
+                      .from = bench->space,
+                      .from_device = bench->device,
+                      .to = bench->memory,
+                      .to_device = host,
+                      .size = size};
+  must(!bp_device_copy(is_in ? &in : &out, NULL), "a copy");
+  sync_device(bench);
+}
+
+static void launch_and_wait(const Bench *bench) {
+  launch(bench);
+  sync_device(bench);
+}
+
+static void copy_small_in(const Bench *bench) {
+  copy(bench, true, SMALL);
+}
+
+static void copy_small_out(const Bench *bench) {
+  copy(bench, false, SMALL);
+}
+
+static void copy_large_in(const Bench *bench) {
+  copy(bench, true, LARGE);
+}
+
+static void copy_large_out(const Bench *bench) {
+  copy(bench, false, LARGE);
+}
+
+static void run_model(const Bench *bench) {
+  must(!bp_model_run(bench->model) && bp_model_get_output(bench->model, 0), "the model");
+  sync_device(bench);
+}
+
+/* The measured action. Work that it leaves queued is waited for outside of the measured time. */
+static const struct {
+  const char *name;
+  void (*run)(const Bench *bench);
+} work[NUM_FIGURES] = {
+    [LAUNCH] = {"launch and wait", launch_and_wait},
+    [QUEUED] = {"launch, queued", launch},
+    [SMALL_IN] = {"copy of 4 KiB in", copy_small_in},
+    [SMALL_OUT] = {"copy of 4 KiB out", copy_small_out},
+    [LARGE_IN] = {"copy of 16 MiB in", copy_large_in},
+    [LARGE_OUT] = {"copy of 16 MiB out", copy_large_out},
+    [MODEL] = {"model", run_model},
+};
+
+/* The shortest of at least two runs. */
+static double measure_one(const Bench *bench, int figure) {
+  double least = 0;
+  double until = now_us() + BUDGET_US;
+  for (int i = 0; i < 2 || now_us() < until; i++) {
+    double began = now_us();
+    work[figure].run(bench);
+    double time = now_us() - began;
+    sync_device(bench);
+    if (i == 0 || time < least)
+      least = time;
+  }
+  return least;
+}
+
+static void measure(const Bench *bench, double figures[NUM_FIGURES]) {
+  for (int i = 0; i < NUM_FIGURES; i++)
+    figures[i] = i == MODEL && !bench->model ? 0 : measure_one(bench, i);
+}
+
+/* Measures each time that a byte comes. */
+static void serve(const char *kind, const char *model, int from, int to) {
+  Bench bench = {.memory = malloc(LARGE)};
+  double figures[NUM_FIGURES];
+  char byte;
+  must(bench.memory && !bp_device_parse(kind, &bench.device), kind);
+  memset(bench.memory, 1, LARGE);
+  bench.function = build_kernel(bench.device);
+  bench.array = allocate(bench.device, ARRAY_SIZE);
+  bench.space = allocate(bench.device, LARGE);
+  if (model)
+    load_model(&bench, model, kind);
+  measure(&bench, figures);
+  while (read(from, &byte, 1) == 1) {
+    measure(&bench, figures);
+    if (write(to, figures, sizeof figures) != sizeof figures)
+      break;
+  }
+}
+
+/* ---- Two in turns ------------------------------------------------------------------------ */
+
+typedef struct Side {
+  pid_t pid;
+  int to, from;
+  double least[NUM_FIGURES];
+} Side;
+
+/* `variable` is set to `value`; NULL: neither. */
+static void start(Side *side, const char *kind, const char *model, const char *variable,
+                  const char *value) {
+  int commands[2], results[2];
+  must(!pipe(commands) && !pipe(results), "a pipe");
+  side->pid = fork();
+  if (!side->pid) {
+    close(commands[1]);
+    close(results[0]);
+    unsetenv("BACKPLANE_ISOLATE");
+    unsetenv("BACKPLANE_REMOTE");
+    if (variable)
+      setenv(variable, value, 1);
+    serve(kind, model, commands[0], results[1]);
+    _exit(0);
+  }
+  close(commands[0]);
+  close(results[1]);
+  side->to = commands[1];
+  side->from = results[0];
+}
+
+static void take(Side *side, bool is_first) {
+  double figures[NUM_FIGURES];
+  if (write(side->to, "", 1) != 1 || read(side->from, figures, sizeof figures) != sizeof figures)
+    exit(1); /* it said why */
+  for (int i = 0; i < NUM_FIGURES; i++)
+    if (is_first || figures[i] < side->least[i])
+      side->least[i] = figures[i];
+}
+
+/* The least time of a memcpy into memory that another process could see. */
+static double time_shared(void) {
+  char *from = malloc(LARGE);
+  char *to = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  double least = 0;
+  must(from && to != MAP_FAILED, "shared memory");
+  memset(from, 1, LARGE);
+  for (int i = 0; i < ROUNDS; i++) {
+    double began = now_us();
+    memcpy(to, from, LARGE);
+    double time = now_us() - began;
+    least = i < 2 || time < least ? time : least;
+  }
+  munmap(to, LARGE);
+  free(from);
+  return least;
+}
+
+static void print_times(const Side sides[2], int figure) {
+  double within = sides[0].least[figure], isolated = sides[1].least[figure];
+  printf("%-28s %10.2f us %10.2f us   ratio %5.2f   + %.2f us\n", work[figure].name, within,
+         isolated, isolated / within, isolated - within);
+}
+
+static void print_bandwidth(const Side sides[2], int figure, double shared) {
+  const double scale = (double)LARGE / 1e3;
+  double within = sides[0].least[figure], isolated = sides[1].least[figure];
+  printf("%-28s %8.2f GB/s %8.2f GB/s   ratio %5.2f   %.2f of shared memory's\n", work[figure].name,
+         scale / within, scale / isolated, isolated / within, shared / isolated);
+}
+
+int main(int argc, char **argv) {
+  Side sides[2] = {{.pid = 0}};
+  if (argc < 2 || argc > 4) {
+    fprintf(stderr, "usage: bench-isolate KIND [MODEL.onnx [HOST]]\n");
+    return 2;
+  }
+  const char *model = argc > 2 ? argv[2] : NULL;
+  const char *host = argc > 3 ? argv[3] : NULL;
+  start(&sides[0], argv[1], model, NULL, NULL);
+  start(&sides[1], argv[1], model, host ? "BACKPLANE_REMOTE" : "BACKPLANE_ISOLATE",
+        host ? host : argv[1]);
+  for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < 2; i++)
+      take(&sides[i], round == 0);
+  double shared = time_shared();
+  printf("%-28s %13s %13s\n", argv[1], "in process", host ? "remote" : "isolated");
+  for (int i = 0; i < NUM_FIGURES; i++)
+    if (i == LARGE_IN || i == LARGE_OUT)
+      print_bandwidth(sides, i, shared);
+    else if (i != MODEL || model)
+      print_times(sides, i);
+  for (int i = 0; i < 2; i++) /* the second holds the first one's pipe */
+    close(sides[i].to);
+  for (int i = 0; i < 2; i++)
+    waitpid(sides[i].pid, NULL, 0);
+  return 0;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compiled part: compiling it, and running it for ONNX Runtime. All threads share one model. Each
+ * concurrent run has a context of its own, which is kept for later runs. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/module.h>
+#include <backplane/tensor.h>
+
+#include "bridges/onnxruntime/bridge.h"
+
+#define MAX_NDIM 32
+
+/* A context that no run uses. */
+typedef struct Idle {
+  struct Idle *next;
+  BpModelContext *context;
+} Idle;
+
+struct Part {
+  char *key;
+  BpModel *model;
+  BpDevice device;
+  Bytes onnx; /* or nothing */
+  pthread_mutex_t mutex;
+  Idle *idle;
+};
+
+/* ---- Contexts ---------------------------------------------------------------------------- */
+
+static Idle *take_context(Part *part) {
+  pthread_mutex_lock(&part->mutex);
+  Idle *idle = part->idle;
+  if (idle)
+    part->idle = idle->next;
+  pthread_mutex_unlock(&part->mutex);
+  if (idle)
+    return idle;
+  idle = calloc(1, sizeof(*idle));
+  if (!idle) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a run");
+    return NULL;
+  }
+  idle->context = bp_model_context_create(part->model);
+  if (idle->context)
+    return idle;
+  free(idle);
+  return NULL;
+}
+
+static void give_context(Part *part, Idle *idle) {
+  pthread_mutex_lock(&part->mutex);
+  idle->next = part->idle;
+  part->idle = idle;
+  pthread_mutex_unlock(&part->mutex);
+}
+
+/* ---- Making ------------------------------------------------------------------------------ */
+
+static BpModule *compile(const Purpose *purpose, const BpOnnxBytes *onnx) {
+  const BpTarget *targets[] = {purpose->target};
+  const BpCompileOptions options = {.struct_size = sizeof options,
+                                    .targets = targets,
+                                    .num_targets = 1,
+                                    .graph_compilers = purpose->options->graph_compilers,
+                                    .num_graph_compilers = purpose->options->num_graph_compilers};
+  return bp_model_compile_bytes(onnx, &options);
+}
+
+Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *key) {
+  Part *part = calloc(1, sizeof(*part));
+  if (!part) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a part of a model");
+    return NULL;
+  }
+  pthread_mutex_init(&part->mutex, NULL);
+  part->device = purpose->device;
+  part->key = strdup(key);
+  BpModule *module = part->key ? compile(purpose, onnx) : NULL;
+  part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
+  bp_module_release(module);
+  Idle *first = part->model ? take_context(part) : NULL; /* fails here, not in the first run */
+  if (!first) {
+    part_free(part);
+    return NULL;
+  }
+  give_context(part, first);
+  return part;
+}
+
+void part_free(Part *part) {
+  if (!part)
+    return;
+  while (part->idle) {
+    Idle *idle = part->idle;
+    part->idle = idle->next;
+    bp_model_context_free(idle->context);
+    free(idle);
+  }
+  bp_model_release(part->model);
+  bytes_free(&part->onnx);
+  pthread_mutex_destroy(&part->mutex);
+  free(part->key);
+  free(part);
+}
+
+const char *part_key(const Part *part) {
+  return part->key;
+}
+
+void part_keep_onnx(Part *part, Bytes *onnx) {
+  bytes_free(&part->onnx);
+  part->onnx = *onnx;
+  *onnx = (Bytes){0};
+}
+
+const Bytes *part_onnx(const Part *part) {
+  return part->onnx.data ? &part->onnx : NULL;
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+/* The functions by which ONNX Runtime runs a part in place of a node. */
+typedef struct Info {
+  OrtNodeComputeInfo base;
+  const Runtime *ort;
+  Part *part;
+  int32_t num_inputs, num_outputs;
+  size_t *inputs; /* of the model: the place among those of the node */
+  size_t *outputs;
+} Info;
+
+/* The tensor as a view, whose extents are in `shape` or live as long as the tensor. */
+static int view_input(const Info *info, const OrtValue *value, const BpModelTensorInfo *expected,
+                      int64_t *shape, BpTensorView *view) {
+  const OrtApi *api = info->ort->api;
+  const int64_t *extents = shape;
+  const void *data = NULL;
+  size_t ndim = 0;
+  int32_t type;
+  if (info->ort->version >= 24) {
+    if (bridge_check(info->ort,
+                     api->GetTensorElementTypeAndShapeDataReference(value, &type, &extents, &ndim)))
+      return -1;
+  } else {
+    OrtTensorInfo *about = NULL;
+    if (bridge_check(info->ort, api->GetTensorTypeAndShape(value, &about)))
+      return -1;
+    int status = bridge_check(info->ort, api->GetDimensionsCount(about, &ndim));
+    if (status == 0 && ndim <= MAX_NDIM)
+      status = bridge_check(info->ort, api->GetDimensions(about, shape, ndim));
+    api->ReleaseTensorInfo(about);
+    if (status)
+      return -1;
+  }
+  if (ndim > MAX_NDIM)
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' has %zu dimensions; at most %d are possible",
+                          expected->name, ndim, MAX_NDIM);
+  if (bridge_check(info->ort, api->GetTensorData(value, &data)))
+    return -1;
+  *view = (BpTensorView){.data = (void *)(uintptr_t)data,
+                         .device = {BP_DEVICE_CPU, 0},
+                         .ndim = (int32_t)ndim,
+                         .dtype = expected->dtype,
+                         .shape = (int64_t *)(uintptr_t)extents};
+  return 0;
+}
+
+/* Generated code reads elements at addresses that are multiples of their size. */
+static bool is_aligned(const BpTensorView *view) {
+  return (uintptr_t)view->data % bp_dtype_bytes(view->dtype) == 0;
+}
+
+/* Copies the input to a device. On the CPU an aligned input is used where it is. */
+static int set_input(const Info *info, BpModelContext *context, int32_t index,
+                     const OrtKernelContext *kernel) {
+  const BpModelTensorInfo *expected = bp_model_input_info(info->part->model, index);
+  const OrtValue *value = NULL;
+  int64_t shape[MAX_NDIM];
+  BpTensorView view;
+  if (bridge_check(info->ort,
+                   info->ort->api->KernelContext_GetInput(kernel, info->inputs[index], &value)))
+    return -1;
+  if (!value)
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' has no value", expected->name);
+  if (view_input(info, value, expected, shape, &view))
+    return -1;
+  if (info->part->device.device_type != BP_DEVICE_CPU || !is_aligned(&view))
+    return bp_model_set_input(context, expected->name, &view);
+  BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
+  int status = tensor ? bp_model_bind_input(context, expected->name, tensor) : -1;
+  bp_tensor_release(tensor);
+  return status;
+}
+
+static int get_output(const Info *info, BpModelContext *context, int32_t index,
+                      OrtKernelContext *kernel) {
+  const OrtApi *api = info->ort->api;
+  BpTensor *tensor = bp_model_get_output(context, index);
+  OrtValue *value = NULL;
+  void *data = NULL;
+  int64_t bytes = tensor ? bp_view_num_bytes(&tensor->view) : -1;
+  if (bytes < 0 || bridge_check(info->ort, api->KernelContext_GetOutput(
+                                               kernel, info->outputs[index], tensor->view.shape,
+                                               (size_t)tensor->view.ndim, &value)))
+    return -1;
+  if (!value || bytes == 0)
+    return 0;
+  if (bridge_check(info->ort, api->GetTensorMutableData(value, &data)))
+    return -1;
+  return bp_tensor_copy_to_host(&tensor->view, data, (uint64_t)bytes);
+}
+
+static int run(const Info *info, OrtKernelContext *kernel) {
+  Idle *idle = take_context(info->part);
+  int status = idle ? 0 : -1;
+  for (int32_t i = 0; i < info->num_inputs && status == 0; i++)
+    status = set_input(info, idle->context, i, kernel);
+  if (status == 0)
+    status = bp_model_run(idle->context);
+  for (int32_t i = 0; i < info->num_outputs && status == 0; i++)
+    status = get_output(info, idle->context, i, kernel);
+  if (idle)
+    give_context(info->part, idle);
+  return status;
+}
+
+static OrtStatus *compute(OrtNodeComputeInfo *self, void *state, OrtKernelContext *kernel) {
+  const Info *info = (const Info *)self;
+  (void)state;
+  return run(info, kernel) ? bridge_status(info->ort) : NULL;
+}
+
+static OrtStatus *create_state(OrtNodeComputeInfo *self, OrtNodeComputeContext *context,
+                               void **state) {
+  (void)context;
+  *state = self;
+  return NULL;
+}
+
+static void release_state(OrtNodeComputeInfo *self, void *state) {
+  (void)self;
+  (void)state;
+}
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+/* The place of a name among values. */
+static int find_name(const Runtime *ort, const OrtValueInfo *const *values, size_t count,
+                     const char *name, size_t *place) {
+  for (*place = 0; *place < count; ++*place) {
+    const char *other = NULL;
+    if (values[*place] && bridge_check(ort, ort->api->GetValueInfoName(values[*place], &other)))
+      return -1;
+    if (other && !strcmp(other, name))
+      return 0;
+  }
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "the node of a part does not have '%s'", name);
+}
+
+static int find_names(Info *info, const OrtNode *fused, const OrtValueInfo **values,
+                      size_t num_inputs, size_t num_outputs) {
+  const Runtime *ort = info->ort;
+  const BpModel *model = info->part->model;
+  if (bridge_check(ort, ort->api->Node_GetInputs(fused, values, num_inputs)) ||
+      bridge_check(ort, ort->api->Node_GetOutputs(fused, values + num_inputs, num_outputs)))
+    return -1;
+  for (int32_t i = 0; i < info->num_inputs; i++)
+    if (find_name(ort, values, num_inputs, bp_model_input_info(model, i)->name, &info->inputs[i]))
+      return -1;
+  for (int32_t i = 0; i < info->num_outputs; i++)
+    if (find_name(ort, values + num_inputs, num_outputs, bp_model_output_info(model, i)->name,
+                  &info->outputs[i]))
+      return -1;
+  return 0;
+}
+
+static int fill_info(Info *info, const OrtNode *fused) {
+  const Runtime *ort = info->ort;
+  size_t num_inputs = 0, num_outputs = 0;
+  info->num_inputs = bp_model_num_inputs(info->part->model);
+  info->num_outputs = bp_model_num_outputs(info->part->model);
+  info->inputs = calloc((size_t)info->num_inputs + 1, sizeof(size_t));
+  info->outputs = calloc((size_t)info->num_outputs + 1, sizeof(size_t));
+  if (bridge_check(ort, ort->api->Node_GetNumInputs(fused, &num_inputs)) ||
+      bridge_check(ort, ort->api->Node_GetNumOutputs(fused, &num_outputs)))
+    return -1;
+  const OrtValueInfo **values = calloc(num_inputs + num_outputs + 1, sizeof(*values));
+  int status = info->inputs && info->outputs && values
+                   ? find_names(info, fused, values, num_inputs, num_outputs)
+                   : bp_error_raise(BP_ERROR_MEMORY, "no memory for a part of a model");
+  free(values);
+  return status;
+}
+
+OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused) {
+  Info *info = calloc(1, sizeof(*info));
+  if (!info) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a part of a model");
+    return NULL;
+  }
+  info->base = (OrtNodeComputeInfo){ORT_OLDEST_VERSION, create_state, compute, release_state};
+  info->ort = ort;
+  info->part = part;
+  if (fill_info(info, fused) == 0)
+    return &info->base;
+  part_release_info(&info->base);
+  return NULL;
+}
+
+void part_release_info(OrtNodeComputeInfo *base) {
+  Info *info = (Info *)base;
+  if (!info)
+    return;
+  free(info->inputs);
+  free(info->outputs);
+  free(info);
+}

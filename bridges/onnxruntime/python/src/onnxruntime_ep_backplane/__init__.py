@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backplane's execution provider for ONNX Runtime.
+
+    import onnxruntime
+    import onnxruntime_ep_backplane as backplane
+
+    onnxruntime.register_execution_provider_library("backplane", backplane.get_library_path())
+
+It needs no package onnxruntime to be imported, and brings none."""
+
+import ctypes
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["get_ep_name", "get_ep_names", "get_library_path", "report"]
+
+_LIBRARY = "libbackplane-onnxruntime.so"
+
+
+def get_library_path() -> str:
+    """The path of the library to register: BACKPLANE_ONNXRUNTIME_LIBRARY, else the package's own."""
+    given = os.environ.get("BACKPLANE_ONNXRUNTIME_LIBRARY")
+    path = Path(given) if given else Path(__file__).resolve().parent / _LIBRARY
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path}; " + ("BACKPLANE_ONNXRUNTIME_LIBRARY names it" if given else
+                                       "build the package where Backplane is installed, or set "
+                                       "BACKPLANE_ONNXRUNTIME_LIBRARY to the path of " + _LIBRARY))
+    return str(path.resolve())
+
+
+def get_ep_name() -> str:
+    """The name of the provider, as in `providers=[...]`."""
+    return "backplane"
+
+
+def get_ep_names() -> list[str]:
+    """The names of all providers of the library."""
+    return [get_ep_name()]
+
+
+def report() -> list[dict[str, Any]]:
+    """What was claimed in each session that is open, the newest last: `graph`, `device`, `target`, the numbers `nodes`,
+    `claimed` and `parts`, and `left`, a list of {`node`, `operator`, `why`} of the nodes that other providers run."""
+    function = ctypes.CDLL(get_library_path()).bp_onnxruntime_report
+    function.restype = ctypes.c_size_t
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    room = 1 << 16
+    while True:
+        text = ctypes.create_string_buffer(room)
+        size = function(text, room)
+        if size < room:
+            return json.loads(text.value or b"[]")
+        room = size + 1

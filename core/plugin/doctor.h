@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What diagnoses plugins: a part of the core, parts/doctor. */
+#ifndef BACKPLANE_CORE_PLUGIN_DOCTOR_H
+#define BACKPLANE_CORE_PLUGIN_DOCTOR_H
+
+#include <backplane/plugins.h>
+#include <glib.h>
+
+/* Strings of a finding that are not static are owned by `strings`. */
+struct BpPluginDiagnosis {
+  GArray *findings; /* BpPluginFinding */
+  GPtrArray *strings;
+};
+
+/* The part's table. */
+typedef struct Doctor {
+  BpPluginDiagnosis *(*diagnose)(void);
+  const BpPluginReason *(*reason)(size_t index);
+} Doctor;
+
+#endif

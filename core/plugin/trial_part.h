@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs trials: a part of the core, parts/trial. */
+#ifndef BACKPLANE_CORE_PLUGIN_TRIAL_PART_H
+#define BACKPLANE_CORE_PLUGIN_TRIAL_PART_H
+
+#include "core/plugin/trial.h"
+
+/* The part's table. */
+typedef struct TrialPart {
+  /* bp__trial_run. */
+  int (*run)(const Plugin *plugin, Trial *trial);
+  /* In the process of a trial, whose report has begun: the trial of an open file. */
+  void (*try_here)(int plugin_fd, const char *path);
+} TrialPart;
+
+#endif

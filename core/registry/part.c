@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the parts of the core. */
+
+#include "core/registry/part.h"
+
+#include "core/system/process.h"
+
+#include <backplane/error.h>
+#include <backplane/version.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <glib.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const files[] = {
+    [BP_PART_TOOLCHAIN] = "backplane-toolchain.so", [BP_PART_DOCTOR] = "backplane-doctor.so",
+    [BP_PART_TRIAL] = "backplane-trial.so",         [BP_PART_TVM] = "backplane-tvm.so",
+    [BP_PART_SELECT] = "backplane-select.so",       [BP_PART_TEXT] = "backplane-text.so",
+    [BP_PART_LAYERING] = "backplane-layering.so",   [BP_PART_ISOLATION] = "backplane-isolation.so",
+};
+
+static _Atomic(const void *) tables[BP_NUM_PARTS];
+
+char *bp__own_library(void) {
+  Dl_info self;
+  BpMapping mapping;
+  if (dladdr(files, &self) && self.dli_fname && *self.dli_fname == '/')
+    return strdup(self.dli_fname);
+  if (bp__find_mapping(files, &mapping))
+    return NULL;
+  if (*mapping.path == '/')
+    return mapping.path;
+  free(mapping.path);
+  return NULL;
+}
+
+/* The file in the folder of `library`, or in the one there that parts are installed in; NULL if
+ * there is none (transfer full). */
+static char *find_beside(const char *library, const char *name) {
+  g_autofree char *folder = g_path_get_dirname(library);
+  g_autofree char *parts = g_path_get_basename(BP_PARTS_DIR);
+  const char *const below[] = {"", parts};
+  for (size_t i = 0; i < G_N_ELEMENTS(below); i++) {
+    char *path = g_build_filename(folder, below[i], name, NULL);
+    if (!access(path, R_OK))
+      return path;
+    g_free(path);
+  }
+  return NULL;
+}
+
+/* Where a part is (transfer full): near this library, as in a build folder or in an installed tree
+ * that was moved; near the file that a link to this library leads to; else where it was to be
+ * installed. NULL when memory ran out. */
+static char *find_file(const char *name) {
+  errno = 0;
+  char *own = bp__own_library(), *real = own ? realpath(own, NULL) : NULL;
+  int is_memory = !real && errno == ENOMEM;
+  char *path = own ? find_beside(own, name) : NULL;
+  if (!path && real)
+    path = find_beside(real, name);
+  free(own);
+  free(real);
+  return path || is_memory ? path : g_build_filename(BP_PARTS_DIR, name, NULL);
+}
+
+/* `error`: errno; the loader's message does not always say that memory ran out. */
+static const void *refuse(int error, const char *reason) {
+  int is_memory = error == ENOMEM;
+  bp_error_raise(is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME,
+                 is_memory
+                     ? "a part of libbackplane cannot be loaded for want of memory: %s"
+                     : "a part of libbackplane cannot be loaded: %s; install all of Backplane "
+                       "%s",
+                 reason, bp_version());
+  return NULL;
+}
+
+/* Why a file is not the part; NULL if it is. */
+static const char *find_fault(const Part *part, PartId id) {
+  if (strcmp(part->version, bp_version()))
+    return "it is of another version";
+  return part->id != (int)id ? "it is another part under this name" : NULL;
+}
+
+static const void *load(PartId id) {
+  const char *name = files[id];
+  g_autofree char *path = find_file(name);
+  if (!path)
+    return refuse(ENOMEM, name);
+  errno = 0;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  int error = errno;
+  const Part *part = library ? dlsym(library, "bp__part") : NULL;
+  const char *reason = part ? find_fault(part, id) : dlerror();
+  if (part && !reason)
+    return part->table;
+  g_autofree char *fault = part ? g_strdup_printf("%s: %s", path, reason) : NULL;
+  return refuse(part ? 0 : error, fault ? fault : reason ? reason : path);
+}
+
+const void *bp__part_loaded(PartId id) {
+  return atomic_load(&tables[id]);
+}
+
+const void *bp__part_table(PartId id) {
+  const void *table = bp__part_loaded(id);
+  if (!table && (table = load(id)))
+    atomic_store(&tables[id], table);
+  return table;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the core that an application seldom needs: libraries of their own, loaded when they
+ * are first needed. They are made of the folders of parts/, and belong to one version of the core.
+ */
+#ifndef BACKPLANE_CORE_REGISTRY_PART_H
+#define BACKPLANE_CORE_REGISTRY_PART_H
+
+#include "core/system/shared.h"
+
+#include <config.h>
+
+typedef enum PartId {
+  BP_PART_TOOLCHAIN, /* the table is a Toolchain (core/module/toolchain.h) */
+  BP_PART_TVM,       /* an OldTvm (core/module/old_tvm.h) */
+  BP_PART_DOCTOR,    /* a Doctor (core/plugin/doctor.h) */
+  BP_PART_TRIAL,     /* a TrialPart (core/plugin/trial_part.h) */
+  BP_PART_SELECT,    /* a Selector (core/device/select.h) */
+  BP_PART_TEXT,      /* a Text (core/registry/text.h) */
+  BP_PART_LAYERING,  /* a Layers (core/device/layers.h) */
+  BP_PART_ISOLATION, /* an Isolation (core/plugin/isolate.h) */
+  BP_NUM_PARTS
+} PartId;
+
+/* The only symbol that a part exports, as bp__part. */
+typedef struct Part {
+  const char *version; /* PACKAGE_VERSION; first in every version */
+  int id;              /* a PartId: a file may have the name of another part's */
+  const void *table;
+} Part;
+
+/* Defines a part by its PartId and its table, in one of the part's files. */
+#define BP__PART(id, table)                                                                        \
+  BP__SHARED extern const Part bp__part;                                                           \
+  const Part bp__part = {PACKAGE_VERSION, id, &(table)}
+
+/* The table of a part, which stays loaded for ever; NULL with an error if it is not installed. Any
+ * thread. */
+const void *bp__part_table(PartId id);
+/* The table of a part that is loaded; NULL, with no error, if it is not. Any thread. */
+const void *bp__part_loaded(PartId id);
+
+/* The core's own file, as an absolute path (transfer full, free); NULL if it is not known. The
+ * loader reports the path as it was given, and the working directory may have changed since. */
+BP__SHARED char *bp__own_library(void);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts that few programs need: the table of a part of the core, parts/text. */
+#ifndef BACKPLANE_CORE_REGISTRY_TEXT_H
+#define BACKPLANE_CORE_REGISTRY_TEXT_H
+
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+typedef struct Text {
+  char *(*format_tensor)(const BpTensorView *tensor, int64_t threshold);
+  /* The JSON form of a target, which is untrusted input (transfer full); not yet completed. */
+  BpTarget *(*parse_target)(const char *json);
+  char *(*format_target)(const BpTarget *target);
+} Text;
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of the core that its parts (core/registry/part.h) use as well. */
+#ifndef BACKPLANE_CORE_SYSTEM_SHARED_H
+#define BACKPLANE_CORE_SYSTEM_SHARED_H
+
+/* The library exports such a function for its parts alone: as BACKPLANE_PRIVATE, which changes with
+ * each version. */
+#define BP__SHARED __attribute__((visibility("default")))
+
+#endif

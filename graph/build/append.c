@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that a model hands from one run to the next, longer by some rows each time, such as the
+ * keys and values of a language model: present = Concat(past, new), where the past is an input that
+ * nothing else reads and the present an output. Such a Concat needs no function: the machine copies
+ * (graph/relax/append.c). If the caller keeps the memory, with room for more rows than there are,
+ * the new rows alone are written behind the others, so what reads the present takes the extent of
+ * the memory, its room, in place of the number of rows. The room is a symbol; tensors of one number
+ * of rows have one room. */
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/control.h"
+
+typedef struct Appends {
+  BpGraph *graph;
+  bool *bound; /* by place of an expression: a symbol that an input of the graph binds */
+  int32_t num_bound;
+} Appends;
+
+static void mark_bound(Appends *appends) {
+  const BpExtents *extents = &appends->graph->extents;
+  for (size_t i = 0; i < appends->graph->inputs.size; i++) {
+    const BpGraphValue *input = appends->graph->inputs.items[i];
+    for (int32_t d = 0; d < input->ndim; d++)
+      if (bp__extent_is_open(input->shape[d]))
+        bp__extent_mark_symbols(extents, input->shape[d], appends->bound);
+  }
+}
+
+/* Whether the extent is open, and known as soon as the inputs are. */
+static bool is_known_first(const Appends *appends, int64_t extent) {
+  bool *marked = g_new0(bool, (gsize)appends->num_bound + 1);
+  bool is_known = bp__extent_is_open(extent);
+  if (is_known)
+    bp__extent_mark_symbols(&appends->graph->extents, extent, marked);
+  for (int32_t i = 0; i < appends->num_bound; i++)
+    is_known &= !marked[i] || appends->bound[i];
+  g_free(marked);
+  return is_known;
+}
+
+/* What reads a tensor with room must compute each index: no view, body or part of a plugin does. */
+static bool can_have_room(const Appends *appends, const BpGraphValue *value) {
+  int32_t as_output = 0;
+  for (size_t i = 0; i < appends->graph->outputs.size; i++)
+    as_output += appends->graph->outputs.items[i] == value;
+  for (size_t n = 0; n < appends->graph->nodes.size; n++) {
+    const BpGraphNode *node = appends->graph->nodes.items[n];
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      if (node->inputs[k] == value && (node->op->fusion == BP_FUSE_VIEW ||
+                                       bp__op_is_control(node) || bp__build_part_function(node)))
+        return false;
+  }
+  return as_output == 1;
+}
+
+static bool is_append(const Appends *appends, const BpGraphNode *node, int32_t *axis) {
+  if (node->op->domain[0] || strcmp(node->op->name, "Concat") || node->num_inputs != 2 ||
+      node->inputs[0] == node->inputs[1])
+    return false;
+  const BpGraphValue *past = node->inputs[0], *present = node->outputs[0];
+  int64_t given = bp__node_int(node, "axis", 0);
+  *axis = (int32_t)(given < 0 ? given + present->ndim : given);
+  return bp__list_index(&appends->graph->inputs, past) >= 0 && past->num_uses == 1 &&
+         !bp__dtype_is_narrow(present->dtype) && is_known_first(appends, present->shape[*axis]) &&
+         can_have_room(appends, present);
+}
+
+/* The symbol for the room of tensors of that many rows. */
+static int64_t room_of(Appends *appends, int64_t rows) {
+  BpExtents *extents = &appends->graph->extents;
+  char text[256], name[300];
+  bp__extent_format(extents, rows, text, sizeof(text));
+  snprintf(name, sizeof(name), "room for %s", text);
+  return bp__extent_symbol(extents, name, bp__extent_likely(extents, rows));
+}
+
+int bp__build_appends(const BpBuild *build, BpGraph *graph) {
+  (void)build;
+  if (!bp__graph_is_open(graph))
+    return 0;
+  int32_t count = bp__extents_count(&graph->extents), axis;
+  Appends appends = {graph, g_new0(bool, (gsize)count + 1), count};
+  int status = 0;
+  bp__graph_count_uses(graph);
+  mark_bound(&appends);
+  for (size_t i = 0; i < graph->nodes.size && !status; i++) {
+    BpGraphNode *node = graph->nodes.items[i];
+    if (!is_append(&appends, node, &axis))
+      continue;
+    BpGraphValue *present = node->outputs[0];
+    present->room = room_of(&appends, present->shape[axis]);
+    present->room_axis = axis;
+    node->is_append = 1;
+    status = present->room == BP_EXTENT_NONE ? -1 : 0;
+  }
+  g_free(appends.bound);
+  return status;
+}

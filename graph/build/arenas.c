@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of programs, whose sizes are expressions: values that are not needed at once take turns in
+ * a part of an arena, and a part is as large as the largest of them in a run. The assignment is
+ * made here, once, by sizes that are likely; a run computes the sizes of the parts.
+ *
+ * Values are assigned from the largest to the smallest, each to the smallest part that is free
+ * as long as it lives ("greedy by size for shared objects", Pisarchyk and Lee, Efficient Memory
+ * Management for Deep Neural Net Inference, 2020). An arena is allocated as soon as its sizes are
+ * known, so values whose extents are known later have an arena of their own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+
+typedef struct Span {
+  int32_t first, last; /* groups: the one that computes the value, and the last that reads it */
+} Span;
+
+typedef struct Planned {
+  const BpGraphValue *value;
+  Span span;
+  int32_t place, stage;
+  double likely; /* bytes */
+} Planned;
+
+typedef struct Planner {
+  const BpGraph *graph;
+  const BpGroups *groups;
+  const int32_t *stages;
+  BpProgramPlan *plan;
+  int32_t *root;  /* by value id: the value whose memory it is in */
+  int32_t *last;  /* by root */
+  GArray *values; /* Planned */
+} Planner;
+
+static const BpGraphValue *value_at(const BpList *values, size_t index) {
+  return values->items[index];
+}
+
+static void find_lifetimes(Planner *planner) {
+  const BpGroups *groups = planner->groups;
+  for (int32_t i = 0; i < planner->graph->num_values; i++) {
+    planner->root[i] = i;
+    planner->last[i] = -1;
+  }
+  for (size_t g = 0; g < groups->groups.size; g++) {
+    const BpGroup *group = groups->groups.items[g];
+    if (group->view_of)
+      planner->root[value_at(&group->outputs, 0)->id] = planner->root[group->view_of->id];
+    for (size_t i = 0; i < group->args.size; i++)
+      planner->last[planner->root[value_at(&group->args, i)->id]] = (int32_t)g;
+    if (group->view_of)
+      planner->last[planner->root[group->view_of->id]] = (int32_t)g;
+  }
+  for (size_t i = 0; i < planner->graph->outputs.size; i++)
+    planner->last[planner->root[value_at(&planner->graph->outputs, i)->id]] = INT32_MAX;
+}
+
+/* The stage in which the last of the extents is known; -1: none of them ever is. */
+static int32_t stage_of(const Planner *planner, const BpGraphValue *value) {
+  int32_t stage = 0;
+  for (int32_t i = 0; i < value->ndim && stage >= 0; i++) {
+    if (!bp__extent_is_open(value->shape[i]))
+      continue;
+    int32_t known = planner->stages[value->shape[i] - bp__extents_at(0)];
+    stage = known < 0 || known > stage ? known : stage;
+  }
+  return stage;
+}
+
+static double likely_bytes(const Planner *planner, const BpGraphValue *value) {
+  double bytes = (double)value->dtype.bits * value->dtype.lanes / 8;
+  for (int32_t i = 0; i < value->ndim; i++)
+    bytes *= (double)bp__extent_likely(&planner->graph->extents, value->shape[i]);
+  return bytes;
+}
+
+/* Outputs of the graph are not planned: they outlive the run, or what runs the body. */
+static void collect_values(Planner *planner) {
+  for (size_t g = 0; g < planner->groups->groups.size; g++) {
+    const BpGroup *group = planner->groups->groups.items[g];
+    for (size_t i = 0; i < group->outputs.size && group->function; i++) {
+      const BpGraphValue *value = value_at(&group->outputs, i);
+      Planned planned = {value,
+                         {(int32_t)g, planner->last[value->id]},
+                         group->place,
+                         stage_of(planner, value),
+                         likely_bytes(planner, value)};
+      if (planned.span.last < (int32_t)g)
+        planned.span.last = (int32_t)g;
+      if (planned.span.last != INT32_MAX && planned.stage >= 0)
+        g_array_append_val(planner->values, planned);
+    }
+  }
+}
+
+static gint compare_sizes(gconstpointer a, gconstpointer b) {
+  const Planned *first = a, *second = b;
+  if (first->likely > second->likely || first->likely < second->likely)
+    return first->likely > second->likely ? -1 : 1;
+  return first->span.first - second->span.first;
+}
+
+static bool has_shape(const BpGraphValue *a, const BpGraphValue *b) {
+  return a->ndim == b->ndim && !memcmp(&a->dtype, &b->dtype, sizeof(a->dtype)) &&
+         (a->ndim == 0 || !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)));
+}
+
+static int32_t arena_for(BpProgramPlan *plan, int32_t place, int32_t stage) {
+  for (guint i = 0; i < plan->arenas->len; i++) {
+    const BpProgramArena *arena = &g_array_index(plan->arenas, BpProgramArena, i);
+    if (arena->place == place && arena->stage == stage)
+      return (int32_t)i;
+  }
+  const BpProgramArena arena = {.place = place, .stage = stage, .entry = -1};
+  g_array_append_val(plan->arenas, arena);
+  return (int32_t)plan->arenas->len - 1;
+}
+
+static bool is_free(const BpProgramPart *part, Span span) {
+  for (guint i = 0; i < part->spans->len; i++) {
+    const Span *other = &g_array_index(part->spans, Span, i);
+    if (span.first <= other->last && other->first <= span.last)
+      return false;
+  }
+  return true;
+}
+
+/* The part that is free, the smallest one; a new one if there is none. */
+static int32_t part_for(BpProgramPlan *plan, const Planned *planned) {
+  int32_t arena = arena_for(plan, planned->place, planned->stage), best = -1;
+  for (guint i = 0; i < plan->parts->len; i++) {
+    const BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, i);
+    if (part->arena == arena && is_free(part, planned->span))
+      best = (int32_t)i; /* parts are made from the largest to the smallest */
+  }
+  if (best >= 0)
+    return best;
+  const BpProgramPart part = {
+      .arena = arena,
+      .number = g_array_index(plan->arenas, BpProgramArena, (guint)arena).num_parts++,
+      .spans = g_array_new(FALSE, FALSE, sizeof(Span)),
+      .values = g_ptr_array_new()};
+  g_array_append_val(plan->parts, part);
+  return (int32_t)plan->parts->len - 1;
+}
+
+static void assign(BpProgramPlan *plan, const Planned *planned) {
+  int32_t index = part_for(plan, planned);
+  BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, (guint)index);
+  plan->part[planned->value->id] = index;
+  g_array_append_val(part->spans, planned->span);
+  for (guint i = 0; i < part->values->len; i++)
+    if (has_shape(part->values->pdata[i], planned->value))
+      return;
+  g_ptr_array_add(part->values, (gpointer)(uintptr_t)planned->value);
+}
+
+void bp__build_plan_program(const BpGraph *graph, const BpGroups *groups, const int32_t *stages,
+                            BpProgramPlan *plan) {
+  size_t count = (size_t)graph->num_values + 1;
+  Planner planner = {graph,
+                     groups,
+                     stages,
+                     plan,
+                     g_new0(int32_t, count),
+                     g_new0(int32_t, count),
+                     g_array_new(FALSE, FALSE, sizeof(Planned))};
+  *plan = (BpProgramPlan){g_new(int32_t, count), planner.root,
+                          g_array_new(FALSE, FALSE, sizeof(BpProgramPart)),
+                          g_array_new(FALSE, FALSE, sizeof(BpProgramArena))};
+  memset(plan->part, -1, count * sizeof(*plan->part));
+  find_lifetimes(&planner);
+  collect_values(&planner);
+  g_array_sort(planner.values, compare_sizes);
+  for (guint i = 0; i < planner.values->len; i++)
+    assign(plan, &g_array_index(planner.values, Planned, i));
+  g_array_free(planner.values, TRUE);
+  g_free(planner.last);
+}
+
+void bp__program_plan_clear(BpProgramPlan *plan) {
+  for (guint i = 0; i < plan->parts->len; i++) {
+    g_array_free(g_array_index(plan->parts, BpProgramPart, i).spans, TRUE);
+    g_ptr_array_unref(g_array_index(plan->parts, BpProgramPart, i).values);
+  }
+  g_array_free(plan->parts, TRUE);
+  g_array_free(plan->arenas, TRUE);
+  g_free(plan->part);
+  g_free(plan->root);
+}

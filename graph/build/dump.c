@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a compilation tells its caller: progress, and the files of the dump directory, whose paths
+ * are DIR/PREFIXNAME; PREFIX names the target. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/build/build.h"
+
+static int dump_bytes(const BpBuild *build, const char *name, const char *data, size_t size) {
+  char *path;
+  FILE *file;
+  int failed;
+  if (!build->options->dump_dir)
+    return 0;
+  path = g_strdup_printf("%s/%s%s", build->options->dump_dir, build->dump_prefix, name);
+  file = fopen(path, "we");
+  failed = !file || fwrite(data, 1, size, file) != size;
+  failed |= file && fclose(file);
+  if (failed)
+    bp_error_raise(BP_ERROR_IO, "cannot write the dump '%s': %s", path, strerror(errno));
+  g_free(path);
+  return failed ? -1 : 0;
+}
+
+int bp__build_dump(const BpBuild *build, const char *name, const char *text) {
+  return dump_bytes(build, name, text, strlen(text));
+}
+
+int bp__build_dump_graph(const BpBuild *build, const BpGraph *graph, const char *name) {
+  char *text = build->options->dump_dir ? bp__graph_print(graph) : NULL;
+  int status = build->options->dump_dir ? (text ? bp__build_dump(build, name, text) : -1) : 0;
+  free(text);
+  return status;
+}
+
+int bp__build_dump_module(const BpBuild *build, const BpIrModule *module) {
+  char *text = build->options->dump_dir ? bp_ir_print(module) : NULL;
+  int status =
+      build->options->dump_dir ? (text ? bp__build_dump(build, "module.ir", text) : -1) : 0;
+  bp_str_free(text);
+  return status;
+}
+
+/* Writes the source of a module and of what it imports as KIND.txt, or KIND.FORMAT where the module
+ * knows a format by the name of its language. A kind that keeps no source has no file. */
+int bp__build_dump_sources(const BpBuild *build, BpModule *code) {
+  static const char *const formats[] = {"c", "ll", "cl", "glsl", "cu", ""};
+  int status = 0;
+  if (!build->options->dump_dir)
+    return 0;
+  for (size_t i = 0, found = 0; i < G_N_ELEMENTS(formats) && !found && !status; i++) {
+    BpOwnedBytes source = {0};
+    found = !bp_module_get_source(code, formats[i], &source) && source.data;
+    if (!found)
+      bp_error_clear();
+    char *name = g_strconcat(bp_module_kind(code), ".", *formats[i] ? formats[i] : "txt", NULL);
+    status = found ? dump_bytes(build, name, source.data, source.size) : 0;
+    g_free(name);
+    bp_owned_bytes_clear(&source);
+  }
+  for (size_t i = 0; i < bp_module_num_imports(code) && !status; i++)
+    status = bp__build_dump_sources(build, bp_module_get_import(code, i));
+  return status;
+}
+
+int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {
+  const BpCompileOptions *options = build->options;
+  if (!options->progress || !options->progress(options->progress_context, stage, done, total))
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "BpCompileOptions::progress cancelled the compilation (%s, %d of %d)",
+                        stage, done, total);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of compiling, read and checked. */
+#ifndef BACKPLANE_GRAPH_BUILD_OPTIONS_H
+#define BACKPLANE_GRAPH_BUILD_OPTIONS_H
+
+#include "graph/build/build.h"
+
+#define BP_BUILD_MAX_TARGETS   16
+#define BP_BUILD_MAX_COMPILERS 16
+
+/* Whether the options have `member`: those of an older program end before it. */
+#define HAS_MEMBER(options, member)                                                                \
+  ((options)->struct_size >= offsetof(BpCompileOptions, member) + sizeof((options)->member))
+
+/* The functions return 0, or -1 with an error. */
+
+int bp__options_check_targets(const BpCompileOptions *options);
+int bp__options_check_stages(const BpCompileOptions *options);
+/* Sets the limits of a graph. */
+int bp__options_budget(const BpCompileOptions *options, BpGraphBudget *budget);
+/* The shapes of inputs, in the arena; NULL with an error. */
+const BpInputShape *bp__options_shapes(const BpCompileOptions *options, BpArena *arena);
+/* The tables of the graph compilers that the options name, at most BP_BUILD_MAX_COMPILERS. Each
+ * must be able to serve a target. */
+int bp__options_compilers(const BpCompileOptions *options, const BpGraphCompilerApi **compilers,
+                          int32_t *count);
+
+#endif

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executor of graphs: what `backplane compile` makes, and TVM until 0.19. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/exec/executor.h"
+#include "graph/exec/graph_module.h"
+#include "graph/exec/linked.h"
+#include "graph/exec/model.h"
+#include "graph/relax/model.h"
+
+/* A graph with its parameters on its devices. */
+typedef struct GraphModel {
+  BpModule *module; /* of the artifact; borrowed */
+  BpGraphVariant *variant;
+  BpExecutorPlan plan; /* without params until they are all there */
+  BpTensor **params;   /* by argument; NULL for an input */
+  uint32_t *inputs;    /* arguments that are inputs, in order */
+  uint32_t num_inputs;
+  BpModelTensorInfo *infos; /* of the inputs and then of the outputs */
+} GraphModel;
+
+/* ---- Modules ----------------------------------------------------------------------------- */
+
+/* The module itself, or the first import of a loaded library. */
+static BpModule *find_module(BpModule *module) {
+  if (bp__graph_module_content(module))
+    return module;
+  for (size_t i = 0; i < bp_module_num_imports(module); i++) {
+    BpModule *import = bp_module_get_import(module, i);
+    if (import && bp__graph_module_content(import))
+      return import;
+  }
+  return NULL;
+}
+
+/* That of a graph which TVM compiled is for all devices that there is code for. */
+static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t device_type) {
+  if (content->factory)
+    return &content->targets[0];
+  for (uint32_t i = 0; i < content->num_targets; i++)
+    if (content->targets[i].device_type == device_type)
+      return &content->targets[i];
+  return NULL;
+}
+
+/* The kind of device that a graph needs beside its target's; 0: none. */
+static int32_t type_beside(const BpCallGraph *graph, int32_t device_type) {
+  for (uint32_t i = 0; i < graph->num_device_types; i++)
+    if (graph->device_types[i] != device_type)
+      return graph->device_types[i];
+  return 0;
+}
+
+/* Adds the remedy to the error about a missing second device: how to name one. */
+static int add_second_device(int32_t first, int32_t second) {
+  char kinds[2][64];
+  bp_device_format((BpDevice){first, 0}, kinds[0], sizeof kinds[0]);
+  bp_device_format((BpDevice){second, 0}, kinds[1], sizeof kinds[1]);
+  for (int i = 0; i < 2; i++)
+    kinds[i][strcspn(kinds[i], ":")] = '\0';
+  return bp_error_add_context(
+      "some nodes of the graph run on a second device, of kind %s; name one "
+      "after the first, as in \"%s,%s\"",
+      kinds[1], kinds[0], kinds[1]);
+}
+
+static int select_by_target(const BpGraphContent *content, const char *preferences,
+                            BpDevice *device, char **report) {
+  int32_t *types = calloc((size_t)content->num_targets + 1, sizeof(*types));
+  if (!types)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to choose a device");
+  for (uint32_t i = 0; i < content->num_targets; i++)
+    types[i] = content->targets[i].device_type;
+  int status = bp_device_select_among(types, content->num_targets, preferences, device, report);
+  free(types);
+  return status;
+}
+
+/* The device of the second kind that a graph needs on the first one, by the same list. */
+static int select_second(const BpGraphContent *content, const char *preferences, BpDevice *devices,
+                         size_t capacity, size_t *num_devices) {
+  const BpCallGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
+  int32_t type = graph ? type_beside(graph, devices[0].device_type) : 0;
+  if (!type)
+    return graph ? 0 : -1;
+  if (capacity < 2)
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "the model runs on 2 devices, and there is room for %zu; pass an array of "
+        "BP_MODEL_MAX_DEVICES",
+        capacity);
+  if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
+    return add_second_device(devices[0].device_type, type);
+  *num_devices = 2;
+  return 0;
+}
+
+static int select_devices(BpModule *module, const char *preferences, BpDevice *devices,
+                          size_t capacity, size_t *num_devices, char **report) {
+  const BpGraphContent *content = bp__graph_module_content(module);
+  *num_devices = 1;
+  if ((content->factory ? bp__code_select_device(module, preferences, devices, report)
+                        : select_by_target(content, preferences, devices, report)) < 0)
+    return -1;
+  return select_second(content, preferences, devices, capacity, num_devices);
+}
+
+static BpModelTensorInfo tensor_info(const BpCallGraph *graph, uint32_t entry, const char *name) {
+  return (BpModelTensorInfo){sizeof(BpModelTensorInfo), name, graph->entries[entry].dtype,
+                             graph->entries[entry].ndim, graph->entries[entry].shape};
+}
+
+static BpModelTensorInfo head_info(const BpCallGraph *graph, uint32_t index) {
+  return tensor_info(graph, graph->heads[index], graph->output_names[index]);
+}
+
+static int is_param(const BpGraphVariant *variant, const char *name) {
+  for (uint32_t i = 0; i < variant->num_params; i++)
+    if (strcmp(variant->param_names[i], name) == 0)
+      return 1;
+  return 0;
+}
+
+static int visit_graph(BpGraphVariant *variant, BpTensorVisit visit, void *visitor) {
+  const BpCallGraph *graph = bp__graph_variant_graph(variant);
+  BpModelTensorInfo info;
+  int rc = graph ? 0 : -1;
+  for (uint32_t i = 0; rc == 0 && i < graph->num_args; i++) {
+    const BpCallNode *node = &graph->nodes[graph->arg_nodes[i]];
+    info = tensor_info(graph, node->first_entry, node->name);
+    if (!is_param(variant, node->name))
+      rc = visit(visitor, BP_TENSOR_INPUT, &info);
+  }
+  for (uint32_t i = 0; rc == 0 && i < graph->num_heads; i++) {
+    info = head_info(graph, i);
+    rc = visit(visitor, BP_TENSOR_OUTPUT, &info);
+  }
+  return rc;
+}
+
+static int visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor) {
+  return visit_graph(&bp__graph_module_content(module)->targets[0], visit, visitor);
+}
+
+/* ---- Models ------------------------------------------------------------------------------ */
+
+/* Names the targets that a module has code for. */
+static void list_targets(const BpGraphContent *content, char *names, size_t size) {
+  size_t used = 0;
+  *names = '\0';
+  for (uint32_t i = 0; i < content->num_targets && used < size; i++)
+    used +=
+        (size_t)snprintf(names + used, size - used, "%s%.*s", i ? ", " : "",
+                         (int)strcspn(content->targets[i].target, " "), content->targets[i].target);
+}
+
+static int no_variant(const BpGraphContent *content, BpDevice device) {
+  char wanted[64], names[1024];
+  bp_device_format(device, wanted, sizeof wanted);
+  list_targets(content, names, sizeof(names));
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "the model has no code for %s; it was compiled for %s. Compile it for a "
+                        "target of that device too, or choose another device",
+                        wanted, names);
+}
+
+/* The code for the model's device, and the graph that calls it. */
+static int choose_variant(GraphModel *model, const BpGraphContent *content) {
+  if (content->factory && bp__code_check_device(model->module, model->plan.devices[0]) < 0)
+    return -1;
+  model->variant = find_variant(content, model->plan.devices[0].device_type);
+  if (!model->variant)
+    return no_variant(content, model->plan.devices[0]);
+  model->plan.code =
+      bp_module_get_import(model->module, (size_t)(model->variant - content->targets));
+  if (!model->plan.code)
+    return bp_error_add_context("the code of the model");
+  model->plan.graph = bp__graph_variant_graph(model->variant);
+  return model->plan.graph ? 0 : -1;
+}
+
+/* Takes the second device that the graph needs, if it needs one. */
+static int choose_second(GraphModel *model, const BpDevice *devices, size_t num_devices) {
+  int32_t type = type_beside(model->plan.graph, model->plan.devices[0].device_type);
+  for (size_t i = 1; type && i < num_devices; i++)
+    if (devices[i].device_type == type) {
+      model->plan.devices[model->plan.num_devices++] = devices[i];
+      return 0;
+    }
+  if (!type)
+    return 0;
+  bp_error_raise(BP_ERROR_VALUE, "no such device was given");
+  return add_second_device(model->plan.devices[0].device_type, type);
+}
+
+/* The tensor itself on the CPU, a copy on the device elsewhere (transfer full). */
+static BpTensor *place_param(BpTensor *tensor, BpDevice device) {
+  if (device.device_type == BP_DEVICE_CPU)
+    return bp_object_retain(tensor);
+  BpTensor *copy =
+      bp_tensor_create(tensor->view.shape, tensor->view.ndim, tensor->view.dtype, device, NULL);
+  if (copy && bp_tensor_copy_from_host(&copy->view, tensor->view.data,
+                                       (uint64_t)bp_view_num_bytes(&tensor->view)) < 0) {
+    bp_object_release(copy);
+    copy = NULL;
+  }
+  return copy;
+}
+
+static int check_param(const BpCallGraph *graph, uint32_t arg, const BpTensor *tensor) {
+  const BpCallNode *node = &graph->nodes[graph->arg_nodes[arg]];
+  const BpCallEntry *entry = &graph->entries[node->first_entry];
+  if (memcmp(&entry->dtype, &tensor->view.dtype, sizeof(BpDataType)) == 0 &&
+      entry->ndim == tensor->view.ndim &&
+      (entry->ndim == 0 ||
+       memcmp(entry->shape, tensor->view.shape, (size_t)entry->ndim * sizeof(*entry->shape)) == 0))
+    return 0;
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "parameter '%s' has not the type and shape that the graph gives it; the "
+                        "file is damaged, or of another model",
+                        node->name);
+}
+
+static BpDevice device_of_arg(const GraphModel *model, uint32_t arg) {
+  const BpCallGraph *graph = model->plan.graph;
+  uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
+  return model->plan.devices[bp__executor_place(&model->plan, entry)];
+}
+
+static int place_params(GraphModel *model, const BpGraphContent *content) {
+  const BpGraphVariant *variant = model->variant;
+  for (uint32_t i = 0; i < variant->num_params; i++) {
+    const char *name = variant->param_names[i];
+    int64_t arg = bp__graph_find_arg(model->plan.graph, name, strlen(name));
+    if (arg < 0 && content->factory)
+      continue;
+    if (arg < 0 || model->params[arg])
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "parameter '%s' is no input of the graph, or given twice; the file is "
+                            "damaged",
+                            name);
+    BpTensor *tensor = content->tensors[variant->param_tensors[i]];
+    if (check_param(model->plan.graph, (uint32_t)arg, tensor) < 0)
+      return -1;
+    model->params[arg] = place_param(tensor, device_of_arg(model, (uint32_t)arg));
+    if (!model->params[arg])
+      return bp_error_add_context("parameter '%s'", name);
+  }
+  if (content->factory && bp__executor_take_linked(&model->plan, model->params) < 0)
+    return -1;
+  for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
+    if (!model->params[i])
+      model->inputs[model->num_inputs++] = i;
+  /* Contexts run on streams of their own. */
+  for (uint32_t i = 0; i < model->plan.num_devices; i++)
+    if (bp_stream_sync(model->plan.devices[i], NULL) < 0)
+      return -1;
+  return 0;
+}
+
+static int describe_tensors(GraphModel *model) {
+  const BpCallGraph *graph = model->plan.graph;
+  model->infos = calloc((size_t)model->num_inputs + graph->num_heads + 1, sizeof(*model->infos));
+  if (!model->infos)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+  for (uint32_t i = 0; i < model->num_inputs; i++) {
+    const BpCallNode *node = &graph->nodes[graph->arg_nodes[model->inputs[i]]];
+    model->infos[i] = tensor_info(graph, node->first_entry, node->name);
+  }
+  for (uint32_t i = 0; i < graph->num_heads; i++)
+    model->infos[model->num_inputs + i] = head_info(graph, i);
+  return 0;
+}
+
+static int build(GraphModel *model, const BpDevice *devices, size_t num_devices) {
+  const BpGraphContent *content = bp__graph_module_content(model->module);
+  model->plan.devices[0] = devices[0];
+  model->plan.num_devices = 1;
+  if (choose_variant(model, content) < 0 || choose_second(model, devices, num_devices) < 0)
+    return -1;
+  uint32_t num_args = model->plan.graph->num_args;
+  model->params = calloc((size_t)num_args + 1, sizeof(*model->params));
+  model->inputs = calloc((size_t)num_args + 1, sizeof(*model->inputs));
+  model->plan.params = model->params;
+  if (!model->params || !model->inputs)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+  return place_params(model, content) ? -1 : describe_tensors(model);
+}
+
+static void free_model(void *data) {
+  GraphModel *model = data;
+  for (uint32_t i = 0; model->params && i < model->plan.graph->num_args; i++)
+    bp_object_release(model->params[i]);
+  free(model->params);
+  free(model->inputs);
+  free(model->infos);
+  free(model);
+}
+
+static void *create_model(BpModule *module, const BpDevice *devices, size_t num_devices) {
+  GraphModel *model = calloc(1, sizeof(*model));
+  if (!model) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+    return NULL;
+  }
+  model->module = module;
+  if (build(model, devices, num_devices) == 0)
+    return model;
+  free_model(model);
+  return NULL;
+}
+
+static const BpDevice *model_devices(const void *data, size_t *num_devices) {
+  const GraphModel *model = data;
+  *num_devices = model->plan.num_devices;
+  return model->plan.devices;
+}
+
+static const BpModelTensorInfo *model_infos(const void *data, int32_t role, uint32_t *count) {
+  const GraphModel *model = data;
+  bool is_input = role == BP_TENSOR_INPUT;
+  *count = is_input ? model->num_inputs : model->plan.graph->num_heads;
+  return is_input ? model->infos : model->infos + model->num_inputs;
+}
+
+static void model_memory(const void *data, uint64_t *parameters, uint64_t *planned) {
+  const GraphModel *model = data;
+  const BpCallGraph *graph = model->plan.graph;
+  *parameters = *planned = 0;
+  for (uint32_t i = 0; i < graph->num_storages; i++)
+    *planned += graph->storages[i].bytes;
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    if (model->params[i])
+      *parameters += graph->entries[graph->nodes[graph->arg_nodes[i]].first_entry].bytes;
+  *planned -= *parameters;
+}
+
+static const char *model_target(const void *data, int32_t index) {
+  const BpGraphContent *content = bp__graph_module_content(((const GraphModel *)data)->module);
+  return !content->factory && (uint32_t)index < content->num_targets
+             ? content->targets[index].target
+             : NULL;
+}
+
+static const char *model_graph_json(const void *data) {
+  return ((const GraphModel *)data)->variant->graph_json;
+}
+
+/* ---- Contexts ---------------------------------------------------------------------------- */
+
+typedef struct GraphContext {
+  const GraphModel *model;
+  BpExecutor *executor;
+  bool has_run; /* its outputs hold what the last run made */
+} GraphContext;
+
+static void *create_context(void *model) {
+  GraphContext *context = calloc(1, sizeof(*context));
+  if (!context) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
+    return NULL;
+  }
+  context->model = model;
+  context->executor = bp__executor_create(&context->model->plan);
+  if (context->executor)
+    return context;
+  free(context);
+  return NULL;
+}
+
+static void free_context(void *data) {
+  GraphContext *context = data;
+  bp__executor_free(context->executor);
+  free(context);
+}
+
+static int set_input(void *data, uint32_t input, const BpTensorView *value) {
+  const GraphContext *context = data;
+  return bp__executor_set_input(context->executor, context->model->inputs[input], value);
+}
+
+static int bind_input(void *data, uint32_t input, BpTensor *value) {
+  const GraphContext *context = data;
+  return bp__executor_bind_input(context->executor, context->model->inputs[input], value);
+}
+
+static int run(void *data) {
+  GraphContext *context = data;
+  int status = bp__executor_run(context->executor);
+  context->has_run = status == 0;
+  return status;
+}
+
+typedef struct Profile {
+  BpModelCallVisit visit;
+  void *visitor;
+} Profile;
+
+static int profile_node(void *data, const BpCallNode *node, const BpTensorView *outputs,
+                        int64_t start_ns, int64_t duration_ns) {
+  const Profile *profile = data;
+  const BpModelCall call = {node->name,        node->function, outputs,
+                            node->num_outputs, start_ns,       duration_ns};
+  return profile->visit(profile->visitor, &call);
+}
+
+static int profile(void *data, BpModelCallVisit visit, void *visitor) {
+  GraphContext *context = data;
+  Profile self = {visit, visitor};
+  int status = bp__executor_profile(context->executor, profile_node, &self);
+  context->has_run = status == 0;
+  return status;
+}
+
+static BpTensor *get_output(void *data, uint32_t output) {
+  const GraphContext *context = data;
+  if (!context->has_run) {
+    bp_error_raise(BP_ERROR_VALUE, "the model has not been run, or its last run failed");
+    return NULL;
+  }
+  return bp__executor_sync(context->executor) < 0 ? NULL
+                                                  : bp__executor_output(context->executor, output);
+}
+
+/* A graph is queued as a whole, with one shape for each input: it has nothing to cancel, and no
+ * input that grows. */
+const BpModelExecutor bp__graph_executor = {
+    .find = find_module,
+    .select_devices = select_devices,
+    .visit_tensors = visit_tensors,
+    .create = create_model,
+    .free = free_model,
+    .devices = model_devices,
+    .infos = model_infos,
+    .memory = model_memory,
+    .target = model_target,
+    .graph_json = model_graph_json,
+    .context_create = create_context,
+    .context_free = free_context,
+    .set_input = set_input,
+    .bind_input = bind_input,
+    .run = run,
+    .profile = profile,
+    .output = get_output,
+};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments of the functions that bytecode calls. They come from registers, so the type of each is
+ * checked. */
+#include "graph/relax/arguments.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/relax/form.h"
+
+int bp__relax_check_count(int32_t num_args, int32_t least, int32_t most) {
+  if (num_args >= least && num_args <= most)
+    return 0;
+  return bp_error_raise(BP_ERROR_TYPE, "expected %d to %d arguments, not %d", least, most,
+                        num_args);
+}
+
+int bp__relax_get_int(const BpValue *value, int64_t *number) {
+  if (value->type_index != BP_TYPE_INT && value->type_index != BP_TYPE_BOOL)
+    return bp__relax_wrong_type(value, "an integer");
+  *number = value->v_int64;
+  return 0;
+}
+
+BpTensor *bp__relax_get_tensor(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return (BpTensor *)value->v_obj;
+  bp__relax_wrong_type(value, "a tensor object");
+  return NULL;
+}
+
+int bp__relax_get_dtype(const BpValue *value, BpDataType *dtype) {
+  if (value->type_index != BP_TYPE_DTYPE)
+    return bp__relax_wrong_type(value, "a data type");
+  *dtype = value->v_dtype;
+  return 0;
+}
+
+/* Where in the program a check stands: the text that the compiler gave it, or "". */
+const char *bp__relax_text(const BpValue *value) {
+  BpByteArray text = {"", 0};
+  if (value->type_index != BP_TYPE_STR && value->type_index != BP_TYPE_SMALL_STR &&
+      value->type_index != BP_TYPE_RAW_STR)
+    return "";
+  return bp_value_view_str(value, &text) == 0 ? text.data : "";
+}
+
+int bp__relax_return_tensor(BpValue *result, BpTensor *tensor) {
+  if (!tensor)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  return 0;
+}
+
+/* The cell `index` of a heap. */
+int64_t *bp__relax_heap_cell(const BpValue *heap, int64_t index) {
+  const BpTensorView *view = bp_value_view_tensor(heap);
+  if (!view || view->ndim != 1 || !bp_view_is_compact(view) ||
+      view->device.device_type != BP_DEVICE_CPU || view->dtype.code != BP_DTYPE_INT ||
+      view->dtype.bits != 64 || view->dtype.lanes != 1) {
+    bp__relax_wrong_type(heap, "a shape heap");
+    return NULL;
+  }
+  if (index < 0 || index >= view->shape[0]) {
+    bp_error_raise(BP_ERROR_INDEX, "cell %" PRId64 " of a shape heap of %" PRId64, index,
+                   view->shape[0]);
+    return NULL;
+  }
+  return (int64_t *)(void *)((char *)view->data + view->byte_offset) + index;
+}
+
+/* How an extent is made: TVM's MakeShapeCode. */
+int bp__relax_make_extent(const BpValue *heap, const BpValue *how, int64_t *made) {
+  int64_t code, number;
+  if (bp__relax_get_int(&how[0], &code) < 0 || bp__relax_get_int(&how[1], &number) < 0)
+    return -1;
+  *made = number;
+  if (code == BP_RELAX_MAKE_NUMBER)
+    return 0;
+  if (code != BP_RELAX_MAKE_STORED)
+    return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to make a shape", code);
+  int64_t *cell = bp__relax_heap_cell(heap, number);
+  if (!cell)
+    return -1;
+  *made = *cell;
+  return 0;
+}
+
+/* One of the machine's devices, -1 being the host. */
+int bp__relax_get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device) {
+  if (bp__relax_get_int(value, device) < 0)
+    return -1;
+  if (*device == -1)
+    *device = (int64_t)machine->num_devices - 1;
+  if (*device < 0 || *device >= machine->num_devices)
+    return bp_error_raise(BP_ERROR_INDEX, "memory on device %" PRId64 " of a model that runs on %u",
+                          *device, machine->num_devices);
+  return 0;
+}
+
+BpTensor *bp__relax_create_pooled(BpRelaxMachine *machine, int64_t device, const int64_t *extents,
+                                  size_t count, BpDataType dtype) {
+  const BpTensorView view = {
+      .ndim = (int32_t)count, .dtype = dtype, .shape = (int64_t *)(uintptr_t)extents};
+  int64_t bytes = bp_view_num_bytes(&view);
+  BpObject *storage =
+      bytes < 0 ? NULL
+                : bp__relax_storage_create(machine->pools[device], (uint64_t)bytes, dtype, NULL);
+  BpTensor *tensor =
+      storage ? bp__relax_storage_tensor(storage, 0, extents, (int32_t)count, dtype) : NULL;
+  bp_object_release(storage);
+  return tensor;
+}

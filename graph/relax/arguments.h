@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments and results of the functions that bytecode calls. */
+#ifndef BACKPLANE_GRAPH_RELAX_ARGUMENTS_H
+#define BACKPLANE_GRAPH_RELAX_ARGUMENTS_H
+
+#include <backplane/error.h>
+
+#include "graph/relax/machine.h"
+
+/* Says that an argument is not what was `wanted`: -1. */
+static inline int bp__relax_wrong_type(const BpValue *value, const char *wanted) {
+  bp_error_raise(BP_ERROR_TYPE, "expected %s, not %s", wanted, bp_type_name(value->type_index));
+  return -1;
+}
+/* Checks an argument, which a program may have from anywhere: 0, or -1 with an error. */
+int bp__relax_check_count(int32_t num_args, int32_t least, int32_t most);
+int bp__relax_get_int(const BpValue *value, int64_t *number);
+int bp__relax_get_dtype(const BpValue *value, BpDataType *dtype);
+/* The index of one of the machine's devices, -1 being the host. */
+int bp__relax_get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device);
+/* Borrowed. */
+BpTensor *bp__relax_get_tensor(const BpValue *value);
+/* The extent that two arguments say: BP_RELAX_MAKE_* and a number, or a cell of the heap. */
+int bp__relax_make_extent(const BpValue *heap, const BpValue *how, int64_t *made);
+/* The cell `index` of a heap (borrowed). */
+int64_t *bp__relax_heap_cell(const BpValue *heap, int64_t index);
+/* The text in a value, or "". */
+const char *bp__relax_text(const BpValue *value);
+/* Makes a tensor the result, which takes the reference; -1 if it is NULL. */
+int bp__relax_return_tensor(BpValue *result, BpTensor *tensor);
+/* A tensor from the pool of one of the machine's devices (transfer full). */
+BpTensor *bp__relax_create_pooled(BpRelaxMachine *machine, int64_t device, const int64_t *extents,
+                                  size_t count, BpDataType dtype);
+
+#endif

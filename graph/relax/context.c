@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executor of Relax executables: the inputs, caches, runs and outputs of a context. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/graph/relax.h>
+#include <backplane/object.h>
+
+#include "graph/io/clock.h"
+#include "graph/relax/kept.h"
+#include "graph/relax/model.h"
+#include "graph/relax/module.h"
+
+/* Inputs and outputs of one run at a time; the model is borrowed. */
+typedef struct Context {
+  const BpRelaxModel *model;
+  BpRelaxWorkspace *workspace;
+  BpValue *inputs; /* None until they are set */
+  bool *copied;    /* by input: whether it is a copy of the context's own */
+  BpTensor **outputs;
+  BpTensor **memories;      /* by output: the cache that is bound to it, or NULL */
+  bool must_check;          /* whether what is bound may overlap */
+  atomic_bool is_cancelled; /* until the run that it ends has ended */
+  atomic_bool *stops;       /* its own flag, or that of the context that it follows */
+} Context;
+
+void bp__relax_context_forget_outputs(void *data) {
+  Context *context = data;
+  for (uint32_t i = 0; context->outputs && i < context->model->num_outputs; i++) {
+    bp_object_release(context->outputs[i]);
+    context->outputs[i] = NULL;
+  }
+}
+
+static void free_context(void *data) {
+  Context *context = data;
+  for (uint32_t i = 0; context->inputs && i < context->model->num_inputs; i++)
+    bp_value_clear(&context->inputs[i]);
+  bp__relax_context_forget_outputs(context);
+  for (uint32_t i = 0; context->memories && i < context->model->num_outputs; i++)
+    bp_object_release(context->memories[i]);
+  free(context->memories);
+  bp__relax_workspace_free(context->workspace);
+  free(context->inputs);
+  free(context->copied);
+  free(context->outputs);
+  free(context);
+}
+
+static void *create_context(void *data) {
+  const BpRelaxModel *model = data;
+  Context *context = calloc(1, sizeof(*context));
+  if (context) {
+    context->model = model;
+    context->stops = &context->is_cancelled;
+    context->inputs = calloc((size_t)model->num_inputs + 1, sizeof(*context->inputs));
+    context->copied = calloc((size_t)model->num_inputs + 1, sizeof(*context->copied));
+    context->outputs = calloc((size_t)model->num_outputs + 1, sizeof(*context->outputs));
+    context->memories = calloc((size_t)model->num_outputs + 1, sizeof(*context->memories));
+    context->workspace = bp__relax_workspace_create(model->machine->executable);
+    if (context->inputs && context->copied && context->outputs && context->memories &&
+        context->workspace) {
+      bp__relax_workspace_set_memories(context->workspace, context->memories, model->num_outputs);
+      return context;
+    }
+  }
+  if (context)
+    free_context(context);
+  bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
+  return NULL;
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------ */
+
+static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) {
+  char wanted[32], given[32];
+  if (info->ndim < 0) /* the function says nothing of this argument */
+    return 0;
+  bp_dtype_format(info->dtype, wanted, sizeof wanted);
+  bp_dtype_format(value->dtype, given, sizeof given);
+  int is_of_type = memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) == 0;
+  if (!is_of_type || info->ndim != value->ndim)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is %s of %d dimensions, and the value given is %s of %d%s%s",
+                          info->name, wanted, info->ndim, given, value->ndim,
+                          is_of_type ? "" : "; convert it to ", is_of_type ? "" : wanted);
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (info->shape[i] >= 0 && info->shape[i] != value->shape[i])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "dimension %d of input '%s' is %" PRId64
+                            ", and that of the value given %" PRId64,
+                            i, info->name, info->shape[i], value->shape[i]);
+  return 0;
+}
+
+static int check_value(const BpModelTensorInfo *info, const BpTensorView *value) {
+  if (check_type(info, value) < 0)
+    return -1;
+  if (!bp_view_is_compact(value))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the value given for input '%s' has strides; copy it to a compact tensor",
+                          info->name);
+  return 0;
+}
+
+/* What appends to an input, or NULL. */
+static const BpRelaxAppend *find_append(const Context *context, uint32_t input) {
+  for (uint32_t i = 0; i < context->model->num_appends; i++)
+    if (context->model->appends[i].input == input)
+      return &context->model->appends[i];
+  return NULL;
+}
+
+/* A cache is bound to an input until the input gets another value. */
+static void unbind_cache(Context *context, uint32_t input) {
+  const BpRelaxAppend *append = find_append(context, input);
+  if (append) {
+    bp_object_release(context->memories[append->output]);
+    context->memories[append->output] = NULL;
+  }
+}
+
+static void take_input(Context *context, uint32_t index, BpTensor *tensor, bool is_copied) {
+  bp__relax_workspace_forget_views(context->workspace);
+  unbind_cache(context, index);
+  context->must_check = true;
+  bp_value_clear(&context->inputs[index]);
+  context->inputs[index] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  context->copied[index] = is_copied;
+}
+
+/* The copy that the context made of this input's last value, if it has the shape of the new one. */
+static BpTensor *find_copy(const Context *context, uint32_t index, const BpTensorView *value) {
+  BpTensor *copy = context->copied[index] ? (BpTensor *)context->inputs[index].v_obj : NULL;
+  return copy && copy->view.ndim == value->ndim &&
+                 !memcmp(&copy->view.dtype, &value->dtype, sizeof(value->dtype)) &&
+                 (value->ndim == 0 || !memcmp(copy->view.shape, value->shape,
+                                              (size_t)value->ndim * sizeof(*value->shape)))
+             ? copy
+             : NULL;
+}
+
+static int set_input(void *data, uint32_t index, const BpTensorView *value) {
+  Context *context = data;
+  const BpModelTensorInfo *info = &context->model->inputs[index];
+  if (check_value(info, value) < 0)
+    return -1;
+  BpTensor *copy = find_copy(context, index, value);
+  if (copy)
+    return bp__relax_copy_into(value, &copy->view) < 0
+               ? bp_error_add_context("input '%s'", info->name)
+               : 0;
+  BpTensor *wrapped = bp_tensor_wrap(value, NULL, NULL);
+  copy = wrapped ? bp__relax_copy(wrapped, context->model->machine->devices[0], NULL) : NULL;
+  bp_object_release(wrapped);
+  if (!copy)
+    return bp_error_add_context("input '%s'", info->name);
+  take_input(context, index, copy, true);
+  return 0;
+}
+
+static int bind_input(void *data, uint32_t index, BpTensor *value) {
+  Context *context = data;
+  const BpModelTensorInfo *info = &context->model->inputs[index];
+  if (check_value(info, &value->view) < 0)
+    return -1;
+  if (memcmp(&value->view.device, &context->model->machine->devices[0], sizeof(BpDevice)) != 0)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is bound to memory of the model's device, and the tensor is "
+                          "on another; copy it in instead",
+                          info->name);
+  take_input(context, index, bp_object_retain(value), false);
+  return 0;
+}
+
+BpTensor *bp__relax_context_input(const void *data, uint32_t index) {
+  const Context *context = data;
+  return (BpTensor *)context->inputs[index].v_obj;
+}
+
+void bp__relax_context_forget_inputs(void *data) {
+  Context *context = data;
+  bp__relax_workspace_forget_views(context->workspace);
+  for (uint32_t i = 0; i < context->model->num_inputs; i++) {
+    unbind_cache(context, i);
+    bp_value_clear(&context->inputs[i]);
+    context->copied[i] = false;
+  }
+}
+
+bool bp__relax_context_has_cache(const void *data) {
+  const Context *context = data;
+  for (uint32_t i = 0; i < context->model->num_outputs; i++)
+    if (context->memories[i])
+      return true;
+  return false;
+}
+
+/* ---- Caches ------------------------------------------------------------------------------ */
+
+static BpTensor *memory_of(const Context *context, const BpRelaxAppend *append) {
+  return append ? context->memories[append->output] : NULL;
+}
+
+/* The first rows of a cache (transfer full). */
+static BpTensor *first_rows(BpTensor *memory, int64_t axis, int64_t length) {
+  int64_t shape[BP_RELAX_MAX_NDIM], strides[BP_RELAX_MAX_NDIM];
+  uint64_t stride = 1;
+  BpTensorView view = memory->view;
+  for (int32_t i = view.ndim - 1; i >= 0; i--) {
+    shape[i] = i == axis ? length : view.shape[i];
+    strides[i] = (int64_t)stride;
+    stride *= view.shape[i] > 0 ? (uint64_t)view.shape[i] : 1;
+  }
+  view.shape = shape;
+  view.strides = strides;
+  BpTensor *rows = bp_tensor_wrap(&view, bp_object_release, memory);
+  if (rows)
+    bp_object_retain(memory);
+  return rows;
+}
+
+static int check_length(const BpModelTensorInfo *info, int64_t length, int64_t room) {
+  if (length >= 0 && length <= room)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "input '%s': a cache with room for %" PRId64 " rows cannot have %" PRId64,
+                        info->name, room, length);
+}
+
+/* Makes the first rows of a cache the value of its input. */
+static int set_rows(Context *context, const BpRelaxAppend *append, int64_t length) {
+  BpValue *input = &context->inputs[append->input];
+  BpTensor *memory = memory_of(context, append);
+  BpTensor *rows = check_length(&context->model->inputs[append->input], length,
+                                memory->view.shape[append->axis]) < 0
+                       ? NULL
+                       : first_rows(memory, append->axis, length);
+  if (!rows)
+    return -1;
+  bp_value_clear(input);
+  *input = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &rows->header};
+  return 0;
+}
+
+/* Whether a tensor can be the cache of an input. */
+static int check_memory(const Context *context, const BpRelaxAppend *append,
+                        const BpTensor *memory) {
+  const BpModelTensorInfo *info = &context->model->inputs[append->input];
+  BpModelTensorInfo wanted = *info;
+  int64_t shape[BP_RELAX_MAX_NDIM];
+  for (int32_t i = 0; i < info->ndim && i < BP_RELAX_MAX_NDIM; i++)
+    shape[i] = i == append->axis ? -1 : info->shape[i];
+  wanted.shape = shape;
+  if (check_value(&wanted, &memory->view) < 0)
+    return -1;
+  if (memcmp(&memory->view.device, &context->model->machine->devices[0], sizeof(BpDevice)) != 0)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s': the cache is not in memory of the model's device; create it "
+                          "there",
+                          info->name);
+  if (bp_tensor_is_read_only(memory))
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s': the cache is read-only", info->name);
+  return 0;
+}
+
+static int bind_cache(void *data, uint32_t input, uint32_t output, BpTensor *memory,
+                      int64_t length) {
+  Context *context = data;
+  const BpRelaxModel *model = context->model;
+  const BpModelTensorInfo *info = &model->inputs[input];
+  const BpRelaxAppend *append = find_append(context, input);
+  if (!append || append->output != output)
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "output '%s' is not input '%s' with rows behind it: a cache is for "
+        "Concat('%s', new), whose first input nothing else reads and whose result "
+        "is read by no reshape",
+        model->outputs[output].name, info->name, info->name);
+  if (check_memory(context, append, memory) < 0 ||
+      check_length(info, length, memory->view.shape[append->axis]) < 0)
+    return -1;
+  BpTensor *rows = first_rows(memory, append->axis, length);
+  if (!rows)
+    return -1;
+  take_input(context, input, rows, false);
+  context->memories[output] = bp_object_retain(memory);
+  return 0;
+}
+
+/* What a cache that is bound to an input appends; NULL with an error if none is. */
+static const BpRelaxAppend *find_cache(const Context *context, uint32_t input) {
+  const BpRelaxAppend *append = find_append(context, input);
+  if (memory_of(context, append))
+    return append;
+  bp_error_raise(BP_ERROR_VALUE, "no cache is bound to input '%s'",
+                 context->model->inputs[input].name);
+  return NULL;
+}
+
+static int64_t cache_length(const void *data, uint32_t input) {
+  const Context *context = data;
+  const BpRelaxAppend *append = find_cache(context, input);
+  return append ? ((const BpTensor *)context->inputs[input].v_obj)->view.shape[append->axis] : -1;
+}
+
+static int set_cache_length(void *data, uint32_t input, int64_t length) {
+  Context *context = data;
+  const BpRelaxAppend *append = find_cache(context, input);
+  return append ? set_rows(context, append, length) : -1;
+}
+
+/* Makes what a run appended the past of the next one. */
+static int advance_caches(Context *context) {
+  for (uint32_t i = 0; i < context->model->num_appends; i++) {
+    const BpRelaxAppend *append = &context->model->appends[i];
+    const BpTensorView *output = &context->outputs[append->output]->view;
+    int64_t rows = append->axis < output->ndim ? output->shape[append->axis] : -1;
+    if (memory_of(context, append) && set_rows(context, append, rows) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* Whether two tensors share bytes, as far as handles tell. */
+static bool overlap(const BpTensorView *a, const BpTensorView *b) {
+  uint64_t a_size = (uint64_t)bp_view_num_bytes(a), b_size = (uint64_t)bp_view_num_bytes(b);
+  if (memcmp(&a->device, &b->device, sizeof(a->device)) != 0 || !a_size || !b_size)
+    return false;
+  bool is_host = a->device.device_type == BP_DEVICE_CPU;
+  if (!is_host && a->data != b->data)
+    return false;
+  uint64_t a_begin = (is_host ? (uintptr_t)a->data : 0) + a->byte_offset;
+  uint64_t b_begin = (is_host ? (uintptr_t)b->data : 0) + b->byte_offset;
+  return a_begin < b_begin + b_size && b_begin < a_begin + a_size;
+}
+
+/* A cache is written while the inputs are read. */
+static int check_overlaps(Context *context) {
+  const BpRelaxModel *model = context->model;
+  for (uint32_t i = 0; i < model->num_appends && context->must_check; i++) {
+    const BpTensor *memory = memory_of(context, &model->appends[i]);
+    for (uint32_t k = 0; memory && k < model->num_inputs; k++) {
+      const BpTensor *other = memory_of(context, find_append(context, k));
+      if (!other)
+        other = (const BpTensor *)context->inputs[k].v_obj;
+      if (k != model->appends[i].input && overlap(&memory->view, &other->view))
+        return bp_error_raise(
+            BP_ERROR_VALUE,
+            "the cache of input '%s' overlaps the memory of input '%s', and a run "
+            "writes it; use other memory",
+            model->inputs[model->appends[i].input].name, model->inputs[k].name);
+    }
+  }
+  context->must_check = false;
+  return 0;
+}
+
+/* ---- Runs -------------------------------------------------------------------------------- */
+
+static int take_outputs(Context *context, const BpValue *result) {
+  const BpArray *tuple =
+      result->type_index == BP_TYPE_ARRAY ? (const BpArray *)result->v_obj : NULL;
+  uint32_t count = context->model->num_outputs;
+  if (tuple && tuple->size != count)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "the model gives %" PRId64 " values where %u were expected", tuple->size,
+                          count);
+  for (uint32_t i = 0; i < count; i++) {
+    const BpValue *value = tuple ? &tuple->data[i] : result;
+    if (value->type_index != BP_TYPE_TENSOR)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "output %u of the model is a %s, not a tensor; call the function "
+                            "itself, " BP_RELAX_BY_MACHINE,
+                            i, bp_type_name(value->type_index));
+    context->outputs[i] = bp_object_retain(value->v_obj);
+  }
+  return 0;
+}
+
+static int check_inputs(const Context *context) {
+  const BpRelaxModel *model = context->model;
+  for (uint32_t i = 0; i < model->num_inputs; i++)
+    if (context->inputs[i].type_index == BP_TYPE_NONE)
+      return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", model->inputs[i].name);
+  return 0;
+}
+
+static void cancel(void *data) {
+  Context *context = data;
+  atomic_store(&context->is_cancelled, true);
+}
+
+void bp__relax_context_follow(void *data, void *leader) {
+  Context *context = data, *first = leader;
+  context->stops = &first->is_cancelled;
+}
+
+/* Runs the model, with a visitor or NULL. */
+static int run_machine(Context *context, BpRelaxVisitor visit, void *visitor, BpValue *result) {
+  const BpRelaxModel *model = context->model;
+  const atomic_bool *before = bp__relax_machine_watch(context->stops);
+  int32_t num_inputs = (int32_t)model->num_inputs;
+  int status = visit
+                   ? bp__relax_machine_profile(model->machine, context->workspace, model->function,
+                                               context->inputs, num_inputs, visit, visitor, result)
+                   : bp__relax_machine_call(model->machine, context->workspace, model->function,
+                                            context->inputs, num_inputs, result);
+  bp__relax_machine_watch(before);
+  atomic_store(context->stops, false);
+  return status;
+}
+
+static int run(void *data) {
+  Context *context = data;
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  if (check_inputs(context) < 0 || check_overlaps(context) < 0)
+    return -1;
+  bp__relax_context_forget_outputs(context);
+  if (run_machine(context, NULL, NULL, &result))
+    return -1;
+  int status = take_outputs(context, &result);
+  bp_value_clear(&result);
+  return status < 0 ? -1 : advance_caches(context);
+}
+
+typedef struct Watch {
+  BpModelCallVisit visit;
+  void *visitor;
+  unsigned num_calls;
+} Watch;
+
+/* A call of bytecode has no name of its own: it is numbered. */
+static int watch(void *data, const char *function, const BpTensorView *last, int64_t start_ns,
+                 int64_t duration_ns) {
+  Watch *self = data;
+  char name[256];
+  snprintf(name, sizeof(name), "%u-%.200s", self->num_calls++, function);
+  const BpModelCall call = {name, function, last, last != NULL, start_ns, duration_ns};
+  return self->visit(self->visitor, &call);
+}
+
+/* A function that was compiled as a whole makes no calls that the machine sees: it is one call. */
+static int profile(void *data, BpModelCallVisit visit, void *visitor) {
+  Context *context = data;
+  const BpRelaxModel *model = context->model;
+  const BpRelaxFunction *function = &model->machine->executable->functions[model->function];
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  Watch self = {visit, visitor, 0};
+  if (check_inputs(context) < 0 || check_overlaps(context) < 0)
+    return -1;
+  bp__relax_context_forget_outputs(context);
+  int64_t start = bp__graph_now_ns();
+  if (run_machine(context, watch, &self, &result))
+    return -1;
+  int status = take_outputs(context, &result);
+  bp_value_clear(&result);
+  if (status == 0)
+    status = advance_caches(context);
+  if (status < 0 || self.num_calls)
+    return status;
+  if (bp_stream_sync(model->machine->devices[0], NULL) < 0)
+    return -1;
+  return watch(&self, function->name, NULL, 0, bp__graph_now_ns() - start) < 0 ? -1 : 0;
+}
+
+static BpTensor *get_output(void *data, uint32_t index) {
+  const Context *context = data;
+  if (!context->outputs[index]) {
+    bp_error_raise(BP_ERROR_VALUE, "the model has not been run");
+    return NULL;
+  }
+  if (bp_stream_sync(context->model->machine->devices[0], NULL) < 0)
+    return NULL;
+  return context->outputs[index];
+}
+
+const BpModelExecutor bp__relax_executor = {
+    .find = bp__relax_find_module,
+    .select_devices = bp__relax_select_devices,
+    .visit_tensors = bp__relax_visit_tensors,
+    .create = bp__relax_model_create,
+    .free = bp__relax_model_free,
+    .devices = bp__relax_model_devices,
+    .infos = bp__relax_model_infos,
+    .memory = bp__relax_model_memory,
+    .storage = bp__relax_model_storage,
+    .context_create = create_context,
+    .context_free = free_context,
+    .set_input = set_input,
+    .bind_input = bind_input,
+    .bind_cache = bind_cache,
+    .cache_length = cache_length,
+    .set_cache_length = set_cache_length,
+    .run = run,
+    .cancel = cancel,
+    .profile = profile,
+    .output = get_output,
+};

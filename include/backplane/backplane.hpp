@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running models from C++11: objects that release what they own, and errors that are exceptions.
+ * All of it is inline over the C functions of backplane/backplane.h, whose rules for threads hold;
+ * link with backplane-graph.
+ *
+ *   backplane::Model model("digits.onnx");
+ *   backplane::Context context(model);
+ *   context.set("image", backplane::Tensor::of<float>({1, 1, 28, 28}, pixels));
+ *   context.run();
+ *   std::vector<float> logits = context.output("logits").to_vector<float>();
+ */
+#ifndef BACKPLANE_BACKPLANE_HPP
+#define BACKPLANE_BACKPLANE_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <backplane/backplane.h>
+
+namespace backplane {
+
+/* What failed in the library: its text, and its kind, a BP_ERROR_*. */
+class Error : public std::runtime_error {
+public:
+  Error(std::string kind, const std::string &message)
+      : std::runtime_error(message), kind_(std::move(kind)) {
+  }
+  const std::string &kind() const noexcept {
+    return kind_;
+  }
+
+private:
+  std::string kind_;
+};
+
+namespace detail {
+
+/* Throws this thread's error, which is cleared. */
+[[noreturn]] inline void raise() {
+  Error error(bp_error_kind(), bp_error_message());
+  bp_error_clear();
+  throw error;
+}
+
+inline void check(int status) {
+  if (status < 0)
+    raise();
+}
+
+template <typename T> T *check(T *pointer) {
+  if (!pointer)
+    raise();
+  return pointer;
+}
+
+/* The type of tensors with elements of a C++ type; other types have none. */
+template <typename T> struct Element;
+template <> struct Element<float> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_FLOAT, 32, 1};
+  }
+};
+template <> struct Element<double> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_FLOAT, 64, 1};
+  }
+};
+template <> struct Element<std::int8_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_INT, 8, 1};
+  }
+};
+template <> struct Element<std::int16_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_INT, 16, 1};
+  }
+};
+template <> struct Element<std::int32_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_INT, 32, 1};
+  }
+};
+template <> struct Element<std::int64_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_INT, 64, 1};
+  }
+};
+template <> struct Element<std::uint8_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_UINT, 8, 1};
+  }
+};
+template <> struct Element<std::uint16_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_UINT, 16, 1};
+  }
+};
+template <> struct Element<std::uint32_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_UINT, 32, 1};
+  }
+};
+template <> struct Element<std::uint64_t> {
+  static BpDataType dtype() {
+    return {BP_DTYPE_UINT, 64, 1};
+  }
+};
+
+} /* namespace detail */
+
+/* The name of a type, "float32". */
+inline std::string to_string(BpDataType dtype) {
+  char text[32];
+  bp_dtype_format(dtype, text, sizeof text);
+  return text;
+}
+
+/* The name of a device, "opencl:1". */
+inline std::string to_string(BpDevice device) {
+  char text[64];
+  bp_device_format(device, text, sizeof text);
+  return text;
+}
+
+/* A tensor on any device. Copies of the object share the tensor. */
+class Tensor {
+public:
+  /* Uninitialised. */
+  Tensor(const std::vector<std::int64_t> &shape, BpDataType dtype,
+         BpDevice device = BpDevice{BP_DEVICE_CPU, 0})
+      : Tensor(detail::check(bp_tensor_create(shape.data(), static_cast<std::int32_t>(shape.size()),
+                                              dtype, device, nullptr))) {
+  }
+
+  /* Takes over a reference to a tensor of the C functions. */
+  explicit Tensor(BpTensor *tensor) : tensor_(tensor, bp_tensor_release) {
+  }
+
+  /* A copy of the values on a device. Their number must be that of the shape. */
+  template <typename T>
+  static Tensor of(const std::vector<std::int64_t> &shape, const std::vector<T> &values,
+                   BpDevice device = BpDevice{BP_DEVICE_CPU, 0}) {
+    Tensor tensor(shape, detail::Element<T>::dtype(), device);
+    detail::check(
+        bp_tensor_copy_from_host(&tensor.view(), values.data(), values.size() * sizeof(T)));
+    return tensor;
+  }
+
+  static Tensor read_npy(const std::string &path) {
+    return Tensor(detail::check(bp_npy_read(path.c_str())));
+  }
+  void write_npy(const std::string &path) const {
+    detail::check(bp_npy_write(path.c_str(), &view()));
+  }
+
+  const BpTensorView &view() const {
+    return tensor_->view;
+  }
+  BpTensor *get() const {
+    return tensor_.get();
+  }
+  BpDataType dtype() const {
+    return view().dtype;
+  }
+  BpDevice device() const {
+    return view().device;
+  }
+  std::vector<std::int64_t> shape() const {
+    return std::vector<std::int64_t>(view().shape, view().shape + view().ndim);
+  }
+  std::int64_t size() const {
+    std::int64_t count = bp_view_num_elements(&view());
+    detail::check(count < 0 ? -1 : 0);
+    return count;
+  }
+
+  /* The elements in row-major order. An Error, if T is not the tensor's type. */
+  template <typename T> std::vector<T> to_vector() const {
+    const BpDataType wanted = detail::Element<T>::dtype(), has = dtype();
+    if (wanted.code != has.code || wanted.bits != has.bits || wanted.lanes != has.lanes)
+      throw Error(BP_ERROR_TYPE,
+                  "the tensor has elements of " + to_string(has) + ", not " + to_string(wanted));
+    std::vector<T> values(static_cast<std::size_t>(size()));
+    detail::check(bp_tensor_copy_to_host(&view(), values.data(), values.size() * sizeof(T)));
+    return values;
+  }
+
+private:
+  std::shared_ptr<BpTensor> tensor_;
+};
+
+/* An input or output of a model. An extent of -1 is open; so is the shape where `has_type` is
+ * false. */
+struct TensorInfo {
+  std::string name;
+  bool has_type;
+  BpDataType dtype;
+  std::vector<std::int64_t> shape;
+};
+
+/* A shape of an input that an ONNX file leaves open. */
+struct InputShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+/* A model on its devices. Copies of the object share it; any thread may use it. */
+class Model {
+public:
+  /* Opens or compiles a model and chooses its devices, as bp_model_load_for. `preferences`: "" is
+   * the default. */
+  explicit Model(const std::string &path, const std::string &preferences = std::string(),
+                 const std::vector<InputShape> &shapes = std::vector<InputShape>()) {
+    std::vector<BpInputShape> rows;
+    for (const InputShape &each : shapes)
+      rows.push_back(
+          {each.name.c_str(), each.shape.data(), static_cast<std::int32_t>(each.shape.size())});
+    BpCompileOptions options = BpCompileOptions();
+    options.struct_size = sizeof options;
+    options.shapes = rows.data();
+    options.num_shapes = static_cast<std::int32_t>(rows.size());
+    options.shape_size = sizeof(BpInputShape);
+    model_.reset(
+        detail::check(bp_model_load_for(
+            path.c_str(), preferences.empty() ? nullptr : preferences.c_str(), &options, nullptr)),
+        bp_model_release);
+  }
+
+  /* Takes over a reference to a model of the C functions. */
+  explicit Model(BpModel *model) : model_(model, bp_model_release) {
+  }
+
+  BpModel *get() const {
+    return model_.get();
+  }
+
+  std::vector<TensorInfo> inputs() const {
+    return describe(bp_model_num_inputs(get()), bp_model_input_info);
+  }
+  std::vector<TensorInfo> outputs() const {
+    return describe(bp_model_num_outputs(get()), bp_model_output_info);
+  }
+
+  /* The model's own first. */
+  std::vector<BpDevice> devices() const {
+    std::size_t count = 0;
+    const BpDevice *devices = bp_model_devices(get(), &count);
+    return std::vector<BpDevice>(devices, devices + count);
+  }
+
+private:
+  std::vector<TensorInfo> describe(std::int32_t count,
+                                   const BpModelTensorInfo *(*get_info)(const BpModel *,
+                                                                        std::int32_t)) const {
+    std::vector<TensorInfo> all;
+    for (std::int32_t i = 0; i < count; i++) {
+      const BpModelTensorInfo *info = detail::check(get_info(get(), i));
+      const std::int32_t ndim = info->ndim < 0 ? 0 : info->ndim;
+      all.push_back({info->name, info->ndim >= 0, info->dtype,
+                     std::vector<std::int64_t>(info->shape, info->shape + ndim)});
+    }
+    return all;
+  }
+
+  std::shared_ptr<BpModel> model_;
+};
+
+/* The inputs and results of one run at a time, for one thread at a time. Keeps the model. */
+class Context {
+public:
+  explicit Context(const Model &model)
+      : model_(model),
+        context_(detail::check(bp_model_context_create(model.get())), bp_model_context_free) {
+  }
+
+  BpModelContext *get() const {
+    return context_.get();
+  }
+
+  /* Copies a tensor of any device in. */
+  void set(const std::string &name, const Tensor &value) {
+    detail::check(bp_model_set_input(get(), name.c_str(), &value.view()));
+  }
+
+  void run() {
+    detail::check(bp_model_run(get()));
+  }
+
+  /* Waits, and gives an output. The next run writes to the same memory. */
+  Tensor output(std::int32_t index) const {
+    BpTensor *tensor = detail::check(bp_model_get_output(get(), index));
+    return Tensor(static_cast<BpTensor *>(bp_object_retain(tensor)));
+  }
+  Tensor output(const std::string &name) const {
+    std::string names;
+    for (std::int32_t i = 0; i < bp_model_num_outputs(model_.get()); i++) {
+      const std::string known = bp_model_output_info(model_.get(), i)->name;
+      if (known == name)
+        return output(i);
+      names += (i ? ", " : "") + known;
+    }
+    throw Error(BP_ERROR_NOT_FOUND, "the model has no output '" + name + "'; it has " + names);
+  }
+
+private:
+  Model model_;
+  std::unique_ptr<BpModelContext, void (*)(BpModelContext *)> context_;
+};
+
+} /* namespace backplane */
+
+#endif

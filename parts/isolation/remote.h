@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plugins of other machines: the functions of the table Isolation. */
+#ifndef BACKPLANE_PARTS_ISOLATION_REMOTE_H
+#define BACKPLANE_PARTS_ISOLATION_REMOTE_H
+
+#include "core/plugin/isolate.h"
+
+void bp__remote_find_all(void);
+int bp__remote_find(const char *host);
+void bp__remote_fork(void);
+
+/* The command that starts the worker on a machine (transfer full, g_strfreev), whose first word is
+ * an absolute path. NULL with an error. */
+char **bp__remote_command(const char *host);
+
+#endif

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# Parts of the core that are loaded when they are first needed; each belongs to one version of it.
+
+# Named by the soname, so that two versions of the core may be installed.
+partsdir = $(libdir)/libbackplane$(BP_ABI_MAJOR)
+parts_LTLIBRARIES =
+part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
+	-export-symbols-regex '^bp__part$$'
+
+# Compilers, and the libraries that they make.
+parts_LTLIBRARIES += backplane-toolchain.la
+backplane_toolchain_la_SOURCES = \
+	parts/toolchain/cc.c parts/toolchain/cc.h \
+	parts/toolchain/command.c parts/toolchain/command.h \
+	parts/toolchain/compile.c parts/toolchain/compile.h \
+	parts/toolchain/export.c parts/toolchain/export.h \
+	parts/toolchain/tool.c parts/toolchain/tool.h \
+	parts/toolchain/toolchain.c \
+	parts/toolchain/workdir.c parts/toolchain/workdir.h
+backplane_toolchain_la_LDFLAGS = $(part_ldflags)
+backplane_toolchain_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# Libraries of TVM up to 0.19.
+parts_LTLIBRARIES += backplane-tvm.la
+backplane_tvm_la_SOURCES = \
+	parts/tvm/mblob.c parts/tvm/mblob.h \
+	parts/tvm/packed_c.c parts/tvm/packed_c.h \
+	parts/tvm/tvm.c
+backplane_tvm_la_LDFLAGS = $(part_ldflags)
+backplane_tvm_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# What is the matter with plugins, and what to do about it.
+parts_LTLIBRARIES += backplane-doctor.la
+backplane_doctor_la_SOURCES = \
+	parts/doctor/container.c parts/doctor/container.h \
+	parts/doctor/diagnose.c parts/doctor/diagnose.h \
+	parts/doctor/doctor.c \
+	parts/doctor/reasons.c parts/doctor/reasons.h
+backplane_doctor_la_LDFLAGS = $(part_ldflags)
+backplane_doctor_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# Trials of plugins that are new.
+parts_LTLIBRARIES += backplane-trial.la
+backplane_trial_la_SOURCES = parts/trial/child.c parts/trial/part.c parts/trial/run.c parts/trial/trial.h
+backplane_trial_la_LDFLAGS = $(part_ldflags)
+backplane_trial_la_LIBADD = libbackplane.la $(GLIB_LIBS) -ldl
+
+# Choosing a device by a list of preferences.
+parts_LTLIBRARIES += backplane-select.la
+backplane_select_la_SOURCES = \
+	parts/select/preferences.c parts/select/preferences.h \
+	parts/select/select.c
+backplane_select_la_LDFLAGS = $(part_ldflags)
+backplane_select_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# Tensors as text, and targets as JSON.
+parts_LTLIBRARIES += backplane-text.la
+backplane_text_la_SOURCES = parts/text/target_json.c parts/text/tensor.c parts/text/text.h
+backplane_text_la_LDFLAGS = $(part_ldflags)
+backplane_text_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm
+
+# Layers around the tables of devices.
+parts_LTLIBRARIES += backplane-layering.la
+backplane_layering_la_SOURCES = parts/layering/layers.c
+backplane_layering_la_LDFLAGS = $(part_ldflags)
+backplane_layering_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# Plugins in a process of their own, and on other machines.
+parts_LTLIBRARIES += backplane-isolation.la
+backplane_isolation_la_SOURCES = \
+	parts/isolation/isolate.c parts/isolation/isolate.h \
+	parts/isolation/remote.c parts/isolation/remote.h
+backplane_isolation_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
+backplane_isolation_la_LDFLAGS = $(part_ldflags)
+backplane_isolation_la_LIBADD = libbackplane.la $(GLIB_LIBS)

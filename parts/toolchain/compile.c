@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules made by the C compiler in this process. Source becomes an object file, and that a
+ * library; both are cached, so that exporting a module that was run compiles nothing. */
+
+#include "parts/toolchain/compile.h"
+
+#include "parts/toolchain/cc.h"
+
+#include <backplane/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_SIZE  80
+#define NAME_SIZE (KEY_SIZE + 8)
+#define SUBJECT   "c" /* the cache's subject */
+
+/* ---- Keys -------------------------------------------------------------------------------- */
+
+static int is_cpu_fact(const char *line) {
+  static const char *const facts[] = {"vendor_id",       "cpu family", "model",
+                                      "stepping",        "flags",      "Features",
+                                      "CPU implementer", "CPU part",   "isa"};
+  for (size_t i = 0; i < G_N_ELEMENTS(facts); ++i)
+    if (!strncmp(line, facts[i], strlen(facts[i])))
+      return 1;
+  return 0;
+}
+
+/* Hashes the meaning of "native": machines with different processors may share a cache. */
+static void hash_processor(GChecksum *hash) {
+  char line[8192];
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  while (file && fgets(line, sizeof line, file) && *line != '\n')
+    if (is_cpu_fact(line))
+      bp__cache_hash(hash, line, strlen(line));
+  if (file)
+    fclose(file);
+}
+
+static void hash_flags(GChecksum *hash, const char *const *flags) {
+  int native = 0;
+  for (; flags && *flags; ++flags) {
+    bp__cache_hash(hash, *flags, strlen(*flags));
+    native |= strstr(*flags, "native") != NULL;
+  }
+  if (native)
+    hash_processor(hash);
+}
+
+/* The name, without extension, of the compiler's output for `input` with `flags`. */
+static int compute_key(const char *purpose, const BpByteArray *input, const char *const *flags,
+                       char *key) {
+  char *identity = bp__cc_identity();
+  if (!identity)
+    return -1;
+  GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  bp__cache_hash(hash, identity, strlen(identity));
+  bp__cache_hash(hash, purpose, strlen(purpose));
+  bp__cache_hash(hash, input->data, input->size);
+  hash_flags(hash, flags);
+  snprintf(key, KEY_SIZE, "%s", g_checksum_get_string(hash));
+  g_checksum_free(hash);
+  free(identity);
+  return 0;
+}
+
+/* The name of a file in the cache. */
+static void name_file(const char *key, const char *extension, char *name) {
+  snprintf(name, NAME_SIZE, "%s%s", key, extension);
+}
+
+/* ---- Steps ------------------------------------------------------------------------------- */
+
+/* Runs the compiler with three lists of arguments, one after the other. */
+static int run(const BpWorkdir *dir, const char *const *before, const char *const *flags,
+               const char *const *after, const char *purpose) {
+  const char *const *const lists[] = {before, flags, after};
+  size_t count = 0, size = 1;
+  for (size_t i = 0; i < G_N_ELEMENTS(lists); ++i)
+    for (size_t k = 0; lists[i] && lists[i][k]; ++k)
+      ++size;
+  const char **args = malloc(size * sizeof *args);
+  if (!args)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+  for (size_t i = 0; i < G_N_ELEMENTS(lists); ++i)
+    for (size_t k = 0; lists[i] && lists[i][k]; ++k)
+      args[count++] = lists[i][k];
+  args[count] = NULL;
+  int rc = bp__cc_run(dir, args, purpose);
+  free(args);
+  return rc;
+}
+
+static int make_object(const BpWorkdir *dir, const char *name, const char *object,
+                       const BpByteArray *source, const char *const *flags) {
+  char source_name[64];
+  snprintf(source_name, sizeof source_name, "%.48s.c", name);
+  const char *const before[] = {"-c", "-fPIC", "-O2",       "-std=gnu11", "-w",
+                                "-o", object,  source_name, NULL};
+  return bp__workdir_write(dir, source_name, source) ||
+                 run(dir, before, flags, NULL, "compile a module")
+             ? -1
+             : 0;
+}
+
+int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
+                       const char *const *flags, char *object) {
+  char key[KEY_SIZE], kept[NAME_SIZE], made[64];
+  if (compute_key("object", source, flags, key))
+    return -1;
+  name_file(key, ".o", kept);
+  if (dir->cache && bp__cache_has(dir->cache, kept))
+    return bp__cache_path(dir->cache, kept, object);
+  snprintf(made, sizeof made, "%.48s.o", name);
+  if (make_object(dir, name, made, source, flags))
+    return -1;
+  return bp__workdir_keep(dir, made, kept, object);
+}
+
+/* Links an object into a library, named `kept` in the cache, or in `dir`, and opens it. */
+static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const char *const *flags,
+                               const char *kept) {
+  static const char output[] = "module.so";
+  char path[PATH_MAX];
+  const char *const before[] = {"-shared", "-Wl,-Bsymbolic", "-o", output, object, NULL};
+  const char *const after[] = {"-lm", NULL};
+  if (run(dir, before, flags, after, "link a module") || bp__workdir_keep(dir, output, kept, path))
+    return NULL;
+  return bp_module_load(path);
+}
+
+/* The module `kept` in the cache; NULL, without an error, if it has to be made. */
+static BpModule *load_cached(const BpCache *cache, const char *kept) {
+  char path[PATH_MAX];
+  BpModule *module = NULL;
+  if (bp__cache_has(cache, kept) && !bp__cache_path(cache, kept, path))
+    module = bp_module_load(path);
+  if (!module)
+    bp_error_clear();
+  return module;
+}
+
+/* Makes the object file of a library in `dir`; stores its path in `object`, of PATH_MAX bytes. */
+typedef int (*MakeObject)(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                          char *object);
+
+static int compile_input(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                         char *object) {
+  return bp__compile_object(dir, "module", input, flags, object);
+}
+
+static int write_input(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                       char *object) {
+  static const char name[] = "module.o";
+  (void)flags;
+  return bp__workdir_write(dir, name, input) ? -1 : bp__workdir_path(dir, name, object);
+}
+
+static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByteArray *input,
+                             const char *const *flags, const char *kept) {
+  char object[PATH_MAX];
+  BpModule *module = NULL;
+  BpWorkdir dir;
+  if (bp__workdir_create(&dir, cache))
+    return NULL;
+  if (!make(&dir, input, flags, object))
+    module = link_and_load(&dir, object, flags, kept);
+  bp__workdir_remove(&dir);
+  return module;
+}
+
+/* The module that the compiler makes of `input`, from the cache or made now. */
+static BpModule *get_module(const char *purpose, MakeObject make, const BpByteArray *input,
+                            const char *const *flags) {
+  char key[KEY_SIZE], kept[NAME_SIZE];
+  BpCache cache;
+  if (compute_key(purpose, input, flags, key))
+    return NULL;
+  name_file(key, ".so", kept);
+  bp__cache_try_open(&cache, SUBJECT);
+  BpModule *module = load_cached(&cache, kept);
+  if (!module)
+    module = make_module(&cache, make, input, flags, kept);
+  bp__cache_close(&cache);
+  return module;
+}
+
+BpModule *bp__compile_load_c(const BpByteArray *source, const char *const *flags) {
+  return get_module("library of source", compile_input, source, flags);
+}
+
+BpModule *bp__compile_load_object(const BpByteArray *object) {
+  return get_module("library of object", write_input, object, NULL);
+}
+
+void bp__compile_open_cache(BpCache *cache) {
+  bp__cache_try_open(cache, SUBJECT);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing a module and its imports as one shared library: host code is compiled and linked, the
+ * rest is serialised into the blob, which the assembler includes as a file. In the blob's import
+ * tree all host modules together are the library itself. */
+
+#include "parts/toolchain/export.h"
+
+#include "core/module/blob.h"
+#include "parts/toolchain/cc.h"
+#include "parts/toolchain/compile.h"
+#include "core/module/library_file.h"
+#include "core/module/load.h"
+#include "core/module/module.h"
+#include "core/system/file.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLOB_NAME     "blob.bin"
+#define ASSEMBLY_NAME "blob.s"
+#define ALIGNMENT     64
+#define NO_NODE       SIZE_MAX
+
+typedef struct Export {
+  BpModule **modules; /* the root first */
+  size_t num_modules;
+  size_t *nodes;       /* of each module: its index in the blob */
+  BpModule **of_nodes; /* of each index: a module; NULL for the library itself */
+  size_t num_nodes;
+  size_t library_node; /* index of the host code; NO_NODE if there is none */
+  uint64_t *indptr;
+  uint64_t *child_indices;
+  GPtrArray *link_inputs; /* strings allocated by malloc */
+  uint64_t blob_size;     /* including its length; 0: no blob */
+  uint64_t largest_at;    /* offset in the blob of the largest bytes of a module */
+  uint64_t largest_size;  /* and their number */
+  BpWorkdir dir;
+} Export;
+
+/* ---- The import tree --------------------------------------------------------------------- */
+
+static int is_host_code(BpModule *module) {
+  return bp_module_get_property(module) & BP_MODULE_COMPILATION_EXPORT;
+}
+
+static int check_module(BpModule *module) {
+  if (bp_module_get_property(module) &
+      (BP_MODULE_COMPILATION_EXPORT | BP_MODULE_BINARY_SERIALIZABLE))
+    return 0;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "a module of kind \"%s\" can be neither compiled into a library nor "
+                        "serialised; export the modules that it was made from",
+                        bp_module_kind(module));
+}
+
+static int assign_nodes(Export *job) {
+  for (size_t i = 0; i < job->num_modules; ++i) {
+    BpModule *module = job->modules[i];
+    if (check_module(module))
+      return -1;
+    int host = is_host_code(module);
+    if (host && job->library_node != NO_NODE) {
+      job->nodes[i] = job->library_node;
+      continue;
+    }
+    if (host)
+      job->library_node = job->num_nodes;
+    job->of_nodes[job->num_nodes] = host ? NULL : module;
+    job->nodes[i] = job->num_nodes++;
+  }
+  return 0;
+}
+
+static size_t node_of(const Export *job, const BpModule *module) {
+  for (size_t i = 0; i < job->num_modules; ++i)
+    if (job->modules[i] == module)
+      return job->nodes[i];
+  return NO_NODE;
+}
+
+static int has_edge(const Export *job, uint64_t first, uint64_t end, size_t child) {
+  for (uint64_t i = first; i < end; ++i)
+    if (job->child_indices[i] == child)
+      return 1;
+  return 0;
+}
+
+/* Appends the imports of the modules at a node to its row, each once, except the node itself. */
+static uint64_t add_row(Export *job, size_t node, uint64_t end) {
+  uint64_t first = end;
+  for (size_t i = 0; i < job->num_modules; ++i) {
+    if (job->nodes[i] != node)
+      continue;
+    size_t count = bp_module_num_imports(job->modules[i]);
+    for (size_t k = 0; k < count; ++k) {
+      size_t child = node_of(job, bp_module_get_import(job->modules[i], k));
+      if (child != NO_NODE && child != node && !has_edge(job, first, end, child))
+        job->child_indices[end++] = child;
+    }
+  }
+  return end;
+}
+
+static int build_tree(Export *job) {
+  size_t num_edges = 0;
+  for (size_t i = 0; i < job->num_modules; ++i)
+    num_edges += bp_module_num_imports(job->modules[i]);
+  job->indptr = calloc(job->num_nodes + 1, sizeof *job->indptr);
+  job->child_indices = calloc(num_edges + 1, sizeof *job->child_indices);
+  if (!job->indptr || !job->child_indices)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the imports of %zu modules",
+                          job->num_modules);
+  for (size_t node = 0; node < job->num_nodes; ++node)
+    job->indptr[node + 1] = add_row(job, node, job->indptr[node]);
+  int acyclic = bp__blob_is_acyclic(job->indptr, job->child_indices, job->num_nodes);
+  if (acyclic)
+    return acyclic < 0 ? -1 : 0;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "host code imports a module that imports other host code, which one "
+                        "library cannot express; import the other host code into the first");
+}
+
+static int collect(Export *job, BpModule *module) {
+  job->library_node = NO_NODE;
+  job->modules = bp__module_flatten(module, &job->num_modules);
+  if (!job->modules)
+    return -1;
+  job->nodes = calloc(job->num_modules, sizeof *job->nodes);
+  job->of_nodes = calloc(job->num_modules, sizeof(BpModule *));
+  if (!job->nodes || !job->of_nodes)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to export %zu modules", job->num_modules);
+  return assign_nodes(job) || build_tree(job) ? -1 : 0;
+}
+
+/* ---- The blob ---------------------------------------------------------------------------- */
+
+typedef struct BlobFile {
+  int fd;
+  uint64_t size;
+} BlobFile;
+
+static int append(BlobFile *file, const void *data, size_t size) {
+  if (bp__write_all(file->fd, data, size))
+    return bp_error_raise(BP_ERROR_IO, "cannot write a module's bytes to a temporary file: %s",
+                          strerror(errno));
+  file->size += size;
+  return 0;
+}
+
+static int append_string(BlobFile *file, const char *data, size_t size) {
+  uint64_t length = size;
+  return append(file, &length, sizeof length) || append(file, data, size) ? -1 : 0;
+}
+
+static int append_numbers(BlobFile *file, const uint64_t *numbers, uint64_t count) {
+  return append(file, &count, sizeof count) ||
+                 append(file, numbers, (size_t)count * sizeof *numbers)
+             ? -1
+             : 0;
+}
+
+static int append_node(Export *job, BlobFile *file, size_t node) {
+  BpModule *module = job->of_nodes[node];
+  const char *kind = module ? bp_module_kind(module) : BP_BLOB_LIBRARY_KIND;
+  BpOwnedBytes bytes;
+  if (append_string(file, kind, strlen(kind)))
+    return -1;
+  if (!module)
+    return 0;
+  if (bp_module_save_to_bytes(module, &bytes))
+    return bp_error_add_context("cannot export a module of kind \"%s\"", kind);
+  if (bytes.size > job->largest_size) {
+    job->largest_at = file->size + sizeof(uint64_t);
+    job->largest_size = bytes.size;
+  }
+  int rc = append_string(file, bytes.data, bytes.size);
+  bp_owned_bytes_clear(&bytes);
+  return rc;
+}
+
+/* The length comes first but is known last. */
+static int write_blob(Export *job, BlobFile *file) {
+  uint64_t length = 0;
+  if (append(file, &length, sizeof length) ||
+      append_numbers(file, job->indptr, job->num_nodes + 1) ||
+      append_numbers(file, job->child_indices, job->indptr[job->num_nodes]))
+    return -1;
+  for (size_t node = 0; node < job->num_nodes; ++node)
+    if (append_node(job, file, node))
+      return -1;
+  length = file->size - sizeof length;
+  if (pwrite(file->fd, &length, sizeof length, 0) != sizeof length)
+    return bp_error_raise(BP_ERROR_IO, "cannot write a temporary file: %s", strerror(errno));
+  job->blob_size = file->size;
+  return 0;
+}
+
+static int make_blob(Export *job) {
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  BlobFile file = {.fd = openat(job->dir.fd, BLOB_NAME, flags, 0600)};
+  if (file.fd < 0)
+    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s/" BLOB_NAME "\": %s", job->dir.path,
+                          strerror(errno));
+  int rc = write_blob(job, &file);
+  if (close(file.fd) && !rc)
+    rc = bp_error_raise(BP_ERROR_IO, "cannot write \"%s/" BLOB_NAME "\": %s", job->dir.path,
+                        strerror(errno));
+  return rc;
+}
+
+/* A weak pointer variable with a value: in another object, a strong one wins. */
+#define POINTER(name, value)                                                                       \
+  "\t.weak " name "\n\t.type " name ", %object\n\t.size " name ", 8\n" name ":\n\t.8byte " value   \
+  "\n"
+/* A pointer variable for a function of the host, initialised with that function if the process has
+ * it: Python's tvm_ffi sets no variables, but has the functions. */
+#define SLOT(function) "\t.weak " function "\n" POINTER("__" function, function)
+
+static const char variables[] = "\t.data\n\t.p2align 3\n" POINTER(BP_SYMBOL_LIBRARY_CTX, "0")
+    SLOT("TVMFFIErrorSetRaisedFromCStr") SLOT("TVMFFIFunctionCall")
+        SLOT("TVMFFIEnvModLookupFromImports")
+            SLOT("TVMFFIHandleInitOnce") "\t.section .note.GNU-stack,\"\",%progbits\n";
+
+/* The blob is placed so that its largest bytes (a model's parameters) are aligned, and can be used
+ * in place. */
+static int make_assembly(const Export *job) {
+  static const char blob[] = "\t.section .rodata.backplane,\"a\",%%progbits\n"
+                             "\t.p2align 6\n"
+                             "\t.zero %u\n"
+                             "\t.globl " BP_SYMBOL_LIBRARY_BIN "\n"
+                             "\t.type " BP_SYMBOL_LIBRARY_BIN ", %%object\n"
+                             "\t.size " BP_SYMBOL_LIBRARY_BIN ", %llu\n" BP_SYMBOL_LIBRARY_BIN ":\n"
+                             "\t.incbin \"" BLOB_NAME "\"\n";
+  char text[sizeof blob + sizeof variables + 64];
+  int length = 0;
+  unsigned padding = (unsigned)((ALIGNMENT - job->largest_at % ALIGNMENT) % ALIGNMENT);
+  if (job->blob_size)
+    length = snprintf(text, sizeof text, blob, padding, (unsigned long long)job->blob_size);
+  length += snprintf(text + length, sizeof text - (size_t)length, "%s", variables);
+  BpByteArray bytes = {text, (size_t)length};
+  return bp__workdir_write(&job->dir, ASSEMBLY_NAME, &bytes);
+}
+
+/* ---- Host code --------------------------------------------------------------------------- */
+
+/* The object files' paths, and linker arguments for them. */
+static int add_input(Export *job, const char *text) {
+  char *copy = strdup(text);
+  if (!copy)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to link a library");
+  g_ptr_array_add(job->link_inputs, copy);
+  return 0;
+}
+
+/* The compiler and linker arguments of a module's C source, one a line: a NULL-terminated list for
+ * g_strfreev, empty if there are none. */
+static char **get_flags(BpModule *module) {
+  BpOwnedBytes text;
+  if (bp_module_get_source(module, "cflags", &text)) {
+    bp_error_clear();
+    return g_new0(char *, 1);
+  }
+  char *lines = g_strndup(text.data, text.size);
+  char **flags = g_strsplit(g_strchomp(lines), "\n", -1);
+  bp_owned_bytes_clear(&text);
+  g_free(lines);
+  return flags;
+}
+
+static int compile_source(Export *job, BpModule *module, const char *name) {
+  BpOwnedBytes source;
+  char object[PATH_MAX];
+  if (bp_module_get_source(module, "c", &source))
+    return -1;
+  BpByteArray bytes = {source.data, source.size};
+  char **flags = get_flags(module);
+  int rc = bp__compile_object(&job->dir, name, &bytes, (const char *const *)flags, object);
+  if (!rc)
+    rc = add_input(job, object);
+  for (char **flag = flags; !rc && *flag; ++flag)
+    rc = add_input(job, *flag);
+  g_strfreev(flags);
+  bp_owned_bytes_clear(&source);
+  return rc;
+}
+
+/* A module without an object file has C source. */
+static int make_object(Export *job, BpModule *module, size_t index) {
+  char name[64], file[72];
+  BpOwnedBytes object;
+  snprintf(name, sizeof name, "host%zu", index);
+  if (bp_module_get_source(module, "o", &object)) {
+    bp_error_clear();
+    return compile_source(job, module, name);
+  }
+  BpByteArray bytes = {object.data, object.size};
+  snprintf(file, sizeof file, "%s.o", name);
+  int rc = bp__workdir_write(&job->dir, file, &bytes);
+  bp_owned_bytes_clear(&object);
+  return rc ? rc : add_input(job, file);
+}
+
+static int make_objects(Export *job) {
+  for (size_t i = 0; i < job->num_modules; ++i)
+    if (is_host_code(job->modules[i]) && make_object(job, job->modules[i], i))
+      return -1;
+  return 0;
+}
+
+/* ---- The library ------------------------------------------------------------------------- */
+
+static int link_library(Export *job, const char *output) {
+  if (add_input(job, "-lm"))
+    return -1;
+  size_t count = 0;
+  const char **args = malloc((job->link_inputs->len + 6) * sizeof *args);
+  if (!args)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to link a library");
+  args[count++] = "-shared";
+  args[count++] = "-Wl,-Bsymbolic";
+  args[count++] = "-o";
+  args[count++] = output;
+  args[count++] = ASSEMBLY_NAME;
+  for (size_t i = 0; i < job->link_inputs->len; ++i)
+    args[count++] = job->link_inputs->pdata[i];
+  args[count] = NULL;
+  int rc = bp__cc_run(&job->dir, args, "link a library");
+  free(args);
+  return rc;
+}
+
+/* The unfinished library: in its final folder, under a temporary name. */
+typedef struct Unfinished {
+  int folder;
+  char name[BP_TEMPORARY_SIZE];
+  char path[PATH_MAX]; /* absolute, for the linker */
+  mode_t mode;         /* the mode of a program that this process makes */
+} Unfinished;
+
+static int create_beside(const char *path, Unfinished *file) {
+  char *directory = g_path_get_dirname(path), *real = realpath(directory, NULL);
+  struct stat status;
+  file->folder = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  int fd = file->folder < 0 ? -1 : bp__temporary_file(file->folder, 0777, file->name);
+  int rc = 0;
+  if (fd < 0 || fstat(fd, &status))
+    rc = bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
+                        directory, path, strerror(errno));
+  else if (snprintf(file->path, PATH_MAX, "%s/%s", real, file->name) >= PATH_MAX)
+    rc = bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long", real);
+  else
+    file->mode = status.st_mode & 0777;
+  if (fd >= 0)
+    close(fd);
+  free(real);
+  g_free(directory);
+  return rc;
+}
+
+/* Gives the finished file its name. The file is empty if the compiler failed unnoticed. */
+static int finish(const Unfinished *file, const char *path) {
+  struct stat status;
+  if (fstatat(file->folder, file->name, &status, 0) || !status.st_size)
+    return bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
+  if (fchmodat(file->folder, file->name, file->mode, 0) ||
+      renameat(file->folder, file->name, AT_FDCWD, path))
+    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
+  return 0;
+}
+
+static int make_library(Export *job, const char *path) {
+  Unfinished file = {.folder = -1};
+  int rc = create_beside(path, &file);
+  if (!rc)
+    rc = link_library(job, file.path);
+  if (!rc)
+    rc = finish(&file, path);
+  if (rc && file.folder >= 0)
+    unlinkat(file.folder, file.name, 0);
+  if (file.folder >= 0)
+    close(file.folder);
+  return rc;
+}
+
+/* A library that is only host code is a complete module and needs no blob. */
+static int make_files(Export *job, const char *path) {
+  int needs_blob = job->num_nodes > 1 || job->library_node == NO_NODE;
+  return (needs_blob && make_blob(job)) || make_assembly(job) || make_objects(job) ||
+                 make_library(job, path)
+             ? -1
+             : 0;
+}
+
+static int export_files(Export *job, const char *path) {
+  BpCache cache;
+  bp__compile_open_cache(&cache);
+  int rc = bp__workdir_create(&job->dir, &cache);
+  if (!rc)
+    rc = make_files(job, path);
+  bp__workdir_remove(&job->dir);
+  bp__cache_close(&cache);
+  return rc;
+}
+
+static int check_path(const char *path) {
+  if (!path || !*path)
+    return bp_error_raise(BP_ERROR_VALUE, "the library's path is empty");
+  if (bp__module_is_library_path(path))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "\"%s\" does not end in .so, by which a library is known when it is loaded",
+                        path);
+}
+
+int bp__export_library(BpModule *module, const char *path) {
+  Export job = {.link_inputs = g_ptr_array_new_with_free_func(free)};
+  int rc = check_path(path);
+  if (!rc)
+    rc = collect(&job, module);
+  if (!rc)
+    rc = export_files(&job, path);
+  g_ptr_array_free(job.link_inputs, TRUE);
+  free(job.modules);
+  free(job.nodes);
+  free(job.of_nodes);
+  free(job.indptr);
+  free(job.child_indices);
+  return rc ? bp_error_add_context("cannot export a library") : 0;
+}

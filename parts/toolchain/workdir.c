@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Directories for the files of one run of a compiler. */
+
+#include "parts/toolchain/workdir.h"
+
+#include "core/registry/log.h"
+#include "core/system/env.h"
+#include "core/system/file.h"
+#include "core/system/trust.h"
+
+#include <backplane/error.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define ROOM (32 << 20) /* space for the compiler's output, in bytes */
+
+/* ---- Making ------------------------------------------------------------------------------ */
+
+static int create_in(BpWorkdir *dir, int parent, const char *path) {
+  char name[BP_TEMPORARY_SIZE];
+  dir->cache = NULL;
+  dir->path[0] = '\0';
+  dir->fd = parent < 0 ? -1 : bp__temporary_folder(parent, name);
+  if (dir->fd < 0)
+    return bp_error_raise(BP_ERROR_IO, "cannot make a directory for temporary files in \"%s\": %s",
+                          path, strerror(errno));
+  flock(dir->fd, LOCK_EX | LOCK_NB);
+  snprintf(dir->path, sizeof dir->path, "%s/%s", path, name);
+  if (strlen(path) + sizeof name < sizeof dir->path)
+    return 0;
+  close(dir->fd);
+  unlinkat(parent, name, AT_REMOVEDIR);
+  dir->path[0] = '\0';
+  return bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long for temporary files", path);
+}
+
+/* A file system that reports no size is assumed to have space. */
+static int check_room(const BpWorkdir *dir) {
+  static const char name[] = "room";
+  int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  int is_full = fd < 0 ? errno == ENOSPC || errno == EDQUOT : bp__is_full(fd, ROOM);
+  int error = errno;
+  if (fd >= 0)
+    close(fd);
+  unlinkat(dir->fd, name, 0);
+  if (!is_full)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot write into \"%s\": %s", dir->path, strerror(error));
+}
+
+static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
+  if (create_in(dir, cache->fd, cache->path))
+    return -1;
+  if (check_room(dir)) {
+    bp__workdir_remove(dir);
+    return -1;
+  }
+  dir->cache = cache;
+  return 0;
+}
+
+/* The folder for temporary files. Files given to a compiler there are run later. */
+static const char *temporary_place(void) {
+  const char *path = bp__env_get("TMPDIR");
+  char *problem = path && *path == '/' ? bp__path_problem(path) : NULL;
+  if (problem)
+    bp__log(BP_LOG_WARNING, "TMPDIR=%s is not used, but /tmp: %s", path, problem);
+  int is_usable = path && *path == '/' && !problem;
+  free(problem);
+  return is_usable ? path : "/tmp";
+}
+
+int bp__workdir_create(BpWorkdir *dir, const BpCache *cache) {
+  if (cache && cache->fd >= 0) {
+    if (!create_in_cache(dir, cache))
+      return 0;
+    bp__cache_warn();
+  }
+  const char *place = temporary_place();
+  int parent = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int rc = create_in(dir, parent, place);
+  if (parent >= 0)
+    close(parent);
+  return rc;
+}
+
+void bp__workdir_remove(BpWorkdir *dir) {
+  if (!dir->path[0])
+    return;
+  bp__remove_files(dir->fd);
+  close(dir->fd);
+  rmdir(dir->path);
+  dir->path[0] = '\0';
+}
+
+/* ---- Files in it ------------------------------------------------------------------------- */
+
+int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path) {
+  int length = snprintf(path, PATH_MAX, "%s/%s", dir->path, name);
+  if (length > 0 && length < PATH_MAX)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", dir->path, name);
+}
+
+int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray *bytes) {
+  int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int failed = fd < 0 || bp__write_all(fd, bytes->data, bytes->size);
+  int reason = errno;
+  if (fd >= 0 && close(fd) && !failed) {
+    failed = 1;
+    reason = errno;
+  }
+  if (!failed)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot write \"%s/%s\": %s", dir->path, name,
+                        strerror(reason));
+}
+
+void bp__workdir_read(const BpWorkdir *dir, const char *name, char *text, size_t size) {
+  int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd < 0 ? -1 : bp__read_up_to(fd, text, size - 1);
+  if (fd >= 0)
+    close(fd);
+  text[length < 0 ? 0 : length] = '\0';
+}
+
+void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *bytes) {
+  size_t size;
+  int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  char *data = fd < 0 ? NULL : bp__read_all(fd, SIZE_MAX / 4, &size);
+  if (fd >= 0)
+    close(fd);
+  if (data)
+    *bytes = (BpOwnedBytes){data, size, free};
+}
+
+int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path) {
+  if (!dir->cache)
+    return bp__workdir_path(dir, name, path);
+  if (!bp__cache_adopt(dir->cache, dir->fd, name, kept))
+    return bp__cache_path(dir->cache, kept, path);
+  bp__cache_warn();
+  return bp__workdir_path(dir, name, path);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Directories for the files of one run of a compiler. */
+#ifndef BACKPLANE_PARTS_TOOLCHAIN_WORKDIR_H
+#define BACKPLANE_PARTS_TOOLCHAIN_WORKDIR_H
+
+#include "core/registry/cache.h"
+
+#include <backplane/value.h>
+#include <limits.h>
+
+typedef struct BpWorkdir {
+  char path[PATH_MAX];  /* absolute; "" if there is none */
+  int fd;               /* of the directory, which is locked while its process lives */
+  const BpCache *cache; /* the cache that contains it; NULL: none */
+} BpWorkdir;
+
+/* Makes a new directory: in a cache, so that files can be kept; or, without an open cache (NULL or
+ * not open) or if the cache has no space, in the folder for temporary files. -1 with an error. The
+ * cache stays open as long as the directory exists. */
+int bp__workdir_create(BpWorkdir *dir, const BpCache *cache);
+/* Removes the directory and its files; does nothing if there is none. */
+void bp__workdir_remove(BpWorkdir *dir);
+
+/* "DIR/NAME" into `path`, of PATH_MAX bytes; a path that is too long is an error. */
+int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path);
+/* Writes a file in the directory. */
+int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray *bytes);
+/* Reads at most size - 1 bytes of a file in the directory, as text; "" if it cannot be read. */
+void bp__workdir_read(const BpWorkdir *dir, const char *name, char *text, size_t size);
+/* Reads a whole file in the directory (transfer full); `bytes` is unchanged if it cannot be
+ * read. */
+void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *bytes);
+
+/* Moves the file NAME into the cache that contains the directory, as `kept`, if there is a cache.
+ * Stores the file's resulting path in `path`, of PATH_MAX bytes. A failure to keep it is logged. -1
+ * with an error: the path is too long. */
+int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers: plugins that stand between the host and the devices of any other plugin.
+ *
+ * A layer sees every call of a slot of the DeviceAPI and of its extensions, and every launch of a
+ * kernel. It may check the call, note it, or fail it. The plugin below needs nothing for that.
+ * BACKPLANE_LAYERS lists the layers in force (docs/layers.md): the first is the outermost.
+ *
+ * A plugin registers a layer as the global function `device_layer.NAME`, which takes nothing and
+ * returns the address of a BpDeviceLayer as a value of type pointer:
+ *
+ *   bp_plugin_register(&tables, "device_layer.count", bp_plugin_answer_context, (void *)&layer);
+ *
+ * These structures are of the ABI's second tier, with a version of their own. Since 1.0. */
+#ifndef BACKPLANE_DEVICE_LAYER_H
+#define BACKPLANE_DEVICE_LAYER_H
+
+#include <backplane/device_api.h>
+#include <backplane/module_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BP_DEVICE_LAYER_VERSION 1
+
+/* One launch of a kernel, on its way to the device. All of it is borrowed for the call. */
+typedef struct BpLaunch {
+  uint64_t struct_size;           /* sizeof(BpLaunch) of the host's headers */
+  const char *kernel;             /* the name by which it was found in its module; "": not known */
+  const BpInvocation *invocation; /* the device and the stream */
+  const BpValue *args;            /* the kernel's arguments, then one int for each launch tag */
+  int32_t num_args;
+  int32_t reserved; /* zero */
+  /* Passes `launch`, which is this structure, to the next layer or to the kernel. At most once a
+   * launch. Returns 0, or -1 with an error raised. */
+  int32_t (*proceed)(const struct BpLaunch *launch);
+} BpLaunch;
+
+/* What a layer makes of a table. The host zeroes it and sets struct_size before the call. */
+typedef struct BpLayered {
+  uint64_t struct_size; /* sizeof(BpLayered) of the host's headers */
+
+  /* The table that the host uses from now on; static or valid for ever, as its context. It has the
+   * `device_type` and the `name` of the next one. A slot that the next table lacks stays NULL. A
+   * slot that it does not have, or that lies beyond its struct_size, the devices do not have under
+   * this layer: a newer slot is hidden by an older layer and never called past it.
+   * get_extension gives tables of the layer's own, since their slots are called with the layer's
+   * context; of an extension that the layer does not know it gives NULL. */
+  const BpDeviceApi *api;
+
+  void *context; /* passed to the two below; may be NULL */
+
+  /* (optional: proceeds) Called for each launch of a kernel on these devices, also of one that is
+   * called as a packed function. Returns what launch->proceed(launch) returns, or -1 with an error
+   * raised. Any thread, also at once from several. */
+  int32_t (*launch)(void *context, const BpLaunch *launch);
+
+  /* (optional: nothing) Called once, in the thread that ends the process by exit() or by returning
+   * from main: the last chance to write out what was gathered. Other threads may still run, and
+   * call slots afterwards. Not called in the child of a fork, nor where a signal ends the process.
+   */
+  void (*finish)(void *context);
+} BpLayered;
+
+/* A layer. Static, for the plugin's life. */
+typedef struct BpDeviceLayer {
+  uint64_t struct_size; /* sizeof(BpDeviceLayer) of the plugin's headers */
+  uint32_t version;     /* BP_DEVICE_LAYER_VERSION; the host refuses another */
+  uint32_t reserved;    /* zero */
+  const char *name;     /* as in `device_layer.NAME`; static */
+  void *context;        /* the plugin's, passed to `wrap`; may be NULL */
+
+  /* Wraps the table of a kind of device when the kind is first used. `next` is the host's copy of
+   * the table below: it is valid for ever, slots that are not there are NULL, and its slots are
+   * called with next->context. Fills *layered; with `api` left NULL the slots of `next` stay in
+   * force. Handles and streams are the next table's: a layer passes them on as they are.
+   * Returns 0, or -1 with an error raised, which is then the error of using the kind.
+   * Any thread. Of two threads that use a kind first at once each may wrap it; one result is
+   * used, and the other lives on unused. */
+  int32_t (*wrap)(void *context, const BpDeviceApi *next, BpLayered *layered);
+} BpDeviceLayer;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

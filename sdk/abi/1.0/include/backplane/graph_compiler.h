@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graph compilers: a plugin claims parts of a model, at the level of ONNX's operators.
+ *
+ * A plugin that has a library of operators, or compiles graphs itself, registers the global
+ * function `graph_compiler.NAME`. The host calls it with an int, BP_GRAPH_COMPILER_VERSION, and it
+ * returns a pointer to a BpGraphCompilerApi of that version, which lives for ever, or None if it
+ * has none. While it compiles a model, for which the application names the graph compilers that
+ * may take part, the host
+ *
+ *   1. shows the graph to each and asks which nodes it takes (`claim`);
+ *   2. gives a node that several take to the one with the least cost, and makes connected nodes of
+ *      one graph compiler parts, so that no path leaves a part and comes back to it;
+ *   3. has each part compiled to a module (`compile`). A part that fails to compile is handed back:
+ *      generated code computes it, and the reason is reported;
+ *   4. saves the modules in the artifact, where `runtime.module.loadbinary_KIND` of the plugin
+ *      loads them. A run calls the part's function on the device of the graph.
+ *
+ * What the host has done to the graph by then: functions of the model are inlined, node by node;
+ * shapes and types are inferred; a value that depends on constants and shapes alone is
+ * replaced by a constant; nodes whose result is one of their inputs, and nodes whose results nobody
+ * reads, are removed. Every other node is as the model has it: QuantizeLinear, QLinearConv, Gemm,
+ * LayerNormalization are whole. Canonical forms, layouts, packing and fusion come later. Nodes with
+ * bodies (If, Loop, Scan) are not shown; a value of such a node has no producer. A body is a graph
+ * that is shown by itself: its inputs are what it is given and what it reads of the graph around
+ * it.
+ *
+ * An extent may be open: known when the model runs, not before. A node that reads or makes a value
+ * with an open extent is shown only to a graph compiler that has BP_GRAPH_COMPILER_OPEN_EXTENTS.
+ * Not shown are nodes whose output shapes depend on data, and nodes for which a run has to decide
+ * whether two open extents are equal or broadcast.
+ *
+ * This is of the ABI's second tier: its version is its own, and tables of another version are other
+ * tables. Tables and structures begin with their size and grow at their end. Since 1.0. */
+#ifndef BACKPLANE_GRAPH_COMPILER_H
+#define BACKPLANE_GRAPH_COMPILER_H
+
+#include <backplane/module_api.h>
+#include <backplane/target_api.h>
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BP_GRAPH_COMPILER_VERSION 1
+
+/* BpGraphCompilerApi::flags: the graph compiler compiles parts whose tensors have open extents. It
+ * may still decline single nodes for their open extents. */
+#define BP_GRAPH_COMPILER_OPEN_EXTENTS UINT64_C(1)
+
+/* ---- What a plugin sees ------------------------------------------------------------------ */
+
+/* A graph, or a part of one. It and all that is read from it stay valid for the call that it was
+ * passed to, and do not change. */
+typedef struct BpOnnxGraph BpOnnxGraph;
+
+/* Which of an attribute's members hold it: ONNX's numbers (AttributeProto.AttributeType). */
+#define BP_ONNX_ATTR_FLOAT   1
+#define BP_ONNX_ATTR_INT     2
+#define BP_ONNX_ATTR_STRING  3
+#define BP_ONNX_ATTR_TENSOR  4
+#define BP_ONNX_ATTR_FLOATS  6
+#define BP_ONNX_ATTR_INTS    7
+#define BP_ONNX_ATTR_STRINGS 8
+
+/* A tensor that a node reads or makes. */
+typedef struct BpOnnxValue {
+  uint64_t struct_size; /* of the host's version: members beyond it are not there */
+  const char *name;     /* for messages; not unique */
+  BpDataType dtype;
+  int32_t ndim;
+  int32_t producer;     /* the node that makes it, or -1: an input, a constant, or not shown */
+  const int64_t *shape; /* -1: an open extent */
+  /* NULL if no extent is open; else, by dimension, the text of an open extent, or NULL. It is a
+   * symbol of the model ("batch") or an expression of symbols ("2*n+1"). Equal texts are equal
+   * extents. Texts are for comparison and for messages; do not parse them. */
+  const char *const *symbols;
+  const void *data; /* of a constant: its elements, compact, at any alignment; else NULL */
+} BpOnnxValue;
+
+/* An attribute of a node, a row of BpOnnxNode::attrs. */
+typedef struct BpOnnxAttr {
+  const char *name;
+  int32_t type;             /* BP_ONNX_ATTR_* */
+  int32_t count;            /* of a list; else 1 */
+  const int64_t *ints;      /* INT, INTS */
+  const float *floats;      /* FLOAT, FLOATS */
+  const char *const *strs;  /* STRING, STRINGS */
+  const BpOnnxValue *value; /* TENSOR: a constant */
+} BpOnnxAttr;
+
+/* A node. Values are numbers to give to BpGraphTable::get_value. */
+typedef struct BpOnnxNode {
+  uint64_t struct_size; /* of the host's version: members beyond it are not there */
+  const char *name;     /* unique in most models; the host makes one up where the file has none */
+  const char *op;       /* ONNX's op_type */
+  const char *domain;   /* "" is ONNX's own */
+  int32_t opset;        /* version of ONNX's own operator set that the model uses */
+  int32_t num_inputs;
+  int32_t num_outputs;
+  int32_t num_attrs;
+  const int32_t *inputs;   /* values; -1: an optional input that is not given */
+  const int32_t *outputs;  /* values; -1: an output that nobody reads */
+  const BpOnnxAttr *attrs; /* those that the model gives; read with bp_onnx_attr */
+  uint64_t attr_size;      /* sizeof(BpOnnxAttr) of the host's headers */
+} BpOnnxNode;
+
+/* What a graph compiler takes of a graph. */
+typedef struct BpClaims BpClaims;
+
+/* ---- "graph", 1: a table of the host ----------------------------------------------------- */
+#define BP_TABLE_GRAPH         "graph"
+#define BP_TABLE_GRAPH_VERSION 1
+
+/* Reading a graph, and claiming its nodes. A plugin fetches it from BpHost::get_table while it is
+ * called with a graph. Any thread; reading raises no error. */
+typedef struct BpGraphTable {
+  uint64_t struct_size;
+  /* Nodes are numbered in an order in which they can run. */
+  int32_t (*num_nodes)(const BpOnnxGraph *graph);
+  /* Owned by the graph; NULL for a number that is not there. */
+  const BpOnnxNode *(*get_node)(const BpOnnxGraph *graph, int32_t node);
+  int32_t (*num_values)(const BpOnnxGraph *graph);
+  /* Owned by the graph; NULL for a number that is not there. */
+  const BpOnnxValue *(*get_value)(const BpOnnxGraph *graph, int32_t value);
+  /* get_inputs returns the values that nodes read and no node makes, without constants, each once;
+   * get_outputs the values that the graph has to make. *count is their number. Owned by the graph.
+   */
+  const int32_t *(*get_inputs)(const BpOnnxGraph *graph, int32_t *count);
+  const int32_t *(*get_outputs)(const BpOnnxGraph *graph, int32_t *count);
+  /* Takes a node. `cost`: about how many nanoseconds it runs on the target; 0: not known. If every
+   * graph compiler that takes the node gives a cost, the one with the least cost gets it; otherwise
+   * the one that was named first. -1 with BP_ERROR_VALUE: there is no such node, it was taken or
+   * declined before, or the cost is not a number that is 0 or more; `claim` then fails, whatever it
+   * returns. */
+  int32_t (*take)(BpClaims *claims, int32_t node, double cost);
+  /* Says why a node is not taken: a text, copied. The same errors. A node that is neither taken nor
+   * declined is reported without a reason. */
+  int32_t (*decline)(BpClaims *claims, int32_t node, const char *reason);
+} BpGraphTable;
+
+/* ---- What a plugin gives ----------------------------------------------------------------- */
+
+/* A graph compiler. Every slot may be called from any thread, also at once from several; it fails
+ * with -1 and an error raised. No slot asks a device anything: what has to be known of it is in the
+ * target. */
+typedef struct BpGraphCompilerApi {
+  uint64_t struct_size;
+  const char *name;    /* NAME of `graph_compiler.NAME`; static */
+  void *context;       /* passed to every slot; may be NULL */
+  int32_t device_type; /* of the devices that its parts run on: it is asked for targets of this type
+                          alone */
+  int32_t reserved;    /* zero */
+
+  /* (required) Says with BpGraphTable::take and decline which nodes of a graph it takes. It is not
+   * promised that neighbours end up in one part. An error ends the compilation of the model. The
+   * graph, the target and the claims are borrowed for the call. */
+  int32_t (*claim)(void *context, const BpOnnxGraph *graph, const BpTarget *target,
+                   BpClaims *claims);
+
+  /* (required) Compiles a part, all of whose nodes it took, into a module (*module, owned by the
+   * caller), which can be saved (BP_MODULE_BINARY_SERIALIZABLE) and whose kind is one that the
+   * plugin loads. Its bytes should have the common form (BpModuleTable::encode_device_code): where
+   * the plugin is not installed, the host can then name the missing plugin. The module has a
+   * function called `function`. It is called as a kernel is (BpModuleTable::kernel_create) and gets
+   * tensors (BP_TYPE_TENSOR or BP_TYPE_TENSOR_VIEW) on the device, compact and of the shapes that
+   * the part says: first the inputs of the part, then its outputs, which it overwrites, both in the
+   * order of get_inputs and get_outputs. Where the part has open extents, each call has extents of
+   * its own, from 0 on; the tensors have them, also those of the outputs, which the host computes.
+   * A call fails with an error if the function cannot compute the extents that it gets. No output
+   * overlaps another tensor. Constants are not passed: the module holds what it needs of them, in
+   * the form that the device likes best. An error hands the part back with its message as the
+   * reason. The part, the target and the name are borrowed for the call. */
+  int32_t (*compile)(void *context, const BpOnnxGraph *part, const BpTarget *target,
+                     const char *function, BpModule **module);
+
+  uint64_t flags; /* BP_GRAPH_COMPILER_*; a host ignores flags that it does not know. Since 1.0. */
+} BpGraphCompilerApi;
+
+/* ---- Single operators -------------------------------------------------------------------- */
+
+/* A library, with a graph compiler or without, offers operators of ONNX as packed functions, for
+ * callers that have tensors and no graph.
+ *
+ * The global function `operator.NAME.OP`, as "operator.acme.Conv", computes OP of ONNX's own
+ * domain. Its arguments are, in this order:
+ *
+ *   - an int: the version of ONNX's operator set whose definition of OP the caller means;
+ *   - an int: how many inputs follow; and the inputs, in ONNX's order: tensors on a device of the
+ *     library, compact; None: an optional input that is not given;
+ *   - an int: how many outputs follow; and the outputs: tensors of the caller, compact, of the
+ * types and shapes that ONNX's inference gives, which the function overwrites; None: not wanted. No
+ *     output overlaps another tensor;
+ *   - attributes, two arguments each: the name, a text; and the value: an int, a float, a text, or
+ * a shape (BP_TYPE_SHAPE) for a list of ints. An attribute that is left out has ONNX's default.
+ *
+ * The function returns None. It queues its work where a kernel that is called as a packed function
+ * does: on the thread's current device and stream. It keeps no argument, and any thread may call
+ * it. It fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this form or these
+ * shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for these types,
+ * shapes or attributes: then a caller may ask another library. `operator_call.h` has helpers that
+ * read a call. Since 1.0. */
+
+/* ---- Reading attributes ------------------------------------------------------------------ */
+
+/* Attribute `index` of a node. Members beyond node->attr_size are not there. */
+static inline const BpOnnxAttr *bp_onnx_attr(const BpOnnxNode *node, int32_t index) {
+  return (const BpOnnxAttr *)((const char *)node->attrs + node->attr_size * (uint64_t)index);
+}
+
+/* The attribute of that name and BP_ONNX_ATTR_*, or NULL. */
+static inline const BpOnnxAttr *bp_onnx_find_attr(const BpOnnxNode *node, const char *name,
+                                                  int32_t type) {
+  for (int32_t i = 0; i < node->num_attrs; i++) {
+    const BpOnnxAttr *attr = bp_onnx_attr(node, i);
+    if (attr->type == type && !__builtin_strcmp(attr->name, name))
+      return attr;
+  }
+  return NULL;
+}
+
+static inline int64_t bp_onnx_int(const BpOnnxNode *node, const char *name, int64_t otherwise) {
+  const BpOnnxAttr *attr = bp_onnx_find_attr(node, name, BP_ONNX_ATTR_INT);
+  return attr ? attr->ints[0] : otherwise;
+}
+
+static inline float bp_onnx_float(const BpOnnxNode *node, const char *name, float otherwise) {
+  const BpOnnxAttr *attr = bp_onnx_find_attr(node, name, BP_ONNX_ATTR_FLOAT);
+  return attr ? attr->floats[0] : otherwise;
+}
+
+static inline const char *bp_onnx_str(const BpOnnxNode *node, const char *name,
+                                      const char *otherwise) {
+  const BpOnnxAttr *attr = bp_onnx_find_attr(node, name, BP_ONNX_ATTR_STRING);
+  return attr ? attr->strs[0] : otherwise;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Devices of another machine pass the conformance kit, with this machine as the other one: all that crosses to it.
+set -u
+. "$top_srcdir/tests/conformance/conforms.sh"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$folder"
+export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$folder
+export BACKPLANE_REMOTE=localhost BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'"
+check simdev --only device --only copy --only memory --only stream --only module --only launch --only fault --only types

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices of another machine (BACKPLANE_REMOTE, remote:HOST), which is this one: the command that
+ * reaches a machine is this program. For the machine "good" it starts the worker; for any other, it
+ * is itself a peer that breaks the protocol in the way that the machine's name says. */
+#include "tests/core/plugin_files.h"
+
+#include "plugins/worker/protocol.h"
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT 1000
+
+static BpDevice device; /* a fragile device that lives */
+static BpModule *module;
+
+static void assert_ok(int rc) {
+  if (rc)
+    g_error("%s: %s", bp_error_kind(), bp_error_message());
+}
+
+static void assert_error(int rc, const char *kind, const char *part) {
+  g_assert_cmpint(rc, ==, -1);
+  if (strcmp(bp_error_kind(), kind) || !strstr(bp_error_message(), part))
+    g_error("%s: %s; expected %s: %s", bp_error_kind(), bp_error_message(), kind, part);
+  bp_error_clear();
+}
+
+/* ---- Peers that break the protocol ------------------------------------------------------- */
+
+static void send_bytes(const void *bytes, size_t size) {
+  if (fwrite(bytes, 1, size, stdout) != size)
+    exit(1);
+  fflush(stdout);
+}
+
+static void send_frame(uint32_t type, uint32_t channel, uint64_t number, uint64_t size) {
+  const BpWorkerFrame frame = {type, channel, number, size};
+  send_bytes(&frame, sizeof frame);
+}
+
+/* Answers the first request, as the peer's name says. */
+static void break_protocol(const char *how) {
+  BpWorkerGreeting greeting = {BP_WORKER_MAGIC, BP_WORKER_VERSION + !strcmp(how, "newer")};
+  const uint64_t endless = UINT64_MAX;
+  BpWorkerFrame request;
+  if (!strcmp(how, "chatty"))
+    puts("Welcome to this machine.");
+  if (!strcmp(how, "refusing"))
+    exit(77);
+  send_bytes(&greeting, sizeof greeting);
+  if (fread(&request, sizeof request, 1, stdin) != 1)
+    exit(0);
+  if (!strcmp(how, "long-answer"))
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, (uint64_t)1 << 40);
+  else if (!strcmp(how, "no-channel"))
+    send_frame(BP_WORKER_FRAME_ANSWER, BP_WORKER_CHANNELS, 0, 0);
+  else if (!strcmp(how, "other-channel"))
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel + 1, 0, 0);
+  else if (!strcmp(how, "part"))
+    send_frame(BP_WORKER_FRAME_PART, request.channel, 0, 16);
+  else if (!strcmp(how, "done"))
+    send_frame(BP_WORKER_FRAME_DONE, 0, 1, 0);
+  else if (!strcmp(how, "no-frame"))
+    send_frame(12345, 0, 0, 0);
+  else if (!strcmp(how, "long-log"))
+    send_frame(BP_WORKER_FRAME_LOG, 0, 0, BP_WORKER_TEXT_MAX);
+  else if (!strcmp(how, "no-error")) {
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 1, sizeof endless);
+    send_bytes(&endless, sizeof endless);
+  } else if (!strcmp(how, "no-size")) { /* a blob that would fill the memory */
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 2 * sizeof endless);
+    send_bytes(&endless, sizeof endless);
+    send_bytes(&endless, sizeof endless);
+  } else if (!strcmp(how, "short-answer"))
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 0);
+  else if (!strcmp(how, "going"))
+    exit(0);
+  while (getchar() != EOF) {
+  }
+}
+
+/* Called as ssh would be: with a machine and a command. */
+static int reach(const char *host, const char *command) {
+  if (!strcmp(host, "good"))
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+  break_protocol(host);
+  return 0;
+}
+
+static void assert_refused(const char *host, const char *words) {
+  g_autofree char *preference = g_strdup_printf("remote:%s", host);
+  BpDevice chosen;
+  g_test_message("%s", host);
+  int rc = bp_device_select(preference, &chosen, NULL);
+  g_assert_cmpint(rc, ==, -1);
+  if (!strstr(bp_error_message(), words))
+    g_error("%s: \"%s\" does not contain \"%s\"", host, bp_error_message(), words);
+  bp_error_clear();
+}
+
+static void test_peer_of_another_version_is_refused_in_words(void) {
+  assert_refused("newer", "install the same version of Backplane on both machines");
+  assert_refused("chatty", "start-up files of its shell must print nothing");
+  assert_refused("refusing", "ended with status 77 before a worker answered");
+}
+
+static void test_peer_that_breaks_the_protocol_is_refused(void) {
+  static const char *const peers[] = {"long-answer", "no-channel", "other-channel", "part",
+                                      "done",        "no-frame",   "long-log",      "no-error"};
+  for (size_t i = 0; i < G_N_ELEMENTS(peers); i++)
+    assert_refused(peers[i], "what the other machine sent is no frame");
+  assert_refused("no-size", "gave a size that no memory has");
+  assert_refused("short-answer", "gave an answer that is too short");
+  assert_refused("going", "lost its connection");
+}
+
+static void test_text_that_is_no_machine_is_refused(void) {
+  assert_refused("-oProxyCommand", "is no machine");
+  assert_refused("two words", "is no machine");
+  assert_refused("me@-oProxyCommand", "is no machine");
+  assert_refused("me@", "is no machine");
+  assert_refused("@box", "is no machine");
+  assert_refused("box;true", "is no machine");
+  assert_refused("$(true)", "is no machine");
+  assert_refused("`true`", "is no machine");
+}
+
+/* ---- A machine that works ---------------------------------------------------------------- */
+
+/* Chooses a device that lives; a machine that was lost is asked again. */
+static void choose_device(void) {
+  assert_ok(bp_device_select("remote:good/fragile", &device, NULL));
+}
+
+static void *allocate(uint64_t size) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = size, .alignment = 64};
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(device, &allocation, &handle));
+  return handle;
+}
+
+static int copy_in(void *handle, uint64_t offset, const void *bytes, uint64_t size) {
+  const BpCopy copy = {.struct_size = sizeof copy,
+                       .from = bytes,
+                       .from_device = {BP_DEVICE_CPU, 0},
+                       .to = handle,
+                       .to_offset = offset,
+                       .to_device = device,
+                       .size = size};
+  return bp_device_copy(&copy, NULL);
+}
+
+static int copy_out(void *handle, uint64_t offset, void *bytes, uint64_t size) {
+  const BpCopy copy = {.struct_size = sizeof copy,
+                       .from = handle,
+                       .from_offset = offset,
+                       .from_device = device,
+                       .to = bytes,
+                       .to_device = {BP_DEVICE_CPU, 0},
+                       .size = size};
+  return bp_device_copy(&copy, NULL);
+}
+
+/* Functions that were launched, by name: a function that is launched again is the same. */
+static GHashTable *functions;
+
+static BpFunction *find_function(const char *name) {
+  BpFunction *function = g_hash_table_lookup(functions, name);
+  if (function)
+    return function;
+  assert_ok(bp_module_get_function(module, name, 0, &function));
+  g_assert_nonnull(function);
+  g_hash_table_insert(functions, (char *)(uintptr_t)name, function);
+  return function;
+}
+
+static int launch(const char *name, const BpValue *args, int32_t num_args) {
+  BpValue result;
+  const BpInvocation invocation = {.struct_size = sizeof invocation, .device = device};
+  return bp_function_launch(find_function(name), &invocation, args, num_args, &result);
+}
+
+static int launch_add(void *handle, int64_t number) {
+  const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = handle},
+                          {.type_index = BP_TYPE_INT, .v_int64 = COUNT},
+                          {.type_index = BP_TYPE_INT, .v_int64 = number}};
+  return launch("add", args, 3);
+}
+
+/* The later launches are like the first, so they are queued. */
+static void assert_works(void) {
+  int32_t data[COUNT];
+  for (int32_t i = 0; i < COUNT; i++)
+    data[i] = i;
+  void *handle = allocate(sizeof data);
+  assert_ok(copy_in(handle, 0, data, sizeof data));
+  for (int i = 0; i < 4; i++)
+    assert_ok(launch_add(handle, 5));
+  memset(data, 0, sizeof data);
+  assert_ok(copy_out(handle, 0, data, sizeof data));
+  assert_ok(bp_stream_sync(device, NULL));
+  for (int32_t i = 0; i < COUNT; i++)
+    g_assert_cmpint(data[i], ==, i + 20);
+  assert_ok(bp_device_free(device, handle));
+}
+
+static void test_devices_of_the_machine_are_chosen_by_its_name(void) {
+  BpDevice chosen;
+  char text[64];
+  assert_ok(bp_device_select("remote:good/fragile:1", &chosen, NULL));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_cmpstr(text, ==, "fragile:1");
+  assert_error(bp_device_select("remote:good/absent", &chosen, NULL), BP_ERROR_NOT_FOUND,
+               "good has no devices of kind \"absent\"");
+  char *report = NULL;
+  assert_ok(bp_device_select("remote:good/absent,fragile:1", &chosen, &report));
+  g_assert_nonnull(strstr(report, "good has no devices of kind \"absent\""));
+  bp_str_free(report);
+  assert_error(bp_device_select("remote:good/fragile:7", &chosen, NULL), BP_ERROR_NOT_FOUND,
+               "there is no device fragile:7");
+  choose_device();
+  assert_works();
+}
+
+static void test_plugins_of_the_machine_are_listed_before_those_of_this_one(void) {
+  BpPluginList *list = bp_plugin_list();
+  int num_remote = 0, num_shadowed = 0;
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (strcmp(info->name, "fragile"))
+      continue;
+    num_remote += !strcmp(info->path, "remote:good/fragile") && info->state == BP_PLUGIN_ACTIVE;
+    num_shadowed += info->state == BP_PLUGIN_SHADOWED;
+  }
+  bp_plugin_list_free(list);
+  g_assert_cmpint(num_remote, ==, 1);
+  g_assert_cmpint(num_shadowed, ==, 1);
+}
+
+static void test_copies_of_any_size_and_offset_are_exact(void) {
+  static const uint64_t sizes[] = {
+      1, 32768, 32769, 1 << 20, (1 << 20) + 1, (5 << 20) + 3, (1 << 20) + 40000};
+  const uint64_t most = 7 << 20;
+  char *source = g_malloc(most), *target = g_malloc(most);
+  choose_device();
+  void *handle = allocate(most);
+  for (uint64_t i = 0; i < most; i++)
+    source[i] = (char)(i * 2654435761u >> 13);
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+    for (uint64_t offset = 0; offset <= 13; offset += 13) {
+      memset(target, 0, most);
+      assert_ok(copy_in(handle, offset, source + i, sizes[i]));
+      assert_ok(copy_out(handle, offset, target, sizes[i]));
+      g_assert_cmpmem(target, sizes[i], source + i, sizes[i]);
+    }
+  assert_ok(bp_device_free(device, handle));
+  g_free(source);
+  g_free(target);
+}
+
+/* The first launch that fails is waited for; of one that was queued, the next copy says so. */
+static void test_failure_of_a_queued_launch_is_raised_once_when_its_stream_is_synchronised(void) {
+  int32_t number = 0;
+  choose_device();
+  void *handle = allocate(64);
+  assert_error(launch("fail", NULL, 0), BP_ERROR_VALUE, "it fails, as it should");
+  assert_ok(launch("tire", NULL, 0));
+  assert_ok(launch("tire", NULL, 0));
+  assert_error(copy_out(handle, 0, &number, sizeof number), BP_ERROR_VALUE, "it is tired");
+  assert_ok(copy_out(handle, 0, &number, sizeof number));
+  assert_ok(launch("tire", NULL, 0));
+  assert_error(bp_stream_sync(device, NULL), BP_ERROR_VALUE, "it is tired");
+  assert_ok(bp_stream_sync(device, NULL));
+  assert_ok(bp_device_free(device, handle));
+}
+
+static void *use_device(void *nothing) {
+  for (int i = 0; i < 20; i++)
+    assert_works();
+  return nothing;
+}
+
+static void test_threads_use_the_device_at_once(void) {
+  GThread *threads[8];
+  choose_device();
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    threads[i] = g_thread_new("user", use_device, NULL);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_thread_join(threads[i]);
+}
+
+/* The next choice starts a worker there again. */
+static void assert_kernel_loses_device(const char *kernel, const char *words) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 1, .alignment = 1};
+  void *handle;
+  choose_device();
+  const BpDevice lost = device;
+  assert_error(launch(kernel, NULL, 0), BP_ERROR_DEVICE_LOST, words);
+  assert_error(bp_device_alloc(lost, &allocation, &handle), BP_ERROR_DEVICE_LOST,
+               "fragile on good");
+  choose_device();
+  g_assert_cmpint(device.device_id, >, lost.device_id);
+  assert_works();
+}
+
+static void test_end_of_the_other_process_loses_the_device(void) {
+  assert_kernel_loses_device("segv", "crashed (segmentation fault) in a call of launch");
+  assert_kernel_loses_device("exit", "ended itself in a call of launch");
+  assert_kernel_loses_device("kill", "lost its connection in a call of launch");
+}
+
+static void test_kernel_that_hangs_loses_the_device(void) {
+  assert_kernel_loses_device("hang", "did not answer before BACKPLANE_WORKER_DEADLINE");
+}
+
+int main(int argc, char **argv) {
+  if (argc == 4 && !strcmp(argv[1], "reach"))
+    return reach(argv[2], argv[3]);
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  copy_plugin("fragile", "fragile.so", NULL, NULL);
+  g_autofree char *path =
+      g_strdup_printf("%s:%s", plugin_directory, g_getenv("BACKPLANE_PLUGIN_PATH"));
+  g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+  g_autofree char *quoted = g_shell_quote(program);
+  g_autofree char *shell = g_strdup_printf("%s reach", quoted);
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_setenv("BACKPLANE_REMOTE_SHELL", shell, TRUE);
+  g_setenv("BACKPLANE_REMOTE_PROGRAM", g_getenv("BACKPLANE_WORKER_PROGRAM"), TRUE);
+  g_setenv("BACKPLANE_REMOTE", "good", TRUE);
+  g_setenv("BACKPLANE_WORKER_DEADLINE", "3", TRUE);
+  functions = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, bp_object_release);
+  const BpByteArray code = {"code", 4};
+  module = bp_module_load_from_bytes("fragile", &code);
+  if (!module)
+    g_error("%s", bp_error_message());
+#define TEST(name, function) g_test_add_func("/remote/" name, function)
+  TEST("devices-of-the-machine-are-chosen-by-its-name",
+       test_devices_of_the_machine_are_chosen_by_its_name);
+  TEST("plugins-of-the-machine-are-listed-before-those-of-this-one",
+       test_plugins_of_the_machine_are_listed_before_those_of_this_one);
+  TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
+  TEST("failure-of-a-queued-launch-is-raised-once-when-its-stream-is-synchronised",
+       test_failure_of_a_queued_launch_is_raised_once_when_its_stream_is_synchronised);
+  TEST("threads-use-the-device-at-once", test_threads_use_the_device_at_once);
+  TEST("end-of-the-other-process-loses-the-device", test_end_of_the_other_process_loses_the_device);
+  TEST("kernel-that-hangs-loses-the-device", test_kernel_that_hangs_loses_the_device);
+  TEST("peer-of-another-version-is-refused-in-words",
+       test_peer_of_another_version_is_refused_in_words);
+  TEST("peer-that-breaks-the-protocol-is-refused", test_peer_that_breaks_the_protocol_is_refused);
+  TEST("text-that-is-no-machine-is-refused", test_text_that_is_no_machine_is_refused);
+  int rc = g_test_run();
+  g_hash_table_unref(functions);
+  bp_object_release(module);
+  remove_plugin_directory();
+  return rc;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generators of quantised operators for random graphs. */
+#include "tests/graph/random_make.h"
+
+#include <string.h>
+
+#define BYTES (1 << UINT8 | 1 << INT8)
+
+static int32_t byte_type(RandomGraph *g) {
+  return below(g, 2) ? UINT8 : INT8;
+}
+
+/* A scale: powers of two, which divide exactly. */
+static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  int32_t scale = weights(g, type, shape, rank);
+  RandomValue *value = random_graph_value(g, scale);
+  for (int64_t i = 0; i < random_value_count(value); i++)
+    put(value->data, type, i, 0.25 * (double)(1 << below(g, 3)));
+  value->fraction = 2;
+  return scale;
+}
+
+/* A zero point, at an end of its type now and then. */
+static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  int32_t zero = weights(g, type, shape, rank);
+  RandomValue *value = random_graph_value(g, zero);
+  if (value->type != INT32 && random_value_count(value) > 0 && below(g, 2))
+    put(value->data, type, 0, type == UINT8 ? 250 : -120);
+  value->magnitude = 8;
+  return zero;
+}
+
+/* For all of x, along an axis or in blocks along it: the shape of scales, and the attributes. */
+static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape, int32_t *rank) {
+  int64_t how = x->rank ? below(g, 3) : 0;
+  int32_t axis = x->rank ? (int32_t)below(g, x->rank) : 0;
+  *rank = how == 2 ? x->rank : how == 1;
+  if (how == 0)
+    return g_strdup("");
+  if (how == 1) {
+    shape[0] = x->shape[axis];
+    return g_strdup_printf("axis=%d", axis);
+  }
+  int64_t block = between(g, 1, 4);
+  memcpy(shape, x->shape, sizeof(x->shape));
+  shape[axis] = (x->shape[axis] + block - 1) / block;
+  return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
+}
+
+void make_quantize(RandomGraph *g, const Row *row) {
+  gboolean is_back = !strcmp(row->op, "DequantizeLinear");
+  int32_t x = pick_of(g, is_back ? BYTES | 1 << INT32 : FLOATS, 0, 4, TRUE), rank;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK];
+  int32_t real = !is_back ? in.type : below(g, 3) ? FLOAT : FLOAT16;
+  int32_t whole = is_back ? in.type : byte_type(g);
+  char *attrs = choose_scales(g, &in, shape, &rank);
+  int32_t scale = scale_of(g, real, shape, rank);
+  int32_t zero = whole == INT8 || below(g, 2) ? zero_of(g, whole, shape, rank) : -1;
+  int32_t result = apply(g, row->op, attrs, (int32_t[]){x, scale, zero}, zero >= 0 ? 3 : 2,
+                         is_back ? real : whole, in.shape, in.rank);
+  if (is_back)
+    bits(g, result, 2, MAX(in.magnitude, 8) + 1);
+  else
+    bits(g, result, 0, 8);
+}
+
+/* Elements from -16 to 15.875: the scale is 1/8. */
+void make_dynamic_quantize(RandomGraph *g, const Row *row) {
+  int64_t shape[2] = {extent(g), extent(g) + 1};
+  int32_t x = given(g, FLOAT, shape, 2, below(g, 2) == 0);
+  RandomValue *value = random_graph_value(g, x);
+  put(value->data, FLOAT, 0, 15.875);
+  put(value->data, FLOAT, 1, -16);
+  value->magnitude = 5;
+  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, UINT8, shape, 2);
+  bits(g, result, 0, 8);
+  add_result(g, FLOAT, NULL, 0);
+  random_graph_value(g, add_result(g, UINT8, NULL, 0))->fraction = 0;
+}
+
+/* Inputs of the product or convolution of x and w as the operator has them, `channels` scales and
+ * zero points of w; returns their number. */
+static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_t w,
+                               int64_t channels, int32_t *reads, int32_t *type) {
+  int32_t zero_x = zero_of(g, random_graph_value(g, x)->type, NULL, 0);
+  int32_t rank = (int32_t)below(g, 2);
+  int32_t zero_w = zero_of(g, random_graph_value(g, w)->type, &channels, rank);
+  *type = INT32;
+  if (g_str_has_suffix(row->op, "Integer")) {
+    memcpy(reads, (int32_t[]){x, w, zero_x, zero_w}, 4 * sizeof(*reads));
+    return (int32_t)between(g, 2, 4);
+  }
+  *type = byte_type(g);
+  const int32_t all[8] = {x,
+                          scale_of(g, FLOAT, NULL, 0),
+                          zero_x,
+                          w,
+                          scale_of(g, FLOAT, &channels, rank),
+                          zero_w,
+                          scale_of(g, FLOAT, NULL, 0),
+                          zero_of(g, *type, NULL, 0)};
+  memcpy(reads, all, sizeof(all));
+  return 8;
+}
+
+void make_quantized_product(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, BYTES, 2, 4, TRUE), reads[MAX_READS], type;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], columns = extent(g);
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[in.rank - 1] = columns;
+  int32_t w =
+      given(g, byte_type(g), (int64_t[]){in.shape[in.rank - 1], columns}, 2, below(g, 3) > 0);
+  int32_t count = quantized_reads(g, row, x, w, columns, reads, &type);
+  bits(g, apply(g, row->op, g_strdup(""), reads, count, type, shape, in.rank), 0,
+       type == INT32 ? 24 : 8);
+}
+
+void make_quantized_conv(RandomGraph *g, const Row *row) {
+  int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
+  int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9);
+  int64_t kernel = between(g, 1, 3), pad = between(g, 0, kernel - 1), stride = between(g, 1, 2);
+  int64_t x_shape[4] = {between(g, 1, 2), group * per_group, between(g, 3, 9), between(g, 3, 17)};
+  int64_t shape[4] = {x_shape[0], channels, (x_shape[2] + 2 * pad - kernel) / stride + 1,
+                      (x_shape[3] + 2 * pad - kernel) / stride + 1};
+  int32_t x = given(g, byte_type(g), x_shape, 4, FALSE);
+  int32_t w = weights(g, byte_type(g), (int64_t[]){channels, per_group, kernel, kernel}, 4);
+  int32_t count = quantized_reads(g, row, x, w, channels, reads, &type);
+  if (type != INT32 && below(g, 2))
+    reads[count++] = weights(g, INT32, &channels, 1);
+  bits(g,
+       apply(g, row->op,
+             g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
+                             (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
+                             (int)pad, (int)pad, (int)group),
+             reads, count, type, shape, 4),
+       0, type == INT32 ? 24 : 8);
+}

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# BACKPLANE_ISOLATE under the command: what list, inspect and doctor say, and models whose results are those of a run in one
+# process, also under layers.
+set -u
+. "$top_srcdir/tests/tap.sh"
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits
+mkdir "$work/plugins"
+ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$work/plugins"
+export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins
+
+has() {
+  "$backplane" inspect device "$1" >/dev/null 2>&1
+}
+
+# run FOLDER DEVICE [VARIABLE=VALUE...]: digits on a device, with nothing on stderr.
+run() {
+  local folder=$work/$1 device=$2
+  shift 2
+  mkdir -p "$folder"
+  env "$@" "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device "$device" \
+    --output-dir "$folder" 2>"$work/err" && ! grep . "$work/err"
+}
+
+same() {
+  run within "$1" && run isolated "$1" BACKPLANE_ISOLATE="$1" "${@:2}" && cmp "$work/within/logits.npy" "$work/isolated/logits.npy"
+}
+
+# What the device says of itself does not depend on where its plugin runs.
+says_the_same() {
+  "$backplane" inspect device "$1" >"$work/within.txt" && BACKPLANE_ISOLATE=$1 "$backplane" inspect device "$1" >"$work/isolated.txt" &&
+    grep -v available "$work/within.txt" >"$work/a" && grep -v available "$work/isolated.txt" >"$work/b" && cmp "$work/a" "$work/b"
+}
+
+diagnoses() {
+  BACKPLANE_ISOLATE=simdev,cpu "$backplane" doctor >"$work/doctor" 2>&1
+  grep -F "it is used in a process of its own" "$work/doctor" && grep -F "isolation-impossible: " "$work/doctor" &&
+    grep -F "take the plugin off the list in BACKPLANE_ISOLATE" "$work/doctor" && grep -F "provides runtime.isolate" "$work/doctor"
+}
+
+lists_none() {
+  "$backplane" list >"$work/list" && ! grep -F "(isolated)" "$work/list"
+}
+
+BACKPLANE_ISOLATE='sim*' ok "list shows a plugin that is isolated" ends_saying 0 "found (isolated)" "$backplane" list
+ok "list shows none without the variable" lists_none
+BACKPLANE_ISOLATE=simdev ok "inspect says that a plugin is isolated" ends_saying 0 '"isolated": true' "$backplane" inspect plugin simdev --json
+ok "doctor says where a plugin is used, and what cannot be isolated" diagnoses
+BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/nowhere/worker ok "a program that is not there is named" \
+  ends_saying 1 "/nowhere/worker: No such file or directory; install it, or name it in BACKPLANE_WORKER_PROGRAM" "$backplane" inspect device simdev
+BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/bin/true ok "another program is refused" \
+  ends_saying 1 "does not greet" "$backplane" inspect device simdev
+for device in simdev opencl vulkan; do
+  has "$device" || continue
+  ok "$device says of itself what it says in one process" says_the_same "$device"
+  ok "$device: an isolated run gives the same bytes" same "$device"
+done
+ok "simdev: an isolated run under validate gives the same bytes" same simdev BACKPLANE_LAYERS=validate
+echo "1..$count"

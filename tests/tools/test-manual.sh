@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Each command has a page of the manual, which says what its --help says.
+set -u
+. "$top_srcdir/tests/tap.sh"
+backplane=$top_builddir/backplane
+
+# The page of new-plugin is written by hand.
+commands() {
+  "$backplane" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -v '^new-plugin$'
+}
+
+# `make manual` writes the pages.
+pages_are_current() {
+  local command
+  for command in $(commands); do
+    "$backplane" "$command" --help-manual >"$work/page" && diff "$top_srcdir/tools/man/backplane-$command.1" "$work/page" || return 1
+  done
+  [ "$(commands | wc -l)" = "$(find "$top_srcdir/tools/man" -name 'backplane-*.1' | wc -l)" ]
+}
+
+every_option_is_there() {
+  local command option
+  for command in $(commands | grep -v '^verify$'); do
+    sed 's/\\-/-/g' "$top_srcdir/tools/man/backplane-$command.1" >"$work/plain"
+    "$backplane" "$command" --help | grep -oE '^  (-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+$' >"$work/options"
+    [ "$(wc -l <"$work/options")" -ge 3 ] || return 1
+    while read -r option; do
+      grep -qF -- "$option\\fR" "$work/plain" || { echo "$command: $option"; return 1; }
+    done <"$work/options"
+  done
+}
+
+no_warnings() {
+  local page
+  for page in "$top_srcdir"/tools/man/*.1 "$top_srcdir"/tools/*.[15]; do
+    groff -man -ww -z "$page" 2>&1
+  done | tee "$work/warnings"
+  [ ! -s "$work/warnings" ]
+}
+
+ok pages-of-the-manual-are-current pages_are_current
+ok pages-have-every-option every_option_is_there
+if command -v groff >/dev/null; then
+  ok pages-format-without-warnings no_warnings
+fi
+echo "1..$count"

@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# BACKPLANE_REMOTE and --device remote:HOST under the command, with this machine as the other one: what list, inspect and
+# doctor say, and models whose results are those of a run on this machine.
+set -u
+. "$top_srcdir/tests/tap.sh"
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits
+mkdir "$work/plugins"
+ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$work/plugins"
+export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins
+export BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'"
+
+has() {
+  "$backplane" inspect device "$1" >/dev/null 2>&1
+}
+
+# run FOLDER DEVICE: digits on a device, with nothing on stderr.
+run() {
+  mkdir -p "$work/$1"
+  "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device "$2" --output-dir "$work/$1" \
+    2>"$work/err" && ! grep . "$work/err"
+}
+
+same() {
+  run here "$1" && run there "remote:me@there/$1" && cmp "$work/here/logits.npy" "$work/there/logits.npy"
+}
+
+says_which_machine() {
+  "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there/simdev >"$work/out" &&
+    grep '^Ran on simdev:0 of me@there in ' "$work/out"
+}
+
+# What the device says of itself does not depend on where it is.
+says_the_same() {
+  "$backplane" inspect device "$1" >"$work/here.txt" && BACKPLANE_REMOTE=me@there "$backplane" inspect device "$1" >"$work/there.txt" &&
+    grep -v available "$work/here.txt" >"$work/a" && grep -v available "$work/there.txt" >"$work/b" && cmp "$work/a" "$work/b"
+}
+
+diagnoses() {
+  BACKPLANE_REMOTE=me@there "$backplane" doctor >"$work/doctor" 2>&1
+  grep -F "it is used on me@there (BACKPLANE_REMOTE)" "$work/doctor" && grep -F "simdev: a model is compiled and runs on simdev:0" "$work/doctor"
+}
+
+# The command that reaches the machine is called once: the plugin is used where it was listed.
+connects_once() {
+  printf '#!/bin/sh\necho >>"%s"\neval "$2"\n' "$work/calls" >"$work/shell" && chmod +x "$work/shell" &&
+    BACKPLANE_REMOTE_SHELL=$work/shell run once remote:me@there/simdev && [ "$(wc -l <"$work/calls")" -eq 1 ]
+}
+
+# The command works the first time alone, so the second plugin of the machine cannot be used: this machine's is not taken
+# instead.
+does_not_fall_back() {
+  ln -s "$top_builddir/tests/mock/.libs/fragile.so" "$work/plugins"
+  printf '#!/bin/sh\n[ -e "%s" ] && exit 9\n: >"%s"\neval "$2"\n' "$work/called" "$work/called" >"$work/shell" && chmod +x "$work/shell"
+  BACKPLANE_REMOTE_SHELL=$work/shell BACKPLANE_REMOTE=me@there "$backplane" list --probe >"$work/out" 2>&1
+  cat "$work/out"
+  rm "$work/plugins/fragile.so"
+  grep "^simdev .*ended with status 9" "$work/out" && ! grep "^simdev:" "$work/out"
+}
+
+BACKPLANE_REMOTE=me@there ok "list shows the plugins of another machine" ends_saying 0 "found (remote)" "$backplane" list
+BACKPLANE_REMOTE=me@there ok "inspect says where a plugin is" ends_saying 0 "remote:me@there/simdev" "$backplane" inspect plugin simdev
+ok "doctor runs a model on another machine" diagnoses
+ok "a run connects once" connects_once
+ok "a run says on which machine it was" says_which_machine
+ok "a plugin of another machine that fails is not replaced by this machine's" does_not_fall_back
+BACKPLANE_REMOTE_PROGRAM=/nowhere/worker ok "a program that is not there is named" \
+  fails 1 "/nowhere/worker" "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there
+BACKPLANE_REMOTE_SHELL=/nowhere/ssh ok "a command that is not there is named" \
+  fails 1 "/nowhere/ssh" "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there
+BACKPLANE_ISOLATE=simdv ok "a name in BACKPLANE_ISOLATE that no plugin has is reported" \
+  ends_saying 0 'no plugin has the name "simdv"; did you mean "simdev"?' "$backplane" list
+for device in simdev opencl vulkan; do
+  has "$device" || continue
+  ok "$device says of itself what it says on this machine" says_the_same "$device"
+  ok "$device: a run on another machine gives the same bytes" same "$device"
+done
+echo "1..$count"

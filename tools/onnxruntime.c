@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an onnxruntime that is installed for Python gives for the nodes of a model. */
+#include "tools/command.h"
+
+#include <string.h>
+
+static const char *const program[] = {
+#include "tools/onnxruntime-values.h"
+};
+
+/* The last line of what the program said, which is cut at its end. */
+static const char *last_line(char *said) {
+  const char *end = strrchr(g_strchomp(said), '\n');
+  return end ? end + 1 : said;
+}
+
+static void raise_failed(const char *python, char *said) {
+  const char *line = last_line(said);
+  bp_error_raise(BP_ERROR_RUNTIME, "onnxruntime did not run the model (%s): %s", python,
+                 *line ? line : "it said nothing");
+}
+
+static GPtrArray *arguments(const char *python, const char *model, const char *folder,
+                            const char *const *inputs) {
+  GPtrArray *list = g_ptr_array_new_with_free_func(g_free);
+  GString *text = g_string_new(NULL);
+  for (size_t i = 0; i < G_N_ELEMENTS(program); i++)
+    g_string_append(text, program[i]);
+  g_ptr_array_add(list, g_strdup(python));
+  g_ptr_array_add(list, g_strdup("-c"));
+  g_ptr_array_add(list, g_string_free(text, FALSE));
+  g_ptr_array_add(list, g_strdup(model));
+  g_ptr_array_add(list, g_strdup(folder));
+  for (; *inputs; inputs++)
+    g_ptr_array_add(list, g_strdup(*inputs));
+  g_ptr_array_add(list, NULL);
+  return list;
+}
+
+json_t *onnxruntime_run(const char *model, const char *folder, const char *const *inputs) {
+  const char *named = g_getenv("BACKPLANE_PYTHON"), *python = named && *named ? named : "python3";
+  GPtrArray *list = arguments(python, model, folder, inputs);
+  char *out = NULL, *said = NULL;
+  GError *error = NULL;
+  int status = 0;
+  json_t *values = NULL;
+  if (!g_spawn_sync(NULL, (char **)list->pdata, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &said,
+                    &status, &error)) {
+    bp_error_raise(BP_ERROR_RUNTIME, "%s; BACKPLANE_PYTHON names a Python", error->message);
+    g_error_free(error);
+  } else if (status != 0 || !(values = json_loads(out, 0, NULL))) {
+    raise_failed(python, said);
+  }
+  g_free(out);
+  g_free(said);
+  g_ptr_array_unref(list);
+  return values;
+}

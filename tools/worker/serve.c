@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that serve channels, and bytes of any size. */
+
+#include "worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* How long a thread looks for the next request before it sleeps. */
+#define SPIN_NS INT64_C(50000)
+#define FOREVER INT64_C(3600000000000)
+
+typedef int (*Handler)(Job *job);
+
+static const Handler handlers[] = {
+#define HANDLER(upper, lower) worker_##lower,
+    BP_WORKER_OPERATIONS(HANDLER)
+#undef HANDLER
+};
+
+/* ---- Waiting ----------------------------------------------------------------------------- */
+
+static int is_reached(const _Atomic uint32_t *counter, uint32_t from, uint32_t to) {
+  return atomic_load_explicit(counter, memory_order_acquire) - from >= to - from;
+}
+
+/* Waits until a counter of the host's has come from `from` to `to`. */
+static void wait_for(BpWorkerChannel *channel, const _Atomic uint32_t *counter, uint32_t from,
+                     uint32_t to) {
+  static _Atomic int64_t spin = -1; /* of all threads */
+  if (spin < 0)
+    spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0;
+  for (int64_t until = bp_worker_now() + spin; bp_worker_now() < until;)
+    for (int i = 0; i < 32; i++) {
+      if (is_reached(counter, from, to))
+        return;
+      bp_worker_pause();
+    }
+  for (;;) {
+    uint32_t seen = atomic_load(&channel->host_word);
+    if (is_reached(counter, from, to))
+      return;
+    bp_worker_sleep(&channel->host_word, seen, &channel->worker_sleeps, FOREVER);
+  }
+}
+
+/* ---- Parts ------------------------------------------------------------------------------- */
+
+/* Waits until the host has filled or emptied `chunks` chunks of this call. */
+static void wait_chunks(const Job *job, uint32_t chunks) {
+  uint32_t first = job->channel->first_chunk;
+  wait_for(job->channel, &job->channel->host_chunks, first, first + chunks);
+}
+
+static char *next_chunk(const Job *job) {
+  return job->channel->chunks[job->num_parts % BP_WORKER_CHUNKS];
+}
+
+static void tell_chunk(Job *job) {
+  atomic_store(&job->channel->worker_chunks, job->first_chunk + ++job->num_parts);
+  bp_worker_tell(&job->channel->worker_word, &job->channel->host_sleeps);
+}
+
+const char *worker_take_part(Job *job, uint64_t size) {
+  if (job->channel) {
+    wait_chunks(job, job->num_parts + 1);
+    return next_chunk(job);
+  }
+  const char *bytes = bp_wire_skip(&job->in, size);
+  if (!bytes)
+    bp_error_raise(BP_ERROR_FORMAT, "the worker was given too few bytes");
+  return bytes;
+}
+
+void worker_took_part(Job *job) {
+  if (job->channel)
+    tell_chunk(job);
+}
+
+char *worker_room_for_part(Job *job) {
+  if (job->channel) {
+    if (job->num_parts >= BP_WORKER_CHUNKS)
+      wait_chunks(job, job->num_parts - BP_WORKER_CHUNKS + 1);
+    return next_chunk(job);
+  }
+  if (!job->room && !(job->room = malloc(BP_WORKER_CHUNK_SIZE)))
+    bp_error_raise(BP_ERROR_MEMORY, "the worker has no memory for a part of a copy");
+  return job->room;
+}
+
+void worker_give_part(Job *job, uint64_t size) {
+  if (job->channel)
+    tell_chunk(job);
+  else
+    worker_stream_send_part(job, size);
+}
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+static void put_text(BpWire *wire, const char *text, size_t most) {
+  size_t size = strlen(text);
+  bp_wire_put_bytes(wire, text, size < most ? size : most);
+}
+
+static void put_error(BpWire *out) {
+  const char *kind = bp_error_kind();
+  put_text(out, *kind ? kind : BP_ERROR_PLUGIN, 64);
+  put_text(out, *kind ? bp_error_message() : "the plugin gives no reason", BP_WORKER_AREA / 2);
+  bp_error_clear();
+}
+
+int worker_handle(Job *job) {
+  if (job->operation >= BP_WORKER_NUM_OPERATIONS)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "the worker has no operation %u",
+                          job->operation);
+  if (handlers[job->operation](job))
+    return -1;
+  return job->in.is_bad
+             ? bp_error_raise(BP_ERROR_FORMAT, "the worker was given a request that is too short")
+             : 0;
+}
+
+int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results) {
+  job->out = (BpWire){results, results + BP_WORKER_AREA, 0};
+  int rc = handle(job);
+  if (!rc && job->out.is_bad)
+    rc = bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "the answer is longer than %d bytes, which is what crosses from a worker",
+                        BP_WORKER_AREA);
+  if (rc) {
+    job->out = (BpWire){results, results + BP_WORKER_AREA, 0};
+    put_error(&job->out);
+  }
+  bp_error_clear();
+  free(job->room);
+  return rc;
+}
+
+/* What serves a channel. */
+typedef struct Served {
+  BpWorkerChannel *channel;
+  uint32_t index;
+  int (*handle)(Job *job);
+} Served;
+
+static void serve_request(const Served *served) {
+  BpWorkerChannel *channel = served->channel;
+  Job job = {.channel = channel,
+             .index = served->index,
+             .operation = channel->operation,
+             .first_chunk = atomic_load(&channel->worker_chunks),
+             .in = {channel->arguments, channel->arguments + channel->request_size, 0}};
+  channel->status = worker_answer(&job, served->handle, channel->results);
+  channel->answer_size = (uint32_t)(job.out.at - channel->results);
+}
+
+static void *serve(void *context) {
+  const Served *served = context;
+  BpWorkerChannel *channel = served->channel;
+  for (uint32_t number = 1;; number++) {
+    wait_for(channel, &channel->request, number - 1, number);
+    serve_request(served);
+    atomic_store(&channel->answer, number);
+    bp_worker_tell(&channel->worker_word, &channel->host_sleeps);
+  }
+  return NULL;
+}
+
+/* Exits if no thread can be created: a channel without a thread would never answer. */
+void worker_serve(BpWorkerChannel *channel, uint32_t index, int (*handle)(Job *job)) {
+  static Served served[BP_WORKER_CHANNELS];
+  pthread_t thread;
+  served[index] = (Served){channel, index, handle};
+  if (pthread_create(&thread, NULL, serve, &served[index]))
+    exit(1);
+  pthread_detach(thread);
+}
+
+/* ---- Bytes ------------------------------------------------------------------------------- */
+
+static Blob *allocate_blob(uint64_t size) {
+  Blob *blob = size < PTRDIFF_MAX - sizeof *blob ? malloc(sizeof *blob + size + 1) : NULL;
+  if (!blob)
+    bp_error_raise(BP_ERROR_MEMORY, "the worker has no memory for %llu bytes",
+                   (unsigned long long)size);
+  else
+    blob->size = size;
+  return blob;
+}
+
+Blob *worker_blob_create(const void *data, uint64_t size) {
+  Blob *blob = allocate_blob(size);
+  if (blob && size)
+    memcpy(blob->data, data, size);
+  return blob;
+}
+
+int worker_put(Job *job) {
+  Blob *blob = allocate_blob(bp_wire_get(&job->in));
+  if (!blob)
+    return -1;
+  for (uint64_t at = 0; at < blob->size; at += BP_WORKER_CHUNK_SIZE) {
+    uint64_t left = blob->size - at;
+    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
+    const char *part = worker_take_part(job, size);
+    if (!part) {
+      free(blob);
+      return -1;
+    }
+    memcpy(blob->data + at, part, size);
+    worker_took_part(job);
+  }
+  blob->data[blob->size] = '\0';
+  worker_put_pointer(job, blob);
+  return 0;
+}
+
+int worker_get(Job *job) {
+  Blob *blob = worker_get_pointer(job);
+  int rc = 0;
+  for (uint64_t at = 0; at < blob->size && !rc; at += BP_WORKER_CHUNK_SIZE) {
+    uint64_t left = blob->size - at;
+    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
+    char *room = worker_room_for_part(job);
+    rc = room ? 0 : -1;
+    if (room) {
+      memcpy(room, blob->data + at, size);
+      worker_give_part(job, size);
+    }
+  }
+  free(blob);
+  return rc;
+}
