@@ -33,7 +33,7 @@ static const BpIrNode *call1(BpTe *te, const char *name, const BpIrNode *x) {
 
 /* ---- Element by element ------------------------------------------------------------------ */
 
-/* docs/lowering.md quotes this computation, its IR and its C. */
+/* docs/lowering.md quotes this computation and its IR. */
 static const BpIrNode *example_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Inputs *in = context;
   const BpIrNode *a = te_read2(te, in->tensors[0], axes[0], axes[1]);

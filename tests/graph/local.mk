@@ -28,7 +28,7 @@ tests_graph_test_claims_LDADD = $(graphtest_LDADD)
 
 slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD)
+tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD) $(JANSSON_LIBS)
 
 # A sanitizer slows operators by as much as a lost vector.
 if !SANITIZED
