@@ -14,6 +14,8 @@
 #include "bridges/onnxruntime/ort_abi.h"
 
 #define EP_NAME "backplane"
+/* The vendor of the devices' memory: larger than a PCI vendor's number can be. */
+#define VENDOR_ID 0x42504C
 /* The attribute `source` of our EPContext nodes. */
 #define CONTEXT_SOURCE "Backplane"
 /* Keys of a device's metadata: its name in preferences, and the name that its driver gives. */
@@ -194,10 +196,44 @@ int partition(Graph *graph, const Purpose *purpose, OrtGraphSupportInfo *info, C
  * text, which replaces an earlier one; NULL removes the report. Any thread. */
 void report_set(const void *session, char *text);
 
+/* ---- memory.c ------------------------------------------------------------------------------ */
+
+/* The first version in which a session can have devices with different memories. Older versions
+ * pass all tensors in the host's memory. */
+#define MEMORY_SINCE 28
+/* The version of a kernel's layout. */
+#define KERNELS_SINCE 24
+
+/* Sets data, device and byte_offset of the view for an address that ONNX Runtime has: memory of an
+ * allocator of this file, or the host's. Any thread. */
+void memory_find(void *address, BpTensorView *view);
+
+/* The memories of the devices that a factory offers. */
+typedef struct Memories Memories;
+
+/* Makes an empty list (transfer full, memories_free); `ort` is copied. Allocators and transfers
+ * that were made of it keep it alive. */
+Memories *memories_create(const Runtime *ort);
+void memories_free(Memories *memories);
+/* Offers the memory of a device, which is not the CPU, with ONNX Runtime's device `to`. */
+int memories_offer(Memories *memories, BpDevice device, OrtEpDevice *to);
+/* Makes the kernels that copy between the host and a device. */
+int memories_add_kernels(Memories *memories);
+/* The kernels of a session on a device (borrowed); NULL for the CPU. */
+const OrtKernelRegistry *memories_kernels(const Memories *memories, BpDevice device);
+/* The place of tensors of a session on a device: its memory, else the host's (borrowed). */
+const OrtMemoryDevice *memories_place(const Memories *memories, BpDevice device);
+/* An allocator of a memory that was offered (transfer full, memories_release_allocator). */
+OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info);
+void memories_release_allocator(OrtAllocator *allocator);
+/* Copies between the memories, and from and to the host (transfer full, its own Release). */
+OrtDataTransferImpl *memories_transfer(Memories *memories);
+
 /* ---- ep.c ---------------------------------------------------------------------------------- */
 
-/* Makes a provider for a session. `ort` outlives it. */
-OrtEp *ep_create(const Runtime *ort, const OrtKeyValuePairs *const *metadata, size_t count,
+/* Makes a provider for a session. `ort` and the memories (or NULL) outlive it. */
+OrtEp *ep_create(const Runtime *ort, const Memories *memories,
+                 const OrtKeyValuePairs *const *metadata, size_t count,
                  const OrtSessionOptions *options, const OrtLogger *logger);
 void ep_free(OrtEp *ep);
 

@@ -14,6 +14,7 @@
 typedef struct Factory {
   OrtEpFactory base;
   Runtime ort;
+  Memories *memories;    /* NULL if the runtime is older than MEMORY_SINCE */
   atomic_int references; /* ONNX Runtime's, and one of each provider: those may come back later */
 } Factory;
 
@@ -78,6 +79,11 @@ static int add_device(Factory *factory, BpDevice device, const OrtHardwareDevice
   int status =
       bridge_check(ort, ort->ep->CreateEpDevice(&factory->base, hardware, metadata, NULL, result));
   ort->api->ReleaseKeyValuePairs(metadata);
+  if (status || !factory->memories || device.device_type == BP_DEVICE_CPU)
+    return status;
+  status = memories_offer(factory->memories, device, *result);
+  if (status)
+    ort->ep->ReleaseEpDevice(*result);
   return status;
 }
 
@@ -130,8 +136,10 @@ static OrtStatus *get_devices(OrtEpFactory *self, const OrtHardwareDevice *const
 /* ---- The factory ------------------------------------------------------------------------- */
 
 static void release(Factory *factory) {
-  if (atomic_fetch_sub(&factory->references, 1) == 1)
-    free(factory);
+  if (atomic_fetch_sub(&factory->references, 1) != 1)
+    return;
+  memories_free(factory->memories);
+  free(factory);
 }
 
 static const char *get_name(const OrtEpFactory *self) {
@@ -146,7 +154,7 @@ static const char *get_vendor(const OrtEpFactory *self) {
 
 static uint32_t get_vendor_id(const OrtEpFactory *self) {
   (void)self;
-  return 0;
+  return VENDOR_ID;
 }
 
 static const char *get_version(const OrtEpFactory *self) {
@@ -160,7 +168,7 @@ static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *
                             OrtEp **result) {
   Factory *factory = (Factory *)self;
   (void)hardware;
-  *result = ep_create(&factory->ort, metadata, count, options, logger);
+  *result = ep_create(&factory->ort, factory->memories, metadata, count, options, logger);
   if (!*result)
     return bridge_status(&factory->ort);
   atomic_fetch_add(&factory->references, 1);
@@ -174,12 +182,26 @@ static void release_ep(OrtEpFactory *self, OrtEp *ep) {
   release((Factory *)self);
 }
 
-static OrtStatus *create_transfer(OrtEpFactory *self, void **result) {
-  (void)self;
-  *result = NULL;
-  return NULL;
+static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info,
+                                   const OrtKeyValuePairs *options, OrtAllocator **result) {
+  Factory *factory = (Factory *)self;
+  (void)options;
+  *result = memories_allocator(factory->memories, info);
+  return *result ? NULL : bridge_status(&factory->ort);
 }
 
+static void release_allocator(OrtEpFactory *self, OrtAllocator *allocator) {
+  (void)self;
+  memories_release_allocator(allocator);
+}
+
+static OrtStatus *create_transfer(OrtEpFactory *self, OrtDataTransferImpl **result) {
+  Factory *factory = (Factory *)self;
+  *result = factory->memories ? memories_transfer(factory->memories) : NULL;
+  return *result || !factory->memories ? NULL : bridge_status(&factory->ort);
+}
+
+/* Work is queued in order, on the default stream of a device. */
 static bool is_stream_aware(const OrtEpFactory *self) {
   (void)self;
   return false;
@@ -238,10 +260,20 @@ BP_API OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base,
                                  .ReleaseEp = release_ep,
                                  .GetVendorId = get_vendor_id,
                                  .GetVersion = get_version,
+                                 .CreateAllocator = create_allocator,
+                                 .ReleaseAllocator = release_allocator,
                                  .CreateDataTransfer = create_transfer,
                                  .IsStreamAware = is_stream_aware};
   factory->ort = ort;
   atomic_init(&factory->references, 1);
+  if (version >= MEMORY_SINCE) {
+    factory->memories = memories_create(&factory->ort);
+    if (!factory->memories || memories_add_kernels(factory->memories)) {
+      OrtStatus *status = bridge_status(&factory->ort);
+      release(factory);
+      return status;
+    }
+  }
   factories[0] = &factory->base;
   *count = 1;
   return NULL;

@@ -9,6 +9,7 @@
 typedef struct Ep {
   OrtEp base;
   const Runtime *ort;
+  const Memories *memories; /* or NULL */
   const OrtLogger *logger;
   Options options;
   Purpose purpose;
@@ -56,6 +57,18 @@ static int prepare(Ep *ep, const OrtKeyValuePairs *const *metadata, size_t count
 static const char *get_name(const OrtEp *self) {
   (void)self;
   return EP_NAME;
+}
+
+static OrtStatus *get_kernels(OrtEp *self, const OrtKernelRegistry **result) {
+  const Ep *ep = (const Ep *)self;
+  *result = memories_kernels(ep->memories, ep->purpose.device);
+  return NULL;
+}
+
+static OrtStatus *get_memory(const OrtEp *self, const OrtMemoryDevice **result) {
+  const Ep *ep = (const Ep *)self;
+  *result = memories_place(ep->memories, ep->purpose.device);
+  return NULL;
 }
 
 /* ---- Claiming ---------------------------------------------------------------------------- */
@@ -284,19 +297,23 @@ static void release_infos(OrtEp *self, OrtNodeComputeInfo **infos, size_t count)
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-OrtEp *ep_create(const Runtime *ort, const OrtKeyValuePairs *const *metadata, size_t count,
+OrtEp *ep_create(const Runtime *ort, const Memories *memories,
+                 const OrtKeyValuePairs *const *metadata, size_t count,
                  const OrtSessionOptions *options, const OrtLogger *logger) {
   Ep *ep = calloc(1, sizeof(*ep));
   if (!ep) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a session");
     return NULL;
   }
-  ep->base = (OrtEp){.version = ORT_OLDEST_VERSION,
+  ep->base = (OrtEp){.version = ORT_EP_VERSION,
                      .GetName = get_name,
                      .GetCapability = get_capability,
                      .Compile = compile,
-                     .ReleaseNodeComputeInfos = release_infos};
+                     .ReleaseNodeComputeInfos = release_infos,
+                     .GetKernelRegistry = memories ? get_kernels : NULL,
+                     .GetDefaultMemoryDevice = memories ? get_memory : NULL};
   ep->ort = ort;
+  ep->memories = memories;
   ep->logger = logger;
   if (prepare(ep, metadata, count, options) == 0)
     return &ep->base;

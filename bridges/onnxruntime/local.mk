@@ -14,6 +14,7 @@ libbackplane_onnxruntime_la_SOURCES = \
 	bridges/onnxruntime/entry.c \
 	bridges/onnxruntime/ep.c \
 	bridges/onnxruntime/graph.c \
+	bridges/onnxruntime/memory.c \
 	bridges/onnxruntime/onnx_write.c \
 	bridges/onnxruntime/onnxruntime.h \
 	bridges/onnxruntime/options.c \

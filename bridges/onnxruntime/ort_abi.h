@@ -18,6 +18,8 @@
 
 /* The version of the layouts below, which is the oldest runtime too: version 1.N has number N. */
 #define ORT_OLDEST_VERSION 23
+/* The version of OrtEp's layout, whose later slots older runtimes do not read. */
+#define ORT_EP_VERSION 27
 /* The newest version with a slot that is declared here. */
 #define ORT_NEWEST_VERSION 24
 
@@ -37,6 +39,14 @@ typedef struct OrtHardwareDevice OrtHardwareDevice;
 typedef struct OrtEpDevice OrtEpDevice;
 typedef struct OrtGraphSupportInfo OrtGraphSupportInfo;
 typedef struct OrtNodeComputeContext OrtNodeComputeContext;
+typedef struct OrtMemoryInfo OrtMemoryInfo;
+typedef struct OrtMemoryDevice OrtMemoryDevice;
+typedef struct OrtSyncStream OrtSyncStream;
+typedef struct OrtKernelRegistry OrtKernelRegistry;
+typedef struct OrtKernelDefBuilder OrtKernelDefBuilder;
+typedef struct OrtKernelDef OrtKernelDef;
+typedef struct OrtKernelInfo OrtKernelInfo;
+typedef struct OrtDataType OrtDataType;
 
 /* Codes of a status. */
 #define ORT_FAIL             1
@@ -63,6 +73,14 @@ typedef struct OrtNodeComputeContext OrtNodeComputeContext;
 #define ORT_HARDWARE_CPU 0
 #define ORT_HARDWARE_GPU 1
 
+/* Kinds of memory. */
+#define ORT_MEMORY_CPU            0
+#define ORT_MEMORY_GPU            1
+#define ORT_MEMORY_DEFAULT        0 /* of a device, and not what the host reads too */
+#define ORT_ALLOCATOR_DEVICE      0
+#define ORT_KERNEL_INPUT_ON_HOST  (-2)
+#define ORT_KERNEL_OUTPUT_ON_HOST (-1)
+
 typedef void (*OrtUnused)(void);
 /* The slots from `from` to before `to`, which are not used. */
 #define ORT_GAP(from, to) OrtUnused unused_##from[(to) - (from)]
@@ -84,6 +102,11 @@ typedef struct OrtFusionOptions {
 } OrtFusionOptions;
 
 struct OrtEpFactory;
+struct OrtKernelImpl;
+
+/* Makes a kernel, which ONNX Runtime releases. `state` was passed with the function. */
+typedef OrtStatus *(*OrtKernelCreate)(void *state, const OrtKernelInfo *info,
+                                      struct OrtKernelImpl **result);
 
 typedef struct OrtEpApi {
   /* ---- 1.23. The caller of GetSupportedDevices owns the device. */
@@ -93,6 +116,44 @@ typedef struct OrtEpApi {
   void (*ReleaseEpDevice)(OrtEpDevice *device);                                        /* 1 */
   OrtStatus *(*AddNodesToFuse)(OrtGraphSupportInfo *info, const OrtNode *const *nodes, /* 2 */
                                size_t num_nodes, const OrtFusionOptions *options);
+  ORT_GAP(3, 5);
+  /* The device keeps the pointer: the info outlives it. */
+  OrtStatus *(*EpDevice_AddAllocatorInfo)(OrtEpDevice *device, const OrtMemoryInfo *info); /* 5 */
+  const OrtMemoryDevice *(*MemoryInfo_GetMemoryDevice)(const OrtMemoryInfo *info);         /* 6 */
+  ORT_GAP(7, 8);
+  bool (*MemoryDevice_AreEqual)(const OrtMemoryDevice *a, const OrtMemoryDevice *b); /* 8 */
+  int32_t (*MemoryDevice_GetDeviceType)(const OrtMemoryDevice *device);              /* 9 */
+  ORT_GAP(10, 11);
+  uint32_t (*MemoryDevice_GetVendorId)(const OrtMemoryDevice *device); /* 11 */
+  ORT_GAP(12, 18);
+  /* ---- 1.24. */
+  OrtStatus *(*CreateKernelRegistry)(OrtKernelRegistry **result); /* 18, released by 19 */
+  void (*ReleaseKernelRegistry)(OrtKernelRegistry *registry);     /* 19 */
+  OrtStatus *(*KernelRegistry_AddKernel)(OrtKernelRegistry *registry, const OrtKernelDef *def,
+                                         OrtKernelCreate create, void *state); /* 20 */
+  OrtStatus *(*CreateKernelDefBuilder)(OrtKernelDefBuilder **result);          /* 21 */
+  void (*ReleaseKernelDefBuilder)(OrtKernelDefBuilder *builder);               /* 22 */
+  OrtStatus *(*KernelDefBuilder_SetOperatorType)(OrtKernelDefBuilder *builder, /* 23 */
+                                                 const char *op);
+  OrtStatus *(*KernelDefBuilder_SetDomain)(OrtKernelDefBuilder *builder, /* 24 */
+                                           const char *domain);
+  OrtStatus *(*KernelDefBuilder_SetSinceVersion)(OrtKernelDefBuilder *builder, /* 25 */
+                                                 int32_t first, int32_t last);
+  OrtStatus *(*KernelDefBuilder_SetExecutionProvider)(OrtKernelDefBuilder *builder, /* 26 */
+                                                      const char *name);
+  OrtStatus *(*KernelDefBuilder_SetInputMemType)(OrtKernelDefBuilder *builder, /* 27 */
+                                                 size_t index, int32_t type);
+  OrtStatus *(*KernelDefBuilder_SetOutputMemType)(OrtKernelDefBuilder *builder, /* 28 */
+                                                  size_t index, int32_t type);
+  OrtStatus *(*KernelDefBuilder_AddTypeConstraint)(OrtKernelDefBuilder *builder, /* 29 */
+                                                   const char *name,
+                                                   const OrtDataType *const *types, size_t count);
+  ORT_GAP(30, 32);
+  OrtStatus *(*KernelDefBuilder_Build)(OrtKernelDefBuilder *builder,
+                                       OrtKernelDef **result); /* 32 */
+  void (*ReleaseKernelDef)(OrtKernelDef *def);                 /* 33 */
+  ORT_GAP(34, 40);
+  OrtStatus *(*GetTensorDataType)(int32_t type, const OrtDataType **result); /* 40 */
 } OrtEpApi;
 
 typedef struct OrtApi {
@@ -124,8 +185,9 @@ typedef struct OrtApi {
                                         const int64_t *extents, size_t num_extents,
                                         OrtValue **result);
   ORT_GAP(92, 93);
-  void (*ReleaseStatus)(OrtStatus *status); /* 93 */
-  ORT_GAP(94, 96);
+  void (*ReleaseStatus)(OrtStatus *status);       /* 93 */
+  void (*ReleaseMemoryInfo)(OrtMemoryInfo *info); /* 94 */
+  ORT_GAP(95, 96);
   void (*ReleaseValue)(OrtValue *value); /* 96 */
   ORT_GAP(97, 99);
   void (*ReleaseTensorInfo)(OrtTensorInfo *info); /* 99 */
@@ -161,7 +223,13 @@ typedef struct OrtApi {
   const OrtEpApi *(*GetEpApi)(void); /* 317 */
   /* ---- 1.23. */
   OrtStatus *(*GetTensorSizeInBytes)(const OrtValue *value, size_t *result); /* 318 */
-  ORT_GAP(319, 326);
+  ORT_GAP(319, 320);
+  OrtStatus *(*CreateMemoryInfo_V2)(const char *name, int32_t device_type,
+                                    uint32_t vendor, /* 320 */
+                                    int32_t device, int32_t memory_type, size_t alignment,
+                                    int32_t allocator_type,
+                                    OrtMemoryInfo **result); /* released by 94 */
+  ORT_GAP(321, 326);
   OrtStatus *(*ValueInfo_GetInitializerValue)(const OrtValueInfo *value, /* 326 */
                                               const OrtValue **result);
   ORT_GAP(327, 331);
@@ -242,6 +310,35 @@ typedef struct OrtNodeComputeInfo {
   void (*ReleaseState)(struct OrtNodeComputeInfo *self, void *state);
 } OrtNodeComputeInfo;
 
+/* Memory of a device. Any thread. */
+typedef struct OrtAllocator {
+  uint32_t version;
+  void *(*Alloc)(struct OrtAllocator *self, size_t size); /* 0 */
+  void (*Free)(struct OrtAllocator *self, void *address);
+  const OrtMemoryInfo *(*Info)(const struct OrtAllocator *self); /* 2 */
+  void *(*Reserve)(struct OrtAllocator *self, size_t size);
+  OrtUnused unused_4[12];
+} OrtAllocator;
+
+/* Copies between the provider's devices, and from and to the host. */
+typedef struct OrtDataTransferImpl {
+  uint32_t version;
+  void (*Release)(struct OrtDataTransferImpl *self); /* 0 */
+  bool (*CanCopy)(const struct OrtDataTransferImpl *self, const OrtMemoryDevice *from,
+                  const OrtMemoryDevice *to);
+  OrtStatus *(*CopyTensors)(struct OrtDataTransferImpl *self, const OrtValue **from, /* 2 */
+                            OrtValue **to, OrtSyncStream **streams, size_t count);
+  OrtUnused unused_3[13];
+} OrtDataTransferImpl;
+
+/* A kernel of a registry. Since 1.24. */
+typedef struct OrtKernelImpl {
+  uint32_t version, flags;
+  OrtStatus *(*Compute)(struct OrtKernelImpl *self, OrtKernelContext *context); /* 0 */
+  void (*Release)(struct OrtKernelImpl *self);
+  OrtUnused unused_2[14];
+} OrtKernelImpl;
+
 /* The execution provider of one session. A slot that is NULL has the runtime's default. */
 typedef struct OrtEp {
   uint32_t version;
@@ -250,7 +347,14 @@ typedef struct OrtEp {
   OrtStatus *(*Compile)(struct OrtEp *self, const OrtGraph **graphs, const OrtNode **fused, /* 2 */
                         size_t count, OrtNodeComputeInfo **infos, OrtNode **contexts);
   void (*ReleaseNodeComputeInfos)(struct OrtEp *self, OrtNodeComputeInfo **infos, size_t count);
-  OrtUnused unused_4[28]; /* to what any version may read */
+  OrtUnused unused_4[8];
+  /* The registry outlives the provider. Since 1.24. */
+  OrtStatus *(*GetKernelRegistry)(struct OrtEp *self, const OrtKernelRegistry **result); /* 12 */
+  OrtUnused unused_13[9];
+  /* The memory in which nodes of this provider have inputs and outputs. Since 1.27. */
+  OrtStatus *(*GetDefaultMemoryDevice)(const struct OrtEp *self,
+                                       const OrtMemoryDevice **result); /* 22 */
+  OrtUnused unused_23[9];                                               /* to what may be read */
 } OrtEp;
 
 typedef struct OrtEpFactory {
@@ -267,10 +371,15 @@ typedef struct OrtEpFactory {
   void (*ReleaseEp)(struct OrtEpFactory *self, OrtEp *ep);    /* 4 */
   uint32_t (*GetVendorId)(const struct OrtEpFactory *self);   /* 5 */
   const char *(*GetVersion)(const struct OrtEpFactory *self); /* 6 */
-  OrtUnused unused_7[3];
-  /* *result: NULL, what is on a device stays within a part. */
-  OrtStatus *(*CreateDataTransfer)(struct OrtEpFactory *self, void **result); /* 10 */
-  bool (*IsStreamAware)(const struct OrtEpFactory *self);                     /* 11 */
+  OrtUnused unused_7[1];
+  /* `info` is one of those that were added to a device. */
+  OrtStatus *(*CreateAllocator)(struct OrtEpFactory *self, const OrtMemoryInfo *info,
+                                const OrtKeyValuePairs *options, OrtAllocator **result); /* 8 */
+  void (*ReleaseAllocator)(struct OrtEpFactory *self, OrtAllocator *allocator);          /* 9 */
+  /* *result: NULL where there is no memory but the host's. */
+  OrtStatus *(*CreateDataTransfer)(struct OrtEpFactory *self,
+                                   OrtDataTransferImpl **result); /* 10 */
+  bool (*IsStreamAware)(const struct OrtEpFactory *self);         /* 11 */
   OrtUnused unused_12[20];
 } OrtEpFactory;
 

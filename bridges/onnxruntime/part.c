@@ -23,7 +23,8 @@ struct Part {
   char *key;
   BpModel *model;
   BpDevice device;
-  Bytes onnx; /* or nothing */
+  uint64_t alignment; /* of a tensor in a device's memory */
+  Bytes onnx;         /* or nothing */
   pthread_mutex_t mutex;
   Idle *idle;
 };
@@ -69,6 +70,17 @@ static BpModule *compile(const Purpose *purpose, const BpOnnxBytes *onnx) {
   return bp_model_compile_bytes(onnx, &options);
 }
 
+static uint64_t read_alignment(BpDevice device) {
+  BpValue value = {0};
+  int status = bp_device_get_attr(device, BP_ATTR_DATA_ALIGNMENT, &value);
+  uint64_t alignment = status == 0 && value.type_index == BP_TYPE_INT && value.v_int64 > 0
+                           ? (uint64_t)value.v_int64
+                           : 1;
+  bp_value_clear(&value);
+  bp_error_clear();
+  return alignment;
+}
+
 Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *key) {
   Part *part = calloc(1, sizeof(*part));
   if (!part) {
@@ -77,6 +89,7 @@ Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *k
   }
   pthread_mutex_init(&part->mutex, NULL);
   part->device = purpose->device;
+  part->alignment = read_alignment(purpose->device);
   part->key = strdup(key);
   BpModule *module = part->key ? compile(purpose, onnx) : NULL;
   part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
@@ -160,20 +173,24 @@ static int view_input(const Info *info, const OrtValue *value, const BpModelTens
                           expected->name, ndim, MAX_NDIM);
   if (bridge_check(info->ort, api->GetTensorData(value, &data)))
     return -1;
-  *view = (BpTensorView){.data = (void *)(uintptr_t)data,
-                         .device = {BP_DEVICE_CPU, 0},
-                         .ndim = (int32_t)ndim,
-                         .dtype = expected->dtype,
-                         .shape = (int64_t *)(uintptr_t)extents};
+  *view = (BpTensorView){
+      .ndim = (int32_t)ndim, .dtype = expected->dtype, .shape = (int64_t *)(uintptr_t)extents};
+  memory_find((void *)(uintptr_t)data, view);
   return 0;
 }
 
-/* Generated code reads elements at addresses that are multiples of their size. */
-static bool is_aligned(const BpTensorView *view) {
-  return (uintptr_t)view->data % bp_dtype_bytes(view->dtype) == 0;
+/* Whether generated code can read the tensor where it is. On the CPU it reads elements at addresses
+ * that are multiples of their size. On a device a tensor begins at a multiple of its alignment. */
+static bool is_usable(const Part *part, const BpTensorView *view) {
+  if (view->device.device_type != part->device.device_type ||
+      view->device.device_id != part->device.device_id)
+    return false;
+  return part->device.device_type == BP_DEVICE_CPU
+             ? (uintptr_t)view->data % bp_dtype_bytes(view->dtype) == 0
+             : view->byte_offset % part->alignment == 0;
 }
 
-/* Copies the input to a device. On the CPU an aligned input is used where it is. */
+/* Uses the input where it is if possible, else copies it. */
 static int set_input(const Info *info, BpModelContext *context, int32_t index,
                      const OrtKernelContext *kernel) {
   const BpModelTensorInfo *expected = bp_model_input_info(info->part->model, index);
@@ -187,7 +204,7 @@ static int set_input(const Info *info, BpModelContext *context, int32_t index,
     return bp_error_raise(BP_ERROR_VALUE, "input '%s' has no value", expected->name);
   if (view_input(info, value, expected, shape, &view))
     return -1;
-  if (info->part->device.device_type != BP_DEVICE_CPU || !is_aligned(&view))
+  if (!is_usable(info->part, &view))
     return bp_model_set_input(context, expected->name, &view);
   BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
   int status = tensor ? bp_model_bind_input(context, expected->name, tensor) : -1;
@@ -210,7 +227,12 @@ static int get_output(const Info *info, BpModelContext *context, int32_t index,
     return 0;
   if (bridge_check(info->ort, api->GetTensorMutableData(value, &data)))
     return -1;
-  return bp_tensor_copy_to_host(&tensor->view, data, (uint64_t)bytes);
+  BpTensorView view = tensor->view;
+  view.strides = NULL;
+  memory_find(data, &view);
+  return view.device.device_type == BP_DEVICE_CPU
+             ? bp_tensor_copy_to_host(&tensor->view, data, (uint64_t)bytes)
+             : bp_tensor_copy(&tensor->view, &view, NULL);
 }
 
 static int run(const Info *info, OrtKernelContext *kernel) {

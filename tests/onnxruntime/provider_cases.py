@@ -6,6 +6,7 @@ node cases (a fixed subset, or all with --all), and for models that are divided,
 bodies and options. LIBRARY is the bridge, PACKAGE the folder of the Python package, FOLDER may be
 written to, DIGITS is an ONNX file. Prints TAP."""
 
+import json
 import os
 import sys
 import threading
@@ -28,6 +29,7 @@ sys.path.insert(0, str(PACKAGE))
 import onnxruntime_ep_backplane as package  # noqa: E402
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+MEMORY_SINCE = (1, 28)  # of the devices' memory
 RANDOM = np.random.RandomState(1)
 FLOAT = TensorProto.FLOAT
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
@@ -347,8 +349,7 @@ def damaged_context_is_an_error():
 
 def other_devices_give_the_cpus_outputs():
     """Each kind of device that is here besides the CPU, with open and with known shapes, claimed parts and others."""
-    kinds = {device.ep_metadata["backplane_device"].split(":")[0] for device in devices("")} - {"cpu"}
-    for kind in sorted(kinds):
+    for kind in (device.ep_metadata["backplane_device"] for device in other_kinds()):
         for model, feeds in ((onnx.load(DIGITS), [{"image": floats(n, 1, 28, 28)} for n in (1, 3)]),
                              (divided_model(), [divided_feed()])):
             ours = session(model, {"claim": "all"}, kind=kind)
@@ -359,14 +360,82 @@ def other_devices_give_the_cpus_outputs():
                     assert difference(got, want) is None, (kind, difference(got, want))
 
 
+def other_kinds():
+    """A device of each kind that is here besides the CPU."""
+    found = {device.ep_metadata["backplane_device"].split(":")[0]: device for device in reversed(devices(""))}
+    return [device for kind, device in sorted(found.items()) if kind != "cpu"]
+
+
+def on_device(device, array):
+    """An OrtValue in the memory of a device."""
+    memory = device.memory_info(onnxruntime.OrtDeviceMemoryType.DEFAULT)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array, "gpu", memory.device_id, memory.device_vendor_id)
+
+
+def tensors_are_bound_in_device_memory():
+    """Inputs and outputs stay on the device, and an output is the input of the next session."""
+    model = graph_model([helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", FLOAT, ["n", 8])], [("y", FLOAT, ["n", 8])],
+                        [("w", floats(8, 8))])
+    wanted = on_cpu(model)
+    for device in other_kinds():
+        for rows in (1, 5, 0):
+            x = floats(rows, 8)
+            first = on_device(device, x)
+            assert np.array_equal(first.numpy(), x)
+            second = on_device(device, np.zeros_like(x))
+            binding = (ours := session(model, kind=device.ep_metadata["backplane_device"])).io_binding()
+            for source, target in ((first, second), (second, first)):
+                binding.bind_ortvalue_input("x", source)
+                binding.bind_ortvalue_output("y", target)
+                ours.run_with_iobinding(binding)
+                x = wanted.run(None, {"x": x})[0]
+                assert difference(target.numpy(), x) is None, difference(target.numpy(), x)
+
+
+def joined_model():
+    """Two parts with a node of ai.onnx.ml between, beside which a tensor goes from part to part."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
+             helper.make_node("ReduceMean", ["a"], ["b"], axes=[2, 3], keepdims=0),
+             helper.make_node("Scaler", ["b"], ["c"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
+             helper.make_node("Reshape", ["c", "column"], ["d"]),
+             helper.make_node("Mul", ["a", "d"], ["e"]),
+             helper.make_node("Conv", ["e", "v"], ["y"], name="second")]
+    return graph_model(nodes, [("x", FLOAT, [1, 4, 18, 18])], [("y", FLOAT, None)],
+                       [("w", floats(8, 4, 3, 3)), ("v", floats(8, 8, 3, 3)), ("column", np.array([1, 8, 1, 1]))])
+
+
+def tensors_between_parts_stay_on_the_device():
+    """Only what a node of the CPU reads or gives is copied, which onnxruntime's own profile shows."""
+    model = joined_model()
+    for device in other_kinds():
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.enable_profiling = True
+        options.profile_file_prefix = str(FOLDER / "profile")
+        options.add_provider_for_devices([device], {"claim": "all"})
+        ours = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        assert package.report()[-1]["parts"] == 2, package.report()
+        for _ in range(3):  # onnxruntime plans the memory of later runs by the first one
+            feed = {"x": floats(1, 4, 18, 18)}
+            why = difference(ours.run(None, feed)[0], on_cpu(model).run(None, feed)[0])
+            assert why is None, (device.ep_metadata, why)
+        events = json.loads(Path(ours.end_profiling()).read_text())
+        copies = Counter(event["args"]["op_name"] for event in events
+                         if event.get("cat") == "Node" and "Memcpy" in event["args"].get("op_name", ""))
+        assert copies == {"MemcpyToHost": 3, "MemcpyFromHost": 3}, copies
+
+
 def unregistering_leaves_sessions_running():
     """The last test: the provider is not there afterwards."""
     image = floats(1, 1, 28, 28)
-    ours = session(DIGITS)
-    want = ours.run(None, {"image": image})[0]
+    open_sessions = [session(DIGITS)]
+    if VERSION >= MEMORY_SINCE:
+        open_sessions += [session(DIGITS, kind=device.ep_metadata["backplane_device"]) for device in other_kinds()]
+    want = open_sessions[0].run(None, {"image": image})[0]
     onnxruntime.unregister_execution_provider_library("again")
-    assert difference(ours.run(None, {"image": image})[0], want) is None
-    del ours
+    for ours in open_sessions:
+        assert difference(ours.run(None, {"image": image})[0], want) is None
+    del ours, open_sessions
     onnxruntime.register_execution_provider_library("again", package.get_library_path())
     assert difference(session(DIGITS).run(None, {"image": image})[0], want) is None
 
@@ -380,6 +449,8 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
+if VERSION >= MEMORY_SINCE:
+    TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device]
 TESTS.append(unregistering_leaves_sessions_running)
 
 

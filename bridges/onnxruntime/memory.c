@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of devices in ONNX Runtime: allocators, copies, and the two kernels that ONNX Runtime
+ * places between nodes of the host and nodes of a device.
+ *
+ * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
+ * So each allocation reserves a range of addresses that nobody can access. An address in the range
+ * names the memory, and an offset in it. Copies and kernels are queued on the default stream of a
+ * device, in order, so that no stream of ONNX Runtime is needed. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bridges/onnxruntime/bridge.h"
+
+/* Enough for every device that OpenCL or Vulkan has: a view may begin at each multiple. */
+#define ALIGNMENT 4096
+
+/* ---- Addresses --------------------------------------------------------------------------- */
+
+typedef struct Block {
+  char *begin;
+  size_t size; /* of the range, whole pages */
+  BpDevice device;
+  void *handle;
+} Block;
+
+/* In the order of addresses; the lock guards them. */
+static Block *blocks;
+static size_t num_blocks, room_for_blocks;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* The first block that begins behind the address. */
+static size_t find_next(const char *address) {
+  size_t low = 0, high = num_blocks;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (blocks[middle].begin > address)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+static int add_block(const Block *block) {
+  pthread_rwlock_wrlock(&lock);
+  int status = 0;
+  if (num_blocks == room_for_blocks) {
+    size_t room = room_for_blocks ? 2 * room_for_blocks : 64;
+    Block *grown = realloc(blocks, room * sizeof(*grown));
+    if (grown) {
+      blocks = grown;
+      room_for_blocks = room;
+    } else {
+      status = bp_error_raise(BP_ERROR_MEMORY, "no memory for the blocks of a device");
+    }
+  }
+  if (status == 0) {
+    size_t at = find_next(block->begin);
+    memmove(&blocks[at + 1], &blocks[at], (num_blocks - at) * sizeof(*blocks));
+    blocks[at] = *block;
+    num_blocks++;
+  }
+  pthread_rwlock_unlock(&lock);
+  return status;
+}
+
+/* Removes the block that begins at the address. */
+static bool take_block(const void *address, Block *block) {
+  pthread_rwlock_wrlock(&lock);
+  size_t next = find_next(address);
+  bool is_found = next > 0 && blocks[next - 1].begin == address;
+  if (is_found) {
+    *block = blocks[next - 1];
+    memmove(&blocks[next - 1], &blocks[next], (num_blocks - next) * sizeof(*blocks));
+    num_blocks--;
+  }
+  if (num_blocks == 0) {
+    free(blocks);
+    blocks = NULL;
+    room_for_blocks = 0;
+  }
+  pthread_rwlock_unlock(&lock);
+  return is_found;
+}
+
+void memory_find(void *address, BpTensorView *view) {
+  view->data = address;
+  view->device = (BpDevice){BP_DEVICE_CPU, 0};
+  view->byte_offset = 0;
+  pthread_rwlock_rdlock(&lock);
+  size_t next = find_next(address);
+  const Block *block = next > 0 ? &blocks[next - 1] : NULL;
+  if (block && (size_t)((char *)address - block->begin) < block->size) {
+    view->data = block->handle;
+    view->device = block->device;
+    view->byte_offset = (uint64_t)((char *)address - block->begin);
+  }
+  pthread_rwlock_unlock(&lock);
+}
+
+/* ---- The memories of a factory ----------------------------------------------------------- */
+
+#define MAX_MEMORIES 8
+
+typedef struct Memory {
+  BpDevice device;
+  OrtMemoryInfo *info;
+} Memory;
+
+struct Memories {
+  Runtime ort;
+  atomic_int references; /* the factory's, and one of each allocator and transfer */
+  OrtMemoryInfo *host;
+  Memory list[MAX_MEMORIES];
+  int32_t count;
+  OrtKernelRegistry *kernels; /* or NULL */
+};
+
+static int create_info(const Runtime *ort, int32_t type, uint32_t vendor, int32_t index,
+                       OrtMemoryInfo **info) {
+  return bridge_check(ort, ort->api->CreateMemoryInfo_V2(EP_NAME, type, vendor, index,
+                                                         ORT_MEMORY_DEFAULT, 0,
+                                                         ORT_ALLOCATOR_DEVICE, info));
+}
+
+static void release(Memories *memories) {
+  const Runtime *ort = &memories->ort;
+  if (atomic_fetch_sub(&memories->references, 1) != 1)
+    return;
+  for (int32_t i = 0; i < memories->count; i++)
+    ort->api->ReleaseMemoryInfo(memories->list[i].info);
+  if (memories->host)
+    ort->api->ReleaseMemoryInfo(memories->host);
+  if (memories->kernels)
+    ort->ep->ReleaseKernelRegistry(memories->kernels);
+  free(memories);
+}
+
+Memories *memories_create(const Runtime *ort) {
+  Memories *memories = calloc(1, sizeof(*memories));
+  if (!memories) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a factory");
+    return NULL;
+  }
+  memories->ort = *ort;
+  atomic_init(&memories->references, 1);
+  if (create_info(ort, ORT_MEMORY_CPU, 0, 0, &memories->host) == 0)
+    return memories;
+  release(memories);
+  return NULL;
+}
+
+void memories_free(Memories *memories) {
+  if (memories)
+    release(memories);
+}
+
+static const Memory *find_memory(const Memories *memories, BpDevice device) {
+  for (int32_t i = 0; i < memories->count; i++)
+    if (memories->list[i].device.device_type == device.device_type &&
+        memories->list[i].device.device_id == device.device_id)
+      return &memories->list[i];
+  return NULL;
+}
+
+int memories_offer(Memories *memories, BpDevice device, OrtEpDevice *to) {
+  const Runtime *ort = &memories->ort;
+  const Memory *memory = find_memory(memories, device);
+  if (!memory) {
+    Memory *added = &memories->list[memories->count];
+    if (memories->count == MAX_MEMORIES)
+      return 0;
+    added->device = device;
+    if (create_info(ort, ORT_MEMORY_GPU, VENDOR_ID, memories->count, &added->info))
+      return -1;
+    memories->count++;
+    memory = added;
+  }
+  return bridge_check(ort, ort->ep->EpDevice_AddAllocatorInfo(to, memory->info));
+}
+
+const OrtMemoryDevice *memories_place(const Memories *memories, BpDevice device) {
+  const Memory *memory = find_memory(memories, device);
+  return memories->ort.ep->MemoryInfo_GetMemoryDevice(memory ? memory->info : memories->host);
+}
+
+/* ---- Allocators -------------------------------------------------------------------------- */
+
+typedef struct Allocator {
+  OrtAllocator base;
+  Memories *memories;
+  const Memory *memory;
+} Allocator;
+
+static void *allocate(OrtAllocator *self, size_t size) {
+  const Memory *memory = ((const Allocator *)self)->memory;
+  if (size > SIZE_MAX / 2)
+    return NULL;
+  Block block = {.size = (size / ALIGNMENT + 1) * ALIGNMENT, .device = memory->device};
+  const BpAllocation request = {
+      .struct_size = sizeof request, .size = size, .alignment = ALIGNMENT};
+  block.begin =
+      mmap(NULL, block.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (block.begin == MAP_FAILED)
+    return NULL;
+  if (bp_device_alloc(block.device, &request, &block.handle) == 0) {
+    if (add_block(&block) == 0)
+      return block.begin;
+    bp_device_free(block.device, block.handle);
+  }
+  munmap(block.begin, block.size);
+  bp_error_clear(); /* NULL: ONNX Runtime says that the allocation failed */
+  return NULL;
+}
+
+static void deallocate(OrtAllocator *self, void *address) {
+  Block block;
+  (void)self;
+  if (!address || !take_block(address, &block))
+    return;
+  if (bp_device_free(block.device, block.handle))
+    bp_error_clear();
+  munmap(block.begin, block.size);
+}
+
+static const OrtMemoryInfo *get_info(const OrtAllocator *self) {
+  return ((const Allocator *)self)->memory->info;
+}
+
+OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info) {
+  const OrtEpApi *api = memories->ort.ep;
+  const Memory *memory = NULL;
+  for (int32_t i = 0; i < memories->count && info && !memory; i++)
+    if (api->MemoryDevice_AreEqual(api->MemoryInfo_GetMemoryDevice(memories->list[i].info),
+                                   api->MemoryInfo_GetMemoryDevice(info)))
+      memory = &memories->list[i];
+  if (!memory) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "ONNX Runtime asks for an allocator of memory that was not offered");
+    return NULL;
+  }
+  Allocator *allocator = calloc(1, sizeof(*allocator));
+  if (!allocator) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for an allocator");
+    return NULL;
+  }
+  allocator->base = (OrtAllocator){.version = ORT_OLDEST_VERSION,
+                                   .Alloc = allocate,
+                                   .Free = deallocate,
+                                   .Info = get_info,
+                                   .Reserve = allocate};
+  allocator->memories = memories;
+  allocator->memory = memory;
+  atomic_fetch_add(&memories->references, 1);
+  return &allocator->base;
+}
+
+void memories_release_allocator(OrtAllocator *base) {
+  if (!base)
+    return;
+  release(((Allocator *)base)->memories);
+  free(base);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* Copies the elements. A copy to the host is complete when the function returns. */
+static int copy_value(const Runtime *ort, const OrtValue *from, OrtValue *to) {
+  const void *source = NULL;
+  void *target = NULL;
+  size_t size = 0;
+  BpTensorView views[2];
+  if (bridge_check(ort, ort->api->GetTensorSizeInBytes(from, &size)) ||
+      bridge_check(ort, ort->api->GetTensorData(from, &source)) ||
+      bridge_check(ort, ort->api->GetTensorMutableData(to, &target)))
+    return -1;
+  if (size == 0)
+    return 0;
+  memory_find((void *)(uintptr_t)source, &views[0]);
+  memory_find(target, &views[1]);
+  const BpCopy copy = {.struct_size = sizeof copy,
+                       .from = views[0].data,
+                       .from_offset = views[0].byte_offset,
+                       .from_device = views[0].device,
+                       .to = views[1].data,
+                       .to_offset = views[1].byte_offset,
+                       .to_device = views[1].device,
+                       .size = size};
+  if (bp_device_copy(&copy, NULL))
+    return -1;
+  return views[1].device.device_type == BP_DEVICE_CPU ? bp_stream_sync(views[0].device, NULL) : 0;
+}
+
+typedef struct Transfer {
+  OrtDataTransferImpl base;
+  Memories *memories;
+} Transfer;
+
+static bool can_copy(const OrtDataTransferImpl *self, const OrtMemoryDevice *from,
+                     const OrtMemoryDevice *to) {
+  const OrtEpApi *api = ((const Transfer *)self)->memories->ort.ep;
+  bool is_from_ours = api->MemoryDevice_GetVendorId(from) == VENDOR_ID;
+  bool is_to_ours = api->MemoryDevice_GetVendorId(to) == VENDOR_ID;
+  return (is_from_ours || is_to_ours) &&
+         (is_from_ours || api->MemoryDevice_GetDeviceType(from) == ORT_MEMORY_CPU) &&
+         (is_to_ours || api->MemoryDevice_GetDeviceType(to) == ORT_MEMORY_CPU);
+}
+
+static OrtStatus *copy_tensors(OrtDataTransferImpl *self, const OrtValue **from, OrtValue **to,
+                               OrtSyncStream **streams, size_t count) {
+  const Runtime *ort = &((const Transfer *)self)->memories->ort;
+  (void)streams;
+  for (size_t i = 0; i < count; i++)
+    if (copy_value(ort, from[i], to[i]))
+      return bridge_status(ort);
+  return NULL;
+}
+
+static void release_transfer(OrtDataTransferImpl *self) {
+  release(((Transfer *)self)->memories);
+  free(self);
+}
+
+OrtDataTransferImpl *memories_transfer(Memories *memories) {
+  Transfer *transfer = calloc(1, sizeof(*transfer));
+  if (!transfer) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for copies");
+    return NULL;
+  }
+  transfer->base = (OrtDataTransferImpl){.version = ORT_OLDEST_VERSION,
+                                         .Release = release_transfer,
+                                         .CanCopy = can_copy,
+                                         .CopyTensors = copy_tensors};
+  transfer->memories = memories;
+  atomic_fetch_add(&memories->references, 1);
+  return &transfer->base;
+}
+
+/* ---- Kernels ----------------------------------------------------------------------------- */
+
+typedef struct Kernel {
+  OrtKernelImpl base;
+  const Runtime *ort;
+} Kernel;
+
+/* Copies input 0 to output 0. */
+static int run_copy(const Runtime *ort, OrtKernelContext *context) {
+  const OrtValue *from = NULL;
+  OrtValue *to = NULL;
+  const int64_t *extents = NULL;
+  size_t ndim = 0;
+  int32_t type = 0;
+  if (bridge_check(ort, ort->api->KernelContext_GetInput(context, 0, &from)) ||
+      bridge_check(
+          ort, ort->api->GetTensorElementTypeAndShapeDataReference(from, &type, &extents, &ndim)) ||
+      bridge_check(ort, ort->api->KernelContext_GetOutput(context, 0, extents, ndim, &to)))
+    return -1;
+  return copy_value(ort, from, to);
+}
+
+static OrtStatus *compute_copy(OrtKernelImpl *self, OrtKernelContext *context) {
+  const Runtime *ort = ((const Kernel *)self)->ort;
+  return run_copy(ort, context) ? bridge_status(ort) : NULL;
+}
+
+static void release_kernel(OrtKernelImpl *self) {
+  free(self);
+}
+
+static OrtStatus *create_kernel(void *state, const OrtKernelInfo *info, OrtKernelImpl **result) {
+  const Runtime *ort = state;
+  Kernel *kernel = calloc(1, sizeof(*kernel));
+  (void)info;
+  if (!kernel)
+    return ort->api->CreateStatus(ORT_EP_FAIL, EP_NAME ": no memory for a copy");
+  kernel->base =
+      (OrtKernelImpl){.version = KERNELS_SINCE, .Compute = compute_copy, .Release = release_kernel};
+  kernel->ort = ort;
+  *result = &kernel->base;
+  return NULL;
+}
+
+/* Every type of elements that parts have at their borders. */
+static int constrain_types(const Runtime *ort, OrtKernelDefBuilder *builder) {
+  const OrtDataType *types[32];
+  size_t count = 0;
+  for (int32_t type = 0; type < 32; type++)
+    if (type_has_bytes(type) &&
+        bridge_check(ort, ort->ep->GetTensorDataType(type, &types[count++])))
+      return -1;
+  return bridge_check(ort, ort->ep->KernelDefBuilder_AddTypeConstraint(builder, "T", types, count));
+}
+
+static int add_kernel(Memories *memories, const char *op, OrtKernelDefBuilder *builder) {
+  const Runtime *ort = &memories->ort;
+  const OrtEpApi *api = ort->ep;
+  OrtKernelDef *def = NULL;
+  if (bridge_check(ort, api->KernelDefBuilder_SetOperatorType(builder, op)) ||
+      bridge_check(ort, api->KernelDefBuilder_SetDomain(builder, "")) ||
+      bridge_check(ort, api->KernelDefBuilder_SetSinceVersion(builder, 1, 1)) ||
+      bridge_check(ort, api->KernelDefBuilder_SetExecutionProvider(builder, EP_NAME)) ||
+      constrain_types(ort, builder) ||
+      bridge_check(ort, api->KernelDefBuilder_Build(builder, &def)))
+    return -1;
+  int status = bridge_check(
+      ort, api->KernelRegistry_AddKernel(memories->kernels, def, create_kernel, &memories->ort));
+  api->ReleaseKernelDef(def);
+  return status;
+}
+
+/* The kernel of one direction, whose input or output is in the host's memory. */
+static int add_direction(Memories *memories, const char *op, bool is_from_host) {
+  const Runtime *ort = &memories->ort;
+  const OrtEpApi *api = ort->ep;
+  OrtKernelDefBuilder *builder = NULL;
+  if (bridge_check(ort, api->CreateKernelDefBuilder(&builder)))
+    return -1;
+  int status = bridge_check(
+      ort, is_from_host
+               ? api->KernelDefBuilder_SetInputMemType(builder, 0, ORT_KERNEL_INPUT_ON_HOST)
+               : api->KernelDefBuilder_SetOutputMemType(builder, 0, ORT_KERNEL_OUTPUT_ON_HOST));
+  if (status == 0)
+    status = add_kernel(memories, op, builder);
+  api->ReleaseKernelDefBuilder(builder);
+  return status;
+}
+
+int memories_add_kernels(Memories *memories) {
+  const Runtime *ort = &memories->ort;
+  return bridge_check(ort, ort->ep->CreateKernelRegistry(&memories->kernels)) ||
+                 add_direction(memories, "MemcpyFromHost", true) ||
+                 add_direction(memories, "MemcpyToHost", false)
+             ? -1
+             : 0;
+}
+
+const OrtKernelRegistry *memories_kernels(const Memories *memories, BpDevice device) {
+  return find_memory(memories, device) ? memories->kernels : NULL;
+}
