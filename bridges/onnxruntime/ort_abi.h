@@ -250,6 +250,7 @@ typedef struct OrtApi {
   ORT_GAP(342, 344);
   OrtStatus *(*Graph_GetNumNodes)(const OrtGraph *graph, size_t *result); /* 344 */
   OrtStatus *(*Graph_GetNodes)(const OrtGraph *graph, const OrtNode **nodes, size_t count);
+  /* NULL for a graph that is no body, and in 1.23 for bodies, too. */
   OrtStatus *(*Graph_GetParentNode)(const OrtGraph *graph, const OrtNode **result); /* 346 */
   ORT_GAP(347, 349);
   OrtStatus *(*Node_GetName)(const OrtNode *node, const char **result);         /* 349 */

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: bridges/onnxruntime. Python loads the library, so a sanitized build leaves them out.
-EXTRA_DIST += tests/onnxruntime/provider_cases.py tests/onnxruntime/test-onnxruntime-ep.sh
+EXTRA_DIST += tests/onnxruntime/provider_cases.py tests/onnxruntime/test-onnxruntime-ep.sh tests/onnxruntime/oldest.txt \
+	tests/onnxruntime/slots.py tests/onnxruntime/test-onnxruntime-slots.sh
 test_programs += tests/onnxruntime/test-onnxruntime-abi
 if !SANITIZED
-test_scripts += tests/onnxruntime/test-onnxruntime-ep.sh
+check_LTLIBRARIES += tests/onnxruntime/slots-provider.la
+tests_onnxruntime_slots_provider_la_SOURCES = tests/onnxruntime/slots_provider.c
+tests_onnxruntime_slots_provider_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+test_scripts += tests/onnxruntime/test-onnxruntime-ep.sh tests/onnxruntime/test-onnxruntime-slots.sh
 endif
