@@ -17,6 +17,7 @@
 #include "core/module/old_tvm.h"
 #include "core/registry/given.h"
 #include "core/registry/object.h"
+#include "core/system/elf.h"
 #include "core/system/file.h"
 #include "core/system/lock.h"
 #include "core/system/process.h"
@@ -113,10 +114,9 @@ static int open_and_claim(const char *name, const char *path, void **handle) {
     return 0;
   }
   dlerror();
-  errno = 0;
-  opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  int is_memory;
+  opened = bp__elf_load(name, 0, &is_memory);
   if (!opened) {
-    int is_memory = errno == ENOMEM; /* the message does not always say so */
     const char *reason = dlerror();
     return bp_error_raise(
         is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME, "cannot open the library \"%s\"%s: %s",

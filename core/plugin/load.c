@@ -9,6 +9,7 @@
 
 #include "core/plugin/trial.h"
 
+#include "core/system/elf.h"
 #include "core/system/file.h"
 #include "core/system/process.h"
 
@@ -93,10 +94,9 @@ static char *loader_message(const char *name, const char *path) {
   return g_strjoinv(path, parts);
 }
 
-/* `error`: errno after dlopen; its message does not always say that memory ran out. */
-static int explain_dlopen(const Plugin *plugin, const char *name, int error) {
+static int explain_dlopen(const Plugin *plugin, const char *name, int is_memory) {
   g_autofree char *cause = loader_message(name, plugin->path);
-  if (error == ENOMEM)
+  if (is_memory)
     return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded for want of memory: %s", cause);
   if (strstr(cause, "Too many open files"))
     return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded: %s", cause);
@@ -123,10 +123,10 @@ static int map(Plugin *plugin, void **library) {
     return bp__reason_raise(REASON_FILE_CHANGED,
                             "the file was overwritten after its descriptor was read; try again");
   /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
-  errno = 0;
-  *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  int is_memory;
+  *library = bp__elf_load(name, 0, &is_memory);
   if (!*library)
-    return explain_dlopen(plugin, name, errno);
+    return explain_dlopen(plugin, name, is_memory);
   plugin->is_mapped = 1;
   int is_same = is_mapped_from(*library, plugin->fd);
   if (is_same < 0)

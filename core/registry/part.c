@@ -3,12 +3,15 @@
 
 #include "core/registry/part.h"
 
+#include "core/system/elf.h"
+#include "core/system/file.h"
 #include "core/system/process.h"
 
 #include <backplane/error.h>
 #include <backplane/version.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -67,9 +70,7 @@ static char *find_file(const char *name) {
   return path || is_memory ? path : g_build_filename(BP_PARTS_DIR, name, NULL);
 }
 
-/* `error`: errno; the loader's message does not always say that memory ran out. */
-static const void *refuse(int error, const char *reason) {
-  int is_memory = error == ENOMEM;
+static const void *refuse(int is_memory, const char *reason) {
   bp_error_raise(is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME,
                  is_memory
                      ? "a part of libbackplane cannot be loaded for want of memory: %s"
@@ -86,20 +87,43 @@ static const char *find_fault(const Part *part, PartId id) {
   return part->id != (int)id ? "it is another part under this name" : NULL;
 }
 
-static const void *load(PartId id) {
-  const char *name = files[id];
-  g_autofree char *path = find_file(name);
-  if (!path)
-    return refuse(ENOMEM, name);
-  errno = 0;
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+/* Why the loader must not see the file (transfer full); NULL if it may. The loader would wait for
+ * the writer of a FIFO, and a page that a truncated file lacks would kill the process. */
+static char *find_damage(const char *path, int *is_memory) {
+  struct stat status;
+  BpElfFault fault = BP_ELF_UNREADABLE;
+  int fd = bp__file_open(AT_FDCWD, path, &status);
+  if (fd < 0 && !errno)
+    return g_strdup_printf("%s: it is not a regular file", path);
+  Elf *elf = fd < 0 ? NULL : bp__elf_open(fd, (uint64_t)status.st_size, &fault);
   int error = errno;
+  elf_end(elf);
+  if (fd >= 0)
+    close(fd);
+  *is_memory = fault == BP_ELF_UNREADABLE && error == ENOMEM;
+  if (fault == BP_ELF_UNREADABLE)
+    return g_strdup_printf("%s: %s", path, g_strerror(error));
+  return fault ? g_strdup_printf("%s: it %s", path, bp__elf_describe(fault)) : NULL;
+}
+
+static const void *load_file(const char *path, PartId id) {
+  int is_memory;
+  void *library = bp__elf_load(path, RTLD_NODELETE, &is_memory);
   const Part *part = library ? dlsym(library, "bp__part") : NULL;
   const char *reason = part ? find_fault(part, id) : dlerror();
   if (part && !reason)
     return part->table;
   g_autofree char *fault = part ? g_strdup_printf("%s: %s", path, reason) : NULL;
-  return refuse(part ? 0 : error, fault ? fault : reason ? reason : path);
+  return refuse(is_memory, fault ? fault : reason ? reason : path);
+}
+
+static const void *load(PartId id) {
+  int is_memory = 0;
+  g_autofree char *path = find_file(files[id]);
+  if (!path)
+    return refuse(1, files[id]);
+  g_autofree char *damage = find_damage(path, &is_memory);
+  return damage ? refuse(is_memory, damage) : load_file(path, id);
 }
 
 const void *bp__part_loaded(PartId id) {

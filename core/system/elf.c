@@ -6,6 +6,7 @@
 
 #include "core/system/elf.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -145,6 +146,13 @@ Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault) {
   start();
   errno = 0;
   return finish(elf_begin(fd, ELF_C_READ, NULL), size, fault);
+}
+
+void *bp__elf_load(const char *name, int flags, int *is_memory) {
+  errno = 0;
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | flags);
+  *is_memory = !library && errno == ENOMEM;
+  return library;
 }
 
 /* ---- Notes ------------------------------------------------------------------------------- */

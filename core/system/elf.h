@@ -29,6 +29,10 @@ const char *bp__elf_describe(BpElfFault fault);
 Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault);
 Elf *bp__elf_open_memory(const void *data, size_t size, BpElfFault *fault);
 
+/* Like dlopen, with RTLD_NOW, RTLD_LOCAL and `flags`. After NULL, dlerror has a message, which does
+ * not always say that memory is exhausted: *is_memory does. Any thread. */
+void *bp__elf_load(const char *name, int flags, int *is_memory);
+
 /* Copies the body of the first note of `owner` and `type` (transfer full, free): *text is NULL if
  * there is none. A body of more than `max_size` bytes, or an empty one, is BP_ELF_MALFORMED with
  * *size. At most 1 MiB of a file's notes are read. */

@@ -4,18 +4,23 @@
 set -u
 . "$top_srcdir/tests/tap.sh"
 
-# with PART CONTENT COMMAND...: runs the installed form of the command with copies of libbackplane and its parts, of which
-# one is replaced by a file.
+# with PART CONTENT COMMAND...: runs the installed form of the command with copies of libbackplane and its parts; one of
+# the parts is replaced by a file, or by a FIFO.
 with() {
   local part=$1 content=$2
   shift 2
   rm -rf "$work/lib" && mkdir "$work/lib" &&
     cp -L "$top_builddir"/.libs/libbackplane.so.? "$top_builddir"/.libs/backplane-{select,text,layering,isolation}.so "$work/lib" &&
-    cp "$content" "$work/lib/backplane-$part.so" || return
-  LD_LIBRARY_PATH=$work/lib:$(realpath "$top_builddir")/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$top_builddir/.libs/backplane" "$@"
+    if [ -p "$content" ]; then
+      rm "$work/lib/backplane-$part.so" && mkfifo "$work/lib/backplane-$part.so"
+    else
+      cp "$content" "$work/lib/backplane-$part.so"
+    fi || return
+  LD_LIBRARY_PATH=$work/lib:$(realpath "$top_builddir")/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout 60 "$top_builddir/.libs/backplane" "$@"
 }
 
 echo 'no library' >"$work/text"
+mkfifo "$work/fifo"
 model=$top_srcdir/examples/digits/digits.onnx
 compile=(compile "$model" --shape image=1x1x28x28 --target '{"kind": "c"}' -o "$work/digits.so")
 
@@ -27,6 +32,19 @@ help_is_no_silence() {
   fails 1 'backplane-select.so: ' with select "$work/text" inspect device help
 }
 
+# First with section headers behind the end of the file, then without any: only the segments show the cut.
+truncated_part_is_named() {
+  local part=$top_builddir/.libs/backplane-text.so size
+  size=$(stat -L -c %s "$part") &&
+    head -c $((size / 2)) "$part" >"$work/half" &&
+    fails 1 'backplane-text.so: it is truncated' with text "$work/half" "${compile[@]}" || return
+  # e_shoff, e_shentsize and e_shnum are 0: a file without section headers is valid.
+  dd if=/dev/zero of="$work/half" bs=1 seek=40 count=8 conv=notrunc 2>/dev/null &&
+    dd if=/dev/zero of="$work/half" bs=1 seek=58 count=6 conv=notrunc 2>/dev/null &&
+    head -c 8192 "$work/half" >"$work/start" &&
+    fails 1 'backplane-text.so: it is truncated' with text "$work/start" "${compile[@]}"
+}
+
 export work top_builddir
 warns_once() {
   says PLUGIN env BACKPLANE_REMOTE=nowhere BACKPLANE_ISOLATE=opencl bash -c "$(declare -f with); with isolation '$work/text' list --probe 2>'$work/err'" &&
@@ -34,6 +52,9 @@ warns_once() {
 }
 
 ok parts/damaged-part-is-named fails 1 'backplane-text.so: ' with text "$work/text" "${compile[@]}"
+ok parts/truncated-part-is-named truncated_part_is_named
+ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-text.so: it is not a regular file' \
+  with text "$work/fifo" "${compile[@]}"
 ok parts/another-part-under-the-name-is-refused fails 1 'backplane-text.so: it is another part' \
   with text "$top_builddir/.libs/backplane-select.so" "${compile[@]}"
 ok parts/isolation-without-its-part-is-one-warning warns_once
