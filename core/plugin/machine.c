@@ -9,6 +9,8 @@
 #include <string.h>
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <sys/platform/x86.h>
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -35,12 +37,13 @@ typedef struct Extension {
  * another architecture's; -1 if the word is unknown. */
 static int cpu_has(const char *word, size_t length) {
 #if defined(__x86_64__)
-#define HAS(feature) (__builtin_cpu_supports(feature) != 0)
-  int v2 = HAS("sse4.2") && HAS("popcnt") && HAS("ssse3");
-  int v3 = v2 && HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2");
-  int v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") &&
-           HAS("avx512vl");
-  int avx = HAS("avx"), avx2 = HAS("avx2"), fma = HAS("fma"), avx512f = HAS("avx512f");
+/* libc has examined the CPU already; __builtin_cpu_supports would examine it again whenever this
+ * library is loaded. */
+#define HAS(feature) (CPU_FEATURE_ACTIVE(feature) != 0)
+  int v2 = HAS(SSE4_2) && HAS(POPCNT) && HAS(SSSE3);
+  int v3 = v2 && HAS(AVX2) && HAS(FMA) && HAS(BMI1) && HAS(BMI2);
+  int v4 = v3 && HAS(AVX512F) && HAS(AVX512BW) && HAS(AVX512CD) && HAS(AVX512DQ) && HAS(AVX512VL);
+  int avx = HAS(AVX), avx2 = HAS(AVX2), fma = HAS(FMA), avx512f = HAS(AVX512F);
 #undef HAS
 #else
   int v2 = 0, v3 = 0, v4 = 0, avx = 0, avx2 = 0, fma = 0, avx512f = 0;
