@@ -45,6 +45,12 @@ backplane_trial_la_SOURCES = parts/trial/child.c parts/trial/part.c parts/trial/
 backplane_trial_la_LDFLAGS = $(part_ldflags)
 backplane_trial_la_LIBADD = libbackplane.la $(GLIB_LIBS) -ldl
 
+# Removing old files of the cache, and counting them.
+parts_LTLIBRARIES += backplane-cache.la
+backplane_cache_la_SOURCES = parts/cache/cache.c
+backplane_cache_la_LDFLAGS = $(part_ldflags)
+backplane_cache_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
 # Choosing a device by a list of preferences.
 parts_LTLIBRARIES += backplane-select.la
 backplane_select_la_SOURCES = \
@@ -53,9 +59,10 @@ backplane_select_la_SOURCES = \
 backplane_select_la_LDFLAGS = $(part_ldflags)
 backplane_select_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# Tensors as text, and targets as JSON.
+# Tensors and targets as text.
 parts_LTLIBRARIES += backplane-text.la
-backplane_text_la_SOURCES = parts/text/target_json.c parts/text/tensor.c parts/text/text.h
+backplane_text_la_SOURCES = \
+	parts/text/target_json.c parts/text/target_options.c parts/text/tensor.c parts/text/text.h
 backplane_text_la_LDFLAGS = $(part_ldflags)
 backplane_text_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm
 

@@ -1,36 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache: finding its folder, its files, and removing old ones. */
+/* The user's cache: its folder and its files. The part parts/cache removes and counts them. */
 
 #include "core/registry/cache.h"
 
 #include "core/registry/log.h"
+#include "core/registry/part.h"
 #include "core/system/env.h"
 #include "core/system/file.h"
 #include "core/system/lock.h"
 #include "core/system/trust.h"
 
 #include <backplane/cache.h>
-#include <backplane/device.h>
 #include <backplane/error.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define REMEDY       "; set BACKPLANE_CACHE_DIR to a directory that you own"
-#define DEFAULT_SIZE 1024 /* MiB */
-#define MOST_SIZE    (1 << 24)
-#define RECENT_S     60 /* files used so recently may be in use */
-#define OLD_S        (90 * 24 * 3600)
-#define DIGEST_SIZE  32
-#define HASH_DIGITS  (2 * DIGEST_SIZE)
+#define REMEDY      "; set BACKPLANE_CACHE_DIR to a directory that you own"
+#define DIGEST_SIZE 32
 
 /* ---- The folder -------------------------------------------------------------------------- */
 
@@ -57,7 +49,7 @@ static int format_root(char *path, size_t size) {
   return home ? snprintf(path, size, "%s/backplane", home) : -1;
 }
 
-static int is_subject(const char *text) {
+int bp__cache_is_subject(const char *text) {
   return *text && !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                      "0123456789-_")];
 }
@@ -79,7 +71,7 @@ static int format_usable_root(char *path, size_t size) {
 }
 
 static int format_path(const char *subject, char *path, size_t size) {
-  if (!subject || !is_subject(subject))
+  if (!subject || !bp__cache_is_subject(subject))
     return bp_error_raise(BP_ERROR_VALUE,
                           "the subject of a cache directory is letters, digits, '-' and '_'");
   int length = format_usable_root(path, size);
@@ -193,176 +185,35 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
   return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
 }
 
-/* ---- Removing files ---------------------------------------------------------------------- */
+/* ---- Upkeep ------------------------------------------------------------------------------ */
 
-static uint64_t limit_bytes(void) {
-  const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
-  guint64 mebibytes = DEFAULT_SIZE;
-  if (text && !g_ascii_string_to_unsigned(text, 10, 0, MOST_SIZE, &mebibytes, NULL)) {
-    mebibytes = DEFAULT_SIZE;
-    bp__log(BP_LOG_WARNING,
-            "BACKPLANE_CACHE_SIZE is \"%s\", not a number of MiB from 0 to %d; ignored", text,
-            MOST_SIZE);
-  }
-  return mebibytes << 20;
-}
-
-/* Whether a file belongs to the cache: a hash and one of its suffixes. */
-static int is_kept_name(const char *name) {
-  static const char *const suffixes[] = {"", ".o", ".so", ".quarantine", ".lock"};
-  if (strspn(name, "0123456789abcdef") != HASH_DIGITS)
-    return 0;
-  for (size_t i = 0; i < G_N_ELEMENTS(suffixes); i++)
-    if (!strcmp(name + HASH_DIGITS, suffixes[i]))
-      return 1;
-  return 0;
-}
-
-/* A file of the cache. */
-typedef struct Kept {
-  char *name;
-  time_t used;
-  uint64_t size;
-} Kept;
-
-static void free_kept(void *kept) {
-  g_free(((Kept *)kept)->name);
-}
-
-static int compare_use(const void *a, const void *b) {
-  const Kept *first = a, *second = b;
-  return (first->used > second->used) - (first->used < second->used);
-}
-
-/* Removes old files, and then the least recently used ones until the rest fits. */
-static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
-  uint64_t size = 0;
-  for (guint i = 0; i < files->len; ++i)
-    size += g_array_index(files, Kept, i).size;
-  g_array_sort(files, compare_use);
-  for (guint i = 0; i < files->len; ++i) {
-    const Kept *file = &g_array_index(files, Kept, i);
-    int is_spare = size > limit && file->used < now - RECENT_S;
-    if (!is_spare && file->used >= now - OLD_S)
-      return;
-    unlinkat(folder, file->name, 0);
-    size -= file->size;
-  }
-}
-
-/* Removes the working folder of a process that ended without removing it. A folder is locked while
- * its process lives. */
-static void remove_abandoned(int folder, const char *name, const struct stat *status) {
-  if (!S_ISDIR(status->st_mode)) {
-    unlinkat(folder, name, 0);
-    return;
-  }
-  int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) {
-    bp__remove_files(fd);
-    unlinkat(folder, name, AT_REMOVEDIR);
-  }
-  if (fd >= 0)
-    close(fd);
-}
-
-/* Other processes do the same: each updates the time of a file before it uses it, and keeps files
- * with a recent time. */
+/* After a file was added. */
 static void tidy(const BpCache *cache) {
-  const time_t now = time(NULL);
-  const uint64_t limit = limit_bytes();
-  int fd = openat(cache->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
-    return;
-  }
-  GArray *files = g_array_new(FALSE, FALSE, sizeof(Kept));
-  g_array_set_clear_func(files, free_kept);
-  for (const struct dirent *entry; (entry = readdir(folder));) {
-    struct stat status;
-    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || status.st_uid != geteuid())
-      continue;
-    if (S_ISREG(status.st_mode) && is_kept_name(entry->d_name)) {
-      const Kept file = {g_strdup(entry->d_name), status.st_mtime, (uint64_t)status.st_size};
-      g_array_append_val(files, file);
-    } else if (bp__is_temporary(entry->d_name) && status.st_mtime < now - RECENT_S) {
-      remove_abandoned(fd, entry->d_name, &status);
-    }
-  }
-  if (limit)
-    prune(fd, files, limit, now);
-  g_array_unref(files);
-  closedir(folder);
-}
-
-/* ---- The whole --------------------------------------------------------------------------- */
-
-typedef struct Usage {
-  uint64_t files, bytes;
-} Usage;
-
-/* Adds the files of a subject's folder, or removes and adds them. Locks stay. */
-static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
-  const time_t now = time(NULL);
-  for (const struct dirent *entry; (entry = readdir(folder));) {
-    struct stat status;
-    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode) ||
-        !is_kept_name(entry->d_name) || g_str_has_suffix(entry->d_name, ".lock"))
-      continue;
-    if (removes && (status.st_mtime >= now - RECENT_S || unlinkat(fd, entry->d_name, 0)))
-      continue;
-    usage->files++;
-    usage->bytes += (uint64_t)status.st_size;
+  const CacheUpkeep *upkeep = bp__part_table(BP_PART_CACHE);
+  if (upkeep)
+    upkeep->tidy(cache);
+  else {
+    bp__log(BP_LOG_WARNING, "no old file of the cache is removed: %s", bp_error_message());
+    bp_error_clear();
   }
 }
 
-static int add_subject(const char *subject, int removes, Usage *usage) {
-  BpCache cache;
-  if (bp__cache_open(&cache, subject))
-    return -1;
-  int fd = openat(cache.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-  int status = folder ? 0 : raise_path("read", cache.path);
-  if (folder) {
-    add_files(fd, folder, removes, usage);
-    closedir(folder);
-  } else if (fd >= 0) {
-    close(fd);
-  }
-  bp__cache_close(&cache);
-  return status;
+static int count(int removes, uint64_t *files, uint64_t *bytes) {
+  const CacheUpkeep *upkeep = bp__part_table(BP_PART_CACHE);
+  uint64_t unused[2];
+  return upkeep ? upkeep->count(removes, files ? files : &unused[0], bytes ? bytes : &unused[1])
+                : -1;
 }
 
-/* All subjects. Other files in the folder are ignored. */
-static int visit_all(int removes, Usage *usage) {
-  char *path = bp_cache_folder();
-  DIR *root = path ? opendir(path) : NULL;
-  int status = path ? 0 : -1;
-  if (path && !root && errno != ENOENT)
-    status = raise_path("read", path);
-  for (const struct dirent *entry; root && status == 0 && (entry = readdir(root));) {
-    struct stat about;
-    if (is_subject(entry->d_name) &&
-        !fstatat(dirfd(root), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) && S_ISDIR(about.st_mode))
-      status = add_subject(entry->d_name, removes, usage);
-  }
-  if (root)
-    closedir(root);
-  bp_str_free(path);
-  return status;
+int bp_cache_measure(uint64_t *files, uint64_t *bytes) {
+  return count(0, files, bytes);
 }
 
-static int report(int removes, uint64_t *files, uint64_t *bytes) {
-  Usage usage = {0, 0};
-  int status = visit_all(removes, &usage);
-  if (files)
-    *files = usage.files;
-  if (bytes)
-    *bytes = usage.bytes;
-  return status;
+int bp_cache_clear(uint64_t *files, uint64_t *bytes) {
+  return count(1, files, bytes);
 }
+
+/* ---- The root ---------------------------------------------------------------------------- */
 
 int bp_cache_set_folder(const char *path) {
   char *copy = NULL;
@@ -392,14 +243,6 @@ char *bp_cache_folder(void) {
   if (!copy)
     bp_error_raise(BP_ERROR_MEMORY, "no memory for the path of the cache");
   return copy;
-}
-
-int bp_cache_measure(uint64_t *files, uint64_t *bytes) {
-  return report(0, files, bytes);
-}
-
-int bp_cache_clear(uint64_t *files, uint64_t *bytes) {
-  return report(1, files, bytes);
 }
 
 /* ---- Files ------------------------------------------------------------------------------- */
@@ -631,22 +474,4 @@ void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *by
 
 void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
   bp__cache_write(subject, key, bytes);
-}
-
-/* ---- Drivers' caches --------------------------------------------------------------------- */
-
-char *bp__cache_home_unwritable(void) {
-  char *path = bp__env_user_folder("XDG_CACHE_HOME", ".cache");
-  struct stat status = {0};
-  if (!path)
-    return NULL;
-  g_autofree char *above = g_strdup(path); /* the nearest existing folder of its path */
-  while (stat(above, &status) && strcmp(above, "/")) {
-    char *slash = strrchr(above, '/');
-    slash[slash == above] = '\0';
-  }
-  if (!S_ISDIR(status.st_mode) || access(above, W_OK | X_OK))
-    return path;
-  g_free(path);
-  return NULL;
 }

@@ -6,11 +6,11 @@
  * root may change it or redirect its path, or if its path depends on the current directory.
  *
  * A file is named by a hash of everything that it depends on (64 hexadecimal digits, and a suffix
- * of cache.c's), replaced as a whole, and ends in a trailer with the hash of its own bytes, which
- * linkers and loaders ignore. Its time of change is that of its last use. When a file is added,
- * files that were not used for 90 days are removed, and then the least recently used ones while the
- * subject takes more than BACKPLANE_CACHE_SIZE. Nothing else in the folder is changed. Any thread,
- * any number of processes. */
+ * that parts/cache knows), replaced as a whole, and ends in a trailer with the hash of its own
+ * bytes, which linkers and loaders ignore. Its time of change is that of its last use. When a file
+ * is added, files that were not used for 90 days are removed, and then the least recently used ones
+ * while the subject takes more than BACKPLANE_CACHE_SIZE. Nothing else in the folder is changed.
+ * Any thread, any number of processes. */
 #ifndef BACKPLANE_CORE_REGISTRY_CACHE_H
 #define BACKPLANE_CORE_REGISTRY_CACHE_H
 
@@ -25,9 +25,11 @@ typedef struct BpCache {
   char path[PATH_MAX];
 } BpCache;
 
-/* Opens the folder of a subject (letters, digits, '-', '_'), and creates it if necessary. -1 with
- * an error, and cache->fd is -1. */
-int bp__cache_open(BpCache *cache, const char *subject);
+/* Whether a text is a subject: letters, digits, '-' and '_'. */
+BP__SHARED int bp__cache_is_subject(const char *text);
+/* Opens the folder of a subject, and creates it if necessary. -1 with an error, and cache->fd
+ * is -1. */
+BP__SHARED int bp__cache_open(BpCache *cache, const char *subject);
 /* The same, for data that can be made again: an error is logged. */
 BP__SHARED void bp__cache_try_open(BpCache *cache, const char *subject);
 BP__SHARED void bp__cache_close(BpCache *cache);
@@ -62,8 +64,12 @@ BP__SHARED void bp__cache_read(const char *subject, const BpByteArray *key, BpOw
 BP__SHARED void bp__cache_write(const char *subject, const BpByteArray *key,
                                 const BpByteArray *bytes);
 
-/* $XDG_CACHE_HOME or HOME/.cache, where programs usually keep this user's caches, if it can neither
- * be written nor created (transfer full); else NULL. */
-BP__SHARED char *bp__cache_home_unwritable(void);
+/* The table of the part parts/cache. */
+typedef struct CacheUpkeep {
+  /* Removes what is old or too much from an open folder. */
+  void (*tidy)(const BpCache *cache);
+  /* Counts the files of all subjects, or removes and counts them. -1 with an error. */
+  int (*count)(int removes, uint64_t *files, uint64_t *bytes);
+} CacheUpkeep;
 
 #endif

@@ -18,6 +18,7 @@ typedef enum PartId {
   BP_PART_TEXT,      /* a Text (core/registry/text.h) */
   BP_PART_LAYERING,  /* a Layers (core/device/layers.h) */
   BP_PART_ISOLATION, /* an Isolation (core/plugin/isolate.h) */
+  BP_PART_CACHE,     /* a CacheUpkeep (core/registry/cache.h) */
   BP_NUM_PARTS
 } PartId;
 

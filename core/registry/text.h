@@ -8,9 +8,10 @@
 
 typedef struct Text {
   char *(*format_tensor)(const BpTensorView *tensor, int64_t threshold);
-  /* The JSON form of a target, which is untrusted input (transfer full); not yet completed. */
-  BpTarget *(*parse_target)(const char *json);
-  char *(*format_target)(const BpTarget *target);
+  /* Either form of a target, which is untrusted input (transfer full); not yet completed. */
+  BpTarget *(*parse_target)(const char *text);
+  char *(*format_options)(const BpTarget *target);
+  char *(*format_json)(const BpTarget *target);
 } Text;
 
 #endif

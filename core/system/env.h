@@ -11,6 +11,6 @@ BP__SHARED const char *bp__env_get(const char *name);
 
 /* A folder of the user's (transfer full, g_free): the variable `name` if it is an absolute path,
  * else `below_home` in HOME; NULL if neither is set. */
-char *bp__env_user_folder(const char *name, const char *below_home);
+BP__SHARED char *bp__env_user_folder(const char *name, const char *below_home);
 
 #endif

@@ -44,7 +44,7 @@ BP__SHARED int bp__temporary_file(int folder, mode_t mode, char *name);
 /* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
 BP__SHARED int bp__temporary_folder(int folder, char *name);
 /* Whether a name is a temporary one. */
-int bp__is_temporary(const char *name);
+BP__SHARED int bp__is_temporary(const char *name);
 
 /* Creates or replaces the file `name`, private to this user, atomically: it contains all parts, or
  * is unchanged. */

@@ -36,7 +36,7 @@ int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name);
 BP__SHARED BpTarget *bp__target_create(const BpTargetKind *kind);
 /* Sets an attribute from text, or from a value of a matching type; an unknown attribute or an
  * unsuitable value is an error that says what is expected. */
-int bp__target_set_text(BpTarget *target, const char *name, const char *text);
+BP__SHARED int bp__target_set_text(BpTarget *target, const char *name, const char *text);
 BP__SHARED int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
 /* Checks that a number which the host's compiler reads is in its range; other numbers are not
  * checked. */

@@ -12,6 +12,7 @@
 #include "core/plugin/pattern.h"
 #include "core/registry/cache.h"
 #include "core/registry/names.h"
+#include "core/system/env.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -209,9 +210,27 @@ static int add_devices(const Subject *subject, const Trial *trial) {
   return usable;
 }
 
+/* $XDG_CACHE_HOME or HOME/.cache, where programs usually keep this user's caches, if it can neither
+ * be written nor created (transfer full); else NULL. */
+static char *find_unwritable_home(void) {
+  char *path = bp__env_user_folder("XDG_CACHE_HOME", ".cache");
+  struct stat status = {0};
+  if (!path)
+    return NULL;
+  g_autofree char *above = g_strdup(path); /* the nearest existing folder of its path */
+  while (stat(above, &status) && strcmp(above, "/")) {
+    char *slash = strrchr(above, '/');
+    slash[slash == above] = '\0';
+  }
+  if (!S_ISDIR(status.st_mode) || access(above, W_OK | X_OK))
+    return path;
+  g_free(path);
+  return NULL;
+}
+
 /* Adds possible reasons in the process' environment why there is no device. */
 static void add_surroundings(const Subject *subject, int has_libraries) {
-  g_autofree char *folder = has_libraries ? bp__cache_home_unwritable() : NULL;
+  g_autofree char *folder = has_libraries ? find_unwritable_home() : NULL;
   if (folder)
     add(subject, BP_STAGE_DEVICES, REASON_CACHE_HOME_UNWRITABLE,
         g_strdup_printf("%s cannot be written, and some drivers have no device without a "

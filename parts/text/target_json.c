@@ -274,7 +274,7 @@ static BpTarget *from_members(const GArray *members) {
   return target;
 }
 
-static BpTarget *parse_target(const char *text) {
+static BpTarget *parse_json(const char *text) {
   Reader reader = {text, text};
   g_autoptr(GArray) members = g_array_new(FALSE, FALSE, sizeof(Member));
   g_array_set_clear_func(members, clear_member);
@@ -334,7 +334,7 @@ static int append_member(GString *out, const char *name, const BpValue *value) {
   }
 }
 
-static char *format_target(const BpTarget *target) {
+static char *format_json(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   const BpValue name = {.type_index = BP_TYPE_RAW_STR, .v_cstr = kind->name};
   GString *out = g_string_new(NULL);
@@ -348,8 +348,14 @@ static char *format_target(const BpTarget *target) {
 
 /* ---- The part ---------------------------------------------------------------------------- */
 
+static BpTarget *parse_target(const char *text) {
+  const char *start = text + strspn(text, SPACE);
+  return *start == '{' ? parse_json(start) : bp__target_parse_options(start);
+}
+
 static const Text text_table = {.format_tensor = bp__format_tensor,
                                 .parse_target = parse_target,
-                                .format_target = format_target};
+                                .format_options = bp__target_format_options,
+                                .format_json = format_json};
 
 BP__PART(BP_PART_TEXT, text_table);

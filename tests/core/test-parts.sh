@@ -10,7 +10,7 @@ with() {
   local part=$1 content=$2
   shift 2
   rm -rf "$work/lib" && mkdir "$work/lib" &&
-    cp -L "$top_builddir"/.libs/libbackplane.so.? "$top_builddir"/.libs/backplane-{select,text,layering,isolation}.so "$work/lib" &&
+    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,isolation,layering,select,text,toolchain,trial}.so} "$work/lib" &&
     if [ -p "$content" ]; then
       rm "$work/lib/backplane-$part.so" && mkfifo "$work/lib/backplane-$part.so"
     else
@@ -51,6 +51,14 @@ warns_once() {
     [ "$(grep -c 'backplane-isolation.so: ' "$work/err")" = 1 ]
 }
 
+# Files are kept without the part that removes old ones.
+cache_without_its_part_keeps_files() {
+  local tensor=(--shape image=1x1x28x28 --target c)
+  fails 1 'backplane-cache.so: ' with cache "$work/text" cache size &&
+    BACKPLANE_CACHE_DIR=$work/cache with cache "$work/text" compile "$model" "${tensor[@]}" -o "$work/kept.so" 2>"$work/err" &&
+    grep -qF 'no old file of the cache is removed: ' "$work/err" && ls "$work"/cache/*/*.o
+}
+
 ok parts/damaged-part-is-named fails 1 'backplane-text.so: ' with text "$work/text" "${compile[@]}"
 ok parts/truncated-part-is-named truncated_part_is_named
 ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-text.so: it is not a regular file' \
@@ -58,6 +66,7 @@ ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-text.so: it is not 
 ok parts/another-part-under-the-name-is-refused fails 1 'backplane-text.so: it is another part' \
   with text "$top_builddir/.libs/backplane-select.so" "${compile[@]}"
 ok parts/isolation-without-its-part-is-one-warning warns_once
+ok parts/cache-without-its-part-keeps-files cache_without_its_part_keeps_files
 ok parts/help-without-its-part-is-an-error help_is_no_silence
 
 echo "1..$count"
