@@ -51,6 +51,17 @@ backplane_cache_la_SOURCES = parts/cache/cache.c
 backplane_cache_la_LDFLAGS = $(part_ldflags)
 backplane_cache_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
+# What messages advise.
+parts_LTLIBRARIES += backplane-hints.la
+backplane_hints_la_SOURCES = \
+	parts/hints/absence.c \
+	parts/hints/hints.h \
+	parts/hints/nearest.c \
+	parts/hints/packages.c
+backplane_hints_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
+backplane_hints_la_LDFLAGS = $(part_ldflags)
+backplane_hints_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
 # Choosing a device by a list of preferences.
 parts_LTLIBRARIES += backplane-select.la
 backplane_select_la_SOURCES = \

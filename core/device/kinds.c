@@ -16,7 +16,7 @@
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
+#include "core/registry/hints.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

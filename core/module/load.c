@@ -7,7 +7,7 @@
 #include "core/module/module.h"
 #include "core/registry/given.h"
 #include "core/registry/object.h"
-#include "core/registry/packages.h"
+#include "core/registry/hints.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

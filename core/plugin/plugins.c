@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of plugins, why a plugin is missing, and plugins that are linked into the program. */
+/* Lists of plugins, and plugins that are linked into the program. */
 
 #include "core/plugin/isolate.h"
 #include "core/plugin/trial_cache.h"
 #include "core/registry/given.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
-#include "core/registry/packages.h"
 
 #include <backplane/error.h>
 #include <stdlib.h>
@@ -153,67 +152,7 @@ void bp_plugin_list_free(BpPluginList *list) {
   g_free(list);
 }
 
-/* ---- Missing plugins --------------------------------------------------------------------- */
-
-/* Whether a file's name without ".so" is the word or ends in it: "backplane-opencl". */
-static int is_file_of(const char *path, const char *word) {
-  g_autofree char *file = g_path_get_basename(path);
-  if (g_str_has_suffix(file, ".so"))
-    file[strlen(file) - strlen(".so")] = '\0';
-  size_t length = strlen(file), tail = strlen(word);
-  return tail && tail <= length && !strcmp(file + length - tail, word) &&
-         (tail == length || !g_ascii_isalnum(file[length - tail - 1]));
-}
-
-static int is_meant(const BpPluginInfo *info, const char *name) {
-  if (!*info->name)
-    return is_file_of(info->path, name);
-  return !strcmp(info->name, name) || bp__words_have(info->devices, name) ||
-         bp__words_have(info->targets, name);
-}
-
-/* If `name` is only a kind of device or only a target kind, says which, since the caller may have
- * wanted the other (transfer full); else NULL. */
-static char *tell_apart(const BpPluginInfo *info, const char *name) {
-  int is_device = bp__words_have(info->devices, name);
-  int is_target = bp__words_have(info->targets, name);
-  const char *others = is_device ? info->targets : info->devices;
-  if (is_device == is_target)
-    return NULL;
-  return g_strdup_printf("\"%s\" is a %s%s%s", name, is_device ? "kind of device" : "target kind",
-                         !*others    ? ""
-                         : is_device ? ", for which there is the target kind "
-                                     : ", for devices of kind ",
-                         others);
-}
-
-char *bp_plugin_explain_absence(const char *name) {
-  if (!BP_GIVEN(name))
-    return g_strdup("");
-  BpPluginList *list = bp_plugin_list();
-  char *text = NULL;
-  int is_there = 0;
-  for (size_t i = 0; i < list->size && !text; i++) {
-    const BpPluginInfo *info = &list->infos[i];
-    if (!is_meant(info, name))
-      continue;
-    is_there = 1;
-    if (*info->reason && info->state != BP_PLUGIN_SHADOWED)
-      text = g_strdup_printf("plugin %s: %s", info->path, info->reason);
-    else
-      text = tell_apart(info, name);
-  }
-  bp_plugin_list_free(list);
-  g_autofree char *package = is_there ? NULL : bp__package_of(name);
-  if (package)
-    text = g_strdup_printf("install the package %s, or name the folder of its plugin in "
-                           "BACKPLANE_PLUGIN_PATH",
-                           package);
-  return text ? text : g_strdup("");
-}
-
-/* ---- For the lower parts of the core
- * ----------------------------------------------------------------- */
+/* ---- For the lower parts of the core ----------------------------------------------------- */
 
 int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names) {
   int rc = 0;

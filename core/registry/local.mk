@@ -25,6 +25,5 @@ libbackplane_la_SOURCES += \
 	core/registry/config.c core/registry/config.h \
 	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \
-	core/registry/nearest.c core/registry/nearest.h \
-	core/registry/packages.c core/registry/packages.h \
+	core/registry/hints.c core/registry/hints.h \
 	core/registry/part.c core/registry/part.h

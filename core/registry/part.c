@@ -23,7 +23,7 @@ static const char *const files[] = {
     [BP_PART_TRIAL] = "backplane-trial.so",         [BP_PART_TVM] = "backplane-tvm.so",
     [BP_PART_SELECT] = "backplane-select.so",       [BP_PART_TEXT] = "backplane-text.so",
     [BP_PART_LAYERING] = "backplane-layering.so",   [BP_PART_ISOLATION] = "backplane-isolation.so",
-    [BP_PART_CACHE] = "backplane-cache.so",
+    [BP_PART_CACHE] = "backplane-cache.so",         [BP_PART_HINTS] = "backplane-hints.so",
 };
 
 static _Atomic(const void *) tables[BP_NUM_PARTS];

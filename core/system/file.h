@@ -31,7 +31,7 @@ BP__SHARED ssize_t bp__read_up_to(int fd, void *data, size_t size);
  * there is more. `size` may be NULL. */
 BP__SHARED char *bp__read_all(int fd, size_t most, size_t *size);
 /* The same for a file given by path, of any type; it is opened without waiting for a writer. */
-char *bp__read_file(const char *path, size_t most, size_t *size);
+BP__SHARED char *bp__read_file(const char *path, size_t most, size_t *size);
 
 /* Names of unfinished files and folders. */
 #define BP_TEMPORARY_PREFIX ".backplane-"

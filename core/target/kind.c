@@ -12,7 +12,7 @@
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
+#include "core/registry/hints.h"
 #include "core/system/lock.h"
 
 #define MAX_KINDS 256

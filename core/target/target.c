@@ -5,7 +5,6 @@
 #include "core/target/target.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include <backplane/object.h>
 
 #include "core/registry/host.h"
-#include "core/registry/nearest.h"
+#include "core/registry/hints.h"
 #include "core/registry/object.h"
 #include "core/registry/part.h"
 #include "core/registry/text.h"

@@ -5,8 +5,7 @@
 
 #include "core/plugin/trial.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
-#include "core/registry/packages.h"
+#include "core/registry/hints.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
 #include "core/system/spawn.h"

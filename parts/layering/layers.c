@@ -17,8 +17,7 @@
 #include "core/registry/installed.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
-#include "core/registry/packages.h"
+#include "core/registry/hints.h"
 #include "core/registry/part.h"
 #include "core/system/lock.h"
 

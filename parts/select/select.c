@@ -11,8 +11,7 @@
 #include "core/system/env.h"
 #include "core/registry/given.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
-#include "core/registry/packages.h"
+#include "core/registry/hints.h"
 #include "core/registry/part.h"
 
 #include <backplane/error.h>

@@ -4,7 +4,7 @@
 #include "parts/toolchain/cc.h"
 
 #include "parts/toolchain/command.h"
-#include "core/registry/packages.h"
+#include "core/registry/hints.h"
 #include "core/system/env.h"
 #include "core/system/lock.h"
 

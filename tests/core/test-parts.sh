@@ -10,7 +10,7 @@ with() {
   local part=$1 content=$2
   shift 2
   rm -rf "$work/lib" && mkdir "$work/lib" &&
-    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,isolation,layering,select,text,toolchain,trial}.so} "$work/lib" &&
+    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,hints,isolation,layering,select,text,toolchain,trial}.so} "$work/lib" &&
     if [ -p "$content" ]; then
       rm "$work/lib/backplane-$part.so" && mkfifo "$work/lib/backplane-$part.so"
     else
@@ -45,6 +45,13 @@ truncated_part_is_named() {
     fails 1 'backplane-text.so: it is truncated' with text "$work/start" "${compile[@]}"
 }
 
+message_without_advice_stays() {
+  local typo=(compile "$model" --shape image=1x1x28x28 --target lvlm -o "$work/digits.so")
+  fails 1 "the target kind 'lvlm';" with hints "$work/text" "${typo[@]}" &&
+    [ "$(grep -c 'messages have no advice: .*backplane-hints.so: ' "$work/err")" = 1 ] &&
+    fails 1 "the target kind 'lvlm'; did you mean \"llvm\"?" with select "$work/text" "${typo[@]}"
+}
+
 export work top_builddir
 warns_once() {
   says PLUGIN env BACKPLANE_REMOTE=nowhere BACKPLANE_ISOLATE=opencl bash -c "$(declare -f with); with isolation '$work/text' list --probe 2>'$work/err'" &&
@@ -67,6 +74,7 @@ ok parts/another-part-under-the-name-is-refused fails 1 'backplane-text.so: it i
   with text "$top_builddir/.libs/backplane-select.so" "${compile[@]}"
 ok parts/isolation-without-its-part-is-one-warning warns_once
 ok parts/cache-without-its-part-keeps-files cache_without_its_part_keeps_files
+ok parts/message-without-advice-stays message_without_advice_stays
 ok parts/help-without-its-part-is-an-error help_is_no_silence
 
 echo "1..$count"

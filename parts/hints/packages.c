@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading packages.d: key files with a group [packages] of lines NAME=PACKAGE. */
 
-#include "core/registry/packages.h"
+#include "parts/hints/hints.h"
 
 #include "core/registry/log.h"
 #include "core/system/env.h"
@@ -47,7 +47,7 @@ static char *search_folder(const char *folder, const char *name) {
   return package;
 }
 
-char *bp__package_of(const char *name) {
+char *bp__find_package(const char *name) {
   g_autofree char *data = bp__env_user_folder("XDG_DATA_HOME", ".local/share");
   g_autofree char *plugins = data ? g_build_filename(data, BP_PLUGIN_FOLDER, NULL) : NULL;
   const char *const places[] = {plugins, BP_SYSTEM_PLUGIN_DIR};
@@ -58,9 +58,4 @@ char *bp__package_of(const char *name) {
     package = folder ? search_folder(folder, name) : NULL;
   }
   return package;
-}
-
-char *bp__package_hint(const char *name) {
-  g_autofree char *package = bp__package_of(name);
-  return package ? g_strconcat("; install the package ", package, NULL) : g_strdup("");
 }

@@ -2,10 +2,9 @@
 /* The nearest match by the edit distance with swaps of neighbours (optimal string alignment),
  * ignoring case. */
 
-#include "core/registry/nearest.h"
+#include "parts/hints/hints.h"
 
 #include <glib.h>
-#include <stdio.h>
 #include <string.h>
 
 #define LENGTH_MAX 63
@@ -44,7 +43,7 @@ static int begins_alike(const char *a, const char *b, size_t length) {
   return length >= 6 || is_same(*a, *b) || (*a && *b && is_same(a[0], b[1]) && is_same(a[1], b[0]));
 }
 
-const char *bp__nearest(const char *name, const char *const *candidates, size_t count) {
+const char *bp__find_nearest(const char *name, const char *const *candidates, size_t count) {
   size_t length = strlen(name);
   const char *best = NULL;
   unsigned best_distance = 0;
@@ -61,14 +60,4 @@ const char *bp__nearest(const char *name, const char *const *candidates, size_t 
     best_distance = distance;
   }
   return best;
-}
-
-const char *bp__nearest_hint(const char *name, const char *const *candidates, size_t count,
-                             char hint[BP_HINT_MAX]) {
-  const char *nearest = bp__nearest(name, candidates, count);
-  if (nearest)
-    snprintf(hint, BP_HINT_MAX, "; did you mean \"%s\"?", nearest);
-  else
-    hint[0] = '\0';
-  return hint;
 }
