@@ -13,6 +13,7 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
+#include "graph/ops/control.h"
 
 typedef struct Span {
   int32_t first, last; /* groups: the one that computes the value, and the last that reads it */
@@ -39,6 +40,13 @@ static const BpGraphValue *value_at(const BpList *values, size_t index) {
   return values->items[index];
 }
 
+/* What a node with bodies hands on outlives the node. */
+static void keep_handed_on(Planner *planner, const BpGraphNode *node) {
+  for (int32_t k = 0; k < node->num_inputs && bp__op_is_control(node); k++)
+    if (node->inputs[k] && bp__control_hands_on(node, k))
+      planner->last[planner->root[node->inputs[k]->id]] = INT32_MAX;
+}
+
 static void find_lifetimes(Planner *planner) {
   const BpGroups *groups = planner->groups;
   for (int32_t i = 0; i < planner->graph->num_values; i++) {
@@ -54,6 +62,8 @@ static void find_lifetimes(Planner *planner) {
     if (group->view_of)
       planner->last[planner->root[group->view_of->id]] = (int32_t)g;
   }
+  for (size_t n = 0; n < planner->graph->nodes.size; n++)
+    keep_handed_on(planner, planner->graph->nodes.items[n]);
   for (size_t i = 0; i < planner->graph->outputs.size; i++)
     planner->last[planner->root[value_at(&planner->graph->outputs, i)->id]] = INT32_MAX;
 }
@@ -77,7 +87,8 @@ static double likely_bytes(const Planner *planner, const BpGraphValue *value) {
   return bytes;
 }
 
-/* Outputs of the graph are not planned: they outlive the run, or what runs the body. */
+/* Outputs of the graph are not planned, nor is what a node with bodies hands on: they outlive the
+ * run, or what runs the body. */
 static void collect_values(Planner *planner) {
   for (size_t g = 0; g < planner->groups->groups.size; g++) {
     const BpGroup *group = planner->groups->groups.items[g];

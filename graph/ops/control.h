@@ -36,6 +36,10 @@ static inline int bp__graph_can_control(const BpGraph *graph) {
   return graph->extents.arena != NULL;
 }
 
+/* Whether what the node gives may be the very tensor that input `input` is: the memory of that one
+ * must last as long as anything that the node gives. */
+bool bp__control_hands_on(const BpGraphNode *node, int32_t input);
+
 /* Whether a node of the graph is one. */
 int bp__graph_has_control(const BpGraph *graph);
 

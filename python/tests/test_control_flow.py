@@ -154,6 +154,16 @@ CASES = {
                                                     (float[2] c, float[2] d, float[2] g) {
           c = Identity (b0)  f = Mul (e, w)  d = Add (a, f)  g = Sub (c, d) }> (w, zero, x)
       }""", [dict(x=NUMBERS.reshape(-1, 2)[:n], w=[3, -1]) for n in (5, 2, 1)]),
+    "values_handed_on_before_others_are_computed": ("""
+      m (float[n, 6] x, int64 k, bool c) => (float[n, 6] p, float[n, 6] q) {
+        axis = Constant<value_int = 0> ()  sums = CumSum (x, axis)
+        v = Loop (k, , sums) <body = b (int64 i, bool go, float[n, 6] a) => (bool on, float[n, 6] d) {
+          on = Identity (go)  d = Neg (a) }>
+        w = If (c) <then_branch = t () => (float[n, 6] t0) { t0 = Identity (sums) },
+                    else_branch = e () => (float[n, 6] e0) { e0 = Neg (x) }>
+        z = CumSum (x, axis)  z1 = CumSum (z, axis)  z2 = CumSum (z1, axis)
+        p = Add (v, z2)  q = Add (w, z2)
+      }""", [dict(x=NUMBERS, k=k, c=c) for k, c in [(0, 1), (2, 0)]]),
     "convolutions_in_a_loop": ("""
       m (float[1, 3, 8, 8] x, float[3, 3, 3, 3] w, int64 k) => (float[1, 3, 8, 8] y) {
         y = Loop (k, , x) <body = b (int64 i, bool go, float[1, 3, 8, 8] v) => (bool on, float[1, 3, 8, 8] u) {
