@@ -40,7 +40,7 @@ static const BpGraphValue *value_at(const BpList *values, size_t index) {
   return values->items[index];
 }
 
-/* What a node with bodies hands on outlives the node. */
+/* What a node that the machine runs hands on outlives the node. */
 static void keep_handed_on(Planner *planner, const BpGraphNode *node) {
   for (int32_t k = 0; k < node->num_inputs && bp__op_is_control(node); k++)
     if (node->inputs[k] && bp__control_hands_on(node, k))
@@ -87,8 +87,8 @@ static double likely_bytes(const Planner *planner, const BpGraphValue *value) {
   return bytes;
 }
 
-/* Outputs of the graph are not planned, nor is what a node with bodies hands on: they outlive the
- * run, or what runs the body. */
+/* Outputs of the graph are not planned, nor is what control flow hands on: they outlive the run, or
+ * what runs the body. */
 static void collect_values(Planner *planner) {
   for (size_t g = 0; g < planner->groups->groups.size; g++) {
     const BpGroup *group = planner->groups->groups.items[g];

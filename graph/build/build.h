@@ -86,13 +86,13 @@ typedef struct BpGroup {
   BpGraphNode *anchor;   /* the one whose fusion class is REDUCTION or more, or NULL */
   BpList outputs;        /* BpGraphValue */
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
-  const char *function;  /* NULL: a view, or the node runs bodies */
+  const char *function;  /* NULL: a view, or the machine runs the node */
   BpGraphValue *view_of; /* of a view: its input */
   int32_t place;         /* BP_PLACE_* */
   int32_t is_copy;       /* from one place to the other: args has what is copied */
   double work;           /* steps of the function's loops; 0: it is not known */
-  /* Of a node that runs bodies (graph/ops/control.h), which is alone in its group and no function:
-   * their groups, for each body. */
+  /* Of a node that the machine runs (graph/ops/control.h), which is alone in its group and no
+   * function: the groups of each of its bodies. */
   struct BpGroups *bodies;
   /* On a target with thread axes: the kernels of the function; and the launch of this group, once
    * it is a single kernel. */
@@ -112,7 +112,7 @@ typedef struct BpGroups {
   BpList groups; /* BpGroup, in order of execution */
 } BpGroups;
 
-/* The node of a group that runs bodies, or NULL. */
+/* The node of a group that the machine runs, or NULL. */
 static inline BpGraphNode *bp__group_control(const BpGroup *group) {
   return group->bodies ? group->nodes.items[0] : NULL;
 }

@@ -340,7 +340,7 @@ static int list_outputs(BpGroup *group, const uint8_t *is_output) {
   return 0;
 }
 
-/* All that a node with bodies reads, constants of one element too. */
+/* All that a node reads which the machine runs, constants of one element too. */
 static int list_inputs(BpGroup *group, const BpGraphNode *node) {
   for (int32_t k = 0; k < node->num_inputs; k++)
     if (node->inputs[k] && add_arg(group, node->inputs[k]))
@@ -437,14 +437,14 @@ static int32_t most_arguments(const BpTarget *target) {
   return (int32_t)bp_target_get_int(target, BP_TARGET_MAX_BUFFERS, 64) * 3 / 4;
 }
 
-/* Partitions the bodies of a node that has any. */
+/* Partitions the bodies of a node that the machine runs. */
 static int group_bodies(const BpBuild *build, BpGroups *groups, BpGroup *group) {
   const BpGraphNode *node = group->nodes.items[0];
   int status = 0;
   if (!bp__op_is_control(node))
     return 0;
   group->bodies =
-      bp__arena_alloc_array(&groups->arena, (size_t)node->num_bodies, sizeof(*group->bodies));
+      bp__arena_alloc_array(&groups->arena, (size_t)node->num_bodies + 1, sizeof(*group->bodies));
   for (int32_t b = 0; group->bodies && b < node->num_bodies && !status; b++)
     status = bp__build_groups(build, node->bodies[b], &group->bodies[b]);
   return group->bodies ? status : -1;

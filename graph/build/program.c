@@ -13,8 +13,9 @@
  * these.
  *
  * Bodies are written into the same function, with jumps around them; their values have registers of
- * their own, which each iteration of a loop sets anew. Symbols that are known only there, or behind
- * the node, are matched there, and the cells that depend on them computed. */
+ * their own, which each iteration of a loop sets anew. A sequence is in a register, as tensors are.
+ * Symbols that are known only in a body, or behind the node, are matched there, and the cells that
+ * depend on them computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -1091,10 +1092,48 @@ static void call_loop(Program *program, const BpGroup *group) {
   end_loop(program, &loop);
 }
 
-/* A node that runs bodies, and the extents that are known from then on. */
+/* ---- Sequences --------------------------------------------------------------------------- */
+
+/* The functions of graph/relax/sequence.h. */
+static const struct {
+  const char *function;
+  bool takes_machine, takes_context;
+  int32_t num_inputs; /* None for those left out; 0: as many as the node has */
+  const char *attrs[2];
+} sequence_calls[BP_NUM_SEQUENCE_OPS] = {
+    [BP_SEQUENCE_CONSTRUCT] = {"vm.builtin.make_tuple", false, false, 0, {0}},
+    [BP_SEQUENCE_INSERT] = {"vm.builtin.sequence_insert", false, true, 3, {0}},
+    [BP_SEQUENCE_ERASE] = {"vm.builtin.sequence_erase", false, true, 2, {0}},
+    [BP_SEQUENCE_AT] = {"vm.builtin.sequence_at", false, true, 2, {0}},
+    [BP_SEQUENCE_LENGTH] = {"vm.builtin.sequence_length", true, false, 1, {0}},
+    [BP_SEQUENCE_CONCAT] = {"vm.builtin.sequence_concat", true, true, 1, {"axis", "new_axis"}},
+    [BP_SEQUENCE_SPLIT] = {"vm.builtin.sequence_split", true, true, 2, {"axis", "keepdims"}},
+};
+
+static void call_sequence(Program *program, const BpGroup *group) {
+  const BpGraphNode *node = bp__group_control(group);
+  int32_t index = bp__op_sequence(node), count = sequence_calls[index].num_inputs;
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  if (sequence_calls[index].takes_machine)
+    put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
+  for (int32_t i = 0; i < (count ? count : node->num_inputs); i++) {
+    const BpGraphValue *input = bp__node_input(node, i);
+    put(args, input ? value_argument(program, input) : in_register(BP_RELAX_VOID_REGISTER));
+  }
+  for (size_t i = 0; i < 2 && sequence_calls[index].attrs[i]; i++)
+    put(args, number(bp__node_int(node, sequence_calls[index].attrs[i], 0)));
+  if (sequence_calls[index].takes_context)
+    put(args, context_constant(program, "node", node->name));
+  call(program, new_register(program, node->outputs[0]), sequence_calls[index].function, args);
+  g_array_free(args, TRUE);
+}
+
+/* A node that the machine runs, and the extents that are known from then on. */
 static void call_control(Program *program, const BpGroup *group) {
   const BpGraphNode *node = bp__group_control(group);
-  if (node->op == &bp__op_branch)
+  if (bp__op_sequence(node) >= 0)
+    call_sequence(program, group);
+  else if (node->op == &bp__op_branch)
     call_branch(program, group);
   else
     call_loop(program, group);

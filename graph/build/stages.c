@@ -27,8 +27,13 @@ typedef struct Cut {
 
 /* ---- Where to cut ------------------------------------------------------------------------ */
 
+/* A sequence, which stages do not pass on. */
+#define SEQUENCE_BYTES 1e15
+
 /* Bytes of a value, if open extents are as is likely. */
 static double likely_bytes(const BpGraph *graph, const BpGraphValue *value) {
+  if (value->sequence)
+    return SEQUENCE_BYTES;
   double bytes = (double)value->dtype.bits * value->dtype.lanes / 8;
   for (int32_t i = 0; i < value->ndim; i++)
     bytes *= (double)bp__extent_likely(&graph->extents, value->shape[i]);
@@ -148,6 +153,11 @@ static int add_input(Cut *cut, int32_t stage, BpGraphValue *value) {
   if (!value || !cut->all[value->id] || maker_of(cut, value) >= stage ||
       bp__list_index(&cut->inputs[stage], value) >= 0)
     return 0;
+  if (value->sequence)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "stage %" PRId32 " of the model would get '%s', a sequence, from an "
+                          "earlier stage, which is not supported; ask for fewer stages",
+                          stage, value->name ? value->name : "");
   return bp__list_push(&cut->inputs[stage], value);
 }
 

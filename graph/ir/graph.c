@@ -475,7 +475,7 @@ static int rewrite_node(BpRewrite *rewrite, BpGraphNode *node, BpRewriteRule rul
   int action;
   for (int32_t k = 0; k < node->num_inputs; k++)
     node->inputs[k] = bp__rewrite_value(rewrite, node->inputs[k]);
-  action = node->num_bodies > 0 ? 0 : rule(rewrite, node);
+  action = node->is_control ? 0 : rule(rewrite, node);
   return action == 0 ? bp__list_push(&rewrite->graph->nodes, node) : action < 0 ? -1 : 0;
 }
 

@@ -26,12 +26,19 @@ struct BpOp;
 #define BP_PLACE_TARGET   0
 #define BP_PLACE_FALLBACK 1
 
-/* The value of a name that is a sequence or an optional, while a model is imported
- * (graph/onnx/sequence.c). */
+/* The value of a name that is a sequence or an optional. It is settled, known while the model is
+ * imported, and no node has it (graph/onnx/sequence.c); or it is open: a run decides about its
+ * tensors, and nodes of sequences, branches and loops have it (graph/ops/control.h). */
 typedef struct BpGraphSequence {
-  struct BpGraphValue **items;
+  struct BpGraphValue **items; /* of a settled one */
   int32_t count;
-  bool is_none; /* it is an optional without a value */
+  bool is_none; /* settled: it is an optional without a value */
+  bool is_open;
+  bool is_optional; /* open: it has at most one tensor */
+  /* Of the tensors. No bits: there never was any, and the rest says nothing. */
+  BpDataType dtype;
+  int32_t ndim;                     /* open */
+  int64_t shape[BP_GRAPH_MAX_NDIM]; /* open; BP_EXTENT_NONE: they may differ */
 } BpGraphSequence;
 
 typedef struct BpGraphValue {
@@ -43,10 +50,11 @@ typedef struct BpGraphValue {
   const void *data;      /* of a constant: its elements, compact; else NULL */
   /* Of an int64 tensor whose elements are extents, some of them open: these; else NULL. */
   const int64_t *extents;
-  BpGraphSequence *sequence; /* it is no tensor: no node of the graph has it; else NULL */
-  int32_t id;                /* dense, from 0 to num_values - 1 */
-  int32_t num_uses;          /* after bp__graph_count_uses: by nodes and as output of the graph */
-  int32_t place;             /* where it lies: BP_PLACE_*; see graph/build/place.c */
+  /* It is no tensor, and its type and shape say nothing; else NULL. */
+  BpGraphSequence *sequence;
+  int32_t id;       /* dense, from 0 to num_values - 1 */
+  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t place;    /* where it lies: BP_PLACE_*; see graph/build/place.c */
   int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
                    has along `room_axis`, a symbol; else 0 */
   int32_t room_axis;
@@ -87,13 +95,15 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* NULL: an absent optional input */
   BpGraphValue **outputs;
-  int32_t id;        /* place in the list, after bp__graph_count_uses */
-  int32_t place;     /* BP_PLACE_* */
-  int32_t is_alone;  /* not fused with others: the target refuses what came of it */
-  int32_t is_append; /* a Concat that the machine does (graph/build/append.c) */
-  int32_t is_kept;   /* not dropped where nobody reads its outputs */
-  int32_t source;    /* which of the graph's sources it is made of, from 1 on; 0: of none */
-  BpGraph **bodies;  /* graphs that the node runs (graph/ops/control.h) */
+  int32_t id;         /* place in the list, after bp__graph_count_uses */
+  int32_t place;      /* BP_PLACE_* */
+  int32_t is_alone;   /* not fused with others: the target refuses what came of it */
+  int32_t is_append;  /* a Concat that the machine does (graph/build/append.c) */
+  int32_t is_kept;    /* not dropped where nobody reads its outputs */
+  int32_t source;     /* which of the graph's sources it is made of, from 1 on; 0: of none */
+  int32_t is_control; /* the machine does it: no pass computes or replaces it
+                         (graph/ops/control.h) */
+  BpGraph **bodies;   /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };
 
@@ -230,9 +240,9 @@ typedef struct BpRewrite {
   void *context;
 } BpRewrite;
 
-/* Sees a node without bodies, its inputs already replaced: 0 keeps it, 1 drops it, -1 is an error.
- * It may append nodes to the graph and say with bp__rewrite_replace what stands for the outputs of
- * a dropped one.
+/* Sees a node that is computed, its inputs already replaced: 0 keeps it, 1 drops it, -1 is an
+ * error. It may append nodes to the graph and say with bp__rewrite_replace what stands for the
+ * outputs of a dropped one.
  */
 typedef int (*BpRewriteRule)(BpRewrite *rewrite, BpGraphNode *node);
 int bp__graph_rewrite(BpGraph *graph, BpRewriteRule rule, void *context);

@@ -19,6 +19,7 @@ static BpGraphValue *twin(BpGraph *graph, const BpGraphValue *value) {
   if (copy) {
     copy->data = value->data;
     copy->extents = value->extents;
+    copy->sequence = value->sequence;
   }
   return copy;
 }
@@ -30,6 +31,7 @@ static BpGraphValue *capture_sequence(Body *body, const BpGraphValue *value) {
   if (!copy)
     return NULL;
   copy->sequence->is_none = from->is_none;
+  copy->sequence->dtype = from->dtype;
   for (int32_t i = 0; i < from->count; i++)
     if (!(copy->sequence->items[i] = bp__body_capture(body, from->items[i])))
       return NULL;
@@ -40,10 +42,11 @@ BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value) {
   BpGraphValue *known = g_hash_table_lookup(body->known, value);
   if (known)
     return known;
-  known = value->sequence ? capture_sequence(body, value) : twin(body->graph, value);
+  bool is_settled = value->sequence && !value->sequence->is_open;
+  known = is_settled ? capture_sequence(body, value) : twin(body->graph, value);
   if (!known)
     return NULL;
-  if (!known->data && !known->sequence &&
+  if (!known->data && !is_settled &&
       (bp__list_push(&body->captured, value) || bp__list_push(&body->graph->inputs, known)))
     return NULL;
   g_hash_table_insert(body->known, value, known);
@@ -105,9 +108,23 @@ const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, 
   return graph;
 }
 
-/* Adds the nodes of a subgraph whose inputs have their names, and lists what it gives. */
+/* What stands for a node of the model in errors. */
+typedef struct Named {
+  BpOp op;
+  BpGraphNode node;
+} Named;
+
+static const BpGraphNode *name_node(Named *named, const OnnxNode *node, const char *name) {
+  *named = (Named){.op = {.name = node->op_type}, .node = {.name = name}};
+  named->node.op = &named->op;
+  return &named->node;
+}
+
+/* Adds the nodes of a subgraph whose inputs have their names, and lists what it gives. The nodes of
+ * a body give open sequences. */
 static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node, const char *name,
-                        BpList *outputs) {
+                        const Body *body, BpList *outputs) {
+  Named named;
   if (bp__scope_check_operators(inner) || bp__scope_add_initializers(inner, onnx) ||
       bp__scope_add_nodes(inner))
     return -1;
@@ -119,12 +136,9 @@ static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *nod
     if (!value)
       return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): its body does not give '%s'", name,
                             node->op_type, output);
-    if (value->sequence && inner->body)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "node '%s' (%s): its body gives '%s', a sequence or an optional, which "
-                            "is not supported where the data decides what runs",
-                            name, node->op_type, output);
-    if (bp__list_push(outputs, value))
+    if (value->sequence && body)
+      value = bp__sequence_open(body->graph, name_node(&named, node, name), value);
+    if (!value || bp__list_push(outputs, value))
       return -1;
   }
   return 0;
@@ -152,7 +166,7 @@ int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
                  ? bp__scope_set(&inner, onnx->input[i]->name, inputs[i])
                  : -1;
   if (!status)
-    status = add_contents(&inner, onnx, node, name, outputs);
+    status = add_contents(&inner, onnx, node, name, body, outputs);
   scope->import->graph = before;
   hdestroy_r(&inner.values);
   return status;
@@ -216,6 +230,7 @@ static BpGraphNode *make_control(BpGraph *graph, const BpOp *op, const char *nam
                                      (int32_t)inputs->size, num_outputs, attrs, num_attrs);
   if (!node || bp__list_push(&graph->nodes, node))
     return NULL;
+  node->is_control = 1;
   node->bodies = graphs;
   node->num_bodies = num_bodies;
   return node;
@@ -280,6 +295,49 @@ static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGrap
   return condition ? 0 : -1;
 }
 
+/* The type outside of a body, where extents that have no meaning there may be any. */
+static BpGraphSequence outer_type(BpGraph *graph, const BpGraphValue *value, int32_t count) {
+  BpGraphSequence type = *value->sequence;
+  for (int32_t d = 0; d < type.ndim; d++)
+    if (type.shape[d] != BP_EXTENT_NONE && is_local(graph, type.shape[d], count))
+      type.shape[d] = BP_EXTENT_NONE;
+  return type;
+}
+
+/* Makes an output of a node a sequence of that type. */
+static int set_sequence_output(BpGraph *graph, BpGraphNode *node, int32_t index,
+                               const BpGraphSequence *type) {
+  BpGraphSequence *copy = bp__arena_alloc(&graph->arena, sizeof(*copy));
+  if (!copy || bp__node_set_output(graph, node, index, BP__INT64, NULL, 0))
+    return -1;
+  *copy = *type;
+  node->outputs[index]->sequence = copy;
+  return 0;
+}
+
+/* Makes an output of If that is a sequence or an optional, in both branches. */
+static int set_branch_sequence(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
+  BpGraphSequence type = outer_type(graph, node->bodies[0]->outputs.items[index], count);
+  BpGraphSequence other = outer_type(graph, node->bodies[1]->outputs.items[index], count);
+  return bp__sequence_join(node, &type, &other) < 0
+             ? -1
+             : set_sequence_output(graph, node, index, &type);
+}
+
+/* If one branch gives an optional, what the other one gives is one, too. */
+static int open_optionals(const BpGraphNode *named, const Body *bodies) {
+  BpList *outputs[] = {&bodies[0].graph->outputs, &bodies[1].graph->outputs};
+  for (size_t i = 0; i < outputs[0]->size; i++)
+    for (int32_t b = 0; b < 2; b++) {
+      const BpGraphValue *one = outputs[b]->items[i];
+      BpGraphValue **other = (BpGraphValue **)&outputs[1 - b]->items[i];
+      if (one->sequence && !(*other)->sequence &&
+          !(*other = bp__sequence_open(bodies[1 - b].graph, named, *other)))
+        return -1;
+    }
+  return 0;
+}
+
 /* Makes an output of If that holds for both branches: extents that differ between them are bound
  * when the branch has run. */
 static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
@@ -287,6 +345,8 @@ static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, i
   const BpGraphValue *otherwise = node->bodies[1]->outputs.items[index];
   int64_t shape[BP_GRAPH_MAX_NDIM];
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (then->sequence)
+    return set_branch_sequence(graph, node, index, count);
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || then->ndim != otherwise->ndim)
     return bp__op_error(node,
                         "its condition depends on the data, and its branches give %s and %s, which "
@@ -308,8 +368,12 @@ static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, B
       return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
                                   "both of its branches have to work",
                                   name);
-    forget_unused(&bodies[b]);
   }
+  Named named;
+  if (open_optionals(name_node(&named, node, name), bodies))
+    return -1;
+  forget_unused(&bodies[0]);
+  forget_unused(&bodies[1]);
   BpGraphNode *branch =
       make_control(graph, &bp__op_branch, name, inputs, bodies, 2, num_outputs, NULL, 0);
   for (int32_t i = 0; branch && i < num_outputs; i++)
@@ -372,12 +436,14 @@ typedef struct Looping {
   BpGraphValue *const *initial;   /* of the carried values */
   size_t num_carried, num_stacks;
   int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* of the carried values, in any iteration */
+  BpGraphSequence *types;               /* of those that are sequences, likewise */
   int64_t *is_backward;                 /* by stack */
   /* Of Scan: the tensors that the body gets element by element, one in each iteration. */
   BpGraphValue *const *scanned;
   size_t num_scanned;
   int64_t *axes, *are_backward; /* of what is scanned */
-  int is_scan;
+  int is_scan;                  /* Scan, or SequenceMap */
+  int is_map;
   int32_t count; /* of expressions, before the body */
 } Looping;
 
@@ -391,6 +457,12 @@ static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue 
                                      size_t index) {
   BpGraphNode named = {.name = l->name};
   BpGraphValue *in = bp__body_capture(body, l->scanned[index]), *last = NULL;
+  if (l->is_map) {
+    Named map;
+    return in && in->sequence
+               ? bp__sequence_at(body->graph, name_node(&map, l->node, l->name), in, iteration)
+               : in;
+  }
   BpGraphAttr axis = bp__attr_int(body->graph, "axis", l->axes[index]);
   if (l->are_backward[index]) {
     last = bp__graph_constant(body->graph, "last", BP__INT64, NULL, 0, NULL);
@@ -417,14 +489,55 @@ static int make_body_inputs(const Looping *l, Body *body, BpGraphValue **inputs)
       return -1;
     inputs[1]->data = &holds;
   }
-  for (size_t i = 0; i < l->num_carried; i++)
-    if (!(inputs[first + i] = add_body_input(body, input_name(l, first + i), l->initial[i]->dtype,
-                                             l->shapes[i], l->initial[i]->ndim)))
+  for (size_t i = 0; i < l->num_carried; i++) {
+    const char *name = l->is_map ? l->name : input_name(l, first + i);
+    BpGraphValue *value = l->initial[i]->sequence
+                              ? bp__sequence_value(body->graph, name, &l->types[i])
+                              : bp__graph_value(body->graph, name, l->initial[i]->dtype,
+                                                l->shapes[i], l->initial[i]->ndim);
+    if (!value || bp__list_push(&body->graph->inputs, value))
       return -1;
+    if (!l->is_map)
+      inputs[first + i] = value;
+  }
+  first += l->is_map ? 0 : l->num_carried;
   for (size_t i = 0; i < l->num_scanned; i++)
-    if (!(inputs[first + l->num_carried + i] = scanned_element(l, body, iteration, i)))
+    if (!(inputs[first + i] = scanned_element(l, body, iteration, i)))
       return -1;
   return 0;
+}
+
+/* Of SequenceMap: puts what an iteration gives into the sequences that it got. */
+static int insert_elements(const Looping *l, const Body *body) {
+  Named named;
+  name_node(&named, l->node, l->name);
+  for (size_t i = 0; i < l->num_carried; i++) {
+    BpGraphValue **output = (BpGraphValue **)&body->graph->outputs.items[i];
+    if ((*output)->sequence)
+      return bp__op_error(&named.node, "its body gives a sequence");
+    if (!(*output = bp__sequence_insert(body->graph, &named.node, body->graph->inputs.items[1 + i],
+                                        *output, NULL)))
+      return -1;
+  }
+  return 0;
+}
+
+/* Compares the sequence that the body gives for the next iteration with what it got, as
+ * open_changing does. */
+static int widen_type(const Looping *l, const Body *body, size_t index, BpGraphValue **next) {
+  Named named;
+  name_node(&named, l->node, l->name);
+  if (!(*next)->sequence && l->types[index].is_optional)
+    *next = bp__sequence_open(body->graph, &named.node, *next);
+  if (!*next)
+    return -1;
+  if (!(*next)->sequence || !l->initial[index]->sequence)
+    return bp__op_bad(&named.node,
+                      "carried value %zu is a sequence or an optional at first or after an "
+                      "iteration, and a tensor in the other case",
+                      index);
+  const BpGraphSequence type = outer_type(l->scope->import->graph, *next, l->count);
+  return bp__sequence_join(&named.node, &l->types[index], &type);
 }
 
 /* Compares what the body gives for the next iteration with what it got: extents that may change
@@ -436,6 +549,13 @@ static int open_changing(const Looping *l, const Body *body) {
   for (size_t i = 0; i < l->num_carried; i++) {
     const BpGraphValue *next = body->graph->outputs.items[first + i], *from = l->initial[i];
     char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+    if (next->sequence || from->sequence) {
+      int widened = widen_type(l, body, i, (BpGraphValue **)&body->graph->outputs.items[first + i]);
+      if (widened < 0)
+        return -1;
+      changed += widened;
+      continue;
+    }
     if (!bp__dtype_equal(next->dtype, from->dtype) || next->ndim != from->ndim)
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                             "node '%s' (%s): carried value %zu is %s at first and %s after an "
@@ -462,7 +582,8 @@ static int fill_body(const Looping *l, Body *body) {
     changed = -1;
     if (begin_body(l->scope, body) == 0 && make_body_inputs(l, body, inputs) == 0 &&
         bp__scope_add_subgraph(l->scope, l->node, l->name, l->onnx, body, inputs,
-                               &body->graph->outputs) == 0)
+                               &body->graph->outputs) == 0 &&
+        (!l->is_map || insert_elements(l, body) == 0))
       changed = open_changing(l, body);
     if (changed > 0)
       clear_body(body);
@@ -482,7 +603,8 @@ static int move_condition(const Looping *l, Body *body, int *has_condition) {
   BpGraphValue *condition = NULL;
   if (!l->is_scan) {
     condition = outputs->items[0];
-    if (!bp__dtype_equal(condition->dtype, BP__BOOL) || bp__value_num_elements(condition) != 1)
+    if (condition->sequence || !bp__dtype_equal(condition->dtype, BP__BOOL) ||
+        bp__value_num_elements(condition) != 1)
       return bp_error_raise(BP_ERROR_FORMAT,
                             "node '%s' (Loop): the condition that its body gives is no bool of one "
                             "element",
@@ -511,6 +633,13 @@ static int set_loop_outputs(const Looping *l, const Body *body, BpGraphNode *nod
     const BpGraphValue *value = body->graph->outputs.items[i];
     int64_t shape[BP_GRAPH_MAX_NDIM + 1];
     int32_t is_stack = (size_t)i >= l->num_carried;
+    if (is_stack && value->sequence)
+      return bp__op_bad(node, "output %d would be a stack of sequences", i);
+    if (value->sequence) {
+      if (set_sequence_output(graph, node, i, &l->types[i]))
+        return -1;
+      continue;
+    }
     if (is_stack && value->dtype.bits < 8)
       return bp__op_error(node, "output %d has elements of less than a byte, which do not stack",
                           i);
@@ -560,9 +689,13 @@ static BpGraphNode *add_looping(Looping *l) {
   Body body = {0};
   l->count = bp__extents_count(&l->scope->import->graph->extents);
   l->shapes = bp__arena_alloc_array(arena, l->num_carried + 1, sizeof(*l->shapes));
-  for (size_t i = 0; l->shapes && i < l->num_carried; i++)
+  l->types = bp__arena_alloc_array(arena, l->num_carried + 1, sizeof(*l->types));
+  for (size_t i = 0; l->shapes && l->types && i < l->num_carried; i++) {
     memcpy(l->shapes[i], l->initial[i]->shape, sizeof(l->shapes[i]));
-  BpGraphNode *node = l->shapes ? make_loop(l, &body, &inputs) : NULL;
+    if (l->initial[i]->sequence)
+      l->types[i] = *l->initial[i]->sequence;
+  }
+  BpGraphNode *node = l->shapes && l->types ? make_loop(l, &body, &inputs) : NULL;
   if (body.known)
     clear_body(&body);
   bp__list_free(&inputs);
@@ -573,7 +706,8 @@ static BpGraphNode *add_looping(Looping *l) {
 
 static int check_single(const Looping *l, const BpGraphValue *value, BpDataType dtype,
                         const char *what) {
-  if (!value || (bp__dtype_equal(value->dtype, dtype) && bp__value_num_elements(value) == 1))
+  if (!value || (!value->sequence && bp__dtype_equal(value->dtype, dtype) &&
+                 bp__value_num_elements(value) == 1))
     return 0;
   return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (Loop): its %s is no %s of one element",
                         l->name, what, dtype.code == BP_DTYPE_BOOL ? "bool" : "int64");
@@ -584,12 +718,23 @@ static int never_runs(const Looping *l) {
          (l->condition && l->condition->data && !bp__value_get_int(l->condition, 0));
 }
 
+/* Opens the sequences among the initial values. */
+static int open_initial(const Looping *l, BpGraphValue **initial) {
+  Named named;
+  name_node(&named, l->node, l->name);
+  for (size_t i = 0; i < l->num_carried; i++)
+    if (initial[i]->sequence &&
+        !(initial[i] = bp__sequence_open(l->scope->import->graph, &named.node, initial[i])))
+      return -1;
+  return 0;
+}
+
 static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
   BpArena *arena = &scope->import->graph->arena;
   BpGraphValue **inputs = bp__arena_alloc_array(arena, node->n_input + 2, sizeof(*inputs));
   Looping l = {.scope = scope, .node = node, .name = name};
   if (check_can_control(scope, node, name) || !inputs ||
-      bp__scope_read_inputs(scope, node, name, inputs) ||
+      bp__scope_read_names(scope, node, name, inputs) ||
       !(l.onnx = bp__scope_read_graph(scope, node, name, "body")))
     return -1;
   l.trip = inputs[0];
@@ -609,7 +754,7 @@ static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
   if (l.num_stacks == 0 && never_runs(&l))
     return add_values(scope, node, l.initial);
   l.is_backward = bp__arena_alloc_array(arena, l.num_stacks + 1, sizeof(*l.is_backward));
-  BpGraphNode *loop = l.is_backward ? add_looping(&l) : NULL;
+  BpGraphNode *loop = l.is_backward && !open_initial(&l, inputs + 2) ? add_looping(&l) : NULL;
   return loop ? add_values(scope, node, loop->outputs) : -1;
 }
 
@@ -743,6 +888,46 @@ static int add_scan(Scope *scope, const OnnxNode *node, const char *name) {
     return -1;
   BpGraphNode *loop = add_looping(&l);
   return loop ? add_turned(&l, loop, axes) : -1;
+}
+
+/* ---- SequenceMap ------------------------------------------------------------------------- */
+
+/* Sequences that have nothing yet, for each output. */
+static BpGraphValue **make_empty(const Looping *l, const BpGraphNode *named) {
+  BpGraph *graph = l->scope->import->graph;
+  BpGraphValue **values = bp__arena_alloc_array(&graph->arena, l->num_carried + 1, sizeof(*values));
+  for (size_t i = 0; values && i < l->num_carried; i++) {
+    BpGraphValue *empty = bp__graph_sequence(graph, l->name, 0);
+    values[i] = empty ? bp__sequence_open(graph, named, empty) : NULL;
+    if (!values[i])
+      return NULL;
+  }
+  return values;
+}
+
+/* A loop over the positions of the first sequence, which carries the sequences of the outputs. */
+int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
+                      BpGraphValue **results) {
+  BpGraph *graph = scope->import->graph;
+  Named named;
+  Looping l = {.scope = scope, .node = node, .name = name, .is_scan = 1, .is_map = 1};
+  name_node(&named, node, name);
+  if (!inputs[0]->sequence)
+    return bp__op_bad(&named.node, "input 0 is no sequence");
+  if (!(l.onnx = bp__scope_read_graph(scope, node, name, "body")))
+    return -1;
+  if (l.onnx->n_input != node->n_input || l.onnx->n_output != node->n_output)
+    return bp__op_bad(&named.node, "its body has %zu inputs and %zu outputs, the node %zu and %zu",
+                      l.onnx->n_input, l.onnx->n_output, node->n_input, node->n_output);
+  l.scanned = inputs;
+  l.num_scanned = node->n_input;
+  l.num_carried = node->n_output;
+  l.initial = make_empty(&l, &named.node);
+  l.trip = l.initial ? bp__sequence_length(graph, &named.node, inputs[0]) : NULL;
+  BpGraphNode *loop = l.trip ? add_looping(&l) : NULL;
+  if (loop)
+    memcpy(results, loop->outputs, node->n_output * sizeof(*results));
+  return loop ? 0 : -1;
 }
 
 /* ---- The three --------------------------------------------------------------------------- */

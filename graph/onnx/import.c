@@ -750,12 +750,24 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
+/* The sequence or optional that an Identity is of, or NULL. */
+static BpGraphValue *identical_sequence(Scope *scope, const OnnxNode *node) {
+  if (is_empty(node->op_type) || *domain_of(node->domain) || strcmp(node->op_type, "Identity") ||
+      node->n_input != 1 || node->n_output != 1 || is_empty(node->input[0]))
+    return NULL;
+  BpGraphValue *value = bp__scope_find(scope, node->input[0]);
+  return value && value->sequence ? value : NULL;
+}
+
 static int add_node(Scope *scope, size_t index) {
   const OnnxNode *node = scope->nodes[index];
   const OnnxFunction *function = find_function(scope->import, node);
   const char *name = node_name(scope, index);
   if (!name)
     return -1;
+  BpGraphValue *identical = function ? NULL : identical_sequence(scope, node);
+  if (identical)
+    return bp__scope_add(scope, node->output[0], identical);
   return function                   ? add_call(scope, node, name, function)
          : is_control(node)         ? bp__scope_add_control(scope, node, name)
          : is_sequence(scope, node) ? bp__scope_add_sequence(scope, node, name)

@@ -84,6 +84,11 @@ int bp__scope_add_nodes(Scope *scope);
 
 /* Whether the operator of ONNX's own domain runs bodies. */
 int bp__onnx_is_control(const char *op_type);
+/* Adds a SequenceMap over sequences of which one is open, in inputs[0]; results[k] becomes output
+ * k.
+ */
+int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
+                      BpGraphValue **results);
 /* Adds such a node. */
 int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
 /* The input of the body that captures a value of the graph around it. NULL with BP_ERROR_MEMORY. */
@@ -102,9 +107,42 @@ int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
 /* Whether the operator of ONNX's own domain, in that version of it, is one of sequences or
  * optionals. */
 bool bp__onnx_is_sequence(const char *op_type, int32_t version);
-/* Settles such a node. */
+/* Settles such a node, or adds one that the machine runs. */
 int bp__scope_add_sequence(Scope *scope, const OnnxNode *from, const char *name);
-/* A name for a sequence whose tensors are to be filled in. */
+/* A name for a settled sequence whose tensors are to be filled in. */
 BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count);
+
+/* ---- open_sequence.c --------------------------------------------------------------------- */
+
+/* Values that are open sequences, and nodes that the machine runs on them. `named` says the name
+ * and the operator of errors. NULL or -1 with an error. */
+
+static inline bool bp__is_open_sequence(const BpGraphValue *value) {
+  return value && value->sequence && value->sequence->is_open;
+}
+
+/* The open sequence of a settled one, or of an optional, whose value is a tensor; an open one is
+ * returned. */
+BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGraphValue *value);
+/* An open sequence of a type, which node or graph gives: no one yet. */
+BpGraphValue *bp__sequence_value(BpGraph *graph, const char *name, const BpGraphSequence *type);
+/* Makes the type also that of the tensors of another one. How often it changed; -1: they differ in
+ * more than extents. */
+int bp__sequence_join(const BpGraphNode *named, BpGraphSequence *type,
+                      const BpGraphSequence *other);
+
+/* What the operators give; a position may be NULL. */
+BpGraphValue *bp__sequence_insert(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                  BpGraphValue *tensor, BpGraphValue *position);
+BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                 BpGraphValue *position);
+BpGraphValue *bp__sequence_at(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                              BpGraphValue *position);
+BpGraphValue *bp__sequence_length(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence);
+BpGraphValue *bp__sequence_concat(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                  int64_t axis, bool is_new);
+/* `split` may be NULL: each part has 1. */
+BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGraphValue *tensor,
+                                 BpGraphValue *split, int32_t axis, bool keeps_axis);
 
 #endif

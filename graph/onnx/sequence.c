@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences and optionals. Importing settles them: a sequence is the list of its tensors, and its
- * length and the places that nodes ask for are known then; an optional is its value, or none. No
- * node of the graph has one. */
+/* Sequences and optionals. Importing settles those whose length, and the places that nodes ask for,
+ * are known then: a sequence is the list of its tensors, an optional is its value, or none; no node
+ * of the graph has one. The others are open (open_sequence.c). */
 #include <string.h>
 
 #include <backplane/error.h>
@@ -36,12 +36,16 @@ static bool is_none(const BpGraphValue *value) {
   return value->sequence && value->sequence->is_none;
 }
 
-static const BpGraphSequence *sequence_of(const Sequencing *s, int32_t input) {
-  const BpGraphValue *value = bp__node_input(&s->node, input);
-  if (value && value->sequence && !is_none(value))
-    return value->sequence;
+static BpGraphValue *sequence_of(const Sequencing *s, int32_t input) {
+  BpGraphValue *value = bp__node_input(&s->node, input);
+  if (value && value->sequence && !is_none(value) && !value->sequence->is_optional)
+    return value;
   bp__op_bad(&s->node, "input %d is no sequence", input);
   return NULL;
+}
+
+static bool is_constant(const BpGraphValue *value) {
+  return !value || value->data;
 }
 
 static BpGraphValue *tensor_of(const Sequencing *s, int32_t input) {
@@ -60,15 +64,20 @@ static BpGraphValue *new_sequence(const Sequencing *s, int64_t count) {
   return bp__graph_sequence(s->graph, s->node.name, (int32_t)count);
 }
 
-/* The sequence, whose tensors have one type. */
-static int give(const Sequencing *s, BpGraphValue *value, BpGraphValue **results) {
-  const BpGraphSequence *sequence = value ? value->sequence : NULL;
+/* The sequence, whose tensors have one type: `dtype`, or that of the first where this has no
+ * bits. */
+static int give(const Sequencing *s, BpGraphValue *value, BpDataType dtype,
+                BpGraphValue **results) {
+  BpGraphSequence *sequence = value ? value->sequence : NULL;
   if (!sequence)
     return -1;
+  sequence->dtype = dtype;
   for (int32_t i = 0; i < sequence->count; i++) {
     if (!sequence->items[i])
       return -1;
-    if (!bp__dtype_equal(sequence->items[i]->dtype, sequence->items[0]->dtype))
+    if (i == 0 && !sequence->dtype.bits)
+      sequence->dtype = sequence->items[0]->dtype;
+    if (!bp__dtype_equal(sequence->items[i]->dtype, sequence->dtype))
       return bp__op_bad(&s->node, "the tensors of its sequence differ in type");
   }
   results[0] = value;
@@ -106,6 +115,20 @@ static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int
                                                   (long long)given, (long long)count);
 }
 
+/* What a node of an open sequence gives, or NULL. */
+static int give_open(BpGraphValue *value, BpGraphValue **results) {
+  results[0] = value;
+  return value ? 0 : -1;
+}
+
+/* The open sequence of input 0; NULL with an error. */
+static BpGraphValue *open_sequence_of(const Sequencing *s) {
+  BpGraphValue *value = sequence_of(s, 0);
+  return value ? bp__sequence_open(s->graph, &s->node, value) : NULL;
+}
+
+static const BpDataType any_type = {0};
+
 /* ---- Sequences --------------------------------------------------------------------------- */
 
 static int add_construct(Sequencing *s, BpGraphValue **results) {
@@ -113,50 +136,87 @@ static int add_construct(Sequencing *s, BpGraphValue **results) {
   for (int32_t i = 0; value && i < s->node.num_inputs; i++)
     if (!(value->sequence->items[i] = tensor_of(s, i)))
       return -1;
-  return give(s, value, results);
+  return give(s, value, any_type, results);
 }
 
 static int add_empty(Sequencing *s, BpGraphValue **results) {
-  return give(s, new_sequence(s, 0), results);
+  BpDataType dtype;
+  int64_t type = 1; /* float32 */
+  if (read_int(s, "dtype", &type))
+    return -1;
+  if (type < 0 || type > INT32_MAX || bp__dtype_from_onnx((int32_t)type, &dtype))
+    return bp__op_error(&s->node, "its tensors would be of type %lld, which is not supported",
+                        (long long)type);
+  return give(s, new_sequence(s, 0), dtype, results);
+}
+
+/* Where the sequence is open, or will be, as the data say the position. */
+static int add_open_at(Sequencing *s, BpGraphValue *position, BpGraphValue **results) {
+  BpGraphValue *sequence = open_sequence_of(s);
+  return give_open(sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
+                   results);
 }
 
 static int add_at(Sequencing *s, BpGraphValue **results) {
-  const BpGraphSequence *sequence = sequence_of(s, 0);
+  const BpGraphValue *value = sequence_of(s, 0);
+  const BpGraphSequence *sequence = value ? value->sequence : NULL;
+  BpGraphValue *position = sequence ? tensor_of(s, 1) : NULL;
   int64_t place;
-  if (!sequence || read_place(s, 1, 0, sequence->count, sequence->count, &place))
+  if (!position)
+    return -1;
+  if (sequence->is_open || !is_constant(position))
+    return add_open_at(s, position, results);
+  if (read_place(s, 1, 0, sequence->count, sequence->count, &place))
     return -1;
   results[0] = sequence->items[place];
   return 0;
 }
 
 static int add_insert(Sequencing *s, BpGraphValue **results) {
-  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *from = sequence_of(s, 0), *position = bp__node_input(&s->node, 2);
+  const BpGraphSequence *sequence = from ? from->sequence : NULL;
   BpGraphValue *tensor = sequence ? tensor_of(s, 1) : NULL, *value;
   int64_t place, count;
-  if (!tensor)
+  if (!tensor || (position && !tensor_of(s, 2)))
     return -1;
+  if (sequence->is_open || !is_constant(position))
+    return give_open((from = open_sequence_of(s))
+                         ? bp__sequence_insert(s->graph, &s->node, from, tensor, position)
+                         : NULL,
+                     results);
   count = sequence->count;
   if (read_place(s, 2, count, count, count + 1, &place) || !(value = new_sequence(s, count + 1)))
     return -1;
   for (int64_t i = 0; i <= count; i++)
     value->sequence->items[i] = i == place ? tensor : sequence->items[i - (i > place)];
-  return give(s, value, results);
+  return give(s, value, sequence->dtype, results);
 }
 
 static int add_erase(Sequencing *s, BpGraphValue **results) {
-  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *from = sequence_of(s, 0), *position = bp__node_input(&s->node, 1);
+  const BpGraphSequence *sequence = from ? from->sequence : NULL;
   BpGraphValue *value;
   int64_t place;
-  if (!sequence || read_place(s, 1, -1, sequence->count, sequence->count, &place) ||
+  if (!sequence || (position && !tensor_of(s, 1)))
+    return -1;
+  if (sequence->is_open || !is_constant(position))
+    return give_open((from = open_sequence_of(s))
+                         ? bp__sequence_erase(s->graph, &s->node, from, position)
+                         : NULL,
+                     results);
+  if (read_place(s, 1, -1, sequence->count, sequence->count, &place) ||
       !(value = new_sequence(s, sequence->count - 1)))
     return -1;
   for (int32_t i = 0; i < value->sequence->count; i++)
     value->sequence->items[i] = sequence->items[i + (i >= place)];
-  return give(s, value, results);
+  return give(s, value, sequence->dtype, results);
 }
 
 static int add_length(Sequencing *s, BpGraphValue **results) {
-  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *from = sequence_of(s, 0);
+  const BpGraphSequence *sequence = from ? from->sequence : NULL;
+  if (sequence && sequence->is_open)
+    return give_open(bp__sequence_length(s->graph, &s->node, from), results);
   results[0] =
       sequence ? bp__graph_constant(s->graph, s->node.name, BP__INT64, NULL, 0, NULL) : NULL;
   if (results[0])
@@ -182,7 +242,7 @@ static int split_parts(const Sequencing *s, BpGraphValue *in, int32_t axis, int6
   }
   if (value && at != extent)
     return bp__op_bad(&s->node, "its split does not add up to %lld", (long long)extent);
-  return give(s, value, results);
+  return give(s, value, in->dtype, results);
 }
 
 static int add_split(Sequencing *s, BpGraphValue **results) {
@@ -192,11 +252,11 @@ static int add_split(Sequencing *s, BpGraphValue **results) {
   if (!in || read_int(s, "axis", &axis_number) || read_int(s, "keepdims", &keepdims) ||
       bp__op_axis(&s->node, axis_number, in->ndim, &axis))
     return -1;
-  if (bp__extent_is_open(in->shape[axis]))
-    return bp__op_error(&s->node,
-                        "the extent of axis %d is open, and so is the length of its "
-                        "sequence, which is not supported",
-                        axis);
+  if (split && (!tensor_of(s, 1) || split->ndim > 1 || split->dtype.code != BP_DTYPE_INT))
+    return bp__op_bad(&s->node, "its split is no integer and no vector of integers");
+  if (bp__extent_is_open(in->shape[axis]) || !is_constant(split))
+    return give_open(bp__sequence_split(s->graph, &s->node, in, split, axis, keepdims || split),
+                     results);
   bool is_given = split != NULL;
   if (split && split->ndim == 0) {
     if (bp__op_const_ints(&s->node, 1, &size, 1) != 1)
@@ -205,10 +265,6 @@ static int add_split(Sequencing *s, BpGraphValue **results) {
       return bp__op_bad(&s->node, "its split is %lld", (long long)size);
     size = size < in->shape[axis] || in->shape[axis] < 1 ? size : in->shape[axis];
     split = NULL;
-  } else if (split && (!split->data || split->sequence || split->ndim != 1 ||
-                       split->dtype.code != BP_DTYPE_INT)) {
-    return bp__op_error(&s->node, "its split is no constant vector of integers: the length of its "
-                                  "sequence would depend on the data, which is not supported");
   }
   if (split_parts(s, in, axis, size, split, results))
     return -1;
@@ -222,10 +278,13 @@ static int add_split(Sequencing *s, BpGraphValue **results) {
 }
 
 static int add_concat(Sequencing *s, BpGraphValue **results) {
-  const BpGraphSequence *sequence = sequence_of(s, 0);
+  BpGraphValue *from = sequence_of(s, 0);
+  const BpGraphSequence *sequence = from ? from->sequence : NULL;
   int64_t axis = 0, is_new = 0;
   if (!sequence || read_int(s, "axis", &axis) || read_int(s, "new_axis", &is_new))
     return -1;
+  if (sequence->is_open)
+    return give_open(bp__sequence_concat(s->graph, &s->node, from, axis, is_new != 0), results);
   if (sequence->count == 0)
     return bp__op_bad(&s->node, "its sequence is empty");
   BpGraphValue **parts =
@@ -261,8 +320,28 @@ static int64_t map_inputs(const Sequencing *s, int32_t index, BpGraphValue **inp
   return count;
 }
 
+/* Whether one of the sequences is open; then all are made so. -1: an error. */
+static int open_inputs(const Sequencing *s) {
+  int is_any = 0;
+  for (int32_t i = 0; i < s->node.num_inputs; i++)
+    is_any |= bp__is_open_sequence(s->node.inputs[i]);
+  for (int32_t i = 0; i < s->node.num_inputs && is_any; i++) {
+    BpGraphValue *value = s->node.inputs[i];
+    if (!value || is_none(value) || (value->sequence && value->sequence->is_optional))
+      return bp__op_bad(&s->node, "input %d is missing", i);
+    if (value->sequence && !(s->node.inputs[i] = bp__sequence_open(s->graph, &s->node, value)))
+      return -1;
+  }
+  return is_any;
+}
+
 /* The nodes of the body, for each element again. */
 static int add_map(Sequencing *s, BpGraphValue **results) {
+  int is_open = open_inputs(s);
+  if (is_open)
+    return is_open < 0
+               ? -1
+               : bp__scope_add_map(s->scope, s->from, s->node.name, s->node.inputs, results);
   const OnnxGraph *body = bp__scope_read_graph(s->scope, s->from, s->node.name, "body");
   BpGraphValue **inputs =
       bp__arena_alloc_array(&s->graph->arena, s->from->n_input + 1, sizeof(*inputs));
@@ -304,13 +383,23 @@ static int add_optional(Sequencing *s, BpGraphValue **results) {
   return results[0] ? 0 : -1;
 }
 
+static bool is_open_optional(const BpGraphValue *value) {
+  return bp__is_open_sequence(value) && value->sequence->is_optional;
+}
+
 static int add_get_element(Sequencing *s, BpGraphValue **results) {
+  if (is_open_optional(bp__node_input(&s->node, 0)))
+    return give_open(bp__sequence_at(s->graph, &s->node, s->node.inputs[0], NULL), results);
   results[0] = bp__node_input(&s->node, 0);
   return results[0] && !is_none(results[0]) ? 0 : bp__op_bad(&s->node, "its optional has no value");
 }
 
 static int add_has_element(Sequencing *s, BpGraphValue **results) {
-  const BpGraphValue *value = bp__node_input(&s->node, 0);
+  BpGraphValue *value = bp__node_input(&s->node, 0);
+  if (is_open_optional(value))
+    return give_open(
+        bp__op_cast(s->graph, &s->node, bp__sequence_length(s->graph, &s->node, value), BP__BOOL),
+        results);
   results[0] = bp__graph_constant(s->graph, s->node.name, BP__BOOL, NULL, 0, NULL);
   if (results[0])
     *(uint8_t *)bp__graph_constant_data(results[0]) = value && !is_none(value);

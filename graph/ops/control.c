@@ -21,6 +21,29 @@ const BpOp bp__op_loop = {.name = "Loop",
                           .attrs = "carried:i condition:i counted:i backward:is",
                           .open = BP_OPEN_ALL};
 
+#define SEQUENCE_OP(op_name, least, most, attributes)                                              \
+  {                                                                                                \
+    .name = op_name, .domain = "backplane", .since = 1, .min_inputs = least, .max_inputs = most,   \
+    .max_outputs = 1, .fusion = BP_FUSE_OPAQUE, .attrs = attributes, .open = BP_OPEN_ALL           \
+  }
+
+const BpOp bp__op_sequences[BP_NUM_SEQUENCE_OPS] = {
+    [BP_SEQUENCE_CONSTRUCT] = SEQUENCE_OP("SequenceConstruct", 0, -1, ""),
+    [BP_SEQUENCE_INSERT] = SEQUENCE_OP("SequenceInsert", 2, 3, ""),
+    [BP_SEQUENCE_ERASE] = SEQUENCE_OP("SequenceErase", 1, 2, ""),
+    [BP_SEQUENCE_AT] = SEQUENCE_OP("SequenceAt", 1, 2, ""),
+    [BP_SEQUENCE_LENGTH] = SEQUENCE_OP("SequenceLength", 1, 1, ""),
+    [BP_SEQUENCE_CONCAT] = SEQUENCE_OP("ConcatFromSequence", 1, 1, "axis:i new_axis:i"),
+    [BP_SEQUENCE_SPLIT] = SEQUENCE_OP("SplitToSequence", 1, 2, "axis:i keepdims:i"),
+};
+
+int32_t bp__op_sequence(const BpGraphNode *node) {
+  for (int32_t i = 0; i < BP_NUM_SEQUENCE_OPS; i++)
+    if (node->op == &bp__op_sequences[i])
+      return i;
+  return -1;
+}
+
 int bp__graph_has_control(const BpGraph *graph) {
   for (size_t i = 0; i < graph->nodes.size; i++)
     if (bp__op_is_control(graph->nodes.items[i]))
@@ -35,7 +58,7 @@ static const BpGraphValue *root(const BpGraphValue *value) {
   return value;
 }
 
-/* Whether a body, or a node in it that runs bodies, may give one of the body's inputs. */
+/* Whether a body may give one of its inputs, or a node in it that the machine runs may. */
 static bool body_hands_on(const BpGraph *body, const BpGraphValue *input) {
   for (size_t i = 0; i < body->outputs.size; i++)
     if (root(body->outputs.items[i]) == input)
@@ -50,6 +73,9 @@ static bool body_hands_on(const BpGraph *body, const BpGraphValue *input) {
 }
 
 bool bp__control_hands_on(const BpGraphNode *node, int32_t input) {
+  int32_t sequence = bp__op_sequence(node);
+  if (sequence >= 0)
+    return sequence == BP_SEQUENCE_CONSTRUCT || (sequence == BP_SEQUENCE_INSERT && input == 1);
   bool is_loop = node->op == &bp__op_loop;
   int32_t first = is_loop ? 2 : 1, carried = (int32_t)bp__node_int(node, "carried", 0);
   if (is_loop && input >= first && input < first + carried)

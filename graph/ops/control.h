@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control flow: nodes that run bodies. The importer makes them, the machine runs them
- * (graph/build/program.c); the table of operators, which is for nodes that are computed, does not
- * have them.
+/* Control flow: nodes that run bodies, and nodes of sequences whose tensors a run decides. The
+ * importer makes them, the machine runs them (graph/build/program.c); the table of operators, which
+ * is for nodes that are computed, does not have them.
  *
  * A branch: input 0 is the condition, one bool; then come the inputs of bodies[0], which runs where
  * it holds, and those of bodies[1]. Output k is output k of the body that ran.
@@ -13,6 +13,10 @@
  * stack, and last, where the loop has a condition, that of the next iteration. The outputs of the
  * node are the carried values after the last iteration, and the stacks: the elements of all
  * iterations, one behind the other along a new first dimension.
+ *
+ * Nodes of sequences are as ONNX has them, with the attributes axis and new_axis or keepdims, which
+ * are always there. SequenceAt without a position is OptionalGetElement. Tensors in a sequence are
+ * those that were put there: nobody writes them.
  *
  * Symbols in the shapes of a body's inputs and of the node's outputs which no input of the model
  * has are bound by the tensors that the machine has there. */
@@ -27,11 +31,27 @@ extern const BpOp bp__op_branch;
  * the first iteration is its last. */
 extern const BpOp bp__op_loop;
 
+/* The nodes of sequences. */
+typedef enum BpSequenceOp {
+  BP_SEQUENCE_CONSTRUCT,
+  BP_SEQUENCE_INSERT,
+  BP_SEQUENCE_ERASE,
+  BP_SEQUENCE_AT,
+  BP_SEQUENCE_LENGTH,
+  BP_SEQUENCE_CONCAT,
+  BP_SEQUENCE_SPLIT,
+  BP_NUM_SEQUENCE_OPS
+} BpSequenceOp;
+extern const BpOp bp__op_sequences[BP_NUM_SEQUENCE_OPS];
+
 static inline int bp__op_is_control(const BpGraphNode *node) {
-  return node->num_bodies > 0;
+  return node->is_control;
 }
 
-/* Whether the graph may have such nodes: its code is for a CPU alone. */
+/* Which of the nodes of sequences it is, or -1. */
+int32_t bp__op_sequence(const BpGraphNode *node);
+
+/* Whether the graph may have such nodes: it is for one target. */
 static inline int bp__graph_can_control(const BpGraph *graph) {
   return graph->extents.arena != NULL;
 }

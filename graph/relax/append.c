@@ -65,16 +65,16 @@ static Rows describe_rows(const BpTensorView *view, int64_t axis) {
   return rows;
 }
 
-/* Copies all rows of `from` to the rows of `to` from `first` on. */
-static int copy_rows(const BpTensorView *from, const BpTensorView *to, int64_t axis,
-                     int64_t first) {
+int bp__relax_copy_rows(const BpTensorView *from, int64_t from_first, const BpTensorView *to,
+                        int64_t to_first, int64_t count, int64_t axis) {
   const Rows rows = describe_rows(from, axis);
-  uint64_t bytes = (uint64_t)from->shape[axis] * rows.size;
-  uint64_t stride = (uint64_t)to->shape[axis] * rows.size, begin = (uint64_t)first * rows.size;
+  uint64_t bytes = (uint64_t)count * rows.size;
+  uint64_t from_stride = (uint64_t)from->shape[axis] * rows.size;
+  uint64_t to_stride = (uint64_t)to->shape[axis] * rows.size;
   bool is_host = from->device.device_type == BP_DEVICE_CPU;
   for (uint64_t i = 0; i < rows.outer && bytes > 0; i++) {
-    uint64_t source = from->byte_offset + i * bytes;
-    uint64_t target = to->byte_offset + i * stride + begin;
+    uint64_t source = from->byte_offset + i * from_stride + (uint64_t)from_first * rows.size;
+    uint64_t target = to->byte_offset + i * to_stride + (uint64_t)to_first * rows.size;
     const BpCopy copy = {sizeof(BpCopy), from->data, source, from->device, to->data, target,
                          to->device,     bytes,      0};
     if (is_host)
@@ -83,6 +83,12 @@ static int copy_rows(const BpTensorView *from, const BpTensorView *to, int64_t a
       return -1;
   }
   return 0;
+}
+
+/* Copies all rows of `from` to the rows of `to` from `first` on. */
+static int copy_rows(const BpTensorView *from, const BpTensorView *to, int64_t axis,
+                     int64_t first) {
+  return bp__relax_copy_rows(from, 0, to, first, from->shape[axis], axis);
 }
 
 /* Whether a tensor has the type and shape of another one, but for the extent along the axis. */

@@ -113,3 +113,63 @@ BpTensor *bp__relax_create_pooled(BpRelaxMachine *machine, int64_t device, const
   bp_object_release(storage);
   return tensor;
 }
+
+BpTensor *bp__relax_int_tensor(BpRelaxMachine *machine, int64_t number) {
+  const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
+  const BpTensorView from = {.data = &number, .device = {BP_DEVICE_CPU, 0}, .dtype = int64};
+  BpTensor *tensor = bp__relax_create_pooled(machine, 0, NULL, 0, int64);
+  if (!tensor || bp_tensor_copy(&from, &tensor->view, NULL) == 0)
+    return tensor;
+  bp_object_release(tensor);
+  return NULL;
+}
+
+/* ---- Numbers in tensors ------------------------------------------------------------------ */
+
+int bp__relax_read_element(const BpTensorView *view, int64_t index, int64_t *number) {
+  const BpDataType dtype = view->dtype;
+  size_t bytes = bp_dtype_bytes(dtype);
+  uint64_t bits = 0;
+  if ((dtype.code > BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) || dtype.lanes != 1 ||
+      dtype.bits % 8 || !bytes || bytes > sizeof(bits))
+    return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers of 8 to 64 bits");
+  memcpy(&bits, (const char *)view->data + view->byte_offset + (size_t)index * bytes, bytes);
+  uint32_t unused = 64 - 8 * (uint32_t)bytes;
+  *number = dtype.code == BP_DTYPE_INT ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
+  return 0;
+}
+
+BpTensor *bp__relax_get_host_tensor(const BpValue *value) {
+  BpTensor *tensor = bp__relax_get_tensor(value);
+  if (!tensor)
+    return NULL;
+  if (!bp_view_is_compact(&tensor->view)) {
+    bp_error_raise(BP_ERROR_VALUE, "expected a tensor without strides; copy it first");
+    return NULL;
+  }
+  if (tensor->view.device.device_type == BP_DEVICE_CPU)
+    return bp_object_retain(tensor);
+  const BpTensorView *view = &tensor->view;
+  BpTensor *copy =
+      bp_tensor_create(view->shape, view->ndim, view->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (!copy ||
+      bp_tensor_copy_to_host(view, copy->view.data, (uint64_t)bp_view_num_bytes(view)) == 0)
+    return copy;
+  bp_object_release(copy);
+  return NULL;
+}
+
+int bp__relax_read_number(const BpValue *value, int64_t *number) {
+  const BpTensorView *view = bp_value_view_tensor(value);
+  if (!view)
+    return bp__relax_get_int(value, number);
+  if (bp_view_num_elements(view) != 1)
+    return bp_error_raise(BP_ERROR_VALUE, "expected one element, not %" PRId64,
+                          bp_view_num_elements(view));
+  if (view->device.device_type == BP_DEVICE_CPU)
+    return bp__relax_read_element(view, 0, number);
+  BpTensor *tensor = bp__relax_get_host_tensor(value);
+  int status = tensor ? bp__relax_read_element(&tensor->view, 0, number) : -1;
+  bp_object_release(tensor);
+  return status;
+}

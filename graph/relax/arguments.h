@@ -31,5 +31,14 @@ int bp__relax_return_tensor(BpValue *result, BpTensor *tensor);
 /* A tensor from the pool of one of the machine's devices (transfer full). */
 BpTensor *bp__relax_create_pooled(BpRelaxMachine *machine, int64_t device, const int64_t *extents,
                                   size_t count, BpDataType dtype);
+/* An int64 tensor of no dimensions from the pool of the first device (transfer full). */
+BpTensor *bp__relax_int_tensor(BpRelaxMachine *machine, int64_t number);
+
+/* Element `index` of integers or truth values in host memory. */
+int bp__relax_read_element(const BpTensorView *view, int64_t index, int64_t *number);
+/* The tensor, compact, itself or a copy in host memory (transfer full). */
+BpTensor *bp__relax_get_host_tensor(const BpValue *value);
+/* A number, or the only element of a tensor of integers or truth values. */
+int bp__relax_read_number(const BpValue *value, int64_t *number);
 
 #endif

@@ -12,6 +12,7 @@
 #include "graph/relax/arguments.h"
 #include "graph/relax/form.h"
 #include "graph/relax/kept.h"
+#include "graph/relax/sequence.h"
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
@@ -579,58 +580,12 @@ static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, 
 
 /* ---- Numbers in tensors ------------------------------------------------------------------ */
 
-/* Element `index` of integers or truth values in host memory. */
-static int read_element(const BpTensorView *view, int64_t index, int64_t *number) {
-  const BpDataType dtype = view->dtype;
-  size_t bytes = bp_dtype_bytes(dtype);
-  uint64_t bits = 0;
-  if ((dtype.code > BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) || dtype.lanes != 1 ||
-      dtype.bits % 8 || !bytes || bytes > sizeof(bits))
-    return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers of 8 to 64 bits");
-  memcpy(&bits, (const char *)view->data + view->byte_offset + (size_t)index * bytes, bytes);
-  uint32_t unused = 64 - 8 * (uint32_t)bytes;
-  *number = dtype.code == BP_DTYPE_INT ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
-  return 0;
-}
-
-/* The tensor in host memory, compact (transfer full). */
-static BpTensor *get_host_tensor(const BpValue *value) {
-  BpTensor *tensor = bp__relax_get_tensor(value);
-  if (!tensor)
-    return NULL;
-  if (!bp_view_is_compact(&tensor->view)) {
-    bp_error_raise(BP_ERROR_VALUE, "expected a tensor without strides; copy it first");
-    return NULL;
-  }
-  return bp__relax_to_device(tensor,
-                             tensor->view.device.device_type == BP_DEVICE_CPU
-                                 ? tensor->view.device
-                                 : (BpDevice){BP_DEVICE_CPU, 0},
-                             NULL);
-}
-
-/* A number, or the only element of a tensor of integers or truth values. */
-static int read_number(const BpValue *value, int64_t *number) {
-  const BpTensorView *view = bp_value_view_tensor(value);
-  if (!view)
-    return bp__relax_get_int(value, number);
-  if (bp_view_num_elements(view) != 1)
-    return bp_error_raise(BP_ERROR_VALUE, "expected one element, not %" PRId64,
-                          bp_view_num_elements(view));
-  if (view->device.device_type == BP_DEVICE_CPU)
-    return read_element(view, 0, number);
-  BpTensor *tensor = get_host_tensor(value);
-  int status = tensor ? read_element(&tensor->view, 0, number) : -1;
-  bp_object_release(tensor);
-  return status;
-}
-
 /* A truth value, or a tensor that holds one -> bool */
 static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t number;
   (void)machine;
-  if (bp__relax_check_count(num_args, 1, 1) < 0 || read_number(&args[0], &number) < 0)
+  if (bp__relax_check_count(num_args, 1, 1) < 0 || bp__relax_read_number(&args[0], &number) < 0)
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = number != 0};
   return 0;
@@ -640,7 +595,7 @@ static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t nu
 
 /* The elements of a vector of integers; returns their number, or -1. */
 static int64_t read_extents(const BpValue *value, int64_t extents[MAX_EXTENTS]) {
-  BpTensor *tensor = get_host_tensor(value);
+  BpTensor *tensor = bp__relax_get_host_tensor(value);
   if (!tensor)
     return -1;
   const BpTensorView *view = &tensor->view;
@@ -651,7 +606,7 @@ static int64_t read_extents(const BpValue *value, int64_t extents[MAX_EXTENTS]) 
   else
     count = view->shape[0];
   for (int64_t i = 0; i < count; i++)
-    if (read_element(view, i, &extents[i]) < 0)
+    if (bp__relax_read_element(view, i, &extents[i]) < 0)
       count = -1;
   bp_object_release(tensor);
   return count;
@@ -692,8 +647,8 @@ static int loop_holds(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   (void)machine;
   int64_t number, most = INT64_MAX, condition = 1;
   if (bp__relax_check_count(num_args, 4, 4) < 0 || bp__relax_get_int(&args[1], &number) < 0 ||
-      (args[2].type_index != BP_TYPE_NONE && read_number(&args[2], &most) < 0) ||
-      (args[3].type_index != BP_TYPE_NONE && read_number(&args[3], &condition) < 0))
+      (args[2].type_index != BP_TYPE_NONE && bp__relax_read_number(&args[2], &most) < 0) ||
+      (args[3].type_index != BP_TYPE_NONE && bp__relax_read_number(&args[3], &condition) < 0))
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = condition != 0 && number < most};
   return 0;
@@ -739,13 +694,7 @@ static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   int64_t number;
   if (bp__relax_check_count(num_args, 2, 2) < 0 || bp__relax_get_int(&args[1], &number) < 0)
     return -1;
-  const BpTensorView from = {.data = &number, .device = {BP_DEVICE_CPU, 0}, .dtype = int64};
-  BpTensor *tensor = bp__relax_create_pooled(machine, 0, NULL, 0, int64);
-  if (tensor && bp_tensor_copy(&from, &tensor->view, NULL) < 0) {
-    bp_object_release(tensor);
-    return -1;
-  }
-  return bp__relax_return_tensor(result, tensor);
+  return bp__relax_return_tensor(result, bp__relax_int_tensor(machine, number));
 }
 
 /* The first rows of a tensor: all its storage, or as many as `count`. */
@@ -802,7 +751,7 @@ static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t nu
                         BpValue *result) {
   int64_t number, most = -1, is_backward, shape[MAX_STACK_NDIM + 1];
   if (bp__relax_check_count(num_args, 7, 7) < 0 || bp__relax_get_int(&args[3], &number) < 0 ||
-      (args[4].type_index != BP_TYPE_NONE && read_number(&args[4], &most) < 0) ||
+      (args[4].type_index != BP_TYPE_NONE && bp__relax_read_number(&args[4], &most) < 0) ||
       bp__relax_get_int(&args[5], &is_backward) < 0)
     return -1;
   const BpTensorView *element = bp_value_view_tensor(&args[2]);
@@ -996,6 +945,12 @@ static const Builtin builtins[] = {
     {"push_element", push_element},
     {"read_if_cond", read_if_cond},
     {"reshape", reshape},
+    {"sequence_at", bp__relax_sequence_at},
+    {"sequence_concat", bp__relax_sequence_concat},
+    {"sequence_erase", bp__relax_sequence_erase},
+    {"sequence_insert", bp__relax_sequence_insert},
+    {"sequence_length", bp__relax_sequence_length},
+    {"sequence_split", bp__relax_sequence_split},
     {"shape_of", shape_of},
     {"take_elements", take_elements},
     {"tensor_to_shape", tensor_to_shape},

@@ -55,6 +55,10 @@ BpTensor *bp__relax_kept_get(const BpRelaxKept *kept);
 /* Keeps a tensor (transfer full; NULL: -1 with the error that was raised) and makes it the result.
  */
 int bp__relax_keep_tensor(BpRelaxKept *kept, BpTensor *tensor, const void *base, BpValue *result);
+/* Copies `count` rows along an axis between two tensors of one device, type and shape, but for that
+ * axis; on a device it is queued. (append.c) */
+int bp__relax_copy_rows(const BpTensorView *from, int64_t from_first, const BpTensorView *to,
+                        int64_t to_first, int64_t count, int64_t axis);
 /* (heap, ndim, extents): the extents of a tensor. */
 int bp__relax_get_extents(const BpValue *args, int32_t num_args, int64_t *extents, int32_t *ndim);
 

@@ -10,6 +10,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/relax/machine.c graph/relax/machine.h \
 	graph/relax/model.c graph/relax/model.h \
 	graph/relax/module.c graph/relax/module.h \
+	graph/relax/sequence.c graph/relax/sequence.h \
 	graph/relax/signature.c \
 	graph/relax/storage.c graph/relax/storage.h \
 	graph/relax/workspace.c graph/relax/workspace.h

@@ -71,9 +71,9 @@ gboolean *random_graph_needed(const RandomGraph *graph);
  * as inputs, and so is every second of the integers and marks that a node would have as constants,
  * so that shapes depend on the data; as inputs, and the nodes are the body of a loop, or of a scan,
  * whose last iteration gives the outputs; as inputs, and the nodes are both branches of a choice
- * that an input makes; as inputs, and the outputs are taken out of sequences; as constants, so that
- * the whole graph is one; as constants, and each value that has an error is changed by a few such
- * errors. */
+ * that an input makes; as inputs, and the outputs are taken out of sequences; the same, at a place
+ * that an input says; as constants, so that the whole graph is one; as constants, and each value
+ * that has an error is changed by a few such errors. */
 typedef enum RandomForm {
   FORM_INPUTS,
   FORM_OPEN,
@@ -84,6 +84,7 @@ typedef enum RandomForm {
   FORM_SCAN,
   FORM_BRANCH,
   FORM_SEQUENCE,
+  FORM_OPEN_SEQUENCE,
   FORM_CONSTANTS,
   FORM_DISTURBED
 } RandomForm;

@@ -212,9 +212,12 @@ static void emit_choice(OnnxBuilder *builder, const RandomGraph *graph, const gb
 }
 
 /* Puts each output into a sequence, with itself behind it or before it, and takes it out: at a
- * place, or as the part of a tensor of all. */
-static void emit_sequences(OnnxBuilder *builder, const RandomGraph *graph) {
-  onnx_ints(builder, "one", "1,");
+ * place, or as the part of a tensor of all. The place is an input if the sequences are open. */
+static void emit_sequences(OnnxBuilder *builder, const RandomGraph *graph, gboolean is_open) {
+  if (is_open)
+    onnx_input(builder, "one", ONNX_INT64, "1");
+  else
+    onnx_ints(builder, "one", "1,");
   onnx_ints(builder, "zero", "0,");
   for (guint i = 0; i < graph->outputs->len; i++) {
     int32_t index = g_array_index(graph->outputs, int32_t, i);
@@ -266,11 +269,12 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
     emit_nodes(nodes, graph, needed, form);
   if (is_loop)
     emit_loop(builder, graph, nodes, form == FORM_SCAN);
-  if (form == FORM_SEQUENCE)
-    emit_sequences(builder, graph);
+  gboolean has_sequences = form == FORM_SEQUENCE || form == FORM_OPEN_SEQUENCE;
+  if (has_sequences)
+    emit_sequences(builder, graph, form == FORM_OPEN_SEQUENCE);
   for (guint i = 0; i < graph->outputs->len; i++) {
-    char *name = g_strdup_printf(form == FORM_SEQUENCE ? "out%d" : "v%d",
-                                 g_array_index(graph->outputs, int32_t, i));
+    char *name =
+        g_strdup_printf(has_sequences ? "out%d" : "v%d", g_array_index(graph->outputs, int32_t, i));
     onnx_output(builder, name);
     g_free(name);
   }
@@ -284,6 +288,11 @@ const RandomValue *random_graph_input(const RandomGraph *graph, const char *name
   static guint8 holds[] = {0, 1};
   static const RandomValue choices[] = {{.type = ONNX_BOOL, .node = -1, .data = &holds[0]},
                                         {.type = ONNX_BOOL, .node = -1, .data = &holds[1]}};
+  static gint64 one[] = {1};
+  static const RandomValue place = {
+      .type = ONNX_INT64, .rank = 1, .shape = {1}, .node = -1, .data = one};
+  if (!strcmp(name, "one"))
+    return &place;
   if (!strcmp(name, "choice"))
     return &choices[graph->state % 2];
   return random_graph_value(graph, (int32_t)g_ascii_strtoll(name + 1, NULL, 10));

@@ -87,8 +87,9 @@ HEAD
 ## Missing
 
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
-own functions [work](graph.md#control-flow). So do operators of sequences and optionals, if constants and shapes give the length of each sequence and
-the positions. Refused are others, bodies of `Loop` and `Scan` and branches that give a sequence, and sequences as inputs and outputs of the model.
+own functions [work](graph.md#control-flow). So do operators of sequences and optionals: where constants and shapes give lengths and positions, a
+sequence is the list of its tensors; else it is a [value of the run](graph.md#sequences), which branches and loops may give and carry. Its tensors are of
+one type and number of dimensions. Sequences as inputs and outputs of the model are refused.
 
 These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. A node that uses an attribute or input that the list
 excludes by "without" is refused.

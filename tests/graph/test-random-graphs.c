@@ -521,8 +521,9 @@ static const Share open_shares[] = {
 /* Whether the target takes open extents of the graph; what it gives then is right. */
 static gboolean check_open_on(const RandomGraph *graph, const Expected *expected, uint64_t seed,
                               const char *target) {
-  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_LOOSE,  FORM_DATA,
-                                     FORM_LOOP, FORM_SCAN,  FORM_BRANCH, FORM_SEQUENCE};
+  static const RandomForm forms[] = {FORM_OPEN,   FORM_BATCH,    FORM_LOOSE,
+                                     FORM_DATA,   FORM_LOOP,     FORM_SCAN,
+                                     FORM_BRANCH, FORM_SEQUENCE, FORM_OPEN_SEQUENCE};
   char *why = NULL;
   Results *got = compute(graph, forms[seed / 2 % G_N_ELEMENTS(forms)], target);
   gboolean is_open = got != NULL;

@@ -321,8 +321,13 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     RandomForm form;
-  } forms[] = {{"inputs", FORM_INPUTS}, {"open", FORM_OPEN},     {"loose", FORM_LOOSE},
-               {"data", FORM_DATA},     {"branch", FORM_BRANCH}, {"sequence", FORM_SEQUENCE}};
+  } forms[] = {{"inputs", FORM_INPUTS},
+               {"open", FORM_OPEN},
+               {"loose", FORM_LOOSE},
+               {"data", FORM_DATA},
+               {"branch", FORM_BRANCH},
+               {"sequence", FORM_SEQUENCE},
+               {"open-sequence", FORM_OPEN_SEQUENCE}};
   g_test_init(&argc, &argv, NULL);
   target = bp_target_parse("llvm -opt=0");
   bp_error_clear();

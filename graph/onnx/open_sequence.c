@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open sequences: those whose tensors a run decides. The nodes that make and read them are the
+ * machine's (graph/ops/control.h). What is known of all tensors of one, their type and the extents
+ * that they share, is its type; where extents differ, each tensor that is taken out has new symbols
+ * for them. */
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/onnx/scope.h"
+#include "graph/ops/control.h"
+
+/* ---- Types ------------------------------------------------------------------------------- */
+
+static BpGraphSequence type_of(const BpGraphValue *tensor) {
+  BpGraphSequence type = {.is_open = true, .dtype = tensor->dtype, .ndim = tensor->ndim};
+  memcpy(type.shape, tensor->shape, sizeof(type.shape));
+  return type;
+}
+
+static bool has_tensors(const BpGraphSequence *type) {
+  return type->dtype.bits > 0;
+}
+
+static int raise_types(const BpGraphNode *named, BpDataType a, BpDataType b) {
+  char one[32], other[32];
+  bp_dtype_format(a, one, sizeof one);
+  bp_dtype_format(b, other, sizeof other);
+  return bp__op_bad(named, "the tensors of its sequence differ in type: %s and %s", one, other);
+}
+
+int bp__sequence_join(const BpGraphNode *named, BpGraphSequence *type,
+                      const BpGraphSequence *other) {
+  int changed = 0;
+  if (type->is_optional != other->is_optional)
+    return bp__op_bad(named, "it gives a sequence in one case and an optional in another");
+  if (!has_tensors(other))
+    return 0;
+  if (!has_tensors(type)) {
+    *type = *other;
+    return 1;
+  }
+  if (!bp__dtype_equal(type->dtype, other->dtype))
+    return raise_types(named, type->dtype, other->dtype);
+  if (other->ndim < 0)
+    return 0;
+  if (type->ndim < 0) {
+    *type = *other;
+    return 1;
+  }
+  if (type->ndim != other->ndim)
+    return bp__op_error(named,
+                        "the tensors of its sequence have %d and %d dimensions, which is not "
+                        "supported where the data decides about it",
+                        type->ndim, other->ndim);
+  for (int32_t d = 0; d < type->ndim; d++) {
+    if (type->shape[d] == other->shape[d] || type->shape[d] == BP_EXTENT_NONE)
+      continue;
+    type->shape[d] = BP_EXTENT_NONE;
+    changed++;
+  }
+  return changed;
+}
+
+BpGraphValue *bp__sequence_value(BpGraph *graph, const char *name, const BpGraphSequence *type) {
+  BpGraphValue *value = bp__graph_value(graph, name, BP__INT64, NULL, 0);
+  if (!value || !(value->sequence = bp__arena_alloc(&graph->arena, sizeof(*value->sequence))))
+    return NULL;
+  *value->sequence = *type;
+  return value;
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------- */
+
+static BpGraphNode *add_node(BpGraph *graph, const BpGraphNode *named, BpSequenceOp op,
+                             BpGraphValue *const *inputs, int32_t num_inputs,
+                             const BpGraphAttr *attrs, int32_t num_attrs) {
+  if (!bp__graph_can_control(graph)) {
+    bp__op_error(named,
+                 "the data decides about its sequence, which works in a file for one target");
+    return NULL;
+  }
+  BpGraphNode *node = bp__graph_use_node(graph)
+                          ? NULL
+                          : bp__graph_node(graph, &bp__op_sequences[op], named->name, inputs,
+                                           num_inputs, 1, attrs, num_attrs);
+  if (!node || bp__list_push(&graph->nodes, node))
+    return NULL;
+  node->is_control = 1;
+  return node;
+}
+
+/* The sequence that a node gives. */
+static BpGraphValue *give_sequence(BpGraph *graph, BpGraphNode *node, const BpGraphSequence *type) {
+  if (!node || bp__node_set_output(graph, node, 0, BP__INT64, NULL, 0))
+    return NULL;
+  BpGraphSequence *sequence = bp__arena_alloc(&graph->arena, sizeof(*sequence));
+  if (!sequence)
+    return NULL;
+  *sequence = *type;
+  node->outputs[0]->sequence = sequence;
+  return node->outputs[0];
+}
+
+/* The tensor that a node gives. An extent of BP_EXTENT_NONE is known when the node has run. */
+static BpGraphValue *give_tensor(BpGraph *graph, BpGraphNode *node, BpDataType dtype,
+                                 const int64_t *extents, int32_t ndim) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  for (int32_t d = 0; node && d < ndim; d++) {
+    shape[d] = extents[d] == BP_EXTENT_NONE ? bp__op_new_symbol(graph, node) : extents[d];
+    if (shape[d] == BP_EXTENT_NONE)
+      return NULL;
+  }
+  return node && !bp__node_set_output(graph, node, 0, dtype, shape, ndim) ? node->outputs[0] : NULL;
+}
+
+BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGraphValue *value) {
+  const BpGraphSequence *settled = value->sequence;
+  if (bp__is_open_sequence(value))
+    return value;
+  BpGraphSequence type = {.is_open = true,
+                          .is_optional = !settled || settled->is_none,
+                          .dtype = settled ? settled->dtype : value->dtype,
+                          .ndim = -1};
+  BpGraphValue *const *items = settled ? settled->items : &value;
+  int32_t count = settled ? settled->count : 1;
+  for (int32_t i = 0; i < count; i++) {
+    BpGraphSequence one = type_of(items[i]);
+    one.is_optional = type.is_optional;
+    if (bp__sequence_join(named, &type, &one) < 0)
+      return NULL;
+  }
+  return give_sequence(graph, add_node(graph, named, BP_SEQUENCE_CONSTRUCT, items, count, NULL, 0),
+                       &type);
+}
+
+BpGraphValue *bp__sequence_insert(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                  BpGraphValue *tensor, BpGraphValue *position) {
+  BpGraphSequence type = *sequence->sequence, one = type_of(tensor);
+  BpGraphValue *inputs[] = {sequence, tensor, position};
+  one.is_optional = type.is_optional;
+  if (bp__sequence_join(named, &type, &one) < 0)
+    return NULL;
+  return give_sequence(
+      graph, add_node(graph, named, BP_SEQUENCE_INSERT, inputs, position ? 3 : 2, NULL, 0), &type);
+}
+
+BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                 BpGraphValue *position) {
+  BpGraphValue *inputs[] = {sequence, position};
+  return give_sequence(graph,
+                       add_node(graph, named, BP_SEQUENCE_ERASE, inputs, position ? 2 : 1, NULL, 0),
+                       sequence->sequence);
+}
+
+/* -1 with an error if no run can have a tensor there. */
+static int check_tensors(const BpGraphNode *named, const BpGraphSequence *type) {
+  if (has_tensors(type) && type->ndim >= 0)
+    return 0;
+  return bp__op_bad(named, "its %s never has a %s", type->is_optional ? "optional" : "sequence",
+                    type->is_optional ? "value" : "tensor");
+}
+
+BpGraphValue *bp__sequence_at(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                              BpGraphValue *position) {
+  const BpGraphSequence *type = sequence->sequence;
+  BpGraphValue *inputs[] = {sequence, position};
+  if (check_tensors(named, type))
+    return NULL;
+  return give_tensor(graph,
+                     add_node(graph, named, BP_SEQUENCE_AT, inputs, position ? 2 : 1, NULL, 0),
+                     type->dtype, type->shape, type->ndim);
+}
+
+BpGraphValue *bp__sequence_length(BpGraph *graph, const BpGraphNode *named,
+                                  BpGraphValue *sequence) {
+  return give_tensor(graph, add_node(graph, named, BP_SEQUENCE_LENGTH, &sequence, 1, NULL, 0),
+                     BP__INT64, NULL, 0);
+}
+
+static int check_moves(const BpGraphNode *named, BpDataType dtype) {
+  return dtype.bits % 8
+             ? bp__op_error(named, "its tensors have elements of less than a byte, which is not "
+                                   "supported where the data decides about a sequence")
+             : 0;
+}
+
+BpGraphValue *bp__sequence_concat(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
+                                  int64_t axis_number, bool is_new) {
+  const BpGraphSequence *type = sequence->sequence;
+  int64_t shape[BP_GRAPH_MAX_NDIM + 1];
+  int32_t axis, ndim = type->ndim + is_new;
+  if (check_tensors(named, type) || check_moves(named, type->dtype) ||
+      bp__op_axis(named, axis_number, ndim, &axis))
+    return NULL;
+  if (ndim > BP_GRAPH_MAX_NDIM) {
+    bp__op_error(named, "its output has %d dimensions, at most %d work", ndim, BP_GRAPH_MAX_NDIM);
+    return NULL;
+  }
+  for (int32_t d = 0; d < ndim; d++)
+    shape[d] = d == axis ? BP_EXTENT_NONE : type->shape[d - (is_new && d > axis)];
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "axis", axis),
+                               bp__attr_int(graph, "new_axis", is_new)};
+  return give_tensor(graph, add_node(graph, named, BP_SEQUENCE_CONCAT, &sequence, 1, attrs, 2),
+                     type->dtype, shape, ndim);
+}
+
+BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGraphValue *tensor,
+                                 BpGraphValue *split, int32_t axis, bool keeps_axis) {
+  BpGraphSequence type = type_of(tensor);
+  BpGraphValue *inputs[] = {tensor, split};
+  if (check_moves(named, type.dtype))
+    return NULL;
+  type.shape[axis] = split ? BP_EXTENT_NONE : 1;
+  if (!keeps_axis) {
+    type.ndim--;
+    memmove(type.shape + axis, type.shape + axis + 1,
+            (size_t)(type.ndim - axis) * sizeof(*type.shape));
+  }
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "axis", axis),
+                               bp__attr_int(graph, "keepdims", keeps_axis)};
+  return give_sequence(
+      graph, add_node(graph, named, BP_SEQUENCE_SPLIT, inputs, split ? 2 : 1, attrs, 2), &type);
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sequences of tensors whose length and positions a run decides. */
+#include "graph/relax/sequence.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/relax/arguments.h"
+#include "graph/relax/kept.h"
+
+/* ---- Lists ------------------------------------------------------------------------------- */
+
+static const BpArray *get_sequence(const BpValue *value) {
+  if (value->type_index == BP_TYPE_ARRAY)
+    return (const BpArray *)value->v_obj;
+  bp__relax_wrong_type(value, "a sequence");
+  return NULL;
+}
+
+static int return_sequence(BpValue *result, const BpValue *tensors, size_t count) {
+  BpArray *sequence = bp_array_create(tensors, count);
+  if (!sequence)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_ARRAY, .v_obj = &sequence->header};
+  return 0;
+}
+
+/* The position that an argument says, from the end where it is negative; `otherwise` for None. It
+ * is less than `end`. */
+static int get_position(const BpValue *value, int64_t otherwise, int64_t length, int64_t end,
+                        const BpValue *context, int64_t *position) {
+  int64_t given = otherwise;
+  if (value->type_index != BP_TYPE_NONE && bp__relax_read_number(value, &given) < 0)
+    return bp_error_add_context("%s its position", bp__relax_text(context));
+  *position = given < 0 ? given + length : given;
+  if (*position >= 0 && *position < end)
+    return 0;
+  return bp_error_raise(BP_ERROR_INDEX,
+                        "%s its position is %" PRId64 ", in a sequence of %" PRId64 " tensors",
+                        bp__relax_text(context), given, length);
+}
+
+int bp__relax_sequence_insert(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                              BpValue *result) {
+  int64_t position;
+  (void)machine;
+  const BpArray *sequence =
+      bp__relax_check_count(num_args, 4, 4) < 0 ? NULL : get_sequence(&args[0]);
+  if (!sequence || !bp__relax_get_tensor(&args[1]) ||
+      get_position(&args[2], sequence->size, sequence->size, sequence->size + 1, &args[3],
+                   &position) < 0)
+    return -1;
+  BpValue *tensors = malloc(((size_t)sequence->size + 1) * sizeof(*tensors));
+  if (!tensors)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a sequence of %" PRId64 " tensors",
+                          sequence->size + 1);
+  for (int64_t i = 0; i <= sequence->size; i++)
+    tensors[i] = i == position ? args[1] : sequence->data[i - (i > position)];
+  int status = return_sequence(result, tensors, (size_t)sequence->size + 1);
+  free(tensors);
+  return status;
+}
+
+int bp__relax_sequence_erase(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
+  int64_t position;
+  (void)machine;
+  const BpArray *sequence =
+      bp__relax_check_count(num_args, 3, 3) < 0 ? NULL : get_sequence(&args[0]);
+  if (!sequence ||
+      get_position(&args[1], -1, sequence->size, sequence->size, &args[2], &position) < 0)
+    return -1;
+  BpValue *tensors = malloc((size_t)sequence->size * sizeof(*tensors));
+  if (!tensors)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a sequence of %" PRId64 " tensors",
+                          sequence->size - 1);
+  for (int64_t i = 0; i < sequence->size - 1; i++)
+    tensors[i] = sequence->data[i + (i >= position)];
+  int status = return_sequence(result, tensors, (size_t)sequence->size - 1);
+  free(tensors);
+  return status;
+}
+
+int bp__relax_sequence_at(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                          BpValue *result) {
+  int64_t position;
+  (void)machine;
+  const BpArray *sequence =
+      bp__relax_check_count(num_args, 3, 3) < 0 ? NULL : get_sequence(&args[0]);
+  if (!sequence)
+    return -1;
+  if (args[1].type_index == BP_TYPE_NONE && !sequence->size)
+    return bp_error_raise(BP_ERROR_VALUE, "%s its optional has no value", bp__relax_text(&args[2]));
+  if (get_position(&args[1], 0, sequence->size, sequence->size, &args[2], &position) < 0)
+    return -1;
+  BpTensor *tensor = bp__relax_get_tensor(&sequence->data[position]);
+  return tensor ? bp__relax_return_tensor(result, bp_object_retain(tensor)) : -1;
+}
+
+int bp__relax_sequence_length(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                              BpValue *result) {
+  const BpArray *sequence =
+      bp__relax_check_count(num_args, 2, 2) < 0 ? NULL : get_sequence(&args[1]);
+  return sequence ? bp__relax_return_tensor(result, bp__relax_int_tensor(machine, sequence->size))
+                  : -1;
+}
+
+/* ---- Tensors of parts -------------------------------------------------------------------- */
+
+/* The view of item `index` with an axis more, if that is new; its extents are in `extents`. NULL
+ * with an error. */
+static int get_part(const BpArray *sequence, int64_t index, int64_t axis, bool is_new,
+                    int64_t *extents, BpTensorView *part) {
+  const BpTensor *tensor = bp__relax_get_tensor(&sequence->data[index]);
+  if (!tensor)
+    return -1;
+  *part = tensor->view;
+  int64_t ndim = (int64_t)part->ndim + is_new;
+  if (ndim > BP_RELAX_MAX_NDIM || axis < 0 || axis >= ndim || part->dtype.bits % 8 ||
+      !bp_view_is_compact(part))
+    return bp_error_raise(BP_ERROR_VALUE, "tensor %" PRId64 " cannot be joined along axis %" PRId64,
+                          index, axis);
+  for (int64_t d = 0; d < ndim; d++)
+    extents[d] = is_new && d == axis ? 1 : part->shape[d - (is_new && d > axis)];
+  part->ndim = (int32_t)ndim;
+  part->shape = extents;
+  part->strides = NULL;
+  return 0;
+}
+
+/* Adds the extents along the axis; the other ones are equal. */
+static int add_part(BpTensorView *whole, const BpTensorView *part, int64_t index, int64_t axis,
+                    const char *context) {
+  if (part->ndim != whole->ndim || memcmp(&part->dtype, &whole->dtype, sizeof(part->dtype)) != 0)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s tensor %" PRId64
+                          " of its sequence differs from the first one in type or number of "
+                          "dimensions",
+                          context, index);
+  for (int32_t d = 0; d < part->ndim; d++)
+    if (d != axis && part->shape[d] != whole->shape[d])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "%s extent %d of tensor %" PRId64 " of its sequence is %" PRId64
+                            ", and that of the first one %" PRId64,
+                            context, d, index, part->shape[d], whole->shape[d]);
+  if (__builtin_add_overflow(whole->shape[axis], part->shape[axis], &whole->shape[axis]))
+    return bp_error_raise(BP_ERROR_VALUE, "%s its tensors have too many elements", context);
+  return 0;
+}
+
+/* Fills the tensor that is as large as all parts. */
+static int fill_whole(const BpArray *sequence, int64_t axis, bool is_new, const BpTensorView *to) {
+  int64_t extents[BP_RELAX_MAX_NDIM], first = 0;
+  BpTensorView part;
+  for (int64_t i = 0; i < sequence->size; i++) {
+    if (get_part(sequence, i, axis, is_new, extents, &part) < 0 ||
+        bp__relax_copy_rows(&part, 0, to, first, extents[axis], axis) < 0)
+      return -1;
+    first += extents[axis];
+  }
+  return 0;
+}
+
+int bp__relax_sequence_concat(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                              BpValue *result) {
+  int64_t extents[BP_RELAX_MAX_NDIM], of_part[BP_RELAX_MAX_NDIM], axis, is_new;
+  BpTensorView whole, part;
+  if (bp__relax_check_count(num_args, 5, 5) < 0 || bp__relax_get_int(&args[2], &axis) < 0 ||
+      bp__relax_get_int(&args[3], &is_new) < 0)
+    return -1;
+  const BpArray *sequence = get_sequence(&args[1]);
+  const char *context = bp__relax_text(&args[4]);
+  if (sequence && !sequence->size)
+    return bp_error_raise(BP_ERROR_VALUE, "%s its sequence is empty", context);
+  if (!sequence || get_part(sequence, 0, axis, is_new != 0, extents, &whole) < 0)
+    return -1;
+  for (int64_t i = 1; i < sequence->size; i++)
+    if (get_part(sequence, i, axis, is_new != 0, of_part, &part) < 0 ||
+        add_part(&whole, &part, i, axis, context) < 0)
+      return -1;
+  BpTensor *tensor = bp__relax_create_pooled(machine, 0, extents, (size_t)whole.ndim, whole.dtype);
+  if (tensor && fill_whole(sequence, axis, is_new != 0, &tensor->view) < 0) {
+    bp_object_release(tensor);
+    return -1;
+  }
+  return bp__relax_return_tensor(result, tensor);
+}
+
+/* ---- Parts of a tensor ------------------------------------------------------------------- */
+
+typedef struct Split {
+  BpRelaxMachine *machine;
+  const BpTensorView *from;
+  int64_t axis, keeps_axis;
+  const BpTensorView *sizes; /* on the host; or NULL, and each part has `size` */
+  int64_t size, count;
+} Split;
+
+/* What part `index`, which begins at `first`, has along the axis; -1: that does not add up. */
+static int64_t size_of(const Split *split, int64_t index, int64_t first) {
+  int64_t left = split->from->shape[split->axis] - first, size = split->size;
+  if (!split->sizes)
+    return size < left ? size : left;
+  if (bp__relax_read_element(split->sizes, index, &size) < 0)
+    return -1;
+  bool is_last = index + 1 == split->count;
+  return size < 0 || size > left || (is_last && size < left) ? -1 : size;
+}
+
+static BpTensor *take_part(const Split *split, int64_t first, int64_t count) {
+  const BpTensorView *from = split->from;
+  int64_t extents[BP_RELAX_MAX_NDIM];
+  size_t ndim = 0;
+  for (int32_t d = 0; d < from->ndim; d++)
+    if (d != split->axis || split->keeps_axis)
+      extents[ndim++] = d == split->axis ? count : from->shape[d];
+  BpTensor *part = bp__relax_create_pooled(split->machine, 0, extents, ndim, from->dtype);
+  if (!part)
+    return NULL;
+  int64_t whole[BP_RELAX_MAX_NDIM];
+  BpTensorView to = part->view;
+  memcpy(whole, from->shape, (size_t)from->ndim * sizeof(*whole));
+  whole[split->axis] = count;
+  to.ndim = from->ndim;
+  to.shape = whole;
+  if (bp__relax_copy_rows(from, first, &to, 0, count, split->axis) == 0)
+    return part;
+  bp_object_release(part);
+  return NULL;
+}
+
+static int fill_parts(const Split *split, const char *context, BpValue *parts) {
+  int64_t first = 0;
+  for (int64_t i = 0; i < split->count; i++) {
+    int64_t size = size_of(split, i, first);
+    if (size < 0)
+      return bp_error_raise(BP_ERROR_VALUE, "%s its split does not add up to %" PRId64, context,
+                            split->from->shape[split->axis]);
+    if (bp__relax_return_tensor(&parts[i], take_part(split, first, size)) < 0)
+      return -1;
+    first += size;
+  }
+  if (split->sizes && first != split->from->shape[split->axis])
+    return bp_error_raise(BP_ERROR_VALUE, "%s its split does not add up to %" PRId64, context,
+                          split->from->shape[split->axis]);
+  return 0;
+}
+
+static int make_parts(const Split *split, const char *context, BpValue *result) {
+  BpValue *parts = calloc((size_t)split->count + 1, sizeof(*parts));
+  if (!parts)
+    return bp_error_raise(BP_ERROR_MEMORY, "%s no memory for a sequence of %" PRId64 " tensors",
+                          context, split->count);
+  int status = fill_parts(split, context, parts);
+  if (status == 0)
+    status = return_sequence(result, parts, (size_t)split->count);
+  for (int64_t i = 0; i < split->count; i++)
+    bp_value_clear(&parts[i]);
+  free(parts);
+  return status;
+}
+
+/* Reads how the tensor is split, and splits it. `sizes` is the argument's tensor on the host. */
+static int split_by(Split *split, const BpTensor *sizes, const char *context, BpValue *result) {
+  int64_t extent = split->from->shape[split->axis];
+  split->size = 1;
+  if (sizes && sizes->view.ndim == 0 && bp__relax_read_element(&sizes->view, 0, &split->size) < 0)
+    return -1;
+  if (split->size < 1)
+    return bp_error_raise(BP_ERROR_VALUE, "%s its split is %" PRId64, context, split->size);
+  split->sizes = sizes && sizes->view.ndim == 1 ? &sizes->view : NULL;
+  split->count =
+      split->sizes ? split->sizes->shape[0] : extent / split->size + (extent % split->size != 0);
+  return make_parts(split, context, result);
+}
+
+int bp__relax_sequence_split(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
+  Split split = {.machine = machine};
+  if (bp__relax_check_count(num_args, 6, 6) < 0 || bp__relax_get_int(&args[3], &split.axis) < 0 ||
+      bp__relax_get_int(&args[4], &split.keeps_axis) < 0)
+    return -1;
+  const BpTensor *from = bp__relax_get_tensor(&args[1]);
+  if (!from)
+    return -1;
+  split.from = &from->view;
+  if (split.axis < 0 || split.axis >= from->view.ndim || from->view.ndim > BP_RELAX_MAX_NDIM ||
+      from->view.dtype.bits % 8 || !bp_view_is_compact(&from->view))
+    return bp_error_raise(BP_ERROR_VALUE, "%s its tensor cannot be split along axis %" PRId64,
+                          bp__relax_text(&args[5]), split.axis);
+  if (args[2].type_index == BP_TYPE_NONE)
+    return split_by(&split, NULL, bp__relax_text(&args[5]), result);
+  BpTensor *sizes = bp__relax_get_host_tensor(&args[2]);
+  if (!sizes)
+    return -1;
+  int status = split_by(&split, sizes, bp__relax_text(&args[5]), result);
+  bp_object_release(sizes);
+  return status;
+}

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences and optionals whose tensors a run decides: each model is compiled once, and onnxruntime says what is right
+of every run."""
+
+import numpy as np
+import pytest
+
+import backplane
+
+from conftest import open_model, places
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime.set_default_logger_severity(4)
+
+HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
+NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
+
+# The text of each model, and the inputs of its runs.
+CASES = {
+    "inserted_in_a_loop": ("""
+      m (float[n, 6] x, int64 k) => (float[m, 6] y, int64 many) {
+        none = SequenceEmpty ()
+        all = Loop (k, , none) <body = b (int64 i, bool go, seq(float[a, 6]) s) => (bool on, seq(float[c, 6]) t) {
+          on = Identity (go)  f = Cast<to = 1> (i)  e = Mul (x, f)  t = SequenceInsert (s, e) }>
+        one = SequenceInsert (all, x)  y = ConcatFromSequence<axis = 0> (one)  many = SequenceLength (all)
+      }""", [dict(x=NUMBERS[:n], k=k) for n, k in [(2, 3), (4, 0), (0, 2), (1, 40)]]),
+    "inserted_where_the_data_say": ("""
+      m (float[n] x, float[n] w, int64 k) => (float[m] y, float[2, n] z) {
+        none = SequenceEmpty ()  zero = Constant<value_int = 0> ()  axes = Constant<value_ints = [0]> ()
+        all = Loop (k, , none) <body = b (int64 i, bool go, seq(float[a]) s) => (bool on, seq(float[c]) t) {
+          on = Identity (go)  p = NonZero (w)  q = Squeeze (p, axes)  v = Gather (x, q)
+          f = Cast<to = 1> (i)  e = Add (v, f)  two = Constant<value_int = 2> ()  at = Div (i, two)
+          t = SequenceInsert (s, e, at) }>
+        y = ConcatFromSequence<axis = -1> (all)
+        pair = SequenceConstruct (x, w)  z = ConcatFromSequence<axis = 0, new_axis = 1> (pair)
+      }""", [dict(x=NUMBERS[0], w=w, k=k) for w, k in [([0, 1, 1, 0, 1, 0], 5), ([1] * 6, 2), ([0] * 6, 3)]]),
+    "taken_where_the_data_say": ("""
+      m (float[n, 6] x, float[6] w, int64 i, int64 j) => (float[m, 6] y, float[a, 6] z, int64 many) {
+        d = Add (x, w)  e = Concat<axis = 0> (x, d)
+        s = SequenceConstruct (x, d, e)
+        y = SequenceAt (s, i)  less = SequenceErase (s, j)  z = ConcatFromSequence<axis = 0> (less)
+        more = SequenceInsert (less, e, j)  many = SequenceLength (more)
+      }""", [dict(x=NUMBERS[:n], w=NUMBERS[1], i=i, j=j)
+             for n, i, j in [(2, 0, 0), (4, 1, 2), (1, 2, 1), (3, -1, -2), (0, -3, 1)]]),
+    "stacked_along_a_new_axis": ("""
+      m (float[2, n] x, int64 k) => (float[2, a, n] y) {
+        first = SequenceConstruct (x)
+        all = Loop (k, , first) <body = b (int64 i, bool go, seq(float[2, n]) s) => (bool on, seq(float[2, n]) t) {
+          on = Identity (go)  last = Constant<value_int = -1> ()  e = SequenceAt (s, last)  f = Add (e, x)
+          t = SequenceInsert (s, f) }>
+        y = ConcatFromSequence<axis = 1, new_axis = 1> (all)
+      }""", [dict(x=NUMBERS[:2, :n], k=k) for n, k in [(6, 3), (1, 0), (3, 1)]]),
+    "of_a_branch": ("""
+      m (float[n, 6] x, float[6] w, bool c, int64 i) => (float[m, 6] y, int64 many) {
+        s = If (c) <then_branch = t () => (seq(float[a, 6]) t0) {
+                      d = Add (x, w)  e = Concat<axis = 0> (d, x)  t0 = SequenceConstruct (x, d, e) },
+                    else_branch = e () => (seq(float[b, 6]) e0) { f = Mul (x, w)  e0 = SequenceConstruct (f) }>
+        y = SequenceAt (s, i)  many = SequenceLength (s)
+      }""", [dict(x=NUMBERS[:n], w=NUMBERS[2], c=c, i=i) for n, c, i in [(2, 1, 2), (2, 0, 0), (4, 1, -2), (4, 0, -1)]]),
+    "split_by_the_data": ("""
+      m (float[n, 6] x, int64[k] sizes, int64 i) => (float[a, 6] y, int64 many, float[n, b] z) {
+        s = SplitToSequence<axis = 0> (x, sizes)  y = SequenceAt (s, i)  many = SequenceLength (s)
+        two = Constant<value_int = 2> ()  size = Add (i, two)
+        cut = SplitToSequence<axis = 1> (x, size)  z = SequenceAt (cut, i)
+      }""", [dict(x=NUMBERS[:n], sizes=sizes, i=i) for n, sizes, i in [(4, [1, 3], 1), (3, [1, 1, 1], 0), (4, [4], 0)]]),
+    "split_of_an_open_extent": ("""
+      m (float[n, 6] x) => (float[a, 3] y, float[6] z, int64 many) {
+        s = SplitToSequence<axis = 0, keepdims = 0> (x)  last = Constant<value_int = -1> ()  z = SequenceAt (s, last)
+        three = Constant<value_int = 3> ()  h = Identity (x)
+        t = SplitToSequence<axis = 0> (h, three)  many = SequenceLength (t)
+        u = SequenceAt (t, last)  v = SplitToSequence<axis = 1> (u, three)  y = SequenceAt (v, last)
+      }""", [dict(x=NUMBERS[:n]) for n in (4, 3, 1)]),
+    "mapped": ("""
+      m (float[n, 6] x, float[6] w) => (float[n, 6] y, float[k] z) {
+        s = SplitToSequence<axis = 0> (x)
+        p, q = SequenceMap (s, w) <body = b (float[1, 6] a, float[6] b0) => (float[1, 6] c, float[d] e) {
+          c = Mul (a, b0)  axes = Constant<value_ints = [0]> ()  f = Squeeze (c, axes)  g = NonZero (f)
+          h = Squeeze (g, axes)  e = Cast<to = 1> (h) }>
+        y = ConcatFromSequence<axis = 0> (p)  z = ConcatFromSequence<axis = 0> (q)
+      }""", [dict(x=NUMBERS[:n], w=w) for n, w in [(4, [0, 1, 1, 0, 1, 0]), (1, [1] * 6)]]),
+    "two_mapped_together": ("""
+      m (float[n, 6] x, float[n, 2] w) => (float[n, 8] y) {
+        s = SplitToSequence<axis = 0> (x)  t = SplitToSequence<axis = 0> (w)
+        p = SequenceMap (s, t) <body = b (float[1, 6] a, float[1, 2] b0) => (float[1, 8] c) {
+          c = Concat<axis = 1> (b0, a) }>
+        y = ConcatFromSequence<axis = 0> (p)
+      }""", [dict(x=NUMBERS[:n], w=NUMBERS[:n, :2]) for n in (4, 1)]),
+    "optional_of_a_branch": ("""
+      m (float[n] x, bool c) => (bool has, float[m] y) {
+        o = If (c) <then_branch = t () => (optional(float[n]) t0) { d = Neg (x)  t0 = Optional (d) },
+                    else_branch = e () => (optional(float[n]) e0) { e0 = Optional<type = float[n]> () }>
+        has = OptionalHasElement (o)
+        y = If (has) <then_branch = u () => (float[m] u0) { u0 = OptionalGetElement (o) },
+                      else_branch = v () => (float[m] v0) { v0 = Concat<axis = 0> (x, x) }>
+      }""", [dict(x=NUMBERS[0, :n], c=c) for n, c in [(6, 1), (6, 0), (2, 0), (2, 1)]]),
+    "queue_of_rows": ("""
+      m (float[n, 6] x, int64 k) => (float[m, 6] y) {
+        first = SplitToSequence<axis = 0> (x)
+        all = Loop (k, , first) <body = b (int64 i, bool go, seq(float[a, 6]) s) => (bool on, seq(float[c, 6]) t) {
+          on = Identity (go)  zero = Constant<value_int = 0> ()  e = SequenceAt (s, zero)
+          rest = SequenceErase (s, zero)  f = Concat<axis = 0> (e, e)  u = SequenceInsert (rest, f)  t = Identity (u) }>
+        y = ConcatFromSequence<axis = 0> (all)
+      }""", [dict(x=NUMBERS[:n], k=k) for n, k in [(3, 4), (1, 3), (4, 0)]]),
+    "in_a_loop_in_a_loop": ("""
+      m (float[6] x, int64 k) => (float[m, 6] y, float[a, 6] z) {
+        none = SequenceEmpty ()
+        all = Loop (k, , none) <body = b (int64 i, bool go, seq(float[6]) s) => (bool on, seq(float[6]) t) {
+          on = Identity (go)
+          t = Loop (i, , s) <body = c (int64 j, bool go1, seq(float[6]) u) => (bool on1, seq(float[6]) v) {
+            on1 = Identity (go1)  f = Cast<to = 1> (j)  e = Add (x, f)
+            odd = Cast<to = 9> (j)
+            v = If (odd) <then_branch = p () => (seq(float[6]) p0) { p0 = SequenceInsert (u, e) },
+                          else_branch = q () => (seq(float[6]) q0) { q0 = SequenceInsert (u, x) }> }> }>
+        y = ConcatFromSequence<axis = 0, new_axis = 1> (all)
+        yes = Constant<value = bool {1}> ()
+        z = Loop (k, yes) <body = d (int64 i, bool go) => (bool on, float[6] e0) {
+          on = Identity (go)  zero = Constant<value_int = 0> ()  e0 = SequenceAt (all, zero) }>
+      }""", [dict(x=NUMBERS[0], k=k) for k in (2, 4)]),
+}
+
+
+def arguments(model, run):
+    types = {info.name: onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+             for info in model.graph.input}
+    return {name: np.asarray(value, types[name]) for name, value in run.items()}
+
+
+@pytest.mark.parametrize("target, device, name", places(CASES, "c", ["llvm"]))
+def test_a_run_decides_about_sequences(target, device, name, tmp_path):
+    text, runs = CASES[name]
+    model = onnx.parser.parse_model(HEADER + text)
+    onnx.save(model, tmp_path / "model.onnx")
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    ours = open_model(tmp_path / "model.onnx", target, device)
+    for run in runs:
+        given = arguments(model, run)
+        for one, want in zip(ours.run(given).values(), peer.run(None, given), strict=True):
+            one = one.numpy()
+            assert one.shape == want.shape and one.dtype == want.dtype
+            np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+
+
+# What cannot be known before a run: the text of a model, its inputs, and what the error says.
+ERRORS = {
+    "position_behind_the_end": ("""
+      m (float[2] x, int64 i) => (float[2] y) {
+        s = SequenceConstruct (x, x)  d = SequenceAt (s, i)  y = Neg (d) }""",
+      dict(x=[1, 2], i=2), r"node 'SequenceAt_1': its position is 2, in a sequence of 2 tensors"),
+    "erased_before_the_first": ("""
+      m (float[2] x, int64 i) => (int64 y) {
+        s = SequenceConstruct (x, x)  t = SequenceErase (s, i)  y = SequenceLength (t) }""",
+      dict(x=[1, 2], i=-3), r"node 'SequenceErase_1': its position is -3, in a sequence of 2 tensors"),
+    "nothing_to_join": ("""
+      m (float[2] x, int64 k) => (float[n] y) {
+        none = SequenceEmpty ()
+        s = Loop (k, , none) <body = b (int64 i, bool go, seq(float[2]) t) => (bool on, seq(float[2]) u) {
+          on = Identity (go)  u = SequenceInsert (t, x) }>
+        y = ConcatFromSequence<axis = 0> (s) }""",
+      dict(x=[1, 2], k=0), r"node 'ConcatFromSequence_2': its sequence is empty"),
+    "tensors_that_do_not_join": ("""
+      m (float[n] x, float[m] w, int64 i) => (float[a, b] y) {
+        s = SequenceConstruct (x)  t = SequenceInsert (s, w, i)
+        y = ConcatFromSequence<axis = 0, new_axis = 1> (t) }""",
+      dict(x=[1, 2], w=[3], i=1), r"extent 1 of tensor 1 of its sequence is 1, and that of the first one 2"),
+    "split_that_does_not_add_up": ("""
+      m (float[4] x, int64[k] sizes) => (int64 y) {
+        s = SplitToSequence<axis = 0> (x, sizes)  y = SequenceLength (s) }""",
+      dict(x=[1, 2, 3, 4], sizes=[1, 2]), r"node 'SplitToSequence_0': its split does not add up to 4"),
+    "optional_without_a_value": ("""
+      m (float[2] x, bool c) => (float[2] y) {
+        o = If (c) <then_branch = t () => (optional(float[2]) t0) { t0 = Optional (x) },
+                    else_branch = e () => (optional(float[2]) e0) { e0 = Optional<type = float[2]> () }>
+        d = OptionalGetElement (o)  y = Neg (d) }""",
+      dict(x=[1, 2], c=False), r"node 'OptionalGetElement_1': its optional has no value"),
+}
+
+# What no run can do: refused when the model is compiled.
+REFUSED = {
+    "tensors_of_two_types": ("""
+      m (float[2] x, int64 i) => (float[2] y) {
+        s = SequenceConstruct (x)  t = SequenceInsert (s, i, i)  y = SequenceAt (t, i) }""",
+      r"node 'SequenceInsert_1' \(SequenceInsert\): the tensors of its sequence differ in type: float32 and int64"),
+    "tensors_of_two_ranks": ("""
+      m (float[2] x, float[2, 2] w, int64 i) => (float[2] y) {
+        s = SequenceConstruct (x, w)  y = SequenceAt (s, i) }""",
+      r"node 'SequenceAt_1' \(SequenceAt\): the tensors of its sequence have 1 and 2 dimensions"),
+    "sequences_as_outputs": ("""
+      m (float[2] x, int64 i) => (seq(float[2]) t) {
+        s = SequenceConstruct (x)  t = SequenceInsert (s, x, i) }""", r"output 't' is a sequence"),
+}
+
+
+@pytest.mark.parametrize("device", [device for _, device, _ in places([0, 1], "c", ["llvm"])][1::2])
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_a_run_cannot_do_is_an_error_that_names_the_node(name, device, tmp_path):
+    text, run, words = ERRORS[name]
+    model = onnx.parser.parse_model(HEADER + text)
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = open_model(tmp_path / "model.onnx", "c" if device == "cpu" else device, device)
+    with pytest.raises((IndexError, ValueError), match=words):
+        ours.run(arguments(model, run))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_run_can_do_is_refused(name, tmp_path):
+    text, words = REFUSED[name]
+    onnx.save(onnx.parser.parse_model(HEADER + text), tmp_path / "model.onnx")
+    with pytest.raises((NotImplementedError, ValueError), match=words):
+        backplane.compile(tmp_path / "model.onnx", "c")
