@@ -36,6 +36,8 @@ BP__SHARED const BpDeviceApi *bp__device_get(BpDevice device);
 /* Reads an application's BpAllocation, and checks its alignment and flags. 0, or -1 with an
  * error. */
 int bp__allocation_read(const BpAllocation *given, BpAllocation *own);
+/* The same of a BpCopy, whose ends and flags it checks. An error in the child of a fork, too. */
+int bp__copy_read(const BpCopy *given, BpCopy *own);
 
 /* Adds the device and the operation to the error that a slot raised. Returns -1. */
 int bp__device_failed(BpDevice device, const char *doing);

@@ -13,6 +13,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/device/event.h"
 #include "core/registry/given.h"
 #include "core/system/lock.h"
 
@@ -253,6 +254,18 @@ static int find_events(const BpDeviceApi *api, const BpEventsApi **found) {
                         api->name);
 }
 
+int bp__event_table(BpDevice device, const BpEventsApi **events) {
+  *events = NULL;
+  if (bp__device_is_host(device))
+    return 0;
+  const BpDeviceApi *api = bp__device_get(device);
+  return api ? find_events(api, events) : -1;
+}
+
+int bp__event_can_hold(const BpEventsApi *events) {
+  return events && BP_TABLE_HAS(events, hold) && BP_TABLE_HAS(events, signal);
+}
+
 static int wait_for_other(Record *from, BpDevice device, void *stream) {
   int32_t state;
   const BpEventsApi *events = NULL;
@@ -262,7 +275,7 @@ static int wait_for_other(Record *from, BpDevice device, void *stream) {
     return -1;
   if (state != BP_EVENT_PENDING)
     return 0;
-  if (!events || !BP_TABLE_HAS(events, hold) || !BP_TABLE_HAS(events, signal))
+  if (!bp__event_can_hold(events))
     return synchronize(from, BP_WAIT_FOREVER, &state);
   Record *gate = create_gate(device, api, events);
   int rc = gate ? wait_at_gate(from, gate, stream) : -1;

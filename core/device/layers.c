@@ -12,18 +12,22 @@
 
 static atomic_int is_ignored;
 static atomic_int is_host_plain; /* once it is known that no layer is asked for */
-static _Atomic(BpBeforeEnd) before_end;
+static _Atomic(BpBeforeEnd) before_end[BP__MOST_BEFORE_END];
 
 void bp__layers_ignore(void) {
   atomic_store(&is_ignored, 1);
 }
 
 void bp__layers_before_end(BpBeforeEnd function) {
-  atomic_store(&before_end, function);
+  for (size_t i = 0; i < BP__MOST_BEFORE_END; i++) {
+    BpBeforeEnd given = NULL;
+    if (atomic_compare_exchange_strong(&before_end[i], &given, function) || given == function)
+      return;
+  }
 }
 
-BpBeforeEnd bp__layers_given_before_end(void) {
-  return atomic_load(&before_end);
+BpBeforeEnd bp__layers_given_before_end(size_t index) {
+  return index < BP__MOST_BEFORE_END ? atomic_load(&before_end[index]) : NULL;
 }
 
 /* The list of layers, NULL if none is asked for. */

@@ -6,6 +6,8 @@
 
 #include "core/system/shared.h"
 
+#include <stddef.h>
+
 #include <backplane/device_layer.h>
 
 /* The layers of one kind of device; lives for ever. */
@@ -40,11 +42,13 @@ int bp__layers_wrap_kernel(int32_t device_type, BpKernelCall *launch, void **con
 int bp__layers_host(const BpDeviceApi **api);
 
 /* Called before the layers are told that the process ends, in the same thread. It frees memory that
- * the host keeps for reuse, so that layers do not report it as a leak. There is one such function,
- * the workspace pool's. */
+ * the host keeps for reuse, so that layers do not report it as a leak. There are two such
+ * functions: the workspace pool's and that of transfers. The second function below gives them by
+ * index; NULL: no more. */
+#define BP__MOST_BEFORE_END 2
 typedef void (*BpBeforeEnd)(void);
 void bp__layers_before_end(BpBeforeEnd function);
-BP__SHARED BpBeforeEnd bp__layers_given_before_end(void);
+BP__SHARED BpBeforeEnd bp__layers_given_before_end(size_t index);
 
 /* From now on no layer is asked for in this process. */
 BP__SHARED void bp__layers_ignore(void);

@@ -161,13 +161,17 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
 /* The size of BpCopy in the first version that has a size. */
 #define LEAST_COPY (offsetof(BpCopy, flags) + sizeof(uint64_t))
 
+int bp__copy_read(const BpCopy *given, BpCopy *own) {
+  if (!BP_GIVEN(given) || bp__device_check_fork() ||
+      bp__sized_read(own, sizeof *own, LEAST_COPY, given, "BpCopy"))
+    return -1;
+  return check_copy(own);
+}
+
 int bp_device_copy(const BpCopy *given, void *stream) {
   BpCopy known;
   const BpCopy *copy = &known;
-  if (!BP_GIVEN(given) || bp__device_check_fork() ||
-      bp__sized_read(&known, sizeof known, LEAST_COPY, given, "BpCopy"))
-    return -1;
-  if (check_copy(copy))
+  if (bp__copy_read(given, &known))
     return -1;
   if (copy->size == 0)
     return 0;

@@ -209,15 +209,27 @@ static int check_alike(const BpTensorView *from, const BpTensorView *to) {
   return 0;
 }
 
-int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream) {
+/* The copy of one tensor to another. 0, or -1 with an error. */
+static int prepare_copy(const BpTensorView *from, const BpTensorView *to, BpCopy *copy) {
   int64_t bytes = bp_view_num_bytes(from);
   if (bytes < 0 || bp_view_num_bytes(to) < 0 || check_alike(from, to) < 0 ||
       check_compact(from, "source") < 0 || check_compact(to, "destination") < 0)
     return -1;
-  const BpCopy copy = {sizeof(BpCopy), from->data,      from->byte_offset,
-                       from->device,   to->data,        to->byte_offset,
-                       to->device,     (uint64_t)bytes, 0};
-  return bp_device_copy(&copy, stream);
+  *copy = (BpCopy){sizeof(BpCopy), from->data,      from->byte_offset,
+                   from->device,   to->data,        to->byte_offset,
+                   to->device,     (uint64_t)bytes, 0};
+  return 0;
+}
+
+int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream) {
+  BpCopy copy;
+  return prepare_copy(from, to, &copy) ? -1 : bp_device_copy(&copy, stream);
+}
+
+int bp_tensor_copy_between(const BpTensorView *from, const BpTensorView *to, void *from_stream,
+                           void *to_stream) {
+  BpCopy copy;
+  return prepare_copy(from, to, &copy) ? -1 : bp_device_copy_between(&copy, from_stream, to_stream);
 }
 
 /* A view of host bytes with the shape and type of `like`. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the threads of two devices meet: staging memory of the host, an event behind the copy to
- * it, and a lock under which one thread tells the other that the copy is queued. */
+/* Where the threads of two devices meet: a transfer between the devices, and a lock under which
+ * one thread tells the other that its half is queued. */
 #include "graph/exec/crossing.h"
 
 #include <pthread.h>
@@ -9,13 +9,12 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-/* One copy. The staging memory is free again when the run has ended: the receiver's copy has read
- * it by then. */
+/* One copy. */
 typedef struct Crossing {
   const BpTensorView *from, *to;
   void *from_stream, *to_stream;
-  BpTensor *staging;    /* of the host */
-  BpEvent *copied;      /* recorded behind the copy to the host */
+  uint64_t bytes;
+  BpTransfer *transfer;
   BpEvent *handed_over; /* of the destination; nobody waits for it */
   int is_sent;          /* guarded by the lock */
 } Crossing;
@@ -44,8 +43,7 @@ void bp__crossings_free(BpCrossings *crossings) {
   if (!crossings)
     return;
   for (uint32_t i = 0; i < crossings->count; i++) {
-    bp_object_release(crossings->all[i].staging);
-    bp_event_free(crossings->all[i].copied);
+    bp_transfer_free(crossings->all[i].transfer);
     bp_event_free(crossings->all[i].handed_over);
   }
   pthread_cond_destroy(&crossings->changed);
@@ -55,17 +53,18 @@ void bp__crossings_free(BpCrossings *crossings) {
 
 int bp__crossing_set(BpCrossings *crossings, uint32_t index, const BpTensorView *from,
                      void *from_stream, const BpTensorView *to, void *to_stream) {
-  const BpDevice host = {BP_DEVICE_CPU, 0};
+  int64_t bytes = bp_view_num_bytes(from);
+  if (bytes < 0)
+    return -1;
   Crossing *crossing = &crossings->all[index];
-  *crossing =
-      (Crossing){.from = from,
-                 .to = to,
-                 .from_stream = from_stream,
-                 .to_stream = to_stream,
-                 .staging = bp_tensor_create(from->shape, from->ndim, from->dtype, host, NULL),
-                 .copied = bp_event_create(from->device),
-                 .handed_over = bp_event_create(to->device)};
-  return crossing->staging && crossing->copied && crossing->handed_over ? 0 : -1;
+  *crossing = (Crossing){.from = from,
+                         .to = to,
+                         .from_stream = from_stream,
+                         .to_stream = to_stream,
+                         .bytes = (uint64_t)bytes,
+                         .transfer = bp_transfer_create(from->device, to->device, (uint64_t)bytes),
+                         .handed_over = bp_event_create(to->device)};
+  return crossing->transfer && crossing->handed_over ? 0 : -1;
 }
 
 void bp__crossings_begin(BpCrossings *crossings) {
@@ -76,8 +75,9 @@ void bp__crossings_begin(BpCrossings *crossings) {
 
 int bp__crossing_send(BpCrossings *crossings, uint32_t index) {
   Crossing *crossing = &crossings->all[index];
-  if (bp_tensor_copy(crossing->from, &crossing->staging->view, crossing->from_stream) < 0 ||
-      bp_event_record(crossing->copied, crossing->from_stream) < 0)
+  const BpTensorView *from = crossing->from;
+  if (bp_transfer_send(crossing->transfer, from->data, from->byte_offset, crossing->bytes,
+                       crossing->from_stream) < 0)
     return -1;
   pthread_mutex_lock(&crossings->lock);
   crossing->is_sent = 1;
@@ -100,11 +100,12 @@ static int wait_until_sent(BpCrossings *crossings, const Crossing *crossing) {
  * it has before its thread waits. */
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index) {
   const Crossing *crossing = &crossings->all[index];
+  const BpTensorView *to = crossing->to;
   if (bp_event_record(crossing->handed_over, crossing->to_stream) < 0 ||
-      !wait_until_sent(crossings, crossing) ||
-      bp__wait_for_copied(crossing->copied, crossing->from->device, crossing->from_stream) < 0)
+      !wait_until_sent(crossings, crossing))
     return -1;
-  return bp_tensor_copy(&crossing->staging->view, crossing->to, crossing->to_stream);
+  return bp_transfer_receive(crossing->transfer, to->data, to->byte_offset, crossing->bytes,
+                             crossing->to_stream);
 }
 
 void bp__crossings_give_up(BpCrossings *crossings) {
@@ -112,14 +113,4 @@ void bp__crossings_give_up(BpCrossings *crossings) {
   crossings->is_given_up = 1;
   pthread_cond_broadcast(&crossings->changed);
   pthread_mutex_unlock(&crossings->lock);
-}
-
-int bp__wait_for_copied(BpEvent *event, BpDevice device, void *stream) {
-  int32_t state = BP_EVENT_PENDING;
-  int status = bp_event_synchronize(event, BP_WAIT_FOREVER, &state);
-  if (status < 0 || state != BP_EVENT_FAILED)
-    return status;
-  if (bp_stream_sync(device, stream) == 0)
-    bp_error_raise(BP_ERROR_DEVICE, "work of the device failed before its result was copied");
-  return -1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between two devices, neither of which is the host: each device has a thread that queues
- * its work, and a copy is where the threads meet. One queues the copy to the host, the other waits
- * for it and queues the copy from there. Neither waits for the other device in between. */
+ * its work, and a copy is where the threads meet. One queues the half of its device, then the other
+ * queues its own. Neither waits for the other device in between, if both can do without. */
 #ifndef BACKPLANE_GRAPH_EXEC_CROSSING_H
 #define BACKPLANE_GRAPH_EXEC_CROSSING_H
 
@@ -13,7 +13,7 @@ typedef struct BpCrossings BpCrossings;
 
 /* Memory for `count` crossings, none of which is set (transfer full); NULL with an error. */
 BpCrossings *bp__crossings_create(uint32_t count);
-/* Nothing is queued that uses them. NULL is ignored. */
+/* Copies that are queued still complete. NULL is ignored. */
 void bp__crossings_free(BpCrossings *crossings);
 
 /* Sets one: the views live as long as the crossings, and may point elsewhere for each run. -1 with
@@ -29,9 +29,5 @@ int bp__crossing_send(BpCrossings *crossings, uint32_t index);
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index);
 /* After a failure of one thread: the other waits for nothing more. */
 void bp__crossings_give_up(BpCrossings *crossings);
-
-/* Waits for an event of a copy to the host. An event that is complete, after work that failed, is
- * an error: the host reads nothing that failed work was to write. */
-int bp__wait_for_copied(BpEvent *event, BpDevice device, void *stream);
 
 #endif

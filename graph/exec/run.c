@@ -16,25 +16,35 @@ static int check_ready(const BpExecutor *executor) {
   return 0;
 }
 
-/* A stream orders the work of its own device only: the source is complete before the copy, and the
- * copy is complete before its readers. A copy from or to the host is queued on the other end's
- * device. */
+/* A copy from or to the host is queued on the other end's device. The source is complete before a
+ * copy from the host, and a copy to the host is complete before its readers. */
 static int run_copy(const BpExecutor *executor, const Call *call) {
   const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
-  const BpTensorView *copies = to->device.device_type == BP_DEVICE_CPU ? from : to;
-  void *stream = stream_of(executor, copies);
-  if (copies != from && bp_stream_sync(from->device, stream_of(executor, from)) < 0)
+  void *from_stream = stream_of(executor, from), *to_stream = stream_of(executor, to);
+  if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type != BP_DEVICE_CPU)
+    return bp_tensor_copy_between(from, to, from_stream, to_stream);
+  if (to->device.device_type != BP_DEVICE_CPU)
+    return bp_stream_sync(from->device, from_stream) < 0 ? -1 : bp_tensor_copy(from, to, to_stream);
+  if (bp_tensor_copy(from, to, from_stream) < 0)
     return -1;
-  if (bp_tensor_copy(from, to, stream) < 0)
-    return -1;
-  if (call->copied)
-    return bp_event_record(call->copied, stream);
-  return copies == from ? bp_stream_sync(from->device, stream) : 0;
+  return call->copied ? bp_event_record(call->copied, from_stream)
+                      : bp_stream_sync(from->device, from_stream);
+}
+
+/* An event after which work failed has the failure raised by its stream. */
+static int wait_for_copied(BpEvent *event, BpDevice device, void *stream) {
+  int32_t state = BP_EVENT_PENDING;
+  int status = bp_event_synchronize(event, BP_WAIT_FOREVER, &state);
+  if (status < 0 || state != BP_EVENT_FAILED)
+    return status;
+  if (bp_stream_sync(device, stream) == 0)
+    bp_error_raise(BP_ERROR_DEVICE, "work of the device failed before its result was copied");
+  return -1;
 }
 
 static int wait_for_copy(const BpExecutor *executor, const Call *copy) {
   const BpTensorView *from = copy->args[0].v_view;
-  if (bp__wait_for_copied(copy->copied, from->device, stream_of(executor, from)) == 0)
+  if (wait_for_copied(copy->copied, from->device, stream_of(executor, from)) == 0)
     return 0;
   return bp_error_add_context("copy '%s'", executor->plan.graph->nodes[copy->node].name);
 }

@@ -424,7 +424,7 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
 int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to) {
   if (to->device.device_type == BP_DEVICE_CPU)
     return bp_tensor_copy_to_host(from, to->data, (uint64_t)bp_view_num_bytes(from));
-  return bp_tensor_copy(from, to, NULL);
+  return bp_tensor_copy_between(from, to, NULL, NULL);
 }
 
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope) {

@@ -49,6 +49,10 @@ BP_API const BpTensorView *bp_value_view_tensor(const BpValue *value);
  * `size` bytes, which must be the tensor's. See DeviceAPI's copy for when memory may be reused;
  * to_host returns when the bytes are there. */
 BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream);
+/* The same between two devices, in the order of a stream of each, by bp_device_copy_between. Any
+ * thread. Since 1.0. */
+BP_API int bp_tensor_copy_between(const BpTensorView *from, const BpTensorView *to,
+                                  void *from_stream, void *to_stream);
 BP_API int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size);
 BP_API int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size);
 

@@ -193,8 +193,8 @@ static BpLayering *all;
 static void finish_layers(void) {
   if (bp__device_is_forked())
     return;
-  BpBeforeEnd give_up = bp__layers_given_before_end();
-  if (give_up)
+  BpBeforeEnd give_up;
+  for (size_t i = 0; (give_up = bp__layers_given_before_end(i)) != NULL; i++)
     give_up();
   bp__lock(BP__LOCK_STATE);
   const BpLayering *layering = all;

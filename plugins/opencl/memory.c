@@ -150,9 +150,12 @@ static int32_t find_to(const BpCopy *copy, End *to) {
   return find_end(copy->to_device, copy->to, copy->to_offset, copy->size, to);
 }
 
+/* Bytes of imported memory are written to their own place, when the queue gets there: the memory
+ * is the device's by then. */
 static int32_t write_to(const End *to, uint64_t offset, const void *bytes, uint64_t size,
                         void *stream) {
-  cl_int status = bp_cl.clEnqueueWriteBuffer(queue_of(to->device, stream), to->memory, CL_TRUE,
+  cl_bool is_blocking = !to->host || (const char *)bytes != to->host + offset;
+  cl_int status = bp_cl.clEnqueueWriteBuffer(queue_of(to->device, stream), to->memory, is_blocking,
                                              offset, size, bytes, 0, NULL, NULL);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueWriteBuffer");
 }

@@ -71,10 +71,29 @@ static void submit(BpVulkanStream *stream) {
   pthread_mutex_unlock(&stream->lock);
 }
 
-/* Memory that was imported from the host is copied to its own place. */
-static void move_bytes(char *to, const char *from, uint64_t size) {
-  if (to != from)
-    memcpy(to, from, size);
+/* Whether a copy is between memory that was imported from the host and its own place. Such memory
+ * is coherent, and each batch shows the host what it wrote when it ends. */
+static int is_own_place(const End *end, const char *address) {
+  return end->buffer->mapped && end->buffer->mapped + end->offset == address;
+}
+
+/* Shows what the host wrote to what is queued from now on. */
+static int32_t take_from_host(const End *end, BpVulkanStream *stream) {
+  static const VkMemoryBarrier barrier = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+      .srcAccessMask = VK_ACCESS_HOST_WRITE_BIT,
+      .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                       VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
+  pthread_mutex_lock(&stream->lock);
+  BpVulkanBatch *batch = bp_vulkan_begin(stream, 0);
+  int32_t rc = batch && bp_vulkan_use(batch, &end->buffer->shared) == 0 ? 0 : -1;
+  if (rc == 0)
+    bp_vk.vkCmdPipelineBarrier(batch->commands, VK_PIPELINE_STAGE_HOST_BIT,
+                               VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT |
+                                   VK_PIPELINE_STAGE_TRANSFER_BIT,
+                               0, 1, &barrier, 0, NULL, 0, NULL);
+  pthread_mutex_unlock(&stream->lock);
+  return rc;
 }
 
 /* ---- Host to device ---------------------------------------------------------------------- */
@@ -99,9 +118,11 @@ static int32_t stage_to_device(const End *end, const char *from, uint64_t size,
 static int32_t write_end(const End *end, const char *from, uint64_t size, BpVulkanStream *stream) {
   if (!end->buffer->mapped)
     return stage_to_device(end, from, size, stream);
+  if (is_own_place(end, from))
+    return take_from_host(end, stream);
   if (wait_for_use(stream, end->buffer) != 0)
     return -1;
-  move_bytes(end->buffer->mapped + end->offset, from, size);
+  memcpy(end->buffer->mapped + end->offset, from, size);
   return 0;
 }
 
@@ -135,9 +156,11 @@ static int32_t stage_from_device(const End *end, char *to, uint64_t size, BpVulk
 static int32_t read_end(const End *end, char *to, uint64_t size, BpVulkanStream *stream) {
   if (!end->buffer->mapped)
     return stage_from_device(end, to, size, stream);
+  if (is_own_place(end, to))
+    return 0;
   if (wait_for_use(stream, end->buffer) != 0)
     return -1;
-  move_bytes(to, end->buffer->mapped + end->offset, size);
+  memcpy(to, end->buffer->mapped + end->offset, size);
   return 0;
 }
 

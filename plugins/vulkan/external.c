@@ -109,6 +109,8 @@ static int32_t get_forms(void *context, int32_t device_id, uint64_t *imports, ui
   if (!device)
     return -1;
   *imports = device->info->imports;
+  if (*imports & BP_EXTERNAL_HOST_POINTER)
+    *imports |= BP_EXTERNAL_IN_TURN;
   *exports = device->info->exports;
   *alignment = device->info->host_alignment;
   return 0;

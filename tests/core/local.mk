@@ -21,7 +21,8 @@ EXTRA_DIST += tests/core/plugin_files.h tests/core/package_names.h tests/core/as
 # Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
 test_programs += tests/core/test-privileged
 tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
-test_programs += tests/core/test-device tests/core/test-events tests/core/test-external
+test_programs += tests/core/test-device tests/core/test-events tests/core/test-external \
+	tests/core/test-transfer
 test_programs += tests/core/test-launch tests/core/test-packed
 test_programs += tests/core/test-simdev
 test_programs += tests/core/test-layers tests/core/test-validate tests/core/test-fault

@@ -135,6 +135,12 @@ typedef struct BpEventsApi {
 #define BP_EXTERNAL_OPAQUE_FD    2 /* a file descriptor that the same driver understands */
 #define BP_EXTERNAL_DMA_BUF      4 /* a file descriptor of Linux's dma-buf */
 
+/* In the mask of imports, beside BP_EXTERNAL_HOST_POINTER: taking turns is work of the stream. The
+ * two copies that hand bytes over (BpExternalMemoryApi) do not wait, and the bytes are those that
+ * the host's memory holds when the stream gets there: another device may write them until an event
+ * for which the stream waits. Hosts of 1.0 ignore it. */
+#define BP_EXTERNAL_IN_TURN 0x100
+
 /* Memory that a device did not allocate for itself alone. */
 typedef struct BpExternalMemory {
   uint64_t struct_size; /* sizeof(BpExternalMemory) of the filling side's headers */
@@ -162,8 +168,9 @@ typedef struct BpExternalMemoryApi {
   uint64_t struct_size;
 
   /* Tells what the device can exchange.
-   * *imports, *exports: the forms, BP_EXTERNAL_* joined by `|`; 0 for none. *alignment: a power of
-   * two of which an address that is imported is a multiple. */
+   * *imports, *exports: the forms, BP_EXTERNAL_* joined by `|`; 0 for none. *imports has
+   * BP_EXTERNAL_IN_TURN, too, if that holds. *alignment: a power of two of which an address that is
+   * imported is a multiple. */
   int32_t (*get_forms)(void *context, int32_t device_id, uint64_t *imports, uint64_t *exports,
                        uint64_t *alignment);
 

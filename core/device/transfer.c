@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies between two devices, in the order of a stream of each.
+ *
+ * The bytes pass through staging memory of the host. If the destination can wait for other devices
+ * and its streams read imported host memory in their turn, no thread waits: the source's stream
+ * fills the memory and the destination's stream reads it behind the event of that. Otherwise the
+ * thread that receives waits for the event.
+ *
+ * The staging memory lives until both events are complete: the one behind its filling and the one
+ * behind its reading. A transfer that was freed before is retired. Retired transfers are used
+ * again, or freed in their order. */
+#include <stdlib.h>
+
+#include <backplane/device_extensions.h>
+#include <backplane/error.h>
+#include <backplane/tensor.h>
+
+#include "core/device/device.h"
+#include "core/device/event.h"
+#include "core/device/layers.h"
+#include "core/registry/given.h"
+#include "core/system/lock.h"
+
+#define PAGE UINT64_C(4096)
+
+/* Bytes of one transfer of bp_device_copy_between, at least and at most: larger copies are cut. */
+#define LEAST_PART ((uint64_t)64 << 10)
+#define MOST_PART  ((uint64_t)16 << 20)
+
+/* Bytes of staging memory that retired transfers keep. */
+#define MOST_RETIRED ((uint64_t)64 << 20)
+
+struct BpTransfer {
+  BpDevice from, to;
+  uint64_t size;
+  void *staging;
+  void *from_handle; /* the staging memory, imported; NULL: the source copies to the host */
+  void *to_handle;   /* the same; NULL: the receiving thread waits */
+  BpEvent *filled, *emptied;
+  void *sender; /* the stream of the last send */
+  int is_lost;  /* work may use the memory that no event stands for */
+  BpTransfer *next;
+};
+
+/* Guarded by BP__LOCK_STATE; the oldest first. */
+static struct {
+  BpTransfer *first, **last;
+  uint64_t size;
+} retired;
+
+/* ---- What devices can -------------------------------------------------------------------- */
+
+static int is_same(BpDevice a, BpDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
+/* Whether streams of the device read and write imported host memory in their turn. -1 with an
+ * error. */
+static int imports_in_turn(BpDevice device, uint64_t *alignment) {
+  const uint64_t needed = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_IN_TURN;
+  uint64_t imports;
+  if (bp_device_memory_forms(device, &imports, NULL, alignment))
+    return -1;
+  return (imports & needed) == needed;
+}
+
+/* Whether a stream of `to` can wait for `from` and then read what `from` left. -1 with an error. */
+static int is_queued(BpDevice from, BpDevice to, uint64_t *alignment) {
+  const BpEventsApi *from_events, *to_events;
+  if (bp__event_table(from, &from_events) || bp__event_table(to, &to_events))
+    return -1;
+  int imports = imports_in_turn(to, alignment);
+  return imports < 0 ? -1 : imports && from_events && bp__event_can_hold(to_events);
+}
+
+/* ---- Life -------------------------------------------------------------------------------- */
+
+/* Nothing uses the memory. Keeps the thread's error. */
+static void destroy(BpTransfer *transfer) {
+  BpError *pending = bp_error_take();
+  if (transfer->from_handle)
+    bp_device_free(transfer->from, transfer->from_handle);
+  if (transfer->to_handle)
+    bp_device_free(transfer->to, transfer->to_handle);
+  bp_event_free(transfer->filled);
+  bp_event_free(transfer->emptied);
+  bp__host_free(transfer->staging);
+  free(transfer);
+  bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+}
+
+/* A handle of the staging memory, or NULL: the device cannot have one now. */
+static void *import(const BpTransfer *transfer, BpDevice device) {
+  const BpExternalMemory memory = {
+      sizeof memory, transfer->size, transfer->staging, -1, BP_EXTERNAL_HOST_POINTER, 0};
+  void *handle;
+  if (bp_device_import_memory(device, &memory, &handle) == 0)
+    return handle;
+  bp_error_clear();
+  return NULL;
+}
+
+static int allocate(BpTransfer *transfer) {
+  uint64_t from_alignment = 0, to_alignment = 0, alignment = PAGE;
+  int queues = is_queued(transfer->from, transfer->to, &to_alignment);
+  int fills = queues > 0 ? imports_in_turn(transfer->from, &from_alignment) : 0;
+  if (queues < 0 || fills < 0)
+    return -1;
+  alignment = alignment < from_alignment ? from_alignment : alignment;
+  alignment = alignment < to_alignment ? to_alignment : alignment;
+  transfer->staging = bp__host_alloc(transfer->size, alignment);
+  transfer->filled = transfer->staging ? bp_event_create(transfer->from) : NULL;
+  transfer->emptied = transfer->filled ? bp_event_create(transfer->to) : NULL;
+  if (!transfer->emptied)
+    return -1;
+  transfer->to_handle = queues ? import(transfer, transfer->to) : NULL;
+  transfer->from_handle = transfer->to_handle && fills ? import(transfer, transfer->from) : NULL;
+  return 0;
+}
+
+BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size) {
+  if (bp__device_check_fork())
+    return NULL;
+  if (bp__device_is_host(from) || bp__device_is_host(to) || size > UINT64_MAX - PAGE) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   size > UINT64_MAX - PAGE
+                       ? "a transfer larger than any memory"
+                       : "a transfer from or to the host; bp_device_copy does that");
+    return NULL;
+  }
+  BpTransfer *transfer = calloc(1, sizeof *transfer);
+  if (!transfer) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a transfer");
+    return NULL;
+  }
+  transfer->from = from;
+  transfer->to = to;
+  transfer->size = size ? (size + PAGE - 1) / PAGE * PAGE : PAGE;
+  if (allocate(transfer) == 0)
+    return transfer;
+  destroy(transfer);
+  return NULL;
+}
+
+/* 1 if nothing uses the memory, 0 if work may, -1 if that can no longer be known. Keeps the
+ * thread's error. */
+static int is_idle(const BpTransfer *transfer, uint64_t timeout_ns) {
+  int32_t filled = BP_EVENT_PENDING, emptied = BP_EVENT_PENDING;
+  BpError *pending = bp_error_take();
+  int rc = transfer->is_lost || bp_event_synchronize(transfer->filled, timeout_ns, &filled) ||
+                   bp_event_synchronize(transfer->emptied, timeout_ns, &emptied)
+               ? -1
+               : filled != BP_EVENT_PENDING && emptied != BP_EVENT_PENDING;
+  bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+  return rc;
+}
+
+/* Frees one that is idle. The memory of one that may be in use for ever, such as that of a lost
+ * device, is left. */
+static void destroy_when_idle(BpTransfer *transfer) {
+  if (is_idle(transfer, BP_WAIT_FOREVER) == 1)
+    destroy(transfer);
+}
+
+/* Takes the oldest retired transfer if more are kept than `most` bytes. */
+static BpTransfer *take_oldest(uint64_t most) {
+  bp__lock(BP__LOCK_STATE);
+  BpTransfer *transfer = retired.size > most ? retired.first : NULL;
+  if (transfer) {
+    retired.first = transfer->next;
+    retired.size -= transfer->size;
+    if (!retired.first)
+      retired.last = NULL;
+  }
+  bp__unlock(BP__LOCK_STATE);
+  return transfer;
+}
+
+static void free_retired(uint64_t most) {
+  BpTransfer *transfer;
+  while ((transfer = take_oldest(most)) != NULL)
+    destroy_when_idle(transfer);
+}
+
+static void give_up(void) {
+  free_retired(0);
+}
+
+static void retire(BpTransfer *transfer) {
+  bp__layers_before_end(give_up);
+  bp__lock(BP__LOCK_STATE);
+  transfer->next = NULL;
+  *(retired.last ? retired.last : &retired.first) = transfer;
+  retired.last = &transfer->next;
+  retired.size += transfer->size;
+  bp__unlock(BP__LOCK_STATE);
+  free_retired(MOST_RETIRED);
+}
+
+void bp_transfer_free(BpTransfer *transfer) {
+  int idle = transfer ? is_idle(transfer, 0) : -1;
+  if (idle == 1)
+    destroy(transfer);
+  else if (idle == 0)
+    retire(transfer);
+}
+
+/* The oldest retired transfer between two devices of that size, or NULL. */
+static BpTransfer *unlink_retired(BpDevice from, BpDevice to, uint64_t size) {
+  bp__lock(BP__LOCK_STATE);
+  BpTransfer **link = &retired.first;
+  while (*link &&
+         !(is_same((*link)->from, from) && is_same((*link)->to, to) && (*link)->size == size))
+    link = &(*link)->next;
+  BpTransfer *transfer = *link;
+  if (transfer) {
+    *link = transfer->next;
+    retired.size -= size;
+    if (retired.last == &transfer->next)
+      retired.last = retired.first ? link : NULL;
+  }
+  bp__unlock(BP__LOCK_STATE);
+  return transfer;
+}
+
+/* One for `size` bytes that nothing uses: a retired one if the oldest is idle. */
+static BpTransfer *take_transfer(BpDevice from, BpDevice to, uint64_t size) {
+  uint64_t capacity = LEAST_PART;
+  while (capacity < size)
+    capacity *= 2;
+  BpTransfer *transfer = unlink_retired(from, to, capacity);
+  if (transfer && is_idle(transfer, 0) == 1)
+    return transfer;
+  if (transfer)
+    retire(transfer);
+  return bp_transfer_create(from, to, capacity);
+}
+
+/* ---- Sending and receiving --------------------------------------------------------------- */
+
+static int check_size(const BpTransfer *transfer, uint64_t size) {
+  return size <= transfer->size
+             ? 0
+             : bp_error_raise(BP_ERROR_VALUE, "%llu bytes by a transfer for at most %llu",
+                              (unsigned long long)size, (unsigned long long)transfer->size);
+}
+
+/* Waits for work for which no event stands, after a failure. The first synchronisation may raise
+ * the failure of earlier work; the second tells whether the stream can still be asked. -1. */
+static int settle(BpTransfer *transfer, BpDevice device, void *stream) {
+  BpError *error = bp_error_take();
+  if (bp_stream_sync(device, stream) && bp_stream_sync(device, stream))
+    transfer->is_lost = 1;
+  bp_error_clear();
+  if (error)
+    bp_error_put(error);
+  return -1;
+}
+
+/* Makes a stream wait until the memory has been filled and read as it was asked for last. */
+static int wait_for_use(const BpTransfer *transfer, BpDevice device, void *stream) {
+  return bp_stream_wait_event(device, stream, transfer->filled) ||
+                 bp_stream_wait_event(device, stream, transfer->emptied)
+             ? -1
+             : 0;
+}
+
+/* A copy of the staging memory to its own place, by which a device and the host take turns. */
+static int take_turn(const BpTransfer *transfer, int is_to_host, uint64_t size, void *stream) {
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  BpCopy turn = {sizeof turn, transfer->staging, 0,    host, transfer->to_handle,
+                 0,           transfer->to,      size, 0};
+  if (is_to_host)
+    turn = (BpCopy){
+        sizeof turn, transfer->from_handle, 0, transfer->from, transfer->staging, 0, host, size, 0};
+  return bp_device_copy(&turn, stream);
+}
+
+static int fill(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
+                void *stream) {
+  BpCopy copy = {sizeof copy,        handle, offset, transfer->from, transfer->staging, 0,
+                 {BP_DEVICE_CPU, 0}, size,   0};
+  if (!transfer->from_handle)
+    return bp_device_copy(&copy, stream);
+  copy.to = transfer->from_handle;
+  copy.to_device = transfer->from;
+  return bp_device_copy(&copy, stream) ? -1 : take_turn(transfer, 1, size, stream);
+}
+
+int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
+                     void *stream) {
+  if (!BP_GIVEN(transfer) || check_size(transfer, size))
+    return -1;
+  transfer->sender = stream;
+  if (size == 0)
+    return 0;
+  if (wait_for_use(transfer, transfer->from, stream))
+    return -1;
+  return fill(transfer, handle, offset, size, stream) || bp_event_record(transfer->filled, stream)
+             ? settle(transfer, transfer->from, stream)
+             : 0;
+}
+
+/* In the calling thread, which raises a failure of the source. */
+static int wait_for_source(const BpTransfer *transfer) {
+  int32_t state = BP_EVENT_PENDING;
+  int rc = bp_event_synchronize(transfer->filled, BP_WAIT_FOREVER, &state);
+  if (rc || state != BP_EVENT_FAILED)
+    return rc;
+  if (bp_stream_sync(transfer->from, transfer->sender) == 0)
+    bp_error_raise(BP_ERROR_DEVICE, "work of the device failed before its result was copied");
+  return -1;
+}
+
+static int empty_in_turn(const BpTransfer *transfer, const BpCopy *given, void *stream) {
+  BpCopy copy = *given;
+  copy.from = transfer->to_handle;
+  copy.from_device = transfer->to;
+  return take_turn(transfer, 0, copy.size, stream) || bp_device_copy(&copy, stream) ||
+                 bp_event_record(transfer->emptied, stream)
+             ? -1
+             : 0;
+}
+
+int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
+                        void *stream) {
+  if (!BP_GIVEN(transfer) || check_size(transfer, size))
+    return -1;
+  if (size == 0)
+    return 0;
+  const BpCopy copy = {
+      sizeof copy, transfer->staging, 0, {BP_DEVICE_CPU, 0}, handle, offset, transfer->to, size, 0};
+  if (!transfer->to_handle)
+    return wait_for_source(transfer) ? -1 : bp_device_copy(&copy, stream);
+  if (wait_for_use(transfer, transfer->to, stream))
+    return -1;
+  return empty_in_turn(transfer, &copy, stream) ? settle(transfer, transfer->to, stream) : 0;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+static int copy_part(const BpCopy *copy, uint64_t at, uint64_t size, void *from_stream,
+                     void *to_stream) {
+  BpTransfer *transfer = take_transfer(copy->from_device, copy->to_device, size);
+  if (!transfer)
+    return -1;
+  int rc = bp_transfer_send(transfer, copy->from, copy->from_offset + at, size, from_stream) ||
+                   bp_transfer_receive(transfer, copy->to, copy->to_offset + at, size, to_stream)
+               ? -1
+               : 0;
+  retire(transfer);
+  return rc;
+}
+
+static int copy_by_transfers(const BpCopy *copy, void *from_stream, void *to_stream) {
+  int rc = 0;
+  for (uint64_t at = 0; rc == 0 && at < copy->size; at += MOST_PART) {
+    uint64_t left = copy->size - at;
+    rc = copy_part(copy, at, left < MOST_PART ? left : MOST_PART, from_stream, to_stream);
+  }
+  return rc;
+}
+
+/* By the plugin, in the source's stream, which the other waits for and is waited for by. */
+static int copy_within_kind(const BpCopy *copy, void *from_stream, void *to_stream) {
+  BpEvent *before = bp_event_create(copy->to_device), *after = bp_event_create(copy->from_device);
+  int rc = before && after && !bp_event_record(before, to_stream) &&
+                   !bp_stream_wait_event(copy->from_device, from_stream, before) &&
+                   !bp_device_copy(copy, from_stream) && !bp_event_record(after, from_stream) &&
+                   !bp_stream_wait_event(copy->to_device, to_stream, after)
+               ? 0
+               : -1;
+  bp_event_free(before);
+  bp_event_free(after);
+  return rc;
+}
+
+static int copy_between(const BpCopy *copy, void *from_stream, void *to_stream) {
+  uint64_t alignment;
+  if (is_same(copy->from_device, copy->to_device))
+    return from_stream == to_stream ? bp_device_copy(copy, from_stream)
+                                    : copy_within_kind(copy, from_stream, to_stream);
+  int queues = copy->from_device.device_type == copy->to_device.device_type
+                   ? is_queued(copy->from_device, copy->to_device, &alignment)
+                   : 1;
+  if (queues < 0)
+    return -1;
+  return queues ? copy_by_transfers(copy, from_stream, to_stream)
+                : copy_within_kind(copy, from_stream, to_stream);
+}
+
+int bp_device_copy_between(const BpCopy *given, void *from_stream, void *to_stream) {
+  BpCopy copy;
+  if (bp__copy_read(given, &copy) || bp__stream_check(copy.from_device, from_stream) ||
+      bp__stream_check(copy.to_device, to_stream))
+    return -1;
+  if (copy.size == 0)
+    return 0;
+  if (bp__device_is_host(copy.from_device))
+    return bp_device_copy(&copy, to_stream);
+  if (bp__device_is_host(copy.to_device))
+    return bp_device_copy(&copy, from_stream);
+  return copy_between(&copy, from_stream, to_stream);
+}
