@@ -31,7 +31,11 @@ LOG_COMPILER = $(top_srcdir)/tests/run-test
 SH_LOG_COMPILER = $(top_srcdir)/tests/run-test bash
 CLEANFILES += tests/times
 
-# What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
+# The cache of code that tests generate and the C compiler compiles. Several builds of one source may use one:
+# make check test_cache=/folder
+test_cache = $(abs_top_builddir)/tests/cache
+
+# What a test may rely on: the plugins of this build, a cache apart from the user's, no choice of device made.
 # GLib's own allocator would hide from the sanitizers who owns what. Under them malloc fails as
 # elsewhere when asked for too much, and what others' libraries do is let pass. Of a thread's own
 # variables that a library brings, gcc 12's LeakSanitizer guesses the place from what glibc 2.19 wrote
@@ -43,7 +47,7 @@ AM_TESTS_ENVIRONMENT = \
 	TSAN_OPTIONS="allocator_may_return_null=1:suppressions=$(abs_top_srcdir)/tests/tsan.supp:print_suppressions=0:$$TSAN_OPTIONS"; \
 	export TSAN_OPTIONS; \
 	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
-	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
+	BACKPLANE_CACHE_DIR='$(test_cache)'; export BACKPLANE_CACHE_DIR; \
 	BACKPLANE_TRIAL_PROGRAM='$(abs_top_builddir)/backplane-trial'; \
 	export BACKPLANE_TRIAL_PROGRAM; \
 	BACKPLANE_WORKER_PROGRAM='$(abs_top_builddir)/backplane-worker'; \
