@@ -190,6 +190,9 @@ void bp__program_plan_clear(BpProgramPlan *plan);
 /* Whether the target can run a node: 1; 0 with why in `why`; -1: another error. (lower.c) */
 int bp__build_can_run(const BpBuild *build, const BpGraph *graph, BpGraphNode *node, char *why,
                       size_t size);
+/* Whether the target can run all listed nodes (BpGraphNode): 1; 0, without an error, if their code
+ * cannot be built; -1: no memory. Each is a function, and all are built at once. (lower.c) */
+int bp__build_can_run_all(const BpBuild *build, const BpGraph *graph, const BpList *nodes);
 /* How much a node does, as steps of its loops, those of bodies once, if open extents are as is
  * likely; of what is not counted so, the elements that it gives. (lower.c) */
 double bp__build_work(const BpGraph *graph, BpGraphNode *node);

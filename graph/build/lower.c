@@ -372,6 +372,35 @@ int bp__build_can_run(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
   return can_run;
 }
 
+static int lower_alone(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                       BpGraphNode *node, size_t number, BpIrModule *ir) {
+  BpGroup group = {0};
+  int status = bp__build_group_of(&group, node);
+  if (!status)
+    group.function = function_name(build, &groups->arena, &group, number);
+  status = group.function ? lower_group(build, graph, groups, &group, ir) : -1;
+  bp__group_clear(&group);
+  return status;
+}
+
+int bp__build_can_run_all(const BpBuild *build, const BpGraph *graph, const BpList *nodes) {
+  BpGroups groups = {0};
+  BpIrModule *ir = bp_ir_module_create();
+  BpModule *code = NULL;
+  int status = ir ? 0 : -1;
+  for (size_t i = 0; i < nodes->size && !status; i++)
+    status = lower_alone(build, graph, &groups, nodes->items[i], i, ir);
+  if (!status)
+    code = bp_target_build(ir, build->target);
+  int can_run = code ? 1 : bp_error_is(BP_ERROR_MEMORY) ? -1 : 0;
+  if (can_run == 0)
+    bp_error_clear();
+  bp_object_release(code);
+  bp_object_release(ir);
+  bp__arena_free(&groups.arena);
+  return can_run;
+}
+
 static int keep_bodies_apart(const BpBuild *build, const BpGroup *group) {
   const BpGraphNode *node = bp__group_control(group);
   int num_apart = 0;

@@ -11,14 +11,17 @@
 
 /* ---- Placing nodes ----------------------------------------------------------------------- */
 
+/* A view is on the device of its input, and a node with bodies on that of its inputs and outputs.
+ * The part of a graph compiler is compiled already. */
+static bool needs_place(const BpGraphNode *node) {
+  return node->op->fusion != BP_FUSE_VIEW && !bp__op_is_control(node) &&
+         !bp__build_part_function(node);
+}
+
 static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node,
                       const char *target) {
   const BpCompileOptions *options = build->options;
   char why[1024];
-  /* A view is on the device of its input, and a node with bodies on that of its inputs and outputs.
-   * The part of a graph compiler is compiled already. */
-  if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node) || bp__build_part_function(node))
-    return 0;
   int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
@@ -30,12 +33,28 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                         node->name);
 }
 
+/* Places the listed nodes. All are compiled at once, and each alone only if that fails: starting
+ * the target's compiler may take longer than compiling a node. */
+static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList *nodes,
+                        const char *target) {
+  int can_run = nodes->size > 1 ? bp__build_can_run_all(build, graph, nodes) : 0;
+  int status = can_run < 0 ? -1 : 0;
+  for (size_t i = 0; i < nodes->size && !can_run && !status; i++)
+    status = place_node(build, graph, nodes->items[i], target);
+  return status;
+}
+
 /* Places nodes, and those of bodies. */
 static int place_nodes(const BpBuild *build, BpGraph *graph, const char *target) {
+  BpList listed = {0};
   int status = 0;
+  for (size_t i = 0; i < graph->nodes.size && !status; i++)
+    if (needs_place(graph->nodes.items[i]))
+      status = bp__list_push(&listed, graph->nodes.items[i]);
+  status = status ? status : place_listed(build, graph, &listed, target);
+  bp__list_free(&listed);
   for (size_t i = 0; i < graph->nodes.size && !status; i++) {
-    BpGraphNode *node = graph->nodes.items[i];
-    status = place_node(build, graph, node, target);
+    const BpGraphNode *node = graph->nodes.items[i];
     for (int32_t b = 0; b < node->num_bodies && !status; b++)
       status = place_nodes(build, node->bodies[b], target);
   }
