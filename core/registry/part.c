@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const files[] = {
+/* Arrays of characters, which need no relocation when the library is loaded. */
+static const char files[][24] = {
     [BP_PART_TOOLCHAIN] = "backplane-toolchain.so", [BP_PART_DOCTOR] = "backplane-doctor.so",
     [BP_PART_TRIAL] = "backplane-trial.so",         [BP_PART_TVM] = "backplane-tvm.so",
     [BP_PART_SELECT] = "backplane-select.so",       [BP_PART_TEXT] = "backplane-text.so",
