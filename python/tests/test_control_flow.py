@@ -273,7 +273,8 @@ class Writer:
 
     def graph(self, nodes, inputs, outputs):
         info = onnx.helper.make_tensor_value_info
-        rows = [info(name, kind if isinstance(kind, int) else FLOAT,
+        rows = [onnx.ValueInfoProto(name=name, type=kind) if isinstance(kind, onnx.TypeProto) else
+                info(name, kind if isinstance(kind, int) else FLOAT,
                      [] if isinstance(kind, int) else SHAPES[kind]) for name, kind in inputs]
         return onnx.helper.make_graph(nodes, "g", rows, [onnx.ValueInfoProto(name=name, type=of) for name, of in outputs])
 
@@ -328,12 +329,40 @@ class Writer:
             scan_output_directions=[int(self.chance(0.5))]))
         return list(zip(outs, "vm"))
 
+    def sequence(self, nodes, pool, depth):
+        """One that a loop makes longer at its end or before, and what is taken out of it."""
+        kind = self.pick("svmg")
+        of_kind = onnx.helper.make_sequence_type_proto(self.typed("", kind)[1])
+        inner, i, go, got = [], self.name(), self.name(), self.name()
+        number, taken = self.add(inner, "Cast", [i], to=FLOAT), self.add(inner, "SequenceAt", [got, i])
+        seen = self.fill(inner, pool + [(number, "s"), (taken, kind)], depth + 1)
+        on = self.add(inner, "Identity", [go]) if self.chance(0.5) else self.holds(inner, seen)
+        position = [i] if self.chance(0.5) else []
+        if self.chance(0.5):
+            longer = self.add(inner, "SequenceInsert", [got, self.bounded(inner, seen, kind), *position])
+        else:
+            branches = []
+            for _ in range(2):
+                branch = []
+                added = self.add(branch, "SequenceInsert", [got, self.bounded(branch, seen, kind), *position])
+                branches.append(self.graph(branch, [], [(added, of_kind)]))
+            longer = self.add(inner, "If", [self.holds(inner, seen)], then_branch=branches[0], else_branch=branches[1])
+        body = self.graph(inner, [(i, INT64), (go, BOOL), (got, of_kind)],
+                          [self.typed(on, "s", True), (longer, of_kind)])
+        first = self.add(nodes, "SequenceConstruct", [self.of(pool, kind) for _ in range(self.random.integers(1, 3))])
+        out = self.add(nodes, "Loop", [self.pick("nk"), self.constant(nodes, np.array(True)), first], body=body)
+        place = self.add(nodes, "Mod", ["k", self.add(nodes, "SequenceLength", [out])])
+        one = self.add(nodes, "SequenceAt", [out, place]), kind
+        if kind == "g":
+            return [one, (self.add(nodes, "ConcatFromSequence", [out], axis=0), kind)]
+        return [one, self.stacked(nodes, self.add(nodes, "ConcatFromSequence", [out], axis=0, new_axis=1), kind)]
+
     def fill(self, nodes, pool, depth):
         """Adds nodes; what they and those before give."""
         pool = list(pool)
         for _ in range(self.random.integers(1, 6)):
             if depth < 3 and self.chance(0.35):
-                pool += self.pick([self.branch, self.loop, self.loop, self.scan])(nodes, pool, depth)
+                pool += self.pick([self.branch, self.loop, self.loop, self.scan, self.sequence])(nodes, pool, depth)
             else:
                 pool.append(self.plain(nodes, pool))
         return pool
