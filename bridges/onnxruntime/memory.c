@@ -28,7 +28,8 @@ typedef struct Block {
 
 /* In the order of addresses; the lock guards them. */
 static Block *blocks;
-static size_t num_blocks, room_for_blocks;
+static size_t room_for_blocks;
+static atomic_size_t num_blocks; /* which is read without the lock, too */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* The first block that begins behind the address. */
@@ -90,6 +91,8 @@ void memory_find(void *address, BpTensorView *view) {
   view->data = address;
   view->device = (BpDevice){BP_DEVICE_CPU, 0};
   view->byte_offset = 0;
+  if (atomic_load(&num_blocks) == 0) /* as in a process that uses the CPU alone */
+    return;
   pthread_rwlock_rdlock(&lock);
   size_t next = find_next(address);
   const Block *block = next > 0 ? &blocks[next - 1] : NULL;

@@ -249,7 +249,7 @@ static int run(const Info *info, OrtKernelContext *kernel) {
   return status;
 }
 
-static OrtStatus *compute(OrtNodeComputeInfo *self, void *state, OrtKernelContext *kernel) {
+static OrtStatus *run_part(OrtNodeComputeInfo *self, void *state, OrtKernelContext *kernel) {
   const Info *info = (const Info *)self;
   (void)state;
   return run(info, kernel) ? bridge_status(info->ort) : NULL;
@@ -323,7 +323,7 @@ OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtN
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a part of a model");
     return NULL;
   }
-  info->base = (OrtNodeComputeInfo){ORT_OLDEST_VERSION, create_state, compute, release_state};
+  info->base = (OrtNodeComputeInfo){ORT_OLDEST_VERSION, create_state, run_part, release_state};
   info->ort = ort;
   info->part = part;
   if (fill_info(info, fused) == 0)
