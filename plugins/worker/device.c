@@ -314,7 +314,7 @@ static int32_t copy_out(const BpRemoteKind *kind, BpSession *session, const Host
     call.out.is_bad |= bytes.size != copy->size;
     rc = bp_call_check(&call);
     if (!rc)
-      memcpy(copy->host, bytes.data, copy->size);
+      bp_wire_copy(copy->host, bytes.data, copy->size);
   }
   bp_call_finish(&call);
   return rc;

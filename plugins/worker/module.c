@@ -327,7 +327,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   char *copy = bp_plugin_calloc(&bp_worker_host, module->bytes.size + 1);
   if (!copy)
     return -1;
-  memcpy(copy, module->bytes.data, module->bytes.size);
+  bp_wire_copy(copy, module->bytes.data, module->bytes.size);
   *bytes = (BpOwnedBytes){copy, module->bytes.size, free};
   return 0;
 }
@@ -475,8 +475,7 @@ static BpModule *load(const Loader *loader, const BpByteArray *bytes) {
   char *copy = bp_plugin_calloc(&bp_worker_host, bytes->size + 1);
   BpSession *session = copy ? bp_isolated_session(loader->plugin) : NULL;
   if (copy) {
-    if (bytes->size > 0)
-      memcpy(copy, bytes->data, bytes->size);
+    bp_wire_copy(copy, bytes->data, bytes->size);
     module->bytes = (BpOwnedBytes){copy, bytes->size, free};
   }
   return finish_module(module, session ? load_into(module, session) : -1);

@@ -235,11 +235,17 @@ static inline void bp_wire_put(BpWire *wire, uint64_t number) {
     memcpy(at, &number, sizeof number);
 }
 
+/* memcpy, which takes NULL for no bytes. */
+static inline void bp_wire_copy(void *to, const void *from, size_t size) {
+  if (size)
+    memcpy(to, from, size);
+}
+
 static inline void bp_wire_put_bytes(BpWire *wire, const void *bytes, size_t size) {
   bp_wire_put(wire, size);
   char *at = bp_wire_skip(wire, size);
-  if (at && size)
-    memcpy(at, bytes, size);
+  if (at)
+    bp_wire_copy(at, bytes, size);
 }
 
 static inline void bp_wire_put_str(BpWire *wire, const char *text) {

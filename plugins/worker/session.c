@@ -343,7 +343,7 @@ static int32_t copy_results(BpCall *call) {
   call->results = size <= sizeof call->room ? call->room : bp_plugin_calloc(&bp_worker_host, size);
   if (!call->results)
     return -1;
-  memcpy(call->results, call->channel->results, size);
+  bp_wire_copy(call->results, call->channel->results, size);
   call->out = (BpWire){call->results, call->results + size, 0};
   return 0;
 }

@@ -36,7 +36,7 @@ void bp_text_add(BpText *text, const char *bytes, size_t size) {
     text->data = grown;
     text->capacity = capacity;
   }
-  memcpy(text->data + text->size, bytes, size);
+  bp_wire_copy(text->data + text->size, bytes, size);
   text->size += size;
 }
 

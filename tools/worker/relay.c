@@ -440,7 +440,7 @@ static int take_results(Job *job, Waiting *waiting) {
   if (!waiting->status) {
     char *room = bp_wire_skip(&job->out, waiting->size);
     if (room)
-      memcpy(room, waiting->results, waiting->size);
+      bp_wire_copy(room, waiting->results, waiting->size);
     return 0;
   }
   char *kind = bp_wire_get_str(&results), *message = bp_wire_get_str(&results);

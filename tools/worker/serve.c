@@ -191,8 +191,8 @@ static Blob *allocate_blob(uint64_t size) {
 
 Blob *worker_blob_create(const void *data, uint64_t size) {
   Blob *blob = allocate_blob(size);
-  if (blob && size)
-    memcpy(blob->data, data, size);
+  if (blob)
+    bp_wire_copy(blob->data, data, size);
   return blob;
 }
 
