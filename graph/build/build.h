@@ -91,6 +91,9 @@ typedef struct BpGroup {
   int32_t place;         /* BP_PLACE_* */
   int32_t is_copy;       /* from one place to the other: args has what is copied */
   double work;           /* steps of the function's loops; 0: it is not known */
+  /* The symbols that the function takes after its tensors, in the order of its parameters. */
+  const int32_t *symbols; /* places in the extents of the graph */
+  int32_t num_symbols;
   /* Of a node that the machine runs (graph/ops/control.h), which is alone in its group and no
    * function: the groups of each of its bodies. */
   struct BpGroups *bodies;

@@ -26,9 +26,10 @@
  * of its nodes, and more of them save no memory traffic worth having. */
 #define MAX_JOINED 256
 
-/* A node that expands its input along open extents clamps each index at run time. Clamps within
- * clamps cannot be simplified, and their code grows beyond bounds: at most so many on a path. */
-#define MAX_CLAMPS 2
+/* A node that expands its input along open extents clamps each index at run time, and loops are
+ * partitioned where a clamp begins to work: into a number of loops that grows with the square of
+ * the clamps, since their order is unknown. At most so many join a group. */
+#define MAX_CLAMPS 4
 
 #define NOWHERE (-1) /* the outputs of the graph */
 
@@ -45,7 +46,7 @@ typedef struct Fusion {
   int32_t *weight; /* by node id: after an anchor, how many expressions its value takes; before
                       the end of a chain, how many copies of it are computed */
   int32_t *joined; /* by the id of a group's first node: injective nodes that have joined it */
-  int32_t *clamps; /* by node id: the most clamps on a path from it to the end of its group */
+  int32_t *clamps; /* by the id of a group's first node: nodes that clamp indices */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -243,25 +244,16 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
   fusion->group[next] = leader;
 }
 
-/* What a node would add to a group if its value is computed where it is read. */
-typedef struct Inlining {
-  int32_t copies; /* of the value that are computed */
-  int32_t clamps; /* the most on a path from the node to the end of the group */
-} Inlining;
-
-static Inlining inlining_of(const Fusion *fusion, int32_t id, int32_t to) {
-  Inlining sum = {0, is_clamp(node_at(fusion, id))};
-  int32_t most = 0;
+/* How many copies of a node's value a group computes if they are computed where they are read. */
+static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to) {
+  int32_t copies = 0;
   for (int32_t reader = id + 1; reader <= to; reader++)
     for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++) {
       const BpGraphValue *value = node_at(fusion, reader)->inputs[k];
-      if (!value || value->producer != node_at(fusion, id))
-        continue;
-      sum.copies += fusion->weight[reader];
-      most = fusion->clamps[reader] > most ? fusion->clamps[reader] : most;
+      if (value && value->producer == node_at(fusion, id))
+        copies += fusion->weight[reader];
     }
-  sum.clamps += most;
-  return sum;
+  return copies;
 }
 
 /* An injective node is computed inside the group of its dominator, if that is a chain of such nodes
@@ -276,16 +268,15 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;
-  int32_t args = added_args(fusion, leader, id, to);
-  Inlining inlining = inlining_of(fusion, id, to);
-  if (inlining.copies > MAX_COPIES || inlining.clamps > MAX_CLAMPS ||
-      fusion->args[leader] + args > fusion->most_args)
+  int32_t args = added_args(fusion, leader, id, to), copies = inlined_copies(fusion, id, to);
+  int32_t clamps = fusion->clamps[leader] + is_clamp(node_at(fusion, id));
+  if (copies > MAX_COPIES || clamps > MAX_CLAMPS || fusion->args[leader] + args > fusion->most_args)
     return;
   fusion->joined[leader]++;
   fusion->args[leader] += args;
   fusion->group[id] = leader;
-  fusion->weight[id] = inlining.copies;
-  fusion->clamps[id] = inlining.clamps;
+  fusion->weight[id] = copies;
+  fusion->clamps[leader] = clamps;
 }
 
 static void grow_anchor(Fusion *fusion, int32_t id, uint8_t *reached) {

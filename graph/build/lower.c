@@ -49,7 +49,7 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
 typedef struct Lowering {
   BpTe *te;
   const BpGraph *graph;
-  const BpIrNode **symbols; /* the variable of each symbol, by its place in the graph's extents */
+  BpOpSymbols symbols;
   const BpGroup *group;
   BpTeTensor **args;    /* by argument of the group, then its outputs */
   BpTeTensor ***values; /* by node of the group and output */
@@ -85,37 +85,17 @@ static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   return computed_tensor(lowering, value);
 }
 
-static BpOpCompute operation(const Lowering *lowering, const BpGraphNode *node,
+static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
                              BpTeTensor *const *inputs) {
   return (BpOpCompute){.te = lowering->te,
                        .node = node,
                        .inputs = inputs,
                        .extents = (BpExtents *)(uintptr_t)&lowering->graph->extents,
-                       .symbols = lowering->symbols,
+                       .symbols = &lowering->symbols,
                        .transforms = lowering->transforms};
 }
 
-/* Up to which functions take open extents. */
-#define GREATEST_EXTENT INT32_MAX
-
-/* Every symbol of the graph is a parameter of each of its functions. */
-static int open_extents(Lowering *lowering) {
-  const BpExtents *extents = &lowering->graph->extents;
-  int32_t count = bp__extents_count(extents);
-  lowering->symbols = calloc((size_t)count + 1, sizeof(*lowering->symbols));
-  if (!lowering->symbols)
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'",
-                          lowering->group->function);
-  for (int32_t i = 0; i < count; i++) {
-    const char *name = bp__extents_symbol_name(extents, i);
-    if (name && !(lowering->symbols[i] = bp_te_open_extent(
-                      lowering->te, name, bp__extents_likely(extents, i), GREATEST_EXTENT)))
-      return -1;
-  }
-  return 0;
-}
-
-static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
+static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
   BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
   BpOpCompute op = operation(lowering, node, inputs);
   for (int32_t k = 0; k < node->num_inputs; k++) {
@@ -126,7 +106,7 @@ static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeT
   return bp__op_compute(&op, outputs);
 }
 
-static int compute_group(const Lowering *lowering) {
+static int compute_group(Lowering *lowering) {
   const BpGroup *group = lowering->group;
   for (size_t i = 0; i < group->args.size; i++) {
     const BpOpCompute op = operation(lowering, NULL, NULL);
@@ -161,16 +141,20 @@ static void dump_pass(void *context, const char *pass, const char *text) {
 
 static int begin_lowering(Lowering *lowering) {
   const BpGroup *group = lowering->group;
+  size_t count = (size_t)bp__extents_count(&lowering->graph->extents);
   int failed = 0;
   lowering->te = bp_te_create();
   lowering->args = calloc(group->args.size + group->outputs.size, sizeof(BpTeTensor *));
   lowering->values = calloc(group->nodes.size, sizeof(BpTeTensor **));
+  lowering->symbols.vars = calloc(count + 1, sizeof(*lowering->symbols.vars));
+  lowering->symbols.places = calloc(count + 1, sizeof(*lowering->symbols.places));
   for (size_t i = 0; lowering->values && i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
     lowering->values[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
     failed |= !lowering->values[i];
   }
-  if (lowering->te && lowering->args && lowering->values && !failed)
+  if (lowering->te && lowering->args && lowering->values && lowering->symbols.vars &&
+      lowering->symbols.places && !failed)
     return 0;
   return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
 }
@@ -180,7 +164,8 @@ static void end_lowering(Lowering *lowering) {
     free(lowering->values[i]);
   free(lowering->values);
   free(lowering->args);
-  free(lowering->symbols);
+  free(lowering->symbols.vars);
+  free(lowering->symbols.places);
   bp_te_free(lowering->te);
 }
 
@@ -208,8 +193,20 @@ static int schedule_group(const BpBuild *build, BpTe *te, const BpTransformStage
   return bp_schedule_auto(te, outputs, num_outputs, build->target);
 }
 
-static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroup *group,
-                          BpIrModule *module) {
+/* Keeps the symbols that the function takes. */
+static int keep_symbols(const Lowering *lowering, BpGroups *groups, BpGroup *group) {
+  size_t size = (size_t)lowering->symbols.count * sizeof(*group->symbols);
+  int32_t *places = bp__arena_alloc(&groups->arena, size + 1);
+  if (!places)
+    return -1;
+  memcpy(places, lowering->symbols.places, size);
+  group->symbols = places;
+  group->num_symbols = lowering->symbols.count;
+  return 0;
+}
+
+static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                          BpGroup *group, BpIrModule *module) {
   Dump dump = {build, group->function};
   BpLowerOptions options = {.struct_size = sizeof(options),
                             .target = build->target,
@@ -219,7 +216,8 @@ static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroup *g
   Lowering lowering = {.graph = graph, .group = group, .transforms = &transforms};
   int32_t inputs = (int32_t)group->args.size, outputs = (int32_t)group->outputs.size;
   int status = -1;
-  if (!begin_lowering(&lowering) && !open_extents(&lowering) && !compute_group(&lowering)) {
+  if (!begin_lowering(&lowering) && !compute_group(&lowering) &&
+      !keep_symbols(&lowering, groups, group)) {
     group->work = count_work(&lowering);
     status = schedule_group(build, lowering.te, &transforms, lowering.args + inputs, outputs);
     if (!status)
@@ -248,8 +246,7 @@ static double loop_steps(const BpGraph *graph, BpGraphNode *node) {
   BpGroup group = {.function = "node"};
   Lowering lowering = {.graph = graph, .group = &group, .transforms = &transforms};
   double work = -1;
-  if (!bp__build_group_of(&group, node) && !begin_lowering(&lowering) && !open_extents(&lowering) &&
-      !compute_group(&lowering))
+  if (!bp__build_group_of(&group, node) && !begin_lowering(&lowering) && !compute_group(&lowering))
     work = bp_te_work(lowering.te);
   end_lowering(&lowering);
   bp__group_clear(&group);
@@ -297,7 +294,7 @@ static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *gr
                         BpGroup *group, BpIrModule *module) {
   const BpKernelList *kernels = NULL;
   BpIrModule *whole = bp_ir_module_create();
-  if (whole && !lower_function(build, graph, group, whole))
+  if (whole && !lower_function(build, graph, groups, group, whole))
     kernels = bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module);
   if (kernels && !has_thread_axes(build))
     kernels = without_launches(groups, kernels);
@@ -310,7 +307,7 @@ static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *gro
                        BpIrModule *module) {
   int is_device = has_thread_axes(build) || bp_target_device_type(build->target) != BP_DEVICE_CPU;
   int status = is_device ? lower_device(build, graph, groups, group, module)
-                         : lower_function(build, graph, group, module);
+                         : lower_function(build, graph, groups, group, module);
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 
@@ -327,6 +324,8 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
   if (equal) {
     group->function = equal->function;
     group->kernels = equal->kernels;
+    group->symbols = equal->symbols;
+    group->num_symbols = equal->num_symbols;
     group->work = equal->work;
     return 0;
   }
@@ -357,6 +356,8 @@ static int can_run_group(const BpBuild *build, const BpGraph *graph, BpGroup *gr
   bp_object_release(ir);
   bp__arena_free(&groups.arena);
   group->kernels = NULL;
+  group->symbols = NULL;
+  group->num_symbols = 0;
   return can_run;
 }
 

@@ -5,12 +5,12 @@
  * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
  * for each expression of the graph, computes the cells that depend on these alone, and then calls
  * the functions of the groups in order, with memory for their outputs. A function takes its tensors
- * and then the symbols; on a device it is kernels (compiler/lower/split_kernels.c), which take the
- * symbols that they use and then the extents of their launch. Values are copied where a group at
- * the other place reads them. Memory is given back as soon as the last reader has run, and the
- * machine keeps it for the next request of that size. The cells of extents that depend on computed
- * values (graph/ops/bind.c) are filled after that computation, and so are the cells that depend on
- * these.
+ * and then the symbols that it uses; on a device it is kernels (compiler/lower/split_kernels.c),
+ * which take the symbols that they use and then the extents of their launch. Values are copied
+ * where a group at the other place reads them. Memory is given back as soon as the last reader has
+ * run, and the machine keeps it for the next request of that size. The cells of extents that depend
+ * on computed values (graph/ops/bind.c) are filled after that computation, and so are the cells
+ * that depend on these.
  *
  * Bodies are written into the same function, with jumps around them; their values have registers of
  * their own, which each iteration of a loop sets anew. A sequence is in a register, as tensors are.
@@ -691,10 +691,8 @@ static void call_function(Program *program, const BpGroup *group) {
   for (size_t i = 0; i < group->outputs.size; i++)
     put(args, own_word(program, group->outputs.items[i]));
   /* The part of a graph compiler takes tensors alone. */
-  bool takes_symbols = !bp__build_part_function(group->nodes.items[0]);
-  for (int32_t i = 0; takes_symbols && i < bp__extents_count(&program->graph->extents); i++)
-    if (bp__extents_symbol_name(&program->graph->extents, i))
-      put(args, symbol_word(program, i));
+  for (int32_t i = 0; i < group->num_symbols; i++)
+    put(args, symbol_word(program, group->symbols[i]));
   call(program, BP_RELAX_VOID_REGISTER, group->function, args);
   g_array_free(args, TRUE);
 }
@@ -704,7 +702,6 @@ typedef struct Kernels {
   const BpGroup *group;
   const BpKernelList *list;
   const BpIrNode **vars; /* the scalars of the list, by place of the symbol */
-  int32_t *places;       /* of the symbols, by number of the scalar */
   int64_t *words;        /* of the group's arguments and outputs */
   int64_t *between;      /* registers of the buffers between kernels */
 } Kernels;
@@ -712,19 +709,13 @@ typedef struct Kernels {
 static Kernels begin_kernels(Program *program, const BpGroup *group) {
   const BpExtents *extents = &program->graph->extents;
   const BpKernelList *list = group->kernels;
-  int32_t count = bp__extents_count(extents), scalar = 0;
+  int32_t count = bp__extents_count(extents);
   size_t num_args = group->args.size;
-  Kernels kernels = {group,
-                     list,
-                     g_new0(const BpIrNode *, (gsize)count + 1),
-                     g_new0(int32_t, (gsize)count + 1),
+  Kernels kernels = {group, list, g_new0(const BpIrNode *, (gsize)count + 1),
                      g_new0(int64_t, num_args + group->outputs.size),
                      g_new0(int64_t, (gsize)list->num_buffers + 1)};
-  for (int32_t i = 0; i < count; i++)
-    if (bp__extents_symbol_name(extents, i)) {
-      kernels.places[scalar] = i;
-      kernels.vars[i] = list->scalars[scalar++];
-    }
+  for (int32_t i = 0; i < group->num_symbols; i++)
+    kernels.vars[group->symbols[i]] = list->scalars[i];
   for (size_t i = 0; i < num_args; i++)
     kernels.words[i] = word_at(program, group->args.items[i], group->place);
   for (size_t i = 0; i < group->outputs.size; i++)
@@ -751,7 +742,6 @@ static void end_kernels(Program *program, Kernels *kernels) {
   for (int32_t i = 0; i < kernels->list->num_buffers; i++)
     empty(program, kernels->between[i]);
   g_free(kernels->vars);
-  g_free(kernels->places);
   g_free(kernels->words);
   g_free(kernels->between);
 }
@@ -761,7 +751,7 @@ static int64_t kernel_argument(const Program *program, const Kernels *kernels, i
   if (arg < 0)
     return in_register(kernels->between[-1 - arg]);
   return arg < num_tensors ? kernels->words[arg]
-                           : symbol_word(program, kernels->places[arg - num_tensors]);
+                           : symbol_word(program, kernels->group->symbols[arg - num_tensors]);
 }
 
 /* Launches a kernel, unless an extent of its launch is 0. */

@@ -235,26 +235,6 @@ static int64_t extent_of(BpExtents *extents, const Sum *sum) {
   return intern(extents, &(Expression){.kind = SUM, .sum = *sum});
 }
 
-int64_t bp__extent_add(BpExtents *extents, int64_t a, int64_t b) {
-  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
-  add_scaled(&sum, &other, 1);
-  return extent_of(extents, &sum);
-}
-
-int64_t bp__extent_subtract(BpExtents *extents, int64_t a, int64_t b) {
-  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
-  add_scaled(&sum, &other, -1);
-  return extent_of(extents, &sum);
-}
-
-int64_t bp__extent_multiply(BpExtents *extents, int64_t a, int64_t b) {
-  Sum x = sum_of(extents, a), y = sum_of(extents, b), product = {.is_none = x.is_none || y.is_none};
-  add_scaled(&product, &x, y.constant);
-  for (int32_t i = 0; i < y.count && !product.is_none; i++)
-    add_product(&product, &x, &y.terms[i]);
-  return extent_of(extents, &product);
-}
-
 int64_t bp__extent_product(BpExtents *extents, const int64_t *factors, int32_t count) {
   int64_t product = 1;
   for (int32_t i = 0; i < count; i++)
@@ -409,10 +389,69 @@ static bool sum_is_not_negative(const BpExtents *extents, const Sum *sum) {
   return sum_bound(extents, sum) >= 0;
 }
 
-/* a - b without making it an expression. */
-static Sum difference(const BpExtents *extents, int64_t a, int64_t b) {
+/* ---- Sums and products of extents --------------------------------------------------------- */
+
+static int64_t name_expression(BpExtents *extents, int64_t extent);
+
+/* The extent, or a symbol for it if it is a sum of more terms. What may be negative has no symbol:
+ * symbols are at least 0. */
+static int64_t shortened(BpExtents *extents, int64_t extent, int32_t most_terms) {
+  Sum sum = sum_of(extents, extent);
+  return sum.count > most_terms && sum_is_not_negative(extents, &sum)
+             ? name_expression(extents, extent)
+             : extent;
+}
+
+static Sum add(const BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
+  add_scaled(&sum, &other, 1);
+  return sum;
+}
+
+static Sum subtract(const BpExtents *extents, int64_t a, int64_t b) {
   Sum sum = sum_of(extents, a), other = sum_of(extents, b);
   add_scaled(&sum, &other, -1);
+  return sum;
+}
+
+static Sum multiply(const BpExtents *extents, int64_t a, int64_t b) {
+  Sum x = sum_of(extents, a), y = sum_of(extents, b), product = {.is_none = x.is_none || y.is_none};
+  add_scaled(&product, &x, y.constant);
+  for (int32_t i = 0; i < y.count && !product.is_none; i++)
+    add_product(&product, &x, &y.terms[i]);
+  return product;
+}
+
+/* The result of an operation. If it has too many terms, it is computed again of operands of at most
+ * `most_terms`. */
+static int64_t computed(BpExtents *extents,
+                        Sum (*operation)(const BpExtents *extents, int64_t a, int64_t b), int64_t a,
+                        int64_t b, int32_t most_terms) {
+  Sum sum = operation(extents, a, b);
+  if (sum.is_none && a != BP_EXTENT_NONE && b != BP_EXTENT_NONE) {
+    bp_error_clear();
+    a = shortened(extents, a, most_terms);
+    b = shortened(extents, b, most_terms);
+    sum = operation(extents, a, b);
+  }
+  return extent_of(extents, &sum);
+}
+
+int64_t bp__extent_add(BpExtents *extents, int64_t a, int64_t b) {
+  return computed(extents, add, a, b, MAX_TERMS / 2);
+}
+
+int64_t bp__extent_subtract(BpExtents *extents, int64_t a, int64_t b) {
+  return computed(extents, subtract, a, b, MAX_TERMS / 2);
+}
+
+int64_t bp__extent_multiply(BpExtents *extents, int64_t a, int64_t b) {
+  return computed(extents, multiply, a, b, 1);
+}
+
+/* a - b without making it an expression. */
+static Sum difference(const BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = subtract(extents, a, b);
   if (sum.is_none)
     bp_error_clear();
   return sum;
@@ -489,11 +528,10 @@ static bool is_of_symbols(const BpExtents *extents, const Sum *sum) {
   return true;
 }
 
-int64_t bp__extent_define(BpExtents *extents, int64_t extent) {
+/* The symbol that is defined as an open extent. */
+static int64_t name_expression(BpExtents *extents, int64_t extent) {
   Sum sum = sum_of(extents, extent);
   char text[48], name[80];
-  if (extent == BP_EXTENT_NONE || is_of_symbols(extents, &sum))
-    return extent;
   int64_t least = sum_bound(extents, &sum), likely = bp__extent_likely(extents, extent);
   /* The text may be cut; the number is that of the expression. */
   snprintf(name, sizeof(name), "%s#%" PRId32,
@@ -503,6 +541,17 @@ int64_t bp__extent_define(BpExtents *extents, int64_t extent) {
                                        .likely = likely > 0 ? likely : 1,
                                        .least = least > 0 ? least : 0,
                                        .a = extent});
+}
+
+int64_t bp__extent_name(BpExtents *extents, int64_t extent) {
+  return shortened(extents, extent, 1);
+}
+
+int64_t bp__extent_define(BpExtents *extents, int64_t extent) {
+  Sum sum = sum_of(extents, extent);
+  return extent == BP_EXTENT_NONE || is_of_symbols(extents, &sum)
+             ? extent
+             : name_expression(extents, extent);
 }
 
 void bp__extent_require(BpExtents *extents, int64_t extent) {

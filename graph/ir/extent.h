@@ -38,6 +38,9 @@ int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely);
  * from it. Equal expressions have one symbol. Sums of numbers and products of symbols are returned
  * as they are. */
 int64_t bp__extent_define(BpExtents *extents, int64_t extent);
+/* The same for any sum of several terms that is surely not negative; other extents are returned as
+ * they are. */
+int64_t bp__extent_name(BpExtents *extents, int64_t extent);
 /* Says that a run fails where the extent is negative, before it computes anything with the
  * extent's symbols. Of an extent with one symbol, what follows for the symbol is remembered. */
 void bp__extent_require(BpExtents *extents, int64_t extent);

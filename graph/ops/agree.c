@@ -80,32 +80,45 @@ static BpGraphValue *binary(BpGraph *graph, const BpGraphNode *node, const char 
   return bp__op_binary(graph, node, op, a, b);
 }
 
-static BpGraphValue *choose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *condition,
-                            BpGraphValue *a, BpGraphValue *b) {
-  return bp__op_apply(graph, "", "Where", node->name, (BpGraphValue *[]){condition, a, b}, 3, NULL,
-                      0);
+/* The extents that one node computes. A kernel takes each as a scalar, and devices may take 128
+ * bytes of scalars. */
+#define MAX_EXTENTS 8
+
+/* The extents of some inputs, a row for each; `from` is the number of the first. */
+static BpGraphValue *rows_of_extents(BpVectorMaker m, int32_t from, int32_t count, int32_t ndim,
+                                     int32_t num_dims) {
+  int64_t shapes[MAX_EXTENTS], matrix[] = {count, num_dims};
+  for (int32_t i = 0; i < count; i++)
+    for (int32_t d = 0; d < num_dims; d++) {
+      const BpGraphValue *input = m.node->inputs[from + i];
+      shapes[i * num_dims + d] = input ? extent_at(input, ndim, d) : 1;
+    }
+  return bp__op_reshape(m.graph, m.node, v_extents(m, shapes, (int64_t)count * num_dims), matrix,
+                        2);
 }
 
-/* The extents as a run has them, -1 where two do not broadcast. */
-static BpGraphValue *computed_broadcast(BpGraph *graph, const BpGraphNode *node, int32_t ndim,
-                                        int32_t num_dims) {
-  int64_t minus = -1, one = 1, shape[BP_GRAPH_MAX_NDIM];
-  BpGraphValue *ones = bp__graph_int_vector(graph, &one, 1), *result = ones;
-  BpGraphValue *none = bp__graph_int_vector(graph, &minus, 1);
-  for (int32_t i = 0; i < node->num_inputs; i++) {
-    if (!node->inputs[i])
-      continue;
-    for (int32_t d = 0; d < num_dims; d++)
-      shape[d] = extent_at(node->inputs[i], ndim, d);
-    BpGraphValue *extents = bp__op_extents(graph, node, shape, num_dims);
-    BpGraphValue *fits = binary(graph, node, "Equal", result, extents);
-    fits = binary(graph, node, "Or", fits, binary(graph, node, "Equal", result, ones));
-    fits = binary(graph, node, "Or", fits, binary(graph, node, "Equal", extents, ones));
-    BpGraphValue *larger =
-        choose(graph, node, binary(graph, node, "Equal", extents, ones), result, extents);
-    result = choose(graph, node, fits, larger, none);
+/* The largest or the smallest of each column, "ReduceMax" or "ReduceMin". */
+static BpGraphValue *of_columns(BpVectorMaker m, const char *op, BpGraphValue *matrix) {
+  BpGraphAttr keepdims = bp__attr_int(m.graph, "keepdims", 0);
+  return bp__op_apply(m.graph, "", op, m.node->name, (BpGraphValue *[]){matrix, v_number(m, 0)}, 2,
+                      &keepdims, 1);
+}
+
+/* The extents as a run has them, -1 where two do not broadcast: the largest and the smallest of
+ * those that are not 1 differ. */
+static BpGraphValue *computed_broadcast(BpVectorMaker m, int32_t ndim, int32_t num_dims) {
+  BpGraphValue *none = v_number(m, -1), *beyond = v_number(m, INT64_MAX), *one = v_number(m, 1);
+  BpGraphValue *largest = none, *smallest = beyond;
+  int32_t most = MAX_EXTENTS / num_dims;
+  for (int32_t i = 0; i < m.node->num_inputs; i += most) {
+    int32_t count = m.node->num_inputs - i < most ? m.node->num_inputs - i : most;
+    BpGraphValue *rows = rows_of_extents(m, i, count, ndim, num_dims);
+    BpGraphValue *is_one = v_binary(m, "Equal", rows, one);
+    largest = v_greatest(m, largest, of_columns(m, "ReduceMax", v_choose(m, is_one, none, rows)));
+    smallest = v_least(m, smallest, of_columns(m, "ReduceMin", v_choose(m, is_one, beyond, rows)));
   }
-  return result;
+  BpGraphValue *extents = v_choose(m, v_binary(m, "Equal", largest, smallest), largest, none);
+  return v_choose(m, v_binary(m, "Equal", smallest, beyond), one, extents);
 }
 
 /* The input with the extents of `common` where its own are others that are not 1. */
@@ -130,8 +143,8 @@ static int agree_to_broadcast(BpGraph *graph, BpGraphNode *node, int32_t ndim, i
     return 0;
   if (!broadcast_of(graph, node, ndim, num_dims, common))
     return 1;
-  if (!bp__op_bind(graph, node, computed_broadcast(graph, node, ndim, num_dims), common,
-                   "the shapes of its inputs do not broadcast"))
+  if (!bp__op_bind(graph, node, computed_broadcast((BpVectorMaker){graph, node}, ndim, num_dims),
+                   common, "the shapes of its inputs do not broadcast"))
     return -1;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] &&
@@ -289,16 +302,32 @@ static int agree(BpGraph *graph, BpGraphNode *node) {
   return left < 0 ? -1 : left + 1;
 }
 
-int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node) {
-  int status = node->op->infer(graph, node);
-  if (!status || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !bp__graph_is_open(graph) ||
-      *node->op->domain)
-    return status;
+/* Lets inputs agree of which a refusal, which is raised, says that only a run knows whether they
+ * do. 1: the refusal stays. */
+static int agree_after_refusal(BpGraph *graph, BpGraphNode *node,
+                               int (*agreement)(BpGraph *graph, BpGraphNode *node)) {
+  if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !bp__graph_is_open(graph) || *node->op->domain)
+    return 1;
   BpError *refusal = bp_error_take();
-  int left = agree(graph, node);
+  int left = agreement(graph, node);
   if (left == 1)
     bp_error_put(refusal);
   else
     bp_object_release(refusal);
+  return left;
+}
+
+int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node) {
+  if (!node->op->infer(graph, node))
+    return 0;
+  int left = agree_after_refusal(graph, node, agree);
   return left == 0 ? node->op->infer(graph, node) : left == 2 ? 1 : -1;
+}
+
+int bp__op_agree_elements(BpGraph *graph, BpGraphNode *node) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim;
+  return bp__op_broadcast(node, shape, &ndim) && agree_after_refusal(graph, node, agree_of_elements)
+             ? -1
+             : 0;
 }

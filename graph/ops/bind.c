@@ -17,8 +17,8 @@ BP_ROW_INFER(bind) {
   return bp__op_bad(node, "other rows make it, and models do not have it");
 }
 
-/* A vector of extents has at most so many (graph/relax/builtin.c). */
-#define MAX_PARTS 64
+/* The most elements of a vector that a run binds (graph/relax/builtin.c). */
+#define MAX_BOUND 64
 
 /* ---- Symbols ----------------------------------------------------------------------------- */
 
@@ -470,7 +470,7 @@ static BpGraphValue *split_lengths(BpVectorMaker m, int64_t extent, int64_t *giv
   int32_t parts = m.node->num_outputs;
   int64_t count = attr ? attr->count : parts;
   if (bp__node_input(m.node, 1)) {
-    BpGraphValue *lengths = bp__vector_read(m, 1, MAX_PARTS, &count);
+    BpGraphValue *lengths = bp__vector_read(m, 1, INT32_MAX, &count);
     if (lengths && count != parts)
       bp__op_bad(m.node, "it names %d lengths for %d outputs", (int)count, parts);
     for (int32_t i = 0; i < parts && lengths && count == parts; i++)
@@ -489,12 +489,27 @@ static BpGraphValue *split_lengths(BpVectorMaker m, int64_t extent, int64_t *giv
   return last == BP_EXTENT_NONE ? NULL : v_extents(m, given, parts);
 }
 
+/* Binds the lengths in pieces of at most MAX_BOUND, and sets `given` to what they are then. */
+static int bind_lengths(BpVectorMaker m, BpGraphValue *lengths, int64_t *given) {
+  int64_t count = lengths ? m.node->num_outputs : 0;
+  for (int64_t i = 0; i < count; i += MAX_BOUND) {
+    int64_t end = count - i < MAX_BOUND ? count : i + MAX_BOUND;
+    BpGraphValue *piece =
+        count > MAX_BOUND ? bp__op_slice(m.graph, m.node, lengths, 0, i, end) : lengths;
+    piece = bp__op_bind(m.graph, m.node, piece, given + i,
+                        "its parts do not add up to the axis that it splits, or are not equal");
+    if (!piece)
+      return -1;
+    for (int64_t k = i; k < end; k++)
+      given[k] = v_extent(piece, k - i);
+  }
+  return lengths ? 0 : -1;
+}
+
 int bp__bind_split(BpVectorMaker m, BpGraphNode *node) {
   int32_t axis, parts = node->num_outputs;
-  int64_t given[MAX_PARTS], start = 0;
-  if (parts > MAX_PARTS)
-    return bp__op_error(node, "it has %d outputs, at most %d work here", parts, MAX_PARTS);
-  if (bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
+  int64_t *given = bp__arena_alloc_array(&m.graph->arena, (size_t)parts, sizeof(*given)), start = 0;
+  if (!given || bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
     return -1;
   int64_t extent = node->inputs[0]->shape[axis];
   BpGraphValue *lengths = split_lengths(m, extent, given);
@@ -506,21 +521,19 @@ int bp__bind_split(BpVectorMaker m, BpGraphNode *node) {
     fits =
         v_binary(m, "And", fits,
                  v_binary(m, "Equal", v_extents(m, given, 1), v_extents(m, &given[parts - 1], 1)));
-  BpGraphValue *bound =
-      bp__op_bind(m.graph, node, v_choose(m, fits, lengths, v_number(m, -1)), given,
-                  "its parts do not add up to the axis that it splits, or are not equal");
+  if (bind_lengths(m, v_choose(m, fits, lengths, v_number(m, -1)), given))
+    return -1;
   int64_t *axes = bp__arena_alloc(&m.graph->arena, sizeof(*axes));
-  if (!bound || !axes)
+  if (!axes)
     return -1;
   *axes = axis;
   BpGraphAttr attr = bp__attr_ints("axes", axes, 1);
   for (int32_t i = 0; i < parts; i++) {
-    int64_t length = v_extent(bound, i);
-    int64_t places[] = {start, length, 1, 0};
+    int64_t places[] = {start, given[i], 1, 0};
     node->outputs[i] = bp__op_apply(
         m.graph, "backplane", "SliceIn", node->name,
         (BpGraphValue *[]){node->inputs[0], bp__graph_int_vector(m.graph, places, 4)}, 2, &attr, 1);
-    start = bp__extent_add(&m.graph->extents, start, length);
+    start = bp__extent_add(&m.graph->extents, start, given[i]);
     if (!node->outputs[i] || start == BP_EXTENT_NONE)
       return -1;
   }

@@ -157,6 +157,8 @@ BP_ROW_FOLD(cast) {
 
 /* A variadic operator as a chain of one with two operands. */
 static BpGraphValue *chain(BpGraph *graph, BpGraphNode *node, const char *op) {
+  if (bp__op_agree_elements(graph, node))
+    return NULL;
   BpGraphValue *result = node->inputs[0];
   for (int32_t i = 1; i < node->num_inputs; i++) {
     BpGraphValue *pair[2] = {result, node->inputs[i]};

@@ -146,19 +146,48 @@ BP_ROW_COMPUTE(concat) {
   return bp__op_give_body(op, op->node->op->name, concat_body, outputs);
 }
 
-BP_ROW_EXPAND(concat) {
-  int32_t parts = (node->num_inputs + BP_OP_MAX_INPUTS - 1) / BP_OP_MAX_INPUTS;
-  BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, (size_t)parts, sizeof(*inputs));
-  if (parts == 1)
-    return 1;
-  for (int32_t i = 0; i < node->num_inputs; i++)
+/* The most parts of one concatenation along open extents. Its kernel takes each as a scalar, and
+ * devices may take 128 bytes of scalars. */
+#define MAX_OPEN_PARTS 12
+
+/* The most inputs that one node concatenates; -1: an input is missing. */
+static int32_t most_parts(const BpGraphNode *node) {
+  int32_t most = BP_OP_MAX_INPUTS;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
     if (!node->inputs[i])
       return bp__op_bad(node, "input %d is missing", i);
+    if (bp__value_is_open(node->inputs[i]))
+      most = MAX_OPEN_PARTS;
+  }
+  return most;
+}
+
+/* A part of a concatenation. Its extent along the axis gets a name: as a sum, it would take every
+ * function that reads it a scalar for each term. */
+static BpGraphValue *concat_part(BpGraph *graph, const BpGraphNode *node, int32_t first,
+                                 int32_t count) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t axis;
+  BpGraphValue *part = bp__op_apply(graph, "", "Concat", node->name, node->inputs + first, count,
+                                    node->attrs, node->num_attrs);
+  if (!part || concat_axis(node, &axis) || !bp__extent_is_open(part->shape[axis]))
+    return part;
+  memcpy(shape, part->shape, sizeof(shape));
+  shape[axis] = bp__extent_name(&graph->extents, shape[axis]);
+  return bp__op_apply(graph, "backplane", "ViewIn", node->name,
+                      (BpGraphValue *[]){part, bp__graph_int_vector(graph, shape, part->ndim)}, 2,
+                      NULL, 0);
+}
+
+BP_ROW_EXPAND(concat) {
+  int32_t most = node->num_inputs > MAX_OPEN_PARTS ? most_parts(node) : MAX_OPEN_PARTS;
+  if (most < 0 || node->num_inputs <= most)
+    return most < 0 ? -1 : 1;
+  int32_t parts = (node->num_inputs + most - 1) / most;
+  BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, (size_t)parts, sizeof(*inputs));
   for (int32_t i = 0; inputs && i < parts; i++) {
-    int32_t first = i * BP_OP_MAX_INPUTS, rest = node->num_inputs - first;
-    inputs[i] = bp__op_apply(graph, "", "Concat", node->name, node->inputs + first,
-                             rest < BP_OP_MAX_INPUTS ? rest : BP_OP_MAX_INPUTS, node->attrs,
-                             node->num_attrs);
+    int32_t first = i * most, rest = node->num_inputs - first;
+    inputs[i] = concat_part(graph, node, first, rest < most ? rest : most);
     if (!inputs[i])
       return -1;
   }

@@ -343,9 +343,13 @@ BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
 
 /* ---- Computing --------------------------------------------------------------------------- */
 
+/* Up to which functions take open extents. */
+#define GREATEST_EXTENT INT32_MAX
+
 typedef struct ExtentNodes {
   BpIrModule *ir;
   const BpIrNode *const *symbols;
+  const BpOpCompute *op; /* whose function gets a parameter for a symbol that it uses first */
 } ExtentNodes;
 
 static const void *number_node(void *context, int64_t number) {
@@ -356,6 +360,17 @@ static const void *number_node(void *context, int64_t number) {
 static const void *symbol_node(void *context, int32_t index) {
   const ExtentNodes *nodes = context;
   return nodes->symbols[index];
+}
+
+static const void *parameter_node(void *context, int32_t index) {
+  const BpOpCompute *op = ((const ExtentNodes *)context)->op;
+  const BpIrNode **var = &op->symbols->vars[index];
+  if (!*var) {
+    *var = bp_te_open_extent(op->te, bp__extents_symbol_name(op->extents, index),
+                             bp__extents_likely(op->extents, index), GREATEST_EXTENT);
+    op->symbols->places[op->symbols->count++] = index;
+  }
+  return *var;
 }
 
 static const void *operation_node(void *context, BpExtentOp op, const void *a, const void *b) {
@@ -370,13 +385,15 @@ static const void *operation_node(void *context, BpExtentOp op, const void *a, c
 
 const BpIrNode *bp__extent_node(const BpExtents *extents, BpIrModule *ir, int64_t extent,
                                 const BpIrNode *const *symbols) {
-  ExtentNodes nodes = {ir, symbols};
+  ExtentNodes nodes = {.ir = ir, .symbols = symbols};
   return bp__extent_fold(extents, extent,
                          &(BpExtentFold){number_node, symbol_node, operation_node, &nodes});
 }
 
 const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent) {
-  return bp__extent_node(op->extents, bp_te_ir(op->te), extent, op->symbols);
+  ExtentNodes nodes = {.ir = bp_te_ir(op->te), .op = op};
+  return bp__extent_fold(op->extents, extent,
+                         &(BpExtentFold){number_node, parameter_node, operation_node, &nodes});
 }
 
 const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent) {

@@ -29,14 +29,21 @@
 #define BP_FUSE_VIEW   4 /* the same bytes in another shape: no function at all */
 #define BP_FUSE_OPAQUE 5 /* a function of its own */
 
+/* The symbols that a function uses: the variable of each, by its place in the extents of the graph,
+ * NULL before the first use; and the places of those with a variable, in order. */
+typedef struct BpOpSymbols {
+  const BpIrNode **vars;
+  int32_t *places, count;
+} BpOpSymbols;
+
 /* Arguments of `compute`: the tensors of the node's inputs, NULL for absent and `known` ones. */
 typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
-  /* Where extents are open: their expressions, and what stands for the symbols, by place. */
+  /* Where extents are open: their expressions and symbols. */
   BpExtents *extents;
-  const BpIrNode *const *symbols;
+  BpOpSymbols *symbols;
   BpTransformStages
       *transforms; /* where ConvWinograd leaves its stages for the schedule, or NULL */
 } BpOpCompute;
@@ -203,6 +210,9 @@ int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *exten
 /* Infers. Where extents that are open keep inference from knowing whether inputs fit, nodes are put
  * before this one that check it when the model runs, or, 1, in its place. */
 int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);
+/* Lets all inputs of an element-wise node broadcast to one shape, as bp__op_infer_agreeing does,
+ * before the node becomes a chain: each input is expanded once. (agree.c) */
+int bp__op_agree_elements(BpGraph *graph, BpGraphNode *node);
 /* Settles a node whose inputs are extents, some of them open: its output is extents, too. 1: it was
  * left as it is. */
 int bp__op_settle(BpGraph *graph, BpGraphNode *node);

@@ -41,8 +41,34 @@ def weights(*shape):
     return (RANDOM.random(shape, np.float32) - np.float32(.5)) / np.float32(np.sqrt(np.prod(shape[1:], initial=1)))
 
 
+def of_many(op, number, lengths, **attributes):
+    """A node of many inputs, whose first extents have names of their own; then one of the rows by themselves."""
+    names = [f"x{i}" for i in range(number)]
+    return ([node(op, " ".join(names), "y", **attributes), node("Relu", "y", "z")],
+            {name: (FLOAT, [f"n{i}", 3]) for i, name in enumerate(names)}, "z", {},
+            [{name: Shape((length(i), 3)) for i, name in enumerate(names)} for length in lengths])
+
+
+def split_of_many(number):
+    """Split by lengths that are data; three of the parts are read."""
+    names = [f"p{i}" for i in range(number)]
+    return ([node("Split", "x s", " ".join(names), axis=0)],
+            {"x": (FLOAT, ["n", 2]), "s": (INT64, [number])}, f"p0 p{number // 2} p{number - 1}", {},
+            [{"x": Shape((2 * number, 2)), "s": s} for s in [
+                np.full(number, 2), np.r_[np.zeros(number - 1), 2 * number], np.full(number, 3)]])
+
+
+# Lengths of inputs by their numbers: they broadcast, but for the last ones.
+BROADCASTING = [lambda i: 1 + 4 * (i % 3 == 1), lambda i: 5, lambda i: 1, lambda i: int(i != 2), lambda i: 2 + (i == 6)]
+
 # The nodes; the inputs, with their types and shapes; the outputs; constants; then the inputs of each run.
 CASES = {
+    "concat_of_13": of_many("Concat", 13, [lambda i: i % 4, lambda i: 2], axis=0),
+    "concat_of_40": of_many("Concat", 40, [lambda i: i % 4, lambda i: 0, lambda i: 30 * (i == 39)], axis=0),
+    "max_of_13": of_many("Max", 13, BROADCASTING),
+    "sum_of_40": of_many("Sum", 40, BROADCASTING),
+    "mean_of_13": of_many("Mean", 13, BROADCASTING),
+    "split_into_70": split_of_many(70),
     "nonzero": (
         [node("NonZero", "x", "y")],
         {"x": (FLOAT, ["a", "b"])}, "y", {},
