@@ -45,9 +45,266 @@ static const char prologue[] =
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-static const char double_support[] = "double bp_double_of_bits(uint high, uint low) {\n"
-                                     "  return packDouble2x32(uvec2(low, high));\n"
-                                     "}\n";
+/* Functions of float64, which the language lacks, with errors of less than 4 units of the last
+ * place. Arguments are reduced as Cody and Waite do (Software Manual for the Elementary Functions,
+ * 1980); logarithms and powers are sums of two numbers (Dekker, Numerische Mathematik 18, 1971;
+ * Muller et al., Handbook of Floating-Point Arithmetic, 2018). Sums whose rest matters are
+ * `precise`: a compiler does not reorder them. */
+static const char double_support[] =
+    "double bp_double_of_bits(uint high, uint low) {\n"
+    "  return packDouble2x32(uvec2(low, high));\n"
+    "}\n"
+    /* a b exactly, as high + low (Dekker's product; the halves by their bits). */
+    "void bp_double_product(double a, double b, out double high, out double low) {\n"
+    "  uvec2 a_bits = unpackDouble2x32(a), b_bits = unpackDouble2x32(b);\n"
+    "  precise double a_high = packDouble2x32(uvec2(a_bits.x & 0xf8000000u, a_bits.y));\n"
+    "  precise double b_high = packDouble2x32(uvec2(b_bits.x & 0xf8000000u, b_bits.y));\n"
+    "  precise double a_low = a - a_high, b_low = b - b_high, product = a * b;\n"
+    "  precise double rest = a_high * b_high - product;\n"
+    "  rest = rest + a_high * b_low;\n"
+    "  rest = rest + a_low * b_high;\n"
+    "  rest = rest + a_low * b_low;\n"
+    "  high = product;\n"
+    "  low = rest;\n"
+    "}\n"
+    /* a + b exactly, as high + low, if a is not the smaller one (Dekker's sum). */
+    "void bp_double_sum(double a, double b, out double high, out double low) {\n"
+    "  precise double sum = a + b;\n"
+    "  precise double taken = sum - a;\n"
+    "  precise double rest = b - taken;\n"
+    "  high = sum;\n"
+    "  low = rest;\n"
+    "}\n"
+    /* p 2^n, also for n far beyond the format's exponents. */
+    "double bp_double_scale(double p, int n) {\n"
+    "  int third = n / 3;\n"
+    "  double by = bp_double_of_bits(uint(third + 1023) << 20, 0u);\n"
+    "  return p * by * by * bp_double_of_bits(uint(n - 2 * third + 1023) << 20, 0u);\n"
+    "}\n"
+    /* e^r - 1 - r, |r| <= 0.4, by the series. */
+    "double bp_double_exp_rest(double r) {\n"
+    "  double p = 2.08767569878681e-09lf + r * (1.6059043836821613e-10lf + r * "
+    "1.1470745597729725e-11lf);\n"
+    "  p = 2.7557319223985893e-06lf + r * (2.755731922398589e-07lf + r * (2.505210838544172e-08lf "
+    "+ r * p));\n"
+    "  p = 0.001388888888888889lf + r * (0.0001984126984126984lf + r * (2.48015873015873e-05lf + r "
+    "* p));\n"
+    "  p = 0.16666666666666666lf + r * (0.041666666666666664lf + r * (0.008333333333333333lf + r * "
+    "p));\n"
+    "  return r * r * (0.5lf + r * p);\n"
+    "}\n"
+    /* e^(a + b), b being small beside a; ln 2 in two parts, as Cody and Waite subtract it. */
+    "double bp_double_exp_sum(double a, double b) {\n"
+    "  if (!(a > -760.0lf))\n"
+    "    return a != a ? a : 0.0lf;\n"
+    "  if (a > 710.0lf)\n"
+    "    return bp_double_of_bits(0x7ff00000u, 0u);\n"
+    "  precise double n = floor(a * 1.4426950408889634lf + 0.5lf);\n"
+    "  precise double rest = a - n * 0.6931471803691238lf;\n"
+    "  rest = rest - n * 1.9082149292705877e-10lf;\n"
+    "  rest = rest + b;\n"
+    "  return bp_double_scale(1.0lf + (rest + bp_double_exp_rest(rest)), int(n));\n"
+    "}\n"
+    "double bp_double_exp(double x) { return bp_double_exp_sum(x, 0.0lf); }\n"
+    "double bp_double_exp2(double x) {\n"
+    "  double high, low;\n"
+    "  if (!(abs(x) < 1100.0lf))\n"
+    "    return x != x ? x : x > 0.0lf ? bp_double_of_bits(0x7ff00000u, 0u) : 0.0lf;\n"
+    "  precise double n = floor(x + 0.5lf);\n"
+    "  precise double part = x - n;\n"
+    "  bp_double_product(part, 0.6931471805599453lf, high, low);\n"
+    "  precise double rest = low + part * 2.3190468138462996e-17lf;\n"
+    "  double p = 1.0lf + (high + (rest + bp_double_exp_rest(high)));\n"
+    "  return bp_double_scale(p, int(n));\n"
+    "}\n"
+    "double bp_double_expm1(double x) {\n"
+    "  return x == 0.0lf ? x : abs(x) < 0.35lf ? x + bp_double_exp_rest(x) : bp_double_exp(x) - "
+    "1.0lf;\n"
+    "}\n"
+    /* x = 2^n (1 + f), 1 + f between the square roots of 1/2 and 2; x is positive and finite. */
+    "void bp_double_log_parts(double x, out double n, out double f) {\n"
+    "  double raise = x < 2.2250738585072014e-308lf ? 54.0lf : 0.0lf;\n"
+    "  uvec2 bits = unpackDouble2x32(raise > 0.0lf ? x * 18014398509481984.0lf : x);\n"
+    "  int k = (int(bits.y) - 0x3fe6a09e) >> 20;\n"
+    "  n = double(k) - raise;\n"
+    "  f = packDouble2x32(uvec2(bits.x, uint(int(bits.y) - (k << 20)))) - 1.0lf;\n"
+    "}\n"
+    /* (2 atanh(s) / s - 2 - 2/3 s^2) / s^4, z = s^2 <= 0.03, by the series. */
+    "double bp_double_log_rest(double z) {\n"
+    "  double p = 0.10526315789473684lf + z * (0.09523809523809523lf + z * (0.08695652173913043lf "
+    "+ z * 0.08lf));\n"
+    "  p = 0.15384615384615385lf + z * (0.13333333333333333lf + z * (0.11764705882352941lf + z * "
+    "p));\n"
+    "  return 0.4lf + z * (0.2857142857142857lf + z * (0.2222222222222222lf + z * "
+    "(0.18181818181818182lf + z * p)));\n"
+    "}\n"
+    /* log(1 + f) - f, with s = f / (2 + f): log(1 + f) is 2 atanh(s), and 2 s is f - s f. */
+    "double bp_double_log_low(double f) {\n"
+    "  double s = f / (2.0lf + f), z = s * s, half_square = 0.5lf * f * f;\n"
+    "  double rest = z * (0.6666666666666666lf + z * bp_double_log_rest(z));\n"
+    "  precise double low = s * (half_square + rest) - half_square;\n"
+    "  return low;\n"
+    "}\n"
+    /* The value of a logarithm that is not finite. */
+    "bool bp_double_log_ends(double x, out double result) {\n"
+    "  result = x == 0.0lf ? bp_double_of_bits(0xfff00000u, 0u)\n"
+    "                      : x > 0.0lf ? x : bp_double_of_bits(0x7ff80000u, 0u);\n"
+    "  return !(x > 0.0lf) || isinf(x);\n"
+    "}\n"
+    "double bp_double_log(double x) {\n"
+    "  double n, f, result;\n"
+    "  if (bp_double_log_ends(x, result))\n"
+    "    return result;\n"
+    "  bp_double_log_parts(x, n, f);\n"
+    "  precise double low = n * 1.9082149292705877e-10lf + bp_double_log_low(f);\n"
+    "  precise double sum = n * 0.6931471803691238lf + (f + low);\n"
+    "  return sum;\n"
+    "}\n"
+    /* log(2^n (1 + f)) as high + low, with an error of about 2^-65 of it: s and the series' second
+     * term are sums of two as well. */
+    "void bp_double_log_sum(double n, double f, out double high, out double low) {\n"
+    "  double s, s_low, z, z_low, w, w_low, t, t_low, product, product_low;\n"
+    "  precise double whole = 2.0lf + f;\n"
+    "  precise double whole_low = f - (whole - 2.0lf);\n"
+    "  s = f / whole;\n"
+    "  bp_double_product(s, whole, product, product_low);\n"
+    "  precise double missing = ((f - product) - product_low) - s * whole_low;\n"
+    "  s_low = missing / whole;\n"
+    "  bp_double_product(s, s, z, z_low);\n"
+    "  precise double z_rest = z_low + 2.0lf * s * s_low;\n"
+    "  bp_double_sum(0.6666666666666666lf, z * bp_double_log_rest(z) + 3.700743415417188e-17lf, w, "
+    "w_low);\n"
+    "  bp_double_product(s, z, t, t_low);\n"
+    "  precise double t_rest = t_low + (s * z_rest + s_low * z);\n"
+    "  bp_double_product(t, w, product, product_low);\n"
+    "  precise double third = product_low + (t * w_low + t_rest * w);\n"
+    "  bp_double_sum(2.0lf * s, product, high, low);\n"
+    "  precise double rest = low + (third + 2.0lf * s_low);\n"
+    "  double sum, sum_low;\n"
+    "  if (n == 0.0lf) {\n"
+    "    bp_double_sum(high, rest, high, low);\n"
+    "    return;\n"
+    "  }\n"
+    "  bp_double_sum(n * 0.6931471803691238lf, high, sum, sum_low);\n"
+    "  precise double all = sum_low + (rest + n * 1.9082149292705877e-10lf);\n"
+    "  bp_double_sum(sum, all, high, low);\n"
+    "}\n"
+    /* log(x) times a constant, which is c + c_low. */
+    "double bp_double_log_times(double x, double c, double c_low) {\n"
+    "  double n, f, result, high, low, product, rest;\n"
+    "  if (bp_double_log_ends(x, result))\n"
+    "    return result;\n"
+    "  bp_double_log_parts(x, n, f);\n"
+    "  bp_double_log_sum(n, f, high, low);\n"
+    "  bp_double_product(high, c, product, rest);\n"
+    "  return product + (rest + (low * c + high * c_low));\n"
+    "}\n"
+    "double bp_double_log2(double x) {\n"
+    "  return bp_double_log_times(x, 1.4426950408889634lf, 2.0355273740931033e-17lf);\n"
+    "}\n"
+    "double bp_double_log10(double x) {\n"
+    "  return bp_double_log_times(x, 0.4342944819032518lf, 1.098319650216765e-17lf);\n"
+    "}\n"
+    "double bp_double_log1p(double x) {\n"
+    "  precise double u = 1.0lf + x;\n"
+    "  if (x != x || !(u > 0.0lf) || isinf(u))\n"
+    "    return bp_double_log(u);\n"
+    "  precise double lost = x > 1.0lf ? 1.0lf - (u - x) : x - (u - 1.0lf);\n"
+    "  return u == 1.0lf ? x : bp_double_log(u) + lost / u;\n"
+    "}\n"
+    /* -1: y is no integer; 0: an even one; 1: an odd one. By its bits: lavapipe rounds large
+     * numbers that have a fraction. */
+    "int bp_double_parity(double y) {\n"
+    "  uvec2 bits = unpackDouble2x32(y);\n"
+    "  int at = 1075 - int(bits.y >> 20 & 0x7ffu);\n"
+    "  if (at <= 0)\n"
+    "    return at < 0 ? 0 : int(bits.x & 1u);\n"
+    "  if (at > 52)\n"
+    "    return y == 0.0lf ? 0 : -1;\n"
+    "  uint high = bits.y & 0xfffffu | 0x100000u, word = at < 32 ? bits.x : high;\n"
+    "  uint low = at < 32 ? 0u : bits.x, by = uint(at) & 31u;\n"
+    "  if (low != 0u || (word & (1u << by) - 1u) != 0u)\n"
+    "    return -1;\n"
+    "  return int(word >> by & 1u);\n"
+    "}\n"
+    /* e^(y log x), with the logarithm and the product as sums of two. */
+    "double bp_double_pow(double x, double y) {\n"
+    "  double n, f, high, low, product, rest, size = abs(x), infinity = "
+    "bp_double_of_bits(0x7ff00000u, 0u);\n"
+    "  if (y == 0.0lf || x == 1.0lf)\n"
+    "    return 1.0lf;\n"
+    "  if (x != x || y != y)\n"
+    "    return x + y;\n"
+    "  if (size == 0.0lf || isinf(size)) {\n"
+    "    size = (size == 0.0lf) == (y > 0.0lf) ? 0.0lf : infinity;\n"
+    "  } else if (isinf(y)) {\n"
+    "    size = size == 1.0lf ? 1.0lf : (size > 1.0lf) == (y > 0.0lf) ? infinity : 0.0lf;\n"
+    "  } else {\n"
+    "    double power = clamp(y, -1e25lf, 1e25lf);\n"
+    "    bp_double_log_parts(size, n, f);\n"
+    "    bp_double_log_sum(n, f, high, low);\n"
+    "    bp_double_product(high, power, product, rest);\n"
+    "    size = bp_double_exp_sum(product, rest + low * power);\n"
+    "  }\n"
+    "  int parity = bp_double_parity(y);\n"
+    "  if (int(unpackDouble2x32(x).y) >= 0)\n"
+    "    return size;\n"
+    "  if (parity < 0 && x != 0.0lf && !isinf(x))\n"
+    "    return bp_double_of_bits(0x7ff80000u, 0u);\n"
+    "  return parity > 0 ? -size : size;\n"
+    "}\n"
+    "double bp_double_signed(double size, double x) { return x < 0.0lf ? -size : x == 0.0lf ? x : "
+    "size; }\n"
+    "double bp_double_sinh(double x) {\n"
+    "  double size = abs(x), e = bp_double_exp(size * 0.5lf), t = bp_double_expm1(min(size, "
+    "1.0lf));\n"
+    "  return bp_double_signed(size < 1.0lf ? 0.5lf * (t + t / (1.0lf + t)) : 0.5lf * e * e - "
+    "0.5lf / e / e, x);\n"
+    "}\n"
+    "double bp_double_cosh(double x) {\n"
+    "  double e = bp_double_exp(abs(x) * 0.5lf);\n"
+    "  return 0.5lf * e * e + 0.5lf / e / e;\n"
+    "}\n"
+    "double bp_double_tanh(double x) {\n"
+    "  double t = bp_double_expm1(2.0lf * min(abs(x), 25.0lf));\n"
+    "  return x != x ? x : bp_double_signed(t / (t + 2.0lf), x);\n"
+    "}\n"
+    "double bp_double_asinh(double x) {\n"
+    "  double size = abs(x), s = min(size, 1e9lf);\n"
+    "  double small = bp_double_log1p(s + s * (s / (1.0lf + sqrt(1.0lf + s * s))));\n"
+    "  return x != x ? x : bp_double_signed(size > 1e9lf ? bp_double_log(size) + "
+    "0.6931471805599453lf : small, x);\n"
+    "}\n"
+    "double bp_double_acosh(double x) {\n"
+    "  double t = x - 1.0lf;\n"
+    "  if (t < 0.0lf)\n"
+    "    return bp_double_of_bits(0x7ff80000u, 0u);\n"
+    "  return x > 1e9lf ? bp_double_log(x) + 0.6931471805599453lf : bp_double_log1p(t + sqrt(t * "
+    "(2.0lf + t)));\n"
+    "}\n"
+    "double bp_double_atanh(double x) {\n"
+    "  double size = abs(x);\n"
+    "  return x != x ? x : bp_double_signed(0.5lf * bp_double_log1p(2.0lf * size / (1.0lf - "
+    "size)), x);\n"
+    "}\n"
+    /* Exact division, as bp_fmod. */
+    "int bp_double_exponent(double x) {\n"
+    "  return x < 2.2250738585072014e-308lf ? (int(unpackDouble2x32(x * 18014398509481984.0lf).y) "
+    ">> 20) - 54\n"
+    "                                       : int(unpackDouble2x32(x).y) >> 20;\n"
+    "}\n"
+    "double bp_double_fmod(double a, double b) {\n"
+    "  double size = abs(b), rest = abs(a);\n"
+    "  if (!(size > 0.0lf) || isnan(a) || isinf(a))\n"
+    "    return bp_double_of_bits(0x7ff80000u, 0u);\n"
+    "  if (isinf(size))\n"
+    "    return a;\n"
+    "  for (int n = bp_double_exponent(rest) - bp_double_exponent(size); rest >= size; n--) {\n"
+    "    double part = bp_double_scale(size, n);\n"
+    "    rest -= part <= rest ? part : 0.0lf;\n"
+    "  }\n"
+    "  return int(unpackDouble2x32(a).y) < 0 ? -rest : rest;\n"
+    "}\n";
 
 static const char half_support[] =
     "float bp_half_to_float(uint16_t h) {\n"
@@ -376,6 +633,9 @@ static const char support[] =
 /* For float32, above. */
 #define UNARY(name)  BP__FLOAT_ROW(name, 32, 0, "bp_" #name "($1)")
 #define BINARY(name) BP__FLOAT_ROW(name, 32, 0, "bp_" #name "($1, $2)")
+/* For float64, above. */
+#define UNARY_64(name)  BP__FLOAT_ROW(name, 64, 0, "bp_double_" #name "($1)")
+#define BINARY_64(name) BP__FLOAT_ROW(name, 64, 0, "bp_double_" #name "($1, $2)")
 /* The language's own functions, exact or nearly so, also for float64. */
 #define EXACT(name) BP__FLOAT_ROW(name, 0, 0, #name "($1)")
 
@@ -401,6 +661,21 @@ static const BpDialectIntrinsic intrinsics[] = {
     BINARY(pow),
     BINARY(fmod),
     BINARY(atan2),
+    UNARY_64(exp),
+    UNARY_64(exp2),
+    UNARY_64(expm1),
+    UNARY_64(log),
+    UNARY_64(log2),
+    UNARY_64(log10),
+    UNARY_64(log1p),
+    UNARY_64(tanh),
+    UNARY_64(sinh),
+    UNARY_64(cosh),
+    UNARY_64(asinh),
+    UNARY_64(acosh),
+    UNARY_64(atanh),
+    BINARY_64(pow),
+    BINARY_64(fmod),
     EXACT(sqrt),
     EXACT(floor),
     EXACT(ceil),

@@ -938,7 +938,10 @@ static const CodeTarget host_targets[] = {
     {"llvm", "llvm -opt=1", CHECK_RUN, 16, NULL},
 };
 
-#define GLSL_DOUBLES " abs sqrt rsqrt floor ceil trunc round fma isnan isinf "
+#define GLSL_DOUBLES                                                                               \
+  " abs sqrt rsqrt floor ceil trunc round fma isnan isinf exp exp2 expm1 log log2 log10 log1p "    \
+  "tanh "                                                                                          \
+  "sinh cosh asinh acosh atanh pow fmod "
 
 /* A device is one entry. */
 static const CodeTarget device_targets[] = {

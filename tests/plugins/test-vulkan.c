@@ -3,6 +3,8 @@
  * threads, timers, kernels from the IR, their binaries and bytes; and what goes wrong. Skipped, but
  * for what holds without a device, where there is none. */
 
+#include <float.h>
+#include <math.h>
 #include <pthread.h>
 
 #include "tests/plugins/plugin-util.h"
@@ -737,6 +739,141 @@ static void test_targets_that_contradict_themselves(void) {
   }
 }
 
+/* ---- Functions of float64 ------------------------------------------------------------------ */
+
+/* Arguments of a function: x, and y of those with two. */
+#define NUM_ARGUMENTS 4096
+
+typedef struct DoubleFunction {
+  const char *name;
+  double (*one)(double x), (*two)(double x, double y);
+  double largest; /* of the random arguments */
+} DoubleFunction;
+
+static const DoubleFunction double_functions[] = {
+    {"exp", exp, NULL, 750},     {"exp2", exp2, NULL, 1080},    {"expm1", expm1, NULL, 720},
+    {"log", log, NULL, 1e300},   {"log2", log2, NULL, 1e300},   {"log10", log10, NULL, 1e300},
+    {"log1p", log1p, NULL, 10},  {"tanh", tanh, NULL, 25},      {"sinh", sinh, NULL, 712},
+    {"cosh", cosh, NULL, 712},   {"asinh", asinh, NULL, 1e300}, {"acosh", acosh, NULL, 1e300},
+    {"atanh", atanh, NULL, 1.1}, {"pow", NULL, pow, 40},        {"fmod", NULL, fmod, 1e20},
+};
+
+static const double special_doubles[] = {0.0,
+                                         -0.0,
+                                         1,
+                                         -1,
+                                         0.5,
+                                         2,
+                                         -2,
+                                         3,
+                                         -3,
+                                         10,
+                                         1000,
+                                         -1000,
+                                         INFINITY,
+                                         -INFINITY,
+                                         NAN,
+                                         DBL_MIN,
+                                         -DBL_MIN,
+                                         DBL_MIN / 3,
+                                         0x1p-1074,
+                                         -0x1p-1074,
+                                         DBL_MAX,
+                                         -DBL_MAX,
+                                         1 + DBL_EPSILON,
+                                         1 - DBL_EPSILON / 2,
+                                         709.782712893384,
+                                         709.782712893385,
+                                         -745.133219101941,
+                                         -745.2,
+                                         -708.5,
+                                         0x1p53 - 1,
+                                         0x1p60 + 0x1p20,
+                                         1e-300};
+
+/* Every pair of special values, then numbers of either sign, small ones as often as large ones. */
+static void fill_arguments(double largest, double x[NUM_ARGUMENTS], double y[NUM_ARGUMENTS]) {
+  size_t count = G_N_ELEMENTS(special_doubles);
+  uint64_t state = 11;
+  for (size_t i = 0; i < NUM_ARGUMENTS; i++) {
+    double part = (double)(next_random(&state) >> 11) * 0x1p-53;
+    double other = (double)(next_random(&state) >> 11) * 0x1p-53;
+    int by = (int)(next_random(&state) % 4), sign = (int)(next_random(&state) % 2);
+    x[i] = (sign ? -largest : largest) * part * (by ? pow(0x1p-12, by - 1) : 1e-30);
+    y[i] = (other - 0.5) * (by ? 30 : 1200);
+    if (by == 2)
+      y[i] = trunc(y[i]);
+    if (i < count * count) {
+      x[i] = special_doubles[i / count];
+      y[i] = special_doubles[i % count];
+    }
+  }
+}
+
+/* The distance in units of the last place; infinite results, zeros and NaN have to be equal. */
+static double distance_of(double got, double wanted) {
+  if (isnan(wanted) || isinf(wanted) || wanted == 0)
+    return (isnan(wanted) ? isnan(got) : got == wanted && !signbit(got) == !signbit(wanted))
+               ? 0
+               : INFINITY;
+  double unit = fabs(nextafter(wanted, INFINITY) - wanted);
+  return fabs(got - wanted) / (isinf(unit) ? 0x1p971 : unit);
+}
+
+static void run_doubles(const DoubleFunction *function, double *x, double *y, double *got) {
+  const double *data[] = {x, y, got};
+  int64_t count = NUM_ARGUMENTS;
+  char *text = g_strdup_printf(
+      "(module (function \"f\" (buffer X float64 global 4096) (buffer Y float64 global 4096)"
+      " (buffer Z float64 global 4096) (for b:int64 0 64 bound \"blockIdx.x\""
+      " (for t:int64 0 64 bound \"threadIdx.x\" (store Z (add (mul b 64) t)"
+      " (call float64 intrinsic \"%s\" (load X (add (mul b 64) t))%s))))))",
+      function->name, function->two ? " (load Y (add (mul b 64) t))" : "");
+  BpModule *module = build_text(text, "vulkan -supports_float64");
+  BpFunction *f = get_function(module, "f");
+  BpTensor *tensors[3];
+  BpValue args[5], result;
+  for (int i = 0; i < 3; i++) {
+    tensors[i] = bp_tensor_create(&count, 1, dtype_of("float64"), VK0, NULL);
+    assert_ok(tensors[i] == NULL);
+    assert_ok(bp_tensor_copy_from_host(&tensors[i]->view, data[i], NUM_ARGUMENTS * sizeof(*x)));
+    args[i] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensors[i]->view.data};
+  }
+  args[3] = args[4] = int_value(64);
+  assert_ok(bp_function_call(f, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensors[2]->view, got, NUM_ARGUMENTS * sizeof(*got)));
+  for (int i = 0; i < 3; i++)
+    bp_object_release(tensors[i]);
+  bp_object_release(f);
+  bp_object_release(module);
+  g_free(text);
+}
+
+static void test_functions_of_float64(void) {
+  if (!can_run())
+    return;
+  double *x = g_new0(double, NUM_ARGUMENTS), *y = g_new0(double, NUM_ARGUMENTS);
+  double *got = g_new0(double, NUM_ARGUMENTS);
+  for (size_t i = 0; i < G_N_ELEMENTS(double_functions); i++) {
+    const DoubleFunction *function = &double_functions[i];
+    double worst = 0;
+    fill_arguments(function->largest, x, y);
+    run_doubles(function, x, y, got);
+    for (int k = 0; k < NUM_ARGUMENTS; k++) {
+      double wanted = function->one ? function->one(x[k]) : function->two(x[k], y[k]);
+      double distance = distance_of(got[k], wanted);
+      if (!(distance <= 4))
+        g_test_message("%s(%a, %a) is %a, not %a", function->name, x[k], y[k], got[k], wanted);
+      worst = distance > worst ? distance : worst;
+    }
+    g_test_message("%s: at most %.2f units of the last place", function->name, worst);
+    g_assert_cmpfloat(worst, <=, 4);
+  }
+  g_free(x);
+  g_free(y);
+  g_free(got);
+}
+
 /* ---- Beside others ----------------------------------------------------------------------- */
 
 static void test_fork(void) {
@@ -767,6 +904,7 @@ static void add_device_tests(void) {
   g_test_add_func("/vulkan/scalars-of-all-widths", test_scalars_of_all_widths);
   g_test_add_func("/vulkan/views-and-streams", test_views_and_streams);
   g_test_add_func("/vulkan/many-launches", test_many_launches);
+  g_test_add_func("/vulkan/functions_of_float64_are_exact_to_4_units", test_functions_of_float64);
   g_test_add_func("/vulkan/threads", test_threads);
   g_test_add_func("/vulkan/timers", test_timers);
   g_test_add_func("/vulkan/launch-errors", test_launch_errors);
