@@ -430,6 +430,7 @@ static void refuse_descriptors(Kit *kit, const External *external, uint32_t form
 /* Every form is either there or refused by name, and nothing is taken that is no such memory. */
 static void run_external_refused(Kit *kit) {
   const External external = open_external(kit);
+  const uint64_t imports = external.imports & ~(uint64_t)BP_EXTERNAL_IN_TURN;
   const BpAllocation allocation = {sizeof(BpAllocation), 4096, 64, KIT_BYTE, 0, NULL};
   void *page = bp__kit_at_end_of_memory(4096), *handle = NULL;
   for (uint64_t form = 1; form < UINT64_C(1) << 32; form *= 2) {
@@ -438,7 +439,7 @@ static void run_external_refused(Kit *kit) {
                                .address = page,
                                .fd = -1,
                                .form = (uint32_t)form};
-    if (!(external.imports & form))
+    if (!(imports & form))
       KIT_REFUSED(
           external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
           BP_ERROR_NOT_IMPLEMENTED, "import_memory of a form that there is not");
@@ -449,7 +450,7 @@ static void run_external_refused(Kit *kit) {
                                               &memory, &handle),
                   BP_ERROR_NOT_IMPLEMENTED, "export_memory of a form that there is not");
     memory.flags = UINT64_C(1) << 63;
-    if (external.imports & form)
+    if (imports & form)
       KIT_REFUSED(
           external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
           BP_ERROR_NOT_IMPLEMENTED, "import_memory with a flag that there is not");
