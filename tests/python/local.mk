@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Python package.
 
-long_scripts += tests/python/test-python.sh
-slow_tests += tests/python/test-python.sh
-EXTRA_DIST += tests/python/package.sh tests/python/test-python.sh
+long_scripts += tests/python/test-open-shapes.sh tests/python/test-control-flow.sh tests/python/test-python.sh
+slow_tests += tests/python/test-open-shapes.sh tests/python/test-control-flow.sh tests/python/test-python.sh
+EXTRA_DIST += tests/python/package.sh tests/python/test-open-shapes.sh tests/python/test-control-flow.sh tests/python/test-python.sh
 long_scripts += tests/python/test-torch.sh tests/python/test-mlserver.sh tests/python/test-ray.sh
 slow_tests += tests/python/test-torch.sh tests/python/test-mlserver.sh tests/python/test-ray.sh
 EXTRA_DIST += tests/python/test-torch.sh tests/python/test-mlserver.sh tests/python/test-ray.sh

