@@ -591,12 +591,12 @@ static const void *fold_sum(const BpExtents *extents, const Sum *sum, const BpEx
     const void *product = NULL;
     for (int32_t k = 0; k < term->num_factors; k++) {
       const void *factor = bp__extent_fold(extents, bp__extents_at(term->factors[k]), fold);
-      product = product ? fold->apply(fold->context, BP_EXTENT_MULTIPLY, product, factor) : factor;
+      product = k > 0 ? fold->apply(fold->context, BP_EXTENT_MULTIPLY, product, factor) : factor;
     }
     if (term->multiple != 1)
       product = fold->apply(fold->context, BP_EXTENT_MULTIPLY, product,
                             fold->number(fold->context, term->multiple));
-    result = result ? fold->apply(fold->context, BP_EXTENT_ADD, result, product) : product;
+    result = i > 0 ? fold->apply(fold->context, BP_EXTENT_ADD, result, product) : product;
   }
   return sum->constant ? fold->apply(fold->context, BP_EXTENT_ADD, result,
                                      fold->number(fold->context, sum->constant))

@@ -368,6 +368,8 @@ static const void *parameter_node(void *context, int32_t index) {
   if (!*var) {
     *var = bp_te_open_extent(op->te, bp__extents_symbol_name(op->extents, index),
                              bp__extents_likely(op->extents, index), GREATEST_EXTENT);
+    if (!*var)
+      return NULL;
     op->symbols->places[op->symbols->count++] = index;
   }
   return *var;
