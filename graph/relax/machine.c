@@ -340,6 +340,15 @@ static void give_workspace(BpRelaxMachine *machine, BpRelaxWorkspace *workspace)
   bp__relax_unlock();
 }
 
+/* Raises failed work of all devices if there are several beside the host: the caller waits for one
+ * of them, and copies between devices do not raise it. */
+static int wait_for_devices(const BpRelaxMachine *machine) {
+  for (uint32_t i = 0; machine->num_devices > 2 && i < machine->num_devices; i++)
+    if (bp_stream_sync(machine->devices[i], NULL) < 0)
+      return -1;
+  return 0;
+}
+
 int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                            const BpValue *args, int32_t num_args, BpValue *result) {
   if (running.machine == machine)
@@ -351,6 +360,10 @@ int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace,
   BpRelaxWorkspace *workspace_before = bp__relax_workspace_use(workspace ? workspace : own);
   running.machine = machine;
   int status = call_on_device(machine, index, args, num_args, result);
+  if (status == 0 && wait_for_devices(machine) < 0) {
+    bp_value_clear(result);
+    status = -1;
+  }
   running.machine = machine_before;
   bp__relax_workspace_use(workspace_before);
   if (own)
