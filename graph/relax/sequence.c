@@ -110,10 +110,10 @@ int bp__relax_sequence_length(BpRelaxMachine *machine, const BpValue *args, int3
 
 /* ---- Tensors of parts -------------------------------------------------------------------- */
 
-/* The view of item `index` with an axis more, if that is new; its extents are in `extents`. NULL
- * with an error. */
+/* The view of item `index`, with an axis more if `is_new`; its extents are in `extents`. -1 with an
+ * error. */
 static int get_part(const BpArray *sequence, int64_t index, int64_t axis, bool is_new,
-                    int64_t *extents, BpTensorView *part) {
+                    const char *context, int64_t *extents, BpTensorView *part) {
   const BpTensor *tensor = bp__relax_get_tensor(&sequence->data[index]);
   if (!tensor)
     return -1;
@@ -121,8 +121,10 @@ static int get_part(const BpArray *sequence, int64_t index, int64_t axis, bool i
   int64_t ndim = (int64_t)part->ndim + is_new;
   if (ndim > BP_RELAX_MAX_NDIM || axis < 0 || axis >= ndim || part->dtype.bits % 8 ||
       !bp_view_is_compact(part))
-    return bp_error_raise(BP_ERROR_VALUE, "tensor %" PRId64 " cannot be joined along axis %" PRId64,
-                          index, axis);
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s tensor %" PRId64
+                          " of its sequence cannot be joined along axis %" PRId64,
+                          context, index, axis);
   for (int64_t d = 0; d < ndim; d++)
     extents[d] = is_new && d == axis ? 1 : part->shape[d - (is_new && d > axis)];
   part->ndim = (int32_t)ndim;
@@ -152,11 +154,12 @@ static int add_part(BpTensorView *whole, const BpTensorView *part, int64_t index
 }
 
 /* Fills the tensor that is as large as all parts. */
-static int fill_whole(const BpArray *sequence, int64_t axis, bool is_new, const BpTensorView *to) {
+static int fill_whole(const BpArray *sequence, int64_t axis, bool is_new, const char *context,
+                      const BpTensorView *to) {
   int64_t extents[BP_RELAX_MAX_NDIM], first = 0;
   BpTensorView part;
   for (int64_t i = 0; i < sequence->size; i++) {
-    if (get_part(sequence, i, axis, is_new, extents, &part) < 0 ||
+    if (get_part(sequence, i, axis, is_new, context, extents, &part) < 0 ||
         bp__relax_copy_rows(&part, 0, to, first, extents[axis], axis) < 0)
       return -1;
     first += extents[axis];
@@ -175,14 +178,14 @@ int bp__relax_sequence_concat(BpRelaxMachine *machine, const BpValue *args, int3
   const char *context = bp__relax_text(&args[4]);
   if (sequence && !sequence->size)
     return bp_error_raise(BP_ERROR_VALUE, "%s its sequence is empty", context);
-  if (!sequence || get_part(sequence, 0, axis, is_new != 0, extents, &whole) < 0)
+  if (!sequence || get_part(sequence, 0, axis, is_new != 0, context, extents, &whole) < 0)
     return -1;
   for (int64_t i = 1; i < sequence->size; i++)
-    if (get_part(sequence, i, axis, is_new != 0, of_part, &part) < 0 ||
+    if (get_part(sequence, i, axis, is_new != 0, context, of_part, &part) < 0 ||
         add_part(&whole, &part, i, axis, context) < 0)
       return -1;
   BpTensor *tensor = bp__relax_create_pooled(machine, 0, extents, (size_t)whole.ndim, whole.dtype);
-  if (tensor && fill_whole(sequence, axis, is_new != 0, &tensor->view) < 0) {
+  if (tensor && fill_whole(sequence, axis, is_new != 0, context, &tensor->view) < 0) {
     bp_object_release(tensor);
     return -1;
   }
@@ -199,15 +202,19 @@ typedef struct Split {
   int64_t size, count;
 } Split;
 
-/* What part `index`, which begins at `first`, has along the axis; -1: that does not add up. */
-static int64_t size_of(const Split *split, int64_t index, int64_t first) {
+static int raise_sum(const Split *split, const char *context) {
+  return bp_error_raise(BP_ERROR_VALUE, "%s its split does not add up to %" PRId64, context,
+                        split->from->shape[split->axis]);
+}
+
+/* The extent along the axis of part `index`, which begins at `first`; -1 with an error. */
+static int64_t size_of(const Split *split, int64_t index, int64_t first, const char *context) {
   int64_t left = split->from->shape[split->axis] - first, size = split->size;
   if (!split->sizes)
     return size < left ? size : left;
   if (bp__relax_read_element(split->sizes, index, &size) < 0)
-    return -1;
-  bool is_last = index + 1 == split->count;
-  return size < 0 || size > left || (is_last && size < left) ? -1 : size;
+    return bp_error_add_context("%s its split", context);
+  return size < 0 || size > left ? raise_sum(split, context) : size;
 }
 
 static BpTensor *take_part(const Split *split, int64_t first, int64_t count) {
@@ -235,18 +242,12 @@ static BpTensor *take_part(const Split *split, int64_t first, int64_t count) {
 static int fill_parts(const Split *split, const char *context, BpValue *parts) {
   int64_t first = 0;
   for (int64_t i = 0; i < split->count; i++) {
-    int64_t size = size_of(split, i, first);
-    if (size < 0)
-      return bp_error_raise(BP_ERROR_VALUE, "%s its split does not add up to %" PRId64, context,
-                            split->from->shape[split->axis]);
-    if (bp__relax_return_tensor(&parts[i], take_part(split, first, size)) < 0)
+    int64_t size = size_of(split, i, first, context);
+    if (size < 0 || bp__relax_return_tensor(&parts[i], take_part(split, first, size)) < 0)
       return -1;
     first += size;
   }
-  if (split->sizes && first != split->from->shape[split->axis])
-    return bp_error_raise(BP_ERROR_VALUE, "%s its split does not add up to %" PRId64, context,
-                          split->from->shape[split->axis]);
-  return 0;
+  return first == split->from->shape[split->axis] ? 0 : raise_sum(split, context);
 }
 
 static int make_parts(const Split *split, const char *context, BpValue *result) {
@@ -268,7 +269,7 @@ static int split_by(Split *split, const BpTensor *sizes, const char *context, Bp
   int64_t extent = split->from->shape[split->axis];
   split->size = 1;
   if (sizes && sizes->view.ndim == 0 && bp__relax_read_element(&sizes->view, 0, &split->size) < 0)
-    return -1;
+    return bp_error_add_context("%s its split", context);
   if (split->size < 1)
     return bp_error_raise(BP_ERROR_VALUE, "%s its split is %" PRId64, context, split->size);
   split->sizes = sizes && sizes->view.ndim == 1 ? &sizes->view : NULL;
