@@ -201,8 +201,8 @@ static int check_can_control(const Scope *scope, const OnnxNode *node, const cha
   if (bp__graph_can_control(scope->import->graph))
     return 0;
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                        "node '%s' (%s): control flow runs on the CPU alone as yet; compile it for "
-                        "one target, llvm or c (--device cpu)",
+                        "node '%s' (%s): control flow needs one --target; compile the model for "
+                        "each target by itself",
                         name, node->op_type);
 }
 
@@ -256,21 +256,21 @@ static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int 
   return onnx ? bp__scope_add_subgraph(scope, node, name, onnx, body, NULL, outputs) : -1;
 }
 
-/* Code for devices computes both branches, and selects the outputs of one. */
+/* An artifact of several targets computes both branches, and selects the outputs of one. */
 static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
                                    BpGraphValue *then, BpGraphValue *otherwise) {
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
   if (then->sequence || otherwise->sequence) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                    "node '%s' (If): its condition depends on the data, and its branches give a "
-                   "sequence or an optional, which is not supported",
+                   "sequence or an optional, which needs one --target",
                    name);
     return NULL;
   }
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || !bp__value_same_shape(then, otherwise)) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                    "node '%s' (If): its condition depends on the data, and its branches give %s "
-                   "and %s; for devices other than the CPU they must be of one type and shape",
+                   "and %s, which differ in type or shape; that needs one --target",
                    name, bp__value_format(then, a), bp__value_format(otherwise, b));
     return NULL;
   }
@@ -383,7 +383,7 @@ static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, B
   return branch ? 0 : -1;
 }
 
-/* Where the data decides, on the CPU: a node with both branches. */
+/* A node with both branches, for a condition that depends on the data. */
 static int add_branches(Scope *scope, const OnnxNode *node, const char *name,
                         BpGraphValue *condition, BpList *outputs) {
   Body bodies[2] = {{0}};
@@ -905,6 +905,24 @@ static BpGraphValue **make_empty(const Looping *l, const BpGraphNode *named) {
   return values;
 }
 
+/* Lets a run fail if one of the sequences is not as long as the first one, which has `count`. */
+static int check_lengths(BpGraph *graph, const BpGraphNode *named, BpGraphValue *const *sequences,
+                         size_t num_inputs, BpGraphValue *count) {
+  const int64_t zero = 0, one = 1;
+  for (size_t i = 1; i < num_inputs; i++) {
+    if (!sequences[i]->sequence)
+      continue;
+    BpGraphValue *length = bp__sequence_length(graph, named, sequences[i]);
+    BpGraphValue *distance =
+        bp__op_unary(graph, named, "Abs", bp__op_binary(graph, named, "Sub", count, length));
+    distance = bp__op_unary(graph, named, "Neg", distance);
+    if (!bp__op_bind(graph, named, bp__op_reshape(graph, named, distance, &one, 1), &zero,
+                     "its sequences differ in length"))
+      return -1;
+  }
+  return 0;
+}
+
 /* A loop over the positions of the first sequence, which carries the sequences of the outputs. */
 int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
                       BpGraphValue **results) {
@@ -924,7 +942,9 @@ int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGr
   l.num_carried = node->n_output;
   l.initial = make_empty(&l, &named.node);
   l.trip = l.initial ? bp__sequence_length(graph, &named.node, inputs[0]) : NULL;
-  BpGraphNode *loop = l.trip ? add_looping(&l) : NULL;
+  BpGraphNode *loop = l.trip && !check_lengths(graph, &named.node, inputs, node->n_input, l.trip)
+                          ? add_looping(&l)
+                          : NULL;
   if (loop)
     memcpy(results, loop->outputs, node->n_output * sizeof(*results));
   return loop ? 0 : -1;

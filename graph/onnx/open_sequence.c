@@ -76,8 +76,7 @@ static BpGraphNode *add_node(BpGraph *graph, const BpGraphNode *named, BpSequenc
                              BpGraphValue *const *inputs, int32_t num_inputs,
                              const BpGraphAttr *attrs, int32_t num_attrs) {
   if (!bp__graph_can_control(graph)) {
-    bp__op_error(named,
-                 "the data decides about its sequence, which works in a file for one target");
+    bp__op_error(named, "the data decides about its sequence, which needs one --target");
     return NULL;
   }
   BpGraphNode *node = bp__graph_use_node(graph)

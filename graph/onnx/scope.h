@@ -84,12 +84,11 @@ int bp__scope_add_nodes(Scope *scope);
 
 /* Whether the operator of ONNX's own domain runs bodies. */
 int bp__onnx_is_control(const char *op_type);
-/* Adds a SequenceMap over sequences of which one is open, in inputs[0]; results[k] becomes output
- * k.
- */
+/* Adds a SequenceMap over open sequences: each sequence of `inputs` is open. results[k] becomes
+ * output k. */
 int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
                       BpGraphValue **results);
-/* Adds such a node. */
+/* Adds a node of an operator that runs bodies. */
 int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
 /* The input of the body that captures a value of the graph around it. NULL with BP_ERROR_MEMORY. */
 BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
@@ -124,10 +123,10 @@ static inline bool bp__is_open_sequence(const BpGraphValue *value) {
 /* The open sequence of a settled one, or of an optional, whose value is a tensor; an open one is
  * returned. */
 BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGraphValue *value);
-/* An open sequence of a type, which node or graph gives: no one yet. */
+/* An open sequence of a type; no node gives it yet. */
 BpGraphValue *bp__sequence_value(BpGraph *graph, const char *name, const BpGraphSequence *type);
-/* Makes the type also that of the tensors of another one. How often it changed; -1: they differ in
- * more than extents. */
+/* Widens the type so that the tensors of `other` have it as well. Returns the number of changes, or
+ * -1 with an error if the two types differ in more than extents. */
 int bp__sequence_join(const BpGraphNode *named, BpGraphSequence *type,
                       const BpGraphSequence *other);
 

@@ -51,8 +51,8 @@ static int64_t *name_elements(BpGraph *graph, const BpGraphNode *node, const int
 static int check_can_bind(const BpGraph *graph, const BpGraphNode *node) {
   return graph->extents.arena
              ? 0
-             : bp__op_error(node, "the shape of its output depends on the data, which code for a "
-                                  "CPU alone can have");
+             : bp__op_error(node, "the shape of its output depends on the data, which needs one "
+                                  "--target");
 }
 
 /* Whether a run need not look at the vector. */

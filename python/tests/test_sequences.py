@@ -167,6 +167,21 @@ ERRORS = {
       m (float[4] x, int64[k] sizes) => (int64 y) {
         s = SplitToSequence<axis = 0> (x, sizes)  y = SequenceLength (s) }""",
       dict(x=[1, 2, 3, 4], sizes=[1, 2]), r"node 'SplitToSequence_0': its split does not add up to 4"),
+    "mapped_together_with_a_longer_one": ("""
+      m (float[n] x, float[m] w) => (float[k] y) {
+        s = SplitToSequence<axis = 0> (x)  t = SplitToSequence<axis = 0> (w)
+        p = SequenceMap (s, t) <body = b (float[1] a, float[1] b0) => (float[1] c) { c = Add (a, b0) }>
+        y = ConcatFromSequence<axis = 0> (p) }""",
+      dict(x=[1, 2], w=[1, 2, 3]), r"node 'SequenceMap_2' \(SequenceMap\): its sequences differ in length"),
+    "mapped_together_with_a_shorter_one": ("""
+      m (float[n] x, float w, bool c) => (float[k] y) {
+        s = SplitToSequence<axis = 0, keepdims = 0> (x)
+        p = If (c) <then_branch = t () => (seq(float) t0) {
+                      one = SequenceConstruct (w)
+                      t0 = SequenceMap (s, one) <body = b (float a, float b0) => (float d) { d = Add (a, b0) }> },
+                    else_branch = e () => (seq(float) e0) { e0 = Identity (s) }>
+        y = ConcatFromSequence<axis = 0, new_axis = 1> (p) }""",
+      dict(x=[1, 2], w=3, c=True), r"\(SequenceMap\): its sequences differ in length"),
     "optional_without_a_value": ("""
       m (float[2] x, bool c) => (float[2] y) {
         o = If (c) <then_branch = t () => (optional(float[2]) t0) { t0 = Optional (x) },
