@@ -292,7 +292,7 @@ static int copy_value(const Runtime *ort, const OrtValue *from, OrtValue *to) {
                        .to_offset = views[1].byte_offset,
                        .to_device = views[1].device,
                        .size = size};
-  if (bp_device_copy(&copy, NULL))
+  if (bp_device_copy_between(&copy, NULL, NULL))
     return -1;
   return views[1].device.device_type == BP_DEVICE_CPU ? bp_stream_sync(views[0].device, NULL) : 0;
 }

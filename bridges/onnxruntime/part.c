@@ -232,7 +232,7 @@ static int get_output(const Info *info, BpModelContext *context, int32_t index,
   memory_find(data, &view);
   return view.device.device_type == BP_DEVICE_CPU
              ? bp_tensor_copy_to_host(&tensor->view, data, (uint64_t)bytes)
-             : bp_tensor_copy(&tensor->view, &view, NULL);
+             : bp_tensor_copy_between(&tensor->view, &view, NULL, NULL);
 }
 
 static int run(const Info *info, OrtKernelContext *kernel) {
