@@ -16,11 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of the layouts below, which is the oldest runtime too: version 1.N has number N. */
+/* The oldest runtime, and the version of the layouts below unless a table's comment names another
+ * one: version 1.N has number N. */
 #define ORT_OLDEST_VERSION 23
 /* The version of OrtEp's layout, whose later slots older runtimes do not read. */
 #define ORT_EP_VERSION 27
-/* The newest version with a slot that is declared here. */
+/* The newest version of a slot that is declared here in a table that ONNX Runtime fills. */
 #define ORT_NEWEST_VERSION 24
 
 typedef struct OrtStatus OrtStatus;

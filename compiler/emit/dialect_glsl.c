@@ -45,7 +45,7 @@ static const char prologue[] =
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-/* Functions of float64, which the language lacks, with errors of less than 4 units of the last
+/* Functions of float64, which the language lacks, with errors of at most 4 units in the last
  * place. Arguments are reduced as Cody and Waite do (Software Manual for the Elementary Functions,
  * 1980); logarithms and powers are sums of two numbers (Dekker, Numerische Mathematik 18, 1971;
  * Muller et al., Handbook of Floating-Point Arithmetic, 2018). Sums whose rest matters are

@@ -690,7 +690,7 @@ static void call_function(Program *program, const BpGroup *group) {
     put(args, word_at(program, group->args.items[i], group->place));
   for (size_t i = 0; i < group->outputs.size; i++)
     put(args, own_word(program, group->outputs.items[i]));
-  /* The part of a graph compiler takes tensors alone. */
+  /* num_symbols is 0 for a part of a graph compiler. */
   for (int32_t i = 0; i < group->num_symbols; i++)
     put(args, symbol_word(program, group->symbols[i]));
   call(program, BP_RELAX_VOID_REGISTER, group->function, args);

@@ -35,7 +35,8 @@ typedef struct BpGraphSequence {
   bool is_none; /* settled: it is an optional without a value */
   bool is_open;
   bool is_optional; /* open: it has at most one tensor */
-  /* Of the tensors. No bits: there never was any, and the rest says nothing. */
+  /* The type of the tensors. If it has no bits, no tensor was inserted, and the members below are
+   * undefined. */
   BpDataType dtype;
   int32_t ndim;                     /* open */
   int64_t shape[BP_GRAPH_MAX_NDIM]; /* open; BP_EXTENT_NONE: they may differ */

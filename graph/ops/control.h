@@ -56,8 +56,8 @@ static inline int bp__graph_can_control(const BpGraph *graph) {
   return graph->extents.arena != NULL;
 }
 
-/* Whether what the node gives may be the very tensor that input `input` is: the memory of that one
- * must last as long as anything that the node gives. */
+/* Whether an output of the node may be the tensor of input `input`, or have that tensor in its
+ * sequence. The memory of the input must then last as long as each output. */
 bool bp__control_hands_on(const BpGraphNode *node, int32_t input);
 
 /* Whether a node of the graph is one. */
