@@ -7,8 +7,9 @@
  * thread that receives waits for the event.
  *
  * The staging memory lives until both events are complete: the one behind its filling and the one
- * behind its reading. A transfer that was freed before is retired. Retired transfers are used
- * again, or freed in their order. */
+ * behind its reading. A transfer that is freed before is retired. Retired transfers are used again
+ * or freed, the oldest first. Only a copy that would need more staging memory than MOST_RETIRED
+ * waits for them. */
 #include <stdlib.h>
 
 #include <backplane/device_extensions.h>
@@ -27,7 +28,7 @@
 #define LEAST_PART ((uint64_t)64 << 10)
 #define MOST_PART  ((uint64_t)16 << 20)
 
-/* Bytes of staging memory that retired transfers keep. */
+/* Bytes of staging memory of retired transfers, from which on a copy waits for the oldest. */
 #define MOST_RETIRED ((uint64_t)64 << 20)
 
 struct BpTransfer {
@@ -37,15 +38,18 @@ struct BpTransfer {
   void *from_handle; /* the staging memory, imported; NULL: the source copies to the host */
   void *to_handle;   /* the same; NULL: the receiving thread waits */
   BpEvent *filled, *emptied;
-  void *sender; /* the stream of the last send */
-  int is_lost;  /* work may use the memory that no event stands for */
+  void *sender;   /* the stream of the last send */
+  int has_events; /* the source's extension */
+  int is_unasked; /* what was sent may be under way, and the source can only be waited for */
+  int is_lost;    /* work may use the memory that no event stands for */
+  uint64_t turn;  /* when it was retired */
   BpTransfer *next;
 };
 
 /* Guarded by BP__LOCK_STATE; the oldest first. */
 static struct {
-  BpTransfer *first, **last;
-  uint64_t size;
+  BpTransfer *first, *last;
+  uint64_t size, turns;
 } retired;
 
 /* ---- What devices can -------------------------------------------------------------------- */
@@ -64,11 +68,13 @@ static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   return (imports & needed) == needed;
 }
 
-/* Whether a stream of `to` can wait for `from` and then read what `from` left. -1 with an error. */
-static int is_queued(BpDevice from, BpDevice to, uint64_t *alignment) {
+/* Whether a stream of `to` can wait for `from` and then read what `from` left; *has_events: whether
+ * `from` has events. -1 with an error. */
+static int is_queued(BpDevice from, BpDevice to, int *has_events, uint64_t *alignment) {
   const BpEventsApi *from_events, *to_events;
   if (bp__event_table(from, &from_events) || bp__event_table(to, &to_events))
     return -1;
+  *has_events = from_events != NULL;
   int imports = imports_in_turn(to, alignment);
   return imports < 0 ? -1 : imports && from_events && bp__event_can_hold(to_events);
 }
@@ -104,7 +110,7 @@ static void *import(const BpTransfer *transfer, BpDevice device) {
 
 static int allocate(BpTransfer *transfer) {
   uint64_t from_alignment = 0, to_alignment = 0, alignment = PAGE;
-  int queues = is_queued(transfer->from, transfer->to, &to_alignment);
+  int queues = is_queued(transfer->from, transfer->to, &transfer->has_events, &to_alignment);
   int fills = queues > 0 ? imports_in_turn(transfer->from, &from_alignment) : 0;
   if (queues < 0 || fills < 0)
     return -1;
@@ -124,10 +130,11 @@ BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size) {
   if (bp__device_check_fork())
     return NULL;
   if (bp__device_is_host(from) || bp__device_is_host(to) || size > UINT64_MAX - PAGE) {
-    bp_error_raise(BP_ERROR_VALUE,
-                   size > UINT64_MAX - PAGE
-                       ? "a transfer larger than any memory"
-                       : "a transfer from or to the host; bp_device_copy does that");
+    if (size > UINT64_MAX - PAGE)
+      bp_error_raise(BP_ERROR_VALUE, "a transfer of %llu bytes is larger than any memory",
+                     (unsigned long long)size);
+    else
+      bp_error_raise(BP_ERROR_VALUE, "a transfer from or to the host; bp_device_copy does that");
     return NULL;
   }
   BpTransfer *transfer = calloc(1, sizeof *transfer);
@@ -144,10 +151,12 @@ BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size) {
   return NULL;
 }
 
-/* 1 if nothing uses the memory, 0 if work may, -1 if that can no longer be known. Keeps the
- * thread's error. */
+/* 1 if nothing uses the memory, 0 if work may, -1 if that can no longer be known. With a timeout of
+ * 0 the call does not wait. Keeps the thread's error. */
 static int is_idle(const BpTransfer *transfer, uint64_t timeout_ns) {
   int32_t filled = BP_EVENT_PENDING, emptied = BP_EVENT_PENDING;
+  if (transfer->is_unasked && timeout_ns == 0)
+    return 0;
   BpError *pending = bp_error_take();
   int rc = transfer->is_lost || bp_event_synchronize(transfer->filled, timeout_ns, &filled) ||
                    bp_event_synchronize(transfer->emptied, timeout_ns, &emptied)
@@ -159,85 +168,125 @@ static int is_idle(const BpTransfer *transfer, uint64_t timeout_ns) {
   return rc;
 }
 
-/* Frees one that is idle. The memory of one that may be in use for ever, such as that of a lost
- * device, is left. */
-static void destroy_when_idle(BpTransfer *transfer) {
-  if (is_idle(transfer, BP_WAIT_FOREVER) == 1)
-    destroy(transfer);
+/* ---- Retired transfers ------------------------------------------------------------------- */
+
+/* Inserts a transfer by its turn. */
+static void keep(BpTransfer *transfer) {
+  bp__lock(BP__LOCK_STATE);
+  if (!transfer->turn)
+    transfer->turn = ++retired.turns;
+  int is_newest = retired.last && retired.last->turn < transfer->turn;
+  BpTransfer **link = is_newest ? &retired.last->next : &retired.first;
+  while (*link && (*link)->turn < transfer->turn)
+    link = &(*link)->next;
+  transfer->next = *link;
+  *link = transfer;
+  if (!transfer->next)
+    retired.last = transfer;
+  retired.size += transfer->size;
+  bp__unlock(BP__LOCK_STATE);
 }
 
-/* Takes the oldest retired transfer if more are kept than `most` bytes. */
+/* With the lock held. Removes the transfer behind `before`, or the first one if that is NULL. */
+static BpTransfer *unlink_behind(BpTransfer *before) {
+  BpTransfer **link = before ? &before->next : &retired.first, *transfer = *link;
+  *link = transfer->next;
+  if (!*link)
+    retired.last = before;
+  retired.size -= transfer->size;
+  return transfer;
+}
+
+/* Takes the oldest one if more than `most` bytes are kept. */
 static BpTransfer *take_oldest(uint64_t most) {
   bp__lock(BP__LOCK_STATE);
-  BpTransfer *transfer = retired.size > most ? retired.first : NULL;
-  if (transfer) {
-    retired.first = transfer->next;
-    retired.size -= transfer->size;
-    if (!retired.first)
-      retired.last = NULL;
-  }
+  BpTransfer *transfer = retired.size > most ? unlink_behind(NULL) : NULL;
   bp__unlock(BP__LOCK_STATE);
   return transfer;
 }
 
-static void free_retired(uint64_t most) {
-  BpTransfer *transfer;
-  while ((transfer = take_oldest(most)) != NULL)
-    destroy_when_idle(transfer);
+static int fits(const BpTransfer *transfer, BpDevice from, BpDevice to, uint64_t size) {
+  return is_same(transfer->from, from) && is_same(transfer->to, to) && transfer->size == size;
 }
 
-static void give_up(void) {
-  free_retired(0);
+/* Takes the oldest one between two devices of that size, or NULL. */
+static BpTransfer *take_fitting(BpDevice from, BpDevice to, uint64_t size) {
+  bp__lock(BP__LOCK_STATE);
+  BpTransfer *before = NULL, *at = retired.first;
+  for (; at && !fits(at, from, to, size); at = at->next)
+    before = at;
+  BpTransfer *transfer = at ? unlink_behind(before) : NULL;
+  bp__unlock(BP__LOCK_STATE);
+  return transfer;
+}
+
+/* At the end of the program. The memory of a transfer that may be in use for ever, such as that of
+ * a lost device, is left. */
+static void free_all(void) {
+  BpTransfer *transfer;
+  while ((transfer = take_oldest(0)) != NULL)
+    if (is_idle(transfer, BP_WAIT_FOREVER) == 1)
+      destroy(transfer);
 }
 
 static void retire(BpTransfer *transfer) {
-  bp__layers_before_end(give_up);
-  bp__lock(BP__LOCK_STATE);
-  transfer->next = NULL;
-  *(retired.last ? retired.last : &retired.first) = transfer;
-  retired.last = &transfer->next;
-  retired.size += transfer->size;
-  bp__unlock(BP__LOCK_STATE);
-  free_retired(MOST_RETIRED);
+  bp__layers_before_end(free_all);
+  transfer->turn = 0;
+  keep(transfer);
+}
+
+/* Frees the oldest ones beyond MOST_RETIRED, up to one that is in use. */
+static void free_idle(void) {
+  BpTransfer *transfer;
+  while ((transfer = take_oldest(MOST_RETIRED)) != NULL) {
+    int idle = is_idle(transfer, 0);
+    if (idle == 0) {
+      keep(transfer);
+      return;
+    }
+    if (idle == 1)
+      destroy(transfer);
+  }
 }
 
 void bp_transfer_free(BpTransfer *transfer) {
-  int idle = transfer ? is_idle(transfer, 0) : -1;
+  if (!transfer)
+    return;
+  int idle = is_idle(transfer, 0);
   if (idle == 1)
     destroy(transfer);
   else if (idle == 0)
     retire(transfer);
+  free_idle();
 }
 
-/* The oldest retired transfer between two devices of that size, or NULL. */
-static BpTransfer *unlink_retired(BpDevice from, BpDevice to, uint64_t size) {
-  bp__lock(BP__LOCK_STATE);
-  BpTransfer **link = &retired.first;
-  while (*link &&
-         !(is_same((*link)->from, from) && is_same((*link)->to, to) && (*link)->size == size))
-    link = &(*link)->next;
-  BpTransfer *transfer = *link;
-  if (transfer) {
-    *link = transfer->next;
-    retired.size -= size;
-    if (retired.last == &transfer->next)
-      retired.last = retired.first ? link : NULL;
+/* Waits for the oldest ones until `size` more bytes can be kept. Returns one that fits, which ends
+ * the waiting, or NULL. */
+static BpTransfer *wait_for_oldest(BpDevice from, BpDevice to, uint64_t size) {
+  BpTransfer *transfer;
+  while ((transfer = take_oldest(MOST_RETIRED - size)) != NULL) {
+    if (is_idle(transfer, BP_WAIT_FOREVER) != 1)
+      continue;
+    if (fits(transfer, from, to, size))
+      return transfer;
+    destroy(transfer);
   }
-  bp__unlock(BP__LOCK_STATE);
-  return transfer;
+  return NULL;
 }
 
-/* One for `size` bytes that nothing uses: a retired one if the oldest is idle. */
+/* One for `size` bytes, at most MOST_PART, that nothing uses: a retired one, or a new one. */
 static BpTransfer *take_transfer(BpDevice from, BpDevice to, uint64_t size) {
   uint64_t capacity = LEAST_PART;
   while (capacity < size)
     capacity *= 2;
-  BpTransfer *transfer = unlink_retired(from, to, capacity);
-  if (transfer && is_idle(transfer, 0) == 1)
+  BpTransfer *transfer = take_fitting(from, to, capacity);
+  int idle = transfer ? is_idle(transfer, 0) : -1;
+  if (idle == 1)
     return transfer;
-  if (transfer)
-    retire(transfer);
-  return bp_transfer_create(from, to, capacity);
+  if (idle == 0)
+    keep(transfer);
+  transfer = wait_for_oldest(from, to, capacity);
+  return transfer ? transfer : bp_transfer_create(from, to, capacity);
 }
 
 /* ---- Sending and receiving --------------------------------------------------------------- */
@@ -300,15 +349,17 @@ int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, 
     return 0;
   if (wait_for_use(transfer, transfer->from, stream))
     return -1;
+  transfer->is_unasked = !transfer->has_events;
   return fill(transfer, handle, offset, size, stream) || bp_event_record(transfer->filled, stream)
              ? settle(transfer, transfer->from, stream)
              : 0;
 }
 
 /* In the calling thread, which raises a failure of the source. */
-static int wait_for_source(const BpTransfer *transfer) {
+static int wait_for_source(BpTransfer *transfer) {
   int32_t state = BP_EVENT_PENDING;
   int rc = bp_event_synchronize(transfer->filled, BP_WAIT_FOREVER, &state);
+  transfer->is_unasked = 0;
   if (rc || state != BP_EVENT_FAILED)
     return rc;
   if (bp_stream_sync(transfer->from, transfer->sender) == 0)
@@ -365,7 +416,8 @@ static int copy_by_transfers(const BpCopy *copy, void *from_stream, void *to_str
   return rc;
 }
 
-/* By the plugin, in the source's stream, which the other waits for and is waited for by. */
+/* By the plugin, in the source's stream. The copy waits for to_stream, and to_stream waits for the
+ * copy. */
 static int copy_within_kind(const BpCopy *copy, void *from_stream, void *to_stream) {
   BpEvent *before = bp_event_create(copy->to_device), *after = bp_event_create(copy->from_device);
   int rc = before && after && !bp_event_record(before, to_stream) &&
@@ -380,12 +432,13 @@ static int copy_within_kind(const BpCopy *copy, void *from_stream, void *to_stre
 }
 
 static int copy_between(const BpCopy *copy, void *from_stream, void *to_stream) {
+  int has_events;
   uint64_t alignment;
   if (is_same(copy->from_device, copy->to_device))
     return from_stream == to_stream ? bp_device_copy(copy, from_stream)
                                     : copy_within_kind(copy, from_stream, to_stream);
   int queues = copy->from_device.device_type == copy->to_device.device_type
-                   ? is_queued(copy->from_device, copy->to_device, &alignment)
+                   ? is_queued(copy->from_device, copy->to_device, &has_events, &alignment)
                    : 1;
   if (queues < 0)
     return -1;

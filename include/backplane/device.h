@@ -93,34 +93,39 @@ BP_API int bp_device_copy(const BpCopy *copy, void *stream);
  *
  * The call does not wait if both devices have events, and the destination waits for other devices
  * (`hold` and `signal` of the extension "events") and takes turns with the host in its streams
- * (BP_EXTERNAL_IN_TURN); copies for which more than 64 MiB of host memory are under way wait for
- * the oldest. Otherwise the call waits for the work of the source that was queued before. A failure
- * of earlier work is raised by bp_stream_sync of its own stream, or by this call if it waits. If
- * the two ends are on one device, they must not overlap.
+ * (BP_EXTERNAL_IN_TURN), except beyond 64 MiB: a copy that would need more host memory, with that
+ * of earlier copies and freed transfers, waits until the oldest of them is done. Otherwise the call
+ * waits for the work of the source that was queued before. A failure of earlier work is raised by
+ * bp_stream_sync of its own stream, or by this call if it waits. If the two ends are on one device,
+ * they must not overlap.
  *
  * 0, or -1 with an error as of bp_device_copy; the destination's bytes are then undefined. Any
  * thread. Since 1.0. */
 BP_API int bp_device_copy_between(const BpCopy *copy, void *from_stream, void *to_stream);
 
 /* The same copy in two halves, for callers that queue on each device in a thread of its own, and
- * that copy again and again: the staging memory of `size` bytes is allocated once. */
+ * that copy again and again: the staging memory is allocated once. */
 typedef struct BpTransfer BpTransfer;
 
-/* A transfer between two devices, neither of which is the host (transfer full, bp_transfer_free).
- * NULL with an error: BP_ERROR_VALUE, BP_ERROR_MEMORY, or of the devices. Any thread. Since 1.0. */
+/* Makes a transfer between two devices, neither of which is the host. `size` is the number of bytes
+ * that one send moves at most. Does not wait for work. Transfer full, bp_transfer_free; NULL with
+ * an error: BP_ERROR_VALUE, BP_ERROR_MEMORY, or of the devices. Any thread. Since 1.0. */
 BP_API BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size);
-/* Sends `size` bytes of memory of the source, in the order of one of its streams. A send waits, in
- * the stream or in the call, for the receive before it. 0, or -1 with an error. Any thread, one at
- * a time. Since 1.0. */
+/* Sends the `size` bytes at `offset` of `handle`, memory of the source, in the order of `stream`, a
+ * stream of the source. A send waits, in the stream or in the call, for the receive before it. 0,
+ * or -1 with an error: BP_ERROR_VALUE if `size` is more than the transfer's, or of the device. Any
+ * thread, one at a time. Since 1.0. */
 BP_API int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset,
                             uint64_t size, void *stream);
-/* Receives what was sent last, in the order of a stream of the destination; the call waits when
- * bp_device_copy_between does. The caller calls it once after each send has returned. 0, or -1 with
- * an error. Any thread. Since 1.0. */
+/* Receives the `size` bytes that were sent last at `offset` of `handle`, memory of the destination,
+ * in the order of `stream`, a stream of the destination. The call waits for the work of the source
+ * if bp_device_copy_between would. The caller calls it once after each send has returned. 0, or -1
+ * with an error as of bp_transfer_send. Any thread. Since 1.0. */
 BP_API int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                                void *stream);
-/* Frees a transfer in any state: queued halves still complete. NULL is ignored. Any thread; nothing
- * else uses the transfer. Since 1.0. */
+/* Frees a transfer in any state. Does not wait: queued halves still complete, and the staging
+ * memory is kept until then. NULL is ignored. Any thread; nothing else uses the transfer.
+ * Since 1.0. */
 BP_API void bp_transfer_free(BpTransfer *transfer);
 
 /* Memory that is shared with another device, API or process, as the extension "external_memory" of

@@ -167,10 +167,13 @@ static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) 
 }
 
 static Lazy sender, receiver, late, plain; /* "late" has no hold; "plain" has no events */
+static const Lazy *waited_for;             /* whose event a thread waited for first, or NULL */
+static int num_imports;
 
 static int32_t event_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
                                  int32_t *state) {
   if (timeout_ns == BP_WAIT_FOREVER && event->latest && !event->latest->state) {
+    waited_for = waited_for ? waited_for : event->device;
     run(&sender);
     run(&receiver);
     run(&sender);
@@ -238,6 +241,7 @@ static int32_t import_memory(void *context, int32_t device_id, const BpExternalM
   Lazy *lazy = context;
   (void)device_id;
   *handle = memory->address;
+  num_imports++;
   g_hash_table_add(lazy->imports, *handle);
   return 0;
 }
@@ -420,6 +424,72 @@ static void test_copies_wait_for_the_oldest_of_64_mib(void) {
   assert_ok(bp_device_free(other, more));
 }
 
+/* A copy beyond the limit waits for the oldest one, though other copies asked for its memory since,
+ * and uses the memory that it waited for. */
+static void test_copies_reuse_the_oldest(void) {
+  BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
+  char *from = alloc(one, PART), *to = alloc(other, PART);
+  char *back = alloc(one, PART), *fro = alloc(other, PART);
+  memset(from, 'x', PART);
+  memset(fro, 'y', PART);
+  waited_for = NULL;
+  copy_between(one, from, NULL, other, to, NULL, PART);
+  copy_between(other, fro, NULL, one, back, NULL, PART);
+  copy_between(one, from, NULL, other, to, NULL, PART);
+  copy_between(one, from, NULL, other, to, NULL, PART);
+  g_assert_null(waited_for);
+  num_imports = 0;
+  copy_between(one, from, NULL, other, to, NULL, PART);
+  g_assert_true(waited_for == &sender);
+  g_assert_cmpint(num_imports, ==, 0);
+  for (int i = 0; i < 2; i++) {
+    run(&sender);
+    run(&receiver);
+  }
+  g_assert_true(g_queue_is_empty(&sender.work) && g_queue_is_empty(&receiver.work));
+  g_assert_cmpint(memcmp(to, from, PART), ==, 0);
+  g_assert_cmpint(memcmp(back, fro, PART), ==, 0);
+  assert_ok(bp_device_free(one, from));
+  assert_ok(bp_device_free(one, back));
+  assert_ok(bp_device_free(other, to));
+  assert_ok(bp_device_free(other, fro));
+}
+
+/* Neither for more than 64 MiB nor for a source that cannot be asked without waiting. */
+static void test_freeing_does_not_wait(void) {
+  BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
+  BpDevice unasked = device_of("plain:0");
+  char *from = alloc(one, SIZE), *to = alloc(other, SIZE), *source = alloc(unasked, SIZE);
+  BpTransfer *large = bp_transfer_create(one, other, 5 * PART);
+  BpTransfer *half = bp_transfer_create(unasked, other, SIZE);
+  assert_ok(!large || !half);
+  memset(from, 'x', SIZE);
+  waited_for = NULL;
+  assert_ok(bp_transfer_send(large, from, 0, SIZE, NULL));
+  assert_ok(bp_transfer_receive(large, to, 0, SIZE, NULL));
+  bp_transfer_free(large);
+  g_assert_null(waited_for);
+  g_assert_false(g_queue_is_empty(&receiver.work));
+  int num_syncs = plain.num_syncs;
+  assert_ok(bp_transfer_send(half, source, 0, SIZE, NULL));
+  bp_transfer_free(half);
+  g_assert_cmpint(plain.num_syncs, ==, num_syncs);
+  g_assert_false(g_queue_is_empty(&plain.work));
+  assert_ok(bp_stream_sync(unasked, NULL));
+  run(&sender);
+  run(&receiver);
+  g_assert_cmpint(memcmp(to, from, SIZE), ==, 0);
+  /* The next one that is freed frees those that are idle, down to 64 MiB. */
+  guint imports = g_hash_table_size(receiver.imports);
+  BpTransfer *next = bp_transfer_create(one, other, SIZE);
+  assert_ok(!next);
+  bp_transfer_free(next);
+  g_assert_cmpint(g_hash_table_size(receiver.imports), <, imports);
+  assert_ok(bp_device_free(one, from));
+  assert_ok(bp_device_free(other, to));
+  assert_ok(bp_device_free(unasked, source));
+}
+
 /* The call waits, and raises what the source's work raised. */
 static void expect_emulation(const char *from_kind, Lazy *from_lazy, const char *to_kind) {
   BpDevice one = device_of(from_kind), other = device_of(to_kind);
@@ -471,7 +541,9 @@ static void test_bad_arguments_are_errors(void) {
   assert_ok(bp_device_copy_between(&copy, NULL, NULL));
   assert_raises(bp_transfer_create(host, other, 1) ? 0 : -1, BP_ERROR_VALUE);
   assert_raises(bp_transfer_create(one, host, 1) ? 0 : -1, BP_ERROR_VALUE);
-  assert_raises(bp_transfer_create(one, other, UINT64_MAX) ? 0 : -1, BP_ERROR_VALUE);
+  g_assert_null(bp_transfer_create(one, other, UINT64_MAX));
+  g_assert_nonnull(strstr(bp_error_message(), "18446744073709551615 bytes"));
+  assert_raises(-1, BP_ERROR_VALUE);
   one.device_id = 9;
   assert_raises(bp_transfer_create(one, other, 1) ? 0 : -1, BP_ERROR_NOT_FOUND);
   one.device_id = 0;
@@ -681,6 +753,8 @@ int main(int argc, char **argv) {
                   test_freed_transfer_is_kept_until_its_work_has_ended);
   g_test_add_func("/transfer/copies-wait-for-the-oldest-of-64-mib",
                   test_copies_wait_for_the_oldest_of_64_mib);
+  g_test_add_func("/transfer/copies-reuse-the-oldest", test_copies_reuse_the_oldest);
+  g_test_add_func("/transfer/freeing-does-not-wait", test_freeing_does_not_wait);
   g_test_add_func("/transfer/caller-waits-for-what-a-device-cannot",
                   test_caller_waits_for_what_a_device_cannot);
   g_test_add_func("/transfer/failure-stays-with-its-stream", test_failure_stays_with_its_stream);
