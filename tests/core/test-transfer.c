@@ -560,7 +560,6 @@ static void test_bad_arguments_are_errors(void) {
 
 typedef struct Pair {
   BpDevice devices[2];
-  char name[64];
 } Pair;
 
 static void *make_stream(BpDevice device) {
@@ -694,10 +693,7 @@ static int is_in_turn(BpDevice device) {
 }
 
 static void add_pair(const char *one, const char *other) {
-  Pair *pair = g_new0(Pair, 1);
-  pair->devices[0] = device_of(one);
-  pair->devices[1] = device_of(other);
-  g_snprintf(pair->name, sizeof pair->name, "%s to %s", one, other);
+  const Pair pair = {{device_of(one), device_of(other)}};
   const struct {
     const char *name;
     void (*test)(gconstpointer pair);
@@ -705,10 +701,11 @@ static void add_pair(const char *one, const char *other) {
                {"threads-copy-at-once", test_threads_copy_at_once},
                {"call-does-not-wait", test_call_does_not_wait}}; /* the last one: both in turn */
   size_t count =
-      G_N_ELEMENTS(tests) - !(is_in_turn(pair->devices[0]) && is_in_turn(pair->devices[1]));
+      G_N_ELEMENTS(tests) - !(is_in_turn(pair.devices[0]) && is_in_turn(pair.devices[1]));
   for (size_t i = 0; i < count; i++) {
-    g_autofree char *path = g_strdup_printf("/transfer/devices/%s/%s", pair->name, tests[i].name);
-    g_test_add_data_func(path, pair, tests[i].test); /* lives for ever */
+    g_autofree char *path =
+        g_strdup_printf("/transfer/devices/%s to %s/%s", one, other, tests[i].name);
+    g_test_add_data_func_full(path, g_memdup2(&pair, sizeof pair), tests[i].test, g_free);
   }
 }
 
