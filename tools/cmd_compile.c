@@ -57,8 +57,9 @@ static int make_portable(Code *code) {
     BpTarget *target = code->targets->pdata[i];
     if (!*(const char *)code->devices->pdata[i] && !target_is_default(target)) {
       char *text = bp_target_format(target);
-      command_raise_usage(
-          "--portable takes a target as its kind alone; \"%s\" says what its devices are", text);
+      if (text)
+        command_raise_usage(
+            "--portable takes a target as its kind alone; \"%s\" says what its devices are", text);
       bp_str_free(text);
       return -1;
     }

@@ -13,10 +13,10 @@
 #include "core/system/env.h"
 #include "core/system/lock.h"
 #include "core/registry/given.h"
+#include "core/registry/hints.h"
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
-#include "core/registry/hints.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

@@ -6,8 +6,8 @@
 #include "core/module/absent.h"
 #include "core/module/module.h"
 #include "core/registry/given.h"
-#include "core/registry/object.h"
 #include "core/registry/hints.h"
+#include "core/registry/object.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

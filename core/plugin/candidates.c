@@ -7,8 +7,8 @@
 #include "core/plugin/store.h"
 
 #include "core/registry/given.h"
-#include "core/registry/log.h"
 #include "core/registry/hints.h"
+#include "core/registry/log.h"
 #include "core/registry/registry.h"
 #include "core/system/trust.h"
 

@@ -21,9 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define REMEDY      "; set BACKPLANE_CACHE_DIR to a directory that you own"
-#define DIGEST_SIZE 32
-
 /* ---- The folder -------------------------------------------------------------------------- */
 
 /* What bp_cache_set_folder was given, or NULL; BP__LOCK_STATE guards it. */
@@ -58,7 +55,8 @@ int bp__cache_is_subject(const char *text) {
 static int format_usable_root(char *path, size_t size) {
   int length = format_root(path, size);
   if (length < 0)
-    return bp_error_raise(BP_ERROR_IO, "there is no cache directory: HOME is not set" REMEDY);
+    return bp_error_raise(BP_ERROR_IO,
+                          "there is no cache directory: HOME is not set" BP_CACHE_REMEDY);
   if ((size_t)length >= size)
     return bp_error_raise(BP_ERROR_VALUE,
                           "the path of the cache directory takes more than %zu bytes", size);
@@ -85,8 +83,8 @@ static int format_path(const char *subject, char *path, size_t size) {
 }
 
 static int raise_path(const char *doing, const char *path) {
-  return bp_error_raise(BP_ERROR_IO, "cannot %s the cache directory %s: %s" REMEDY, doing, path,
-                        strerror(errno));
+  return bp_error_raise(BP_ERROR_IO, "cannot %s the cache directory %s: %s" BP_CACHE_REMEDY, doing,
+                        path, strerror(errno));
 }
 
 /* A safe path stays safe, since nobody else can change it: between creating and opening the folder,
@@ -122,8 +120,8 @@ static int check_own(const BpCache *cache) {
   if (fstat(cache->fd, &status))
     return raise_path("look at", cache->path);
   if (status.st_uid != geteuid())
-    return bp_error_raise(BP_ERROR_IO, "the cache directory %s belongs to another user" REMEDY,
-                          cache->path);
+    return bp_error_raise(
+        BP_ERROR_IO, "the cache directory %s belongs to another user" BP_CACHE_REMEDY, cache->path);
   return faccessat(cache->fd, ".", W_OK | X_OK, AT_EACCESS) ? raise_path("write to", cache->path)
                                                             : 0;
 }
@@ -189,20 +187,26 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
 
 /* After a file was added. */
 static void tidy(const BpCache *cache) {
+  static atomic_flag is_told = ATOMIC_FLAG_INIT;
   const CacheUpkeep *upkeep = bp__part_table(BP_PART_CACHE);
   if (upkeep)
     upkeep->tidy(cache);
   else {
-    bp__log(BP_LOG_WARNING, "no old file of the cache is removed: %s", bp_error_message());
+    if (!atomic_flag_test_and_set(&is_told))
+      bp__log(BP_LOG_WARNING, "no old file of the cache is removed: %s", bp_error_message());
     bp_error_clear();
   }
 }
 
 static int count(int removes, uint64_t *files, uint64_t *bytes) {
   const CacheUpkeep *upkeep = bp__part_table(BP_PART_CACHE);
-  uint64_t unused[2];
-  return upkeep ? upkeep->count(removes, files ? files : &unused[0], bytes ? bytes : &unused[1])
-                : -1;
+  uint64_t counted[2] = {0, 0};
+  int rc = upkeep ? upkeep->count(removes, &counted[0], &counted[1]) : -1;
+  if (files)
+    *files = counted[0];
+  if (bytes)
+    *bytes = counted[1];
+  return rc;
 }
 
 int bp_cache_measure(uint64_t *files, uint64_t *bytes) {
@@ -249,7 +253,7 @@ char *bp_cache_folder(void) {
 
 typedef struct Trailer {
   char magic[8];
-  uint8_t digest[DIGEST_SIZE];
+  uint8_t digest[BP_CACHE_DIGEST_SIZE];
 } Trailer;
 
 static const char trailer_magic[8] = {'B', 'P', 'C', 'A', 'C', 'H', 'E', '1'};
@@ -271,7 +275,7 @@ void bp__cache_hash(GChecksum *hash, const char *data, size_t size) {
 
 /* Frees the hash. */
 static void finish_trailer(GChecksum *hash, Trailer *trailer) {
-  gsize size = DIGEST_SIZE;
+  gsize size = BP_CACHE_DIGEST_SIZE;
   memcpy(trailer->magic, trailer_magic, sizeof trailer_magic);
   g_checksum_get_digest(hash, trailer->digest, &size);
   g_checksum_free(hash);

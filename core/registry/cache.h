@@ -20,6 +20,10 @@
 #include <glib.h>
 #include <limits.h>
 
+#define BP_CACHE_REMEDY      "; set BACKPLANE_CACHE_DIR to a directory that you own"
+#define BP_CACHE_DIGEST_SIZE 32
+#define BP_CACHE_HASH_DIGITS (2 * BP_CACHE_DIGEST_SIZE)
+
 typedef struct BpCache {
   int fd; /* of the folder; -1: no cache, so nothing is found and nothing kept */
   char path[PATH_MAX];

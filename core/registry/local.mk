@@ -23,7 +23,7 @@ libbackplane_la_SOURCES += \
 	core/registry/view.c \
 	core/registry/cache.c core/registry/cache.h \
 	core/registry/config.c core/registry/config.h \
+	core/registry/hints.c core/registry/hints.h \
 	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \
-	core/registry/hints.c core/registry/hints.h \
 	core/registry/part.c core/registry/part.h

@@ -9,10 +9,10 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "core/registry/hints.h"
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
-#include "core/registry/hints.h"
 #include "core/system/lock.h"
 
 #define MAX_KINDS 256

@@ -15,8 +15,8 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "core/registry/host.h"
 #include "core/registry/hints.h"
+#include "core/registry/host.h"
 #include "core/registry/object.h"
 #include "core/registry/part.h"
 #include "core/registry/text.h"

@@ -46,10 +46,14 @@ static void hash_number(GChecksum *hash, int64_t number) {
   g_checksum_update(hash, (const guchar *)&number, sizeof number);
 }
 
-static void hash_target(GChecksum *hash, const BpTarget *target) {
+/* NULL has a hash, too. -1 with an error. */
+static int hash_target(GChecksum *hash, const BpTarget *target) {
   char *text = target ? bp_target_format(target) : NULL;
+  if (target && !text)
+    return -1;
   hash_text(hash, text ? text : "");
   bp_str_free(text);
+  return 0;
 }
 
 /* The plugins that provide a function, and their versions. */
@@ -94,18 +98,21 @@ static void hash_device(GChecksum *hash, BpDevice device) {
   bp_error_clear();
 }
 
-/* All that the times depend on. The values of weights beside the file are left out. */
+/* All that the times depend on. The values of weights beside the file are left out. NULL with an
+ * error. */
 static char *make_key(const char *path, const BpCompileOptions *options,
                       const BpDevice devices[2]) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  if (hash_target(hash, options->targets[0]) || hash_target(hash, options->fallback)) {
+    g_checksum_free(hash);
+    return NULL;
+  }
   GMappedFile *file = g_mapped_file_new(path, FALSE, NULL);
   if (file)
     g_checksum_update(hash, (const guchar *)g_mapped_file_get_contents(file),
                       (gssize)g_mapped_file_get_length(file));
   if (file)
     g_mapped_file_unref(file);
-  hash_target(hash, options->targets[0]);
-  hash_target(hash, options->fallback);
   /* Shapes that are not there, or of an unknown size, are an error of the compilation. */
   int are_there = options->shapes && options->shape_size >= sizeof(BpInputShape);
   for (int32_t i = 0; are_there && i < options->num_shapes; i++) {
@@ -514,6 +521,8 @@ BpModule *bp__build_choose(const char *path, const OnnxModel *model,
   if (find_devices(options, devices))
     return NULL;
   char *key = make_key(path, options, devices);
+  if (!key)
+    return NULL;
   Comparison c = {.model = model, .options = options, .compile = compile, .devices = devices};
   if (recall(key, &c.record)) {
     tell_times(options, &c.record, 1);

@@ -88,8 +88,8 @@ static void find_dominators(Fusion *fusion) {
     meet(fusion, fusion->graph->outputs.items[i], NOWHERE);
   for (int32_t id = fusion->count - 1; id >= 0; id--) {
     const BpGraphNode *node = node_at(fusion, id);
-    if (node->is_kept)
-      meet(fusion, node->outputs[0], NOWHERE);
+    for (int32_t k = 0; k < node->num_outputs && (node->is_kept || node->is_measured); k++)
+      meet(fusion, node->outputs[k], NOWHERE);
     int32_t up = fusion->dominator[id];
     fusion->depth[id] = up == NOWHERE ? 1 : fusion->depth[up] + 1;
     for (int32_t k = 0; k < node->num_inputs; k++)
@@ -384,8 +384,10 @@ static uint8_t *find_outputs(const Fusion *fusion) {
   for (size_t i = 0; i < fusion->graph->outputs.size; i++)
     is_output[((const BpGraphValue *)fusion->graph->outputs.items[i])->id] = 1;
   for (int32_t id = 0; id < fusion->count; id++) {
-    if (node_at(fusion, id)->is_kept)
-      is_output[node_at(fusion, id)->outputs[0]->id] = 1;
+    const BpGraphNode *node = node_at(fusion, id);
+    for (int32_t k = 0; k < node->num_outputs && (node->is_kept || node->is_measured); k++)
+      if (node->outputs[k])
+        is_output[node->outputs[k]->id] = 1;
     for (int32_t k = 0; k < node_at(fusion, id)->num_inputs; k++) {
       const BpGraphValue *value = node_at(fusion, id)->inputs[k];
       if (value && value->producer && fusion->group[value->producer->id] != fusion->group[id])

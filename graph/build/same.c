@@ -31,8 +31,9 @@ static Source inner_source(const BpGroup *group, const BpGraphValue *value) {
 
 static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t input) {
   const BpGraphValue *value = node->inputs[input];
-  /* Of an input that is no argument and has no data, only the type was read: CastLike's second. */
-  if (!value || (!value->data && !bp__op_argument(node, input)))
+  /* Of an input that is no argument and has no elements, only the type was read: CastLike's second.
+   */
+  if (!value || (!value->data && !value->extents && !bp__op_argument(node, input)))
     return (Source){ABSENT, 0, 0};
   if (bp__build_is_immediate(value) || !bp__op_argument(node, input))
     return (Source){WRITTEN, 0, 0};

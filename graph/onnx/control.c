@@ -192,6 +192,14 @@ static int is_local(const BpGraph *graph, int64_t extent, int32_t count) {
   return found;
 }
 
+/* Notes that symbols get their values from the shapes of a node's outputs. */
+static void note_measured(const BpGraph *graph, BpGraphNode *node, int32_t count) {
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    for (int32_t d = 0; d < node->outputs[i]->ndim && !node->outputs[i]->sequence; d++)
+      if (is_local(graph, node->outputs[i]->shape[d], count))
+        node->is_measured = 1;
+}
+
 /* The extent outside of the body, where it is bound if it has no meaning there. */
 static int64_t outer_extent(BpGraph *graph, const char *name, int64_t extent, int32_t count) {
   return is_local(graph, extent, count) ? new_symbol(graph, name) : extent;
@@ -379,6 +387,8 @@ static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, B
   for (int32_t i = 0; branch && i < num_outputs; i++)
     if (set_branch_output(graph, branch, i, count))
       return -1;
+  if (branch)
+    note_measured(graph, branch, count);
   *result = branch;
   return branch ? 0 : -1;
 }
@@ -651,6 +661,7 @@ static int set_loop_outputs(const Looping *l, const Body *body, BpGraphNode *nod
     if (bp__node_set_output(graph, node, i, value->dtype, shape, value->ndim + is_stack))
       return -1;
   }
+  note_measured(graph, node, l->count);
   return 0;
 }
 

@@ -51,8 +51,16 @@ static int has_open_output(const BpGraphNode *node) {
   return 0;
 }
 
+static int has_open_attr(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_attrs; i++)
+    if (node->attrs[i].ints && bp__extents_any_open(node->attrs[i].ints, node->attrs[i].count))
+      return 1;
+  return 0;
+}
+
 static int is_constant(const BpGraphNode *node) {
-  if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS || node->outputs[0]->extents)
+  if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS || node->outputs[0]->extents ||
+      has_open_attr(node))
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] && !node->inputs[i]->data)

@@ -31,7 +31,8 @@ BP_API int32_t bp_target_device_type(const BpTarget *target);
 BP_API int bp_target_get_attr(const BpTarget *target, const char *name, BpValue *value);
 /* The same for an int, with the value to use when the kind lacks it or it is unset. Never fails. */
 BP_API int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t otherwise);
-/* Canonical text, which parses back to an equal target; JSON form (transfer full, bp_str_free). */
+/* Canonical text, which parses back to an equal target; JSON form (transfer full, bp_str_free).
+ * NULL with an error: the part of libbackplane that writes them cannot be loaded. */
 BP_API char *bp_target_format(const BpTarget *target);
 BP_API char *bp_target_format_json(const BpTarget *target);
 

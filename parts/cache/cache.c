@@ -23,7 +23,6 @@
 #define MOST_SIZE    (1 << 24)
 #define RECENT_S     60 /* files used so recently may be in use */
 #define OLD_S        (90 * 24 * 3600)
-#define HASH_DIGITS  64
 
 /* ---- Removing files ---------------------------------------------------------------------- */
 
@@ -42,10 +41,10 @@ static uint64_t limit_bytes(void) {
 /* Whether a file belongs to the cache: a hash and one of its suffixes. */
 static int is_kept_name(const char *name) {
   static const char *const suffixes[] = {"", ".o", ".so", ".quarantine", ".lock"};
-  if (strspn(name, "0123456789abcdef") != HASH_DIGITS)
+  if (strspn(name, "0123456789abcdef") != BP_CACHE_HASH_DIGITS)
     return 0;
   for (size_t i = 0; i < G_N_ELEMENTS(suffixes); i++)
-    if (!strcmp(name + HASH_DIGITS, suffixes[i]))
+    if (!strcmp(name + BP_CACHE_HASH_DIGITS, suffixes[i]))
       return 1;
   return 0;
 }
@@ -136,10 +135,8 @@ typedef struct Usage {
 } Usage;
 
 static int raise_read(const char *path) {
-  return bp_error_raise(BP_ERROR_IO,
-                        "cannot read the cache directory %s: %s; set BACKPLANE_CACHE_DIR to a "
-                        "directory that you own",
-                        path, g_strerror(errno));
+  return bp_error_raise(BP_ERROR_IO, "cannot read the cache directory %s: %s" BP_CACHE_REMEDY, path,
+                        g_strerror(errno));
 }
 
 /* Adds the files of a subject's folder, or removes and adds them. Locks stay. */

@@ -4,8 +4,8 @@
 #include "parts/isolation/isolate.h"
 
 #include "core/plugin/trial.h"
-#include "core/registry/names.h"
 #include "core/registry/hints.h"
+#include "core/registry/names.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
 #include "core/system/spawn.h"

@@ -5,8 +5,8 @@
 
 #include "parts/isolation/isolate.h"
 #include "core/plugin/trial.h"
-#include "core/registry/log.h"
 #include "core/registry/hints.h"
+#include "core/registry/log.h"
 #include "core/registry/registration.h"
 #include "core/system/env.h"
 #include "core/system/spawn.h"

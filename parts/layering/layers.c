@@ -14,10 +14,10 @@
 
 #include "core/device/device.h"
 #include "core/module/module.h"
+#include "core/registry/hints.h"
 #include "core/registry/installed.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
-#include "core/registry/hints.h"
 #include "core/registry/part.h"
 #include "core/system/lock.h"
 

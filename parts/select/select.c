@@ -10,8 +10,8 @@
 #include "core/registry/config.h"
 #include "core/system/env.h"
 #include "core/registry/given.h"
-#include "core/registry/names.h"
 #include "core/registry/hints.h"
+#include "core/registry/names.h"
 #include "core/registry/part.h"
 
 #include <backplane/error.h>

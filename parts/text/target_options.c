@@ -82,7 +82,7 @@ BpTarget *bp__target_parse_options(const char *text) {
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-/* The text of a value, which parse_value reads back (transfer full). */
+/* The text of a value, which bp__target_set_text reads back (transfer full). */
 static char *value_text(const BpValue *value) {
   char number[G_ASCII_DTOSTR_BUF_SIZE];
   BpByteArray text;
@@ -113,7 +113,7 @@ static void append_quoted(GString *out, const char *text) {
     g_string_append_c(out, '"');
 }
 
-/* g_string uses g_malloc, which is malloc: bp_str_free frees both. */
+/* The memory of a GString is of g_malloc, which is malloc: bp_str_free can free it. */
 char *bp__target_format_options(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   GString *out = g_string_new(kind->name);

@@ -88,6 +88,15 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   return bp_device_list_count(&found, count, why);
 }
 
+/* PoCL's driver "basic" has no thread of its own: it runs work that waited for an event in the
+ * thread that signals the event, with a lock that another thread's calls need. */
+static int32_t can_be_held(const BpOpenclDevice *device) {
+  char platform[64] = "", name[256] = "";
+  bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof(platform) - 1, platform, NULL);
+  bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_NAME, sizeof(name) - 1, name, NULL);
+  return strcmp(platform, "Portable Computing Language") || strncmp(name, "basic", 5);
+}
+
 static int32_t open_device(void *opened) {
   BpOpenclDevice *device = opened;
   cl_int status = CL_SUCCESS;
@@ -101,6 +110,7 @@ static int32_t open_device(void *opened) {
   }
   bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
   device->alignment = bits >= 8 ? bits / 8 : 1;
+  device->can_be_held = can_be_held(device);
   return 0;
 }
 

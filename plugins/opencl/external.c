@@ -9,7 +9,7 @@ static int32_t get_forms(void *context, int32_t device_id, uint64_t *imports, ui
   const BpOpenclDevice *device = bp_opencl_device(device_id);
   if (!device)
     return -1;
-  *imports = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_IN_TURN;
+  *imports = BP_EXTERNAL_HOST_POINTER | (device->can_be_held ? BP_EXTERNAL_IN_TURN : 0);
   *exports = 0;
   *alignment = device->alignment;
   return 0;

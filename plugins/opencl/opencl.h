@@ -105,6 +105,7 @@ typedef struct BpOpenclDevice {
   cl_context context;
   BpOpenclStream stream;   /* the default stream */
   uint64_t alignment;      /* bytes; alignment of a sub-buffer */
+  int32_t can_be_held;     /* queued work can wait for an event that the host signals later */
   pthread_mutex_t lock;    /* of `timing` */
   cl_command_queue timing; /* of timers, or NULL */
 } BpOpenclDevice;

@@ -473,6 +473,13 @@ CASES = {
         {"w": RANDOM.random((4, 2, 2, 2), np.float32), "bias": RANDOM.random(4, np.float32), "shape": np.array([0, 4, 16]),
          "image": np.array([5, 5]), "block": np.array([2, 2])},
         [{"x": Shape((n, 2, 5, 5)), "offset": Shape((k, 8, 4, 4))} for n, k in [(1, 1), (3, 3), (2, 3)]]),
+    "split_into_equal_parts": (
+        [node("Split", "x", "a b c", axis=0, num_outputs=3), node("Split", "x", "d e f g", axis=1, num_outputs=4)],
+        {"x": (FLOAT, ["n", "m"])}, "a b c d e f g", {}, [{"x": Shape((n, m))} for n, m in [(3, 4), (6, 8), (9, 4)]]),
+    "counting_from_an_extent": (
+        [node("Shape", "x", "s"), node("Squeeze", "s", "n"), node("Add", "n four", "m"), node("Range", "n m one", "r"),
+         node("Neg", "r", "y")], {"x": (FLOAT, ["n"])}, "y", {"four": np.int64(4), "one": np.int64(1)},
+        [{"x": Shape((n,))} for n in (1, 7)]),
     "encoder_and_decoder_with_skips": (
         [node("Conv", "x w0 b0", "c0", pads=[1, 1, 1, 1]), node("Relu", "c0", "a"),
          node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
@@ -565,12 +572,10 @@ def sequence(name):
     return onnx.helper.make_tensor_sequence_value_info(name, FLOAT, None)
 
 
-# What importing cannot settle: nodes; inputs beside x, of 2x3 floats, and p, an integer; the output; words of the error.
-UNSETTLED = {
-    "position": ([node("SplitToSequence", "x", "s"), node("SequenceAt", "s p", "y")], [], "y", "'p'"),
+# Sequences that cannot be compiled: nodes; inputs beside x, of 2x3 floats, and p, an integer; the output; words of the error.
+WRONG_SEQUENCES = {
     "position outside": ([node("SequenceConstruct", "x", "s"), node("SequenceLength", "s", "l"), node("SequenceAt", "s l", "y")],
                          [], "y", "its position is 1, in a sequence of 1 tensors"),
-    "lengths": ([node("SplitToSequence", "x p", "s"), node("SequenceLength", "s", "y")], [], "y", "input 1"),
     "types": ([node("SequenceConstruct", "x p", "s"), node("SequenceLength", "s", "y")], [], "y", "differ in type"),
     "none": ([node("SequenceEmpty", "", "s"), node("ConcatFromSequence", "s", "y", axis=0)], [], "y", "its sequence is empty"),
     "no value": ([node("Optional", "", "o"), node("OptionalGetElement", "o", "y")], [], "y", "its optional has no value"),
@@ -578,16 +583,13 @@ UNSETTLED = {
     "node": ([node("SequenceConstruct", "x", "s"), node("Neg", "s", "y")], [], "y", "its input 's' is a sequence"),
     "output": ([node("SequenceConstruct", "x", "y")], [], "y", "output 'y' is a sequence"),
     "input": ([node("SequenceAt", "s p", "y")], [sequence("s")], "y", "input 's' is not a tensor"),
-    "branches": ([node("Cast", "p", "c", to=BOOL), node("If", "c", "s", then_branch=body([node("SequenceConstruct", "x", "t")], {}, "t"),
-                                                     else_branch=body([node("SequenceConstruct", "x x", "u")], {}, "u")),
-                  node("SequenceLength", "s", "y")], [], "y", "its body gives 't', a sequence"),
     "operator": ([node("StringSplit", "x", "y"), node("SequenceConstruct", "x", "s")], [], "y", "1 operator that"),
 }
 
 
-@pytest.mark.parametrize("name", UNSETTLED)
-def test_sequences_that_are_not_settled_are_refused_by_name(name, tmp_path):
-    nodes, inputs, output, words = UNSETTLED[name]
+@pytest.mark.parametrize("name", WRONG_SEQUENCES)
+def test_sequences_that_cannot_be_compiled_are_refused_by_name(name, tmp_path):
+    nodes, inputs, output, words = WRONG_SEQUENCES[name]
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(nodes, "graph", [info("x", FLOAT, [2, 3]), info("p", INT64, []), *inputs],
                                    [onnx.ValueInfoProto(name=output)])

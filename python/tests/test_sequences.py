@@ -35,6 +35,17 @@ CASES = {
         y = ConcatFromSequence<axis = -1> (all)
         pair = SequenceConstruct (x, w)  z = ConcatFromSequence<axis = 0, new_axis = 1> (pair)
       }""", [dict(x=NUMBERS[0], w=w, k=k) for w, k in [([0, 1, 1, 0, 1, 0], 5), ([1] * 6, 2), ([0] * 6, 3)]]),
+    "known_by_its_shape_alone": ("""
+      m (float[n, 6] x, int64[k] sizes, int64 i) => (int64[2] y, int64 total, int64[2] z) {
+        s = SplitToSequence<axis = 0> (x, sizes)  e = SequenceAt (s, i)  y = Shape (e)  zero = Constant<value_int = 0> ()
+        many = SequenceLength (s)
+        total = Loop (many, , zero) <body = b (int64 j, bool go, int64 sum) => (bool on, int64 next) {
+          on = Identity (go)  f = SequenceAt (s, j)  g = Size (f)  next = Add (sum, g) }>
+        c = Greater (i, zero)
+        h = If (c) <then_branch = t () => (float[a, 6] t0) { t0 = Concat<axis = 0> (x, x) },
+                    else_branch = u () => (float[b, 6] u0) { u0 = Identity (x) }>
+        z = Shape (h)
+      }""", [dict(x=NUMBERS[:n], sizes=sizes, i=i) for n, sizes, i in [(4, [1, 3], 1), (3, [1, 1, 1], 0), (4, [4], 0)]]),
     "taken_where_the_data_say": ("""
       m (float[n, 6] x, float[6] w, int64 i, int64 j) => (float[m, 6] y, float[a, 6] z, int64 many) {
         d = Add (x, w)  e = Concat<axis = 0> (x, d)

@@ -138,7 +138,7 @@ typedef struct BpEventsApi {
 /* In the mask of imports, beside BP_EXTERNAL_HOST_POINTER: taking turns is work of the stream. The
  * two copies that hand bytes over (BpExternalMemoryApi) do not wait, and the bytes are those that
  * the host's memory holds when the stream gets there: another device may write them until an event
- * for which the stream waits. Hosts of 1.0 ignore it. */
+ * for which the stream waits. */
 #define BP_EXTERNAL_IN_TURN 0x100
 
 /* Memory that a device did not allocate for itself alone. */
