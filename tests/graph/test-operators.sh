@@ -69,7 +69,7 @@ Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and al
 | target kind | run | expected result | other result | refused by name |
 |---|---|---|---|---|
 | `llvm` | 1622 | 1556 | 4: two of Attention by a rounding of float16; two of Resize (`align_corners` with scales that leave a fraction), as onnxruntime | the others: missing operators, training, strings, optional inputs, ranks that depend on the data |
-| `vulkan` (lavapipe) | 1328 | 1253 | the same 4 | 16 for functions of float64 that GLSL lacks (`exp`, `pow`, `fmod`); the others as `llvm` |
+| `vulkan` (lavapipe) | 1328 | 1253 | the same 4 | 16 for `exp`, `pow` and `fmod` of float64, which work since; the others as `llvm` |
 | `opencl` (PoCL), a third | 551 | 526 | none | the others as `llvm` |
 
 The 129 cases with types that numpy lacks, except float8e8m0, give the expected result on these targets and on `c`.

@@ -194,7 +194,8 @@ static void test_shared(void) {
   must_specialize(pair.model, pair.path, 9);
   bp_model_memory(pair.model, &parameters, &planned);
   Seen seen = look(pair.model);
-  /* Weights that the processor's schedules pack otherwise for some numbers of rows are not shared. */
+  /* Weights that the processor's schedules pack otherwise for some numbers of rows are not shared.
+   */
   g_assert_cmpuint(seen.shared, >=, parameters);
   g_assert_cmpuint(seen.shared, <=, seen.parameters);
   assert_equal_runs(&pair, 9, 3);
