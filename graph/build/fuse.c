@@ -88,7 +88,7 @@ static void find_dominators(Fusion *fusion) {
     meet(fusion, fusion->graph->outputs.items[i], NOWHERE);
   for (int32_t id = fusion->count - 1; id >= 0; id--) {
     const BpGraphNode *node = node_at(fusion, id);
-    for (int32_t k = 0; k < node->num_outputs && (node->is_kept || node->is_measured); k++)
+    for (int32_t k = 0; k < node->num_outputs && node->is_kept; k++)
       meet(fusion, node->outputs[k], NOWHERE);
     int32_t up = fusion->dominator[id];
     fusion->depth[id] = up == NOWHERE ? 1 : fusion->depth[up] + 1;
@@ -385,7 +385,7 @@ static uint8_t *find_outputs(const Fusion *fusion) {
     is_output[((const BpGraphValue *)fusion->graph->outputs.items[i])->id] = 1;
   for (int32_t id = 0; id < fusion->count; id++) {
     const BpGraphNode *node = node_at(fusion, id);
-    for (int32_t k = 0; k < node->num_outputs && (node->is_kept || node->is_measured); k++)
+    for (int32_t k = 0; k < node->num_outputs && node->is_kept; k++)
       if (node->outputs[k])
         is_output[node->outputs[k]->id] = 1;
     for (int32_t k = 0; k < node_at(fusion, id)->num_inputs; k++) {

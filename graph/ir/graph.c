@@ -437,7 +437,7 @@ void bp__graph_remove_dead(BpGraph *graph) {
   bp__graph_count_uses(graph);
   for (size_t i = graph->nodes.size; i-- > 0;) {
     BpGraphNode *node = graph->nodes.items[i];
-    int32_t used = node->is_kept || node->is_measured;
+    int32_t used = node->is_kept;
     for (int32_t k = 0; k < node->num_outputs; k++)
       used += node->outputs[k] ? node->outputs[k]->num_uses : 0;
     if (used > 0) {

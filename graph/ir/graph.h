@@ -96,16 +96,15 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* NULL: an absent optional input */
   BpGraphValue **outputs;
-  int32_t id;          /* place in the list, after bp__graph_count_uses */
-  int32_t place;       /* BP_PLACE_* */
-  int32_t is_alone;    /* not fused with others: the target refuses what came of it */
-  int32_t is_append;   /* a Concat that the machine does (graph/build/append.c) */
-  int32_t is_kept;     /* not dropped where nobody reads its outputs */
-  int32_t is_measured; /* nor is this: the shapes of its outputs give symbols their values */
-  int32_t source;      /* which of the graph's sources it is made of, from 1 on; 0: of none */
-  int32_t is_control;  /* the machine does it: no pass computes or replaces it
-                          (graph/ops/control.h) */
-  BpGraph **bodies;    /* graphs that the node runs (graph/ops/control.h) */
+  int32_t id;         /* place in the list, after bp__graph_count_uses */
+  int32_t place;      /* BP_PLACE_* */
+  int32_t is_alone;   /* not fused with others: the target refuses what came of it */
+  int32_t is_append;  /* a Concat that the machine does (graph/build/append.c) */
+  int32_t is_kept;    /* not dropped where nobody reads its outputs: they give symbols values */
+  int32_t source;     /* which of the graph's sources it is made of, from 1 on; 0: of none */
+  int32_t is_control; /* the machine does it: no pass computes or replaces it
+                         (graph/ops/control.h) */
+  BpGraph **bodies;   /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };
 

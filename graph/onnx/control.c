@@ -192,12 +192,12 @@ static int is_local(const BpGraph *graph, int64_t extent, int32_t count) {
   return found;
 }
 
-/* Notes that symbols get their values from the shapes of a node's outputs. */
-static void note_measured(const BpGraph *graph, BpGraphNode *node, int32_t count) {
+/* Keeps a node if symbols get their values from the shapes of its outputs. */
+static void keep_measured(const BpGraph *graph, BpGraphNode *node, int32_t count) {
   for (int32_t i = 0; i < node->num_outputs; i++)
     for (int32_t d = 0; d < node->outputs[i]->ndim && !node->outputs[i]->sequence; d++)
       if (is_local(graph, node->outputs[i]->shape[d], count))
-        node->is_measured = 1;
+        node->is_kept = 1;
 }
 
 /* The extent outside of the body, where it is bound if it has no meaning there. */
@@ -388,7 +388,7 @@ static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, B
     if (set_branch_output(graph, branch, i, count))
       return -1;
   if (branch)
-    note_measured(graph, branch, count);
+    keep_measured(graph, branch, count);
   *result = branch;
   return branch ? 0 : -1;
 }
@@ -661,7 +661,7 @@ static int set_loop_outputs(const Looping *l, const Body *body, BpGraphNode *nod
     if (bp__node_set_output(graph, node, i, value->dtype, shape, value->ndim + is_stack))
       return -1;
   }
-  note_measured(graph, node, l->count);
+  keep_measured(graph, node, l->count);
   return 0;
 }
 

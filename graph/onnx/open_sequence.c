@@ -109,7 +109,7 @@ static BpGraphValue *give_tensor(BpGraph *graph, BpGraphNode *node, BpDataType d
     shape[d] = extents[d] == BP_EXTENT_NONE ? bp__op_new_symbol(graph, node) : extents[d];
     if (shape[d] == BP_EXTENT_NONE)
       return NULL;
-    node->is_measured |= extents[d] == BP_EXTENT_NONE;
+    node->is_kept |= extents[d] == BP_EXTENT_NONE;
   }
   return node && !bp__node_set_output(graph, node, 0, dtype, shape, ndim) ? node->outputs[0] : NULL;
 }

@@ -9,7 +9,7 @@
 #include "graph/ops/vector.h"
 
 bool bp__op_is_bind(const BpGraphNode *node) {
-  return node->is_kept;
+  return node->op->infer == bp__infer_bind;
 }
 
 BP_ROW_INFER(bind) {
