@@ -36,9 +36,9 @@ page_text() {
   cat <<'HEAD'
 # Operators
 
-The importer reads these operators of ONNX's own domain, operator sets 7 to 28; [others](#missing) are at the end. `backplane operators` also shows how
-each is computed. Operators mean what ONNX's specification says. A use that is not computed (an attribute, a type, an input that must be
-constant) is refused when the model is compiled, by the node's name.
+The importer reads these operators of ONNX's own domain, operator sets 7 to 28, and [others](#missing). `backplane operators` also shows how each is
+computed. ONNX's specification gives their meaning. Compiling refuses an unsupported use (an attribute, a type, an input that must be constant) by the
+node's name.
 
 | case | result, on every target |
 |---|---|
@@ -48,9 +48,8 @@ constant) is refused when the model is compiled, by the node's name.
 | quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
 | `DFT` or `STFT` of a length that only a run knows | one product with a matrix of that many rows |
 
-In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists of
-operators below name those that take such a tensor as their first input alone (the shapes of weights are known), or not at all; they refuse other uses,
-and name the `--shape` that helps.
+In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists below
+name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps.
 
 In such an artifact a shape may also depend on data: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and by the shape, bounds, counts or axes
 of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `OneHot`, `CenterCropPad`,
@@ -58,11 +57,11 @@ of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Sque
 four dimensions. Other such inputs must be constants, or computed from shapes.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits, and float16 and bfloat16 in float32. Float8 (E4M3FN,
-E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and
-`DequantizeLinear` convert them, `BitCast` reads their bits as another type, operators that only move elements take them, and all others refuse them. Elements of
-less than a byte are packed as in ONNX and DLPack, the first in the lowest bits. Rounding and saturation are those of ONNX's reference; on the CPU a
-subnormal float32 counts as 0, elsewhere it may. `.npy` files lack these types; the C API (`backplane/graph/model.h`) and the
-[Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused.
+E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear`
+convert them, `BitCast` reads their bits as another type, operators that move elements take them, all others refuse them. Elements of less than a byte
+are packed as in ONNX and DLPack, the first in the lowest bits. Rounding and saturation are those of ONNX's reference; on the CPU a subnormal float32
+counts as 0, elsewhere it may. `.npy` files lack these types; the APIs for C (`backplane/graph/model.h`) and [Python](python.md) have them as tensors.
+float8e8m0, complex numbers and strings are refused.
 
 Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and all inputs given when they run (25 November 2026):
 
@@ -87,12 +86,11 @@ HEAD
 ## Missing
 
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
-own functions [work](graph.md#control-flow). So do operators of sequences and optionals: where constants and shapes give lengths and positions, a
-sequence is the list of its tensors; else it is a [value of the run](graph.md#sequences), which branches and loops may give and carry. Its tensors are of
-one type and number of dimensions. Sequences as inputs and outputs of the model are refused.
+own functions [work](graph.md#control-flow). So do operators of [sequences and optionals](graph.md#sequences). Sequences as inputs and outputs of the
+model are refused.
 
-These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. A node that uses an attribute or input that the list
-excludes by "without" is refused.
+These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. A node with an attribute or input after "without"
+is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
   `g_idx` and a K that is no multiple of `block_size` are refused.
