@@ -636,7 +636,7 @@ static void run_open(Kit *kit) {
 
 /* ---- Checks of one part's bytes ---------------------------------------------------------- */
 
-/* The first part that is compiled, of the first model that has one. */
+/* A compiled part of the last sample that has one. */
 static const Part *find_part(Kit *kit) {
   open_device(kit);
   for (size_t i = G_N_ELEMENTS(samples); i-- > 0;) {

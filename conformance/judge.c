@@ -40,7 +40,7 @@ double bp__judge_number(const char *type, const void *data, int64_t index) {
   return number;
 }
 
-/* How far a float may be from the expected one, relative to the latter. */
+/* The largest accepted error of a float, relative to the expected value. */
 static double tolerance_of(BpDataType dtype) {
   if (dtype.code == BP_DTYPE_BFLOAT)
     return 0x1p-7;

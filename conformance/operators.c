@@ -166,7 +166,7 @@ static void clear_call(Call *call) {
   g_strfreev(call->attrs);
 }
 
-/* Calls, and waits for what was queued. */
+/* Calls an operator and waits for its work. */
 static int run_call(const Kit *kit, BpFunction *function, const BpValue *args, int32_t count) {
   BpValue result;
   return bp_function_call(function, args, count, &result) || bp_stream_sync(device_of(kit), NULL)

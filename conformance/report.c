@@ -199,7 +199,7 @@ static unsigned count_bad(const Run *run) {
   return count;
 }
 
-/* Passed, and not expected to fail. */
+/* The number of checks that passed and were not expected to fail. */
 static unsigned count_good(const Run *run) {
   unsigned count = 0;
   for (guint i = 0; i < run->results->len; i++)

@@ -6,7 +6,7 @@
 #include "conformance/kit.h"
 
 #define STREAMS 4  /* at the same time */
-#define CHAIN   16 /* pieces of memory through which each copies */
+#define CHAIN   16 /* pieces of memory through which each stream copies */
 
 /* The size of a piece, computed before anything is allocated. */
 static size_t piece_size(const Kit *kit) {
@@ -406,7 +406,7 @@ static void run_event_deadline(Kit *kit) {
   KIT_OK(api->free(kit->api->context, event), "free of an event");
 }
 
-/* What a call of `done` has seen. */
+/* The data and the results of the callback `done`. */
 typedef struct Seen {
   const uint8_t *got, *sent;
   size_t size;

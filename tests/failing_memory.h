@@ -79,9 +79,9 @@ void free(void *memory) {
   __libc_free(memory);
 }
 
-/* Does the work (0, or -1 with an error) with one allocation failing, or all from it on if it
- * `keeps` failing: that succeeds or ends in an error of memory. Whether there is such an
- * allocation. */
+/* Runs `work` (0, or -1 with an error) while allocation `number` fails, and with `keeps` all later
+ * ones too. Asserts that `work` succeeds or fails with a MemoryError. Returns whether `work` makes
+ * that many allocations. */
 G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int keeps) {
   count = 0;
   keep_failing = keeps;
@@ -96,8 +96,8 @@ G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int kee
   return count > number;
 }
 
-/* Does it again and again; in run n the n-th allocation fails. No run holds anything back. Returns
- * how many allocations there are. */
+/* Runs `work` repeatedly; in run n the n-th allocation fails. Asserts that no run leaks. Returns
+ * the number of allocations of `work`. */
 G_GNUC_UNUSED static long fail_every_allocation(int (*work)(void), int keeps) {
   g_assert_cmpint(work(), ==, 0);
   bp_error_clear(); /* one from before would count as freed by the first that fails */

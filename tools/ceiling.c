@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What generated code attains on a device: a product of matrices, and one step over much memory.
- * Each is a small model, compiled and measured as any other. */
+/* Measures the rates of generated code on a device: a product of matrices, and one step over much
+ * memory. Both are small models, compiled and measured as any other. */
 #include "tools/command.h"
 
 #include <string.h>

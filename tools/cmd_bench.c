@@ -47,7 +47,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * MS_PER_S + (double)now.tv_nsec / NS_PER_MS;
 }
 
-/* One run with its results there, in milliseconds. */
+/* Measures one run up to its complete outputs, in milliseconds. */
 static int timed_run(LoadedModel *loaded, double *ms) {
   double start = now_ms();
   if (bp_model_run(loaded->context) < 0)

@@ -298,7 +298,7 @@ static int list_slurm(void) {
   return EXIT_OK;
 }
 
-/* The plugins are listed after the devices, with what came of their use. */
+/* Lists the plugins after the devices, with the results of loading them. */
 static int list_plugins(gboolean json, gboolean probe) {
   GPtrArray *rows = probe ? probe_devices() : NULL;
   if (probe && !rows)

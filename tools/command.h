@@ -210,7 +210,7 @@ typedef struct OnnxOptions {
   int num_stages, stage;  /* from 2 stages on: the one that is compiled (BpCompileOptions) */
 } OnnxOptions;
 void onnx_options_clear(OnnxOptions *options);
-/* Their entries in the lists of commands. */
+/* Entries of OnnxOptions for the option tables of commands. */
 #define ONNX_SHAPE_ENTRY(options)                                                                  \
   {                                                                                                \
     "shape", 's', 0, OPTION_TEXT_ARRAY, &(options)->shapes,                                        \
@@ -388,8 +388,8 @@ gboolean sides_explain_preferences(const ModelOptions *options, int *status);
 /* Measures latency of each (LoadedModel), in turns, for at least so many seconds: an array of what
  * `bench --json` prints of one (transfer full); NULL with an error. */
 json_t *bench_sides(GPtrArray *sides, const ModelOptions *options, double seconds);
-/* What generated code attains on the model's device: "gflops" and "gbps", or the "reason" why it is
- * not known (transfer full). */
+/* The rates of generated code on the model's device: "gflops" and "gbps", or the "reason" why they
+ * are unknown (transfer full). */
 json_t *ceilings_measure(const LoadedModel *loaded);
 /* What `inspect --json` prints of a model, and of a device (transfer full); the latter NULL with an
  * error. */

@@ -691,8 +691,8 @@ static int check_shapes(const BpModel *model, const ModelOptions *options, const
   return status;
 }
 
-/* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to
- * what is missing. */
+/* Fills an input that no file gave with random numbers, if the options allow that and its shape is
+ * known; otherwise adds its name to `missing`. */
 static int complete_input(LoadedModel *loaded, const ModelOptions *options, int32_t index,
                           const GArray *shapes, GRand *random, GString *missing) {
   const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);

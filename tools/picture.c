@@ -48,7 +48,7 @@ static void to_planes(const png_byte *pixels, size_t bytes, const Layout *layout
       out[c * area + i] = (float)pixels[(size_t)i * bytes + (size_t)c] / 255.0f;
 }
 
-/* Checks the picture's size, which becomes the layout's where that is open. */
+/* Gives open extents of the layout the picture's size, and checks the other extents. */
 static int settle_size(int64_t width, int64_t height, const char *path, Layout *layout) {
   layout->width = layout->width < 0 ? width : layout->width;
   layout->height = layout->height < 0 ? height : layout->height;

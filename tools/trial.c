@@ -6,9 +6,9 @@
  * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages, HOST the number of
  * the process that asks; RIGHTS are "user", or "privileged" if that process has more than its user.
  * Descriptor 0 ends the trial when something comes or it is closed, 3 takes the report, 4 is the
- * plugin's file. The plugin runs in a child. This process watches it, ends it at the deadline, or
- * with the host, and all that it started too, whatever group or session that is in. Its lines in
- * the report are the first and the last:
+ * plugin's file. The plugin runs in a child. At the deadline, or when the host ends, this
+ * process ends the child and all processes that the child started, in any group or session. Its
+ * lines in the report are the first and the last:
  *
  *   helper=1                    the version of this protocol
  *   impossible=WHY              the trial could not begin

@@ -180,7 +180,7 @@ static void measure(const Bench *bench, double figures[NUM_FIGURES]) {
     figures[i] = i == MODEL && !bench->model ? 0 : measure_one(bench, i);
 }
 
-/* Measures each time that a byte comes. */
+/* Measures once for each byte that `from` receives. */
 static void serve(const char *kind, const char *model, int from, int to) {
   Bench bench = {.memory = malloc(LARGE)};
   double figures[NUM_FIGURES];

@@ -119,7 +119,7 @@ typedef struct Graph {
   void *names; /* the table of values */
 } Graph;
 
-/* Reads a graph, which lives as long as ONNX Runtime's (graph_free, also after a failure). */
+/* Reads a graph, which must not outlive ONNX Runtime's (graph_free, also after a failure). */
 int graph_read(const Runtime *ort, const OrtGraph *from, Graph *graph);
 void graph_free(Graph *graph);
 /* Zeroed memory that lives as long as the graph; NULL with an error. */

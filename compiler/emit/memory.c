@@ -20,7 +20,7 @@ typedef struct Access {
   const BpIrNode *index;
   BpDataType dtype;     /* of the value */
   int32_t lanes;        /* of the index */
-  const BpIrNode *base; /* for a ramp of stride 1, else NULL */
+  const BpIrNode *base; /* the first index of a ramp of stride 1; else NULL */
 } Access;
 
 static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {

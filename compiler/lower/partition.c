@@ -142,8 +142,8 @@ static int scan_expression(Scan *scan, const BpIrNode *node) {
 
 static int scan_statement(Scan *scan, const BpIrNode *node);
 
-/* A variable of lanes is a free one. Any other is known as such, and stays what it is: in a
- * difference, two that were one would cancel. */
+/* The variable of a loop over lanes is replaced by a free variable of its range. Any other variable
+ * stays itself, since equal variables of two loops would cancel in a difference. */
 static int scan_loop(Scan *scan, const BpIrNode *loop) {
   BpIndexContext *index = &scan->partition->lowering->index;
   const BpIrNode *var = loop->operands[0], *seen = var;
@@ -493,7 +493,8 @@ static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, co
   return open_let ? bp_ir_let(module, open_let, cut->open, all) : all;
 }
 
-/* Whether the choice uses nothing that is bound by the loop or inside of it: 1, 0 or -1. */
+/* Returns 1 if the choice uses no variable bound by the loop or inside of it, else 0; -1 with an
+ * error. */
 static int is_outside(const Partition *partition, const BpIrNode *var, const Choice *choice) {
   int uses = bp__ir_uses(choice->difference, var);
   int is_free = bp__index_has_free(&partition->lowering->index, choice->difference);

@@ -288,7 +288,7 @@ static const BpIrNode *vector_accumulate(Lanes *lanes, const BpIrNode *store) {
   return bp_ir_store(module, store->operands[0], store->operands[1], value, NULL);
 }
 
-/* Whether the spare lanes of a store fall into the spare elements at the end of a row. */
+/* Whether the spare lanes of a store write only spare elements at the end of a row. */
 static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
   BpLowering *lowering = lanes->lowering;
   const BpIrNode *valid = bp__ir_map_get(&lowering->valid, buffer);

@@ -37,7 +37,7 @@ static bool is_open(const Scan *scan, int32_t axis) {
   return scan->stage->axes[axis]->open != NULL;
 }
 
-/* Whether an axis may have more than one place. */
+/* Whether the extent of an axis may be more than 1. */
 static bool has_places(const Scan *scan, int32_t axis) {
   return scan->info->extent[axis] > 1 || is_open(scan, axis);
 }

@@ -92,8 +92,8 @@ static int32_t tiled_axis(const BpStageInfo *info, int32_t first_lane) {
   return best;
 }
 
-/* Whether neighbours along an axis are contiguous or equal in every read; then a thread may have
- * several. If warps do not load together, they may also be apart. */
+/* Whether a thread may compute several neighbours along an axis: in every read they are contiguous
+ * or equal. With serial warps (no joint loads) any linear read will do. */
 static bool runs_along(const BpStageInfo *info, int32_t axis, const BpMachine *machine) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];

@@ -172,7 +172,7 @@ typedef struct BpTeShape {
  * NULL. bp__te_check_shape refuses dimensions beyond BP_TE_MAX_NDIM. */
 int bp__te_read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
                         int64_t *likely, const BpIrNode **open);
-/* The open extent that a variable is, or NULL. */
+/* The open extent that the variable stands for, or NULL. */
 const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *var);
 /* A tensor that no stage computes. */
 BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape);

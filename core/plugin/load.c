@@ -68,9 +68,8 @@ static int is_mapped_from(void *library, int fd) {
   return loaded.major == probe.major && loaded.minor == probe.minor && loaded.inode == probe.inode;
 }
 
-/* Whether nobody wrote to the open file since its descriptor was read. The time of status change
- * does not show that: it also changes when the file is replaced, and the open file continues to
- * exist. */
+/* Whether the open file is unwritten since its descriptor was read. Its time of status change would
+ * not do: replacing the file changes that time too, and the open file continues to exist. */
 static int is_unwritten(const Plugin *plugin) {
   struct stat status;
   return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&

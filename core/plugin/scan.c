@@ -211,8 +211,8 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
 
 /* ---- Files and directories --------------------------------------------------------------- */
 
-/* The record of an unchanged file that could be read; an active plugin keeps its record even if the
- * file changed. */
+/* Returns the record of a file that was read before and has not changed, or of an active plugin
+ * even if its file has changed. */
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
   if (fstatat(directory, name, &status, 0))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What trials say of plugins. The part parts/trial runs them. */
+/* The results of trials of plugins. The part parts/trial runs the trials. */
 
 #include "core/plugin/trial.h"
 

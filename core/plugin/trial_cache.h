@@ -24,7 +24,7 @@ typedef struct TrialCache {
   int failures;               /* trials in a row that ended in quarantine, as read */
 } TrialCache;
 
-/* Opens the folder of all files. Never fails: without a folder nothing is found and nothing
+/* Opens the folder of all files. Never fails: without a folder no record is found or
  * kept. */
 void bp__trial_cache_folder(BpCache *folder);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs trials: a part of the core, parts/trial. */
+/* The part of the core that runs trials, parts/trial. */
 #ifndef BACKPLANE_CORE_PLUGIN_TRIAL_PART_H
 #define BACKPLANE_CORE_PLUGIN_TRIAL_PART_H
 

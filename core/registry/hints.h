@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What messages advise: a name that is near, a package to install. The part parts/hints finds it;
+/* Advice in messages: the nearest name, the package to install. The part parts/hints finds it;
  * without that part, which is logged once, messages have no advice. */
 #ifndef BACKPLANE_CORE_REGISTRY_HINTS_H
 #define BACKPLANE_CORE_REGISTRY_HINTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of functions that the host offers to plugins. They are few, in a list that only grows
- * at its head. */
+/* The tables of functions that the host offers to plugins. The tables are few, in a list that only
+ * grows at its head. */
 
 #include "core/registry/host.h"
 

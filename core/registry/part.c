@@ -82,7 +82,7 @@ static const void *refuse(int is_memory, const char *reason) {
   return NULL;
 }
 
-/* Why a file is not the part; NULL if it is. */
+/* Returns the reason why a library is not the wanted part; NULL if it is. */
 static const char *find_fault(const Part *part, PartId id) {
   if (strcmp(part->version, bp_version()))
     return "it is of another version";

@@ -389,7 +389,8 @@ int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t o
   return set(name, function, override);
 }
 
-/* A repeated start finds the names that the previous one has registered. */
+/* Registers a function of the core. The name may exist: a start that is repeated after a failure
+ * finds the names of the previous one. */
 int bp__registry_set_call(const char *name, BpPackedCall call) {
   BpFunction *function = bp_function_create(call, NULL, NULL);
   int rc = function ? set_canonical(name, function, 1) : -1;

@@ -14,7 +14,7 @@ typedef struct Range {
   enum { ANY_NUMBER, POWER_OF_TWO, POWER_OF_TWO_OR_0 } form;
 } Range;
 
-/* The comments in target_api.h say the same. */
+/* Keep these ranges and the comments in target_api.h equal. */
 static const Range ranges[] = {
     {BP_TARGET_VECTOR_BITS, 32, 65536, POWER_OF_TWO_OR_0},
     {BP_TARGET_VECTOR_REGISTERS, 1, 1024, ANY_NUMBER},

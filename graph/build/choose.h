@@ -10,7 +10,7 @@
 #include "graph/build/build.h"
 #include "graph/onnx/reader.h"
 
-/* Makes the artifact of a model whose data is there, with the parts of `choice`, or, NULL, all;
+/* Makes the artifact of a model whose data is loaded, with the parts of `choice` (NULL: all parts).
  * NULL with an error. */
 typedef BpModule *(*BpCompile)(const OnnxModel *model, const BpCompileOptions *options,
                                const BpPartChoice *choice);

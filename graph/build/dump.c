@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a compilation tells its caller: progress, and the files of the dump directory, whose paths
- * are DIR/PREFIXNAME; PREFIX names the target. */
+/* Reports the progress of a compilation, and writes the files of the dump directory,
+ * DIR/PREFIXNAME; PREFIX names the target. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -28,7 +28,7 @@ typedef struct Writer {
   size_t num_args; /* the first nodes: inputs and parameters, of one entry each */
 } Writer;
 
-/* Adds an entry of the node numbered next. */
+/* Adds an entry (an output) of the node that is written next. */
 static int add_entry(Writer *writer, BpGraphValue *value, int32_t output) {
   writer->node_of[value->id] = writer->num_nodes;
   writer->output_of[value->id] = output;

@@ -193,7 +193,7 @@ static int schedule_group(const BpBuild *build, BpTe *te, const BpTransformStage
   return bp_schedule_auto(te, outputs, num_outputs, build->target);
 }
 
-/* Keeps the symbols that the function takes. */
+/* Stores in the group the symbols that its function takes as arguments. */
 static int keep_symbols(const Lowering *lowering, BpGroups *groups, BpGroup *group) {
   size_t size = (size_t)lowering->symbols.count * sizeof(*group->symbols);
   int32_t *places = bp__arena_alloc(&groups->arena, size + 1);

@@ -20,8 +20,8 @@ int bp__options_check_stages(const BpCompileOptions *options);
 int bp__options_budget(const BpCompileOptions *options, BpGraphBudget *budget);
 /* The shapes of inputs, in the arena; NULL with an error. */
 const BpInputShape *bp__options_shapes(const BpCompileOptions *options, BpArena *arena);
-/* The tables of the graph compilers that the options name, at most BP_BUILD_MAX_COMPILERS. Each
- * must be able to serve a target. */
+/* The tables of the graph compilers that the options name, at most BP_BUILD_MAX_COMPILERS. A
+ * graph compiler that serves none of the targets is an error. */
 int bp__options_compilers(const BpCompileOptions *options, const BpGraphCompilerApi **compilers,
                           int32_t *count);
 

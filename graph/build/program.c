@@ -576,7 +576,7 @@ static int64_t word_at(Program *program, const BpGraphValue *value, int32_t plac
   return in_register(*twin);
 }
 
-/* The word of a value on the target's device. */
+/* The argument word for a value on the target's device. */
 static int64_t value_argument(Program *program, const BpGraphValue *value) {
   return word_at(program, value, BP_PLACE_TARGET);
 }

@@ -48,7 +48,7 @@ static int32_t reach(const Cut *cut, int32_t begin, double most) {
   return end;
 }
 
-/* Whether the stages are enough if none does more than `most`. */
+/* Whether the stages cover all nodes if each does at most `most` of the work. */
 static bool is_enough(const Cut *cut, double most) {
   int32_t at = 0;
   for (int32_t s = 0; s < cut->num_stages && at < cut->num_nodes; s++)

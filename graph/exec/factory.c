@@ -117,7 +117,7 @@ static int create(void *closure, const BpValue *args, int32_t num_args, BpValue 
   return create_executor(content_of(closure), args, num_args, 0, result);
 }
 
-/* Before the devices comes the function's name. */
+/* As create, with the function's name as an argument before the devices. */
 static int debug_create(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
   const BpGraphContent *content = content_of(closure);
   BpByteArray name;

@@ -18,7 +18,7 @@
 typedef struct GraphModel {
   BpModule *module; /* of the artifact; borrowed */
   BpGraphVariant *variant;
-  BpExecutorPlan plan; /* without params until they are all there */
+  BpExecutorPlan plan; /* its params are NULL until all are loaded */
   BpTensor **params;   /* by argument; NULL for an input */
   uint32_t *inputs;    /* arguments that are inputs, in order */
   uint32_t num_inputs;

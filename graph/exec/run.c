@@ -122,7 +122,7 @@ static void sync_quietly(const BpExecutor *executor) {
     bp_error_put(error);
 }
 
-/* After a failure: nothing is copied to the host any more when this returns. Returns -1. */
+/* After a failure: waits for queued copies to the host. Returns -1. */
 static int give_up(const BpExecutor *executor) {
   if (executor->num_waits != 0)
     sync_quietly(executor);

@@ -41,8 +41,8 @@ BpSpecialContexts *bp__special_contexts_create(BpSpecialList *list, void *genera
 void bp__special_contexts_free(BpSpecialContexts *contexts);
 /* An input is about to get another value: lets go of the old one. */
 void bp__special_contexts_change(BpSpecialContexts *contexts);
-/* Chooses for the inputs as they are: the context of a specialised model with them, or the general
- * one (borrowed). It counts as a run. NULL with an error. */
+/* Chooses a context (borrowed) by the present shapes of the inputs: that of a model specialised for
+ * them, or the general one. The call counts as a run. NULL with an error. */
 void *bp__special_contexts_choose(BpSpecialContexts *contexts);
 /* The context that the last call chose. */
 void *bp__special_contexts_chosen(const BpSpecialContexts *contexts);

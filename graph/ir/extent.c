@@ -266,7 +266,7 @@ static Term leading_term(const Sum *sum) {
   return sum->count > 0 ? sum->terms[0] : (Term){sum->constant, 0, {0}};
 }
 
-/* sum + other * term, which may be a number. */
+/* sum += other * by; `by` may be a number. */
 static void add_multiple(Sum *sum, const Sum *other, const Term *by) {
   if (by->num_factors > 0)
     add_product(sum, other, by);

@@ -771,7 +771,8 @@ static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
 
 /* ---- Scan -------------------------------------------------------------------------------- */
 
-/* An attribute of `count` integers, or 0 for each where it is left out. NULL with an error. */
+/* Reads an attribute of `count` integers; an absent attribute is `count` zeros. NULL with an error.
+ */
 static int64_t *read_list(const Looping *l, const char *attribute_name, size_t count) {
   const OnnxAttribute *attribute =
       bp__onnx_find_attribute(l->node->attribute, l->node->n_attribute, attribute_name);

@@ -165,7 +165,7 @@ static int suggest_shapes(const Import *import) {
              : -1;
 }
 
-/* For how much of an open extent functions are scheduled; they are right for any. */
+/* Likely values of open extents, for schedules. Functions are right for every value. */
 #define LIKELY_BATCH  1
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
@@ -459,8 +459,8 @@ int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
   return 0;
 }
 
-/* The integers of an attribute; the least ones, which would be taken for open extents, become the
- * least number that is none. */
+/* Reads the integers of an attribute. The least int64 numbers stand for open extents; such integers
+ * become the least number that does not. */
 static int read_ints(BpGraph *graph, const int64_t *from, size_t count, BpGraphAttr *attr) {
   int64_t *own = NULL;
   attr->ints = from;

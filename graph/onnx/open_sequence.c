@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open sequences: those whose tensors a run decides. The nodes that make and read them are the
- * machine's (graph/ops/control.h). What is known of all tensors of one, their type and the extents
- * that they share, is its type; where extents differ, each tensor that is taken out has new symbols
- * for them. */
+/* Open sequences: only a run knows their tensors. The machine runs the nodes that make and read
+ * them (graph/ops/control.h). The type of an open sequence has the element type of its tensors and
+ * their common extents; if extents differ, each tensor that is taken out gets new symbols. */
 #include <string.h>
 
 #include <backplane/error.h>

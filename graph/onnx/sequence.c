@@ -335,7 +335,7 @@ static int open_inputs(const Sequencing *s) {
   return is_any;
 }
 
-/* The nodes of the body, for each element again. */
+/* Adds the nodes of the body of a SequenceMap once for each element. */
 static int add_map(Sequencing *s, BpGraphValue **results) {
   int is_open = open_inputs(s);
   if (is_open)

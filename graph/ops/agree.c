@@ -47,8 +47,8 @@ static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
   return bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT);
 }
 
-/* The extent to which two extents broadcast. BP_EXTENT_NONE if they do not (no error raised), or
- * without memory. */
+/* The extent to which two extents broadcast. BP_EXTENT_NONE if they do not (no error raised), or if
+ * memory is exhausted. */
 static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
   if (a == b || b == 1)
     return a;

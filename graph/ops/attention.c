@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and rotary embeddings, said in terms of other operators. Both take heads as an axis of
- * their own, (batch, heads, length, size), or inside of the last one, (batch, length, heads *
- * size).
- */
+/* Attention and rotary embeddings, by other operators. Heads are an axis of their own, (batch,
+ * heads, length, size), or part of the last axis, (batch, length, heads * size). */
 #include <math.h>
 #include <string.h>
 

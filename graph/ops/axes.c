@@ -41,7 +41,7 @@ static BpGraphValue *valid(BpVectorMaker m, const Chosen *chosen, BpGraphValue *
   return v_choose(m, chosen->is_valid, vector, v_number(m, -1));
 }
 
-/* How many axes before each are not chosen. */
+/* For each axis, the number of earlier axes that are not chosen. */
 static BpGraphValue *places_of_rest(BpVectorMaker m, const Chosen *chosen) {
   BpGraphValue *rest = v_binary(m, "Sub", v_number(m, 1), chosen->is_chosen);
   BpGraphAttr exclusive = bp__attr_int(m.graph, "exclusive", 1);

@@ -73,7 +73,8 @@ static int read_labels(const BpGraphNode *node, const char **text, int32_t open,
   return has_ellipsis;
 }
 
-/* Gives the axes of an operand their labels; `*most` grows to the axes of its ellipsis. */
+/* Gives the axes of an operand their labels; `*most` becomes at least the number of axes of its
+ * ellipsis. */
 static int read_term(const BpGraphNode *node, const char **text, Term *term, int32_t *most) {
   const char *again = *text;
   int has_ellipsis = read_labels(node, text, 0, &term->labels);

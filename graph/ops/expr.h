@@ -69,7 +69,7 @@ static inline const BpIrNode *x_from_end(BpIrModule *ir, const BpIrNode *index,
   const BpIrNode *wide = index ? bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, index) : NULL;
   return bp_ir_select(ir, x_lt(ir, wide, x_index(ir, 0)), x_add(ir, wide, extent), wide);
 }
-/* The same, inside the elements whatever the data says. */
+/* Like x_from_end; an index outside of the elements becomes the nearest one inside. */
 static inline const BpIrNode *x_inside(BpIrModule *ir, const BpIrNode *index,
                                        const BpIrNode *extent) {
   return x_min(ir, x_max(ir, x_from_end(ir, index, extent), x_index(ir, 0)),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather, GatherElements and GatherND: elements of an input, at indices that another input has. */
+/* Gather, GatherElements and GatherND: they read elements of one input at the indices in another.
+ */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -138,7 +139,7 @@ static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
   return 0;
 }
 
-/* The indices have the batches of the data. */
+/* The batch extents of the indices must equal those of the data. */
 BP_ROW_EXPAND(gather_nd) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   GatherNd at;

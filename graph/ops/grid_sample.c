@@ -153,7 +153,7 @@ static const BpIrNode *weight_at(const Sampling *s, const BpIrNode *distance) {
   return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_LE, d, one), near, far);
 }
 
-/* The coordinate that the grid has for dimension `i`; the last one comes first there. */
+/* The coordinate of dimension `i`. The grid has the last dimension first. */
 static const BpIrNode *coordinate(BpTe *te, const Sampling *s, const BpIrNode *const *axes,
                                   int32_t i) {
   const BpIrNode *place[BP_GRAPH_MAX_NDIM] = {axes[0]};

@@ -10,8 +10,8 @@ typedef struct Loss {
   const BpGraphNode *node;
   BpGraphValue *scores;  /* logarithms of probabilities */
   BpGraphValue *labels;  /* int64, of the shape of the scores, but one class */
-  BpGraphValue *ignored; /* which labels are, as bool; or NULL */
-  BpGraphValue *weights; /* for each label; or NULL: all 1 */
+  BpGraphValue *ignored; /* bool for each label: it is ignored; or NULL */
+  BpGraphValue *weights; /* one for each class; or NULL: all 1 */
 } Loss;
 
 static BpGraphValue *where(const Loss *loss, BpGraphValue *then, BpGraphValue *otherwise) {

@@ -31,7 +31,7 @@ BP_ROW_INFER(matmul) {
   return bp__node_set_output(graph, node, 0, a->dtype, shape, ndim);
 }
 
-/* The leading `batch` indices of an operand from those of the output. */
+/* Computes the leading `batch` indices of an operand from those of the output. */
 static void batch_indices(BpTe *te, const BpGraphValue *operand, int32_t batch, int32_t out_batch,
                           const BpIrNode *const *axes, const BpIrNode **indices) {
   for (int32_t i = 0; i < batch; i++)

@@ -409,7 +409,8 @@ static int read_pads(const BpGraphNode *node, int64_t *begin, int64_t *end) {
   return 0;
 }
 
-/* How many elements a pad removes, and what two of them leave of an axis. */
+/* The number of elements that a negative pad removes, and the number that two pads leave of an
+ * axis. */
 static int64_t removed(int64_t pad) {
   return pad < 0 ? -pad : 0;
 }

@@ -54,8 +54,8 @@ typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
 
-/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). ONNX
- * defines it by operators on float32 where x is float16 or bfloat16, and gives the moments so. */
+/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). For
+ * float16 and bfloat16 ONNX computes it in float32, and gives the moments in float32. */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count, Moments *moments) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;

@@ -124,7 +124,7 @@ BpTeScan *bp__op_scan(const BpOpCompute *op, const int64_t *shape, int32_t ndim,
 int bp__op_statements(const BpOpCompute *op, const int64_t *rows, int32_t num_rows,
                       const BpTeResult *results, int32_t num_results, BpTeStatements body,
                       void *context, BpTeTensor **tensors);
-/* An extent of the graph in expressions, and as how far a reduction goes. */
+/* An extent of the graph as an expression, and a reduction axis of that extent. */
 const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent);
 const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent);
 /* The input of a computation with extents of the graph. */
@@ -200,15 +200,15 @@ int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
  * and which elements of an open axis a Slice takes by a step or from a bound that may be negative.
  * 0: the node is another; 1: others were appended in its place; -1: an error. */
 int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
-/* The value with that shape, of as many dimensions as its own, which a run checks where extents are
- * open. NULL with the complaint about `node`; the value may be NULL. (agree.c) */
+/* Returns the value with that shape, which has the value's number of dimensions. A run checks open
+ * extents. NULL with the complaint about `node`; the value may be NULL. (agree.c) */
 BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                               const int64_t *shape, const char *complaint);
 /* Checks that each extent is at most that of `most`; a run checks those that are open. (agree.c) */
 int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                    const int64_t *most, int32_t count, const char *complaint);
-/* Infers. Where extents that are open keep inference from knowing whether inputs fit, nodes are put
- * before this one that check it when the model runs, or, 1, in its place. */
+/* Infers the outputs. If open extents leave it unknown whether the inputs fit, nodes that check
+ * this in each run are put before this node (0), or in its place (1). */
 int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);
 /* Lets all inputs of an element-wise node broadcast to one shape, as bp__op_infer_agreeing does,
  * before the node becomes a chain: each input is expanded once. (agree.c) */

@@ -240,7 +240,7 @@ BP_ROW_COMPUTE(pool) {
 
 /* ---- MaxUnpool --------------------------------------------------------------------------- */
 
-/* The shape from which MaxPool made the input. */
+/* Computes the shape of the tensor that MaxPool pooled. */
 static int unpooled_shape(BpGraph *graph, const BpGraphNode *node, int64_t *shape) {
   BpOpWindow window;
   if (bp__op_read_window(&graph->extents, node, NULL, &window))

@@ -241,7 +241,7 @@ static BpGraphValue *of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphVal
                           : along(graph, node, value, 0, 2, matrix->shape[matrix->ndim - 2]);
 }
 
-/* The same of the columns, which a vector broadcasts to. */
+/* Like of_rows, for columns, to which a vector broadcasts. */
 static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                                 const BpGraphValue *matrix) {
   if (!value || (value->ndim != 1 && bp__value_num_elements(value) != 1))

@@ -227,7 +227,7 @@ static BpGraphValue *part(const Recurrent *r, BpGraphValue *whole, int64_t direc
   return slice ? bp__op_reshape(r->graph, r->node, slice, whole->shape + 1, whole->ndim - 1) : NULL;
 }
 
-/* Of the last axis, which is gates * hidden long, what belongs to the gates [first, last). */
+/* Slices the last axis, of gates * hidden elements, to the gates [first, last). */
 static BpGraphValue *of_gates(const Recurrent *r, BpGraphValue *value, int64_t first,
                               int64_t last) {
   return value ? bp__op_slice(r->graph, r->node, value, value->ndim - 1, first * r->hidden,

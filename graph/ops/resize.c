@@ -349,7 +349,7 @@ static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
 }
 
 BP_ROW_EXPAND(resize) {
-  bool is_old = node->version < 11; /* which has its scales as the second input, and no other */
+  bool is_old = node->version < 11; /* its second and last input is the scales */
   BpResize r = {.node = node,
                 .mode = bp__node_str(node, "mode", "nearest"),
                 .coordinate = bp__node_str(node, "coordinate_transformation_mode",

@@ -178,7 +178,8 @@ static BpGraphValue *make_table(const Plan *plan, int32_t axis, int32_t taps, co
                       (int32_t)(sizeof(attrs) / sizeof(attrs[0])));
 }
 
-/* Weights that add up to one, where they do not by themselves. */
+/* Makes the weights of each sum. With `exclude_outside` or `antialias` they are divided by their
+ * total. */
 static BpGraphValue *make_weights(const Plan *plan, int32_t axis, int32_t taps) {
   BpVectorMaker m = plan->m;
   BpGraphValue *weights = make_table(plan, axis, taps, "weights");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scattering: a copy of the data in which updates replace some elements, or are combined with them.
  * Rows whose updates never reach another row run in parallel. The updates of a row are applied in
- * their order, so the last of several for one element stays. An index outside of the data changes
+ * their order, so an element keeps its last update. An index outside of the data changes
  * nothing. */
 #include <string.h>
 

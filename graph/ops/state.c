@@ -31,7 +31,7 @@ static int read_tensor_scatter(const BpGraphNode *node, int32_t *result) {
   return 0;
 }
 
-/* The update is not longer than the cache, and else has its shape. */
+/* The update is at most as long as the cache along the axis, and has the cache's other extents. */
 BP_ROW_EXPAND(tensor_scatter) {
   const BpGraphValue *cache = node->inputs[0], *update = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];

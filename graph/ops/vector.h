@@ -38,7 +38,7 @@ static inline BpGraphValue *v_greatest(BpVectorMaker m, BpGraphValue *a, BpGraph
 static inline BpGraphValue *v_reduce(BpVectorMaker m, const char *op, BpGraphValue *a) {
   return bp__op_unary(m.graph, m.node, op, a);
 }
-/* One vector after the other. */
+/* Joins vectors end to end. */
 static inline BpGraphValue *v_join(BpVectorMaker m, BpGraphValue *const *parts, int32_t count) {
   BpGraphAttr axis = bp__attr_int(m.graph, "axis", 0);
   return bp__op_apply(m.graph, "", "Concat", m.node->name, parts, count, &axis, 1);

@@ -27,11 +27,11 @@ typedef struct BpRelaxModel {
   uint32_t num_appends;
 } BpRelaxModel;
 
-/* Chooses among the devices that a module which TVM compiled has code for, as
- * bp_device_select_among does. */
+/* Chooses a device for a module of TVM's as bp_device_select_among does, among the kinds of device
+ * that the module has code for. */
 int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *device,
                            char **report);
-/* That it has code for a device. */
+/* Fails if the module has no code for the device. */
 int bp__code_check_device(BpModule *module, BpDevice device);
 
 /* Runs modules of kind BP_RELAX_EXECUTABLE_KIND. (context.c) */

@@ -47,7 +47,7 @@ BP_API const BpTensorView *bp_value_view_tensor(const BpValue *value);
 
 /* Queue copies between compact tensors of one element type and shape, or tensors and host memory of
  * `size` bytes, which must be the tensor's. See DeviceAPI's copy for when memory may be reused;
- * to_host returns when the bytes are there. */
+ * to_host returns when the bytes have arrived. */
 BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream);
 /* The same between two devices, in the order of a stream of each, by bp_device_copy_between. Any
  * thread. Since 1.0. */

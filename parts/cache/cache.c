@@ -139,7 +139,8 @@ static int raise_read(const char *path) {
                         g_strerror(errno));
 }
 
-/* Adds the files of a subject's folder, or removes and adds them. Locks stay. */
+/* Counts the files of a subject's folder. With `removes` it removes them, except recent ones, and
+ * counts the removed ones. Lock files stay. */
 static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
   const time_t now = time(NULL);
   for (const struct dirent *entry; (entry = readdir(folder));) {

@@ -63,8 +63,8 @@ static const BpCpu cpus[] = {
 #define THIS_ARCH "another"
 #endif
 
-/* Features that a program can test at run time. On x86-64 by name, with gcc and with clang; the
- * number is their bit in libgcc's __cpu_model and __cpu_features2. */
+/* Features that a program can test at run time. On x86-64 the compiler tests them by name; the
+ * number is a feature's bit in libgcc's __cpu_model and __cpu_features2. */
 #define X86_FEATURES(X)                                                                            \
   X("ssse3", 6)                                                                                    \
   X("sse4.1", 7)                                                                                   \

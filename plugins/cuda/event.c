@@ -12,7 +12,7 @@ typedef struct Mark {
   CUevent handle;
 } Mark;
 
-/* What a call asks for. */
+/* The event that a call queries, and its device. */
 typedef struct Question {
   BpCudaDevice *device;
   const Mark *mark;

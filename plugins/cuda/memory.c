@@ -109,7 +109,7 @@ static BpCudaWorkspace **find_workspace(BpCudaDevice *device, CUdeviceptr data) 
   return place;
 }
 
-/* Removes a workspace from the list; 0 if it was in it. */
+/* Removes a workspace from the list. Returns 0 if the list had the workspace. */
 static int forget_workspace(BpCudaDevice *device, CUdeviceptr data) {
   pthread_mutex_lock(&device->lock);
   BpCudaWorkspace **place = find_workspace(device, data), *known = *place;

@@ -50,7 +50,7 @@ static void forget(BpKernelModule *module) {
   free(program);
 }
 
-/* "" is the source if there is one, and otherwise any code that is text; a cubin is not. */
+/* The format "" means the source, or else any code that is text, and so no cubin. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const BpKernelModule *module = context;
   int is_any = format[0] == '\0', is_source = is_any || strcmp(format, BP_CUDA_SOURCE) == 0;

@@ -92,7 +92,7 @@ static void free_kept(Kept *last) {
   }
 }
 
-/* Keeps a function, and forgets the one that was used longest ago, beyond those that are kept. */
+/* Keeps a function. Beyond the limit the least recently used function is freed. */
 static void keep(const Key *key, BpFunction *function) {
   Kept *entry = key->size < sizeof(key->bytes) ? malloc(sizeof(*entry)) : NULL, *last = NULL;
   if (!entry)

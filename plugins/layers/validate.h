@@ -43,14 +43,14 @@ typedef struct BpValidateWaits {
 /* A stream, also a device's default one. Pieces of work are counted from 1. */
 typedef struct BpValidateStream {
   BpLayersEntry entry;
-  uint64_t number; /* of no other stream, ever */
+  uint64_t number; /* unique in the process */
   uint64_t queued; /* pieces of work */
   uint64_t done;   /* of these, the host has waited for as many */
   int is_default;
   int is_leaving; /* bp_validate_stream_take */
   int is_recorded;
   pthread_t recorder;
-  struct BpValidateAccess *recorded; /* what its recording has used so far */
+  struct BpValidateAccess *recorded; /* accesses of its recording so far */
   BpValidateWaits waits;
   BpValidatePlace made;
   struct BpValidateStream *freed_before; /* in the list of those freed with work under way */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is imported and exported. Each buffer of it has a VkDeviceMemory of its own. */
+/* Imported and exported memory. Each such buffer has a VkDeviceMemory of its own. */
 #include "vulkan.h"
 
 #include <fcntl.h>

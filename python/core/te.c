@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor expressions. A program owns what is made in it; Python has handles, each of which keeps
- * its program. One thread at a time uses a program, for which Python's lock is kept in its calls.
- */
+/* Tensor expressions. A program owns its objects; a Python object holds a pointer to one, and keeps
+ * the program alive. Calls hold Python's lock, so one thread at a time uses a program. */
 #include "core.h"
 
 #include <string.h>

@@ -235,7 +235,8 @@ static int parse_wish(PyObject *args, PyObject *keywords, Wish *wish) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The tensor that goes out (transfer full): the own one, or a copy if it is wanted or needed. */
+/* The tensor to export (transfer full): this one, or a copy if the caller asks for one or it must
+ * move to another device. */
 static BpTensor *tensor_for(BpTensor *tensor, const Wish *wish) {
   BpDevice own = tensor->view.device;
   if (wish->on.device_type == own.device_type && wish->on.device_id == own.device_id) {

@@ -125,7 +125,7 @@ static void test_allocation_without_its_size_is_refused(void) {
 
 static const BpModuleTable *module_table;
 
-/* BpCompilerRun as a later version may have them. */
+/* BpCompilerRun with a member that a later version may add. */
 typedef struct LaterRun {
   BpCompilerRun run;
   const char *directory;

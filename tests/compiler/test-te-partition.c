@@ -120,7 +120,7 @@ static void test_a_quotient_is_compared(void) {
   bp_te_free(te);
 }
 
-/* A loop whose iterations are tasks stays one; inside of it there is one branch. */
+/* A parallel loop stays one loop, with one branch inside. */
 static void test_a_parallel_loop_is_not_split(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[3];

@@ -57,7 +57,7 @@ void export_small(const char *path);
 /* Registers a global function "size". */
 void register_size(int64_t size);
 
-/* A path in a fresh directory's place, for g_free(). */
+/* A new path in the folder of temporary files (transfer full). */
 char *temporary_path(const char *name);
 void remove_tree(const char *path);
 

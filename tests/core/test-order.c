@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 
 static GRand *randomness;
-static int shuffles; /* how many directories were read so */
+static int shuffles; /* the number of directories that were read in a random order */
 
 /* The entries of the directory that is being read, shuffled. */
 static struct {

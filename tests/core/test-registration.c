@@ -15,7 +15,7 @@
 #include "tests/bare_device.h"
 
 static BpPluginTables host;
-static int32_t (*initialize)(void *context); /* of the plugin that comes next */
+static int32_t (*initialize)(void *context); /* of the plugin that the test registers next */
 static void *plugin_context;
 
 static int32_t entry(const BpHost *from, BpPlugin *plugin) {

@@ -25,7 +25,7 @@ static void make_folder(const char *name, mode_t mode) {
   set_mode(name, mode);
 }
 
-/* What is said of the only plugin of a directory (transfer full). */
+/* The warning about the only plugin of a directory (transfer full). */
 static char *warning_of(const char *directory) {
   g_autofree char *path = plugin_file_path(directory);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);

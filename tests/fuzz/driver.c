@@ -66,7 +66,7 @@ static void mutate(Input *input, GRand *random) {
   case 5: /* cut the end */
     input->size = at;
     break;
-  case 6: /* a part of another seed */
+  case 6: /* insert a part of another seed */
     splice(input, at, 0, seed->data, below(random, seed->size));
     break;
   case 7:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: graphs as JSON. Reading one ends in an executor or in an error, and an executor runs
- * within the memory that it planned: its functions touch every byte of what they are given. */
+/* Fuzz target: graphs as JSON. The reader returns an executor or an error, and an executor runs
+ * within the memory that it planned: its functions touch every byte of their arguments. */
 
 #include <stdlib.h>
 #include <string.h>

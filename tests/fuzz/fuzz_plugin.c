@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: plugin files. An input that starts as ELF files do is the file; any other is the
- * descriptor in a good one. Listing the folder that holds it ends, and says of a file that it
- * rejects why. */
+/* Fuzz target: plugin files. An input with the magic number of ELF is the file; any other input is
+ * the descriptor in a valid file. Listing the folder of the file ends, and gives a reason for a
+ * rejected file. */
 
 #include <elf.h>
 #include <errno.h>

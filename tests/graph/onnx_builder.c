@@ -12,7 +12,7 @@ typedef struct Pool {
   OnnxBuilder builder;
   GPtrArray *memory;
   GPtrArray *functions; /* FunctionProto */
-  GPtrArray *bodies;    /* builders of what the functions have */
+  GPtrArray *bodies;    /* builders of the functions' bodies */
 } Pool;
 
 static void *take(OnnxBuilder *builder, void *memory) {

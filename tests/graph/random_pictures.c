@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generators for random graphs of operators that take parts of pictures, and of two of matrices:
- * determinants and linear attention. */
+/* Generators for random graphs: operators that take parts of pictures, and two operators of
+ * matrices, Det and LinearAttention. */
 #include "tests/graph/random_make.h"
 
 #include <string.h>

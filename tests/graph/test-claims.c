@@ -290,7 +290,8 @@ static void test_settled_nodes_are_not_offered(void) {
 
 /* ---- Several graph compilers, and several targets ---------------------------------------- */
 
-/* The least cost decides only where all of them are known; else the first one gets the node. */
+/* The least cost decides only if all costs are known; otherwise the first graph compiler gets the
+ * node. */
 static void test_cheaper_one_wins(void) {
   static const char *const cases[][2] = {
       {"tiny-dear,tiny-cheap", " tiny-cheap part_0_tiny_cheap "},

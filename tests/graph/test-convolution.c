@@ -29,9 +29,9 @@ static void test_conv(void) {
       {12, 18, 8, 8, 3, 1, 1, 1, 3},    /* grouped */
       {16, 16, 12, 12, 3, 1, 2, 2, 1},  /* dilated */
       {1, 1, 5, 5, 3, 1, 1, 1, 1},
-      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* by transforms: tiles that the edges cut off, */
-      {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* that fit, */
-      {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* and of another kernel */
+      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* by Winograd's algorithm: tiles that the edges cut */
+      {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* by Winograd's algorithm: tiles that fit */
+      {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* by Winograd's algorithm: taps of 5x5 */
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     const Conv *c = &cases[i];
@@ -153,7 +153,7 @@ static void test_block(void) {
   g_free(y);
 }
 
-/* Without overlap, after a pointwise convolution, so that it may keep to the layout of that. */
+/* A ConvTranspose without overlap, after a pointwise convolution, whose layout it may take over. */
 static void check_conv_transpose(int64_t in, int64_t out, int64_t k) {
   enum { HEIGHT = 5, WIDTH = 4 };
   const Conv c = {in, in, HEIGHT, WIDTH, 1, 1, 0, 1, 1};

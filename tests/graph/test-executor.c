@@ -532,7 +532,7 @@ static void *create_in_thread(void *text) {
 #define SMALL_STACK (256 << 10)
 #endif
 
-/* A comment, which JSON has not, hides nothing: with json-glib a quote in one did. */
+/* JSON has no comments: a quote in a comment hides no nesting from the check of the depth. */
 static void test_deep_graphs_are_errors_on_a_small_stack(void) {
   static const char *const beginnings[] = {"", "{\"nodes\":", "{ /* \" */ \"a\": ", "// \"\n"};
   pthread_attr_t small;

@@ -236,7 +236,7 @@ static double run_ones(BpModel *model) {
   return sum;
 }
 
-/* What the weights are in memory is pages of the library's file, which processes share. */
+/* The weights in memory are pages of the library's file, which processes share. */
 static void test_mapping(gconstpointer rows) {
   char *file = weights_library(rows);
   BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* and all that is loaded once */

@@ -77,7 +77,7 @@ static void test_round_trip(void) {
   g_free(path);
 }
 
-/* A file in memory is the one that is written, and is checked as that one is. */
+/* A .npy file in memory has the bytes of the written file, and is checked likewise. */
 static void test_memory(void) {
   const int64_t shape[] = {2, 3};
   char *path = path_of("memory.npy"), *written;

@@ -611,7 +611,7 @@ static void test_memory(void) {
   BpModule *module = compile(path, "llvm -opt=1 -num_cores=1", NULL);
   BpModelContext *context = start(module);
   size_t first = used_after(context, 30), later = used_after(context, 300);
-  if (first && later) /* a sanitizer's malloc does not count */
+  if (first && later) /* 0: a sanitizer's malloc, which does not count */
     g_assert_cmpuint(later, <=, first + 4096);
   g_assert_cmpint(bp_threads_set(threads), ==, 0);
   bp_model_context_free(context);

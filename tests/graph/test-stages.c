@@ -96,7 +96,7 @@ static gboolean is_equal(const BpTensor *a, const BpTensor *b, double tolerance)
   return TRUE;
 }
 
-/* Compares each output of the model, as a run in one stage gives it. */
+/* Compares each output of the run in stages with that of the run in one stage. */
 static void compare(const char *path, GHashTable *whole, GHashTable *values, double tolerance) {
   BpModule *module = compile_stage(path, 1, 0, 0);
   BpModel *model = bp_model_create(module, &cpu, 1);

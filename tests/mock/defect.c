@@ -40,9 +40,9 @@ BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_NEEDED_TEXT "\n
                                                    "priority=+000\n"
                                                    "variables=BP_DEFECT_VARIABLE\n");
 
-/* What goes wrong: "OUTCOME", one that this file asks for by name, or "ACT@PLACE", an act of the
- * table below and where it is done, "initialize" if no place is given. With '!' in the place of '@'
- * it is done outside of trials alone. */
+/* The defect: "OUTCOME", which this file checks by name, or "ACT@PLACE", an act of the table below
+ * and its place (default "initialize"). With '!' instead of '@' the act is done only outside of
+ * trials. */
 static const volatile char defect[48] = "defect=none                                   ";
 static const char *const volatile name = NAME; /* not to be computed with by the compiler */
 

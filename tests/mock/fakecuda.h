@@ -81,7 +81,7 @@ void fake_restrict(int difference);
 CUresult fake_leave(CUresult status);
 /* The current context, of this thread. */
 CUcontext fake_current(void);
-/* Counts things that are there. */
+/* Adds to the count of `what`: live objects of a kind, or calls of a function. */
 void fake_add(const char *what, int difference);
 /* The failure of the next kernel; taken. */
 CUresult fake_take_kernel_failure(void);

@@ -66,7 +66,7 @@ static int digit(char c) {
   return c >= 'a' ? c - 'a' + 10 : c - '0';
 }
 
-/* PTX runs on GPUs of its version and all later ones; a driver that is asked to compiles it. */
+/* Compiles PTX, as the driver does; PTX runs on GPUs of its version and all later ones. */
 static CUresult open_ptx(const char *text, int device, void **library) {
   size_t size = strlen(text) / 2;
   char *bytes = malloc(size + sizeof(FakeCubin));

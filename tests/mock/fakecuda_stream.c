@@ -23,7 +23,7 @@ struct CUstream_st {
 
 /* One record of an event that was asked for. */
 typedef struct FakeRecord {
-  int users; /* commands that refer to it, and the event whose latest it is */
+  int users; /* commands that refer to the record, and its event, if the record is the latest */
   int is_done;
   CUstream stream; /* which may be gone once it is done */
   double time;

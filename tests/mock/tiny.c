@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph compiler for tests, which has a library of two operators: Add and Relu of float32 tensors
- * that have one shape. Beside it stand others of the same plugin with one oddity each: see `tiny`.
+/* A graph compiler for tests, with a library of two operators: Add and Relu of float32 tensors of
+ * one shape. The plugin has further graph compilers with one oddity each: see `tiny`.
  */
 #include <backplane/graph_compiler.h>
 #include <backplane/ir_api.h>

@@ -272,7 +272,7 @@ static void test_views_and_streams(void) {
   g_free(data);
 }
 
-/* More launches than batches hold, and nobody waits in between. */
+/* Queues more launches than fit into the batches of a stream, without waiting in between. */
 static void test_many_launches(void) {
   if (!can_run())
     return;

@@ -14,7 +14,7 @@ struct Computer {
   GThread *thread;
 };
 
-/* Stands in the queue behind all items. */
+/* Its address is the queue's last entry, after all items. */
 static char no_more;
 
 static gboolean has_input(const BpModel *model, const char *name) {

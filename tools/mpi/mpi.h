@@ -51,11 +51,11 @@ int rank_choose_device(Rank *rank, const char *preferences);
 int rank_share_threads(const Rank *rank, int threads);
 /* Collects the names of all ranks. */
 void rank_gather_names(Rank *rank);
-/* Whether a step succeeded on every rank. Those on which it failed have an error raised, and say it
- * one after another. */
+/* Whether a step succeeded on every rank. The ranks on which it failed have an error raised, and
+ * print it one after another. */
 gboolean rank_agree(const Rank *rank, int status);
 
-/* What a rank does with an item. */
+/* The destination of a rank's results of an item. */
 typedef struct Route {
   int next;      /* the rank that computes the next stage, or -1: rank 0 gets the result */
   char **passed; /* names of the tensors that the rank passes on or gives, in order */

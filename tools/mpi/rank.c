@@ -28,8 +28,8 @@ void rank_clear(Rank *rank) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* The devices that the list chooses one after another, if each is excluded once it was chosen, as
- * long as they are of one kind (of BpDevice; transfer full). NULL with an error: there is none. */
+/* The devices that the list chooses in turn, up to one of another kind; each chosen device is
+ * excluded from the next choice (of BpDevice; transfer full). NULL with an error: no device. */
 static GArray *list_devices(const char *preferences) {
   GArray *devices = g_array_new(FALSE, FALSE, sizeof(BpDevice));
   GString *list = g_string_new(preferences);

@@ -79,7 +79,7 @@ static void allow_cache(int ruleset, uint64_t handled, const char *folder, const
   }
 }
 
-/* Device nodes, temporary files, and the caches of drivers and of Backplane. */
+/* Allows device nodes, temporary files, and the caches of drivers and of Backplane. */
 static void add_rules(int ruleset, uint64_t handled) {
   static const char *const fixed[] = {"/dev", "/tmp", "/var/tmp", "/run", "/proc", "/sys"};
   static const char *const named[] = {

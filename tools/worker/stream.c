@@ -230,7 +230,7 @@ static void note_event(const Request *request) {
   pthread_mutex_unlock(&failures.lock);
 }
 
-/* Changes the state in the results. */
+/* Changes the state of a complete event in the results to failed if its work failed. */
 static void note_state(const Request *request, char *results) {
   uint64_t state;
   memcpy(&state, results, sizeof state);

@@ -73,12 +73,12 @@ typedef void (*BpMeasured)(void *context, const BpMeasuredClaims *measured);
  * instead. */
 typedef struct BpCompileLimits {
   uint64_t struct_size;
-  int64_t nodes;          /* operators, with those that they are expressed by; default 200,000 */
+  int64_t nodes;          /* operators, after expansion into others; default 200,000 */
   int64_t constant_bytes; /* of constants that the file does not contain; default 1 GiB and eight
                              times the size of the file */
   int64_t fold_work;      /* spent on computing constants, about nanoseconds; default 2^34 */
-  int64_t functions;      /* that differ, each of which a compiler takes some hundredths of a second
-                             for; default 5,000 */
+  int64_t functions;      /* different ones; a compiler takes some hundredths of a second for each;
+                             default 5,000 */
 } BpCompileLimits;
 
 /* How to compile; zero is the default of every member that has one. */

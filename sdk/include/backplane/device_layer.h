@@ -36,7 +36,8 @@ typedef struct BpLaunch {
   int32_t (*proceed)(const struct BpLaunch *launch);
 } BpLaunch;
 
-/* What a layer makes of a table. The host zeroes it and sets struct_size before the call. */
+/* The results of wrapping a table by a layer. The host zeroes it and sets struct_size before the
+ * call. */
 typedef struct BpLayered {
   uint64_t struct_size; /* sizeof(BpLayered) of the host's headers */
 

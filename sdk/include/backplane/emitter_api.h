@@ -150,9 +150,9 @@ typedef struct BpDialect {
   const char *contract;   /* $1 * $2 + $3 of float32, rounded once or twice. NULL: as it stands */
   const char *index_type; /* what a wider index is cast to. NULL: it is left */
 
-  /* -- stores around the caches, to parameters of which BP_IR_ATTR_STREAMED says that it pays. */
+  /* -- non-temporal stores, to parameters with BP_IR_ATTR_STREAMED. */
   const char *vector_stream; /* as vector_store, at any address. NULL: as any store */
-  /* Statement after which all such stores are seen by whoever is told of them. NULL: nothing */
+  /* Statement after which other threads see these stores: a fence. NULL: nothing */
   const char *stream_end;
 
   /* -- more of vectors. */

@@ -140,7 +140,7 @@ typedef struct BpIrVisitor {
   int32_t (*leave)(void *context, const BpIrNode *node); /* or NULL; -1 stops */
 } BpIrVisitor;
 
-/* All functions are pure reads: from any thread, no error but where stated. */
+/* All functions only read. They may be called from any thread, and raise no error unless stated. */
 typedef struct BpIrTable {
   uint64_t struct_size;
   int32_t (*num_functions)(const BpIrModule *module);

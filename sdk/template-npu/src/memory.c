@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chip's memory: who has which lines of it, and copies. A handle is a number and no address:
- * whoever uses it as one faults at once, and whoever uses it after it was freed gets an error. */
+/* The chip's memory: allocations of lines, and copies. A handle is a number and no address: use as
+ * an address faults at once, and use after freeing is an error. */
 #include "simdev.h"
 
 #include <backplane/handle_table.h>

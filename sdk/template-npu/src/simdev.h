@@ -30,8 +30,8 @@ extern const BpDeviceApi simdev_device_api;
 const char *simdev_link_problem(void);
 /* Whether the chip was there and is there no more. */
 int simdev_link_is_lost(void);
-/* Each returns when the chip has done it: 0, or -1 with an error raised. The chip is started at the
- * first call. Addresses and sizes are of whole lines. With simdev_lock held. */
+/* Each returns when the chip has done the work: 0, or -1 with an error raised. The first call
+ * starts the chip. Addresses and sizes are multiples of a line. The caller holds simdev_lock. */
 int32_t simdev_link_write(int32_t address, const void *from, int32_t size);
 int32_t simdev_link_read(int32_t address, void *to, int32_t size);
 /* Runs instructions that lie in the chip's memory. */
