@@ -272,7 +272,8 @@ static void print_nodes(const json_t *document) {
   table_print(table);
 }
 
-/* Why the file cannot be compiled, "" if its operators are all there (transfer full). */
+/* The reason why operators of the file cannot be compiled; "" if all are supported (transfer full).
+ */
 static char *unsupported_operators(const char *path) {
   char *text = g_strdup(bp_onnx_check_operators(path) < 0 ? bp_error_message() : "");
   bp_error_clear();

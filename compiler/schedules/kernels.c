@@ -5,8 +5,8 @@
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* The most reads of one element in one body for which it is still inlined: the language's compiler
- * finds that they are equal. */
+/* A stage is inlined into a body that reads one element of it at most this often: the language's
+ * compiler computes equal elements once. */
 #define MOST_READS 4
 /* If a reduction does fewer multiply-adds for each element that it reads at other places than its
  * own, computing the element again is cheaper than storing it in memory. */

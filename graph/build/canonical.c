@@ -287,8 +287,8 @@ static int64_t channel_of(const Transposed *transposed, int64_t out, int64_t rem
                                           : out * count_chosen(transposed) + remainder;
 }
 
-/* Weights (in, out of a group, k...) as those of the chosen convolution, (remainders of all out,
- * in of a group, taps...). */
+/* Turns weights (in, out of a group, k...) into those of the chosen convolution, (remainders of all
+ * out, in of a group, taps...). */
 static BpGraphValue *phase_weights(const Transposed *transposed) {
   const BpGraphValue *from = transposed->node->inputs[1];
   int64_t in = from->shape[0] / transposed->groups, out = from->shape[1], kernel = 1, taps = 1;

@@ -385,8 +385,8 @@ BP_ROW_EXPAND(dft) {
 
 /* ---- STFT -------------------------------------------------------------------------------- */
 
-/* Parts of a signal, (batch, elements, parts), that begin `step` after each other, as
- * (batch, frames, length, parts). */
+/* Cuts a signal, (batch, elements, parts), into frames that begin `step` elements apart: (batch,
+ * frames, length, parts). */
 BP_ROW_INFER(frames) {
   const BpGraphValue *in = node->inputs[0];
   BpExtents *extents = &graph->extents;

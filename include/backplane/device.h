@@ -150,12 +150,12 @@ BP_API int bp_device_export_memory(BpDevice device, const BpAllocation *allocati
 BP_API int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle);
 BP_API int bp_workspace_free(BpDevice device, void *handle);
 
-/* A device with one queue answers NULL, its default stream. Where a stream is taken, one that was
- * not made by bp_stream_create on that device, or was freed, is BP_ERROR_VALUE; of a copy between
- * two devices of one kind it is the source's. A freed stream is no longer current in this thread;
- * in others it must not be. The default stream, NULL, is not ordered with the others, which are not
- * ordered with each other: bp_stream_sync_from_to and events order them. Several threads may queue
- * on one stream. */
+/* A device with one queue returns NULL, its default stream. A stream argument that bp_stream_create
+ * did not make on that device, or that was freed, is BP_ERROR_VALUE; a copy between two devices of
+ * one kind takes a stream of the source. A freed stream is no longer current in this thread; it
+ * must not be current in others. The default stream, NULL, is not ordered with the others, which
+ * are not ordered with each other: bp_stream_sync_from_to and events order them. Several threads
+ * may queue on one stream. */
 BP_API int bp_stream_create(BpDevice device, void **stream);
 BP_API int bp_stream_free(BpDevice device, void *stream);
 BP_API int bp_stream_sync(BpDevice device, void *stream);

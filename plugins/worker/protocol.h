@@ -142,7 +142,7 @@ enum { BP_WORKER_OPERATIONS(BP_WORKER_NUMBER_) BP_WORKER_NUM_OPERATIONS };
 #define BP_WORKER_NAMES_MAX 16384
 
 /* A graph is a blob of numbers and of pieces: the size of a piece, its bytes, and zeros up to this
- * boundary, on which a blob begins. A text is a piece with its NUL, none at all an empty piece. The
+ * boundary, on which a blob begins. A text is a piece with its NUL; NULL is an empty piece. The
  * graph begins with the numbers of values, of nodes, and of what else is to be allocated:
  * attributes, texts in lists, tensors in attributes. Pieces with its inputs and outputs follow,
  * then values and nodes, as plugins/worker/graph.c writes and tools/worker/graph.c reads them. */

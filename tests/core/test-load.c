@@ -232,7 +232,7 @@ static int be_exiting(void) {
   return 1;
 }
 
-/* While another thread tries a plugin out that hangs. */
+/* Exits while another thread tries out a plugin that hangs. */
 static int be_exiting_meanwhile(void) {
   pthread_t thread;
   const char *trace = g_getenv("BP_DEFECT_TRACE_FILE");

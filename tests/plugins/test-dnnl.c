@@ -21,8 +21,8 @@ static int note(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
-/* Compiles for the CPU; with `least` not negative, as far as oneDNN takes it, which is as much of
- * the nodes at least. `report` may be NULL. NULL with an error. */
+/* Compiles for the CPU. If `least` is not negative, oneDNN claims nodes, at least this share of
+ * them. `report` may be NULL. NULL with an error. */
 static BpModule *compile_shaped(const char *path, const BpInputShape *shape, double least,
                                 GString *report) {
   static const char *const names[] = {"dnnl"};

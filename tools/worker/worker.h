@@ -118,7 +118,7 @@ int worker_describe_module(Job *job, BpModule *module);
 
 /* ---- confine.c --------------------------------------------------------------------------- */
 
-/* Gives up what a driver does not need (docs/isolation.md). */
+/* Gives up the rights that drivers do not need (docs/isolation.md). */
 void worker_confine(void);
 
 #endif

@@ -102,7 +102,7 @@ typedef int (*BpTeCombine)(BpTe *te, const BpIrNode *const *a, const BpIrNode *c
 typedef struct BpTeReducer {
   BpTeCombine combine; /* called once, with variables */
   void *context;
-  const BpIrNode *const *identities; /* by value, constants: combined with x they give x */
+  const BpIrNode *const *identities; /* constants of the values: combined with x they give x */
 } BpTeReducer;
 
 /* Reduces `num_values` values together; results[i], like identity i and what is combined, is of the

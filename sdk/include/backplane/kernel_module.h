@@ -280,7 +280,7 @@ static inline BpModule *bp_kernel_module_from_ir(const BpKernelModuleKind *kind,
   return bp_kernel_module_from_code(kind, ir, functions, &own);
 }
 
-/* Sets the format that bytes say they have. */
+/* Sets the format of the code to the name that the saved bytes give. */
 static inline int32_t bp_kernel_module_set_format_(BpKernelModule *module,
                                                    const BpByteArray *name) {
   const BpKernelModuleKind *kind = module->kind;

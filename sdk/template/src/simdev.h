@@ -80,9 +80,9 @@ extern const BpEventsApi simdev_events;
 
 /* ---- launch.c ---------------------------------------------------------------------------- */
 
-/* What a thread of a kernel is given; programs begin with the same text. For each kernel there is a
- * packed function of two values: the addresses of the arguments, each a buffer's first byte or a
- * scalar, and this. */
+/* The structure that each thread of a kernel gets; programs begin with its text. For each kernel
+ * there is a packed function of two values: the addresses of the arguments, each a buffer's first
+ * byte or a scalar, and this. */
 #define SIMDEV_THREAD                                                                              \
   typedef struct {                                                                                 \
     long long block[3], thread[3];                                                                 \
