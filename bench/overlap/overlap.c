@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph on a device and the host, or another device, in two halves of about equal length, beside
- * each half alone, in one process, in turns. Prints the shortest run of each in microseconds, and
- * the ratio of the whole to the longer half: 1 is full overlap, 2 is none.
+ * each half alone, and beside two graphs of a half each that two threads run at once, in one
+ * process, in turns. Prints the shortest run of each in microseconds with the processors that it
+ * kept busy, and two ratios. The whole to the longer half: 1 is full overlap, 2 is none. The whole
+ * to the two graphs: what the executor costs, without what the halves cost each other on processors
+ * that share a core, a cache or a clock.
  *
- *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE [OTHER]
+ *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] [-s SECONDS] DEVICE [OTHER]
  *
- * Without OTHER the second half is the host's, with code for HOST_TARGET (c). The halves take about
- * MILLISECONDS (20) each. A device that computes on the host's own cores shares them with the other
- * half, of which the host's uses one. */
+ * Without OTHER the second half is the host's, with code for HOST_TARGET (c), in one thread. The
+ * halves take about MILLISECONDS (20) each; the last pass takes SECONDS (3).
+ *
+ * Drivers that compute on the host's processors (PoCL, lavapipe) start a thread for each, and
+ * halves that share processors cannot overlap. So each half has processors of its own, half of
+ * those that the program may use: the threads that its driver starts run there, and are as many,
+ * unless the driver's own variable says otherwise. */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,17 +35,21 @@
 #include <backplane/target.h>
 #include <backplane/tensor.h>
 
-#define COUNT   16384
-#define SECONDS 3.0
-#define ROUNDS  10 /* at least */
-#define PASSES  4  /* in which the halves are made equal */
+#define COUNT       4096
+#define ROUNDS      10 /* at least */
+#define PASSES      4  /* in which the halves are made equal */
+#define LEAST_STEPS 64 /* lavapipe unrolls shorter loops, which are then several times as fast */
 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 
-static double now_us(void) {
+static double clock_us(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static double now_us(void) {
+  return clock_us(CLOCK_MONOTONIC);
 }
 
 static void must(bool is_done, const char *what) {
@@ -47,9 +61,9 @@ static void must(bool is_done, const char *what) {
 
 /* ---- Code -------------------------------------------------------------------------------- */
 
-#define BUFFERS "(buffer X float32 global 16384) (buffer Y float32 global 16384)"
+#define BUFFERS "(buffer X float32 global 4096) (buffer Y float32 global 4096)"
 #define AT      "(add (mul b 64) t)"
-#define THREADS " (for b:int64 0 256 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\" "
+#define THREADS " (for b:int64 0 64 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\" "
 /* Y[i] goes towards 1 in small steps, whose number stands in between. */
 #define BEFORE(I) "(seq (store Y " I " (load X " I ")) (for r:int64 0 "
 #define AFTER(I)  " serial (store Y " I " (add (mul (load Y " I ") 0.99:float32) 0.01:float32))))"
@@ -73,15 +87,15 @@ static BpModule *build_code(const BpTarget *device_target, const BpTarget *other
       is_other_host
           ? build(other_target,
                   "(module (function \"on_other\" " BUFFERS
-                  " (for i:int64 0 16384 serial " BEFORE("i"),
+                  " (for i:int64 0 4096 serial " BEFORE("i"),
                   steps[1], AFTER("i") ")))")
           : build(other_target, "(module (function \"on_other\" " BUFFERS THREADS BEFORE(AT),
                   steps[1], AFTER(AT) "))))");
   BpModule *imported =
       build(device_target, "(module (function \"on_device\" " BUFFERS THREADS BEFORE(AT), steps[0],
-            AFTER(AT) "))) (function \"join\" (buffer X float32 global 16384) (buffer Z float32 "
-                      "global 16384)"
-                      " (buffer Y float32 global 16384)" THREADS "(store Y " AT " (add (load X " AT
+            AFTER(AT) "))) (function \"join\" (buffer X float32 global 4096) (buffer Z float32 "
+                      "global 4096)"
+                      " (buffer Y float32 global 4096)" THREADS "(store Y " AT " (add (load X " AT
                       ") (load Z " AT ")))))))");
   must(!bp_module_import(code, imported), "an import");
   bp_object_release(imported);
@@ -90,7 +104,7 @@ static BpModule *build_code(const BpTarget *device_target, const BpTarget *other
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-#define LAUNCH ",\"launch\":\"256 64\""
+#define LAUNCH ",\"launch\":\"64 64\""
 #define DEVICE                                                                                     \
   "{\"op\":\"tvm_op\",\"name\":\"d\",\"attrs\":{\"func_name\":\"on_device\"" LAUNCH "},"           \
   "\"inputs\":[[0,0,0]]}"
@@ -113,7 +127,7 @@ static const struct {
     {"other", OTHER_HALF, 3, {1, 1, 0}},
     {"both", OTHER_HALF "," DEVICE "," JOIN, 5, {1, 1, 0, 0, 0}},
 };
-enum { DEVICE_HALF, OTHER_HALF_ALONE, BOTH, NUM_GRAPHS };
+enum { DEVICE_HALF, OTHER_HALF_ALONE, BOTH, NUM_GRAPHS, AT_ONCE = NUM_GRAPHS, NUM_FIGURES };
 
 static void append(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -177,70 +191,202 @@ static void set_input(BpModule *module) {
 
 /* ---- Measuring --------------------------------------------------------------------------- */
 
-static double run(BpModule *module) {
+typedef struct Run {
+  double us, processors; /* those of the process that were busy meanwhile */
+} Run;
+
+static void run_and_wait(BpModule *module) {
   const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
   BpValue result;
-  double begin = now_us();
   call(module, "run", NULL, 0, &result);
   call(module, "get_output", &index, 1, &result); /* waits */
-  double took = now_us() - begin;
   bp_value_clear(&result);
-  return took;
+}
+
+/* A thread that runs the other half when it is told to, as the executor's second thread does. */
+typedef struct Beside {
+  pthread_t thread;
+  sem_t begin, end;
+  BpModule *module; /* NULL: end */
+} Beside;
+
+static void *run_beside(void *user) {
+  Beside *beside = user;
+  while (!sem_wait(&beside->begin) && beside->module) {
+    run_and_wait(beside->module);
+    sem_post(&beside->end);
+  }
+  return NULL;
+}
+
+static Run run(BpModule *const modules[NUM_GRAPHS], int figure, Beside *beside) {
+  double busy = clock_us(CLOCK_PROCESS_CPUTIME_ID), begin = now_us();
+  if (figure == AT_ONCE)
+    sem_post(&beside->begin);
+  run_and_wait(modules[figure == AT_ONCE ? DEVICE_HALF : figure]);
+  if (figure == AT_ONCE)
+    sem_wait(&beside->end);
+  double took = now_us() - begin;
+  return (Run){took, (clock_us(CLOCK_PROCESS_CPUTIME_ID) - busy) / took};
+}
+
+static void measure_in_turns(BpModule *const modules[NUM_GRAPHS], double seconds,
+                             Run least[NUM_FIGURES]) {
+  Beside beside = {.module = modules[OTHER_HALF_ALONE]};
+  sem_init(&beside.begin, 0, 0);
+  sem_init(&beside.end, 0, 0);
+  must(!pthread_create(&beside.thread, NULL, run_beside, &beside), "a thread");
+  for (int i = 0; i < NUM_FIGURES; i++)
+    least[i] = run(modules, i, &beside); /* builds what is built with a first run */
+  double begin = now_us();
+  for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
+    for (int i = 0; i < NUM_FIGURES; i++) {
+      Run took = run(modules, i, &beside);
+      least[i] = took.us < least[i].us ? took : least[i];
+    }
+  beside.module = NULL;
+  sem_post(&beside.begin);
+  pthread_join(beside.thread, NULL);
 }
 
 static void measure(BpModule *code, const BpDevice devices[2], double seconds,
-                    double least[NUM_GRAPHS]) {
+                    Run least[NUM_FIGURES]) {
   BpModule *modules[NUM_GRAPHS];
   for (int i = 0; i < NUM_GRAPHS; i++) {
     modules[i] = create(i, code, devices);
     set_input(modules[i]);
-    least[i] = run(modules[i]); /* builds what is built with a first run */
   }
-  double begin = now_us();
-  for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
-    for (int i = 0; i < NUM_GRAPHS; i++) {
-      double took = run(modules[i]);
-      least[i] = took < least[i] ? took : least[i];
-    }
+  measure_in_turns(modules, seconds, least);
   for (int i = 0; i < NUM_GRAPHS; i++)
     bp_object_release(modules[i]);
 }
 
-int main(int argc, char **argv) {
-  const char *host_text = "c";
-  double wanted_us = 20000, least[NUM_GRAPHS];
+/* ---- Processors -------------------------------------------------------------------------- */
+
+/* The processors of each half, and of both. */
+typedef struct Processors {
+  cpu_set_t halves[2], all;
+} Processors;
+
+/* Of one processor, both halves have it. */
+static void find_processors(Processors *processors) {
+  *processors = (Processors){0};
+  must(!sched_getaffinity(0, sizeof(cpu_set_t), &processors->all), "the processors");
+  const int count = CPU_COUNT(&processors->all);
+  for (int cpu = 0, seen = 0; seen < count; cpu++)
+    if (CPU_ISSET(cpu, &processors->all)) {
+      CPU_SET(cpu, &processors->halves[count > 1 && seen >= count / 2]);
+      seen++;
+    }
+  if (count == 1)
+    processors->halves[1] = processors->all;
+}
+
+/* Of this thread, and of the threads that it starts. */
+static void use_processors(const cpu_set_t *processors) {
+  must(!sched_setaffinity(0, sizeof(cpu_set_t), processors), "processors");
+}
+
+/* Before the drivers are loaded. */
+static void limit_threads(const Processors *processors) {
+  static const char *const variables[] = {"POCL_MAX_PTHREAD_COUNT", "LP_NUM_THREADS",
+                                          "BACKPLANE_NUM_THREADS"};
+  char text[16];
+  snprintf(text, sizeof(text), "%d", CPU_COUNT(&processors->halves[0]));
+  for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+    setenv(variables[i], text, 0);
+}
+
+/* ---- The program ------------------------------------------------------------------------- */
+
+typedef struct Options {
+  const char *host_text, *names[2];
+  double wanted_us, seconds;
+  bool is_other_host;
+} Options;
+
+/* Returns whether the arguments are as they should be. */
+static bool read_options(int argc, char **argv, Options *options) {
   int at = 1;
-  BpDevice devices[2] = {host, host};
+  *options = (Options){.host_text = "c", .wanted_us = 20000, .seconds = 3};
   for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
     if (!strcmp(argv[at], "-t"))
-      host_text = argv[at + 1];
+      options->host_text = argv[at + 1];
     else if (!strcmp(argv[at], "-m"))
-      wanted_us = strtod(argv[at + 1], NULL) * 1e3;
+      options->wanted_us = strtod(argv[at + 1], NULL) * 1e3;
+    else if (!strcmp(argv[at], "-s"))
+      options->seconds = strtod(argv[at + 1], NULL);
+    else
+      return false;
   }
-  if (at + 1 != argc && at + 2 != argc) {
-    fprintf(stderr, "usage: bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] DEVICE [OTHER]\n");
-    return 2;
-  }
-  const bool is_other_host = at + 1 == argc;
-  for (int i = 0; at + i < argc; i++)
-    must(!bp_device_parse(argv[at + i], &devices[i]), argv[at + i]);
-  BpTarget *targets[] = {bp_target_from_device(devices[0]),
-                         is_other_host ? bp_target_parse(host_text)
-                                       : bp_target_from_device(devices[1])};
-  must(targets[0] && targets[1], "a target");
+  if (at + 1 != argc && at + 2 != argc)
+    return false;
+  options->is_other_host = at + 1 == argc;
+  options->names[0] = argv[at];
+  options->names[1] = options->is_other_host ? "host" : argv[at + 1];
+  return true;
+}
+
+/* Drivers start their threads with the first memory, or with the first work. */
+static BpTarget *open_device(const char *name, BpDevice *device) {
+  void *memory = NULL;
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 64, .alignment = 64};
+  must(!bp_device_parse(name, device), name);
+  must(!bp_device_alloc(*device, &allocation, &memory) && !bp_device_free(*device, memory) &&
+           !bp_stream_sync(*device, NULL),
+       name);
+  return bp_target_from_device(*device);
+}
+
+static void print(const Options *options, const Run least[NUM_FIGURES]) {
+  const char *const names[] = {options->names[0], options->names[1], "both", "two graphs"};
+  double longer = least[DEVICE_HALF].us > least[OTHER_HALF_ALONE].us ? least[DEVICE_HALF].us
+                                                                     : least[OTHER_HALF_ALONE].us;
+  for (int i = 0; i < NUM_FIGURES; i++)
+    printf("%s %.1f us (%.2f processors), ", names[i], least[i].us, least[i].processors);
+  printf("ratio to the longer half %.2f, to the two graphs %.2f\n", least[BOTH].us / longer,
+         least[BOTH].us / least[AT_ONCE].us);
+}
+
+static long long next_steps(long long steps, double factor) {
+  long long next = (long long)((double)steps * factor);
+  return next > LEAST_STEPS ? next : LEAST_STEPS;
+}
+
+static void compare(const Options *options, BpTarget *const targets[2], const BpDevice devices[2]) {
   long long steps[2] = {100, 100};
+  Run least[NUM_FIGURES];
   for (int pass = 0; pass <= PASSES; pass++) { /* the last is what is printed */
-    BpModule *code = build_code(targets[0], targets[1], is_other_host, steps);
-    measure(code, devices, pass < PASSES ? 0.5 : SECONDS, least);
+    BpModule *code = build_code(targets[0], targets[1], options->is_other_host, steps);
+    measure(code, devices, pass < PASSES ? 0.5 : options->seconds, least);
     bp_object_release(code);
     for (int i = 0; i < 2 && pass < PASSES; i++)
-      steps[i] = 1 + (long long)((double)steps[i] * wanted_us / least[i]);
+      steps[i] = next_steps(steps[i], options->wanted_us / least[i].us);
   }
-  double longer =
-      least[DEVICE_HALF] > least[OTHER_HALF_ALONE] ? least[DEVICE_HALF] : least[OTHER_HALF_ALONE];
-  printf("%s %.1f us, %s %.1f us, both %.1f us, ratio to the longer half %.2f\n", argv[at],
-         least[DEVICE_HALF], is_other_host ? "host" : argv[at + 1], least[OTHER_HALF_ALONE],
-         least[BOTH], least[BOTH] / longer);
+  print(options, least);
+}
+
+int main(int argc, char **argv) {
+  Options options;
+  Processors processors;
+  BpTarget *targets[2];
+  BpDevice devices[2] = {host, host};
+  if (!read_options(argc, argv, &options)) {
+    fprintf(stderr, "usage: bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] [-s SECONDS] DEVICE "
+                    "[OTHER]\n");
+    return 2;
+  }
+  find_processors(&processors);
+  limit_threads(&processors);
+  for (int i = 0; i < 2; i++) {
+    use_processors(&processors.halves[i]);
+    targets[i] = i && options.is_other_host ? bp_target_parse(options.host_text)
+                                            : open_device(options.names[i], &devices[i]);
+    must(targets[i] != NULL, "a target");
+  }
+  if (!options.is_other_host) /* neither half is this thread's */
+    use_processors(&processors.all);
+  compare(&options, targets, devices);
   for (int i = 0; i < 2; i++)
     bp_object_release(targets[i]);
   return 0;
