@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section stream: queues and their order, events, timers, recordings. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conformance/kit.h"
@@ -406,6 +407,107 @@ static void run_event_deadline(Kit *kit) {
   KIT_OK(api->free(kit->api->context, event), "free of an event");
 }
 
+/* ---- Memory in turn ---------------------------------------------------------------------- */
+
+/* The device's imports; skips the check unless streams take turns with it. */
+static const BpExternalMemoryApi *open_turns(const Kit *kit, uint64_t *alignment) {
+  uint64_t imports = 0, exports = 0;
+  const BpExternalMemoryApi *api = bp_device_extension(
+      kit->device.device_type, BP_EXTENSION_EXTERNAL_MEMORY, BP_EXTENSION_EXTERNAL_MEMORY_VERSION);
+  if (!api)
+    bp__kit_skip("the device exchanges no memory");
+  KIT_OK(api->get_forms(kit->api->context, kit->device.device_id, &imports, &exports, alignment),
+         "get_forms");
+  if (!(imports & BP_EXTERNAL_IN_TURN))
+    bp__kit_skip("taking turns with imported memory is no work of the device's streams");
+  KIT_TRUE(imports & BP_EXTERNAL_HOST_POINTER,
+           "get_forms gives BP_EXTERNAL_IN_TURN without BP_EXTERNAL_HOST_POINTER");
+  return api;
+}
+
+/* A stream, an event that it waits for, and memory of the host that the device imported. */
+typedef struct Turns {
+  const BpEventsApi *events;
+  BpDeviceEvent *event;
+  void *stream, *handle, *other; /* `other` is the device's own memory */
+  uint8_t *bytes, *sent, *got;
+  size_t size;
+} Turns;
+
+static void hold_stream(const Kit *kit, const Turns *turns) {
+  KIT_OK(turns->events->hold(kit->api->context, turns->event), "hold of an event");
+  KIT_OK(turns->events->wait(kit->api->context, turns->event, turns->stream),
+         "wait for an event that is held");
+}
+
+static void let_stream_go(const Kit *kit, const Turns *turns) {
+  KIT_OK(turns->events->signal(kit->api->context, turns->event), "signal of an event");
+  bp__kit_sync(kit, turns->stream);
+}
+
+/* While the stream waits, its turns are queued, and the bytes are written as by another device. */
+static void take_turns(const Kit *kit, const Turns *turns, uint64_t round) {
+  const size_t size = turns->size;
+  bp__kit_fill(turns->bytes, size, kit->seed + round);
+  hold_stream(kit, turns);
+  bp__kit_upload(kit, turns->bytes, turns->handle, 0, size, turns->stream);
+  bp__kit_copy(kit, turns->handle, 0, turns->other, 0, size, turns->stream);
+  bp__kit_fill(turns->sent, size, kit->seed + 100 + round);
+  memcpy(turns->bytes, turns->sent, size);
+  let_stream_go(kit, turns);
+  bp__kit_download(kit, turns->other, 0, turns->got, size, turns->stream);
+  bp__kit_sync(kit, turns->stream);
+  bp__kit_expect_bytes(turns->got, turns->sent, size,
+                       "imported memory that was written until the stream got there");
+  hold_stream(kit, turns);
+  bp__kit_copy(kit, turns->other, 0, turns->handle, 0, size, turns->stream);
+  bp__kit_download(kit, turns->handle, 0, turns->bytes, size, turns->stream);
+  memset(turns->bytes, (int)round, size);
+  let_stream_go(kit, turns);
+  bp__kit_expect_bytes(turns->bytes, turns->sent, size,
+                       "imported memory that the stream wrote when it got there");
+}
+
+/* A turn that waits for the stream never ends here, since the stream waits for the host. */
+static void run_memory_in_turn(Kit *kit) {
+  enum { SIZE = 3 * 4096 };
+  uint64_t alignment = 0;
+  const BpEventsApi *events = open_events(kit);
+  const BpExternalMemoryApi *api = open_turns(kit, &alignment);
+  if (!BP_TABLE_HAS(events, hold))
+    bp__kit_skip("the host cannot keep a stream of the device waiting");
+  const size_t multiple = alignment > 4096 ? (size_t)alignment : 4096;
+  Turns turns = {.events = events,
+                 .event = make_event(kit, events),
+                 .stream = kit->api->create_stream ? make_stream(kit) : NULL,
+                 .other = bp__kit_alloc(kit, SIZE),
+                 .bytes = aligned_alloc(multiple, (SIZE + multiple - 1) / multiple * multiple),
+                 .sent = g_malloc(SIZE),
+                 .got = g_malloc0(SIZE),
+                 .size = SIZE};
+  const BpExternalMemory memory = {.struct_size = sizeof memory,
+                                   .size = SIZE,
+                                   .address = turns.bytes,
+                                   .fd = -1,
+                                   .form = BP_EXTERNAL_HOST_POINTER};
+  KIT_TRUE(turns.bytes, "no memory of the host");
+  KIT_OK(api->import_memory(kit->api->context, kit->device.device_id, &memory, &turns.handle),
+         "import_memory");
+  for (uint64_t round = 0; round < 4; round++)
+    take_turns(kit, &turns, round);
+  bp__kit_free(kit, turns.handle);
+  bp__kit_free(kit, turns.other);
+  bp__kit_sync(kit, turns.stream);
+  if (turns.stream)
+    free_stream(kit, turns.stream);
+  KIT_OK(events->free(kit->api->context, turns.event), "free of an event");
+  free(turns.bytes);
+  g_free(turns.sent);
+  g_free(turns.got);
+}
+
+/* ---- Listeners --------------------------------------------------------------------------- */
+
 /* The data and the results of the callback `done`. */
 typedef struct Seen {
   const uint8_t *got, *sent;
@@ -569,6 +671,9 @@ static const Check checks[] = {
      CHECK_OPTIONAL, run_event_hold},
     {"stream.event-deadline", "a wait for a pending event ends when its time has passed",
      "stream.event-hold", CHECK_OPTIONAL, run_event_deadline},
+    {"stream.memory-in-turn",
+     "imported memory is read and written when the stream gets there, without waiting",
+     "memory.import stream.event-hold", CHECK_OPTIONAL, run_memory_in_turn},
     {"stream.timer", "a timer measures at least 0 and at most the whole time", "stream.sync",
      CHECK_OPTIONAL, run_timer},
     {"stream.recording", "recorded work runs at each replay, and not before", "copy.device",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is imported and exported. The host's memory is the device's, too; what is exported is
- * a file in memory, which is mapped once for each handle. A device whose driver can do neither
- * leaves the extension out. */
+/* Memory that is imported and exported. The host's memory is the device's, too, and copies that
+ * hand it over are work of the stream; what is exported is a file in memory, which is mapped once
+ * for each handle. A device whose driver can do neither leaves the extension out. */
 #include "simdev.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static int32_t get_forms(void *context, int32_t device_id, uint64_t *imports, ui
                          uint64_t *alignment) {
   (void)context;
   (void)device_id;
-  *imports = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_OPAQUE_FD;
+  *imports = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_OPAQUE_FD | BP_EXTERNAL_IN_TURN;
   *exports = BP_EXTERNAL_OPAQUE_FD;
   *alignment = SIMDEV_ALIGNMENT;
   return 0;
