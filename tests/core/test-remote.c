@@ -319,6 +319,89 @@ static void test_kernel_that_hangs_loses_the_device(void) {
   assert_kernel_loses_device("hang", "did not answer before BACKPLANE_WORKER_DEADLINE");
 }
 
+/* ---- A machine with two devices ---------------------------------------------------------- */
+
+static int exists(BpDevice which) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  assert_ok(bp_device_get_attr(which, BP_ATTR_EXIST, &value));
+  return value.v_int64 != 0;
+}
+
+static int copy_across(BpDevice from_device, void *from, BpDevice to_device, void *to) {
+  const BpCopy copy = {.struct_size = sizeof copy,
+                       .from = from,
+                       .from_device = from_device,
+                       .to = to,
+                       .to_device = to_device,
+                       .size = COUNT * sizeof(int32_t)};
+  return bp_device_copy(&copy, NULL);
+}
+
+/* What a program may hold of a device. */
+typedef struct Held {
+  BpDevice device;
+  void *memory, *stream;
+  BpEvent *event;
+} Held;
+
+static Held hold(BpDevice which) {
+  Held held = {.device = which};
+  device = which;
+  held.memory = allocate(COUNT * sizeof(int32_t));
+  assert_ok(bp_stream_create(which, &held.stream));
+  held.event = bp_event_create(which);
+  g_assert_nonnull(held.event);
+  assert_ok(bp_event_record(held.event, held.stream));
+  return held;
+}
+
+static void assert_lost(const Held *held) {
+  const char *const words = "the worker of plugin fragile on good lost its connection";
+  const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 1, .alignment = 1};
+  int32_t number = 0;
+  void *handle;
+  device = held->device;
+  g_assert_false(exists(device));
+  assert_error(bp_device_alloc(device, &allocation, &handle), BP_ERROR_DEVICE_LOST, words);
+  assert_error(copy_in(held->memory, 0, &number, sizeof number), BP_ERROR_DEVICE_LOST, words);
+  assert_error(copy_out(held->memory, 0, &number, sizeof number), BP_ERROR_DEVICE_LOST, words);
+  assert_error(launch_add(held->memory, 1), BP_ERROR_DEVICE_LOST, words);
+  assert_error(bp_stream_sync(device, NULL), BP_ERROR_DEVICE_LOST, words);
+  assert_error(bp_stream_sync(device, held->stream), BP_ERROR_DEVICE_LOST, words);
+}
+
+static void let_go(const Held *held) {
+  bp_event_free(held->event);
+  assert_ok(bp_stream_free(held->device, held->stream));
+  assert_ok(bp_device_free(held->device, held->memory));
+}
+
+static void test_loss_of_a_machine_loses_each_of_its_devices_and_replaces_each(void) {
+  choose_device();
+  const BpDevice first = device, second = {device.device_type, device.device_id + 1};
+  const Held held[] = {hold(first), hold(second)};
+  assert_ok(copy_across(first, held[0].memory, second, held[1].memory));
+  device = second;
+  assert_works();
+  assert_ok(launch_add(held[1].memory, 1)); /* queued, and not waited for */
+  device = first;
+  assert_error(launch("kill", NULL, 0), BP_ERROR_DEVICE_LOST, "lost its connection");
+  for (size_t i = 0; i < G_N_ELEMENTS(held); i++)
+    assert_lost(&held[i]);
+  choose_device();
+  g_assert_cmpint(device.device_id, ==, second.device_id + 1);
+  const Held next = hold(device);
+  assert_error(copy_across(second, held[1].memory, next.device, next.memory), BP_ERROR_DEVICE_LOST,
+               "lost its connection");
+  for (size_t i = 0; i < G_N_ELEMENTS(held); i++) {
+    device = (BpDevice){next.device.device_type, next.device.device_id + (int32_t)i};
+    g_assert_true(exists(device));
+    assert_works();
+    let_go(&held[i]);
+  }
+  let_go(&next);
+}
+
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "reach"))
     return reach(argv[2], argv[3]);
@@ -351,6 +434,8 @@ int main(int argc, char **argv) {
   TEST("threads-use-the-device-at-once", test_threads_use_the_device_at_once);
   TEST("end-of-the-other-process-loses-the-device", test_end_of_the_other_process_loses_the_device);
   TEST("kernel-that-hangs-loses-the-device", test_kernel_that_hangs_loses_the_device);
+  TEST("loss-of-a-machine-loses-each-of-its-devices-and-replaces-each",
+       test_loss_of_a_machine_loses_each_of_its_devices_and_replaces_each);
   TEST("peer-of-another-version-is-refused-in-words",
        test_peer_of_another_version_is_refused_in_words);
   TEST("peer-that-breaks-the-protocol-is-refused", test_peer_that_breaks_the_protocol_is_refused);
