@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph on a device and the host, or another device, in two halves of about equal length, beside
- * each half alone, and beside two graphs of a half each that two threads run at once, in one
- * process, in turns. Prints the shortest run of each in microseconds with the processors that it
- * kept busy, and two ratios. The whole to the longer half: 1 is full overlap, 2 is none. The whole
- * to the two graphs: what the executor costs, without what the halves cost each other on processors
- * that share a core, a cache or a clock.
+ * each half alone, in one process, in turns. Prints the shortest run of each in microseconds with
+ * the processors that it kept busy, and the ratio of the whole to the longer half: 1 is full
+ * overlap, 2 is none. A whole that kept one processor busy shared it with other programs: measure
+ * again.
  *
  *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] [-s SECONDS] DEVICE [OTHER]
  *
@@ -15,9 +14,7 @@
  * halves that share processors cannot overlap. So each half has processors of its own, half of
  * those that the program may use: the threads that its driver starts run there, and are as many,
  * unless the driver's own variable says otherwise. */
-#include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,7 +124,7 @@ static const struct {
     {"other", OTHER_HALF, 3, {1, 1, 0}},
     {"both", OTHER_HALF "," DEVICE "," JOIN, 5, {1, 1, 0, 0, 0}},
 };
-enum { DEVICE_HALF, OTHER_HALF_ALONE, BOTH, NUM_GRAPHS, AT_ONCE = NUM_GRAPHS, NUM_FIGURES };
+enum { DEVICE_HALF, OTHER_HALF_ALONE, BOTH, NUM_GRAPHS };
 
 static void append(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -195,68 +192,32 @@ typedef struct Run {
   double us, processors; /* those of the process that were busy meanwhile */
 } Run;
 
-static void run_and_wait(BpModule *module) {
+static Run run(BpModule *module) {
   const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
   BpValue result;
+  double busy = clock_us(CLOCK_PROCESS_CPUTIME_ID), begin = now_us();
   call(module, "run", NULL, 0, &result);
   call(module, "get_output", &index, 1, &result); /* waits */
-  bp_value_clear(&result);
-}
-
-/* A thread that runs the other half when it is told to, as the executor's second thread does. */
-typedef struct Beside {
-  pthread_t thread;
-  sem_t begin, end;
-  BpModule *module; /* NULL: end */
-} Beside;
-
-static void *run_beside(void *user) {
-  Beside *beside = user;
-  while (!sem_wait(&beside->begin) && beside->module) {
-    run_and_wait(beside->module);
-    sem_post(&beside->end);
-  }
-  return NULL;
-}
-
-static Run run(BpModule *const modules[NUM_GRAPHS], int figure, Beside *beside) {
-  double busy = clock_us(CLOCK_PROCESS_CPUTIME_ID), begin = now_us();
-  if (figure == AT_ONCE)
-    sem_post(&beside->begin);
-  run_and_wait(modules[figure == AT_ONCE ? DEVICE_HALF : figure]);
-  if (figure == AT_ONCE)
-    sem_wait(&beside->end);
   double took = now_us() - begin;
-  return (Run){took, (clock_us(CLOCK_PROCESS_CPUTIME_ID) - busy) / took};
-}
-
-static void measure_in_turns(BpModule *const modules[NUM_GRAPHS], double seconds,
-                             Run least[NUM_FIGURES]) {
-  Beside beside = {.module = modules[OTHER_HALF_ALONE]};
-  sem_init(&beside.begin, 0, 0);
-  sem_init(&beside.end, 0, 0);
-  must(!pthread_create(&beside.thread, NULL, run_beside, &beside), "a thread");
-  for (int i = 0; i < NUM_FIGURES; i++)
-    least[i] = run(modules, i, &beside); /* builds what is built with a first run */
-  double begin = now_us();
-  for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
-    for (int i = 0; i < NUM_FIGURES; i++) {
-      Run took = run(modules, i, &beside);
-      least[i] = took.us < least[i].us ? took : least[i];
-    }
-  beside.module = NULL;
-  sem_post(&beside.begin);
-  pthread_join(beside.thread, NULL);
+  busy = clock_us(CLOCK_PROCESS_CPUTIME_ID) - busy;
+  bp_value_clear(&result);
+  return (Run){took, busy / took};
 }
 
 static void measure(BpModule *code, const BpDevice devices[2], double seconds,
-                    Run least[NUM_FIGURES]) {
+                    Run least[NUM_GRAPHS]) {
   BpModule *modules[NUM_GRAPHS];
   for (int i = 0; i < NUM_GRAPHS; i++) {
     modules[i] = create(i, code, devices);
     set_input(modules[i]);
+    least[i] = run(modules[i]); /* builds what is built with a first run */
   }
-  measure_in_turns(modules, seconds, least);
+  double begin = now_us();
+  for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
+    for (int i = 0; i < NUM_GRAPHS; i++) {
+      Run took = run(modules[i]);
+      least[i] = took.us < least[i].us ? took : least[i];
+    }
   for (int i = 0; i < NUM_GRAPHS; i++)
     bp_object_release(modules[i]);
 }
@@ -338,14 +299,13 @@ static BpTarget *open_device(const char *name, BpDevice *device) {
   return bp_target_from_device(*device);
 }
 
-static void print(const Options *options, const Run least[NUM_FIGURES]) {
-  const char *const names[] = {options->names[0], options->names[1], "both", "two graphs"};
+static void print(const Options *options, const Run least[NUM_GRAPHS]) {
+  const char *const names[] = {options->names[0], options->names[1], "both"};
   double longer = least[DEVICE_HALF].us > least[OTHER_HALF_ALONE].us ? least[DEVICE_HALF].us
                                                                      : least[OTHER_HALF_ALONE].us;
-  for (int i = 0; i < NUM_FIGURES; i++)
+  for (int i = 0; i < NUM_GRAPHS; i++)
     printf("%s %.1f us (%.2f processors), ", names[i], least[i].us, least[i].processors);
-  printf("ratio to the longer half %.2f, to the two graphs %.2f\n", least[BOTH].us / longer,
-         least[BOTH].us / least[AT_ONCE].us);
+  printf("ratio to the longer half %.2f\n", least[BOTH].us / longer);
 }
 
 static long long next_steps(long long steps, double factor) {
@@ -355,7 +315,7 @@ static long long next_steps(long long steps, double factor) {
 
 static void compare(const Options *options, BpTarget *const targets[2], const BpDevice devices[2]) {
   long long steps[2] = {100, 100};
-  Run least[NUM_FIGURES];
+  Run least[NUM_GRAPHS];
   for (int pass = 0; pass <= PASSES; pass++) { /* the last is what is printed */
     BpModule *code = build_code(targets[0], targets[1], options->is_other_host, steps);
     measure(code, devices, pass < PASSES ? 0.5 : options->seconds, least);
