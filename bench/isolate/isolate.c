@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device whose plugin runs in a process of its own (BACKPLANE_ISOLATE), or on another machine
  * (BACKPLANE_REMOTE), beside the same device whose plugin runs in the program: two processes
- * measure in turns. Prints the shortest time of
- * each and the ratio for a launch of a small kernel that is waited for, launches that are queued, a
- * small copy, and a model; and for a large copy the bandwidth of both, and that of memcpy from one
- * shared memory to another.
+ * measure in turns. Prints the shortest time of each and the ratio for a launch of a small kernel
+ * that is waited for, launches that are queued, a small copy, and a model; and for a large copy the
+ * bandwidth of both, and that of memcpy into shared memory.
+ *
+ * Program and worker have one half of the processors each: on a busy machine the scheduler keeps
+ * both on one processor, where each call costs two switches.
  *
  *   bench-isolate KIND [MODEL.onnx [HOST]] */
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +23,7 @@
 #include <backplane/backplane.h>
 #include <backplane/compiler/ir.h>
 
-#define ROUNDS     6
+#define ROUNDS     12
 #define BUDGET_US  100e3 /* of one figure in a round */
 #define LARGE      ((uint64_t)16 << 20)
 #define SMALL      4096
@@ -180,16 +183,34 @@ static void measure(const Bench *bench, double figures[NUM_FIGURES]) {
     figures[i] = i == MODEL && !bench->model ? 0 : measure_one(bench, i);
 }
 
+/* The upper or the lower half of the processors, for this thread and for what it starts. */
+static void use_half(const cpu_set_t *all, bool is_upper) {
+  const int count = CPU_COUNT(all);
+  cpu_set_t half;
+  CPU_ZERO(&half);
+  for (int cpu = 0, seen = 0; seen < count; cpu++)
+    if (CPU_ISSET(cpu, all) && (seen++ >= count / 2) == is_upper)
+      CPU_SET(cpu, &half);
+  if (count > 1)
+    must(!sched_setaffinity(0, sizeof half, &half), "processors");
+}
+
 /* Measures once for each byte that `from` receives. */
-static void serve(const char *kind, const char *model, int from, int to) {
+static void serve(const char *kind, const char *model, bool is_apart, int from, int to) {
   Bench bench = {.memory = malloc(LARGE)};
   double figures[NUM_FIGURES];
   char byte;
+  cpu_set_t all;
+  must(!sched_getaffinity(0, sizeof all, &all), "the processors");
+  if (is_apart)
+    use_half(&all, true);
   must(bench.memory && !bp_device_parse(kind, &bench.device), kind);
   memset(bench.memory, 1, LARGE);
   bench.function = build_kernel(bench.device);
   bench.array = allocate(bench.device, ARRAY_SIZE);
   bench.space = allocate(bench.device, LARGE);
+  if (is_apart)
+    use_half(&all, false);
   if (model)
     load_model(&bench, model, kind);
   measure(&bench, figures);
@@ -221,7 +242,7 @@ static void start(Side *side, const char *kind, const char *model, const char *v
     unsetenv("BACKPLANE_REMOTE");
     if (variable)
       setenv(variable, value, 1);
-    serve(kind, model, commands[0], results[1]);
+    serve(kind, model, variable != NULL, commands[0], results[1]);
     _exit(0);
   }
   close(commands[0]);
@@ -239,22 +260,29 @@ static void take(Side *side, bool is_first) {
       side->least[i] = figures[i];
 }
 
-/* The least time of a memcpy into memory that another process could see. */
-static double time_shared(void) {
-  char *from = malloc(LARGE);
-  char *to = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  double least = 0;
-  must(from && to != MAP_FAILED, "shared memory");
-  memset(from, 1, LARGE);
-  for (int i = 0; i < ROUNDS; i++) {
+/* Memory of this process, and memory that another process could see. */
+typedef struct Shared {
+  char *from, *to;
+  double least; /* time of a memcpy between them; 0: not measured */
+} Shared;
+
+static void map_shared(Shared *shared) {
+  shared->from = malloc(LARGE);
+  shared->to = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  must(shared->from && shared->to != MAP_FAILED, "shared memory");
+  memset(shared->from, 1, LARGE);
+  memset(shared->to, 2, LARGE);
+  shared->least = 0;
+}
+
+static void time_shared(Shared *shared) {
+  double until = now_us() + BUDGET_US;
+  for (int i = 0; i < 2 || now_us() < until; i++) {
     double began = now_us();
-    memcpy(to, from, LARGE);
+    memcpy(shared->to, shared->from, LARGE);
     double time = now_us() - began;
-    least = i < 2 || time < least ? time : least;
+    shared->least = shared->least == 0 || time < shared->least ? time : shared->least;
   }
-  munmap(to, LARGE);
-  free(from);
-  return least;
 }
 
 static void print_times(const Side sides[2], int figure) {
@@ -281,14 +309,17 @@ int main(int argc, char **argv) {
   start(&sides[0], argv[1], model, NULL, NULL);
   start(&sides[1], argv[1], model, host ? "BACKPLANE_REMOTE" : "BACKPLANE_ISOLATE",
         host ? host : argv[1]);
-  for (int round = 0; round < ROUNDS; round++)
+  Shared shared;
+  map_shared(&shared);
+  for (int round = 0; round < ROUNDS; round++) {
     for (int i = 0; i < 2; i++)
       take(&sides[i], round == 0);
-  double shared = time_shared();
+    time_shared(&shared);
+  }
   printf("%-28s %13s %13s\n", argv[1], "in process", host ? "remote" : "isolated");
   for (int i = 0; i < NUM_FIGURES; i++)
     if (i == LARGE_IN || i == LARGE_OUT)
-      print_bandwidth(sides, i, shared);
+      print_bandwidth(sides, i, shared.least);
     else if (i != MODEL || model)
       print_times(sides, i);
   for (int i = 0; i < 2; i++) /* the second holds the first one's pipe */

@@ -35,13 +35,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BP_WORKER_VERSION 3
+#define BP_WORKER_VERSION 4
 #define BP_WORKER_MAGIC   0x42504b57u
 
-#define BP_WORKER_CHANNELS   64
-#define BP_WORKER_AREA       65536 /* bytes of the arguments, and of the results, of a call */
-#define BP_WORKER_CHUNKS     16
-#define BP_WORKER_CHUNK_SIZE ((size_t)1 << 20)
+#define BP_WORKER_CHANNELS 64
+#define BP_WORKER_AREA     65536 /* bytes of the arguments, and of the results, of a call */
+/* Together small enough to stay in the processor's cache while a large copy goes through them: with
+ * 16 MiB of chunks each byte would go to memory and back once more. */
+#define BP_WORKER_CHUNKS     8
+#define BP_WORKER_CHUNK_SIZE ((size_t)512 << 10)
 /* Copies up to this size travel with the arguments. */
 #define BP_WORKER_INLINE_MAX 32768
 
