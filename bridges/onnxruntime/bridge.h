@@ -172,8 +172,10 @@ const char *part_key(const Part *part);
 void part_keep_onnx(Part *part, Bytes *onnx);
 const Bytes *part_onnx(const Part *part);
 /* The functions by which ONNX Runtime runs the part in place of the node `fused` (transfer full,
- * part_release_info). The part outlives them. */
-OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused);
+ * part_release_info). The part outlives them. `trims_heap`: free memory goes back to the system
+ * when ONNX Runtime makes the node. */
+OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused,
+                                      bool trims_heap);
 void part_release_info(OrtNodeComputeInfo *info);
 
 /* ---- partition.c --------------------------------------------------------------------------- */

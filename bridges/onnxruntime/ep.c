@@ -276,7 +276,7 @@ static OrtStatus *compile(OrtEp *self, const OrtGraph **graphs, const OrtNode **
   (void)graphs;
   for (size_t i = 0; i < count; i++) {
     Part *part = find_part(ep, fused[i]);
-    infos[i] = part ? part_compute_info(ep->ort, part, fused[i]) : NULL;
+    infos[i] = part ? part_compute_info(ep->ort, part, fused[i], i == 0) : NULL;
     if (infos[i] &&
         (!ep->options.makes_contexts || make_context(ep, part, fused[i], &contexts[i]) == 0))
       continue;

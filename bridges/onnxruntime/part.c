@@ -2,6 +2,7 @@
 /* A compiled part: compiling it, and running it for ONNX Runtime. All threads share one model. Each
  * concurrent run has a context of its own, which is kept for later runs. */
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,7 @@ typedef struct Info {
   int32_t num_inputs, num_outputs;
   size_t *inputs; /* of the model: the place among those of the node */
   size_t *outputs;
+  bool trims_heap;
 } Info;
 
 /* The tensor as a view, whose extents are in `shape` or live as long as the tensor. */
@@ -255,10 +257,15 @@ static OrtStatus *run_part(OrtNodeComputeInfo *self, void *state, OrtKernelConte
   return run(info, kernel) ? bridge_status(info->ort) : NULL;
 }
 
+/* Called when ONNX Runtime has freed the constants that the parts own. They and what compiling took
+ * leave holes in the heap, which glibc gives back to the system only on request. */
 static OrtStatus *create_state(OrtNodeComputeInfo *self, OrtNodeComputeContext *context,
                                void **state) {
+  const Info *info = (const Info *)self;
   (void)context;
   *state = self;
+  if (info->trims_heap)
+    malloc_trim(0);
   return NULL;
 }
 
@@ -317,7 +324,8 @@ static int fill_info(Info *info, const OrtNode *fused) {
   return status;
 }
 
-OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused) {
+OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused,
+                                      bool trims_heap) {
   Info *info = calloc(1, sizeof(*info));
   if (!info) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a part of a model");
@@ -326,6 +334,7 @@ OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtN
   info->base = (OrtNodeComputeInfo){ORT_OLDEST_VERSION, create_state, run_part, release_state};
   info->ort = ort;
   info->part = part;
+  info->trims_heap = trims_heap;
   if (fill_info(info, fused) == 0)
     return &info->base;
   part_release_info(&info->base);

@@ -8,6 +8,7 @@ written to, DIGITS is an ONNX file. Prints TAP."""
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -425,6 +426,35 @@ def tensors_between_parts_stay_on_the_device():
         assert copies == {"MemcpyToHost": 3, "MemcpyFromHost": 3}, copies
 
 
+def held_memory(kind, path):
+    """KiB of private memory that a session of a model takes after a run, in a process of its own."""
+    program = "import sys; sys.argv[1:] = " + repr([str(each) for each in (LIBRARY, PACKAGE, FOLDER, DIGITS)]) + f"""
+import provider_cases as cases
+def anonymous():
+    return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous:"))
+cases.onnxruntime.register_execution_provider_library("again", cases.package.get_library_path())
+before = anonymous()
+ours = cases.session({str(path)!r}, {{"target": "llvm"}}) if {kind!r} == "backplane" else cases.on_cpu({str(path)!r})
+ours.run(None, {{"x": cases.floats(4, 1024)}})
+print(anonymous() - before)
+"""
+    return int(subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def constants_are_held_once():
+    """64 MB of constants, open and known shapes: at most 1.1 times the memory of onnxruntime's CPU provider."""
+    for rows in (4, "n"):
+        nodes, value = [], "x"
+        for i in range(16):
+            nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [f"y{i}"]))
+            value = f"y{i}"
+        path = FOLDER / "constants.onnx"
+        onnx.save(graph_model(nodes, [("x", FLOAT, [rows, 1024])], [(value, FLOAT, [rows, 1024])],
+                              [(f"w{i}", floats(1024, 1024)) for i in range(16)]), path)
+        ours, theirs = held_memory("backplane", path), held_memory("cpu", path)
+        assert ours <= 1.1 * theirs, f"rows {rows}: {ours} KiB, the CPU provider {theirs} KiB"
+
+
 def unregistering_leaves_sessions_running():
     """The last test: the provider is not there afterwards."""
     image = floats(1, 1, 28, 28)
@@ -446,7 +476,8 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          sessions_are_made_at_once, bodies_are_claimed_with_their_node, initializer_that_is_an_input_can_be_set,
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
          wrong_shape_is_an_error_and_the_session_goes_on,
-         nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs]
+         nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs,
+         constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
 if VERSION >= MEMORY_SINCE:
