@@ -3,8 +3,8 @@
  * the model's module. */
 #include <backplane/graph/model.h>
 
+#include <glib.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,12 +20,16 @@
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
 
+/* Bytes of names that a message lists: errors are cut at 1024. */
+#define MAX_LISTED 800
+
 struct BpModel {
   atomic_int references;
   BpModule *module; /* keeps content and code alive */
   const BpModelExecutor *executor;
   void *loaded;            /* the executor's model */
   BpSpecialList *specials; /* of a program with open extents, else NULL */
+  GHashTable *inputs;      /* of each name the index plus 1; the names are the executor's */
 };
 
 struct BpModelContext {
@@ -90,11 +94,21 @@ static bool has_open_inputs(const BpModel *model) {
   return false;
 }
 
+/* Callers name an input at each run, and a model may have thousands. */
+static void index_inputs(BpModel *model) {
+  uint32_t count;
+  const BpModelTensorInfo *infos = model->executor->infos(model->loaded, BP_TENSOR_INPUT, &count);
+  model->inputs = g_hash_table_new(g_str_hash, g_str_equal);
+  for (uint32_t i = count; i > 0; i--) /* the first of a name is found */
+    g_hash_table_replace(model->inputs, (char *)(uintptr_t)infos[i - 1].name, GUINT_TO_POINTER(i));
+}
+
 /* Loads the module; a program with open extents gets a list of specialised models. */
 static int load(BpModel *model, const BpDevice *devices, size_t num_devices) {
   model->loaded = model->executor->create(model->module, devices, num_devices);
   if (!model->loaded)
     return -1;
+  index_inputs(model);
   if (model->executor != &bp__relax_executor || !has_open_inputs(model))
     return 0;
   model->specials = bp__special_list_create();
@@ -143,6 +157,7 @@ void bp_model_release(BpModel *model) {
   if (!model || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
     return;
   bp__special_list_free(model->specials);
+  g_clear_pointer(&model->inputs, g_hash_table_unref);
   if (model->loaded)
     model->executor->free(model->loaded);
   bp_object_release(model->module);
@@ -283,20 +298,28 @@ void bp_model_context_free(BpModelContext *context) {
   free(context);
 }
 
-static int find_input(const BpModel *model, const char *name, uint32_t *index) {
-  char names[1024] = "";
-  size_t used = 0;
-  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    const BpModelTensorInfo *info = bp_model_input_info(model, i);
-    if (strcmp(info->name, name) == 0) {
-      *index = (uint32_t)i;
-      return 0;
-    }
-    if (used < sizeof(names))
-      used +=
-          (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", info->name);
+/* The names of the inputs, the later ones left out if they are many (transfer full, g_free). */
+static char *list_inputs(const BpModel *model) {
+  GString *names = g_string_new(NULL);
+  for (int32_t i = 0; i < bp_model_num_inputs(model) && names->len < MAX_LISTED; i++)
+    g_string_append_printf(names, "%s%s", i ? ", " : "", bp_model_input_info(model, i)->name);
+  if (names->len > MAX_LISTED) {
+    g_string_truncate(names, MAX_LISTED);
+    g_string_append(names, "...");
   }
-  return bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names);
+  return g_string_free(names, FALSE);
+}
+
+static int find_input(const BpModel *model, const char *name, uint32_t *index) {
+  uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(model->inputs, name));
+  if (found) {
+    *index = found - 1;
+    return 0;
+  }
+  char *names = list_inputs(model);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names);
+  g_free(names);
+  return -1;
 }
 
 static int find_output(const BpModel *model, const char *name, uint32_t *index) {

@@ -220,6 +220,53 @@ static void test_stack_that_is_too_small_is_an_error(void) {
   g_free(small);
 }
 
+#define MANY 300
+
+/* A model that gives the sum of MANY scalars, x000 and so on. */
+static BpModel *sum_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  GString *names = g_string_new(NULL);
+  for (int i = 0; i < MANY; i++) {
+    char name[8];
+    g_snprintf(name, sizeof name, "x%03d", i);
+    onnx_input(builder, name, ONNX_FLOAT, "1");
+    g_string_append_printf(names, "%s%s", i ? "," : "", name);
+  }
+  onnx_node(builder, "Sum", names->str, "y", "");
+  onnx_output(builder, "y");
+  g_string_free(names, TRUE);
+  BpModule *module = compile_within(builder, NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  bp_object_release(module);
+  return model;
+}
+
+static void test_many_inputs_are_found_by_name(void) {
+  BpModel *model = sum_model();
+  BpModelContext *context = bp_model_context_create(model);
+  BpTensorView view = {.device = {BP_DEVICE_CPU, 0},
+                       .ndim = 1,
+                       .dtype = {BP_DTYPE_FLOAT, 32, 1},
+                       .shape = (int64_t[]){1}};
+  for (int i = MANY - 1; i >= 0; i--) {
+    float value = (float)i;
+    char name[8];
+    g_snprintf(name, sizeof name, "x%03d", i);
+    view.data = &value;
+    g_assert_cmpint(bp_model_set_input(context, name, &view), ==, 0);
+  }
+  g_assert_cmpint(bp_model_set_input(context, "x300", &view), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "no input 'x300'; it has: x000, x001, "));
+  g_assert_true(g_str_has_suffix(bp_error_message(), "..."));
+  g_assert_cmpint(bp_model_run(context), ==, 0);
+  const BpTensor *y = bp_model_get_output(context, 0);
+  g_assert_cmpfloat(*(const float *)y->view.data, ==, MANY * (MANY - 1) / 2);
+  bp_model_context_free(context);
+  bp_model_release(model);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/limits/a-product-of-constants-is-compiled",
@@ -240,5 +287,6 @@ int main(int argc, char **argv) {
                   test_repeated_elements_are_not_kept);
   g_test_add_func("/limits/stack-that-is-too-small-is-an-error",
                   test_stack_that_is_too_small_is_an_error);
+  g_test_add_func("/limits/many-inputs-are-found-by-name", test_many_inputs_are_found_by_name);
   return g_test_run();
 }
