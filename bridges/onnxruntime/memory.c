@@ -4,8 +4,8 @@
  *
  * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
  * So each allocation reserves a range of addresses that nobody can access. An address in the range
- * names the memory, and an offset in it. Copies and kernels are queued on the default stream of a
- * device, in order, so that no stream of ONNX Runtime is needed. */
+ * names the memory, and an offset in it. Copies are queued on the default stream of a device, in
+ * order, and a part waits for them before it runs: no stream of ONNX Runtime is needed. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -237,9 +237,16 @@ static int get_output(const Info *info, BpModelContext *context, int32_t index,
              : bp_tensor_copy_between(&tensor->view, &view, NULL, NULL);
 }
 
+/* Copies into and out of a device's memory are queued on its default stream, with which the stream
+ * of a context is not ordered: inputs may still be written, and outputs of the context's last run
+ * be read. */
+static int wait_for_copies(const Part *part) {
+  return part->device.device_type == BP_DEVICE_CPU ? 0 : bp_stream_sync(part->device, NULL);
+}
+
 static int run(const Info *info, OrtKernelContext *kernel) {
   Idle *idle = take_context(info->part);
-  int status = idle ? 0 : -1;
+  int status = idle ? wait_for_copies(info->part) : -1;
   for (int32_t i = 0; i < info->num_inputs && status == 0; i++)
     status = set_input(info, idle->context, i, kernel);
   if (status == 0)

@@ -426,6 +426,24 @@ def tensors_between_parts_stay_on_the_device():
         assert copies == {"MemcpyToHost": 3, "MemcpyFromHost": 3}, copies
 
 
+def parts_wait_for_copies():
+    """A part of known shape reads a large output of another part, which is copied while a node of the CPU is done already."""
+    rows, columns = 1000, 8000
+    nodes = [helper.make_node("Scaler", ["s"], ["t"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0]),
+             helper.make_node("Reshape", ["t", "column"], ["c"]),
+             helper.make_node("Add", ["x", "x"], ["a"]),
+             helper.make_node("Mul", ["a", "c"], ["y"])]
+    model = graph_model(nodes, [("x", FLOAT, [rows, columns]), ("s", FLOAT, [1, rows])], [("y", FLOAT, None)],
+                        [("column", np.array([rows, 1]))])
+    for device in other_kinds():
+        ours = session(model, {"claim": "all"}, kind=device.ep_metadata["backplane_device"])
+        assert package.report()[-1]["parts"] == 2, package.report()
+        for value in (1, 2, 3):
+            feed = {"x": np.full((rows, columns), value, np.float32), "s": np.full((1, rows), value, np.float32)}
+            wrong = np.count_nonzero(ours.run(None, feed)[0] != 2 * value * value)
+            assert wrong == 0, f"{device.ep_metadata['backplane_device']}: {wrong} of {rows * columns} elements"
+
+
 def held_memory(kind, path):
     """KiB of private memory that a session of a model takes after a run, in a process of its own."""
     program = "import sys; sys.argv[1:] = " + repr([str(each) for each in (LIBRARY, PACKAGE, FOLDER, DIGITS)]) + f"""
@@ -481,7 +499,7 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
 if VERSION >= MEMORY_SINCE:
-    TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device]
+    TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device, parts_wait_for_copies]
 TESTS.append(unregistering_leaves_sessions_running)
 
 
