@@ -3,11 +3,14 @@
 """What a call through a bridge costs more than one of Backplane, on the CPU, in one process and in turns; and how efficient Ray's actors are.
 
     bench_bridges.py [--rounds 30] torch | mlserver | ray
+    bench_bridges.py [--rounds 30] onnxruntime MODEL.onnx[:SHAPE]...
 
-The Python that runs it has the package backplane and torch with onnxscript, or mlserver with tritonclient[all], or ray[data].
+The Python that runs it has the package backplane and torch with onnxscript, or mlserver with tritonclient[all], or ray[data], or onnxruntime
+with onnxruntime_ep_backplane.
 A call is relu of 0, 600 kB and 10 MB. Prints the shortest time of a call, Backplane's own and the bridge's, and their difference. For Ray
 also: the time to hand out an artifact of 100 MB; the rate of n actors over that of n independent processes, where a call takes some
-10 ms; and items lost and seconds until the next answer after an actor was killed.
+10 ms; and items lost and seconds until the next answer after an actor was killed. For onnxruntime a call is a run of a model, whose first input has the
+shape, for example 1x3x48x192 (open extents are 1 without it), and the ratio is printed, too.
 """
 import argparse
 import contextlib
@@ -84,6 +87,40 @@ def bench_torch(options, path):
         return [lambda: model.run(x=x), bridge]
 
     compare("torch", calls_of, options.rounds)
+
+
+# ---- ONNX Runtime ------------------------------------------------------------------------------------
+
+
+def bench_onnxruntime(options, folder):
+    import onnx  # pylint: disable=import-outside-toplevel
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+    import onnxruntime_ep_backplane as provider  # pylint: disable=import-outside-toplevel
+
+    onnxruntime.register_execution_provider_library("backplane", provider.get_library_path())
+    device = next(each for each in onnxruntime.get_ep_devices() if each.ep_name == provider.get_ep_name())
+    for word in options.models:
+        source, _, shape = word.partition(":")
+        model = onnx.load(source)
+        extents = model.graph.input[0].type.tensor_type.shape.dim
+        for extent, number in zip(extents, shape.split("x") if shape else [extent.dim_value or 1 for extent in extents]):
+            extent.dim_value = int(number)
+        del model.graph.value_info[:]
+        text, path = model.SerializeToString(), folder / "model.so"
+        settings = onnxruntime.SessionOptions()
+        settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        settings.add_provider_for_devices([device], {"threads": os.environ["BACKPLANE_NUM_THREADS"], "target": "c"})
+        session = onnxruntime.InferenceSession(text, settings)
+        backplane.compile(text, "c").export_library(path)
+        own = backplane.Model(path, "cpu")
+        feed = {value.name: backplane.tensor(np.ones(value.shape, np.float32)).numpy() for value in session.get_inputs()}
+        binding = session.io_binding()
+        for name, array in feed.items():
+            binding.bind_cpu_input(name, array)
+        for value, array in zip(session.get_outputs(), session.run(None, feed)):
+            binding.bind_ortvalue_output(value.name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        least = shortest([lambda: own.run(feed), lambda: session.run_with_iobinding(binding)], options.rounds)  # pylint: disable=cell-var-from-loop
+        print(f"{pathlib.Path(source).name}: own {1e3 * least[0]:.3f} ms, provider {1e3 * least[1]:.3f} ms, ratio {least[1] / least[0]:.3f}")
 
 
 # ---- MLServer ----------------------------------------------------------------------------------------
@@ -197,14 +234,17 @@ def bench_ray(options, path, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bridge", choices=["torch", "mlserver", "ray"])
+    parser.add_argument("bridge", choices=["torch", "mlserver", "ray", "onnxruntime"])
+    parser.add_argument("models", nargs="*", metavar="MODEL.onnx[:SHAPE]")
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, BACKPLANE_NUM_THREADS={os.environ['BACKPLANE_NUM_THREADS']}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         path = library(RELU, folder, "relu")
-        if options.bridge == "torch":
+        if options.bridge == "onnxruntime":
+            bench_onnxruntime(options, folder)
+        elif options.bridge == "torch":
             bench_torch(options, path)
         elif options.bridge == "mlserver":
             bench_mlserver(options, path, folder)
