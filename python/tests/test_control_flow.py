@@ -180,7 +180,7 @@ def arguments(model, run):
     return {name: np.asarray(value, types[name]) for name, value in run.items()}
 
 
-@pytest.mark.parametrize("target, device, name", list(places(CASES, "c", ["llvm"])))
+@pytest.mark.parametrize("target, device, name", list(places(CASES, "c -options=-O0", ["llvm -opt=0"])))
 def test_bodies_run_as_often_as_the_data_says(target, device, name, tmp_path):
     text, runs = CASES[name]
     model = onnx.parser.parse_model(HEADER + text)

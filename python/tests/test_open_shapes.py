@@ -547,7 +547,7 @@ def fill(value, dtype):
     return np.asarray(value, dtype)
 
 
-@pytest.mark.parametrize("target, device, name", list(places(CASES, "llvm", [])))
+@pytest.mark.parametrize("target, device, name", list(places(CASES, "llvm -opt=0", [])))
 def test_outputs_have_the_shape_that_a_run_finds(target, device, name, tmp_path):
     nodes, inputs, outputs, constants, runs = CASES[name]
     model = model_of(nodes, inputs, outputs, constants)
@@ -607,7 +607,7 @@ def test_inputs_that_grow_stay_in_memory_of_the_caller(tmp_path):
         [onnx.helper.make_tensor_value_info("y", FLOAT, None), onnx.helper.make_tensor_value_info("present", FLOAT, None)],
         [onnx.numpy_helper.from_array(np.array([1]), "axes")])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
-    for target, device, _ in places([None], "llvm", ("c",)):
+    for target, device, _ in places([None], "llvm -opt=0", ("c -options=-O0",)):
         model = backplane.Model(backplane.compile(path, target), device)
         memory, all_rows = backplane.empty((2, 9, 3), "float32", model.device), np.zeros((2, 0, 3), np.float32)
         model.bind_cache("past", "present", memory)
@@ -635,7 +635,7 @@ def test_runs_use_specialised_code_for_its_shapes(tmp_path):
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph([node("Add", "x x", "y")], "sum", [info("x", FLOAT, ["n", 2])], [info("y", FLOAT, ["n", 2])])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
-    for target, device, _ in places([None], "llvm", ("c",)):
+    for target, device, _ in places([None], "llvm -opt=0", ("c -options=-O0",)):
         model = backplane.Model(backplane.compile(path, target), device)
         model.specialize(path, {"x": (3, 2)}, target)
         for rows in 3, 4, 3:

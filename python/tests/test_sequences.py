@@ -137,7 +137,7 @@ def arguments(model, run):
     return {name: np.asarray(value, types[name]) for name, value in run.items()}
 
 
-@pytest.mark.parametrize("target, device, name", places(CASES, "c", ["llvm"]))
+@pytest.mark.parametrize("target, device, name", places(CASES, "c -options=-O0", ["llvm -opt=0"]))
 def test_a_run_decides_about_sequences(target, device, name, tmp_path):
     text, runs = CASES[name]
     model = onnx.parser.parse_model(HEADER + text)

@@ -3,4 +3,4 @@
 # The plugin cpu-llvm passes the conformance kit.
 set -u
 . "$top_srcdir/tests/conformance/conforms.sh"
-conforms cpu-llvm
+conforms cpu-llvm --target "llvm -opt=0"

@@ -13,4 +13,4 @@ operators="If Loop LSTM GRU RNN
   QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv"
 [ -z "${BP_TEST_LONG-}" ] || operators=
 # shellcheck disable=SC2086
-"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm $operators
+"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" "llvm -opt=0" $operators

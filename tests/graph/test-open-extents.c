@@ -262,7 +262,7 @@ static void assert_alike(const BpTensor *got, const BpTensor *expected) {
 static void assert_as_closed(const char *path, BpModelContext *open, const int64_t *shape,
                              int32_t ndim) {
   BpTensor *x = numbers(shape, ndim);
-  BpModule *module = compile(path, "llvm -opt=1", &(BpInputShape){"x", shape, ndim});
+  BpModule *module = compile(path, "llvm -opt=0", &(BpInputShape){"x", shape, ndim});
   BpModelContext *closed = start(module);
   BpTensor *expected = run(closed, "x", x);
   g_assert_nonnull(expected);
@@ -288,7 +288,7 @@ static void test_shapes(gconstpointer target) {
 
 static void test_quotient(void) {
   char *path = quotient_file();
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModelContext *context = start(module);
   assert_as_closed(path, context, (const int64_t[]){2, 5, WIDTH}, 3);
   assert_as_closed(path, context, (const int64_t[]){3, 1, WIDTH}, 3);
@@ -320,7 +320,7 @@ static char *tables_file(void) {
 
 static void test_tables(void) {
   char *path = tables_file();
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModelContext *context = start(module);
   assert_as_closed(path, context, (const int64_t[]){4, WIDTH}, 2);
   assert_as_closed(path, context, (const int64_t[]){12, WIDTH}, 2);
@@ -472,14 +472,14 @@ static void on_targets(char *path, const char *const *targets,
 
 static void test_speech(void) {
   on_targets(speech_file(),
-             (const char *const[]){"llvm -opt=1 -vector_bits=256",
-                                   "llvm -opt=1 -num_cores=3 -l2_bytes=4096", "opencl", "vulkan",
+             (const char *const[]){"llvm -opt=0 -vector_bits=256",
+                                   "llvm -opt=0 -num_cores=3 -l2_bytes=4096", "opencl", "vulkan",
                                    NULL},
              assert_speech);
 }
 
 static void test_losses(void) {
-  on_targets(losses_file(), (const char *const[]){"llvm -opt=1 -vector_bits=256", "vulkan", NULL},
+  on_targets(losses_file(), (const char *const[]){"llvm -opt=0 -vector_bits=256", "vulkan", NULL},
              assert_losses);
 }
 
@@ -489,14 +489,14 @@ static void assert_reductions(const char *path, BpModelContext *context) {
 }
 
 static void test_reductions(void) {
-  on_targets(reductions_file(), (const char *const[]){"llvm -opt=1", "opencl", "vulkan", NULL},
+  on_targets(reductions_file(), (const char *const[]){"llvm -opt=0", "opencl", "vulkan", NULL},
              assert_reductions);
 }
 
 /* Several contexts of one model have shapes of their own. */
 static void test_contexts(void) {
   char *path = attention_file();
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModel *model = bp_model_create(module, &cpu, 1);
   BpModelContext *first = bp_model_context_create(model), *second = bp_model_context_create(model);
   assert_as_closed(path, first, (const int64_t[]){2, 5, WIDTH}, 3);
@@ -513,7 +513,7 @@ static void test_contexts(void) {
 
 static void test_empty(void) {
   char *path = attention_file();
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModelContext *context = start(module);
   assert_empty(context);
   assert_as_closed(path, context, (const int64_t[]){1, 3, WIDTH}, 3);
@@ -529,7 +529,7 @@ static void test_contradictions(void) {
   onnx_node(builder, "Relu", "x", "y", "");
   onnx_output(builder, "y");
   char *path = onnx_save(builder);
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModelContext *context = start(module);
   assert_run_refused(context, (const int64_t[]){2, 3, 4}, 3, "'x'|2|3");
   assert_run_refused(context, (const int64_t[]){2, 2, 5}, 3, "'x'|4|5");
@@ -551,7 +551,7 @@ static void test_gather(void) {
   onnx_node(builder, "Gather", "x,places", "y", "");
   onnx_output(builder, "y");
   char *path = onnx_save(builder);
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModelContext *context = start(module);
   for (int64_t n = 4; n >= 0; n -= 2) {
     BpTensor *x = numbers(&n, 1), *y = run(context, "x", x);
@@ -577,7 +577,7 @@ static void test_planned(void) {
   onnx_node(builder, "Softmax", "c", "y", "axis=0");
   onnx_output(builder, "y");
   char *path = onnx_save(builder);
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpModel *model = bp_model_create(module, &cpu, 1);
   const char *likely;
   uint64_t parameters, planned;
@@ -608,7 +608,7 @@ static void test_memory(void) {
   g_assert_cmpint(bp_threads_set(1), ==, 0);
   char *path = attention_file();
   /* A thread takes memory of its own when it first gets work, which is late on a busy machine. */
-  BpModule *module = compile(path, "llvm -opt=1 -num_cores=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0 -num_cores=1", NULL);
   BpModelContext *context = start(module);
   size_t first = used_after(context, 30), later = used_after(context, 300);
   if (first && later) /* 0: a sanitizer's malloc, which does not count */
@@ -638,7 +638,7 @@ static size_t used_bytes(void) {
 static void test_saving(void) {
   g_assert_cmpint(bp_graph_initialize(), ==, 0);
   char *path = weights_file();
-  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
   BpOwnedBytes saved, again;
   g_assert_cmpint(bp_module_save_to_bytes(module, &saved), ==, 0);
   size_t before = used_bytes();
@@ -661,18 +661,18 @@ static void test_saving(void) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=1",
+  g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=0",
                        test_shapes);
-  g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c", test_shapes);
+  g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c -options=-O0", test_shapes);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/llvm",
-                       "llvm -opt=1 -vector_bits=256", test_batches);
+                       "llvm -opt=0 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
-                       "llvm -opt=1 -vector_bits=0 -num_cores=3", test_batches);
+                       "llvm -opt=0 -vector_bits=0 -num_cores=3", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/llvm",
-                       "llvm -opt=1 -vector_bits=256", test_pictures);
+                       "llvm -opt=0 -vector_bits=256", test_pictures);
   g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/plain",
-                       "llvm -opt=1 -vector_bits=0 -num_cores=3", test_pictures);
-  g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/c", "c",
+                       "llvm -opt=0 -vector_bits=0 -num_cores=3", test_pictures);
+  g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/c", "c -options=-O0",
                        test_pictures);
   g_test_add_data_func("/open-extents/devices_take_pictures_of_every_size/opencl", "opencl",
                        test_pictures_on_device);
@@ -680,7 +680,7 @@ int main(int argc, char **argv) {
                        test_pictures_on_device);
   static const Place opencl = {"opencl", NULL}, warps = {"opencl -thread_warp_size=8", NULL},
                      vulkan = {"vulkan", NULL},
-                     beside = {"vulkan -supports_float64=false", "llvm -opt=1"};
+                     beside = {"vulkan -supports_float64=false", "llvm -opt=0"};
   g_test_add_data_func("/open-extents/devices_take_every_shape/opencl", &opencl, test_places);
   g_test_add_data_func("/open-extents/devices_take_every_shape/opencl_in_lock_step", &warps,
                        test_places);

@@ -6,4 +6,4 @@ if [ -z "${BP_TEST_PYTHON-}" ]; then
   exit 0
 fi
 . "$top_srcdir/tests/tap.sh"
-"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/recurrent_cases.py" "$top_builddir/backplane" "$work" llvm
+"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/recurrent_cases.py" "$top_builddir/backplane" "$work" "llvm -opt=0"

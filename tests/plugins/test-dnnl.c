@@ -26,7 +26,7 @@ static int note(void *context, const BpClaimedNode *node) {
 static BpModule *compile_shaped(const char *path, const BpInputShape *shape, double least,
                                 GString *report) {
   static const char *const names[] = {"dnnl"};
-  const BpTarget *target = bp_target_parse("c");
+  const BpTarget *target = bp_target_parse("c -options=-O0");
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
