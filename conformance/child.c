@@ -207,7 +207,7 @@ static void tell_devices(const Kit *kit) {
         bp_device_count(device.device_type, &count, NULL) != 0)
       continue;
     for (device.device_id = 0; device.device_id < count; device.device_id++) {
-      char name[64];
+      char name[256];
       bp_device_format(device, name, sizeof name);
       tell_str_attr(device, name, BP_ATTR_DEVICE_NAME);
       tell_str_attr(device, "driver", BP_ATTR_DRIVER_VERSION);
@@ -222,7 +222,7 @@ static gboolean fits_target(const Kit *kit, const BpTarget *target) {
   BpDevice device;
   return g_strv_contains((const char *const *)kit->targets, bp_target_kind(target)) ||
          (kit->kinds[0] && bp_device_parse(kit->kinds[0], &device) == 0 &&
-          device.device_type == bp_target_device_type(target));
+          BP_DEVICE_TYPE_OF_CODE(device.device_type) == bp_target_device_type(target));
 }
 
 static const char *or_none(const char *names) {

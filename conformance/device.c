@@ -256,7 +256,7 @@ static void run_attr_target(Kit *kit) {
   bp_value_clear(&value);
   BpTarget *target = bp_target_from_device(kit->device);
   KIT_TRUE(target, "the target that the device names cannot be used: %s", bp_error_message());
-  KIT_TRUE(bp_target_device_type(target) == kit->device.device_type,
+  KIT_TRUE(bp_target_device_type(target) == BP_DEVICE_TYPE_OF_CODE(kit->device.device_type),
            "the target that the device names, %s, is for another kind of device",
            bp_target_kind(target));
   bp_object_release(target);

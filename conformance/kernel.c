@@ -22,7 +22,7 @@ static void open_target_device(Kit *kit, int32_t device_type) {
   int32_t count = 0;
   const char *why = "";
   kit->target_device = (BpDevice){device_type, 0};
-  if (kit->api && kit->device.device_type == device_type) {
+  if (kit->api && BP_DEVICE_TYPE_OF_CODE(kit->device.device_type) == device_type) {
     kit->target_device = kit->device;
     kit->target_api = kit->api;
     return;

@@ -82,7 +82,7 @@ void bp__kit_open_device(Kit *kit) {
 }
 
 const char *bp__kit_device_text(const Kit *kit) {
-  static char text[64];
+  static char text[256];
   bp_device_format(kit->device, text, sizeof text);
   return text;
 }

@@ -136,7 +136,8 @@ static int attain(const char *operator_name, int num_inputs, int64_t extent, con
 static BpTarget *find_target(const LoadedModel *loaded) {
   for (int32_t i = 0; i < bp_model_num_targets(loaded->model); i++) {
     BpTarget *target = bp_target_parse(bp_model_target(loaded->model, i));
-    if (target && bp_target_device_type(target) == loaded->devices[0].device_type)
+    if (target &&
+        bp_target_device_type(target) == BP_DEVICE_TYPE_OF_CODE(loaded->devices[0].device_type))
       return target;
     bp_object_release(target);
   }

@@ -78,16 +78,15 @@ static int try_device(BpModule *module, BpDevice device) {
   return status;
 }
 
-/* The target of the first device of the kind's type if that is of the kind, else the kind's own
+/* The target of the best device of the kind's type if that is of the kind, else the kind's own
  * (transfer full). *has_device: whether there is a device. */
 static BpTarget *find_target(const char *kind, BpDevice *device, gboolean *has_device) {
   BpTarget *plain = bp_target_parse(kind);
-  int32_t count = 0;
   if (!plain)
     return NULL;
   g_free(target_device_kind(plain)); /* whose plugin is active then */
-  *device = (BpDevice){bp_target_device_type(plain), 0};
-  *has_device = bp_device_count(device->device_type, &count, NULL) == 0 && count > 0;
+  int32_t type = bp_target_device_type(plain);
+  *has_device = bp_device_select_among(&type, 1, "", device, NULL) == 0;
   BpTarget *own = *has_device ? bp_target_from_device(*device) : NULL;
   bp_error_clear();
   if (!own || strcmp(bp_target_kind(own), kind) != 0) {
@@ -101,7 +100,7 @@ static BpTarget *find_target(const char *kind, BpDevice *device, gboolean *has_d
 int target_check(const char *kind, char **text) {
   BpDevice device;
   gboolean has_device;
-  char name[64];
+  char name[DEVICE_TEXT_MAX];
   BpTarget *target = find_target(kind, &device, &has_device);
   BpModule *module = target ? compile_model(target) : NULL;
   int status = module ? 0 : -1;

@@ -38,7 +38,7 @@ static void code_clear(Code *code) {
 /* The target of the device that `preferences` choose; NULL chooses as `run` does. */
 static int add_device(const char *preferences, Code *code) {
   BpDevice device;
-  char text[64];
+  char text[DEVICE_TEXT_MAX];
   if (preferences_check(preferences) < 0)
     return -1;
   BpTarget *target =

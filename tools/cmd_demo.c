@@ -71,7 +71,7 @@ static int find_images(const char *folder, GPtrArray *images) {
 static char **list_devices(void) {
   char **kinds = bp_device_kinds(NULL);
   GPtrArray *devices = g_ptr_array_new();
-  char text[64];
+  char text[DEVICE_TEXT_MAX];
   if (kinds)
     bp_plugin_try((const char *const *)kinds);
   for (char **kind = kinds; kind && *kind; kind++) {

@@ -20,7 +20,7 @@ static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 
 /* Which device a program would get that asks for none. */
 typedef struct Choice {
-  char device[64];    /* "" if none */
+  char device[DEVICE_TEXT_MAX]; /* "" if none */
   char *report;       /* the devices that were passed over; or the reason why there is none */
   const char *remedy; /* if there is none */
 } Choice;
@@ -48,7 +48,7 @@ static const char *choice_remedy(const BpPluginList *list) {
 
 /* The child's answer, in memory that it shares with this process. */
 typedef struct Answer {
-  char result[64];
+  char result[DEVICE_TEXT_MAX];
   char report[(1 << 20) - 80]; /* cut off if it is longer */
   gboolean is_complete;
 } Answer;
@@ -91,7 +91,7 @@ static char *ask_process(Answering answering, const void *question, Answer *answ
 
 /* Asks in a process of its own, for the answer loads plugins. Returns the report (transfer full).
  */
-static char *ask(Answering answering, const void *question, char result[64]) {
+static char *ask(Answering answering, const void *question, char result[DEVICE_TEXT_MAX]) {
   Answer *answer =
       mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   *result = '\0';
@@ -142,7 +142,7 @@ static void check_code(const void *question, Answer *answer) {
 /* Whether a model can be compiled for the targets of a plugin, beside the others' findings. The
  * texts are owned by `texts`. */
 static void add_code(GArray *findings, const BpPluginInfo *info, GPtrArray *texts) {
-  char result[64];
+  char result[DEVICE_TEXT_MAX];
   char *text = ask(check_code, info, result);
   const BpPluginReason *reason = *result ? bp_plugin_reason(0) : find_reason("code-failed");
   BpPluginFinding finding = {
@@ -164,7 +164,7 @@ static void add_code(GArray *findings, const BpPluginInfo *info, GPtrArray *text
 /* Whether the device, "opencl:1", is of one of the kinds. */
 static gboolean has_kind(const char *kinds, const char *device) {
   char **words = g_strsplit(kinds, " ", -1);
-  char *kind = g_strndup(device, strcspn(device, ":"));
+  char *kind = g_strndup(device, (gsize)(strrchr(device, ':') ? strrchr(device, ':') - device : 0));
   gboolean found = *kind && g_strv_contains((const char *const *)words, kind);
   g_free(kind);
   g_strfreev(words);

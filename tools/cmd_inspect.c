@@ -144,10 +144,12 @@ static int raise_no_plugin(const char *name) {
   return -1;
 }
 
-/* A name with a slash is the path of a file. */
+/* A name with a slash is the path of a file, or names a plugin of another machine. */
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
-  char *path = strchr(name, '/') ? search_beside(name) : NULL;
+  char *path = g_str_has_prefix(name, "remote:") ? g_strdup(name)
+               : strchr(name, '/')               ? search_beside(name)
+                                                 : NULL;
   BpPluginList *list = bp_plugin_list();
   const BpPluginInfo *found = find_plugin(list, name, path);
   g_free(path);
@@ -190,7 +192,7 @@ static int add_device_fact(void *context, const char *name, const BpValue *value
 static int inspect_device(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
   BpDevice device;
-  char text[64];
+  char text[DEVICE_TEXT_MAX];
   if (bp_device_select(name, &device, NULL) < 0)
     return -1;
   const BpDeviceApi *api = bp_device_api(device.device_type);

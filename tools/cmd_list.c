@@ -14,11 +14,11 @@
 /* One row: a device, or a kind without one. Strings are owned. */
 typedef struct DeviceRow {
   char *kind;
-  char device[64];   /* "opencl:0"; "" when the kind has none */
-  char hardware[64]; /* "pci:0000:01:00.0", or "" */
-  const char *same;  /* the first device of the same hardware, "" if it is this one */
-  char *name;        /* or NULL */
-  char *why;         /* there is no device or no name, or "" */
+  char device[DEVICE_TEXT_MAX]; /* "opencl:0"; "" when the kind has none */
+  char hardware[64];            /* "pci:0000:01:00.0", or "" */
+  const char *same;             /* the first device of the same hardware, "" if it is this one */
+  char *name;                   /* or NULL */
+  char *why;                    /* there is no device or no name, or "" */
 } DeviceRow;
 
 static void free_row(void *data) {
@@ -63,15 +63,23 @@ static void add_kind(GPtrArray *rows, const char *kind) {
     add_device(rows, kind, device);
 }
 
-/* Moves the devices of one piece of hardware, which several plugins may show, behind the first of
- * them. */
+/* Whether two devices are of one machine: their names are the same up to the last slash. */
+static gboolean is_same_machine(const char *a, const char *b) {
+  const char *ends[] = {strrchr(a, '/'), strrchr(b, '/')};
+  gsize sizes[] = {ends[0] ? (gsize)(ends[0] - a) : 0, ends[1] ? (gsize)(ends[1] - b) : 0};
+  return sizes[0] == sizes[1] && strncmp(a, b, sizes[0]) == 0;
+}
+
+/* Moves the devices of one piece of hardware, which several plugins of a machine may show, behind
+ * the first of them. */
 static void group_rows(GPtrArray *rows) {
   for (guint i = 0; i < rows->len; i++) {
     const DeviceRow *first = rows->pdata[i];
     guint next = i + 1;
     for (guint j = next; j < rows->len && *first->hardware && !*first->same; j++) {
       DeviceRow *row = rows->pdata[j];
-      if (strcmp(row->hardware, first->hardware) != 0)
+      if (strcmp(row->hardware, first->hardware) != 0 ||
+          !is_same_machine(row->device, first->device))
         continue;
       row->same = first->device;
       memmove(rows->pdata + next + 1, rows->pdata + next, (j - next) * sizeof(gpointer));

@@ -78,7 +78,7 @@ static char *now_text(void) {
 static json_t *devices_json(const LoadedModel *side) {
   json_t *devices = json_array();
   for (size_t i = 0; i < side->num_devices; i++) {
-    char name[64];
+    char name[DEVICE_TEXT_MAX];
     bp_device_format(side->devices[i], name, sizeof name);
     json_t *device = inspect_device_json(name);
     if (!device) {

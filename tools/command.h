@@ -331,8 +331,10 @@ BpModule *model_load(const char *path, const ModelOptions *options);
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
 /* Says on stderr what device selection passed over, if anything, where devices were named. */
 void model_print_report(const LoadedModel *loaded);
-/* The devices that the model uses, and the machines of those that are remote: "opencl:0 of
- * me@gpubox" (transfer full). */
+/* Room for the name of a device: "remote:me@gpubox/opencl:1". */
+#define DEVICE_TEXT_MAX 256
+
+/* The devices that the model uses: "opencl:0 and cpu:0" (transfer full). */
 char *model_place_text(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
 /* Adds the specialised code that the model has as "specialized", if it has any. */

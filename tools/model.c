@@ -283,13 +283,15 @@ static char *list_others(const char *list, const char *kind) {
   return g_string_free(others, !is_any_named);
 }
 
-/* Chooses the next device of the list that is of another kind, for what the chosen one cannot run,
- * and gives its target; NULL, with no error: there is no list, or no such device. */
+/* Chooses the next device of the list that is of another kind, on any machine, for what the chosen
+ * one cannot run, and gives its target; NULL, with no error: there is no list, or no such device.
+ */
 static BpTarget *choose_fallback(const ModelOptions *options, LoadedModel *loaded) {
   char *settings = options->device ? NULL : bp_device_preferences();
   const char *list = options->device ? options->device : settings;
   const BpDeviceApi *api = bp_device_api(loaded->devices[0].device_type);
-  char *others = list && api ? list_others(list, api->name) : NULL;
+  const char *slash = api ? strrchr(api->name, '/') : NULL; /* of another machine's kind */
+  char *others = list && api ? list_others(list, slash ? slash + 1 : api->name) : NULL;
   BpTarget *target = NULL;
   if (others && bp_device_select(others, &loaded->devices[1], NULL) == 0)
     target = bp_target_from_device(loaded->devices[1]);
@@ -401,46 +403,16 @@ static BpModule *compile_onnx(const char *path, const ModelOptions *options, Loa
   return module;
 }
 
-/* The machine whose plugin serves the kind of a device, "me@gpubox"; NULL: this one (transfer
- * full). */
-static char *machine_of(const BpPluginList *list, const char *device) {
-  char *kind = g_strndup(device, strcspn(device, ":")), *machine = NULL;
-  for (size_t i = 0; list && !machine && i < bp_plugin_list_size(list); i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(list, i);
-    char **kinds = g_strsplit(info->devices, " ", -1);
-    if (info->state == BP_PLUGIN_ACTIVE && g_str_has_prefix(info->path, "remote:") &&
-        g_strv_contains((const char *const *)kinds, kind)) {
-      const char *host = info->path + strlen("remote:");
-      machine = g_strndup(host, strcspn(host, "/"));
-    }
-    g_strfreev(kinds);
-  }
-  g_free(kind);
-  return machine;
-}
-
-/* The devices that the model uses, with the machines of those that the list's plugins reach
- * (transfer full). */
-static char *devices_text(const LoadedModel *loaded, const BpPluginList *list) {
+char *model_place_text(const LoadedModel *loaded) {
   size_t count;
   const BpDevice *devices = bp_model_devices(loaded->model, &count);
   GString *text = g_string_new(NULL);
-  char device[64];
+  char device[DEVICE_TEXT_MAX];
   for (size_t i = 0; i < count; i++) {
     bp_device_format(devices[i], device, sizeof device);
-    char *machine = machine_of(list, device);
-    g_string_append_printf(text, "%s%s%s%s", i ? " and " : "", device, machine ? " of " : "",
-                           machine ? machine : "");
-    g_free(machine);
+    g_string_append_printf(text, "%s%s", i ? " and " : "", device);
   }
   return g_string_free(text, FALSE);
-}
-
-char *model_place_text(const LoadedModel *loaded) {
-  BpPluginList *list = bp_plugin_list();
-  char *text = devices_text(loaded, list);
-  bp_plugin_list_free(list);
-  return text;
 }
 
 /* Whether the command line or the settings name devices. */
@@ -475,7 +447,7 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
     return -1;
   }
   bp_model_devices(loaded->model, &loaded->num_devices);
-  char *devices = devices_text(loaded, NULL);
+  char *devices = model_place_text(loaded);
   g_strlcpy(loaded->device_text, devices, sizeof loaded->device_text);
   g_free(devices);
   loaded->path = path;

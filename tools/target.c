@@ -63,14 +63,15 @@ BpTarget *target_parse_one(const char *option, const char *text) {
 char *target_device_kind(const BpTarget *target) {
   const BpDevice first = {bp_target_device_type(target), 0};
   BpDevice device;
-  char text[64];
+  char text[DEVICE_TEXT_MAX];
   bp_device_format(first, text, sizeof text);
   if (g_str_has_prefix(text, "type ")) {
-    bp_device_parse(bp_target_kind(target), &device);
+    int status = bp_device_parse(bp_target_kind(target), &device);
     bp_error_clear();
-    bp_device_format(first, text, sizeof text);
+    bp_device_format(status == 0 ? device : first, text, sizeof text);
   }
-  return g_strndup(text, strcspn(text, ":"));
+  const char *slash = strrchr(text, '/'), *kind = slash ? slash + 1 : text;
+  return g_strndup(kind, strcspn(kind, ":"));
 }
 
 gboolean target_is_default(const BpTarget *target) {

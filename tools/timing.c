@@ -259,7 +259,7 @@ static void describe_output(const LoadedModel *loaded, const Graph *graph, size_
     record->shape_value = json_incref(shape);
   }
   for (size_t i = 0; type && i < loaded->num_devices; i++)
-    if (loaded->devices[i].device_type == json_integer_value(type))
+    if (BP_DEVICE_TYPE_OF_CODE(loaded->devices[i].device_type) == json_integer_value(type))
       record->device = loaded->devices[i];
 }
 
@@ -348,7 +348,7 @@ static json_t *names_json(const char *names) {
 
 static json_t *operator_json(const Operator *record) {
   json_t *object = json_object();
-  char device[64];
+  char device[DEVICE_TEXT_MAX];
   bp_device_format(record->device, device, sizeof device);
   json_add_str(object, "node", record->node);
   json_add_str(object, "function", record->function);

@@ -307,8 +307,9 @@ int main(int argc, char **argv) {
   const char *model = argc > 2 ? argv[2] : NULL;
   const char *host = argc > 3 ? argv[3] : NULL;
   start(&sides[0], argv[1], model, NULL, NULL);
-  start(&sides[1], argv[1], model, host ? "BACKPLANE_REMOTE" : "BACKPLANE_ISOLATE",
-        host ? host : argv[1]);
+  char remote[512];
+  snprintf(remote, sizeof remote, "remote:%s/%s", host ? host : "", argv[1]);
+  start(&sides[1], host ? remote : argv[1], model, host ? NULL : "BACKPLANE_ISOLATE", argv[1]);
   Shared shared;
   map_shared(&shared);
   for (int round = 0; round < ROUNDS; round++) {

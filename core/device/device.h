@@ -10,6 +10,16 @@
 #include <backplane/device.h>
 #include <backplane/host_api.h>
 
+/* The kind of a machine's devices is this, the machine, a slash and the name that the kind has
+ * there: remote:me@gpubox/opencl. */
+#define BP_REMOTE_PREFIX "remote:"
+/* The longest name of a kind, with its NUL. */
+#define BP_DEVICE_KIND_MAX 256
+
+/* The name that the kind of another machine's devices has there, which code for them has; `kind`
+ * itself if it is this machine's. */
+BP__SHARED const char *bp__device_plain_kind(const char *kind);
+
 /* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in use.
  * The second function returns the number of a name, or -1 with an error; for a name that is not
  * published it activates the plugin that declares it. */
@@ -17,6 +27,11 @@ BP__SHARED const char *bp__device_type_name(int32_t device_type);
 int32_t bp__device_type_by_name(const char *name);
 /* The number that sdk/device-types.txt gives a name, or 0. */
 BP__SHARED int32_t bp__device_type_published(const char *name);
+
+/* The kind that a name stands for: itself, or, if no plugin of this machine has it, that of the
+ * only machine which has it (transfer full, g_free). A machine that the name has is reached. NULL
+ * with an error: several machines have it, or the machine cannot be reached. */
+BP__SHARED char *bp__device_find_kind(const char *name);
 
 /* The table of a kind, found by name; activates its plugin. NULL with an error that lists the kinds
  * and says why a plugin that declares this kind cannot be used. */

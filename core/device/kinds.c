@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TYPES   65536
 #define BUCKETS 64
 
 /* A kind in use; lives for ever. */
@@ -83,9 +82,26 @@ static int visit_kinds(int (*visit)(Kind *kind, void *context), void *context) {
   return rc;
 }
 
+const char *bp__device_plain_kind(const char *kind) {
+  const char *slash = g_str_has_prefix(kind, BP_REMOTE_PREFIX) ? strrchr(kind, '/') : NULL;
+  return slash ? slash + 1 : kind;
+}
+
+/* The name of a kind that other machines alone have. */
+static const char *name_of_code(int32_t device_type) {
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (Kind *kind = atomic_load(&kinds[i]); kind; kind = kind->next)
+      if (BP_DEVICE_TYPE_OF_CODE(kind->api.device_type) == device_type)
+        return bp__device_plain_kind(kind->name);
+  return NULL;
+}
+
 const char *bp__device_type_name(int32_t device_type) {
   const Kind *kind = find_kind(device_type);
-  return kind ? kind->name : published_name(device_type);
+  if (kind)
+    return kind->name;
+  const char *name = published_name(device_type);
+  return name ? name : name_of_code(device_type);
 }
 
 /* ---- Forks ------------------------------------------------------------------------------- */
@@ -132,6 +148,15 @@ static int check_slots(const char *name, const BpDeviceApi *api) {
   return 0;
 }
 
+/* Whether a table's number is that of its kind, or above it for the kind of another machine. */
+static int has_own_number(const char *name, int32_t device_type) {
+  const char *plain = bp__device_plain_kind(name);
+  int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type), number = bp__device_type_published(plain);
+  const char *owner = published_name(type);
+  return device_type > 0 && type && (type == device_type) == (plain == name) &&
+         (!number || number == type) && (!owner || !strcmp(owner, plain));
+}
+
 static int check_identity(const char *name, const BpDeviceApi *api) {
   if (!api || api->struct_size < offsetof(BpDeviceApi, get_attr))
     return bp_error_raise(BP_ERROR_PLUGIN, "device_api.%s gives no DeviceAPI table", name);
@@ -143,10 +168,7 @@ static int check_identity(const char *name, const BpDeviceApi *api) {
                           "the DeviceAPI of %s has %d in `reserved`, which has to be 0; this is a "
                           "defect of the plugin",
                           name, api->reserved);
-  int32_t number = bp__device_type_published(name);
-  const char *owner = published_name(api->device_type);
-  if (api->device_type <= 0 || api->device_type >= TYPES ||
-      (number && number != api->device_type) || (owner && strcmp(owner, name)))
+  if (!has_own_number(name, api->device_type))
     return bp_error_raise(BP_ERROR_PLUGIN,
                           "the DeviceAPI of %s has device type %d, which is not its own; see "
                           "sdk/device-types.txt",
@@ -335,19 +357,33 @@ int32_t bp__device_type_by_name(const char *name) {
   return api ? api->device_type : -1;
 }
 
+char *bp__device_find_kind(const char *name) {
+  const Installed *installed = bp__installed();
+  return installed ? installed->find_device_kind(name) : NULL;
+}
+
+/* A kind that is in use is found without asking for plugins. */
+static int parse_kind(const char *name) {
+  g_autofree char *kind = find_used(name) ? g_strdup(name) : bp__device_find_kind(name);
+  return kind ? bp__device_type_by_name(kind) : -1;
+}
+
 int bp_device_parse(const char *text, BpDevice *device) {
   if (!BP_GIVEN(text) || !BP_GIVEN(device))
     return -1;
-  size_t length = strcspn(text, ":");
+  const char *plain = bp__device_plain_kind(text);
+  size_t length = (size_t)(plain - text) + strcspn(plain, ":");
   guint64 index = 0;
-  if (length == 0 || length >= 64 ||
+  if (!*plain || *plain == ':' || length >= BP_DEVICE_KIND_MAX ||
       (text[length] &&
        !g_ascii_string_to_unsigned(text + length + 1, 10, 0, INT32_MAX, &index, NULL)))
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "\"%.80s\" is no device; one is written KIND or KIND:INDEX, as opencl:1",
-                          text);
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "\"%.80s\" is no device; one is written KIND or KIND:INDEX, as opencl:1 or "
+        "remote:me@gpubox/opencl:1",
+        text);
   g_autofree char *name = g_strndup(text, length);
-  int32_t type = bp__device_type_by_name(name);
+  int32_t type = parse_kind(name);
   if (type < 0)
     return -1;
   *device = (BpDevice){type, (int32_t)index};

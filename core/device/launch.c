@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels: functions that are launched on the device and stream of an invocation. If called without
- * an invocation, they are launched on the current device and stream of the thread. */
+ * an invocation, they are launched on the current device and stream of the thread.
+ *
+ * The devices of another machine run the code of their kind. A kernel that is launched on one of
+ * them, or is called with its memory, is loaded there the first time. */
 #include "core/device/device.h"
 #include "core/device/layers.h"
+#include "core/module/module.h"
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
 
@@ -10,30 +14,124 @@
 #include <backplane/error.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
+#include <backplane/tensor.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The size of BpInvocation in its first version. */
 #define LEAST_INVOCATION 32
+
+/* The same kernel for the devices of another type, whose module the kernel's owns. */
+typedef struct Elsewhere {
+  BpFunction *function;
+  struct Elsewhere *next;
+} Elsewhere;
 
 typedef struct Kernel {
   int32_t device_type;
   BpKernelCall launch;
   void *context;
   void (*destroy)(void *context);
+  BpModule *module; /* which the function of the kernel keeps */
+  _Atomic(Elsewhere *) elsewhere;
+  char name[];
 } Kernel;
 
 static void destroy_kernel(void *data) {
   Kernel *kernel = data;
+  for (Elsewhere *next, *it = atomic_load(&kernel->elsewhere); it; it = next) {
+    next = it->next;
+    bp_object_release(it->function);
+    free(it);
+  }
   if (kernel->destroy)
     kernel->destroy(kernel->context);
   free(kernel);
 }
 
+/* ---- Other machines ---------------------------------------------------------------------- */
+
+static int call_kernel(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+static Kernel *kernel_of(BpFunction *function) {
+  return function->call == call_kernel ? ((BpClosure *)(void *)function)->context : NULL;
+}
+
+/* The function for devices of a type, transfer full; NULL with an error. */
+static BpFunction *load_elsewhere(const Kernel *kernel, int32_t device_type) {
+  const BpDeviceApi *api = bp_device_api(device_type);
+  if (!api)
+    return NULL;
+  size_t length = (size_t)(bp__device_plain_kind(api->name) - api->name);
+  char machine[BP_DEVICE_KIND_MAX];
+  memcpy(machine, api->name, length);
+  machine[length] = '\0';
+  BpModule *module = bp__module_elsewhere(kernel->module, machine);
+  BpFunction *function = NULL;
+  if (!module || bp_module_get_function(module, kernel->name, 0, &function))
+    return NULL;
+  const Kernel *loaded = function ? kernel_of(function) : NULL;
+  if (loaded && loaded->device_type == device_type)
+    return function;
+  bp_object_release(function);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "the module that %s loads has no kernel \"%s\"", api->name,
+                 kernel->name);
+  return NULL;
+}
+
+static const Kernel *find_elsewhere(const Kernel *kernel, int32_t device_type) {
+  for (const Elsewhere *it = atomic_load(&kernel->elsewhere); it; it = it->next)
+    if (kernel_of(it->function)->device_type == device_type)
+      return kernel_of(it->function);
+  return NULL;
+}
+
+/* The kernel for the devices of a type, which run the same code; NULL with an error. Two threads
+ * may add it at once: then it is there twice. */
+static const Kernel *kernel_for(Kernel *kernel, int32_t device_type) {
+  if (__builtin_expect(kernel->device_type == device_type, 1))
+    return kernel;
+  const Kernel *found = find_elsewhere(kernel, device_type);
+  if (found)
+    return found;
+  BpFunction *function = load_elsewhere(kernel, device_type);
+  Elsewhere *added = function ? malloc(sizeof *added) : NULL;
+  if (!added) {
+    if (function)
+      bp_error_raise(BP_ERROR_MEMORY, "no memory for a kernel");
+    bp_object_release(function);
+    return NULL;
+  }
+  *added = (Elsewhere){function, atomic_load(&kernel->elsewhere)};
+  while (!atomic_compare_exchange_weak(&kernel->elsewhere, &added->next, added)) {
+  }
+  return kernel_of(function);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+/* The type of the devices that the arguments are on: that of the first tensor on a device that runs
+ * the kernel's code. */
+static int32_t type_of_arguments(const Kernel *kernel, const BpValue *args, int32_t num_args) {
+  for (int32_t i = 0; i < num_args; i++) {
+    const BpTensorView *view = bp_value_view_tensor(&args[i]);
+    if (view && BP_DEVICE_TYPE_OF_CODE(view->device.device_type) ==
+                    BP_DEVICE_TYPE_OF_CODE(kernel->device_type))
+      return view->device.device_type;
+  }
+  return kernel->device_type;
+}
+
 static int call_kernel(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
-  const Kernel *kernel = ((const BpClosure *)self)->context;
-  BpInvocation invocation = {.struct_size = sizeof invocation, .device = {kernel->device_type, 0}};
+  Kernel *own = ((const BpClosure *)self)->context;
+  int32_t type = type_of_arguments(own, args, num_args);
+  const Kernel *kernel = kernel_for(own, type);
+  BpInvocation invocation = {.struct_size = sizeof invocation, .device = {type, 0}};
   (void)result;
-  bp_device_get_current(kernel->device_type, &invocation.device.device_id, &invocation.stream);
+  if (!kernel)
+    return -1;
+  bp_device_get_current(type, &invocation.device.device_id, &invocation.stream);
   return kernel->launch(kernel->context, &invocation, args, num_args);
 }
 
@@ -44,7 +142,9 @@ BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type, BpKer
       destroy(context);
     return NULL;
   }
-  Kernel *kernel = launch ? malloc(sizeof *kernel) : NULL;
+  const char *name = bp__module_looked_up();
+  size_t size = strlen(name) + 1;
+  Kernel *kernel = launch ? malloc(sizeof *kernel + size) : NULL;
   if (!kernel) {
     if (launch)
       bp_error_raise(BP_ERROR_MEMORY, "no memory for a kernel");
@@ -54,7 +154,8 @@ BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type, BpKer
       destroy(context);
     return NULL;
   }
-  *kernel = (Kernel){device_type, launch, context, destroy};
+  *kernel = (Kernel){device_type, launch, context, destroy, module, NULL};
+  memcpy(kernel->name, name, size);
   return bp_module_function_create(module, call_kernel, kernel, destroy_kernel);
 }
 
@@ -62,7 +163,7 @@ BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type, BpKer
 
 static int check_place(const Kernel *kernel, const BpInvocation *invocation) {
   BpDevice device = invocation->device;
-  if (device.device_type != kernel->device_type)
+  if (BP_DEVICE_TYPE_OF_CODE(device.device_type) != BP_DEVICE_TYPE_OF_CODE(kernel->device_type))
     return bp_error_raise(BP_ERROR_VALUE,
                           "a kernel for devices of type %d cannot be launched on device type %d",
                           kernel->device_type, device.device_type);
@@ -99,8 +200,9 @@ int bp_function_launch(BpFunction *function, const BpInvocation *given, const Bp
                           (unsigned long long)invocation.flags);
   if (function->call != call_kernel)
     return call_there(function, &invocation, args, num_args, result);
-  const Kernel *kernel = ((const BpClosure *)(const void *)function)->context;
-  if (check_place(kernel, &invocation))
+  Kernel *own = kernel_of(function);
+  if (check_place(own, &invocation))
     return -1;
-  return kernel->launch(kernel->context, &invocation, args, num_args);
+  const Kernel *kernel = kernel_for(own, invocation.device.device_type);
+  return !kernel ? -1 : kernel->launch(kernel->context, &invocation, args, num_args);
 }

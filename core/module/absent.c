@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library may hold code for several kinds of device, and a machine may lack a plugin for some.
  * The code for an absent plugin is kept: the rest of the library works, the bytes can be exported
- * again, and asking for one of its functions is an error with the reason. */
+ * again, and asking for one of its functions is an error with the reason, unless something loads
+ * the code by then: another machine with the plugin may have been reached. */
 
 #include "core/module/absent.h"
 
 #include "core/module/device_code.h"
+#include "core/module/load.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +21,8 @@ typedef struct Absent {
   char *error_kind;
   char *reason;
   BpByteArray bytes;
-  BpObject *owner; /* keeps the bytes valid */
+  BpObject *owner;            /* keeps the bytes valid */
+  _Atomic(BpModule *) loaded; /* later; or NULL */
 } Absent;
 
 typedef struct Search {
@@ -32,13 +36,32 @@ static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
   return 0;
 }
 
+/* The module, if something loads it now; NULL without an error. */
+static BpModule *load_now(Absent *absent) {
+  BpModule *loaded = atomic_load(&absent->loaded), *other = NULL;
+  if (loaded)
+    return loaded;
+  loaded = bp__module_load_part(absent->kind, &absent->bytes, absent->owner, 0);
+  if (!loaded) {
+    bp_error_clear();
+    return NULL;
+  }
+  if (atomic_compare_exchange_strong(&absent->loaded, &other, loaded))
+    return loaded;
+  bp_object_release(loaded);
+  return other;
+}
+
 /* Only bytes in the form of device code list their functions. Others are said to hold none, as
  * another import may have the function. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
-  const Absent *absent = context;
+  Absent *absent = context;
   BpByteArray format, code;
   Search search = {name, 0};
+  BpModule *loaded = load_now(absent);
   *function = NULL;
+  if (loaded)
+    return bp_module_get_function(loaded, name, 0, function);
   if (bp__device_code_decode(&absent->bytes, &format, compare_name, &search, &code))
     bp_error_clear();
   if (!search.found)
@@ -87,6 +110,7 @@ static int32_t visit_functions(void *context,
 
 static void destroy(void *context) {
   Absent *absent = context;
+  bp_object_release(atomic_load(&absent->loaded));
   bp_object_release(absent->owner);
   free(absent->kind);
   free(absent->error_kind);

@@ -83,6 +83,22 @@ BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) 
   return call_loader(&loader, &arg, 1);
 }
 
+BpModule *bp__module_load_on(const char *machine, const char *kind, const BpByteArray *bytes) {
+  BpFunction *function = NULL;
+  BpValue arg = bp__value_byte_array(bytes), result;
+  g_autofree char *name = g_strconcat("runtime.module.loadbinary_", machine, kind, NULL);
+  if (bp_registry_get(name, &function))
+    return NULL;
+  if (!function) {
+    bp_error_raise(BP_ERROR_NOT_FOUND, "%s has nothing that loads modules of kind \"%s\"",
+                   *machine ? machine : "this machine", kind);
+    return NULL;
+  }
+  int rc = bp_function_call(function, &arg, 1, &result);
+  bp_object_release(function);
+  return rc ? NULL : bp__module_from_result(&result, name);
+}
+
 BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObject *owner,
                                int is_import) {
   Loader loader = {.function = NULL};

@@ -7,6 +7,8 @@
 
 #include "core/module/module.h"
 
+#include "core/module/load.h"
+
 #include "core/registry/given.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"
@@ -28,11 +30,19 @@ typedef struct ImportList {
   BpModule *items[];
 } ImportList;
 
+/* The same code for another machine; freed with the module. */
+typedef struct Elsewhere {
+  BpModule *module;
+  struct Elsewhere *next;
+  char machine[];
+} Elsewhere;
+
 struct BpModule {
   BpObject header;
   const BpModuleApi *api;
   void *context;
   _Atomic(ImportList *) imports;
+  _Atomic(Elsewhere *) elsewhere; /* BP__LOCK_STATE guards adding */
   size_t stamp; /* guarded by BP__LOCK_STATE: the last walk that visited this module */
 };
 
@@ -66,9 +76,18 @@ static void release_imports(ImportList *list) {
   is_releasing = 0;
 }
 
+static void release_elsewhere(Elsewhere *elsewhere) {
+  for (Elsewhere *next; elsewhere; elsewhere = next) {
+    next = elsewhere->next;
+    bp_object_release(elsewhere->module);
+    free(elsewhere);
+  }
+}
+
 static void delete_module(void *self, int flags) {
   BpModule *module = self;
   if (flags & BP_DELETER_STRONG) {
+    release_elsewhere(atomic_load(&module->elsewhere));
     module->api->destroy(module->context);
     release_imports(atomic_load(&module->imports));
   }
@@ -171,6 +190,56 @@ void bp_owned_bytes_clear(BpOwnedBytes *bytes) {
   if (bytes->free_data)
     bytes->free_data(bytes->data);
   *bytes = (BpOwnedBytes){0};
+}
+
+/* ---- Other machines ---------------------------------------------------------------------- */
+
+static Elsewhere *find_elsewhere(BpModule *module, const char *machine) {
+  Elsewhere *found = atomic_load(&module->elsewhere);
+  while (found && strcmp(found->machine, machine))
+    found = found->next;
+  return found;
+}
+
+static Elsewhere *load_elsewhere(BpModule *module, const char *machine) {
+  BpOwnedBytes bytes;
+  size_t size = strlen(machine) + 1;
+  Elsewhere *made = malloc(sizeof *made + size);
+  if (!made) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", module->api->kind);
+    return NULL;
+  }
+  memcpy(made->machine, machine, size);
+  made->module = NULL;
+  if (!bp_module_save_to_bytes(module, &bytes)) {
+    const BpByteArray view = {bytes.data, bytes.size};
+    made->module = bp__module_load_on(machine, module->api->kind, &view);
+    bp_owned_bytes_clear(&bytes);
+  }
+  if (made->module)
+    return made;
+  free(made);
+  return NULL;
+}
+
+/* Two threads may load it at once; the second one's is released. */
+BpModule *bp__module_elsewhere(BpModule *module, const char *machine) {
+  Elsewhere *found = find_elsewhere(module, machine);
+  Elsewhere *made = found ? NULL : load_elsewhere(module, machine);
+  if (!made)
+    return found ? found->module : NULL;
+  bp__lock(BP__LOCK_STATE);
+  found = find_elsewhere(module, machine);
+  if (!found) {
+    made->next = atomic_load(&module->elsewhere);
+    atomic_store(&module->elsewhere, made);
+  }
+  bp__unlock(BP__LOCK_STATE);
+  if (!found)
+    return made->module;
+  made->next = NULL;
+  release_elsewhere(made);
+  return found->module;
 }
 
 /* ---- Imports ----------------------------------------------------------------------------- */

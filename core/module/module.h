@@ -20,6 +20,10 @@ BP__SHARED BpModule **bp__module_flatten(BpModule *module, size_t *count);
 /* Like bp_module_get_function, but searches only the module's imports. */
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function);
 
+/* The same code, loaded by the loader of a machine: "remote:me@gpubox/", or "" for this one. It is
+ * loaded once, from the bytes of `module`, which owns it. Any thread. NULL with an error. */
+BpModule *bp__module_elsewhere(BpModule *module, const char *machine);
+
 /* Checks the value that a loader returned, and takes it: the module (transfer full) or NULL. */
 BpModule *bp__module_from_result(BpValue *result, const char *loader);
 

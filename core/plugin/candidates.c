@@ -51,7 +51,7 @@ static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)
       return -1;
     g_string_append_printf(reasons, "%s%s", reasons->len ? "; " : "", bp_error_message());
     bp_error_clear();
-    if (plugin->host) /* its devices were asked for, not those of this machine */
+    if (plugin->host) /* its devices were asked for, not those of a further machine */
       break;
   }
   return reasons->len ? bp_error_raise(BP_ERROR_PLUGIN, "%s", reasons->str) : 0;
@@ -135,11 +135,15 @@ static int activate_anew(Plugin *plugin) {
   return bp__plugin_activate(plugin);
 }
 
+/* The plugins of this machine, or of the others if this one has none. */
 static GPtrArray *find_namesakes(const char *name, int search_again) {
   bp__plugins_scan(search_again);
   bp__plugins_lock();
   GPtrArray *namesakes = copy_plugins(bp__plugins_named(name));
   bp__plugins_unlock();
+  for (guint i = namesakes->len; i-- > 1;)
+    if (((const Plugin *)namesakes->pdata[i])->host && !((const Plugin *)namesakes->pdata[0])->host)
+      g_ptr_array_remove_index(namesakes, i);
   return namesakes;
 }
 
@@ -171,7 +175,7 @@ static const Plugin *find_in_use(const Plugin *plugin) {
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
     const Plugin *other = g_ptr_array_index(namesakes, i);
     if ((other->state == BP_PLUGIN_ACTIVE || other->state == BP_PLUGIN_INITIALISING) &&
-        !bp__plugin_is_file(other, &plugin->status))
+        !other->host && !bp__plugin_is_file(other, &plugin->status))
       return other;
   }
   return NULL;

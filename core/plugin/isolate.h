@@ -11,10 +11,11 @@
 #ifndef BACKPLANE_CORE_PLUGIN_ISOLATE_H
 #define BACKPLANE_CORE_PLUGIN_ISOLATE_H
 
+#include "core/device/device.h"
 #include "core/plugin/store.h"
 
-/* The path of a machine's plugin is this, the machine, a slash and the plugin's name. */
-#define BP_REMOTE_PREFIX "remote:"
+/* The path of a machine's plugin is BP_REMOTE_PREFIX, the machine, a slash and the plugin's name.
+ */
 
 /* The part's table: the functions below. */
 typedef struct Isolation {
@@ -53,6 +54,9 @@ void bp__remote_search(void);
 /* The same for one machine. 1; or, with an error, 0 if it cannot be reached, and -1 if the text is
  * no name of a machine. */
 BP__SHARED int bp__remote_reach(const char *host);
+
+/* Whether plugins of other machines may be known. */
+BP__SHARED int bp__remote_is_used(void);
 
 /* In the child of a fork. */
 void bp__remote_after_fork(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of plugins, and plugins that are linked into the program. */
 
+#include "core/device/device.h"
 #include "core/plugin/isolate.h"
 #include "core/plugin/trial_cache.h"
 #include "core/registry/given.h"
@@ -86,6 +87,11 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
 
 /* ---- One plugin for each name ------------------------------------------------------------ */
 
+/* Plugins of the same name on two machines are two. */
+static const char *key_of(const BpPluginInfo *info) {
+  return g_str_has_prefix(info->path, BP_REMOTE_PREFIX) ? info->path : info->name;
+}
+
 /* Finds the plugin of each name that is used: an active one, or the first that may be used. */
 static GHashTable *find_winners(const BpPluginList *list) {
   static const int32_t states[] = {BP_PLUGIN_ACTIVE, BP_PLUGIN_FOUND};
@@ -93,8 +99,8 @@ static GHashTable *find_winners(const BpPluginList *list) {
   for (size_t s = 0; s < G_N_ELEMENTS(states); s++)
     for (size_t i = 0; i < list->size; i++) {
       BpPluginInfo *info = &list->infos[i];
-      if (info->state == states[s] && !g_hash_table_contains(winners, info->name))
-        g_hash_table_insert(winners, (char *)(uintptr_t)info->name, info);
+      if (info->state == states[s] && !g_hash_table_contains(winners, key_of(info)))
+        g_hash_table_insert(winners, (char *)(uintptr_t)key_of(info), info);
     }
   return winners;
 }
@@ -103,7 +109,7 @@ static void add_shadows(BpPluginList *list) {
   g_autoptr(GHashTable) winners = find_winners(list);
   for (size_t i = 0; i < list->size; i++) {
     BpPluginInfo *info = &list->infos[i];
-    const BpPluginInfo *first = g_hash_table_lookup(winners, info->name);
+    const BpPluginInfo *first = g_hash_table_lookup(winners, key_of(info));
     if (info->state != BP_PLUGIN_FOUND || first == info)
       continue;
     g_free((char *)(uintptr_t)info->reason);
@@ -171,6 +177,49 @@ static int add_device_kinds(BpNames *names) {
   return rc;
 }
 
+/* With the lock held: adds the kinds of the plugins of this machine, or of the others, that have
+ * the plain name. */
+static void add_kinds_named(GPtrArray *kinds, const char *name, int is_elsewhere) {
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; i < all->len; i++) {
+    const Plugin *plugin = g_ptr_array_index(all, i);
+    g_auto(GStrv) words = g_strsplit(plugin->descriptor.devices, " ", -1);
+    for (char **word = words; *word; word++)
+      if (plugin->state != BP_PLUGIN_REJECTED && !plugin->host == !is_elsewhere &&
+          !strcmp(bp__device_plain_kind(*word), name))
+        g_ptr_array_add(kinds, g_strdup(*word));
+  }
+}
+
+/* A kind with a machine, which is reached; NULL with an error. */
+static char *reach_kind(const char *name) {
+  const char *host = name + strlen(BP_REMOTE_PREFIX), *plain = bp__device_plain_kind(name);
+  g_autofree char *machine = g_strndup(host, plain > host ? (gsize)(plain - host - 1) : 0);
+  return bp__remote_reach(machine) == 1 ? g_strdup(name) : NULL;
+}
+
+static char *find_device_kind(const char *name) {
+  if (g_str_has_prefix(name, BP_REMOTE_PREFIX))
+    return reach_kind(name);
+  if (!bp__remote_is_used())
+    return g_strdup(name);
+  g_autoptr(GPtrArray) kinds = g_ptr_array_new_with_free_func(g_free);
+  bp__plugins_scan(0);
+  bp__plugins_lock();
+  add_kinds_named(kinds, name, 0);
+  if (!kinds->len)
+    add_kinds_named(kinds, name, 1);
+  bp__plugins_unlock();
+  if (kinds->len > 1 && strcmp(kinds->pdata[0], name) != 0) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "several machines have devices of kind \"%.64s\", and this one has none; write "
+                   "%s or %s",
+                   name, (const char *)kinds->pdata[0], (const char *)kinds->pdata[1]);
+    return NULL;
+  }
+  return g_strdup(kinds->len ? kinds->pdata[0] : name);
+}
+
 static int add_target_kinds(BpNames *names) {
   BpPluginList *list = bp_plugin_list();
   int rc = 0;
@@ -211,6 +260,7 @@ void bp__plugins_tell_installed(void) {
   static const Installed installed = {
       .add_device_kinds = add_device_kinds,
       .add_target_kinds = add_target_kinds,
+      .find_device_kind = find_device_kind,
       .add_provided = add_provided,
       .explain_absence = bp_plugin_explain_absence,
       .variables_of = variables_of,
@@ -227,8 +277,8 @@ static int is_in_use(const char *name) {
   int is_used = 0;
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
     const Plugin *plugin = g_ptr_array_index(namesakes, i);
-    is_used |= plugin->entry || plugin->state == BP_PLUGIN_ACTIVE ||
-               plugin->state == BP_PLUGIN_INITIALISING;
+    is_used |= plugin->entry || (!plugin->host && (plugin->state == BP_PLUGIN_ACTIVE ||
+                                                   plugin->state == BP_PLUGIN_INITIALISING));
   }
   return is_used;
 }

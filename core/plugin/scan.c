@@ -87,6 +87,8 @@ const Plugin *bp__plugin_rival(const Plugin *plugin) {
   int is_before = 1;
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
     const Plugin *other = g_ptr_array_index(namesakes, i);
+    if (other->host != plugin->host)
+      continue;
     if (other == plugin)
       is_before = 0;
     else if (other->state == BP_PLUGIN_ACTIVE || other->state == BP_PLUGIN_INITIALISING)
@@ -376,7 +378,7 @@ static void add_unknown(void *context, const char *text) {
 
 /* ---- The store --------------------------------------------------------------------------- */
 
-typedef enum Origin { FROM_PROGRAM, FROM_MACHINE, FROM_PATH } Origin;
+typedef enum Origin { FROM_PROGRAM, FROM_PATH, FROM_MACHINE } Origin;
 
 static Origin origin_of(const Plugin *plugin) {
   return plugin->entry ? FROM_PROGRAM : plugin->host ? FROM_MACHINE : FROM_PATH;
@@ -394,8 +396,8 @@ static GHashTable *create_index(void) {
   return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
 }
 
-/* Plugins linked into the program come first, then those of other machines, which were asked for
- * by name; those given by path come last. */
+/* Plugins linked into the program come first; those given by path come last but for those of other
+ * machines. */
 static void search(Scan *scan) {
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
@@ -404,10 +406,10 @@ static void search(Scan *scan) {
   scan->directories = g_ptr_array_new_with_free_func(g_free);
   scan->problems = g_ptr_array_new_with_free_func(free_problem);
   enter_added(scan, FROM_PROGRAM);
-  enter_added(scan, FROM_MACHINE);
   if (!plugins.search_nothing)
     scan_path(scan);
   enter_added(scan, FROM_PATH);
+  enter_added(scan, FROM_MACHINE);
   if (!plugins.search_nothing)
     bp__isolate_check(scan->order, add_unknown, scan);
   g_ptr_array_unref(scan->directories);

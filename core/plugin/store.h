@@ -61,8 +61,9 @@ BP__SHARED GPtrArray *bp__plugins_snapshot(void); /* transfer full: stays valid 
 const GPtrArray *bp__plugins_named(const char *name);
 const GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
-/* With the lock held: the plugin of the same name that is used instead of `plugin`, because it is
- * in use, or because it comes first and has not failed so far. NULL if there is none. */
+/* With the lock held: the plugin of the same name and machine that is used instead of `plugin`,
+ * because it is in use, or because it comes first and has not failed so far. NULL if there is none.
+ */
 const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* The text about a plugin that is shadowed by the one at `path` (transfer full, g_free). */
 BP__SHARED char *bp__plugin_describe_shadow(const char *name, const char *path);

@@ -485,14 +485,13 @@ static BpModule *compare_and_free(Comparison *c, const char *key) {
   return kept;
 }
 
-/* The first devices of this machine for the target and for the fallback. */
+/* The best devices for the target and for the fallback. */
 static int find_devices(const BpCompileOptions *options, BpDevice devices[2]) {
   const BpTarget *const targets[] = {options->targets[0],
                                      options->fallback ? options->fallback : options->targets[0]};
   for (int i = 0; i < 2; i++) {
-    int32_t count = 0;
-    devices[i] = (BpDevice){bp_target_device_type(targets[i]), 0};
-    if (bp_device_count(devices[i].device_type, &count, NULL) || count < 1) {
+    int32_t type = bp_target_device_type(targets[i]);
+    if (bp_device_select_among(&type, 1, "", &devices[i], NULL)) {
       bp_error_clear();
       return bp_error_raise(BP_ERROR_NOT_FOUND,
                             "BpCompileOptions::measures_claims (--measure) runs the model, and "

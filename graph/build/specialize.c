@@ -110,7 +110,8 @@ static BpModule *compile_special(const BpModel *model, const char *path,
   size_t num_devices;
   const BpDevice *devices = bp_model_devices(model, &num_devices);
   if (options->num_targets == 1) {
-    if (bp_target_device_type(options->targets[0]) == devices[0].device_type)
+    if (bp_target_device_type(options->targets[0]) ==
+        BP_DEVICE_TYPE_OF_CODE(devices[0].device_type))
       return bp__build_compile_program(path, options);
     bp_error_raise(BP_ERROR_VALUE, "target %s is not for the device that the model is on",
                    bp_target_kind(options->targets[0]));

@@ -50,7 +50,7 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
 uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry) {
   int32_t type = plan->graph->entries[entry].device_type;
   for (uint32_t i = 0; type != 0 && i < plan->num_devices; i++)
-    if (plan->devices[i].device_type == type)
+    if (BP_DEVICE_TYPE_OF_CODE(plan->devices[i].device_type) == type)
       return i;
   return type == 0 ? 0 : plan->num_devices;
 }

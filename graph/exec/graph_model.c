@@ -41,18 +41,20 @@ static BpModule *find_module(BpModule *module) {
 
 /* That of a graph which TVM compiled is for all devices that there is code for. */
 static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t device_type) {
+  int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type);
   if (content->factory)
     return &content->targets[0];
   for (uint32_t i = 0; i < content->num_targets; i++)
-    if (content->targets[i].device_type == device_type)
+    if (content->targets[i].device_type == type)
       return &content->targets[i];
   return NULL;
 }
 
 /* The kind of device that a graph needs beside its target's; 0: none. */
 static int32_t type_beside(const BpCallGraph *graph, int32_t device_type) {
+  int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type);
   for (uint32_t i = 0; i < graph->num_device_types; i++)
-    if (graph->device_types[i] != device_type)
+    if (graph->device_types[i] != type)
       return graph->device_types[i];
   return 0;
 }
@@ -189,7 +191,7 @@ static int choose_variant(GraphModel *model, const BpGraphContent *content) {
 static int choose_second(GraphModel *model, const BpDevice *devices, size_t num_devices) {
   int32_t type = type_beside(model->plan.graph, model->plan.devices[0].device_type);
   for (size_t i = 1; type && i < num_devices; i++)
-    if (devices[i].device_type == type) {
+    if (BP_DEVICE_TYPE_OF_CODE(devices[i].device_type) == type) {
       model->plan.devices[model->plan.num_devices++] = devices[i];
       return 0;
     }

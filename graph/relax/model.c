@@ -16,17 +16,31 @@
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
+/* The number of the code of a kind, which any of several machines may have. 0, or -1 without an
+ * error. */
+static int find_type(const char *kind, int32_t *type) {
+  BpDevice device;
+  size_t count = 0;
+  int status = bp_device_parse(kind, &device);
+  char **kinds = status == 0 ? NULL : bp_device_kinds(&count);
+  for (size_t i = 0; i < count && status < 0; i++) {
+    const char *slash = strrchr(kinds[i], '/');
+    if (slash && !strcmp(slash + 1, kind))
+      status = bp_device_parse(kinds[i], &device);
+  }
+  bp_names_free(kinds);
+  bp_error_clear();
+  *type = status == 0 ? BP_DEVICE_TYPE_OF_CODE(device.device_type) : 0;
+  return status;
+}
+
 /* Adds the device types of a module's imports, whose kinds are those of devices. */
 static size_t add_types(BpModule *module, int depth, int32_t *types, size_t count, size_t size) {
   for (size_t i = 0; i < bp_module_num_imports(module) && count < size; i++) {
     BpModule *import = bp_module_get_import(module, i);
-    BpDevice device;
-    if (strcmp(bp_module_kind(import), "library") != 0) {
-      if (bp_device_parse(bp_module_kind(import), &device) == 0)
-        types[count++] = device.device_type;
-      else
-        bp_error_clear();
-    }
+    if (strcmp(bp_module_kind(import), "library") != 0 &&
+        find_type(bp_module_kind(import), &types[count]) == 0)
+      count++;
     if (depth > 0)
       count = add_types(import, depth - 1, types, count, size);
   }
@@ -56,10 +70,26 @@ static void find_types(BpModule *module, CodeTypes *found) {
   }
 }
 
+/* Reaches the machines that preferences name. */
+static void reach_machines(const char *preferences) {
+  char *settings = preferences ? NULL : bp_device_preferences();
+  const char *list = preferences ? preferences : settings;
+  BpDevice device;
+  if (list && strstr(list, "remote:"))
+    bp_device_select(list, &device, NULL);
+  bp_str_free(settings);
+  bp_error_clear();
+}
+
+/* Code that is for no known kind may be for one that another machine alone has. */
 int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *device,
                            char **report) {
   CodeTypes found;
   find_types(module, &found);
+  if (found.types[0] == BP_DEVICE_CPU) {
+    reach_machines(preferences);
+    find_types(module, &found);
+  }
   return bp_device_select_among(found.types, found.count, preferences, device, report);
 }
 
@@ -68,7 +98,7 @@ int bp__code_check_device(BpModule *module, BpDevice device) {
   char wanted[64];
   find_types(module, &found);
   for (size_t i = 0; i < found.count; i++)
-    if (found.types[i] == device.device_type)
+    if (found.types[i] == BP_DEVICE_TYPE_OF_CODE(device.device_type))
       return 0;
   bp_device_format(device, wanted, sizeof wanted);
   return bp_error_raise(BP_ERROR_NOT_FOUND,

@@ -226,4 +226,16 @@ BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
 }
 #endif
 
+/* ---- Other machines ---------------------------------------------------------------------- */
+
+/* A device of another machine is written remote:me@gpubox/opencl:1. bp_device_parse takes a kind
+ * without a machine as that of this machine; if this one has no plugin for it, as that of the only
+ * other known machine that has one; if several have one, that is BP_ERROR_VALUE.
+ *
+ * BP_DEVICE_TYPE_OF_CODE gives the number that code for devices of a type has. The devices of
+ * another machine have numbers above BP_DEVICE_PRIVATE_LAST, whose low 16 bits are the number of
+ * their kind. The host gives these numbers for the life of a process; no plugin and no artifact has
+ * one. Since 1.0. */
+#define BP_DEVICE_TYPE_OF_CODE(device_type) ((int32_t)((device_type)&0xffff))
+
 #endif

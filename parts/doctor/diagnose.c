@@ -428,10 +428,10 @@ static int is_settled(const Plugin *plugin) {
 }
 
 /* Adds a plugin to the round, or postpones it until an earlier one of its name is diagnosed, or
- * marks it as shadowed by that one. `firsts`: name -> 1 + index. */
+ * marks it as shadowed by that one. `firsts`: name, or path on another machine -> 1 + index. */
 static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
   const Plugin *plugin = g_ptr_array_index(rounds->plugins, index);
-  const char *name = plugin->descriptor.name;
+  const char *name = plugin->host ? plugin->path : plugin->descriptor.name;
   guint first = *name ? GPOINTER_TO_UINT(g_hash_table_lookup(firsts, name)) : 0;
   BpPluginDiagnosis *part = rounds->parts[index];
   if (!first && (!part || is_usable(part)))

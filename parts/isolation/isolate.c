@@ -259,13 +259,15 @@ static int isolate_initialize(const Plugin *plugin) {
     return -1;
   g_autofree char *path = plugin->host ? NULL : g_canonicalize_filename(plugin->path, NULL);
   BpFunction *starter = create_starter(descriptor->name, plugin->host);
-  const BpValue args[] = {raw_str(descriptor->name),
-                          raw_str(descriptor->devices),
-                          raw_str(descriptor->targets),
-                          raw_str(descriptor->provides),
-                          raw_str(path ? path : descriptor->name),
-                          raw_str(plugin->host ? plugin->host : ""),
-                          {.type_index = BP_TYPE_FUNCTION, .v_obj = (BpObject *)(void *)starter}};
+  const BpValue args[] = {
+      raw_str(descriptor->name),
+      raw_str(descriptor->devices),
+      raw_str(descriptor->targets),
+      raw_str(descriptor->provides),
+      raw_str(path ? path : descriptor->name),
+      raw_str(plugin->host ? plugin->host : ""),
+      {.type_index = BP_TYPE_INT, .v_int64 = plugin->host ? bp__remote_number(plugin->host) : 0},
+      {.type_index = BP_TYPE_FUNCTION, .v_obj = (BpObject *)(void *)starter}};
   BpValue nothing = {.type_index = BP_TYPE_NONE};
   int rc = starter ? bp_function_call(isolate, args, G_N_ELEMENTS(args), &nothing) : -1;
   bp_value_clear(&nothing);

@@ -7,6 +7,7 @@
 #include "core/plugin/trial.h"
 #include "core/registry/hints.h"
 #include "core/registry/log.h"
+#include "core/registry/names.h"
 #include "core/registry/registration.h"
 #include "core/system/env.h"
 #include "core/system/spawn.h"
@@ -21,10 +22,15 @@
 
 enum { NEW, ASKING, ANSWERED, UNREACHABLE };
 
+/* The numbers of devices' types have 31 bits, and a kind's has 16. */
+#define MOST_MACHINES 32767
+#define MOST_HOST     128
+
 /* A machine; never freed. The plugins' lock guards all but `host`; only the owner of ASKING writes
  * `why`. */
 typedef struct Machine {
   char *host;
+  int32_t number; /* from 1 on */
   int state;
   pthread_t owner; /* of ASKING */
   char *why;       /* of UNREACHABLE */
@@ -42,7 +48,9 @@ static int check_host(const char *host) {
   static const char right[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:[]%+@";
   const char *at = strrchr(host, '@'), *name = at ? at + 1 : host;
-  if (*name && *name != '-' && *host != '-' && host != at && strspn(host, right) == strlen(host))
+  size_t length = strlen(host);
+  if (*name && *name != '-' && *host != '-' && host != at && strspn(host, right) == length &&
+      length <= MOST_HOST)
     return 0;
   return bp__reason_raise(REASON_REMOTE_UNREACHABLE,
                           "\"%.80s\" is no machine; one is written HOST or USER@HOST, as for ssh",
@@ -101,6 +109,54 @@ static void add_plugin(Plugin *plugin) {
   bp__plugins_unlock();
 }
 
+/* With the lock held: whether a usable plugin has the word in its registry names or target kinds.
+ */
+static int is_declared(const GPtrArray *all, const char *word) {
+  int is_there = 0;
+  for (guint i = 0; i < all->len && !is_there; i++) {
+    const Plugin *plugin = g_ptr_array_index(all, i);
+    is_there =
+        plugin->state != BP_PLUGIN_REJECTED && (bp__words_have(plugin->descriptor.provides, word) ||
+                                                bp__words_have(plugin->descriptor.targets, word));
+  }
+  return is_there;
+}
+
+static void add_word(GString *words, const char *prefix, const char *machine, const char *rest) {
+  g_string_append_printf(words, "%s%s%s%s", words->len ? " " : "", prefix, machine, rest);
+}
+
+/* The words of a list as this process has them: kinds of devices, and the loaders of their code,
+ * with the machine's name. Code is the same for the kind on all machines, so what makes it, and the
+ * loader of code that is for no machine yet, keep their names, unless another plugin has them. */
+static const char *rename_words(const char *words, const char *machine, const GPtrArray *all) {
+  static const char *const of_devices[] = {"device_api.", "runtime.module.loadbinary_"};
+  GString *renamed = g_string_new(NULL);
+  g_auto(GStrv) names = g_strsplit(words, " ", -1);
+  for (char **name = names; *name; name++) {
+    int is_device = g_str_has_prefix(*name, of_devices[0]);
+    for (size_t i = 0; i < G_N_ELEMENTS(of_devices); i++)
+      if (g_str_has_prefix(*name, of_devices[i]))
+        add_word(renamed, of_devices[i], machine, *name + strlen(of_devices[i]));
+    if (**name && !all)
+      add_word(renamed, machine, "", *name);
+    else if (**name && !is_device && !is_declared(all, *name))
+      add_word(renamed, *name, "", "");
+  }
+  return g_string_free(renamed, FALSE);
+}
+
+static void rename_plugin(const Machine *machine, Descriptor *descriptor) {
+  g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, machine->host, "/", NULL);
+  bp__plugins_scan(0);
+  bp__plugins_lock();
+  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  descriptor->provides = rename_words(descriptor->provides, prefix, all);
+  descriptor->targets = rename_words(descriptor->targets, prefix, all);
+  descriptor->devices = rename_words(descriptor->devices, prefix, NULL);
+  bp__plugins_unlock();
+}
+
 /* Adds a plugin unless it cannot be used from another machine, as the CPU's. One whose descriptor
  * is refused is added as rejected. */
 static void take_plugin(const Machine *machine, const char *text, size_t size) {
@@ -117,6 +173,8 @@ static void take_plugin(const Machine *machine, const char *text, size_t size) {
   plugin->path = g_strconcat(BP_REMOTE_PREFIX, machine->host, "/", plugin->descriptor.name, NULL);
   if (rc)
     bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
+  else
+    rename_plugin(machine, &plugin->descriptor);
   add_plugin(plugin);
 }
 
@@ -134,10 +192,20 @@ static int take_list(const Machine *machine, const BpValue *list) {
 
 /* ---- Asking a machine -------------------------------------------------------------------- */
 
+static int check_number(const Machine *machine) {
+  return machine->number <= MOST_MACHINES
+             ? 0
+             : bp__reason_raise(REASON_REMOTE_UNREACHABLE,
+                                "this process knows %d other machines already, the most that it "
+                                "can use",
+                                MOST_MACHINES);
+}
+
 static int ask(const Machine *machine) {
   BpFunction *function = NULL;
   BpValue list = {.type_index = BP_TYPE_NONE};
-  if (check_host(machine->host) || bp_registry_get("runtime.list_remote", &function))
+  if (check_host(machine->host) || check_number(machine) ||
+      bp_registry_get("runtime.list_remote", &function))
     return -1;
   if (!function) {
     g_autofree char *remedy = bp__package_hint("worker");
@@ -168,20 +236,31 @@ static void reject_machine(Machine *machine) {
 /* With the lock held. The machine of a name, made if there is none. */
 static Machine *find_machine(const char *host) {
   Machine **at = &machines;
-  while (*at && strcmp((*at)->host, host))
-    at = &(*at)->next;
+  int32_t number = 1;
+  for (; *at && strcmp((*at)->host, host); at = &(*at)->next)
+    number++;
   if (!*at) {
     *at = g_new0(Machine, 1);
     (*at)->host = g_strdup(host);
+    (*at)->number = number;
   }
   return *at;
 }
 
-/* Whether this thread is to ask the machine; waits while another one does. */
+/* With the lock held. Whether another thread asks a machine. */
+static int does_other_ask(void) {
+  int is_asked = 0;
+  for (const Machine *machine = machines; machine; machine = machine->next)
+    is_asked |= machine->state == ASKING && !pthread_equal(machine->owner, pthread_self());
+  return is_asked;
+}
+
+/* Whether this thread is to ask the machine; waits while another one asks any, since the names of a
+ * machine's plugins depend on those of others. */
 static int claim(Machine *machine) {
   int is_mine = 0;
   bp__plugins_lock();
-  while (machine->state == ASKING && !pthread_equal(machine->owner, pthread_self()))
+  while (machine->state <= ASKING && does_other_ask())
     bp__plugins_wait();
   if (machine->state == NEW) {
     machine->state = ASKING;
@@ -221,6 +300,13 @@ static Machine *reach(const char *host) {
   bp__plugins_wake();
   bp__plugins_unlock();
   return machine;
+}
+
+int32_t bp__remote_number(const char *host) {
+  bp__plugins_lock();
+  int32_t number = find_machine(host)->number;
+  bp__plugins_unlock();
+  return number;
 }
 
 void bp__remote_find_all(void) {

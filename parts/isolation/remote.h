@@ -7,6 +7,8 @@
 
 void bp__remote_find_all(void);
 int bp__remote_find(const char *host);
+/* The number that the process has given a machine, from 1 on. */
+int32_t bp__remote_number(const char *host);
 void bp__remote_fork(void);
 
 /* The command that starts the worker on a machine (transfer full, g_strfreev), whose first word is

@@ -33,14 +33,21 @@ const char bp__preferences_help[] =
 
 /* ---- Names that must be known ------------------------------------------------------------ */
 
-static int is_kind_known(const char *kind) {
+/* The kinds of all machines that have a name (transfer full); "" if the name is unknown. A
+ * published kind that no machine has is known. */
+static char *find_kinds(const char *name) {
   size_t count = 0;
-  if (bp__device_type_published(kind))
-    return 1;
+  if (bp__device_type_published(name) && !bp__remote_is_used())
+    return g_strdup(name);
+  g_autoptr(GString) found = g_string_new(NULL);
   char **kinds = bp_device_kinds(&count);
-  int is_known = kinds && g_strv_contains((const char *const *)kinds, kind);
+  for (size_t i = 0; kinds && i < count; i++)
+    if (!strcmp(bp__device_plain_kind(kinds[i]), name))
+      g_string_append_printf(found, "%s%s", found->len ? " " : "", kinds[i]);
   bp_names_free(kinds);
-  return is_known;
+  if (!found->len && bp__device_type_published(name))
+    g_string_append(found, name);
+  return g_string_free(g_steal_pointer(&found), FALSE);
 }
 
 /* The kinds of a plugin's devices (transfer full); NULL with an error. */
@@ -67,13 +74,8 @@ static int raise_malformed(const char *entry) {
                         entry);
 }
 
-/* `KIND`, `KIND:INDEX`, `KIND:GLOB`. */
-static int parse_kind(Preference *preference, const char *kind, const char *rest) {
-  if (!*kind || strlen(kind) >= 64 || kind[strspn(kind, KIND_CHARACTERS)])
-    return raise_malformed(preference->text);
-  if (!is_kind_known(kind))
-    return bp__device_raise_unknown(kind);
-  preference->kinds = g_strdup(kind);
+/* What follows a kind: nothing, an index or a pattern. */
+static void parse_rest(Preference *preference, const char *rest) {
   preference->by = MATCH_KIND;
   if (rest && !rest[(*rest == '-') + strspn(rest + (*rest == '-'), "0123456789")]) {
     guint64 index;
@@ -85,7 +87,22 @@ static int parse_kind(Preference *preference, const char *kind, const char *rest
     preference->by = MATCH_NAME;
     preference->value = g_strdup(rest);
   }
-  return 0;
+}
+
+/* `KIND`, `KIND:INDEX`, `KIND:GLOB`. An index is that of a device of this machine; of another one,
+ * if that alone has the kind. */
+static int parse_kind(Preference *preference, const char *kind, const char *rest) {
+  if (!*kind || strlen(kind) >= 64 || kind[strspn(kind, KIND_CHARACTERS)])
+    return raise_malformed(preference->text);
+  preference->kinds = find_kinds(kind);
+  if (!*preference->kinds)
+    return bp__device_raise_unknown(kind);
+  parse_rest(preference, rest);
+  if (preference->by != MATCH_INDEX)
+    return 0;
+  g_free(preference->kinds);
+  preference->kinds = bp__device_find_kind(kind);
+  return preference->kinds ? 0 : -1;
 }
 
 /* The kinds of the devices of a machine that can be reached (transfer full); "" if there are none.
@@ -106,15 +123,17 @@ static char *kinds_of_machine(const char *host) {
 
 /* Why an entry for a machine can match no device (transfer full), or NULL; `kind` may be NULL. */
 static char *explain_machine(const char *host, const char *kind, const char *kinds) {
+  g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, host, "/", NULL);
+  g_auto(GStrv) plain = g_strsplit(kinds, prefix, -1);
+  g_autofree char *names = g_strjoinv("", plain);
   if (!*kinds)
     return g_strdup_printf("%s has no plugin that can be used from here; `backplane list` on that "
-                           "machine shows those that it has, and plugins of the same name that "
-                           "are in use here come first",
+                           "machine shows those that it has",
                            host);
-  return kind && !bp__words_have(kinds, kind)
+  return kind && !bp__words_have(names, kind)
              ? g_strdup_printf("%s has no devices of kind \"%.64s\" that can be used from here; it "
                                "has %s",
-                               host, kind, kinds)
+                               host, kind, names)
              : NULL;
 }
 
@@ -144,10 +163,9 @@ static int parse_remote(Preference *preference, const char *rest) {
   char *why = explain_machine(parts[0], what[0], kinds);
   if (why)
     return set_absent(preference, why);
-  if (what[0])
-    return parse_kind(preference, what[0], what[1]);
-  preference->by = MATCH_KIND;
-  preference->kinds = g_steal_pointer(&kinds);
+  preference->kinds = what[0] ? g_strconcat(BP_REMOTE_PREFIX, parts[0], "/", what[0], NULL)
+                              : g_steal_pointer(&kinds);
+  parse_rest(preference, what[0] ? what[1] : NULL);
   return 0;
 }
 

@@ -86,17 +86,22 @@ static void pass_over(Selection *selection, const char *what, const char *why) {
     bp_error_clear();
 }
 
+/* The types may be those of code, or of the devices of one machine. */
 static int may_be_chosen(const Selection *selection, int32_t device_type) {
   for (size_t i = 0; i < selection->num_types; i++)
-    if (selection->types[i] == device_type)
+    if (selection->types[i] == device_type ||
+        selection->types[i] == BP_DEVICE_TYPE_OF_CODE(device_type))
       return 1;
   return !selection->types;
 }
 
 /* Whether the model's code excludes the kind, as far as that is known without loading a plugin. */
 static int is_without_code(const Selection *selection, const char *kind) {
-  int32_t number = bp__device_type_published(kind);
-  return number && !may_be_chosen(selection, number);
+  int32_t number = bp__device_type_published(bp__device_plain_kind(kind));
+  int has_code = !number || !selection->types;
+  for (size_t i = 0; i < selection->num_types && !has_code; i++)
+    has_code = BP_DEVICE_TYPE_OF_CODE(selection->types[i]) == number;
+  return !has_code;
 }
 
 /* The table of a kind; NULL if the kind may not be chosen or cannot be used, which is reported as
@@ -347,7 +352,18 @@ static int check_all_matched(const Selection *selection) {
 
 /* ---- One entry --------------------------------------------------------------------------- */
 
-/* The device with the highest rank that an entry matches (the first of equals); NULL if all are
+static int is_elsewhere(const Candidate *candidate) {
+  return candidate->device.device_type != BP_DEVICE_TYPE_OF_CODE(candidate->device.device_type);
+}
+
+/* Of equal rank, this machine's devices are better, and then those that were seen before. */
+static int is_better(const Candidate *candidate, const Candidate *best) {
+  if (!best || candidate->rank != best->rank)
+    return !best || candidate->rank > best->rank;
+  return is_elsewhere(best) && !is_elsewhere(candidate);
+}
+
+/* The device with the highest rank that an entry matches; NULL if all are
  * excluded, and *why says why the last one is. */
 static const Candidate *pick_best(const Selection *selection, const Preference *preference,
                                   const char **why) {
@@ -361,7 +377,7 @@ static const Candidate *pick_best(const Selection *selection, const Preference *
       out = "the device says that it cannot be used now";
     if (out)
       *why = out;
-    else if (!best || candidate->rank > best->rank)
+    else if (is_better(candidate, best))
       best = candidate;
   }
   return best;

@@ -411,17 +411,27 @@ static const BpDeviceApi slots = {
     .get_extension = bp_remote_get_extension,
 };
 
-/* Takes `name` over. */
-static BpRemoteKind *create_kind(BpIsolated *plugin, char *name, int32_t device_type,
+/* The numbers of another machine's devices lie above those of this machine's. */
+#define MACHINE_SHIFT 16
+
+/* Takes `plain_name` over. */
+static BpRemoteKind *create_kind(BpIsolated *plugin, char *plain_name, int32_t plain_type,
                                  uint64_t has) {
   BpRemoteKind *kind = bp_plugin_calloc(&bp_worker_host, sizeof *kind);
-  if (!kind) {
+  size_t size = strlen(plugin->prefix) + strlen(plain_name) + 1;
+  char *name = bp_plugin_calloc(&bp_worker_host, size);
+  if (!kind || !name) {
+    free(kind);
     free(name);
+    free(plain_name);
     return NULL;
   }
+  snprintf(name, size, "%s%s", plugin->prefix, plain_name);
   kind->api = slots;
-  kind->api.device_type = device_type;
+  kind->api.device_type = plain_type + (plugin->machine << MACHINE_SHIFT);
   kind->api.name = name;
+  kind->plain_name = plain_name;
+  kind->plain_type = plain_type;
   kind->api.context = kind;
   kind->plugin = plugin;
   kind->has = has;
@@ -438,7 +448,7 @@ static int32_t read_kind(BpIsolated *plugin, BpCall *call, int32_t i, int is_fir
   char *name = bp_wire_get_str(&call->out);
   int32_t device_type = (int32_t)bp_wire_get(&call->out);
   uint64_t has = bp_wire_get(&call->out);
-  if (!name || call->out.is_bad) {
+  if (!name || call->out.is_bad || device_type >> MACHINE_SHIFT) {
     free(name);
     return bp_session_give_up(call->session, "described a kind of devices that cannot be read");
   }
@@ -452,7 +462,7 @@ static int32_t read_kind(BpIsolated *plugin, BpCall *call, int32_t i, int is_fir
   }
   const BpRemoteKind *kind = plugin->kinds[i];
   int is_same =
-      !strcmp(name, kind->api.name) && device_type == kind->api.device_type && has == kind->has;
+      !strcmp(name, kind->plain_name) && device_type == kind->plain_type && has == kind->has;
   free(name);
   return is_same ? 0
                  : bp_session_give_up(call->session, "is of another version than the one before");

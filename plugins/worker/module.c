@@ -201,7 +201,8 @@ static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
 static int32_t put_view(const RemoteFunction *function, BpCall *call, int32_t i,
                         const BpTensorView *view) {
   uint64_t index = (uint32_t)view->device.device_id;
-  if (view->device.device_type == function->kind->api.device_type &&
+  int is_there = view->device.device_type == function->kind->api.device_type;
+  if (is_there &&
       bp_remote_session(function->kind, view->device.device_id, &index) != call->session)
     return bp_plugin_raise(&bp_worker_host, BP_ERROR_VALUE,
                            "%s: argument %d: expected a tensor on the device of the launch, got "
@@ -209,7 +210,8 @@ static int32_t put_view(const RemoteFunction *function, BpCall *call, int32_t i,
                            function->name, i, function->kind->api.name, view->device.device_id);
   bp_wire_put(&call->in, BP_TYPE_TENSOR_VIEW);
   bp_wire_put(&call->in, (uintptr_t)view->data);
-  bp_wire_put(&call->in, (uint32_t)view->device.device_type);
+  bp_wire_put(&call->in,
+              (uint32_t)(is_there ? function->kind->plain_type : view->device.device_type));
   bp_wire_put(&call->in, index);
   bp_wire_put(&call->in, bp_wire_of_dtype(view->dtype));
   bp_wire_put(&call->in, view->byte_offset);
@@ -279,7 +281,7 @@ static void destroy_function(void *context) {
 static const BpRemoteKind *kind_of(const RemoteModule *module) {
   const BpIsolated *plugin = module->plugin;
   for (int32_t i = 0; i < plugin->num_kinds; i++)
-    if (!strcmp(plugin->kinds[i]->api.name, module->kind))
+    if (!strcmp(plugin->kinds[i]->plain_name, module->kind))
       return plugin->kinds[i];
   return plugin->kinds[0];
 }

@@ -22,6 +22,7 @@ BpPluginTables bp_worker_host;
 #define BUILD_PREFIX  "target.build."
 #define LOADER_PREFIX "runtime.module.loadbinary_"
 #define GRAPH_PREFIX  "graph_compiler."
+#define REMOTE_PREFIX "remote:"
 
 static int has_prefix(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
@@ -34,6 +35,12 @@ static int32_t register_device(const BpIsolated *plugin, const char *name) {
   return bp_plugin_raise(&bp_worker_host, BP_ERROR_PLUGIN, "its worker does not have %s", name);
 }
 
+/* Where in a loader's name the kind begins that it has in the worker. */
+static size_t loader_offset(const BpIsolated *plugin, const char *name) {
+  size_t offset = strlen(LOADER_PREFIX);
+  return offset + (has_prefix(name + offset, plugin->prefix) ? strlen(plugin->prefix) : 0);
+}
+
 /* `name` lives for ever. */
 static int32_t register_name(BpIsolated *plugin, const char *name) {
   if (has_prefix(name, DEVICE_PREFIX))
@@ -41,7 +48,7 @@ static int32_t register_name(BpIsolated *plugin, const char *name) {
   if (has_prefix(name, BUILD_PREFIX))
     return bp_remote_register_build(plugin, name, name + strlen(BUILD_PREFIX));
   if (has_prefix(name, LOADER_PREFIX))
-    return bp_remote_register_loader(plugin, name, name + strlen(LOADER_PREFIX));
+    return bp_remote_register_loader(plugin, name, name + loader_offset(plugin, name));
   if (has_prefix(name, GRAPH_PREFIX))
     return bp_remote_register_graph_compiler(plugin, name, name + strlen(GRAPH_PREFIX));
   return bp_plugin_raise(&bp_worker_host, BP_ERROR_NOT_IMPLEMENTED, "%s does not cross to a worker",
@@ -66,7 +73,7 @@ static int32_t find_loaders(BpIsolated *plugin, char **names) {
   plugin->loaders = bp_plugin_calloc(&bp_worker_host, (count + 1) * sizeof *plugin->loaders);
   for (char **name = names; plugin->loaders && *name; name++)
     if (has_prefix(*name, LOADER_PREFIX))
-      plugin->loaders[used++] = *name + strlen(LOADER_PREFIX);
+      plugin->loaders[used++] = *name + loader_offset(plugin, *name);
   return plugin->loaders ? 0 : -1;
 }
 
@@ -80,25 +87,39 @@ static int32_t start(BpIsolated *plugin, char **names) {
   return 0;
 }
 
-enum { NAME, DEVICES, TARGETS, PROVIDES, WHERE, HOST, STARTER, NUM_ARGUMENTS };
+/* Removes the machine from the names of a list. */
+static void make_plain(const BpIsolated *plugin, char *list) {
+  size_t size = strlen(plugin->prefix);
+  for (char *at = list; size && (at = strstr(at, plugin->prefix));)
+    memmove(at, at + size, strlen(at + size) + 1);
+}
+
+enum { NAME, DEVICES, TARGETS, PROVIDES, WHERE, HOST, MACHINE, STARTER, NUM_ARGUMENTS };
+#define NUM_TEXTS MACHINE
 
 /* Copies what a plugin is made of. 0, or -1 with an error. */
-static int32_t fill(BpIsolated *plugin, const BpByteArray texts[STARTER], const BpValue *starter) {
+static int32_t fill(BpIsolated *plugin, const BpByteArray texts[NUM_TEXTS], const BpValue *args) {
+  const BpValue *starter = &args[STARTER];
   pthread_mutex_init(&plugin->lock, NULL);
   plugin->name = strdup(texts[NAME].data);
   plugin->device_names = strdup(texts[DEVICES].data);
   plugin->target_names = strdup(texts[TARGETS].data);
   plugin->where = strdup(texts[WHERE].data);
   plugin->host = strdup(texts[HOST].data);
+  plugin->machine = (int32_t)args[MACHINE].v_int64;
   size_t size = texts[NAME].size + texts[HOST].size + sizeof "plugin  on ";
   plugin->label = bp_plugin_calloc(&bp_worker_host, size);
+  plugin->prefix = bp_plugin_calloc(&bp_worker_host, size + sizeof REMOTE_PREFIX);
   plugin->starter = (BpFunction *)(void *)starter->v_obj;
   bp_worker_host.object->retain(plugin->starter);
   if (!plugin->name || !plugin->device_names || !plugin->target_names || !plugin->where ||
-      !plugin->host || !plugin->label)
+      !plugin->host || !plugin->label || !plugin->prefix)
     return bp_plugin_raise(&bp_worker_host, BP_ERROR_MEMORY, "no memory for a worker");
   snprintf(plugin->label, size, "plugin %s%s%s", plugin->name, *plugin->host ? " on " : "",
            plugin->host);
+  if (*plugin->host)
+    snprintf(plugin->prefix, size + sizeof REMOTE_PREFIX, REMOTE_PREFIX "%s/", plugin->host);
+  make_plain(plugin, plugin->device_names);
   return 0;
 }
 
@@ -110,23 +131,24 @@ static int32_t view_texts(const BpValue *args, int32_t count, BpByteArray *texts
 }
 
 /* Called while the isolated plugin initialises: name, devices, targets and provides of its
- * descriptor, what the worker activates, the other machine or "", and the function that starts a
- * worker. */
+ * descriptor, what the worker activates, the other machine or "", its number or 0, and the function
+ * that starts a worker. */
 static int isolate(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;
-  BpByteArray texts[STARTER];
-  if (num_args != NUM_ARGUMENTS || args[STARTER].type_index != BP_TYPE_FUNCTION)
+  BpByteArray texts[NUM_TEXTS];
+  if (num_args != NUM_ARGUMENTS || args[MACHINE].type_index != BP_TYPE_INT ||
+      args[STARTER].type_index != BP_TYPE_FUNCTION)
     return bp_plugin_raise(&bp_worker_host, BP_ERROR_TYPE,
-                           "runtime.isolate: expected six texts and a function");
-  if (view_texts(args, STARTER, texts))
+                           "runtime.isolate: expected six texts, a number and a function");
+  if (view_texts(args, NUM_TEXTS, texts))
     return -1;
   BpIsolated *plugin = bp_plugin_calloc(&bp_worker_host, sizeof *plugin);
   char **names = plugin ? split(texts[PROVIDES].data) : NULL;
   if (!names)
     return -1;
   plugin->names = names;
-  return fill(plugin, texts, &args[STARTER]) ? -1 : start(plugin, names);
+  return fill(plugin, texts, args) ? -1 : start(plugin, names);
 }
 
 /* ---- Other machines ---------------------------------------------------------------------- */

@@ -114,9 +114,11 @@ typedef struct BpRemoteKind {
   BpEventsApi events;
   BpTimerApi timers;
   BpIsolated *plugin;
-  uint64_t number; /* of the kind, in the worker */
-  uint64_t has;    /* BP_WORKER_HAS_* */
-  char why[512];   /* why it has no device */
+  uint64_t number;        /* of the kind, in the worker */
+  const char *plain_name; /* in the worker */
+  int32_t plain_type;     /* in the worker */
+  uint64_t has;           /* BP_WORKER_HAS_* */
+  char why[512];          /* why it has no device */
   _Atomic int32_t num_devices;
   BpRemoteDevice devices[BP_WORKER_MAX_DEVICES];
 } BpRemoteKind;
@@ -124,14 +126,16 @@ typedef struct BpRemoteKind {
 /* An isolated plugin; lives for ever. */
 struct BpIsolated {
   char *name;
-  char *label; /* of its sessions */
-  char *where; /* what the worker activates: the plugin's path, or its name on another machine */
-  char *host;  /* the other machine, or "" */
+  char *label;  /* of its sessions */
+  char *where;  /* what the worker activates: the plugin's path, or its name on another machine */
+  char *host;   /* the other machine, or "" */
+  char *prefix; /* of its kinds' names here: "remote:me@gpubox/", or "" */
+  int32_t machine; /* the number of the other machine, or 0 */
   BpFunction *starter;
-  char *device_names, *target_names;
-  char **names;         /* that it provides; NULL at the end */
-  pthread_mutex_t lock; /* for `session` and the adding of devices */
-  BpSession *session;   /* the latest */
+  char *device_names, *target_names; /* in the worker */
+  char **names;                      /* that it provides; NULL at the end */
+  pthread_mutex_t lock;              /* for `session` and the adding of devices */
+  BpSession *session;                /* the latest */
   BpRemoteKind *kinds[BP_WORKER_MAX_KINDS];
   int32_t num_kinds;
   char **loaders; /* KIND of each runtime.module.loadbinary_KIND; NULL at the end */

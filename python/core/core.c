@@ -140,7 +140,7 @@ static PyObject *parse_device(PyObject *self, PyObject *args) {
 
 static PyObject *format_device(PyObject *self, PyObject *object) {
   BpDevice device;
-  char text[64];
+  char text[256];
   (void)self;
   if (bp_py_get_device(object, &device) < 0)
     return NULL;

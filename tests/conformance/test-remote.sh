@@ -6,6 +6,6 @@ set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$folder"
-export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$folder
-export BACKPLANE_REMOTE=localhost BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'"
+export BACKPLANE_REMOTE=localhost BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM
+export BACKPLANE_REMOTE_SHELL="env 'BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$folder' sh -c 'eval \"\$1\"'"
 check simdev --only device --only copy --only memory --only stream --only module --only launch --only fault --only types

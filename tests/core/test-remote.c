@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices of another machine (BACKPLANE_REMOTE, remote:HOST), which is this one: the command that
- * reaches a machine is this program. For the machine "good" it starts the worker; for any other, it
- * is itself a peer that breaks the protocol in the way that the machine's name says. */
+ * reaches a machine is this program. For the machines "good" and "other", which have a plugin more
+ * than this one, it starts the worker; for any other, it is itself a peer that breaks the protocol
+ * in the way that the machine's name says. */
 #include "tests/core/plugin_files.h"
 
 #include "plugins/worker/protocol.h"
@@ -87,7 +88,8 @@ static void break_protocol(const char *how) {
 
 /* Called as ssh would be: with a machine and a command. */
 static int reach(const char *host, const char *command) {
-  if (!strcmp(host, "good"))
+  g_setenv("BACKPLANE_PLUGIN_PATH", g_getenv("TEST_PLUGINS_THERE"), TRUE);
+  if (!strcmp(host, "good") || !strcmp(host, "other"))
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
   break_protocol(host);
   return 0;
@@ -215,7 +217,9 @@ static void test_devices_of_the_machine_are_chosen_by_its_name(void) {
   char text[64];
   assert_ok(bp_device_select("remote:good/fragile:1", &chosen, NULL));
   bp_device_format(chosen, text, sizeof text);
-  g_assert_cmpstr(text, ==, "fragile:1");
+  g_assert_cmpstr(text, ==, "remote:good/fragile:1");
+  assert_ok(bp_device_parse(text, &device));
+  g_assert_cmpmem(&device, sizeof device, &chosen, sizeof chosen);
   assert_error(bp_device_select("remote:good/absent", &chosen, NULL), BP_ERROR_NOT_FOUND,
                "good has no devices of kind \"absent\"");
   char *report = NULL;
@@ -223,24 +227,93 @@ static void test_devices_of_the_machine_are_chosen_by_its_name(void) {
   g_assert_nonnull(strstr(report, "good has no devices of kind \"absent\""));
   bp_str_free(report);
   assert_error(bp_device_select("remote:good/fragile:7", &chosen, NULL), BP_ERROR_NOT_FOUND,
-               "there is no device fragile:7");
+               "there is no device remote:good/fragile:7");
   choose_device();
   assert_works();
 }
 
-static void test_plugins_of_the_machine_are_listed_before_those_of_this_one(void) {
+static void test_plugins_of_the_machine_are_listed_beside_those_of_this_one(void) {
   BpPluginList *list = bp_plugin_list();
-  int num_remote = 0, num_shadowed = 0;
+  int num_remote = 0, num_here = 0;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
     const BpPluginInfo *info = bp_plugin_list_get(list, i);
     if (strcmp(info->name, "fragile"))
       continue;
     num_remote += !strcmp(info->path, "remote:good/fragile") && info->state == BP_PLUGIN_ACTIVE;
-    num_shadowed += info->state == BP_PLUGIN_SHADOWED;
+    num_here += *info->path == '/' && info->state == BP_PLUGIN_ACTIVE;
   }
   bp_plugin_list_free(list);
   g_assert_cmpint(num_remote, ==, 1);
-  g_assert_cmpint(num_shadowed, ==, 1);
+  g_assert_cmpint(num_here, ==, 1);
+}
+
+/* ---- Several machines -------------------------------------------------------------------- */
+
+/* Adds `number` to COUNT numbers on the device, and copies them from there to the next device of
+ * the list, and so on. */
+static void assert_passes_on(const char *const *names, size_t count) {
+  void *handles[4];
+  BpDevice devices[4];
+  int32_t data[COUNT] = {0};
+  for (size_t i = 0; i < count; i++) {
+    assert_ok(bp_device_parse(names[i], &devices[i]));
+    device = devices[i];
+    handles[i] = allocate(sizeof data);
+    const BpCopy copy = {.struct_size = sizeof copy,
+                         .from = i ? handles[i - 1] : data,
+                         .from_device = i ? devices[i - 1] : (BpDevice){BP_DEVICE_CPU, 0},
+                         .to = handles[i],
+                         .to_device = device,
+                         .size = sizeof data};
+    assert_ok(bp_device_copy(&copy, NULL));
+    assert_ok(launch_add(handles[i], (int64_t)i + 1));
+    assert_ok(bp_stream_sync(device, NULL));
+  }
+  assert_ok(copy_out(handles[count - 1], 0, data, sizeof data));
+  assert_ok(bp_stream_sync(device, NULL));
+  for (int32_t i = 0; i < COUNT; i++)
+    g_assert_cmpint(data[i], ==, (int32_t)(count * (count + 1) / 2));
+  for (size_t i = 0; i < count; i++)
+    assert_ok(bp_device_free(devices[i], handles[i]));
+}
+
+static void test_devices_of_a_kind_on_three_machines_work_side_by_side(void) {
+  static const char *const there_and_back[] = {"fragile:0", "remote:good/fragile",
+                                               "remote:other/fragile", "fragile:1"};
+  assert_passes_on(there_and_back, G_N_ELEMENTS(there_and_back));
+}
+
+static void test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it(void) {
+  BpDevice chosen;
+  char text[64];
+  assert_ok(bp_device_parse("fragile:1", &chosen));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_cmpstr(text, ==, "fragile:1");
+  assert_ok(bp_device_select("fragile:1", &chosen, NULL));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_cmpstr(text, ==, "fragile:1");
+  assert_error(bp_device_select("simdev:0", &chosen, NULL), BP_ERROR_VALUE,
+               "write remote:good/simdev or remote:other/simdev");
+  assert_error(bp_device_parse("remote:no-frame/simdev:0", &chosen), BP_ERROR_DEVICE,
+               "is no frame");
+  assert_error(bp_device_parse("remote:simdev", &chosen), BP_ERROR_VALUE, "is no device");
+  assert_error(bp_device_parse("simdev:0", &chosen), BP_ERROR_VALUE,
+               "several machines have devices of kind \"simdev\"");
+  assert_ok(bp_device_select("simdev", &chosen, NULL));
+  assert_ok(bp_device_select("!fragile,fragile,simdev", &chosen, NULL));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_nonnull(strstr(text, "/simdev:0"));
+}
+
+static void test_kind_that_one_other_machine_has_is_found_without_its_name(void) {
+  BpDevice chosen;
+  char text[64];
+  assert_ok(bp_device_select("simdev:0", &chosen, NULL));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_cmpstr(text, ==, "remote:good/simdev:0");
+  assert_ok(bp_device_parse("simdev", &chosen));
+  bp_device_format(chosen, text, sizeof text);
+  g_assert_cmpstr(text, ==, "remote:good/simdev:0");
 }
 
 static void test_copies_of_any_size_and_offset_are_exact(void) {
@@ -313,6 +386,17 @@ static void test_end_of_the_other_process_loses_the_device(void) {
   assert_kernel_loses_device("segv", "crashed (segmentation fault) in a call of launch");
   assert_kernel_loses_device("exit", "ended itself in a call of launch");
   assert_kernel_loses_device("kill", "lost its connection in a call of launch");
+}
+
+static void test_end_of_a_machine_leaves_the_devices_of_others_working(void) {
+  const char *const rest[] = {"fragile", "remote:other/fragile"};
+  BpDevice here;
+  assert_ok(bp_device_select("fragile:0", &here, NULL));
+  choose_device();
+  assert_error(launch("kill", NULL, 0), BP_ERROR_DEVICE_LOST, "fragile on good");
+  device = here;
+  assert_works();
+  assert_passes_on(rest, G_N_ELEMENTS(rest));
 }
 
 static void test_kernel_that_hangs_loses_the_device(void) {
@@ -408,11 +492,15 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_plugin_directory();
   copy_plugin("fragile", "fragile.so", NULL, NULL);
+  copy_plugin("fragile", "there/fragile.so", NULL, NULL);
+  copy_plugin("simdev", "there/simdev.so", NULL, NULL);
+  g_autofree char *there = plugin_file_path("there");
   g_autofree char *path =
       g_strdup_printf("%s:%s", plugin_directory, g_getenv("BACKPLANE_PLUGIN_PATH"));
   g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
   g_autofree char *quoted = g_shell_quote(program);
   g_autofree char *shell = g_strdup_printf("%s reach", quoted);
+  g_setenv("TEST_PLUGINS_THERE", there, TRUE);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
   g_setenv("BACKPLANE_REMOTE_SHELL", shell, TRUE);
   g_setenv("BACKPLANE_REMOTE_PROGRAM", g_getenv("BACKPLANE_WORKER_PROGRAM"), TRUE);
@@ -426,13 +514,21 @@ int main(int argc, char **argv) {
 #define TEST(name, function) g_test_add_func("/remote/" name, function)
   TEST("devices-of-the-machine-are-chosen-by-its-name",
        test_devices_of_the_machine_are_chosen_by_its_name);
-  TEST("plugins-of-the-machine-are-listed-before-those-of-this-one",
-       test_plugins_of_the_machine_are_listed_before_those_of_this_one);
+  TEST("plugins-of-the-machine-are-listed-beside-those-of-this-one",
+       test_plugins_of_the_machine_are_listed_beside_those_of_this_one);
+  TEST("kind-that-one-other-machine-has-is-found-without-its-name",
+       test_kind_that_one_other_machine_has_is_found_without_its_name);
+  TEST("devices-of-a-kind-on-three-machines-work-side-by-side",
+       test_devices_of_a_kind_on_three_machines_work_side_by_side);
+  TEST("name-without-a-machine-is-of-this-one-or-of-the-only-one-that-has-it",
+       test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it);
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
   TEST("failure-of-a-queued-launch-is-raised-once-when-its-stream-is-synchronised",
        test_failure_of_a_queued_launch_is_raised_once_when_its_stream_is_synchronised);
   TEST("threads-use-the-device-at-once", test_threads_use_the_device_at_once);
   TEST("end-of-the-other-process-loses-the-device", test_end_of_the_other_process_loses_the_device);
+  TEST("end-of-a-machine-leaves-the-devices-of-others-working",
+       test_end_of_a_machine_leaves_the_devices_of_others_working);
   TEST("kernel-that-hangs-loses-the-device", test_kernel_that_hangs_loses_the_device);
   TEST("loss-of-a-machine-loses-each-of-its-devices-and-replaces-each",
        test_loss_of_a_machine_loses_each_of_its_devices_and_replaces_each);

@@ -271,6 +271,13 @@ static int32_t get_property(void *context, int32_t *flags) {
   return 0;
 }
 
+/* Of the module whose bytes are "code". */
+static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
+  (void)context;
+  *bytes = (BpOwnedBytes){strdup("code"), 4, free};
+  return bytes->data ? 0 : -1;
+}
+
 static int32_t visit_functions(void *context,
                                int32_t (*visit)(void *visitor, const char *name,
                                                 const char *signature),
@@ -307,6 +314,7 @@ static const BpModuleApi module_api = {
     .kind = "fragile",
     .get_function = get_function,
     .get_property = get_property,
+    .save_to_bytes = save_to_bytes,
     .visit_functions = visit_functions,
     .destroy = destroy,
 };

@@ -1,15 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # BACKPLANE_REMOTE and --device remote:HOST under the command, with this machine as the other one: what list, inspect and
-# doctor say, and models whose results are those of a run on this machine.
+# doctor say, and models whose results are those of a run on this machine. The other machines have the plugin simdev, which
+# this one has in $both alone.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
 digits=$top_srcdir/examples/digits
-mkdir "$work/plugins"
+mkdir "$work/plugins" "$work/npu"
 ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$work/plugins"
-export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins
-export BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'"
+ln -s "$top_builddir/tests/mock/.libs/simnpu.so" "$work/npu"
+alone=$BACKPLANE_PLUGIN_PATH both=$BACKPLANE_PLUGIN_PATH:$work/plugins
+export BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM
+
+# with FOLDER COMMAND...: with the plugins in that folder on the other machines.
+with() {
+  BACKPLANE_REMOTE_SHELL="env 'BACKPLANE_PLUGIN_PATH=$alone:$1' sh -c 'eval \"\$1\"'" "${@:2}"
+}
+export BACKPLANE_PLUGIN_PATH=$both BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'"
 
 has() {
   "$backplane" inspect device "$1" >/dev/null 2>&1
@@ -28,18 +36,51 @@ same() {
 
 says_which_machine() {
   "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there/simdev >"$work/out" &&
-    grep '^Ran on simdev:0 of me@there in ' "$work/out"
+    grep '^Ran on remote:me@there/simdev:0 in ' "$work/out"
 }
 
 # What the device says of itself does not depend on where it is.
 says_the_same() {
-  "$backplane" inspect device "$1" >"$work/here.txt" && BACKPLANE_REMOTE=me@there "$backplane" inspect device "$1" >"$work/there.txt" &&
-    grep -v available "$work/here.txt" >"$work/a" && grep -v available "$work/there.txt" >"$work/b" && cmp "$work/a" "$work/b"
+  "$backplane" inspect device "$1" >"$work/here.txt" && "$backplane" inspect device "remote:me@there/$1" >"$work/there.txt" &&
+    grep -v available "$work/here.txt" >"$work/a" && sed 's|remote:me@there/||' "$work/there.txt" | grep -v available >"$work/b" && cmp "$work/a" "$work/b"
 }
 
 diagnoses() {
   BACKPLANE_REMOTE=me@there "$backplane" doctor >"$work/doctor" 2>&1
-  grep -F "it is used on me@there (BACKPLANE_REMOTE)" "$work/doctor" && grep -F "simdev: a model is compiled and runs on simdev:0" "$work/doctor"
+  grep -F "it is used on me@there (BACKPLANE_REMOTE)" "$work/doctor" &&
+    grep -F "simdev: a model is compiled and runs on remote:me@there/simdev:0" "$work/doctor"
+}
+
+# A library that was compiled here runs on machines that its process reaches after it was loaded, and on one where another
+# machine loads it first.
+crosses() {
+  BACKPLANE_PLUGIN_PATH=$both "$backplane" compile "$digits/digits.onnx" --target simdev -o "$work/digits.so" || return
+  local device
+  for device in a b; do
+    mkdir -p "$work/on-$device" && "$backplane" run "$work/digits.so" --device "remote:$device/simdev" \
+      --input "image=$digits/images/7-3710.png" --output-dir "$work/on-$device" >"$work/out" &&
+      grep "^Ran on remote:$device/simdev:0 in " "$work/out" || return
+  done
+  BACKPLANE_PLUGIN_PATH=$both run here simdev && cmp "$work/here/logits.npy" "$work/on-a/logits.npy" &&
+    cmp "$work/here/logits.npy" "$work/on-b/logits.npy" &&
+    BACKPLANE_REMOTE=a "$backplane" run "$work/digits.so" --device remote:b/simdev --input "image=$digits/images/7-3710.png" \
+      --output-dir "$work/on-b" >"$work/out" && cmp "$work/here/logits.npy" "$work/on-b/logits.npy"
+}
+
+# part FOLDER DEVICE: a model of which a graph compiler claims a part for the device; the CPU runs the rest.
+part() {
+  mkdir -p "$work/$1" && "$backplane" run "$digits/digits-int8.onnx" --shape image=1x1x28x28 --graph-compiler simdev \
+    --input "image=$digits/images/7-3710.png" --device "$2,cpu" --output-dir "$work/$1" >"$work/out" 2>&1 &&
+    grep "^Ran on $2:0 and cpu:0 in " "$work/out" && grep "claim 5 of 9 nodes" "$work/out"
+}
+
+# Claimed and compiled there or here, run there, with a device of the kind here or not.
+claims() {
+  export BACKPLANE_SIMDEV_CHIP=$top_builddir/tests/mock/simdev-chip
+  BACKPLANE_PLUGIN_PATH=$alone:$work/npu part here simdev || return
+  BACKPLANE_PLUGIN_PATH=$alone part there remote:me@there/simdev && cmp "$work/here/logits.npy" "$work/there/logits.npy" || return
+  BACKPLANE_LAYERS=validate BACKPLANE_PLUGIN_PATH=$alone:$work/npu part both remote:me@there/simdev &&
+    cmp "$work/here/logits.npy" "$work/both/logits.npy"
 }
 
 # The command that reaches the machine is called once: the plugin is used where it was listed.
@@ -56,13 +97,17 @@ does_not_fall_back() {
   BACKPLANE_REMOTE_SHELL=$work/shell BACKPLANE_REMOTE=me@there "$backplane" list --probe >"$work/out" 2>&1
   cat "$work/out"
   rm "$work/plugins/fragile.so"
-  grep "^simdev .*ended with status 9" "$work/out" && ! grep "^simdev:" "$work/out"
+  grep "^remote:me@there/simdev .*ended with status 9" "$work/out" && ! grep "^remote:me@there/simdev:" "$work/out"
 }
 
 BACKPLANE_REMOTE=me@there ok "list shows the plugins of another machine" ends_saying 0 "found (remote)" "$backplane" list
-BACKPLANE_REMOTE=me@there ok "inspect says where a plugin is" ends_saying 0 "remote:me@there/simdev" "$backplane" inspect plugin simdev
-ok "doctor runs a model on another machine" diagnoses
+BACKPLANE_REMOTE=me@there ok "inspect says where a plugin is" ends_saying 0 "remote:me@there/simdev" "$backplane" inspect plugin remote:me@there/simdev
+BACKPLANE_PLUGIN_PATH=$alone with "$work/plugins" ok "doctor runs a model on another machine" diagnoses
+BACKPLANE_PLUGIN_PATH=$alone with "$work/plugins" ok "a library of this machine runs on two others" crosses
+with "$work/npu" ok "a graph compiler works over another machine" claims
 ok "a run connects once" connects_once
+BACKPLANE_PLUGIN_PATH=$alone BACKPLANE_REMOTE=a,b with "$work/plugins" ok "an index of two machines is ambiguous" \
+  fails 1 "write remote:a/simdev or remote:b/simdev" "$backplane" inspect device simdev:0
 ok "a run says on which machine it was" says_which_machine
 ok "a plugin of another machine that fails is not replaced by this machine's" does_not_fall_back
 BACKPLANE_REMOTE_PROGRAM=/nowhere/worker ok "a program that is not there is named" \
