@@ -242,7 +242,7 @@ static void start(Side *side, const char *kind, const char *model, const char *v
     unsetenv("BACKPLANE_REMOTE");
     if (variable)
       setenv(variable, value, 1);
-    serve(kind, model, variable != NULL, commands[0], results[1]);
+    serve(kind, model, variable || !strncmp(kind, "remote:", 7), commands[0], results[1]);
     _exit(0);
   }
   close(commands[0]);
