@@ -113,12 +113,12 @@ static int raise_unknown(const char *name) {
   g_autoptr(GPtrArray) names = g_ptr_array_new();
   char hint[BP_HINT_MAX];
   bp__plugins_lock();
-  const GPtrArray *all = bp__plugins_all();
+  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  bp__plugins_unlock();
   for (guint i = 0; i < all->len; i++)
     g_ptr_array_add(names,
                     (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
   bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  bp__plugins_unlock();
   g_autofree char *why = bp_plugin_explain_absence(name);
   return bp_error_raise(
       BP_ERROR_NOT_FOUND,

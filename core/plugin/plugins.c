@@ -20,7 +20,8 @@ struct BpPluginList {
   BpPluginInfo *infos; /* `reason` is owned */
 };
 
-/* What cannot be isolated has an error when it is used. */
+/* Called without the lock, because it may load a part. A plugin that cannot be isolated has an
+ * error when it is used. */
 static int is_isolated(const Plugin *plugin) {
   int is_wanted = bp__isolate_is_wanted(plugin);
   if (is_wanted < 0) {
@@ -57,7 +58,6 @@ static BpPluginInfo describe(const Plugin *plugin) {
       .isa = descriptor->isa,
       .sanitizer = descriptor->sanitizer,
       .priority = bp__descriptor_priority(descriptor),
-      .is_isolated = is_isolated(plugin),
   };
 }
 
@@ -131,6 +131,8 @@ BpPluginList *bp_plugin_list(void) {
   for (guint i = 0; i < all->len; i++)
     list->infos[i] = describe(g_ptr_array_index(all, i));
   bp__plugins_unlock();
+  for (guint i = 0; i < all->len; i++)
+    list->infos[i].is_isolated = is_isolated(g_ptr_array_index(all, i));
   add_quarantines(list, all);
   add_shadows(list);
   return list;

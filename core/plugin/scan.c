@@ -32,6 +32,7 @@ static struct {
   GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
   GHashTable *by_provided; /* the same by registry name */
   GPtrArray *problems;     /* SearchProblem: of the last search */
+  GPtrArray *unknown;      /* SearchProblem: words of BACKPLANE_ISOLATE after it; NULL before */
 } plugins = {.changed = PTHREAD_COND_INITIALIZER};
 
 /* A search in progress. */
@@ -112,13 +113,33 @@ static void free_problem(void *data) {
   g_free(problem);
 }
 
-GPtrArray *bp__plugins_problems(void) {
-  GPtrArray *copy = g_ptr_array_new_with_free_func(free_problem);
-  bp__plugins_lock();
-  for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
-    const SearchProblem *problem = g_ptr_array_index(plugins.problems, i);
+static GPtrArray *create_problems(void) {
+  return g_ptr_array_new_with_free_func(free_problem);
+}
+
+static int has_problem(const GPtrArray *problems, Reason reason, const char *path,
+                       const char *text) {
+  int is_there = 0;
+  for (guint i = 0; problems && i < problems->len && !is_there; i++) {
+    const SearchProblem *problem = g_ptr_array_index(problems, i);
+    is_there =
+        problem->reason == reason && !strcmp(problem->path, path) && !strcmp(problem->text, text);
+  }
+  return is_there;
+}
+
+static void copy_problems(GPtrArray *copy, const GPtrArray *problems) {
+  for (guint i = 0; problems && i < problems->len; i++) {
+    const SearchProblem *problem = g_ptr_array_index(problems, i);
     g_ptr_array_add(copy, create_problem(problem->reason, problem->path, problem->text));
   }
+}
+
+GPtrArray *bp__plugins_problems(void) {
+  GPtrArray *copy = create_problems();
+  bp__plugins_lock();
+  copy_problems(copy, plugins.problems);
+  copy_problems(copy, plugins.unknown);
   bp__plugins_unlock();
   return copy;
 }
@@ -309,17 +330,10 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
-/* Logs a problem that the previous search did not have. `path`: of a directory, or the name of a
- * variable. */
+/* Logs a problem that the previous search did not have. `path`: of a directory. */
 static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
-  int is_new = 1;
-  for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
-    const SearchProblem *before = g_ptr_array_index(plugins.problems, i);
-    is_new &= before->reason != reason || strcmp(before->path, path) || strcmp(before->text, text);
-  }
-  if (is_new)
-    say(scan->warnings, "%s%s: %s", reason == REASON_ISOLATION_UNKNOWN ? "" : "plugin directory ",
-        path, text);
+  if (!has_problem(plugins.problems, reason, path, text))
+    say(scan->warnings, "plugin directory %s: %s", path, text);
   g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
@@ -372,10 +386,6 @@ static void scan_path(Scan *scan) {
   scan_directory(scan, BP_SYSTEM_PLUGIN_DIR, 0);
 }
 
-static void add_unknown(void *context, const char *text) {
-  add_problem(context, REASON_ISOLATION_UNKNOWN, "BACKPLANE_ISOLATE", text);
-}
-
 /* ---- The store --------------------------------------------------------------------------- */
 
 typedef enum Origin { FROM_PROGRAM, FROM_PATH, FROM_MACHINE } Origin;
@@ -404,14 +414,12 @@ static void search(Scan *scan) {
   scan->by_name = create_index();
   scan->by_provided = create_index();
   scan->directories = g_ptr_array_new_with_free_func(g_free);
-  scan->problems = g_ptr_array_new_with_free_func(free_problem);
+  scan->problems = create_problems();
   enter_added(scan, FROM_PROGRAM);
   if (!plugins.search_nothing)
     scan_path(scan);
   enter_added(scan, FROM_PATH);
   enter_added(scan, FROM_MACHINE);
-  if (!plugins.search_nothing)
-    bp__isolate_check(scan->order, add_unknown, scan);
   g_ptr_array_unref(scan->directories);
   if (plugins.order) {
     g_ptr_array_unref(plugins.order);
@@ -433,14 +441,45 @@ static void log_all(int32_t level, GPtrArray *messages) {
   g_ptr_array_unref(messages);
 }
 
+/* ---- Words of BACKPLANE_ISOLATE ---------------------------------------------------------- */
+
+static void add_unknown(void *context, const char *text) {
+  g_ptr_array_add(context, create_problem(REASON_ISOLATION_UNKNOWN, "BACKPLANE_ISOLATE", text));
+}
+
+/* Called without the lock, because it may load a part. Logs the words that the previous search did
+ * not have. */
+static void check_isolation(Scan *scan, const GPtrArray *order) {
+  GPtrArray *unknown = create_problems();
+  bp__isolate_check(order, add_unknown, unknown);
+  bp__plugins_lock();
+  for (guint i = 0; i < unknown->len; i++) {
+    const SearchProblem *problem = g_ptr_array_index(unknown, i);
+    if (!has_problem(plugins.unknown, problem->reason, problem->path, problem->text))
+      say(scan->warnings, "%s: %s", problem->path, problem->text);
+  }
+  GPtrArray *before = plugins.unknown;
+  plugins.unknown = unknown;
+  bp__plugins_unlock();
+  if (before)
+    g_ptr_array_unref(before);
+}
+
+/* ---- Searches ---------------------------------------------------------------------------- */
+
 static void scan_and_log(int again, int32_t level_of_problems) {
   Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
                .warnings = g_ptr_array_new_with_free_func(g_free)};
+  g_autoptr(GPtrArray) order = NULL;
   bp__remote_search();
   bp__plugins_lock();
-  if (again || !plugins.order || plugins.added_since || plugins.shortage)
+  if (again || !plugins.order || plugins.added_since || plugins.shortage) {
     search(&scan);
+    order = plugins.search_nothing ? NULL : bp__plugins_snapshot();
+  }
   bp__plugins_unlock();
+  if (order)
+    check_isolation(&scan, order);
   log_all(BP_LOG_INFO, scan.infos);
   log_all(level_of_problems, scan.warnings);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No child of a fork waits for a lock that a thread of its parent held.
+/* No child of a fork waits for a lock that a thread of its parent held, and no library is loaded
+ * under a lock.
  *
  * This program has a pthread_mutex_lock of its own, which the library calls: whenever a function of
  * the library takes a lock for the first time, another thread forks while that lock is held. A fork
  * that waits for the lock goes on once it is free; one that does not leaves it locked in the child.
- * Each child uses the library, and has a deadline. */
+ * Each child uses the library, and has a deadline. Its dlopen knows how many locks the thread
+ * holds. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -233,6 +235,7 @@ static void *serve_forks(void *data) {
 /* ---- Locks ------------------------------------------------------------------------------- */
 
 static _Thread_local int is_watched; /* of the thread whose locks count */
+static _Thread_local int num_held;   /* mutexes, by any library */
 static void *sites[MOST_SITES];
 static size_t num_sites;
 static int found_new;
@@ -284,6 +287,7 @@ int pthread_mutex_lock(pthread_mutex_t *mutex) {
     atomic_store(&next, real);
   }
   int rc = real(mutex);
+  num_held += rc == 0;
   if (rc == 0 && is_watched)
     fork_here();
   return rc;
@@ -300,6 +304,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex) {
     atomic_store(&next, real);
   }
   int rc = real(mutex);
+  num_held -= rc == 0;
   for (int i = 0; i < 100 && is_watched && atomic_load(&state) == FORKING; i++)
     nap(200);
   return rc;
@@ -323,6 +328,35 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
   if (rc == 0 && is_watched)
     fork_here();
   return rc;
+}
+
+/* ---- Libraries --------------------------------------------------------------------------- */
+
+static char loaded_under_lock[256];
+static int num_parts; /* loaded */
+
+/* Constructors of the library may take any time, and fork. */
+BP_API void *dlopen(const char *name, int flags);
+void *dlopen(const char *name, int flags) {
+  void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+  num_parts += name && strstr(name, "/backplane-") && !(flags & RTLD_NOLOAD);
+  if (num_held > 0)
+    g_strlcpy(loaded_under_lock, name ? name : "", sizeof loaded_under_lock);
+  return real(name, flags);
+}
+
+/* Misspelt names and a list of plugins to isolate need parts of the core; a library and devices are
+ * loaded too. */
+static void ask_for_everything(void) {
+  g_setenv("BACKPLANE_ISOLATE", "no_such_plugin", TRUE);
+  BpDevice device;
+  char *report = NULL;
+  g_assert_cmpint(bp_plugin_activate("simdew"), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "simdev"));
+  g_assert_cmpint(bp_device_select("simdew", &device, &report), ==, -1);
+  bp_str_free(report);
+  uses_devices = 1;
+  g_assert_cmpint(use_all(), ==, 0);
 }
 
 /* ---- Tests ------------------------------------------------------------------------------- */
@@ -350,6 +384,17 @@ static void fork_in_every_section(void) {
   g_assert_false(found_new);
 }
 
+static void test_no_library_is_loaded_under_a_lock(void) {
+  if (!g_test_subprocess()) { /* what is loaded stays loaded */
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+    g_test_trap_assert_passed();
+    return;
+  }
+  ask_for_everything();
+  g_assert_cmpint(num_parts, >=, 3);
+  g_assert_cmpstr(loaded_under_lock, ==, "");
+}
+
 static void test_no_child_hangs_before_devices_are_used(void) {
   fork_in_every_section();
   g_assert_cmpint(atomic_load(&num_forks), >, 10);
@@ -371,6 +416,8 @@ int main(int argc, char **argv) {
   library_path = temporary_path("forked.so");
   fixture_begin();
   export_small(library_path);
+  g_test_add_func("/fork/no_library_is_loaded_under_a_lock",
+                  test_no_library_is_loaded_under_a_lock);
   g_test_add_func("/fork/no_child_hangs_before_devices_are_used",
                   test_no_child_hangs_before_devices_are_used);
   g_test_add_func("/fork/no_child_hangs_after_devices_are_used",
