@@ -46,26 +46,49 @@ int bp__build_dump_module(const BpBuild *build, const BpIrModule *module) {
   return status;
 }
 
-/* Writes the source of a module and of what it imports as KIND.txt, or KIND.FORMAT where the module
- * knows a format by the name of its language. A kind that keeps no source has no file. */
-int bp__build_dump_sources(const BpBuild *build, BpModule *code) {
+/* The file of a source, KIND.FORMAT, or, for a further module of the kind, KIND.2.FORMAT
+ * (transfer none). `written`: the files so far. */
+static const char *find_free_file(GHashTable *written, const char *kind, const char *format) {
+  char *name = g_strdup_printf("%s.%s", kind, format);
+  for (unsigned number = 2; g_hash_table_contains(written, name); number++) {
+    g_free(name);
+    name = g_strdup_printf("%s.%u.%s", kind, number, format);
+  }
+  g_hash_table_add(written, name);
+  return name;
+}
+
+static int dump_source(const BpBuild *build, BpModule *code, GHashTable *written) {
   static const char *const formats[] = {"c", "ll", "cl", "glsl", "cu", ""};
   int status = 0;
-  if (!build->options->dump_dir)
-    return 0;
-  for (size_t i = 0, found = 0; i < G_N_ELEMENTS(formats) && !found && !status; i++) {
+  for (size_t i = 0, found = 0; i < G_N_ELEMENTS(formats) && !found; i++) {
     BpOwnedBytes source = {0};
+    const char *format = *formats[i] ? formats[i] : "txt";
     found = !bp_module_get_source(code, formats[i], &source) && source.data;
-    if (!found)
+    if (found)
+      status = dump_bytes(build, find_free_file(written, bp_module_kind(code), format), source.data,
+                          source.size);
+    else
       bp_error_clear();
-    char *name = g_strconcat(bp_module_kind(code), ".", *formats[i] ? formats[i] : "txt", NULL);
-    status = found ? dump_bytes(build, name, source.data, source.size) : 0;
-    g_free(name);
     bp_owned_bytes_clear(&source);
   }
-  for (size_t i = 0; i < bp_module_num_imports(code) && !status; i++)
-    status = bp__build_dump_sources(build, bp_module_get_import(code, i));
   return status;
+}
+
+static int dump_sources(const BpBuild *build, BpModule *code, GHashTable *written) {
+  int status = dump_source(build, code, written);
+  for (size_t i = 0; i < bp_module_num_imports(code) && !status; i++)
+    status = dump_sources(build, bp_module_get_import(code, i), written);
+  return status;
+}
+
+/* Writes the source of a module and of what it imports, in the first format of the list that each
+ * knows, or as text. A module that keeps no source has no file. */
+int bp__build_dump_sources(const BpBuild *build, BpModule *code) {
+  if (!build->options->dump_dir)
+    return 0;
+  g_autoptr(GHashTable) written = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  return dump_sources(build, code, written);
 }
 
 int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <glib.h>
+
 #include <backplane/device.h>
 #include <backplane/error.h>
+#include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
 #include "graph/exec/executor.h"
@@ -402,19 +405,65 @@ static int run(void *data) {
 typedef struct Profile {
   BpModelCallVisit visit;
   void *visitor;
+  GHashTable *files; /* names of the outputs' files so far */
+  unsigned num_calls;
 } Profile;
+
+/* The files of the outputs of a node with that name (transfer full); NULL with an error. */
+static GPtrArray *name_files(const char *name, uint32_t num_outputs) {
+  GPtrArray *names = g_ptr_array_new_with_free_func(free);
+  for (uint32_t i = 0; i < num_outputs; i++) {
+    char *file = bp_npy_file_name(name, i);
+    if (!file) {
+      g_ptr_array_unref(names);
+      return NULL;
+    }
+    g_ptr_array_add(names, file);
+  }
+  return names;
+}
+
+/* 1: the files are now those of a node; 0: one of them is another node's; -1 with an error. */
+static int take_files(GHashTable *files, const char *name, uint32_t num_outputs) {
+  g_autoptr(GPtrArray) names = name_files(name, num_outputs);
+  if (!names)
+    return -1;
+  for (guint i = 0; i < names->len; i++)
+    if (g_hash_table_contains(files, g_ptr_array_index(names, i)))
+      return 0;
+  g_ptr_array_set_free_func(names, NULL);
+  for (guint i = 0; i < names->len; i++)
+    g_hash_table_add(files, g_ptr_array_index(names, i));
+  return 1;
+}
+
+/* The node's name. If another node has it, or a file of the same name, the number of the call goes
+ * before it, as in the graphs of our compiler: "12:conv1". */
+static char *find_free_name(const Profile *self, const BpCallNode *node) {
+  char *name = g_strdup(node->name);
+  for (int taken; (taken = take_files(self->files, name, node->num_outputs)) <= 0;) {
+    char *longer = taken < 0 ? NULL : g_strdup_printf("%u:%s", self->num_calls, name);
+    g_free(name);
+    if (!(name = longer))
+      return NULL;
+  }
+  return name;
+}
 
 static int profile_node(void *data, const BpCallNode *node, const BpTensorView *outputs,
                         int64_t start_ns, int64_t duration_ns) {
-  const Profile *profile = data;
-  const BpModelCall call = {node->name,        node->function, outputs,
-                            node->num_outputs, start_ns,       duration_ns};
-  return profile->visit(profile->visitor, &call);
+  Profile *self = data;
+  g_autofree char *name = find_free_name(self, node);
+  const BpModelCall call = {name,     node->function, outputs, node->num_outputs,
+                            start_ns, duration_ns};
+  self->num_calls++;
+  return name ? self->visit(self->visitor, &call) : -1;
 }
 
 static int profile(void *data, BpModelCallVisit visit, void *visitor) {
   GraphContext *context = data;
-  Profile self = {visit, visitor};
+  g_autoptr(GHashTable) files = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
+  Profile self = {visit, visitor, files, 0};
   int status = bp__executor_profile(context->executor, profile_node, &self);
   context->has_run = status == 0;
   return status;

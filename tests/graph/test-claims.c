@@ -161,6 +161,49 @@ static void test_path_that_comes_back(void) {
   compiled_clear(&compiled);
 }
 
+/* The whole file, which it removes (transfer full). */
+static char *take_file(const char *folder, const char *name) {
+  char *path = g_build_filename(folder, name, NULL), *text = NULL;
+  g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+  g_assert_cmpint(g_unlink(path), ==, 0);
+  g_free(path);
+  return text;
+}
+
+static void remove_folder(char *folder) {
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  for (const char *name; (name = g_dir_read_name(dir));)
+    g_free(take_file(folder, name));
+  g_dir_close(dir);
+  g_assert_cmpint(g_rmdir(folder), ==, 0);
+  g_free(folder);
+}
+
+static void test_dump_has_the_source_of_each_part(void) {
+  char *folder = g_dir_make_tmp("backplane-dump-XXXXXX", NULL);
+  char *path = onnx_write(onnx_bytes(bent_model()));
+  const BpTarget *target = bp_target_parse("c");
+  const char *const compilers[] = {"tiny"};
+  const BpCompileOptions options = {.struct_size = sizeof(options),
+                                    .targets = &target,
+                                    .num_targets = 1,
+                                    .dump_dir = folder,
+                                    .num_graph_compilers = 1,
+                                    .graph_compilers = compilers};
+  BpModule *module = bp_model_compile(path, &options);
+  g_assert_nonnull(module);
+  char *first = take_file(folder, "0-c-tiny.txt"), *second = take_file(folder, "0-c-tiny.2.txt");
+  g_assert_cmpstr(first, ==, "part_0_tiny");
+  g_assert_cmpstr(second, ==, "part_1_tiny");
+  g_free(first);
+  g_free(second);
+  bp_object_release(module);
+  bp_object_release((void *)(uintptr_t)target);
+  g_unlink(path);
+  g_free(path);
+  remove_folder(folder);
+}
+
 /* Nothing is left to the target's generator. */
 static void test_whole_model(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -810,6 +853,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   install_plugin();
   g_test_add_func("/claims/path_that_comes_back_splits_a_part", test_path_that_comes_back);
+  g_test_add_func("/claims/dump_has_the_source_of_each_part",
+                  test_dump_has_the_source_of_each_part);
   g_test_add_func("/claims/whole_model_needs_no_generator", test_whole_model);
   g_test_add_data_func("/claims/random_graphs_compute_the_same", "tiny", test_random_graphs);
   g_test_add_data_func("/claims/random_graphs_of_which_parts_fail", "tiny-fails-once",

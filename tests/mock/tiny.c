@@ -172,6 +172,14 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
                       (const char *)module->header, module->size, bytes);
 }
 
+/* As text: the name of its function. */
+static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
+  const Module *module = context;
+  char *text = *format ? NULL : strdup(module->header->function);
+  *source = (BpOwnedBytes){text, text ? strlen(text) : 0, free};
+  return 0;
+}
+
 static void destroy(void *context) {
   Module *module = context;
   free(module->header);
@@ -183,6 +191,7 @@ static const BpModuleApi module_api = {.struct_size = sizeof(BpModuleApi),
                                        .get_function = get_function,
                                        .get_property = get_property,
                                        .save_to_bytes = save_to_bytes,
+                                       .get_source = get_source,
                                        .destroy = destroy};
 
 /* Takes over the header. */

@@ -13,6 +13,7 @@
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
 #include <backplane/graph/model.h>
+#include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
 #include "plugins/cuda/driver_api.h"
@@ -250,6 +251,82 @@ static void test_files_are_found_beside_the_graph(void) {
   g_free(after);
   g_free(graph);
   g_free(params);
+}
+
+/* The network with other names of its nodes (transfer full). */
+static char *renamed(const char *add, const char *multiply, const char *sum) {
+  const char *const names[][2] = {{"\"name\":\"tvmgen_default_fused_add\"", add},
+                                  {"\"name\":\"tvmgen_default_fused_multiply\"", multiply},
+                                  {"\"name\":\"tvmgen_default_fused_sum_greater\"", sum}};
+  GString *json = g_string_new(network_json);
+  for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    char *name = g_strdup_printf("\"name\":\"%s\"", names[i][1]);
+    g_assert_cmpuint(g_string_replace(json, names[i][0], name, 0), ==, 1);
+    g_free(name);
+  }
+  return g_string_free(json, FALSE);
+}
+
+static int note_name(void *visitor, const char *node, const char *function, int64_t start_ns,
+                     int64_t duration_ns) {
+  (void)function, (void)start_ns, (void)duration_ns;
+  g_string_append_printf(visitor, "%s ", node);
+  return 0;
+}
+
+/* Compares a file of a tensor, and removes it. */
+static void take_dump(const char *name, BpDataType dtype, const void *expected, size_t size) {
+  char *path = path_of(name);
+  BpTensor *tensor = bp_npy_read(path);
+  if (!tensor)
+    fail();
+  g_assert_cmpmem(&tensor->view.dtype, sizeof dtype, &dtype, sizeof dtype);
+  g_assert_cmpmem(tensor->view.data, size, expected, size);
+  bp_object_release(tensor);
+  g_assert_cmpint(g_unlink(path), ==, 0);
+  g_free(path);
+}
+
+static void profile_into_files(const char *names, const char *const files[4]) {
+  static const float added[] = {2, 4, 6, 8};
+  const BpDataType float32 = {BP_DTYPE_FLOAT, 32, 1}, boolean = {BP_DTYPE_BOOL, 8, 1};
+  GString *seen = g_string_new(NULL);
+  BpModel *model = load("mod.json", CPU0);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context)
+    fail();
+  set_input(context);
+  if (bp_model_profile(context, folder, note_name, seen))
+    fail();
+  g_assert_cmpstr(seen->str, ==, names);
+  take_dump(files[0], float32, added, sizeof added);
+  take_dump(files[1], float32, doubled, sizeof doubled);
+  take_dump(files[2], float32, summed, sizeof summed);
+  take_dump(files[3], boolean, "\0\0\1\1", 4);
+  bp_model_context_free(context);
+  bp_model_release(model);
+  g_string_free(seen, TRUE);
+}
+
+static void test_nodes_of_one_name_are_dumped_apart(void) {
+  static const struct {
+    const char *nodes[3], *names, *files[4];
+  } cases[] = {
+      {{"a", "a", "a"}, "a 1:a 2:a ", {"a.npy", "1:a.npy", "2:a.npy", "2:a.1.npy"}},
+      {{"b/c", "b_c", "d"}, "b/c 1:b_c d ", {"b_c.npy", "1:b_c.npy", "d.npy", "d.1.npy"}},
+      {{"e.1", "f", "e"}, "e.1 f 2:e ", {"e.1.npy", "f.npy", "2:e.npy", "2:e.1.npy"}},
+      {{"1:g", "g", "g"}, "1:g g 2:g ", {"1:g.npy", "g.npy", "2:g.npy", "2:g.1.npy"}},
+      {{"2:h", "h", "h"}, "2:h h 2:2:h ", {"2:h.npy", "h.npy", "2:2:h.npy", "2:2:h.1.npy"}},
+  };
+  clear_folder();
+  write_files("mod", artifact_llvm_header);
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    const char *const *nodes = cases[i].nodes;
+    char *json = renamed(nodes[0], nodes[1], nodes[2]);
+    write_bytes("mod.json", json, strlen(json));
+    profile_into_files(cases[i].names, cases[i].files);
+    g_free(json);
+  }
 }
 
 /* Opening a FIFO would wait for who writes, and a device file may have no end. */
@@ -660,6 +737,8 @@ int main(int argc, char **argv) {
                   test_linked_parameters_have_an_address);
   g_test_add_func("/tvm/graph/files-are-found-beside-the-graph",
                   test_files_are_found_beside_the_graph);
+  g_test_add_func("/tvm/graph/nodes-of-one-name-are-dumped-apart",
+                  test_nodes_of_one_name_are_dumped_apart);
   g_test_add_func("/tvm/graph/what-is-no-file-is-said", test_what_is_no_file_is_said);
   g_test_add_func("/tvm/graph/what-is-missing-is-said", test_what_is_missing_is_said);
   g_test_add_func("/tvm/graph/wrong-parameters-are-refused", test_wrong_parameters_are_refused);
