@@ -8,17 +8,31 @@
 
 typedef struct Verifier {
   const BpGraph *graph;
-  bool *is_known; /* by id: the value is an input, or a node before gives it */
+  const BpGraphValue **known; /* by id: inputs, constants and outputs of nodes so far */
 } Verifier;
 
 static int fault(const char *what, const BpGraphNode *node) {
   return bp_error_raise(BP_ERROR_RUNTIME, "node '%s': %s", node ? node->name : "", what);
 }
 
+static bool is_in_graph(const Verifier *verifier, const BpGraphValue *value) {
+  return value && value->id >= 0 && value->id < verifier->graph->num_values;
+}
+
+/* Makes a value known; false if another place gave it, or a value of the same number. */
+static bool add(const Verifier *verifier, const BpGraphValue *value) {
+  if (verifier->known[value->id])
+    return false;
+  verifier->known[value->id] = value;
+  return true;
+}
+
 /* Whether a value can be read here. Constants and vectors of extents come from no node. */
 static bool is_readable(const Verifier *verifier, const BpGraphValue *value) {
-  return value->id >= 0 && value->id < verifier->graph->num_values &&
-         (value->data || verifier->is_known[value->id] || (value->extents && !value->producer));
+  if (!is_in_graph(verifier, value))
+    return false;
+  return verifier->known[value->id] == value ||
+         ((value->data || (value->extents && !value->producer)) && add(verifier, value));
 }
 
 static int verify_node(const Verifier *verifier, BpGraphNode *node) {
@@ -27,13 +41,12 @@ static int verify_node(const Verifier *verifier, BpGraphNode *node) {
       return fault("an input comes from no node before it", node);
   for (int32_t i = 0; i < node->num_outputs; i++) {
     const BpGraphValue *output = node->outputs[i];
-    if (!output || output->id < 0 || output->id >= verifier->graph->num_values)
+    if (!is_in_graph(verifier, output))
       return fault("an output is not a value of the graph", node);
     if (output->producer != node)
       return fault("an output says that another node gives it", node);
-    if (verifier->is_known[output->id])
+    if (!add(verifier, output))
       return fault("an output was given before", node);
-    verifier->is_known[output->id] = true;
   }
   for (int32_t b = 0; b < node->num_bodies; b++)
     if (bp__graph_verify(node->bodies[b]))
@@ -45,9 +58,10 @@ static int verify(const Verifier *verifier) {
   const BpGraph *graph = verifier->graph;
   for (size_t i = 0; i < graph->inputs.size; i++) {
     const BpGraphValue *input = graph->inputs.items[i];
-    if (input->id < 0 || input->id >= graph->num_values)
+    if (!is_in_graph(verifier, input))
       return fault("an input of the graph is not a value of it", NULL);
-    verifier->is_known[input->id] = true;
+    if (!add(verifier, input))
+      return fault("an input of the graph was given before", NULL);
   }
   for (size_t i = 0; i < graph->nodes.size; i++)
     if (verify_node(verifier, graph->nodes.items[i]))
@@ -59,10 +73,10 @@ static int verify(const Verifier *verifier) {
 }
 
 int bp__graph_verify(const BpGraph *graph) {
-  Verifier verifier = {graph, calloc((size_t)graph->num_values + 1, sizeof(bool))};
-  if (!verifier.is_known)
+  Verifier verifier = {graph, calloc((size_t)graph->num_values + 1, sizeof(BpGraphValue *))};
+  if (!verifier.known)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to verify a graph");
   int status = verify(&verifier);
-  free(verifier.is_known);
+  free(verifier.known);
   return status;
 }

@@ -4,6 +4,11 @@ test_programs += tests/graph/test-onnx-bytes
 test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-overlap tests/graph/test-relax tests/graph/test-sort
 thread_tests += tests/graph/test-executor
 
+test_programs += tests/graph/test-graph-ir
+tests_graph_test_graph_ir_SOURCES = tests/graph/test-graph-ir.c graph/ir/arena.c graph/ir/extent.c graph/ir/graph.c \
+	graph/ir/verify.c
+tests_graph_test_graph_ir_LDADD = $(LDADD) -lm
+
 # What tests share that make ONNX files, with the messages, which the library keeps to itself.
 check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
