@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports the progress of a compilation, and writes the files of the dump directory,
  * DIR/PREFIXNAME; PREFIX names the target. */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,21 +8,14 @@
 #include <backplane/object.h>
 
 #include "graph/build/build.h"
+#include "graph/io/write.h"
 
 static int dump_bytes(const BpBuild *build, const char *name, const char *data, size_t size) {
-  char *path;
-  FILE *file;
-  int failed;
   if (!build->options->dump_dir)
     return 0;
-  path = g_strdup_printf("%s/%s%s", build->options->dump_dir, build->dump_prefix, name);
-  file = fopen(path, "we");
-  failed = !file || fwrite(data, 1, size, file) != size;
-  failed |= file && fclose(file);
-  if (failed)
-    bp_error_raise(BP_ERROR_IO, "cannot write the dump '%s': %s", path, strerror(errno));
-  g_free(path);
-  return failed ? -1 : 0;
+  g_autofree char *path =
+      g_strdup_printf("%s/%s%s", build->options->dump_dir, build->dump_prefix, name);
+  return bp__write_file(path, data, size) ? bp_error_add_context("cannot write the dump") : 0;
 }
 
 int bp__build_dump(const BpBuild *build, const char *name, const char *text) {

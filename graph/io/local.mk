@@ -3,4 +3,4 @@
 
 libbackplane_graph_la_SOURCES += graph/io/clock.h graph/io/given.h graph/io/json.c graph/io/json.h \
 	graph/io/model_executor.h graph/io/npy.c \
-	graph/io/stream.c graph/io/stream.h
+	graph/io/stream.c graph/io/stream.h graph/io/write.c graph/io/write.h

@@ -4,19 +4,18 @@
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 
 #include "graph/io/given.h"
+#include "graph/io/write.h"
 
 #define MAGIC              "\x93NUMPY"
 #define MAGIC_SIZE         6
@@ -230,48 +229,6 @@ static int format_header(const BpTensorView *tensor, char *text, size_t size) {
   return padded;
 }
 
-/* Creates a file with a name of its own beside `path` (transfer full, free). */
-static int create_beside(const char *path, char **name) {
-  size_t size = strlen(path) + sizeof ".01234567.tmp";
-  uint32_t number;
-  int fd = -1;
-  if (!(*name = malloc(size)))
-    return -1;
-  do {
-    if (getentropy(&number, sizeof number))
-      break;
-    snprintf(*name, size, "%s.%08" PRIx32 ".tmp", path, number);
-    fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EEXIST);
-  return fd;
-}
-
-static int write_all(int fd, const char *data, size_t size) {
-  while (size) {
-    ssize_t written = write(fd, data, size);
-    if (written < 0 && errno != EINTR)
-      return -1;
-    data += written < 0 ? 0 : written;
-    size -= written < 0 ? 0 : (size_t)written;
-  }
-  return 0;
-}
-
-/* As a whole or not at all, whoever else writes it. */
-static int write_file(const char *path, const char *data, size_t size) {
-  char *name;
-  int fd = create_beside(path, &name);
-  int rc = fd < 0 || write_all(fd, data, size);
-  rc = (fd >= 0 && close(fd)) || rc || rename(name, path);
-  if (rc) {
-    bp_error_raise(name ? BP_ERROR_IO : BP_ERROR_MEMORY, "%s: %s", path, strerror(errno));
-    if (fd >= 0)
-      unlink(name);
-  }
-  free(name);
-  return rc ? -1 : 0;
-}
-
 /* The file's bytes (transfer full, free) and how many they are; NULL with an error. */
 static char *encode(const BpTensorView *tensor, size_t *size) {
   char header[MAX_WRITTEN_HEADER];
@@ -299,7 +256,7 @@ int bp_npy_write(const char *path, const BpTensorView *tensor) {
   char *file = encode(tensor, &size);
   if (!file)
     return bp_error_add_context("%s", path);
-  int rc = write_file(path, file, size);
+  int rc = bp__write_file(path, file, size);
   free(file);
   return rc;
 }

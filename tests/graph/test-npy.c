@@ -2,6 +2,7 @@
 /* .npy files: what NumPy writes is read, what is damaged is refused. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <glib.h>
@@ -217,6 +218,26 @@ static void test_file_names(void) {
   bp_error_clear();
 }
 
+/* An error, and not a signal that ends the program. */
+static void test_write_beyond_the_limit_of_file_sizes(void) {
+  if (!g_test_subprocess()) { /* the limit cannot be raised again */
+    g_test_trap_subprocess(NULL, 0, 0);
+    g_test_trap_assert_passed();
+    return;
+  }
+  g_autofree char *path = path_of("beyond.npy");
+  const int64_t shape[] = {1024};
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  BpTensor *tensor = bp_tensor_create(shape, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, host, NULL);
+  g_assert_nonnull(tensor);
+  g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1024, 1024}), ==, 0);
+  g_assert_cmpint(bp_npy_write(path, &tensor->view), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_IO));
+  g_autoptr(GDir) left = g_dir_open(folder, 0, NULL);
+  g_assert_null(g_dir_read_name(left));
+  bp_object_release(tensor);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   folder = g_dir_make_tmp("backplane-npy-XXXXXX", NULL);
@@ -226,6 +247,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
+  g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",
+                  test_write_beyond_the_limit_of_file_sizes);
   g_test_add_func("/npy/file-name/stays-in-its-folder", test_file_names);
   g_test_add_func("/npy/missing-folder-is-an-io-error", test_missing);
   int status = g_test_run();

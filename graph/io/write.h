@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing whole files. */
+#ifndef BACKPLANE_GRAPH_IO_WRITE_H
+#define BACKPLANE_GRAPH_IO_WRITE_H
+
+#include <stddef.h>
+
+/* Creates or replaces a file: it appears whole or not at all, whoever else writes it. -1 with an
+ * error; the signals SIGXFSZ and SIGPIPE do not end the program. Any thread. */
+int bp__write_file(const char *path, const char *data, size_t size);
+
+#endif
