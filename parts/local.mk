@@ -7,6 +7,9 @@ parts_LTLIBRARIES =
 part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__part$$'
 
+# The code that several parts contain: starting programs.
+parts_spawn = parts/spawn.c parts/spawn.h
+
 # Compilers, and the libraries that they make.
 parts_LTLIBRARIES += backplane-toolchain.la
 backplane_toolchain_la_SOURCES = \
@@ -16,7 +19,7 @@ backplane_toolchain_la_SOURCES = \
 	parts/toolchain/export.c parts/toolchain/export.h \
 	parts/toolchain/tool.c parts/toolchain/tool.h \
 	parts/toolchain/toolchain.c \
-	parts/toolchain/workdir.c parts/toolchain/workdir.h
+	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn)
 backplane_toolchain_la_LDFLAGS = $(part_ldflags)
 backplane_toolchain_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
@@ -41,7 +44,13 @@ backplane_doctor_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
 # Trials of plugins that are new.
 parts_LTLIBRARIES += backplane-trial.la
-backplane_trial_la_SOURCES = parts/trial/child.c parts/trial/part.c parts/trial/run.c parts/trial/trial.h
+backplane_trial_la_SOURCES = \
+	parts/trial/child.c \
+	parts/trial/learn.c \
+	parts/trial/part.c \
+	parts/trial/report.c parts/trial/report.h \
+	parts/trial/run.c \
+	parts/trial/trial.h $(parts_spawn)
 backplane_trial_la_LDFLAGS = $(part_ldflags)
 backplane_trial_la_LIBADD = libbackplane.la $(GLIB_LIBS) -ldl
 
@@ -87,7 +96,7 @@ backplane_layering_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 parts_LTLIBRARIES += backplane-isolation.la
 backplane_isolation_la_SOURCES = \
 	parts/isolation/isolate.c parts/isolation/isolate.h \
-	parts/isolation/remote.c parts/isolation/remote.h
+	parts/isolation/remote.c parts/isolation/remote.h $(parts_spawn)
 backplane_isolation_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_isolation_la_LDFLAGS = $(part_ldflags)
 backplane_isolation_la_LIBADD = libbackplane.la $(GLIB_LIBS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting programs. */
 
-#include "core/system/spawn.h"
+#include "parts/spawn.h"
 
 #include "core/system/env.h"
 #include "core/system/trust.h"

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting programs, without a shell.
+/* Starting programs, without a shell: code of each part that does so, and of no other.
  *
  * A program starts with no signal blocked, and with none ignored or handled except those that nohup
  * and shells ignore for it: SIGHUP, SIGINT, SIGQUIT. If this process has more rights than its user,
  * nothing of the user's environment reaches the program. Any thread. */
-#ifndef BACKPLANE_CORE_SYSTEM_SPAWN_H
-#define BACKPLANE_CORE_SYSTEM_SPAWN_H
-
-#include "core/system/shared.h"
+#ifndef BACKPLANE_PARTS_SPAWN_H
+#define BACKPLANE_PARTS_SPAWN_H
 
 #include <sys/types.h>
 
@@ -26,21 +24,21 @@ typedef struct BpSpawn {
 } BpSpawn;
 
 /* Starts a program. Returns 0 or an errno. */
-BP__SHARED int bp__spawn(const BpSpawn *what, pid_t *pid);
+int bp__spawn(const BpSpawn *what, pid_t *pid);
 
 /* Starts a program and waits for its end without the application's notice: no SIGCHLD arrives, and
  * the result is not lost if the application ignores that signal or waits for any child. Other
  * signals reach this thread afterwards. *status is that of waitpid. Returns 0 or an errno. */
-BP__SHARED int bp__spawn_and_wait(const BpSpawn *what, int *status);
+int bp__spawn_and_wait(const BpSpawn *what, int *status);
 
 /* The environment for a program: this process' environment, or an empty one if the process has more
  * rights than its user, with `settings` ("NAME=VALUE", NULL at the end) replacing variables of
  * those names (transfer container, free). NULL: no memory. */
-BP__SHARED char **bp__spawn_environment(char *const *settings);
+char **bp__spawn_environment(char *const *settings);
 
 /* The absolute path of a program (transfer full, free), found as a shell would find it. In a
  * process with more rights than its user, a name without a slash is searched for only in the
  * system's folders. NULL with errno. */
-BP__SHARED char *bp__find_program(const char *program);
+char *bp__find_program(const char *program);
 
 #endif

@@ -20,11 +20,9 @@
  * itself if it is this machine's. */
 BP__SHARED const char *bp__device_plain_kind(const char *kind);
 
-/* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in use.
- * The second function returns the number of a name, or -1 with an error; for a name that is not
- * published it activates the plugin that declares it. */
+/* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in
+ * use. */
 BP__SHARED const char *bp__device_type_name(int32_t device_type);
-int32_t bp__device_type_by_name(const char *name);
 /* The number that sdk/device-types.txt gives a name, or 0. */
 BP__SHARED int32_t bp__device_type_published(const char *name);
 

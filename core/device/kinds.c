@@ -349,7 +349,9 @@ const void *bp_device_extension(int32_t device_type, const char *name, uint32_t 
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-int32_t bp__device_type_by_name(const char *name) {
+/* The number of a name, or -1 with an error. Of a name that is not published, the plugin that
+ * declares it is activated. */
+static int32_t type_by_name(const char *name) {
   int32_t number = bp__device_type_published(name);
   if (number)
     return number;
@@ -365,7 +367,7 @@ char *bp__device_find_kind(const char *name) {
 /* A kind that is in use is found without asking for plugins. */
 static int parse_kind(const char *name) {
   g_autofree char *kind = find_used(name) ? g_strdup(name) : bp__device_find_kind(name);
-  return kind ? bp__device_type_by_name(kind) : -1;
+  return kind ? type_by_name(kind) : -1;
 }
 
 int bp_device_parse(const char *text, BpDevice *device) {

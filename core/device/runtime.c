@@ -8,6 +8,7 @@
 #include "core/system/env.h"
 #include "core/registry/host.h"
 
+#include <backplane/cache.h>
 #include <backplane/plugins.h>
 #include <string.h>
 
@@ -26,8 +27,8 @@ static const BpRuntimeTable runtime_table = {
     .get_current = bp_device_get_current,
     .get_cache_dir = bp__cache_dir,
     .get_option = get_option,
-    .cache_read = bp__cache_read,
-    .cache_write = bp__cache_write,
+    .cache_read = bp_cache_read,
+    .cache_write = bp_cache_write,
 };
 
 int bp__device_start(void) {

@@ -50,7 +50,9 @@ void bp__view_fill_strides(const BpTensorView *view, int64_t *strides) {
   }
 }
 
-BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context) {
+/* Makes a tensor (transfer full) over existing memory; `view` was checked, its shape is copied. On
+ * failure `release` is not called. */
+static BpTensor *make(const BpTensorView *view, void (*release)(void *), void *context) {
   size_t ndim = view->ndim > 0 ? (size_t)view->ndim : 0;
   OwnedTensor *self = calloc(1, sizeof(*self) + 2 * ndim * sizeof(int64_t));
   if (!self) {
@@ -75,7 +77,7 @@ BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), voi
 BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void *context) {
   if (bp_view_num_bytes(view) < 0)
     return NULL;
-  return bp__tensor_make(view, release, context);
+  return make(view, release, context);
 }
 
 /* ---- Creation ---------------------------------------------------------------------------- */
@@ -111,7 +113,7 @@ static BpTensor *create_on_device(BpTensorView *view, uint64_t bytes, const char
     return NULL;
   }
   view->data = allocation->handle;
-  BpTensor *tensor = bp__tensor_make(view, free_allocation, allocation);
+  BpTensor *tensor = make(view, free_allocation, allocation);
   if (!tensor)
     free_allocation(allocation);
   return tensor;
@@ -165,7 +167,7 @@ BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t nd
                    bytes, byte_offset, base_bytes);
     return NULL;
   }
-  BpTensor *tensor = bp__tensor_make(&view, bp_object_release, base);
+  BpTensor *tensor = make(&view, bp_object_release, base);
   if (!tensor)
     return NULL;
   bp_object_retain(base);

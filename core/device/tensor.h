@@ -10,10 +10,6 @@
 /* Tensors start at multiples of this many bytes: planned storage and vector loads rely on it. */
 #define BP_TENSOR_ALIGNMENT 256
 
-/* Makes a tensor (transfer full) over existing memory; `view` was checked, its shape is copied. On
- * failure `release` is not called. */
-BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context);
-
 /* The strides of a compact tensor of the view's shape. Those of a tensor without elements may
  * overflow: they are never used. */
 BP__SHARED void bp__view_fill_strides(const BpTensorView *view, int64_t *strides);

@@ -27,7 +27,7 @@ int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *i
   return 0;
 }
 
-int bp__read_u64(BpReader *reader, uint64_t *number, const char *item) {
+static int read_u64(BpReader *reader, uint64_t *number, const char *item) {
   const char *data = NULL;
   if (bp__read_raw(reader, sizeof *number, &data, item))
     return -1;
@@ -36,7 +36,7 @@ int bp__read_u64(BpReader *reader, uint64_t *number, const char *item) {
 }
 
 int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item) {
-  if (bp__read_u64(reader, count, item))
+  if (read_u64(reader, count, item))
     return -1;
   if (*count <= left(reader) / min_size)
     return 0;

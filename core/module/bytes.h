@@ -17,7 +17,6 @@ typedef struct BpReader {
 } BpReader;
 
 /* Each returns 0, or -1 with an error of kind BP_ERROR_FORMAT that names `item` and the place. */
-int bp__read_u64(BpReader *reader, uint64_t *number, const char *item);
 /* A string or byte string: borrowed from the data. */
 BP__SHARED int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
 /* Takes the next `size` bytes. *data is borrowed and may be unaligned. */

@@ -19,4 +19,4 @@ libbackplane_la_SOURCES += \
 	core/plugin/scan.c \
 	core/plugin/store.h \
 	core/plugin/trial.c core/plugin/trial.h \
-	core/plugin/trial_part.h core/plugin/trial_report.c core/plugin/trial_report.h
+	core/plugin/trial_part.h

@@ -80,7 +80,7 @@ typedef enum Reason {
 BP__SHARED const char *bp__reason_code(Reason reason);
 
 /* The reason with a code, or NUM_REASONS. */
-Reason bp__reason_by_code(const char *code);
+BP__SHARED Reason bp__reason_by_code(const char *code);
 
 /* Raises an error of the reason's kind and remembers the reason for this thread. Returns -1. */
 BP__SHARED int bp__reason_raise(Reason reason, const char *format, ...) BP_PRINTF(2, 3);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The results of trials of plugins. The part parts/trial runs the trials. */
+/* Whether a plugin may be loaded, by the result of an earlier trial. The part parts/trial runs
+ * trials. */
 
 #include "core/plugin/trial.h"
 
-#include "core/plugin/trial_cache.h"
 #include "core/plugin/trial_part.h"
-#include "core/plugin/trial_report.h"
-#include "core/registry/lines.h"
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
+#include "core/system/file.h"
+#include "core/system/trust.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -40,107 +40,66 @@ const char *bp__trial_program(void) {
   return program ? program : BP_TRIAL_PROGRAM;
 }
 
-const char *bp__trial_next(const Trial *trial, const char *key, guint *from) {
-  const char *value = NULL;
-  while (!value && *from < trial->lines->len)
-    value = bp__line_value(g_ptr_array_index(trial->lines, (*from)++), key);
-  return value;
-}
-
-Reason bp__trial_fault(const Trial *trial, const char **text) {
-  guint from = 0;
-  const char *line = bp__trial_next(trial, "fault", &from);
-  const char *tab = line ? strchr(line, '\t') : NULL;
-  if (!tab)
-    return NUM_REASONS;
-  g_autofree char *code = g_strndup(line, (gsize)(tab - line));
-  *text = tab + 1;
-  return bp__reason_by_code(code);
-}
-
 int bp__trial_is_verdict(Reason reason) {
   return reason == REASON_CRASHED || reason == REASON_TIMED_OUT || reason == REASON_EXITED ||
          reason == REASON_STOPPED || reason == REASON_LEAVES_PROCESSES ||
          reason == REASON_TRIAL_GARBLED;
 }
 
-int bp__trial_run(const Plugin *plugin, Trial *trial) {
+const TrialPart *bp__trial_part(void) {
   const TrialPart *part = bp__part_table(BP_PART_TRIAL);
   if (part)
-    return part->run(plugin, trial);
+    return part;
   g_autofree char *why = g_strdup(bp_error_message());
-  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "it cannot be tried out: %s", why);
+  bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "it cannot be tried out: %s", why);
+  return NULL;
+}
+
+/* ---- In the process of a trial ----------------------------------------------------------- */
+
+static int is_here;
+
+int bp__trial_is_here(void) {
+  return is_here;
 }
 
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
-  if (bp__trial_report_begin(fd)) {
-    const TrialPart *part = bp__part_table(BP_PART_TRIAL);
-    if (part)
-      part->try_here(plugin_fd, path);
-    else
-      bp__trial_report("impossible", "%s", bp_error_message());
+  is_here = 1;
+  const TrialPart *part = bp__part_table(BP_PART_TRIAL);
+  if (part) {
+    part->try_here(plugin_fd, path, fd);
+    return;
   }
-  bp__trial_report_end();
+  g_autofree char *line = g_strdup_printf("impossible=%s\n", bp_error_message());
+  bp__write_all(fd, line, strlen(line));
 }
 
-void bp__trial_clear(Trial *trial) {
-  g_free(trial->text);
-  g_ptr_array_unref(trial->lines);
+void bp__trial_stage(const char *stage) {
+  const TrialPart *part = is_here ? bp__part_loaded(BP_PART_TRIAL) : NULL;
+  if (part)
+    part->report_stage(stage);
+}
+
+void bp__trial_missing(const char *library) {
+  const TrialPart *part = is_here ? bp__part_loaded(BP_PART_TRIAL) : NULL;
+  if (part)
+    part->report("missing", "%s", library);
+}
+
+void bp_assume_privileged(void) {
+  bp__assume_privileged();
 }
 
 /* ---- Requiring a trial ------------------------------------------------------------------- */
 
-static int raise_verdict(Reason verdict, const char *text) {
-  return verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
-}
-
-static int raise_cached(TrialCache *cache, int *is_known) {
+int bp__trial_recall(TrialCache *cache, int *is_known) {
   Reason verdict;
   char *text;
   *is_known = bp__trial_cache_read(cache, &verdict, &text);
   if (!*is_known)
     return 0;
-  int rc = raise_verdict(verdict, text);
+  int rc = verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
   g_free(text);
-  return rc;
-}
-
-/* If the helper program is not installed, plugins are used without a trial; after any other failure
- * of the trial, a plugin is not loaded. */
-static int go_on_without(void) {
-  static atomic_flag is_told = ATOMIC_FLAG_INIT;
-  Reason reason = bp__reason_take(REASON_TRIAL_IMPOSSIBLE);
-  bp__reason_note(reason);
-  if (reason != REASON_HELPER_MISSING)
-    return -1;
-  if (!atomic_flag_test_and_set(&is_told))
-    bp__log(BP_LOG_WARNING, "plugins are used without having been tried out: %s",
-            bp_error_message());
-  bp_error_clear();
-  bp__reason_take(REASON_OK);
-  return 0;
-}
-
-/* A plugin that failed in an orderly way is not loaded here, because its behaviour after the
- * failure was not tried. Nothing is stored about it, so that the reason is always up to date. */
-static int raise_fault(const Trial *trial) {
-  const char *text;
-  Reason fault = bp__trial_fault(trial, &text);
-  return fault == NUM_REASONS || fault == REASON_DEVICES_FAILED ? 0 : raise_verdict(fault, text);
-}
-
-static int try_and_learn(const Plugin *plugin, TrialCache *cache) {
-  Trial trial;
-  int is_known;
-  bp__trial_cache_lock(cache, bp__trial_deadline());
-  int rc = raise_cached(cache, &is_known); /* another process may have tried it meanwhile */
-  if (is_known)
-    return rc;
-  if (bp__trial_run(plugin, &trial))
-    return go_on_without();
-  bp__trial_cache_write(cache, &trial);
-  rc = raise_verdict(trial.verdict, trial.text) || raise_fault(&trial) ? -1 : 0;
-  bp__trial_clear(&trial);
   return rc;
 }
 
@@ -150,9 +109,10 @@ int bp__trial_require(const Plugin *plugin) {
   TrialCache cache;
   int is_known;
   bp__trial_cache_open(&cache, plugin);
-  int rc = raise_cached(&cache, &is_known);
+  int rc = bp__trial_recall(&cache, &is_known);
+  const TrialPart *part = is_known ? NULL : bp__trial_part();
   if (!is_known)
-    rc = try_and_learn(plugin, &cache);
+    rc = part ? part->learn(plugin, &cache) : -1;
   bp__trial_cache_close(&cache);
   return rc;
 }

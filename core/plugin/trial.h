@@ -17,19 +17,10 @@
 
 #include "core/plugin/store.h"
 
-#define BP_TRIAL_REPORT_MAX (256 * 1024)
-#define BP_TRIAL_PROTOCOL   "1"
+#define BP_TRIAL_PROTOCOL "1"
 
 /* The program ends a trial with this status if the plugin has closed the report's descriptor. */
 #define BP_TRIAL_REPORT_CLOSED 113
-
-/* The result of a trial. */
-typedef struct Trial {
-  Reason verdict;      /* REASON_OK: it did no harm; bp__trial_fault tells whether it works */
-  char *text;          /* the reason, for people; or "" */
-  GPtrArray *lines;    /* the report: char * of `key=value` */
-  int is_inconclusive; /* the result counts only in this process: its cause may be temporary */
-} Trial;
 
 /* The time limit of a plugin in milliseconds: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: no
  * trials. */
@@ -38,19 +29,6 @@ BP__SHARED int bp__trial_deadline(void);
 /* The helper program: BACKPLANE_TRIAL_PROGRAM, or the one installed with this library (transfer
  * none). */
 BP__SHARED const char *bp__trial_program(void);
-
-/* Tries the file open as plugin->fd, regardless of earlier results. -1 with an error and
- * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if the
- * failure is not the plugin's fault: then nothing is known about the plugin. */
-BP__SHARED int bp__trial_run(const Plugin *plugin, Trial *trial);
-BP__SHARED void bp__trial_clear(Trial *trial);
-
-/* Returns the values of the lines with a key, one after another: start with `from` = 0; NULL at the
- * end. */
-BP__SHARED const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
-
-/* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
-BP__SHARED Reason bp__trial_fault(const Trial *trial, const char **text);
 
 /* Whether a reason is a verdict of a trial, which excludes the plugin from this process. */
 int bp__trial_is_verdict(Reason reason);
@@ -62,7 +40,7 @@ int bp__trial_is_verdict(Reason reason);
 int bp__trial_require(const Plugin *plugin);
 
 /* In the process of a trial: reports its progress. In other processes: does nothing. */
-BP__SHARED void bp__trial_stage(const char *stage);
+void bp__trial_stage(const char *stage);
 /* Also there: names a missing library that the plugin is linked with. */
 void bp__trial_missing(const char *library);
 BP__SHARED int bp__trial_is_here(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of what trials found.
+/* Reads the files of what trials found, which parts/trial/learn.c writes.
  *
  *   backplane-trial 3
  *   key=HASH
@@ -18,24 +18,17 @@
 #include "core/registry/lines.h"
 #include "core/registry/log.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
-
-#define FIRST_LINE "backplane-trial 3"
-#define QUARANTINE ".quarantine"
 
 /* The duration of a quarantine if nothing changes that would end it, by the number of failures in a
  * row. */
 static const int64_t quarantine_seconds[] = {60, 600, 3600, 86400};
 
-/* Once a process, logs this thread's error and clears it; the process continues without the
- * cache. */
-static void warn(void) {
+void bp__trial_cache_warn(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   if (!atomic_flag_test_and_set(&is_told))
     bp__log(BP_LOG_WARNING, "plugins are tried again, because earlier results cannot be used: %s",
@@ -47,7 +40,7 @@ static void warn(void) {
 
 void bp__trial_cache_folder(BpCache *folder) {
   if (bp__cache_open(folder, "plugins"))
-    warn();
+    bp__trial_cache_warn();
 }
 
 static void name_file(const Plugin *plugin, char name[BP_HASH_TEXT]) {
@@ -71,28 +64,9 @@ void bp__trial_cache_close(TrialCache *cache) {
   bp__cache_close(&cache->folder);
 }
 
-/* Not a blocking flock: the process that holds the lock may be stopped. */
-void bp__trial_cache_lock(TrialCache *cache, int milliseconds) {
-  if (cache->folder.fd < 0)
-    return;
-  g_autofree char *name = g_strconcat(cache->name, ".lock", NULL);
-  cache->lock =
-      openat(cache->folder.fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (cache->lock < 0) {
-    bp_error_raise(BP_ERROR_IO, "cannot write \"%s/%s\": %s", cache->folder.path, name,
-                   g_strerror(errno));
-    warn();
-    return;
-  }
-  futimens(cache->lock, NULL); /* it is in use, so it is not removed with old files */
-  const struct timespec pause = {.tv_nsec = 5000000};
-  for (int waited = 0; flock(cache->lock, LOCK_EX | LOCK_NB) && waited < milliseconds; waited += 5)
-    nanosleep(&pause, NULL);
-}
-
 /* ---- Reading ----------------------------------------------------------------------------- */
 
-static void hash_identity(const char *path, char hash[BP_HASH_TEXT]) {
+void bp__identity_hash(const char *path, char hash[BP_HASH_TEXT]) {
   g_autoptr(GString) identity = g_string_new(NULL);
   bp__identity_append(identity, path);
   g_autofree char *text = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity->str, -1);
@@ -104,7 +78,7 @@ static int is_unchanged(const char *used) {
   if (strlen(used) < BP_HASH_TEXT || used[BP_HASH_TEXT - 1] != ' ')
     return 0;
   g_autofree char *path = g_strcompress(used + BP_HASH_TEXT);
-  hash_identity(path, hash);
+  bp__identity_hash(path, hash);
   return !memcmp(used, hash, BP_HASH_TEXT - 1);
 }
 
@@ -152,7 +126,7 @@ static int is_current(const TrialCache *cache, const Record *record) {
 static int read_record(const TrialCache *cache, char *lines, Record *record) {
   *record = (Record){.verdict = NUM_REASONS, .key = "", .text = ""};
   const char *line = bp__line_next(&lines);
-  if (!line || strcmp(line, FIRST_LINE))
+  if (!line || strcmp(line, BP_RECORD_FIRST_LINE))
     return 0;
   while ((line = bp__line_next(&lines))) {
     read_line(cache, line, record);
@@ -192,7 +166,7 @@ static int read_file(TrialCache *cache, const char *suffix, Reason *verdict, cha
   char *lines;
   size_t size;
   if (bp__cache_load(&cache->folder, name, &lines, &size))
-    warn();
+    bp__trial_cache_warn();
   if (!lines)
     return 0;
   Record record;
@@ -202,51 +176,17 @@ static int read_file(TrialCache *cache, const char *suffix, Reason *verdict, cha
 }
 
 int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text) {
-  return read_file(cache, QUARANTINE, verdict, text) || read_file(cache, "", verdict, text);
+  return read_file(cache, BP_RECORD_QUARANTINE, verdict, text) ||
+         read_file(cache, "", verdict, text);
 }
 
 int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
                                char **text) {
   TrialCache cache = {.folder = *folder, .lock = -1};
   name_file(plugin, cache.name);
-  g_autofree char *name = g_strconcat(cache.name, QUARANTINE, NULL);
+  g_autofree char *name = g_strconcat(cache.name, BP_RECORD_QUARANTINE, NULL);
   if (folder->fd < 0 || faccessat(folder->fd, name, F_OK, 0))
     return 0;
   bp__plugin_key(plugin, cache.key);
-  return read_file(&cache, QUARANTINE, verdict, text);
-}
-
-/* ---- Writing ----------------------------------------------------------------------------- */
-
-static GString *format_record(const TrialCache *cache, const Trial *trial) {
-  GString *text = g_string_new(FIRST_LINE "\n");
-  g_string_append_printf(text, "key=%s\nwatched=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n",
-                         cache->key, cache->watched, (gint64)time(NULL), bp__trial_deadline());
-  g_string_append_printf(text, "failures=%d\nverdict=%s\ntext=%s\n",
-                         trial->verdict == REASON_OK ? 0 : cache->failures + 1,
-                         bp__reason_code(trial->verdict), trial->text);
-  g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
-  guint from = 0;
-  for (const char *path; (path = bp__trial_next(trial, "uses", &from));) {
-    char hash[BP_HASH_TEXT];
-    g_autofree char *bytes = g_strcompress(path);
-    if (!g_hash_table_add(seen, (char *)(uintptr_t)path))
-      continue;
-    hash_identity(bytes, hash);
-    g_string_append_printf(text, "uses=%s %s\n", hash, path);
-  }
-  return text;
-}
-
-/* A plugin has one record: that of its last trial. */
-void bp__trial_cache_write(const TrialCache *cache, const Trial *trial) {
-  if (cache->folder.fd < 0 || trial->is_inconclusive)
-    return;
-  g_autoptr(GString) text = format_record(cache, trial);
-  g_autofree char *bad = g_strconcat(cache->name, QUARANTINE, NULL);
-  int is_good = trial->verdict == REASON_OK;
-  if (bp__cache_store(&cache->folder, is_good ? cache->name : bad, text->str, text->len))
-    warn();
-  else
-    unlinkat(cache->folder.fd, is_good ? bad : cache->name, 0);
+  return read_file(&cache, BP_RECORD_QUARANTINE, verdict, text);
 }

@@ -14,6 +14,9 @@
 
 #define BP_HASH_TEXT 65 /* SHA-256 in hexadecimal and a NUL */
 
+#define BP_RECORD_FIRST_LINE "backplane-trial 3"
+#define BP_RECORD_QUARANTINE ".quarantine" /* the end of the name */
+
 /* The file of one plugin. */
 typedef struct TrialCache {
   BpCache folder;
@@ -36,14 +39,16 @@ int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reas
 BP__SHARED void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
 BP__SHARED void bp__trial_cache_close(TrialCache *cache);
 
-/* Keeps other processes from trying the same plugin; waits for at most `milliseconds`. */
-void bp__trial_cache_lock(TrialCache *cache, int milliseconds);
-
 /* 1: *verdict and *text (transfer full, g_free) are valid now; 0: nothing is known. */
 int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text);
 
-/* Stores a trial's verdict, if it is conclusive. */
-BP__SHARED void bp__trial_cache_write(const TrialCache *cache, const Trial *trial);
+/* Raises the verdict of a stored result: 0, or -1 with an error. *is_known: whether there is one.
+ */
+BP__SHARED int bp__trial_recall(TrialCache *cache, int *is_known);
+
+/* Once a process, logs this thread's error and clears it; the process continues without the
+ * cache. */
+BP__SHARED void bp__trial_cache_warn(void);
 
 /* The key: a hash of everything that is known before a trial and may change its result, except the
  * files and nodes that the descriptor names (identity.c). */
@@ -53,5 +58,7 @@ void bp__plugin_watched(const Plugin *plugin, char hash[BP_HASH_TEXT]);
 
 /* Appends a description that changes when the file under a path changes, and a line's end. */
 void bp__identity_append(GString *text, const char *path);
+/* The hash of this description. */
+BP__SHARED void bp__identity_hash(const char *path, char hash[BP_HASH_TEXT]);
 
 #endif

@@ -185,8 +185,7 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
 
 /* ---- Upkeep ------------------------------------------------------------------------------ */
 
-/* After a file was added. */
-static void tidy(const BpCache *cache) {
+void bp__cache_tidy(const BpCache *cache) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   const CacheUpkeep *upkeep = bp__part_table(BP_PART_CACHE);
   if (upkeep)
@@ -251,20 +250,12 @@ char *bp_cache_folder(void) {
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-typedef struct Trailer {
-  char magic[8];
-  uint8_t digest[BP_CACHE_DIGEST_SIZE];
-} Trailer;
-
 static const char trailer_magic[8] = {'B', 'P', 'C', 'A', 'C', 'H', 'E', '1'};
-
-static void begin_hash(GChecksum *hash, uint64_t size) {
-  g_checksum_update(hash, (const guchar *)&size, sizeof size);
-}
 
 void bp__cache_hash(GChecksum *hash, const char *data, size_t size) {
   const size_t most = (size_t)1 << 30; /* bytes of one update */
-  begin_hash(hash, size);
+  const uint64_t length = size;
+  g_checksum_update(hash, (const guchar *)&length, sizeof length);
   while (size) {
     size_t now = size < most ? size : most;
     g_checksum_update(hash, (const guchar *)data, (gssize)now);
@@ -273,34 +264,13 @@ void bp__cache_hash(GChecksum *hash, const char *data, size_t size) {
   }
 }
 
-/* Frees the hash. */
-static void finish_trailer(GChecksum *hash, Trailer *trailer) {
-  gsize size = BP_CACHE_DIGEST_SIZE;
-  memcpy(trailer->magic, trailer_magic, sizeof trailer_magic);
-  g_checksum_get_digest(hash, trailer->digest, &size);
-  g_checksum_free(hash);
-}
-
-static void compute_trailer(const char *data, size_t size, Trailer *trailer) {
+void bp__cache_trailer(const char *data, size_t size, BpCacheTrailer *trailer) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  gsize length = BP_CACHE_DIGEST_SIZE;
   bp__cache_hash(hash, data, size);
-  finish_trailer(hash, trailer);
-}
-
-/* The trailer of the next `size` bytes of a file; -1 with errno. */
-static int read_trailer_of(int fd, uint64_t size, Trailer *trailer) {
-  GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
-  char part[65536];
-  ssize_t got = 0;
-  begin_hash(hash, size);
-  for (uint64_t left = size; left; left -= (uint64_t)got) {
-    got = bp__read_up_to(fd, part, left < sizeof part ? (size_t)left : sizeof part);
-    if (got <= 0)
-      break;
-    g_checksum_update(hash, (const guchar *)part, got);
-  }
-  finish_trailer(hash, trailer);
-  return got < 0 ? -1 : 0;
+  memcpy(trailer->magic, trailer_magic, sizeof trailer_magic);
+  g_checksum_get_digest(hash, trailer->digest, &length);
+  g_checksum_free(hash);
 }
 
 static int raise_file(const BpCache *cache, const char *doing, const char *name) {
@@ -334,12 +304,8 @@ static int open_file(const BpCache *cache, const char *name, int *fd, size_t *si
   return 0;
 }
 
-static int is_same(const Trailer *a, const Trailer *b) {
-  return !memcmp(a, b, sizeof *a);
-}
-
 int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *size) {
-  Trailer expected, found;
+  BpCacheTrailer expected, found;
   size_t length;
   int fd;
   *data = NULL;
@@ -356,80 +322,24 @@ int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *
   }
   *size = length < sizeof found ? 0 : length - sizeof found;
   memcpy(&found, *data + *size, length < sizeof found ? length : sizeof found);
-  compute_trailer(*data, *size, &expected);
+  bp__cache_trailer(*data, *size, &expected);
   (*data)[*size] = '\0';
-  if (length >= sizeof found && is_same(&expected, &found))
+  if (length >= sizeof found && !memcmp(&expected, &found, sizeof found))
     return 0;
   free(*data);
   *data = NULL;
   return raise_damaged(cache, name);
 }
 
-/* 1: it is there and complete; 0: it is not there; -1 with an error. */
-static int check_file(const BpCache *cache, const char *name) {
-  Trailer expected, found = {.magic = ""};
-  size_t size;
-  int fd;
-  if (open_file(cache, name, &fd, &size))
-    return -1;
-  if (fd < 0)
-    return 0;
-  int failed = size <= sizeof found || read_trailer_of(fd, size - sizeof found, &expected) ||
-               bp__read_up_to(fd, &found, sizeof found) < 0;
-  int error = errno;
-  close(fd);
-  if (failed && size > sizeof found) {
-    errno = error;
-    return raise_file(cache, "read", name);
-  }
-  return !failed && is_same(&expected, &found) ? 1 : raise_damaged(cache, name);
-}
-
-int bp__cache_has(const BpCache *cache, const char *name) {
-  int found = check_file(cache, name);
-  if (found < 0)
-    bp__cache_warn();
-  return found > 0;
-}
-
 int bp__cache_store(const BpCache *cache, const char *name, const char *data, size_t size) {
-  Trailer trailer;
+  BpCacheTrailer trailer;
   if (cache->fd < 0)
     return 0;
-  compute_trailer(data, size, &trailer);
+  bp__cache_trailer(data, size, &trailer);
   const struct iovec parts[] = {{(void *)(uintptr_t)data, size}, {&trailer, sizeof trailer}};
   if (bp__replace_file(cache->fd, name, parts, 2))
     return raise_file(cache, "write", name);
-  tidy(cache);
-  return 0;
-}
-
-/* Appends the trailer, and removes the right to write that a umask may have left to others. */
-static int complete_file(int fd) {
-  struct stat status;
-  Trailer trailer;
-  return fd < 0 || fstat(fd, &status) || fchmod(fd, status.st_mode & 0755) ||
-                 read_trailer_of(fd, (uint64_t)status.st_size, &trailer) ||
-                 bp__write_all(fd, &trailer, sizeof trailer)
-             ? -1
-             : 0;
-}
-
-int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char *name) {
-  int fd = openat(from, file, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-  int failed = complete_file(fd), error = errno;
-  if (fd >= 0 && close(fd) && !failed) {
-    failed = -1;
-    error = errno;
-  }
-  if (!failed && renameat(from, file, cache->fd, name)) {
-    failed = -1;
-    error = errno;
-  }
-  errno = error;
-  if (failed)
-    return raise_file(cache, "make", name);
-  tidy(cache);
+  bp__cache_tidy(cache);
   return 0;
 }
 
@@ -443,7 +353,7 @@ static char *hash_key(const BpByteArray *key) {
   return name;
 }
 
-void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes) {
+void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes) {
   BpCache cache;
   char *data = NULL;
   size_t size = 0;
@@ -458,7 +368,7 @@ void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *b
     bp_error_put(error);
 }
 
-void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
+void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
   BpCache cache;
   BpError *error = bp_error_take();
   char *name = hash_key(key);
@@ -470,12 +380,4 @@ void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteAr
   g_free(name);
   if (error)
     bp_error_put(error);
-}
-
-void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes) {
-  bp__cache_read(subject, key, bytes);
-}
-
-void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
-  bp__cache_write(subject, key, bytes);
 }

@@ -7,7 +7,8 @@
  *
  * A file is named by a hash of everything that it depends on (64 hexadecimal digits, and a suffix
  * that parts/cache knows), replaced as a whole, and ends in a trailer with the hash of its own
- * bytes, which linkers and loaders ignore. Its time of change is that of its last use. When a file
+ * bytes, which linkers and loaders ignore. Its time of change is that of its last use, and a file
+ * that was used within the last minute stays. When a file
  * is added, files that were not used for 90 days are removed, and then the least recently used ones
  * while the subject takes more than BACKPLANE_CACHE_SIZE. Nothing else in the folder is changed.
  * Any thread, any number of processes. */
@@ -47,26 +48,28 @@ BP__SHARED int bp__cache_path(const BpCache *cache, const char *name, char *path
 
 /* The bytes of a file (transfer full, free), NUL-terminated, or NULL if it does not exist. -1 with
  * an error if it cannot be used; BP_ERROR_FORMAT: it was damaged, and is removed. */
-int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *size);
+BP__SHARED int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *size);
 /* Stores bytes as a file. -1 with an error. */
-int bp__cache_store(const BpCache *cache, const char *name, const char *data, size_t size);
+BP__SHARED int bp__cache_store(const BpCache *cache, const char *name, const char *data,
+                               size_t size);
 
-/* Whether a complete file exists; it then stays for at least a minute, so that the caller can open
- * it by its path. An incomplete file is removed. Problems are logged. */
-BP__SHARED int bp__cache_has(const BpCache *cache, const char *name);
-/* Moves `file` of the folder open as `from`, on the same file system, into the cache as `name`. -1
- * with an error, and the file stays where it was. */
-BP__SHARED int bp__cache_adopt(const BpCache *cache, int from, const char *file, const char *name);
+/* The end of a file. */
+typedef struct BpCacheTrailer {
+  char magic[8];
+  uint8_t digest[BP_CACHE_DIGEST_SIZE];
+} BpCacheTrailer;
+
+BP__SHARED void bp__cache_trailer(const char *data, size_t size, BpCacheTrailer *trailer);
+
+/* Removes old files, after a file was added. */
+BP__SHARED void bp__cache_tidy(const BpCache *cache);
 
 /* Adds a part of a key to a hash, with its length, so that two parts cannot be confused with
  * one. */
 BP__SHARED void bp__cache_hash(GChecksum *hash, const char *data, size_t size);
 
-/* The slots of BpRuntimeTable. */
+/* A slot of BpRuntimeTable. */
 int32_t bp__cache_dir(const char *subject, char *path, size_t size);
-BP__SHARED void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
-BP__SHARED void bp__cache_write(const char *subject, const BpByteArray *key,
-                                const BpByteArray *bytes);
 
 /* The table of the part parts/cache. */
 typedef struct CacheUpkeep {

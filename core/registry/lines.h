@@ -10,6 +10,6 @@
 BP__SHARED char *bp__line_next(char **rest);
 
 /* The value of a line, borrowed from it; NULL if it has another key. */
-const char *bp__line_value(const char *line, const char *key);
+BP__SHARED const char *bp__line_value(const char *line, const char *key);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the core wants of the operating system: the environment, files, locks, programs, and who may
+# What the core wants of the operating system: the environment, files, locks, and who may
 # change what.
 
 libbackplane_la_SOURCES += \
@@ -9,5 +9,4 @@ libbackplane_la_SOURCES += \
 	core/system/lock.c core/system/lock.h \
 	core/system/process.c core/system/process.h \
 	core/system/shared.h \
-	core/system/spawn.c core/system/spawn.h \
 	core/system/trust.c core/system/trust.h

@@ -53,7 +53,8 @@ BpTarget *bp__target_create(const BpTargetKind *kind) {
   return target;
 }
 
-int bp__target_complete(BpTarget *target) {
+/* Calls the kind's `complete`, which checks the target and sets dependent attributes. */
+static int complete(BpTarget *target) {
   if (!BP_TABLE_HAS(target->kind, complete))
     return 0;
   target->completing = 1;
@@ -170,7 +171,7 @@ BpTarget *bp_target_parse(const char *text) {
   }
   const Text *part = bp__part_table(BP_PART_TEXT);
   BpTarget *target = part ? part->parse_target(text) : NULL;
-  if (target && bp__target_complete(target) < 0) {
+  if (target && complete(target) < 0) {
     bp_object_release(target);
     return NULL;
   }

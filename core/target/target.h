@@ -41,7 +41,5 @@ BP__SHARED int bp__target_set_value(BpTarget *target, const char *name, const Bp
 /* Checks that a number which the host's compiler reads is in its range; other numbers are not
  * checked. */
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);
-/* Calls the kind's `complete`, which checks the target and sets dependent attributes. */
-int bp__target_complete(BpTarget *target);
 
 #endif

@@ -7,10 +7,9 @@
 #include "parts/doctor/container.h"
 #include "parts/doctor/reasons.h"
 #include "core/plugin/isolate.h"
-#include "core/plugin/trial_cache.h"
+#include "core/plugin/trial_part.h"
 #include "core/plugin/parallel.h"
 #include "core/plugin/pattern.h"
-#include "core/registry/cache.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
 
@@ -101,7 +100,7 @@ static int add_libraries(const Subject *subject, const Trial *trial) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
   guint from = 0;
-  for (const char *line; (line = bp__trial_next(trial, "library", &from));) {
+  for (const char *line; (line = bp__trial_part()->next(trial, "library", &from));) {
     g_auto(GStrv) fields = g_strsplit(line, "\t", 2);
     if (!fields[0] || !fields[1] || !*fields[1])
       continue;
@@ -190,7 +189,7 @@ static void add_permissions(const Subject *subject) {
 static int add_devices(const Subject *subject, const Trial *trial) {
   int usable = 0;
   guint from = 0;
-  for (const char *line; (line = bp__trial_next(trial, "device", &from));) {
+  for (const char *line; (line = bp__trial_part()->next(trial, "device", &from));) {
     g_auto(GStrv) fields = g_strsplit(line, "\t", 3);
     if (g_strv_length(fields) < 3)
       continue;
@@ -200,7 +199,7 @@ static int add_devices(const Subject *subject, const Trial *trial) {
         g_strdup_printf("%s %s", fields[0], fields[2]), NULL);
   }
   from = 0;
-  for (const char *line; (line = bp__trial_next(trial, "nodevice", &from));) {
+  for (const char *line; (line = bp__trial_part()->next(trial, "nodevice", &from));) {
     g_auto(GStrv) fields = g_strsplit(line, "\t", 2);
     add(subject, BP_STAGE_DEVICES, REASON_DEVICES_NONE,
         g_strdup_printf("no device of kind %s%s%s", fields[0], fields[1] && *fields[1] ? ": " : "",
@@ -259,7 +258,7 @@ static void add_start(const Subject *subject) {
 
 static void add_probe(const Subject *subject, const Trial *trial, int has_libraries) {
   const char *text = "";
-  Reason fault = bp__trial_fault(trial, &text);
+  Reason fault = bp__trial_part()->find_fault(trial, &text);
   if (trial->verdict != REASON_OK) {
     add_reason(subject, trial->verdict, trial->text);
     return;
@@ -282,11 +281,11 @@ static void add_probe(const Subject *subject, const Trial *trial, int has_librar
 
 static void add_trial(const Subject *subject, const Trial *trial) {
   const char *text;
-  Reason fault = bp__trial_fault(trial, &text);
+  Reason fault = bp__trial_part()->find_fault(trial, &text);
   int is_unloadable = fault < NUM_REASONS && bp__reason_info(fault)->stage < BP_STAGE_PERMISSIONS;
   if (is_unloadable) {
     guint from = 0;
-    const char *missing = bp__trial_next(trial, "missing", &from);
+    const char *missing = bp__trial_part()->next(trial, "missing", &from);
     add(subject, bp__reason_info(fault)->stage, fault, g_strdup(text),
         missing ? package_remedy(&subject->plugin->descriptor, missing) : NULL);
     return;
@@ -298,17 +297,15 @@ static void add_trial(const Subject *subject, const Trial *trial) {
 
 static void try_out(const Subject *subject, Plugin *file) {
   Trial trial;
-  TrialCache cache;
-  if (bp__trial_run(file, &trial)) {
+  const TrialPart *trials = bp__trial_part();
+  if (!trials || trials->run(file, &trial)) {
     add_reason(subject, bp__reason_take(REASON_TRIAL_IMPOSSIBLE), bp_error_message());
     bp_error_clear();
     return;
   }
-  bp__trial_cache_open(&cache, file);
-  bp__trial_cache_write(&cache, &trial);
-  bp__trial_cache_close(&cache);
+  trials->store(file, &trial);
   add_trial(subject, &trial);
-  bp__trial_clear(&trial);
+  trials->clear(&trial);
 }
 
 /* ---- One plugin -------------------------------------------------------------------------- */

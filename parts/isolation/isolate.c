@@ -8,8 +8,8 @@
 #include "core/registry/names.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
-#include "core/system/spawn.h"
 #include "parts/isolation/remote.h"
+#include "parts/spawn.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

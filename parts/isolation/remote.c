@@ -10,7 +10,7 @@
 #include "core/registry/names.h"
 #include "core/registry/registration.h"
 #include "core/system/env.h"
-#include "core/system/spawn.h"
+#include "parts/spawn.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

@@ -3,8 +3,8 @@
 
 #include "parts/toolchain/command.h"
 
-#include "core/system/spawn.h"
 #include "core/system/trust.h"
+#include "parts/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

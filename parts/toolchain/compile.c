@@ -70,6 +70,17 @@ static void name_file(const char *key, const char *extension, char *name) {
   snprintf(name, NAME_SIZE, "%s%s", key, extension);
 }
 
+/* Whether a complete file of this name is in the cache. Problems are logged. */
+static int has_kept(const BpCache *cache, const char *name) {
+  char *data;
+  size_t size;
+  if (bp__cache_load(cache, name, &data, &size))
+    bp__cache_warn();
+  int is_found = data && size;
+  free(data);
+  return is_found;
+}
+
 /* ---- Steps ------------------------------------------------------------------------------- */
 
 /* Runs the compiler with three lists of arguments, one after the other. */
@@ -110,7 +121,7 @@ int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray
   if (compute_key("object", source, flags, key))
     return -1;
   name_file(key, ".o", kept);
-  if (dir->cache && bp__cache_has(dir->cache, kept))
+  if (dir->cache && has_kept(dir->cache, kept))
     return bp__cache_path(dir->cache, kept, object);
   snprintf(made, sizeof made, "%.48s.o", name);
   if (make_object(dir, name, made, source, flags))
@@ -134,7 +145,7 @@ static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const c
 static BpModule *load_cached(const BpCache *cache, const char *kept) {
   char path[PATH_MAX];
   BpModule *module = NULL;
-  if (bp__cache_has(cache, kept) && !bp__cache_path(cache, kept, path))
+  if (has_kept(cache, kept) && !bp__cache_path(cache, kept, path))
     module = bp_module_load(path);
   if (!module)
     bp_error_clear();

@@ -8,6 +8,7 @@
 #include "core/registry/sized.h"
 #include "parts/toolchain/command.h"
 
+#include <backplane/cache.h>
 #include <backplane/error.h>
 #include <errno.h>
 #include <stddef.h>
@@ -73,7 +74,7 @@ static int copy_output(BpReader *reader, BpOwnedBytes *output) {
 /* 0: they were cached; -1 without an error: they have to be made. */
 static int take_kept(const BpCompilerRun *run, const BpByteArray *key, BpOwnedBytes *outputs) {
   BpOwnedBytes kept;
-  bp__cache_read(run->subject, key, &kept);
+  bp_cache_read(run->subject, key, &kept);
   if (!kept.data)
     return -1;
   BpReader reader = {kept.data, kept.size, 0, "a cached file"};
@@ -102,7 +103,7 @@ static void keep(const BpCompilerRun *run, const BpByteArray *key, const BpOwned
     return;
   }
   const BpByteArray view = {bytes.data, bytes.size};
-  bp__cache_write(run->subject, key, &view);
+  bp_cache_write(run->subject, key, &view);
   bytes.free_data(bytes.data);
 }
 

@@ -139,10 +139,45 @@ void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *byte
     *bytes = (BpOwnedBytes){data, size, free};
 }
 
+/* Appends the trailer of a cached file, and removes the right to write that a umask may have left
+ * to others. */
+static int complete_file(int fd) {
+  struct stat status;
+  BpCacheTrailer trailer;
+  size_t size;
+  if (fstat(fd, &status) || fchmod(fd, status.st_mode & 0755))
+    return -1;
+  char *data = bp__read_all(fd, SIZE_MAX / 4, &size);
+  if (!data)
+    return -1;
+  bp__cache_trailer(data, size, &trailer);
+  free(data);
+  return bp__write_all(fd, &trailer, sizeof trailer);
+}
+
+/* Moves the file into the cache. -1 with an error, and the file stays where it was. */
+static int adopt_file(const BpWorkdir *dir, const char *name, const char *kept) {
+  int fd = openat(dir->fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  int failed = fd < 0 || complete_file(fd), error = errno;
+  if (fd >= 0 && close(fd) && !failed) {
+    failed = 1;
+    error = errno;
+  }
+  if (!failed && renameat(dir->fd, name, dir->cache->fd, kept)) {
+    failed = 1;
+    error = errno;
+  }
+  if (failed)
+    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s/%s\": %s", dir->cache->path, kept,
+                          strerror(error));
+  bp__cache_tidy(dir->cache);
+  return 0;
+}
+
 int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path) {
   if (!dir->cache)
     return bp__workdir_path(dir, name, path);
-  if (!bp__cache_adopt(dir->cache, dir->fd, name, kept))
+  if (!adopt_file(dir, name, kept))
     return bp__cache_path(dir->cache, kept, path);
   bp__cache_warn();
   return bp__workdir_path(dir, name, path);

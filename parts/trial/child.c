@@ -5,8 +5,8 @@
 #include "parts/trial/trial.h"
 
 #include "core/device/layers.h"
-#include "core/plugin/trial_report.h"
 #include "core/registry/names.h"
+#include "parts/trial/report.h"
 
 #include <backplane/device.h>
 #include <backplane/object.h>
@@ -141,11 +141,11 @@ static int activate(Plugin *plugin) {
   bp__plugins_add(plugin);
   bp__plugins_unlock();
   bp__plugins_scan(0);
-  bp__trial_stage("load");
+  bp__trial_report_stage("load");
   return bp__plugin_activate(plugin);
 }
 
-void bp__trial_try_here(int plugin_fd, const char *path) {
+static void try_plugin(int plugin_fd, const char *path) {
   bp__layers_ignore(); /* they are no part of the plugin */
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
   int rc = activate(plugin);
@@ -154,13 +154,19 @@ void bp__trial_try_here(int plugin_fd, const char *path) {
     report_fault(plugin->code, plugin->reason);
   else {
     report_libraries(); /* the plugin may end the process in the next step */
-    bp__trial_stage("devices");
+    bp__trial_report_stage("devices");
     for_each_word(plugin->descriptor.devices, report_kind);
   }
-  bp__trial_stage("libraries");
+  bp__trial_report_stage("libraries");
   if (plugin)
     for_each_word(plugin->descriptor.libraries, report_vendor_library);
   report_libraries();
   bp__trial_report("done", "yes");
-  bp__trial_stage("exit");
+  bp__trial_report_stage("exit");
+}
+
+void bp__trial_try_here(int plugin_fd, const char *path, int fd) {
+  if (bp__trial_report_begin(fd))
+    try_plugin(plugin_fd, path);
+  bp__trial_report_end();
 }

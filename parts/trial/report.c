@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of a trial, in its process. */
 
-#include "core/plugin/trial_report.h"
+#include "parts/trial/report.h"
 
-#include "core/plugin/trial.h"
 #include "core/system/file.h"
-#include "core/system/trust.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -17,10 +15,6 @@ static int report_fd = -1;
 static pid_t reporter;          /* the process that the helper started */
 static struct stat report_pipe; /* the original file of report_fd; zeros while unknown */
 static int report_error;        /* errno of the first line that could not be written */
-
-int bp__trial_is_here(void) {
-  return report_fd >= 0;
-}
 
 int bp__trial_report_begin(int fd) {
   report_fd = fd;
@@ -66,18 +60,7 @@ void bp__trial_end_copy(void) {
   _exit(0);
 }
 
-void bp__trial_stage(const char *stage) {
-  if (!bp__trial_is_here())
-    return;
+void bp__trial_report_stage(const char *stage) {
   bp__trial_end_copy();
   bp__trial_report("stage", "%s", stage);
-}
-
-void bp__trial_missing(const char *library) {
-  if (bp__trial_is_here())
-    bp__trial_report("missing", "%s", library);
-}
-
-void bp_assume_privileged(void) {
-  bp__assume_privileged();
 }

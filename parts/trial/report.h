@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of a trial, in the process that may crash. */
-#ifndef BACKPLANE_CORE_PLUGIN_TRIAL_REPORT_H
-#define BACKPLANE_CORE_PLUGIN_TRIAL_REPORT_H
-
-#include "core/system/shared.h"
+#ifndef BACKPLANE_PARTS_TRIAL_REPORT_H
+#define BACKPLANE_PARTS_TRIAL_REPORT_H
 
 #include <backplane/error.h>
 
@@ -14,10 +12,13 @@ int bp__trial_report_begin(int fd);
 void bp__trial_report_end(void);
 
 /* Writes one line of UTF-8 without control characters, for any text of a plugin. */
-BP__SHARED void bp__trial_report(const char *key, const char *format, ...) BP_PRINTF(2, 3);
+void bp__trial_report(const char *key, const char *format, ...) BP_PRINTF(2, 3);
 
 /* Ends a process that the plugin forked and that returned from the plugin. Otherwise both processes
  * would continue with the trial. */
-BP__SHARED void bp__trial_end_copy(void);
+void bp__trial_end_copy(void);
+
+/* Reports that a stage begins. */
+void bp__trial_report_stage(const char *stage);
 
 #endif

@@ -6,8 +6,8 @@
 #include "core/registry/lines.h"
 #include "core/registry/part.h"
 #include "core/system/file.h"
-#include "core/system/spawn.h"
 #include "core/system/trust.h"
+#include "parts/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@
 
 /* The helper ends by itself at the deadline. If it has not ended this long after, it is woken, and
  * then killed. */
+#define REPORT_MAX    (256 * 1024)
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
 
@@ -202,11 +203,11 @@ static int wait_readable(const Helper *helper) {
 /* If a trial's report grows beyond the limit, the helper ends the trial, because only the helper
  * finds every process that the plugin started. Of the rest of the report only the end is kept. */
 static void limit_report(Helper *helper, GString *text) {
-  if (text->len <= BP_TRIAL_REPORT_MAX)
+  if (text->len <= REPORT_MAX)
     return;
   end_trial(helper);
   helper->deadline = MIN(helper->deadline, now_ms());
-  g_string_truncate(text, BP_TRIAL_REPORT_MAX + 1);
+  g_string_truncate(text, REPORT_MAX + 1);
 }
 
 static int has_end(const Helper *helper, const GString *text) {
@@ -336,11 +337,11 @@ static int check_helper(const Trial *trial) {
 
 /* `is_stuck`: the helper had to be killed; changes `report`. */
 static int read_trial(Trial *trial, int is_stuck, GString *report) {
-  int is_flooded = report->len > BP_TRIAL_REPORT_MAX;
+  int is_flooded = report->len > REPORT_MAX;
   *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report->str)};
   if (is_flooded)
     judge(trial, REASON_TRIAL_GARBLED, "wrote more than %d KiB into the report of its trial",
-          BP_TRIAL_REPORT_MAX / 1024);
+          REPORT_MAX / 1024);
   else if (is_stuck && last_of(trial, "stage"))
     judge_end(trial, "timeout");
   else if (check_helper(trial))
