@@ -71,6 +71,17 @@ backplane_hints_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_hints_la_LDFLAGS = $(part_ldflags)
 backplane_hints_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
+# Events, external memory, copies between devices.
+parts_LTLIBRARIES += backplane-exchange.la
+backplane_exchange_la_SOURCES = \
+	parts/exchange/event.c parts/exchange/event.h \
+	parts/exchange/exchange.h \
+	parts/exchange/external.c \
+	parts/exchange/part.c \
+	parts/exchange/transfer.c
+backplane_exchange_la_LDFLAGS = $(part_ldflags)
+backplane_exchange_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
 # Choosing a device by a list of preferences.
 parts_LTLIBRARIES += backplane-select.la
 backplane_select_la_SOURCES = \

@@ -48,12 +48,12 @@ BP__SHARED const BpDeviceApi *bp__device_get(BpDevice device);
 
 /* Reads an application's BpAllocation, and checks its alignment and flags. 0, or -1 with an
  * error. */
-int bp__allocation_read(const BpAllocation *given, BpAllocation *own);
+BP__SHARED int bp__allocation_read(const BpAllocation *given, BpAllocation *own);
 /* The same of a BpCopy, whose ends and flags it checks. An error in the child of a fork, too. */
 int bp__copy_read(const BpCopy *given, BpCopy *own);
 
 /* Adds the device and the operation to the error that a slot raised. Returns -1. */
-int bp__device_failed(BpDevice device, const char *doing);
+BP__SHARED int bp__device_failed(BpDevice device, const char *doing);
 
 /* 0, or -1 with an error in the child of a process that had used a device when it forked. */
 BP__SHARED int bp__device_check_fork(void);
@@ -69,10 +69,10 @@ BP__SHARED int bp__device_api_take(const char *name, const BpDeviceApi *given, B
 BP__SHARED const struct BpLayering *bp__device_layering(const BpDeviceApi *api);
 
 /* Whether the device is cpu:0, whose memory belongs to the core itself. */
-int bp__device_is_host(BpDevice device);
+BP__SHARED int bp__device_is_host(BpDevice device);
 
 /* 0 if `stream` is NULL or was created on the device by bp_stream_create, else -1 with an error. */
-int bp__stream_check(BpDevice device, void *stream);
+BP__SHARED int bp__stream_check(BpDevice device, void *stream);
 
 /* The number of this thread's current stream on the device, or 0 for the default stream. Numbers
  * are never reused. The second function returns whether the stream with that number still exists;
@@ -81,16 +81,16 @@ uint64_t bp__stream_current_number(BpDevice device);
 int bp__stream_is_alive(uint64_t number);
 /* Adds to the users of a stream, 1 or -1, and returns whether it exists. bp_stream_free waits until
  * there are none. */
-int bp__stream_use(uint64_t number, int32_t users);
+BP__SHARED int bp__stream_use(uint64_t number, int32_t users);
 
 /* Notes that an event stands for what is queued on the stream, on a device without events: the
  * stream is synchronised before it is freed. Gives its number, 0 for the default stream. -1 with an
  * error: the stream was freed. */
-int bp__stream_note_record(BpDevice device, void *stream, uint64_t *number);
+BP__SHARED int bp__stream_note_record(BpDevice device, void *stream, uint64_t *number);
 
 /* Allocates host memory; alignment is a power of two. NULL with an error if memory is exhausted. */
-void *bp__host_alloc(uint64_t size, uint64_t alignment);
-void bp__host_free(void *data);
+BP__SHARED void *bp__host_alloc(uint64_t size, uint64_t alignment);
+BP__SHARED void bp__host_free(void *data);
 
 /* Starts this part of the core. */
 int bp__device_start(void);

@@ -47,7 +47,7 @@ int bp__layers_host(const BpDeviceApi **api);
  * index; NULL: no more. */
 #define BP__MOST_BEFORE_END 2
 typedef void (*BpBeforeEnd)(void);
-void bp__layers_before_end(BpBeforeEnd function);
+BP__SHARED void bp__layers_before_end(BpBeforeEnd function);
 BP__SHARED BpBeforeEnd bp__layers_given_before_end(size_t index);
 
 /* From now on no layer is asked for in this process. */

@@ -4,8 +4,7 @@
 libbackplane_la_SOURCES += \
 	core/device/attr.c \
 	core/device/device.h \
-	core/device/event.c core/device/event.h \
-	core/device/external.c \
+	core/device/exchange.c core/device/exchange.h \
 	core/device/flush.h \
 	core/device/forked.c core/device/forked.h \
 	core/device/futex.h \
@@ -23,5 +22,4 @@ libbackplane_la_SOURCES += \
 	core/device/threads.c \
 	core/device/tensor.c \
 	core/device/tensor.h \
-	core/device/transfer.c \
 	core/device/workspace.c

@@ -20,6 +20,7 @@ typedef enum PartId {
   BP_PART_ISOLATION, /* an Isolation (core/plugin/isolate.h) */
   BP_PART_CACHE,     /* a CacheUpkeep (core/registry/cache.h) */
   BP_PART_HINTS,     /* a Hints (core/registry/hints.h) */
+  BP_PART_EXCHANGE,  /* an ExchangePart (core/device/exchange.h) */
   BP_NUM_PARTS
 } PartId;
 

@@ -13,9 +13,10 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/device/event.h"
 #include "core/registry/given.h"
 #include "core/system/lock.h"
+#include "parts/exchange/event.h"
+#include "parts/exchange/exchange.h"
 
 typedef struct Record {
   atomic_int references;
@@ -285,7 +286,7 @@ static int wait_for_other(Record *from, BpDevice device, void *stream) {
 
 /* ---- The API ----------------------------------------------------------------------------- */
 
-BpEvent *bp_event_create(BpDevice device) {
+BpEvent *bp__event_create(BpDevice device) {
   if (bp__device_check_fork())
     return NULL;
   const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
@@ -300,14 +301,14 @@ BpEvent *bp_event_create(BpDevice device) {
   return event;
 }
 
-void bp_event_free(BpEvent *event) {
+void bp__event_free(BpEvent *event) {
   if (!event)
     return;
   release_record(event->record);
   free(event);
 }
 
-int bp_event_record(BpEvent *event, void *stream) {
+int bp__event_record(BpEvent *event, void *stream) {
   if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(event->device, stream))
     return -1;
   if (!event->api)
@@ -329,7 +330,7 @@ int bp_event_record(BpEvent *event, void *stream) {
   return rc;
 }
 
-int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event) {
+int bp__event_wait(BpDevice device, void *stream, BpEvent *event) {
   if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(device, stream))
     return -1;
   Record *record = use_record(event);
@@ -347,7 +348,7 @@ int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event) {
   return rc;
 }
 
-int bp_event_query(BpEvent *event, int32_t *state) {
+int bp__event_query(BpEvent *event, int32_t *state) {
   if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
     return -1;
   *state = BP_EVENT_COMPLETE;
@@ -357,7 +358,7 @@ int bp_event_query(BpEvent *event, int32_t *state) {
   return rc;
 }
 
-int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state) {
+int bp__event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state) {
   if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
     return -1;
   *state = BP_EVENT_COMPLETE;

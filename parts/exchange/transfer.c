@@ -17,10 +17,11 @@
 #include <backplane/tensor.h>
 
 #include "core/device/device.h"
-#include "core/device/event.h"
 #include "core/device/layers.h"
 #include "core/registry/given.h"
 #include "core/system/lock.h"
+#include "parts/exchange/event.h"
+#include "parts/exchange/exchange.h"
 
 #define PAGE UINT64_C(4096)
 
@@ -63,7 +64,7 @@ static int is_same(BpDevice a, BpDevice b) {
 static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   const uint64_t needed = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_IN_TURN;
   uint64_t imports;
-  if (bp_device_memory_forms(device, &imports, NULL, alignment))
+  if (bp__memory_forms(device, &imports, NULL, alignment))
     return -1;
   return (imports & needed) == needed;
 }
@@ -88,8 +89,8 @@ static void destroy(BpTransfer *transfer) {
     bp_device_free(transfer->from, transfer->from_handle);
   if (transfer->to_handle)
     bp_device_free(transfer->to, transfer->to_handle);
-  bp_event_free(transfer->filled);
-  bp_event_free(transfer->emptied);
+  bp__event_free(transfer->filled);
+  bp__event_free(transfer->emptied);
   bp__host_free(transfer->staging);
   free(transfer);
   bp_error_clear();
@@ -102,7 +103,7 @@ static void *import(const BpTransfer *transfer, BpDevice device) {
   const BpExternalMemory memory = {
       sizeof memory, transfer->size, transfer->staging, -1, BP_EXTERNAL_HOST_POINTER, 0};
   void *handle;
-  if (bp_device_import_memory(device, &memory, &handle) == 0)
+  if (bp__memory_import(device, &memory, &handle) == 0)
     return handle;
   bp_error_clear();
   return NULL;
@@ -117,8 +118,8 @@ static int allocate(BpTransfer *transfer) {
   alignment = alignment < from_alignment ? from_alignment : alignment;
   alignment = alignment < to_alignment ? to_alignment : alignment;
   transfer->staging = bp__host_alloc(transfer->size, alignment);
-  transfer->filled = transfer->staging ? bp_event_create(transfer->from) : NULL;
-  transfer->emptied = transfer->filled ? bp_event_create(transfer->to) : NULL;
+  transfer->filled = transfer->staging ? bp__event_create(transfer->from) : NULL;
+  transfer->emptied = transfer->filled ? bp__event_create(transfer->to) : NULL;
   if (!transfer->emptied)
     return -1;
   transfer->to_handle = queues ? import(transfer, transfer->to) : NULL;
@@ -126,7 +127,7 @@ static int allocate(BpTransfer *transfer) {
   return 0;
 }
 
-BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size) {
+BpTransfer *bp__transfer_create(BpDevice from, BpDevice to, uint64_t size) {
   if (bp__device_check_fork())
     return NULL;
   if (bp__device_is_host(from) || bp__device_is_host(to) || size > UINT64_MAX - PAGE) {
@@ -158,8 +159,8 @@ static int is_idle(const BpTransfer *transfer, uint64_t timeout_ns) {
   if (transfer->is_unasked && timeout_ns == 0)
     return 0;
   BpError *pending = bp_error_take();
-  int rc = transfer->is_lost || bp_event_synchronize(transfer->filled, timeout_ns, &filled) ||
-                   bp_event_synchronize(transfer->emptied, timeout_ns, &emptied)
+  int rc = transfer->is_lost || bp__event_synchronize(transfer->filled, timeout_ns, &filled) ||
+                   bp__event_synchronize(transfer->emptied, timeout_ns, &emptied)
                ? -1
                : filled != BP_EVENT_PENDING && emptied != BP_EVENT_PENDING;
   bp_error_clear();
@@ -249,7 +250,7 @@ static void free_idle(void) {
   }
 }
 
-void bp_transfer_free(BpTransfer *transfer) {
+void bp__transfer_free(BpTransfer *transfer) {
   if (!transfer)
     return;
   int idle = is_idle(transfer, 0);
@@ -286,7 +287,7 @@ static BpTransfer *take_transfer(BpDevice from, BpDevice to, uint64_t size) {
   if (idle == 0)
     keep(transfer);
   transfer = wait_for_oldest(from, to, capacity);
-  return transfer ? transfer : bp_transfer_create(from, to, capacity);
+  return transfer ? transfer : bp__transfer_create(from, to, capacity);
 }
 
 /* ---- Sending and receiving --------------------------------------------------------------- */
@@ -312,8 +313,8 @@ static int settle(BpTransfer *transfer, BpDevice device, void *stream) {
 
 /* Makes a stream wait until the memory has been filled and read as it was asked for last. */
 static int wait_for_use(const BpTransfer *transfer, BpDevice device, void *stream) {
-  return bp_stream_wait_event(device, stream, transfer->filled) ||
-                 bp_stream_wait_event(device, stream, transfer->emptied)
+  return bp__event_wait(device, stream, transfer->filled) ||
+                 bp__event_wait(device, stream, transfer->emptied)
              ? -1
              : 0;
 }
@@ -340,8 +341,8 @@ static int fill(BpTransfer *transfer, const void *handle, uint64_t offset, uint6
   return bp_device_copy(&copy, stream) ? -1 : take_turn(transfer, 1, size, stream);
 }
 
-int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
-                     void *stream) {
+int bp__transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
+                      void *stream) {
   if (!BP_GIVEN(transfer) || check_size(transfer, size))
     return -1;
   transfer->sender = stream;
@@ -350,7 +351,7 @@ int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, 
   if (wait_for_use(transfer, transfer->from, stream))
     return -1;
   transfer->is_unasked = !transfer->has_events;
-  return fill(transfer, handle, offset, size, stream) || bp_event_record(transfer->filled, stream)
+  return fill(transfer, handle, offset, size, stream) || bp__event_record(transfer->filled, stream)
              ? settle(transfer, transfer->from, stream)
              : 0;
 }
@@ -358,7 +359,7 @@ int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, 
 /* In the calling thread, which raises a failure of the source. */
 static int wait_for_source(BpTransfer *transfer) {
   int32_t state = BP_EVENT_PENDING;
-  int rc = bp_event_synchronize(transfer->filled, BP_WAIT_FOREVER, &state);
+  int rc = bp__event_synchronize(transfer->filled, BP_WAIT_FOREVER, &state);
   transfer->is_unasked = 0;
   if (rc || state != BP_EVENT_FAILED)
     return rc;
@@ -372,13 +373,13 @@ static int empty_in_turn(const BpTransfer *transfer, const BpCopy *given, void *
   copy.from = transfer->to_handle;
   copy.from_device = transfer->to;
   return take_turn(transfer, 0, copy.size, stream) || bp_device_copy(&copy, stream) ||
-                 bp_event_record(transfer->emptied, stream)
+                 bp__event_record(transfer->emptied, stream)
              ? -1
              : 0;
 }
 
-int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
-                        void *stream) {
+int bp__transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
+                         void *stream) {
   if (!BP_GIVEN(transfer) || check_size(transfer, size))
     return -1;
   if (size == 0)
@@ -399,8 +400,8 @@ static int copy_part(const BpCopy *copy, uint64_t at, uint64_t size, void *from_
   BpTransfer *transfer = take_transfer(copy->from_device, copy->to_device, size);
   if (!transfer)
     return -1;
-  int rc = bp_transfer_send(transfer, copy->from, copy->from_offset + at, size, from_stream) ||
-                   bp_transfer_receive(transfer, copy->to, copy->to_offset + at, size, to_stream)
+  int rc = bp__transfer_send(transfer, copy->from, copy->from_offset + at, size, from_stream) ||
+                   bp__transfer_receive(transfer, copy->to, copy->to_offset + at, size, to_stream)
                ? -1
                : 0;
   retire(transfer);
@@ -419,43 +420,28 @@ static int copy_by_transfers(const BpCopy *copy, void *from_stream, void *to_str
 /* By the plugin, in the source's stream. The copy waits for to_stream, and to_stream waits for the
  * copy. */
 static int copy_within_kind(const BpCopy *copy, void *from_stream, void *to_stream) {
-  BpEvent *before = bp_event_create(copy->to_device), *after = bp_event_create(copy->from_device);
-  int rc = before && after && !bp_event_record(before, to_stream) &&
-                   !bp_stream_wait_event(copy->from_device, from_stream, before) &&
-                   !bp_device_copy(copy, from_stream) && !bp_event_record(after, from_stream) &&
-                   !bp_stream_wait_event(copy->to_device, to_stream, after)
+  BpEvent *before = bp__event_create(copy->to_device), *after = bp__event_create(copy->from_device);
+  int rc = before && after && !bp__event_record(before, to_stream) &&
+                   !bp__event_wait(copy->from_device, from_stream, before) &&
+                   !bp_device_copy(copy, from_stream) && !bp__event_record(after, from_stream) &&
+                   !bp__event_wait(copy->to_device, to_stream, after)
                ? 0
                : -1;
-  bp_event_free(before);
-  bp_event_free(after);
+  bp__event_free(before);
+  bp__event_free(after);
   return rc;
 }
 
-static int copy_between(const BpCopy *copy, void *from_stream, void *to_stream) {
+int bp__copy_between(const BpCopy *copy, void *from_stream, void *to_stream) {
   int has_events;
   uint64_t alignment;
+  int queues = 1;
   if (is_same(copy->from_device, copy->to_device))
-    return from_stream == to_stream ? bp_device_copy(copy, from_stream)
-                                    : copy_within_kind(copy, from_stream, to_stream);
-  int queues = copy->from_device.device_type == copy->to_device.device_type
-                   ? is_queued(copy->from_device, copy->to_device, &has_events, &alignment)
-                   : 1;
+    queues = 0;
+  else if (copy->from_device.device_type == copy->to_device.device_type)
+    queues = is_queued(copy->from_device, copy->to_device, &has_events, &alignment);
   if (queues < 0)
     return -1;
   return queues ? copy_by_transfers(copy, from_stream, to_stream)
                 : copy_within_kind(copy, from_stream, to_stream);
-}
-
-int bp_device_copy_between(const BpCopy *given, void *from_stream, void *to_stream) {
-  BpCopy copy;
-  if (bp__copy_read(given, &copy) || bp__stream_check(copy.from_device, from_stream) ||
-      bp__stream_check(copy.to_device, to_stream))
-    return -1;
-  if (copy.size == 0)
-    return 0;
-  if (bp__device_is_host(copy.from_device))
-    return bp_device_copy(&copy, to_stream);
-  if (bp__device_is_host(copy.to_device))
-    return bp_device_copy(&copy, from_stream);
-  return copy_between(&copy, from_stream, to_stream);
 }

@@ -11,6 +11,7 @@
 #include "core/device/device.h"
 #include "core/registry/given.h"
 #include "core/registry/sized.h"
+#include "parts/exchange/exchange.h"
 
 static const char *const forms[] = {"host pointer", "opaque fd", "dma-buf"};
 
@@ -109,8 +110,7 @@ static int check_bytes(const Exchange *exchange, const BpExternalMemory *memory)
                         memory->address, exchange->alignment);
 }
 
-int bp_device_memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports,
-                           uint64_t *alignment) {
+int bp__memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports, uint64_t *alignment) {
   Exchange exchange;
   if (find_exchange(device, &exchange))
     return -1;
@@ -123,7 +123,7 @@ int bp_device_memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports
   return 0;
 }
 
-int bp_device_import_memory(BpDevice device, const BpExternalMemory *memory, void **handle) {
+int bp__memory_import(BpDevice device, const BpExternalMemory *memory, void **handle) {
   Exchange exchange;
   BpExternalMemory known;
   if (!BP_GIVEN(handle))
@@ -138,8 +138,8 @@ int bp_device_import_memory(BpDevice device, const BpExternalMemory *memory, voi
              : 0;
 }
 
-int bp_device_export_memory(BpDevice device, const BpAllocation *allocation,
-                            BpExternalMemory *memory, void **handle) {
+int bp__memory_export(BpDevice device, const BpAllocation *allocation, BpExternalMemory *memory,
+                      void **handle) {
   Exchange exchange;
   BpAllocation wanted;
   BpExternalMemory known;

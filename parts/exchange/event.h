@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extension "events" of devices. */
-#ifndef BACKPLANE_CORE_DEVICE_EVENT_H
-#define BACKPLANE_CORE_DEVICE_EVENT_H
+#ifndef BACKPLANE_PARTS_EXCHANGE_EVENT_H
+#define BACKPLANE_PARTS_EXCHANGE_EVENT_H
 
 #include <backplane/device_extensions.h>
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What programs need that use several devices, or memory of other libraries: events, external
+ * memory, copies between devices. It is a part of the core, parts/exchange. */
+#ifndef BACKPLANE_CORE_DEVICE_EXCHANGE_H
+#define BACKPLANE_CORE_DEVICE_EXCHANGE_H
+
+#include <backplane/device.h>
+
+/* The part's table: functions of <backplane/device.h>. */
+typedef struct ExchangePart {
+  BpEvent *(*event_create)(BpDevice device);
+  void (*event_free)(BpEvent *event);
+  int (*event_record)(BpEvent *event, void *stream);
+  int (*event_wait)(BpDevice device, void *stream, BpEvent *event);
+  int (*event_query)(BpEvent *event, int32_t *state);
+  int (*event_synchronize)(BpEvent *event, uint64_t timeout_ns, int32_t *state);
+  int (*memory_forms)(BpDevice device, uint64_t *imports, uint64_t *exports, uint64_t *alignment);
+  int (*memory_import)(BpDevice device, const BpExternalMemory *memory, void **handle);
+  int (*memory_export)(BpDevice device, const BpAllocation *allocation, BpExternalMemory *memory,
+                       void **handle);
+  BpTransfer *(*transfer_create)(BpDevice from, BpDevice to, uint64_t size);
+  void (*transfer_free)(BpTransfer *transfer);
+  int (*transfer_send)(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
+                       void *stream);
+  int (*transfer_receive)(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
+                          void *stream);
+  /* Of bp_device_copy_between, checked, with neither end on the host; in one device, only from one
+   * stream to another. */
+  int (*copy_between)(const BpCopy *copy, void *from_stream, void *to_stream);
+} ExchangePart;
+
+#endif
