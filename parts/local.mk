@@ -85,14 +85,17 @@ backplane_exchange_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 # Choosing a device by a list of preferences.
 parts_LTLIBRARIES += backplane-select.la
 backplane_select_la_SOURCES = \
+	parts/select/config.c parts/select/config.h \
 	parts/select/preferences.c parts/select/preferences.h \
 	parts/select/select.c
+backplane_select_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_select_la_LDFLAGS = $(part_ldflags)
 backplane_select_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
 # Tensors and targets as text.
 parts_LTLIBRARIES += backplane-text.la
 backplane_text_la_SOURCES = \
+	parts/text/element.c parts/text/element.h \
 	parts/text/target_json.c parts/text/target_options.c parts/text/tensor.c parts/text/text.h
 backplane_text_la_LDFLAGS = $(part_ldflags)
 backplane_text_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm

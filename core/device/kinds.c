@@ -20,6 +20,7 @@
 
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <backplane/plugins.h>
 #include <glib.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -246,8 +247,7 @@ static const char *find_meant(const char *name, char *const *installed, size_t c
 /* The advice which package to install for a kind that no installed plugin provides; "" if that is
  * unknown (transfer full). */
 static char *explain_kind(const char *name) {
-  const Installed *installed = bp__installed();
-  char *why = installed ? installed->explain_absence(name) : g_strdup("");
+  char *why = bp_plugin_explain_absence(name);
   if (*why || !bp__device_type_published(name))
     return why;
   bp_str_free(why);

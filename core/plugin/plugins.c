@@ -264,7 +264,6 @@ void bp__plugins_tell_installed(void) {
       .add_target_kinds = add_target_kinds,
       .find_device_kind = find_device_kind,
       .add_provided = add_provided,
-      .explain_absence = bp_plugin_explain_absence,
       .variables_of = variables_of,
   };
   bp__installed_set(&installed);

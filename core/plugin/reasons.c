@@ -57,14 +57,14 @@ Reason bp__reason_take(Reason otherwise) {
 }
 
 const char *bp_plugin_state_name(int32_t state) {
-  static const char *const names[] = {"found",    "active",   "failed",
-                                      "rejected", "shadowed", "quarantined"};
+  static const char names[][12] = {"found",    "active",   "failed",
+                                   "rejected", "shadowed", "quarantined"};
   return state >= 0 && state < (int32_t)(sizeof names / sizeof *names) ? names[state] : "unknown";
 }
 
 const char *bp_plugin_stage_name(int32_t stage) {
-  static const char *const names[] = {"found",        "descriptor",  "abi",   "path",
-                                      "dependencies", "permissions", "probe", "devices",
-                                      "selected",     "code"};
+  static const char names[][13] = {"found",        "descriptor",  "abi",   "path",
+                                   "dependencies", "permissions", "probe", "devices",
+                                   "selected",     "code"};
   return stage >= 0 && stage < (int32_t)(sizeof names / sizeof *names) ? names[stage] : "unknown";
 }

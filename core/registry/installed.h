@@ -16,11 +16,8 @@ typedef struct Installed {
   char *(*find_device_kind)(const char *name);
   /* Adds the registry names that plugins provide. 0, or -1 with an error. */
   int (*add_provided)(BpNames *names);
-  /* Why no plugin has a kind of that name, and the remedy; "" if nothing is known of it (transfer
-   * full, bp_str_free). */
-  char *(*explain_absence)(const char *name);
-  /* The environment variables that the active plugin with devices of a kind declares; "" without
-   * such a plugin (transfer full, bp_str_free). */
+  /* The environment variables that the active plugin with devices of a kind declares; "" if there
+   * is none (transfer full, bp_str_free). */
   char *(*variables_of)(const char *device_kind);
 } Installed;
 

@@ -3,7 +3,6 @@
 
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
-	core/registry/element.c core/registry/element.h \
 	core/registry/given.h \
 	core/registry/error.c \
 	core/registry/host.c \
@@ -22,7 +21,6 @@ libbackplane_la_SOURCES += \
 	core/registry/version.c \
 	core/registry/view.c \
 	core/registry/cache.c core/registry/cache.h \
-	core/registry/config.c core/registry/config.h \
 	core/registry/hints.c core/registry/hints.h \
 	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \

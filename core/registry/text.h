@@ -6,7 +6,11 @@
 #include <backplane/target.h>
 #include <backplane/tensor.h>
 
+#define BP_MAX_NDIM 64 /* numpy's limit */
+
 typedef struct Text {
+  /* bp_dtype_decode. */
+  int (*decode_element)(BpDataType dtype, const void *elements, uint64_t index, double *value);
   char *(*format_tensor)(const BpTensorView *tensor, int64_t threshold);
   /* Either form of a target, which is untrusted input (transfer full); not yet completed. */
   BpTarget *(*parse_target)(const char *text);

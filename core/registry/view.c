@@ -6,8 +6,9 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
-#include "core/registry/element.h"
 #include "core/registry/given.h"
+#include "core/registry/part.h"
+#include "core/registry/text.h"
 
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
@@ -60,4 +61,9 @@ const BpTensorView *bp_value_view_tensor(const BpValue *value) {
   if (value->type_index == BP_TYPE_TENSOR)
     return &((const BpTensor *)value->v_obj)->view;
   return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
+}
+
+int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value) {
+  const Text *text = bp__part_table(BP_PART_TEXT);
+  return text ? text->decode_element(dtype, elements, index, value) : -1;
 }

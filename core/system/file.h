@@ -16,7 +16,7 @@
 /* Opens a regular file for reading. `directory` is a descriptor or AT_FDCWD. Returns a descriptor
  * (transfer full, close). A file of another type is not opened, since opening a device can have
  * effects: -1 with errno 0. *status describes the file; it is zero if that is not known. */
-int bp__file_open(int directory, const char *name, struct stat *status);
+BP__SHARED int bp__file_open(int directory, const char *name, struct stat *status);
 
 /* Writes all bytes. */
 BP__SHARED int bp__write_all(int fd, const void *data, size_t size);

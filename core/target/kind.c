@@ -8,6 +8,7 @@
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <backplane/plugins.h>
 
 #include "core/registry/hints.h"
 #include "core/registry/host.h"
@@ -151,7 +152,7 @@ static int unknown_kind(const char *name) {
   char **kinds = bp_target_kinds(&count);
   if (!kinds)
     return -1;
-  char *why = bp__installed()->explain_absence(name);
+  char *why = bp_plugin_explain_absence(name);
   bp_error_raise(BP_ERROR_NOT_FOUND,
                  "no installed plugin has the target kind '%s'%s%s%s; `backplane targets` lists "
                  "those that are there",

@@ -5,9 +5,9 @@
 #include "core/device/layers.h"
 #include "core/device/select.h"
 #include "core/plugin/store.h"
+#include "parts/select/config.h"
 #include "parts/select/preferences.h"
 
-#include "core/registry/config.h"
 #include "core/system/env.h"
 #include "core/registry/given.h"
 #include "core/registry/hints.h"

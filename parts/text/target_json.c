@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON form of a target: one flat object, {"kind": "c", "mcpu": "x86-64-v3"}. */
+#include "parts/text/element.h"
 #include "parts/text/text.h"
 
 #include "core/registry/part.h"
@@ -353,7 +354,8 @@ static BpTarget *parse_target(const char *text) {
   return *start == '{' ? parse_json(start) : bp__target_parse_options(start);
 }
 
-static const Text text_table = {.format_tensor = bp__format_tensor,
+static const Text text_table = {.decode_element = bp__dtype_decode,
+                                .format_tensor = bp__format_tensor,
                                 .parse_target = parse_target,
                                 .format_options = bp__target_format_options,
                                 .format_json = format_json};

@@ -12,10 +12,10 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
+#include "parts/text/element.h"
 #include "parts/text/text.h"
 
 #include "core/device/tensor.h"
-#include "core/registry/element.h"
 #include "core/registry/given.h"
 
 #define THRESHOLD      1000 /* elements that are all shown */
@@ -142,7 +142,7 @@ static double decode(const Form *form, int64_t offset) {
   double value = 0; /* its type was looked at before */
   uint64_t index;
   const void *elements = find_element(form, offset, &index);
-  bp_dtype_decode(form->view->dtype, elements, index, &value);
+  bp__dtype_decode(form->view->dtype, elements, index, &value);
   return value;
 }
 
@@ -405,7 +405,7 @@ char *bp__format_tensor(const BpTensorView *tensor, int64_t threshold) {
   double ignored;
   char *text = NULL;
   int64_t bytes = BP_GIVEN(tensor) ? bp_view_num_bytes(tensor) : -1;
-  if (bytes < 0 || bp_dtype_decode(tensor->dtype, &zero, 0, &ignored) < 0)
+  if (bytes < 0 || bp__dtype_decode(tensor->dtype, &zero, 0, &ignored) < 0)
     return NULL;
   if (tensor->device.device_type == BP_DEVICE_CPU)
     return format_on_host(tensor, threshold);

@@ -2,7 +2,7 @@
 /* Reading the configuration file. It is read again each time: a process asks for values once or
  * twice. */
 
-#include "core/registry/config.h"
+#include "parts/select/config.h"
 
 #include "core/system/env.h"
 #include "core/system/file.h"
