@@ -10,7 +10,9 @@
 #include "core/device/device.h"
 #include "core/registry/given.h"
 
-static const char *const names[] = {
+/* Arrays of characters, here and in the other tables of the core, need no relocation when the
+ * library is loaded. */
+static const char names[][28] = {
     [BP_ATTR_EXIST] = "exist",
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = "max_threads_per_block",
     [BP_ATTR_WARP_SIZE] = "warp_size",

@@ -45,7 +45,7 @@ static _Atomic(Kind *) kinds[BUCKETS];
 /* sdk/device-types.txt, which a test compares with this. */
 static const struct {
   int32_t device_type;
-  const char *name;
+  char name[12];
 } published[] = {
     {BP_DEVICE_CPU, "cpu"},       {BP_DEVICE_CUDA, "cuda"},     {BP_DEVICE_CUDA_HOST, "cuda_host"},
     {BP_DEVICE_OPENCL, "opencl"}, {BP_DEVICE_VULKAN, "vulkan"}, {BP_DEVICE_METAL, "metal"},

@@ -20,7 +20,7 @@
 #define NAME  LOWER UPPER DIGIT "._-+"
 
 typedef struct KeyInfo {
-  const char *key;
+  char key[16];
   size_t offset;
   int required;
 } KeyInfo;

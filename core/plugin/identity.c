@@ -94,7 +94,7 @@ static void append_variables(GString *text, const char *list) {
 /* If a library is added or removed, one of these folders or files changes. The trial finds what the
  * files of plugins and libraries add. */
 static void append_loader(GString *text) {
-  static const char *const places[] = {
+  static const char places[][20] = {
       "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",
       "/lib64",           "/usr/lib64",         "/usr/local/lib"};
   Watched watched = {text, BP_PATTERN_WORK};

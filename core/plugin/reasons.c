@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays of characters, which need no relocation when the library is loaded. */
 static const struct {
   char code[27];
   char error_kind[14];

@@ -11,7 +11,7 @@
 static const struct {
   uint8_t code;
   uint8_t bits;
-  const char *name;
+  char name[20];
 } whole_names[] = {
     {BP_DTYPE_BOOL, 8, "bool"},
     {BP_DTYPE_HANDLE, 64, "handle"},
@@ -31,7 +31,7 @@ static const struct {
 /* Types whose name is followed by their bits. */
 static const struct {
   uint8_t code;
-  const char *name;
+  char name[8];
 } sized_names[] = {
     {BP_DTYPE_INT, "int"},       {BP_DTYPE_UINT, "uint"},       {BP_DTYPE_FLOAT, "float"},
     {BP_DTYPE_BFLOAT, "bfloat"}, {BP_DTYPE_COMPLEX, "complex"}, {BP_DTYPE_HANDLE, "handle"},

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Arrays of characters, which need no relocation when the library is loaded. */
 static const char files[][24] = {
     [BP_PART_TOOLCHAIN] = "backplane-toolchain.so", [BP_PART_DOCTOR] = "backplane-doctor.so",
     [BP_PART_TRIAL] = "backplane-trial.so",         [BP_PART_TVM] = "backplane-tvm.so",

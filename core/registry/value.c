@@ -85,7 +85,7 @@ int bp_value_view_str(const BpValue *value, BpByteArray *view) {
 const char *bp_type_name(int32_t type_index) {
   static const struct {
     int32_t type_index;
-    const char *name;
+    char name[20];
   } names[] = {
       {BP_TYPE_NONE, "None"},
       {BP_TYPE_INT, "int"},

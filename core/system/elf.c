@@ -36,11 +36,11 @@
 #define NOTES_MAX    (1u << 20)
 
 const char *bp__elf_describe(BpElfFault fault) {
-  static const char *const texts[] = {
+  static const char texts[][64] = {
       [BP_ELF_OK] = "is a shared object",
       [BP_ELF_UNREADABLE] = "cannot be read",
       [BP_ELF_NOT_ELF] = "is not an ELF file",
-      [BP_ELF_OTHER_MACHINE] = ("is for another machine; this one is " MACHINE_NAME),
+      [BP_ELF_OTHER_MACHINE] = "is for another machine; this one is " MACHINE_NAME,
       [BP_ELF_NOT_SHARED] = "is an ELF file but no shared object",
       [BP_ELF_MALFORMED] = "has malformed ELF program headers, section headers or notes",
       [BP_ELF_TRUNCATED] = "is truncated: not all that its ELF headers name is in the file",

@@ -9,7 +9,7 @@
 #include <backplane/error.h>
 
 typedef struct Range {
-  const char *name;
+  char name[28];
   int64_t least, most;
   enum { ANY_NUMBER, POWER_OF_TWO, POWER_OF_TWO_OR_0 } form;
 } Range;
@@ -38,7 +38,7 @@ static int is_in(const Range *range, int64_t value) {
 }
 
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value) {
-  static const char *const forms[] = {"", "a power of two ", "0 or a power of two "};
+  static const char forms[][24] = {"", "a power of two ", "0 or a power of two "};
   for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
     const Range *range = &ranges[i];
     if (strcmp(range->name, name) == 0 && !is_in(range, value))
