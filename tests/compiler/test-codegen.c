@@ -1004,7 +1004,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < G_N_ELEMENTS(device_targets); i++) {
     if (!has_kind(&device_targets[i]))
       continue;
-    /* NVRTC takes a minute for each: the oldest processors, and the newest, have what lies between. */
+    /* NVRTC takes a minute for each: the oldest processors, and the newest, have what lies between.
+     */
     if (strstr(device_targets[i].text, "sm_80") && !g_getenv("BP_TEST_LONG"))
       continue;
     add_tests(&device_targets[i], tests, G_N_ELEMENTS(tests));

@@ -663,7 +663,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=0",
                        test_shapes);
-  g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c -options=-O0", test_shapes);
+  g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c -options=-O0",
+                       test_shapes);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/llvm",
                        "llvm -opt=0 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
