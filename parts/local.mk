@@ -71,9 +71,10 @@ backplane_hints_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_hints_la_LDFLAGS = $(part_ldflags)
 backplane_hints_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# Events, external memory, copies between devices.
+# Events, external memory, copies between devices, DLPack.
 parts_LTLIBRARIES += backplane-exchange.la
 backplane_exchange_la_SOURCES = \
+	parts/exchange/dlpack.c \
 	parts/exchange/event.c parts/exchange/event.h \
 	parts/exchange/exchange.h \
 	parts/exchange/external.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events, external memory and copies between devices, by the part parts/exchange, which is loaded
- * when it is needed. */
+/* Events, external memory, copies between devices and DLPack, by the part parts/exchange, which is
+ * loaded when it is needed. */
 
 #include "core/device/exchange.h"
 
@@ -93,4 +93,24 @@ int bp_device_copy_between(const BpCopy *given, void *from_stream, void *to_stre
     return bp_device_copy(&copy, from_stream);
   const ExchangePart *part = bp__part_table(BP_PART_EXCHANGE);
   return part ? part->copy_between(&copy, from_stream, to_stream) : -1;
+}
+
+BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
+  const ExchangePart *part = bp__part_table(BP_PART_EXCHANGE);
+  return part ? part->to_dlpack(tensor) : NULL;
+}
+
+BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
+  const ExchangePart *part = bp__part_table(BP_PART_EXCHANGE);
+  return part ? part->to_dlpack_versioned(tensor) : NULL;
+}
+
+BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
+  const ExchangePart *part = bp__part_table(BP_PART_EXCHANGE);
+  return part ? part->from_dlpack(managed) : NULL;
+}
+
+BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
+  const ExchangePart *part = bp__part_table(BP_PART_EXCHANGE);
+  return part ? part->from_dlpack_versioned(managed) : NULL;
 }

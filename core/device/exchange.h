@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What programs need that use several devices, or memory of other libraries: events, external
- * memory, copies between devices. It is a part of the core, parts/exchange. */
+ * memory, copies between devices, DLPack. It is a part of the core, parts/exchange. */
 #ifndef BACKPLANE_CORE_DEVICE_EXCHANGE_H
 #define BACKPLANE_CORE_DEVICE_EXCHANGE_H
 
 #include <backplane/device.h>
+#include <backplane/tensor.h>
 
-/* The part's table: functions of <backplane/device.h>. */
+/* The part's table: functions of <backplane/device.h> and <backplane/tensor.h>. */
 typedef struct ExchangePart {
   BpEvent *(*event_create)(BpDevice device);
   void (*event_free)(BpEvent *event);
@@ -27,6 +28,10 @@ typedef struct ExchangePart {
   /* Of bp_device_copy_between, checked, with neither end on the host; in one device, only from one
    * stream to another. */
   int (*copy_between)(const BpCopy *copy, void *from_stream, void *to_stream);
+  BpManagedTensor *(*to_dlpack)(BpTensor *tensor);
+  BpManagedTensorVersioned *(*to_dlpack_versioned)(BpTensor *tensor);
+  BpTensor *(*from_dlpack)(BpManagedTensor *managed);
+  BpTensor *(*from_dlpack_versioned)(BpManagedTensorVersioned *managed);
 } ExchangePart;
 
 #endif

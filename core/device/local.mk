@@ -8,7 +8,6 @@ libbackplane_la_SOURCES += \
 	core/device/flush.h \
 	core/device/forked.c core/device/forked.h \
 	core/device/futex.h \
-	core/device/dlpack.c \
 	core/device/host_memory.c \
 	core/device/kinds.c \
 	core/device/launch.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making tensors, for the files of core/device. */
+/* Making tensors, for core/device and the part exchange. */
 #ifndef BACKPLANE_CORE_DEVICE_TENSOR_H
 #define BACKPLANE_CORE_DEVICE_TENSOR_H
 
@@ -15,6 +15,6 @@
 BP__SHARED void bp__view_fill_strides(const BpTensorView *view, int64_t *strides);
 
 /* Makes bp_tensor_is_read_only return true for the tensor. */
-void bp__tensor_set_read_only(BpTensor *tensor);
+BP__SHARED void bp__tensor_set_read_only(BpTensor *tensor);
 
 #endif

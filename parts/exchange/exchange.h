@@ -22,5 +22,9 @@ int bp__transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset,
 int bp__transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                          void *stream);
 int bp__copy_between(const BpCopy *copy, void *from_stream, void *to_stream);
+BpManagedTensor *bp__to_dlpack(BpTensor *tensor);
+BpManagedTensorVersioned *bp__to_dlpack_versioned(BpTensor *tensor);
+BpTensor *bp__from_dlpack(BpManagedTensor *managed);
+BpTensor *bp__from_dlpack_versioned(BpManagedTensorVersioned *managed);
 
 #endif

@@ -19,6 +19,10 @@ static const ExchangePart table = {
     .transfer_send = bp__transfer_send,
     .transfer_receive = bp__transfer_receive,
     .copy_between = bp__copy_between,
+    .to_dlpack = bp__to_dlpack,
+    .to_dlpack_versioned = bp__to_dlpack_versioned,
+    .from_dlpack = bp__from_dlpack,
+    .from_dlpack_versioned = bp__from_dlpack_versioned,
 };
 
 BP__PART(BP_PART_EXCHANGE, table);

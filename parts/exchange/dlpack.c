@@ -9,6 +9,7 @@
 #include "core/device/device.h"
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
+#include "parts/exchange/exchange.h"
 
 #define VERSION_MAJOR 1
 #define VERSION_MINOR 1 /* names floats of 8 bits and less, and defines how they are packed */
@@ -25,7 +26,7 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
   free(managed);
 }
 
-BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
+BpManagedTensor *bp__to_dlpack(BpTensor *tensor) {
   if (!BP_GIVEN(tensor))
     return NULL;
   if (bp_tensor_is_read_only(tensor)) {
@@ -42,7 +43,7 @@ BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
   return managed;
 }
 
-BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
+BpManagedTensorVersioned *bp__to_dlpack_versioned(BpTensor *tensor) {
   if (!BP_GIVEN(tensor))
     return NULL;
   BpManagedTensorVersioned *managed = malloc(sizeof(*managed));
@@ -101,13 +102,13 @@ static int check_packed(const BpManagedTensorVersioned *managed) {
                         name);
 }
 
-BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
+BpTensor *bp__from_dlpack(BpManagedTensor *managed) {
   if (!BP_GIVEN(managed) || check_view(&managed->view))
     return NULL;
   return bp_tensor_wrap(&managed->view, release_legacy, managed);
 }
 
-BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
+BpTensor *bp__from_dlpack_versioned(BpManagedTensorVersioned *managed) {
   if (!BP_GIVEN(managed))
     return NULL;
   if (managed->version_major != VERSION_MAJOR) {
