@@ -168,6 +168,7 @@ static void guard_exit(void) {
 
 int main(int argc, char **argv) {
   atexit(check_output_at_exit);
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of file sizes fails with EFBIG instead */
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
   status = run_command(argc, argv);

@@ -146,6 +146,25 @@ refuses_pipes() {
     fails 1 "Is a directory" "$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --top 1 --labels "$work"
 }
 
+# With no byte allowed for a file, each writer says which file it cannot write, and leaves nothing behind.
+ends_at_the_limit_of_file_sizes() {
+  local file option command
+  mkdir "$work/limit" && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/limit.so" ||
+    return 1
+  for file in 'run --output a.npz' 'run --output logits.npy' 'profile --trace t.json' 'report --output r.html'; do
+    read -r command option file <<<"$file"
+    [ "$file" = logits.npy ] && option="$option $work/limit/" || option="$option $work/limit/$file"
+    [ "$command" != run ] || option="$option --input $seven"
+    # shellcheck disable=SC2086
+    (ulimit -f 0 && "$backplane" $command "$work/limit.so" --device cpu $option 2>&1; echo "status $?") | cat >"$work/err"
+    grep -q "^backplane: $work/limit/$file: .*File too large" "$work/err" && grep -qx "status 1" "$work/err" || {
+      cat "$work/err"
+      return 1
+    }
+  done
+  [ -z "$(ls -A "$work/limit")" ]
+}
+
 # An archive has 16 bits for the length of a name, "y...y.npy".
 names_of_archives() {
   unary Relu 01 "$(part 0a 0804)" "$(printf 'y%.0s' {1..65532})" >"$work/long.onnx"
@@ -275,4 +294,5 @@ ok difference-in-json difference_in_json
 ok expectation-that-does-not-fit-says-why refuses_expectations
 ok digits-give-what-they-gave bash -c '"$0" run "$1/digits.onnx" --input "$2" -o "$3/d.npz" && "$0" run "$1/digits.onnx" --reference --input "$2" --expect "$3/d.npz" --top 1 | grep -E "^logits +\[0\] +7 "' "$backplane" "$digits" "$seven" "$work"
 ok best-elements-have-index-label-and-value best_with_labels
+ok ends-at-the-limit-of-file-sizes ends_at_the_limit_of_file_sizes
 echo "1..$count"
