@@ -40,12 +40,12 @@ const char *bp__elf_describe(BpElfFault fault) {
       [BP_ELF_OK] = "is a shared object",
       [BP_ELF_UNREADABLE] = "cannot be read",
       [BP_ELF_NOT_ELF] = "is not an ELF file",
-      [BP_ELF_OTHER_MACHINE] = "is for another machine; this one is " MACHINE_NAME,
       [BP_ELF_NOT_SHARED] = "is an ELF file but no shared object",
       [BP_ELF_MALFORMED] = "has malformed ELF program headers, section headers or notes",
       [BP_ELF_TRUNCATED] = "is truncated: not all that its ELF headers name is in the file",
   };
-  return texts[fault];
+  return fault == BP_ELF_OTHER_MACHINE ? "is for another machine; this one is " MACHINE_NAME
+                                       : texts[fault];
 }
 
 /* ---- Headers ----------------------------------------------------------------------------- */
