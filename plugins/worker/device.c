@@ -411,9 +411,6 @@ static const BpDeviceApi slots = {
     .get_extension = bp_remote_get_extension,
 };
 
-/* The numbers of another machine's devices lie above those of this machine's. */
-#define MACHINE_SHIFT 16
-
 /* Takes `plain_name` over. */
 static BpRemoteKind *create_kind(BpIsolated *plugin, char *plain_name, int32_t plain_type,
                                  uint64_t has) {
@@ -428,7 +425,7 @@ static BpRemoteKind *create_kind(BpIsolated *plugin, char *plain_name, int32_t p
   }
   snprintf(name, size, "%s%s", plugin->prefix, plain_name);
   kind->api = slots;
-  kind->api.device_type = plain_type + (plugin->machine << MACHINE_SHIFT);
+  kind->api.device_type = plain_type + (plugin->machine << BP_WORKER_MACHINE_SHIFT);
   kind->api.name = name;
   kind->plain_name = plain_name;
   kind->plain_type = plain_type;
@@ -448,7 +445,7 @@ static int32_t read_kind(BpIsolated *plugin, BpCall *call, int32_t i, int is_fir
   char *name = bp_wire_get_str(&call->out);
   int32_t device_type = (int32_t)bp_wire_get(&call->out);
   uint64_t has = bp_wire_get(&call->out);
-  if (!name || call->out.is_bad || device_type >> MACHINE_SHIFT) {
+  if (!name || call->out.is_bad || device_type >> BP_WORKER_MACHINE_SHIFT) {
     free(name);
     return bp_session_give_up(call->session, "described a kind of devices that cannot be read");
   }

@@ -198,20 +198,27 @@ static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
   return rc;
 }
 
+/* The address of a tensor on another machine, or on this one, may be that of another tensor there.
+ */
 static int32_t put_view(const RemoteFunction *function, BpCall *call, int32_t i,
                         const BpTensorView *view) {
+  const BpRemoteKind *kind = function->kind;
+  int32_t type = view->device.device_type;
   uint64_t index = (uint32_t)view->device.device_id;
-  int is_there = view->device.device_type == function->kind->api.device_type;
-  if (is_there &&
-      bp_remote_session(function->kind, view->device.device_id, &index) != call->session)
+  if (type >> BP_WORKER_MACHINE_SHIFT != kind->plugin->machine)
+    return bp_plugin_raise(&bp_worker_host, BP_ERROR_VALUE,
+                           "%s: argument %d: expected a tensor on the device of the launch, of "
+                           "%s, got one on device type %d, which is of another machine",
+                           function->name, i, kind->api.name, type);
+  if (type == kind->api.device_type &&
+      bp_remote_session(kind, view->device.device_id, &index) != call->session)
     return bp_plugin_raise(&bp_worker_host, BP_ERROR_VALUE,
                            "%s: argument %d: expected a tensor on the device of the launch, got "
                            "one on %s:%d, which is lost or is not there",
-                           function->name, i, function->kind->api.name, view->device.device_id);
+                           function->name, i, kind->api.name, view->device.device_id);
   bp_wire_put(&call->in, BP_TYPE_TENSOR_VIEW);
   bp_wire_put(&call->in, (uintptr_t)view->data);
-  bp_wire_put(&call->in,
-              (uint32_t)(is_there ? function->kind->plain_type : view->device.device_type));
+  bp_wire_put(&call->in, (uint32_t)type & ((1u << BP_WORKER_MACHINE_SHIFT) - 1));
   bp_wire_put(&call->in, index);
   bp_wire_put(&call->in, bp_wire_of_dtype(view->dtype));
   bp_wire_put(&call->in, view->byte_offset);

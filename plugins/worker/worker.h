@@ -123,6 +123,10 @@ typedef struct BpRemoteKind {
   BpRemoteDevice devices[BP_WORKER_MAX_DEVICES];
 } BpRemoteKind;
 
+/* The types of another machine's devices lie above those of this machine's: the machine's number
+ * comes before the plain type. */
+#define BP_WORKER_MACHINE_SHIFT 16
+
 /* An isolated plugin; lives for ever. */
 struct BpIsolated {
   char *name;

@@ -283,6 +283,29 @@ static void test_devices_of_a_kind_on_three_machines_work_side_by_side(void) {
   assert_passes_on(there_and_back, G_N_ELEMENTS(there_and_back));
 }
 
+static void assert_refuses_tensor_of(BpDevice owner, int32_t *data) {
+  int64_t shape = COUNT;
+  BpTensorView view = {
+      .data = data, .device = owner, .ndim = 1, .dtype = {BP_DTYPE_INT, 32, 1}, .shape = &shape};
+  const BpValue args[] = {{.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &view},
+                          {.type_index = BP_TYPE_INT, .v_int64 = COUNT},
+                          {.type_index = BP_TYPE_INT, .v_int64 = 1}};
+  assert_error(launch("add", args, 3), BP_ERROR_VALUE,
+               "add: argument 0: expected a tensor on the device of the launch");
+}
+
+static void test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel(void) {
+  static const char *const names[] = {"fragile:0", "remote:other/fragile", "cpu:0"};
+  int32_t data[COUNT] = {0};
+  for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    BpDevice owner;
+    assert_ok(bp_device_parse(names[i], &owner));
+    choose_device();
+    assert_refuses_tensor_of(owner, data);
+  }
+  assert_works();
+}
+
 static void test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it(void) {
   BpDevice chosen;
   char text[64];
@@ -520,6 +543,8 @@ int main(int argc, char **argv) {
        test_kind_that_one_other_machine_has_is_found_without_its_name);
   TEST("devices-of-a-kind-on-three-machines-work-side-by-side",
        test_devices_of_a_kind_on_three_machines_work_side_by_side);
+  TEST("tensor-of-this-machine-or-of-another-one-is-refused-by-a-kernel",
+       test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel);
   TEST("name-without-a-machine-is-of-this-one-or-of-the-only-one-that-has-it",
        test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it);
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
