@@ -22,6 +22,9 @@
 #define METADATA_DEVICE "backplane_device"
 #define METADATA_NAME   "backplane_device_name"
 
+/* Bytes of a device's name, which of another machine's has that machine's. */
+#define BRIDGE_DEVICE_MAX 256
+
 /* ONNX Runtime, as it is in this process. */
 typedef struct Runtime {
   const OrtApi *api;

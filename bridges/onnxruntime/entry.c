@@ -71,7 +71,7 @@ static int add_device(Factory *factory, BpDevice device, const OrtHardwareDevice
                       OrtEpDevice **result) {
   const Runtime *ort = &factory->ort;
   OrtKeyValuePairs *metadata = NULL;
-  char text[64];
+  char text[BRIDGE_DEVICE_MAX];
   bp_device_format(device, text, sizeof text);
   ort->api->CreateKeyValuePairs(&metadata);
   ort->api->AddKeyValuePair(metadata, METADATA_DEVICE, text);

@@ -32,11 +32,12 @@ static const char *preferences_of(const Ep *ep, const OrtKeyValuePairs *const *m
 
 static int choose_target(Ep *ep) {
   const char *text = ep->options.target;
-  char device[64];
+  char device[BRIDGE_DEVICE_MAX];
   ep->purpose.target = text ? bp_target_parse(text) : bp_target_from_device(ep->purpose.device);
   if (!ep->purpose.target)
     return -1;
-  if (bp_target_device_type(ep->purpose.target) == ep->purpose.device.device_type)
+  if (bp_target_device_type(ep->purpose.target) ==
+      BP_DEVICE_TYPE_OF_CODE(ep->purpose.device.device_type))
     return 0;
   bp_device_format(ep->purpose.device, device, sizeof device);
   return bp_error_raise(BP_ERROR_VALUE,
@@ -83,7 +84,7 @@ static void log_text(const Ep *ep, int32_t level, const char *text) {
 /* The one line that says how much was claimed, and why not all. */
 static void log_claims(const Ep *ep, const Claims *claims) {
   Bytes line = {0};
-  char device[64];
+  char device[BRIDGE_DEVICE_MAX];
   int32_t left = claims->num_nodes - claims->num_claimed;
   bp_device_format(ep->purpose.device, device, sizeof device);
   bytes_print(&line, EP_NAME ": claimed %d of %d nodes in %d part%s for %s", claims->num_claimed,
@@ -102,7 +103,7 @@ static void log_claims(const Ep *ep, const Claims *claims) {
 
 static void report_claims(const Ep *ep, const Graph *graph, const Claims *claims) {
   Bytes text = {0};
-  char device[64], *target = bp_target_format(ep->purpose.target);
+  char device[BRIDGE_DEVICE_MAX], *target = bp_target_format(ep->purpose.target);
   bp_device_format(ep->purpose.device, device, sizeof device);
   bytes_print(&text, "{\"graph\": ");
   bytes_put_json(&text, graph->name);

@@ -361,6 +361,20 @@ def other_devices_give_the_cpus_outputs():
                     assert difference(got, want) is None, (kind, difference(got, want))
 
 
+def devices_of_another_machine_give_the_cpus_outputs():
+    """The other machine is this one: its worker is started in the place of ssh."""
+    os.environ["BACKPLANE_REMOTE_SHELL"] = "sh -c 'eval \"$1\"'"
+    os.environ["BACKPLANE_REMOTE_PROGRAM"] = os.environ["BACKPLANE_WORKER_PROGRAM"]
+    feed = {"image": floats(2, 1, 28, 28)}
+    for device in other_kinds():
+        kind = device.ep_metadata["backplane_device"]
+        ours = session(str(DIGITS), {"claim": "all", "device": f"remote:{'x' * 64}/{kind}"}, kind=kind)
+        report = package.report()[-1]
+        assert report["device"] == f"remote:{'x' * 64}/{kind}" and report["claimed"], report
+        for got, want in zip(ours.run(None, feed), on_cpu(onnx.load(DIGITS)).run(None, feed)):
+            assert difference(got, want) is None, (kind, difference(got, want))
+
+
 def other_kinds():
     """A device of each kind that is here besides the CPU."""
     found = {device.ep_metadata["backplane_device"].split(":")[0]: device for device in reversed(devices(""))}
@@ -495,7 +509,7 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
          wrong_shape_is_an_error_and_the_session_goes_on,
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs,
-         constants_are_held_once]
+         devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
 if VERSION >= MEMORY_SINCE:
