@@ -37,7 +37,7 @@ static GArray *list_devices(const char *preferences) {
   int status;
   while ((status = bp_device_select(list->str, &device, NULL)) == 0 &&
          (!devices->len || device.device_type == g_array_index(devices, BpDevice, 0).device_type)) {
-    char text[64];
+    char text[256]; /* with the name of another machine */
     bp_device_format(device, text, sizeof text);
     g_string_append_printf(list, ",!%s", text);
     g_array_append_val(devices, device);
@@ -59,7 +59,7 @@ int rank_choose_device(Rank *rank, const char *preferences) {
   bp_str_free(settings);
   GArray *devices = list_devices(list);
   if (devices) {
-    char text[64];
+    char text[256]; /* with the name of another machine */
     rank->device = g_array_index(devices, BpDevice, (guint)rank->local % devices->len);
     bp_device_format(rank->device, text, sizeof text);
     rank->devices = g_strdup_printf("%s,%s", text, list);
