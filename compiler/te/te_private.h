@@ -117,7 +117,7 @@ struct BpTeStage {
   int32_t num_tensors, num_values; /* for a scan, the tensors after the values are last states */
   int32_t ndim;                    /* data axes */
   const BpIrNode *body; /* the value, without the reduction around it; or te.tuple of the values */
-  int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP, or -1 */
+  int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP; -1: no reduction */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
   int is_statements;    /* its body is a statement, run for each row of its axes */
   BpTeScan *scan;       /* of a scan */

@@ -18,7 +18,7 @@
 #define BP_SYMBOL_MBLOB      "__tvm_dev_mblob"
 #define BP_SYMBOL_MODULE_CTX "__tvm_module_ctx"
 #define BP_SYMBOL_MAIN       "__tvm_main__"
-/* LLVM's functions for half precision, which few systems have in a library. */
+/* The prefix of LLVM's functions for half precision, which few systems have in a library. */
 #define BP_SYMBOL_HALF_PREFIX "__gnu_"
 /* A library that is linked with this one gets its functions from there. */
 #define BP_TVM_FFI_LIBRARY "libtvm_ffi."

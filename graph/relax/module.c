@@ -369,7 +369,7 @@ BpRelaxMachine *bp__relax_module_machine(BpModule *module) {
   return self ? self->machine : NULL;
 }
 
-/* A machine that has no device yet. */
+/* Makes the module of a machine that has no device yet. */
 static MachineModule *create_machine_module(BpModule *executable) {
   MachineModule *self = calloc(1, sizeof(*self));
   if (!self) {

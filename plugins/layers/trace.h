@@ -7,7 +7,7 @@
 
 /* Opens BACKPLANE_TRACE_FILE, once. 0, or -1 with an error. Any thread. */
 int32_t bp_layers_trace_open(void);
-/* Adds an event, an object of JSON. What cannot be written ends the trace. Any thread. */
+/* Adds an event, the text of a JSON object. A failed write ends the trace. Any thread. */
 void bp_layers_trace_write(const char *event);
 /* Warns that the trace has ended, once. The caller holds no lock, since whoever reads the log may
  * use a device. */

@@ -59,7 +59,7 @@ static void test_an_unused_tensor_is_not_computed(void) {
 
 /* ---- Reductions of several values -------------------------------------------------------- */
 
-/* The larger one, of two that are equal the first. */
+/* The pair with the larger value; of equal values, the one with the smaller index. */
 static int larger(BpTe *te, const BpIrNode *const *a, const BpIrNode *const *b, void *context,
                   const BpIrNode **results) {
   BpIrModule *ir = bp_te_ir(te);

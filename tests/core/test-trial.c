@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define SOME_USER 65534
-#define NO_SETUP  77 /* status of a host that could not be set up as the test wants */
+#define NO_SETUP  77 /* exit status of a host that could not be set up for the test */
 
 /* ---- A host ------------------------------------------------------------------------------ */
 
@@ -164,7 +164,7 @@ static void test_wrong_programs(void) {
   assert_says("wrong.so", "active", "");
 }
 
-/* Corrected, the next process tries again at once. */
+/* Once BACKPLANE_TRIAL_PROGRAM is right again, the next process tries the plugin at once. */
 static void test_nothing_is_remembered_of_a_wrong_program(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   begin("corrected.so", "none");
