@@ -4,6 +4,9 @@
 import array
 import gc
 import operator
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +128,25 @@ def test_code_runs_on_the_device_of_its_tensors():
         for device in [*same_kind, first]:
             result = run_on(device, compiled, values, np.zeros_like(values))[1]
             assert np.allclose(result, expected, rtol=1e-5), device
+
+
+def compute_on_another_machine():
+    program, a, b, c = matmul()
+    target = Target.from_device(backplane.device("opencl:0"))
+    program.schedule(c, target)
+    x, y, z = operands()
+    compiled = program.build("matmul", [a, b, c], target)
+    result = run_on(backplane.device("remote:me@there/opencl:0"), compiled, x, y, z)[2]
+    assert np.allclose(result, x @ y, rtol=1e-5)
+
+
+def test_code_runs_on_devices_of_another_machine():
+    if "BACKPLANE_WORKER_PROGRAM" not in os.environ or "opencl:0" not in map(str, backplane.devices()):
+        pytest.skip("no program backplane-worker, which stands in for another machine, or no device of OpenCL")
+    environment = {**os.environ, "BACKPLANE_REMOTE_SHELL": "sh -c 'eval \"$1\"'",
+                   "BACKPLANE_REMOTE_PROGRAM": os.environ["BACKPLANE_WORKER_PROGRAM"]}
+    # In a process of its own: a machine that was asked stays among the devices.
+    subprocess.run([sys.executable, __file__], env=environment, check=True)
 
 
 def test_another_device_is_current_only_while_its_code_runs():
@@ -457,3 +479,7 @@ def test_handles_keep_their_program():
     c = matmul()[3]
     gc.collect()
     assert c.shape == (M, N) and c.stage.axes[0].extent == M
+
+
+if __name__ == "__main__":
+    compute_on_another_machine()

@@ -181,7 +181,9 @@ static void remove_folder(char *folder) {
 
 static void test_dump_has_the_source_of_each_part(void) {
   char *folder = g_dir_make_tmp("backplane-dump-XXXXXX", NULL);
-  char *path = onnx_write(onnx_bytes(bent_model()));
+  OnnxBuilder *builder = bent_model();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
   const BpTarget *target = bp_target_parse("c");
   const char *const compilers[] = {"tiny"};
   const BpCompileOptions options = {.struct_size = sizeof(options),
@@ -201,6 +203,8 @@ static void test_dump_has_the_source_of_each_part(void) {
   bp_object_release((void *)(uintptr_t)target);
   g_unlink(path);
   g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
   remove_folder(folder);
 }
 

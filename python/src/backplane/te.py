@@ -448,6 +448,10 @@ class Compiled:
             raise errors.NotFoundError(f"the code has no function '{name}'")
         return function
 
+    def _is_for(self, device: Sequence[int]) -> bool:
+        """Whether the code runs there. The number of another machine's kind has the machine above its lower 16 bits."""
+        return device[0] & 0xFFFF == self.target.device_type
+
     def _mismatch(self, number: int, tensor: Any) -> errors.BackplaneError:
         """What is wrong with an argument."""
         name, dtype, shape = self._params[number]
@@ -455,7 +459,7 @@ class Compiled:
         if not isinstance(tensor, _core.Tensor):
             return errors.InvalidTypeError(
                 f"{where}: expected a tensor, got a value of type {type(tensor).__name__}")
-        if tensor.device[0] != self.target.device_type:
+        if not self._is_for(tensor.device):
             return errors.InvalidValueError(
                 f"{where}: expected a tensor on a device for {self.target.kind}, got one on "
                 f"{tensor.device}; use to_device")
@@ -475,7 +479,7 @@ class Compiled:
         tensor = value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__") \
             else _core.from_dlpack(value)
         if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape or tensor.dtype != dtype
-                or tensor.device[0] != self.target.device_type):
+                or not self._is_for(tensor.device)):
             raise self._mismatch(number, tensor)
         return tensor
 
