@@ -7,7 +7,8 @@
 #include <backplane/device.h>
 #include <backplane/tensor.h>
 
-/* The part's table: functions of <backplane/device.h> and <backplane/tensor.h>. */
+/* The part's table: functions of <backplane/device.h> and <backplane/tensor.h>. Required pointers
+ * were checked: an error about one names the public function. */
 typedef struct ExchangePart {
   BpEvent *(*event_create)(BpDevice device);
   void (*event_free)(BpEvent *event);

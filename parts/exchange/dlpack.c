@@ -8,7 +8,6 @@
 
 #include "core/device/device.h"
 #include "core/device/tensor.h"
-#include "core/registry/given.h"
 #include "parts/exchange/exchange.h"
 
 #define VERSION_MAJOR 1
@@ -27,8 +26,6 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
 }
 
 BpManagedTensor *bp__to_dlpack(BpTensor *tensor) {
-  if (!BP_GIVEN(tensor))
-    return NULL;
   if (bp_tensor_is_read_only(tensor)) {
     bp_error_raise(BP_ERROR_VALUE, "a read-only tensor cannot go out as a legacy DLPack tensor, "
                                    "which cannot say so; use the versioned form");
@@ -44,8 +41,6 @@ BpManagedTensor *bp__to_dlpack(BpTensor *tensor) {
 }
 
 BpManagedTensorVersioned *bp__to_dlpack_versioned(BpTensor *tensor) {
-  if (!BP_GIVEN(tensor))
-    return NULL;
   BpManagedTensorVersioned *managed = malloc(sizeof(*managed));
   if (!managed) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a DLPack tensor");
@@ -103,14 +98,12 @@ static int check_packed(const BpManagedTensorVersioned *managed) {
 }
 
 BpTensor *bp__from_dlpack(BpManagedTensor *managed) {
-  if (!BP_GIVEN(managed) || check_view(&managed->view))
+  if (check_view(&managed->view))
     return NULL;
   return bp_tensor_wrap(&managed->view, release_legacy, managed);
 }
 
 BpTensor *bp__from_dlpack_versioned(BpManagedTensorVersioned *managed) {
-  if (!BP_GIVEN(managed))
-    return NULL;
   if (managed->version_major != VERSION_MAJOR) {
     bp_error_raise(
         BP_ERROR_VALUE,

@@ -13,7 +13,6 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/given.h"
 #include "core/system/lock.h"
 #include "parts/exchange/event.h"
 #include "parts/exchange/exchange.h"
@@ -309,7 +308,7 @@ void bp__event_free(BpEvent *event) {
 }
 
 int bp__event_record(BpEvent *event, void *stream) {
-  if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(event->device, stream))
+  if (bp__device_check_fork() || bp__stream_check(event->device, stream))
     return -1;
   if (!event->api)
     return 0;
@@ -331,7 +330,7 @@ int bp__event_record(BpEvent *event, void *stream) {
 }
 
 int bp__event_wait(BpDevice device, void *stream, BpEvent *event) {
-  if (!BP_GIVEN(event) || bp__device_check_fork() || bp__stream_check(device, stream))
+  if (bp__device_check_fork() || bp__stream_check(device, stream))
     return -1;
   Record *record = use_record(event);
   int rc = 0;
@@ -349,7 +348,7 @@ int bp__event_wait(BpDevice device, void *stream, BpEvent *event) {
 }
 
 int bp__event_query(BpEvent *event, int32_t *state) {
-  if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
+  if (bp__device_check_fork())
     return -1;
   *state = BP_EVENT_COMPLETE;
   Record *record = use_record(event);
@@ -359,7 +358,7 @@ int bp__event_query(BpEvent *event, int32_t *state) {
 }
 
 int bp__event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state) {
-  if (!BP_GIVEN(event) || !BP_GIVEN(state) || bp__device_check_fork())
+  if (bp__device_check_fork())
     return -1;
   *state = BP_EVENT_COMPLETE;
   Record *record = use_record(event);

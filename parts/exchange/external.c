@@ -9,7 +9,6 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/given.h"
 #include "core/registry/sized.h"
 #include "parts/exchange/exchange.h"
 
@@ -88,7 +87,7 @@ static int check_form(const Exchange *exchange, uint32_t form, uint64_t had, con
 #define LEAST_MEMORY (offsetof(BpExternalMemory, flags) + sizeof(uint64_t))
 
 static int read_memory(const BpExternalMemory *given, BpExternalMemory *own) {
-  if (!BP_GIVEN(given) || bp__sized_read(own, sizeof *own, LEAST_MEMORY, given, "BpExternalMemory"))
+  if (bp__sized_read(own, sizeof *own, LEAST_MEMORY, given, "BpExternalMemory"))
     return -1;
   return own->flags ? bp_error_raise(BP_ERROR_VALUE, "BpExternalMemory: unknown flags 0x%" PRIx64,
                                      own->flags)
@@ -126,8 +125,6 @@ int bp__memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports, uint
 int bp__memory_import(BpDevice device, const BpExternalMemory *memory, void **handle) {
   Exchange exchange;
   BpExternalMemory known;
-  if (!BP_GIVEN(handle))
-    return -1;
   *handle = NULL;
   if (read_memory(memory, &known) || find_exchange(device, &exchange) ||
       check_form(&exchange, known.form, exchange.imports, "import") ||
@@ -143,8 +140,6 @@ int bp__memory_export(BpDevice device, const BpAllocation *allocation, BpExterna
   Exchange exchange;
   BpAllocation wanted;
   BpExternalMemory known;
-  if (!BP_GIVEN(handle))
-    return -1;
   *handle = NULL;
   if (read_memory(memory, &known) || bp__allocation_read(allocation, &wanted) ||
       find_exchange(device, &exchange) ||

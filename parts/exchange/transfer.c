@@ -18,7 +18,6 @@
 
 #include "core/device/device.h"
 #include "core/device/layers.h"
-#include "core/registry/given.h"
 #include "core/system/lock.h"
 #include "parts/exchange/event.h"
 #include "parts/exchange/exchange.h"
@@ -343,7 +342,7 @@ static int fill(BpTransfer *transfer, const void *handle, uint64_t offset, uint6
 
 int bp__transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
                       void *stream) {
-  if (!BP_GIVEN(transfer) || check_size(transfer, size))
+  if (check_size(transfer, size))
     return -1;
   transfer->sender = stream;
   if (size == 0)
@@ -380,7 +379,7 @@ static int empty_in_turn(const BpTransfer *transfer, const BpCopy *given, void *
 
 int bp__transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                          void *stream) {
-  if (!BP_GIVEN(transfer) || check_size(transfer, size))
+  if (check_size(transfer, size))
     return -1;
   if (size == 0)
     return 0;
