@@ -180,7 +180,7 @@ static int add_device_kinds(BpNames *names) {
 }
 
 /* With the lock held: adds the kinds of the plugins of this machine, or of the others, that have
- * the plain name. */
+ * the plain name. Several plugins of one machine may have a kind, which is added once. */
 static void add_kinds_named(GPtrArray *kinds, const char *name, int is_elsewhere) {
   const GPtrArray *all = bp__plugins_all();
   for (guint i = 0; i < all->len; i++) {
@@ -188,7 +188,8 @@ static void add_kinds_named(GPtrArray *kinds, const char *name, int is_elsewhere
     g_auto(GStrv) words = g_strsplit(plugin->descriptor.devices, " ", -1);
     for (char **word = words; *word; word++)
       if (plugin->state != BP_PLUGIN_REJECTED && !plugin->host == !is_elsewhere &&
-          !strcmp(bp__device_plain_kind(*word), name))
+          !strcmp(bp__device_plain_kind(*word), name) &&
+          !g_ptr_array_find_with_equal_func(kinds, *word, g_str_equal, NULL))
         g_ptr_array_add(kinds, g_strdup(*word));
   }
 }
@@ -212,7 +213,7 @@ static char *find_device_kind(const char *name) {
   if (!kinds->len)
     add_kinds_named(kinds, name, 1);
   bp__plugins_unlock();
-  if (kinds->len > 1 && strcmp(kinds->pdata[0], name) != 0) {
+  if (kinds->len > 1) {
     bp_error_raise(BP_ERROR_VALUE,
                    "several machines have devices of kind \"%.64s\", and this one has none; write "
                    "%s or %s",
