@@ -36,12 +36,14 @@ static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
   return 0;
 }
 
-/* The module, if something loads it now; NULL without an error. */
+/* The module, if something loads it now; NULL without an error. Asks for a loader first, because an
+ * error about a missing one names the package to install, which takes reading files. */
 static BpModule *load_now(Absent *absent) {
   BpModule *loaded = atomic_load(&absent->loaded), *other = NULL;
   if (loaded)
     return loaded;
-  loaded = bp__module_load_part(absent->kind, &absent->bytes, absent->owner, 0);
+  if (bp__module_has_loader(absent->kind))
+    loaded = bp__module_load_part(absent->kind, &absent->bytes, absent->owner, 0);
   if (!loaded) {
     bp_error_clear();
     return NULL;

@@ -51,6 +51,9 @@ static BpModule *call_loader(Loader *loader, const BpValue *args, int32_t num_ar
 
 /* ---- From bytes -------------------------------------------------------------------------- */
 
+static const char binary_prefix[] = "runtime.module.loadbinary_";
+static const char binary_what[] = "modules of kind";
+
 static int check_kind(const char *kind) {
   if (kind && *kind && strlen(kind) <= MAX_NAME)
     return 0;
@@ -58,19 +61,25 @@ static int check_kind(const char *kind) {
                         MAX_NAME);
 }
 
+int bp__module_has_loader(const char *kind) {
+  Loader loader = {.function = NULL};
+  int has_loader = !find_loader(&loader, binary_prefix, kind, binary_what) && loader.function;
+  bp_object_release(loader.function);
+  return has_loader;
+}
+
 /* A plugin's kind is one lower-case word; the kinds of models have dots and capitals. */
 static int find_binary_loader(Loader *loader, const char *kind) {
-  static const char what[] = "modules of kind";
-  if (find_loader(loader, "runtime.module.loadbinary_", kind, what))
+  if (find_loader(loader, binary_prefix, kind, binary_what))
     return -1;
   if (loader->function)
     return 0;
   if (kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
     return raise_no_loader(
-        loader, what, kind,
+        loader, binary_what, kind,
         "; bp_graph_initialize() of libbackplane-graph brings what loads models");
   g_autofree char *remedy = bp__package_hint(kind);
-  return raise_no_loader(loader, what, kind, remedy);
+  return raise_no_loader(loader, binary_what, kind, remedy);
 }
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
@@ -86,7 +95,7 @@ BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) 
 BpModule *bp__module_load_on(const char *machine, const char *kind, const BpByteArray *bytes) {
   BpFunction *function = NULL;
   BpValue arg = bp__value_byte_array(bytes), result;
-  g_autofree char *name = g_strconcat("runtime.module.loadbinary_", machine, kind, NULL);
+  g_autofree char *name = g_strconcat(binary_prefix, machine, kind, NULL);
   if (bp_registry_get(name, &function))
     return NULL;
   if (!function) {
