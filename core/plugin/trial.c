@@ -92,17 +92,6 @@ void bp_assume_privileged(void) {
 
 /* ---- Requiring a trial ------------------------------------------------------------------- */
 
-int bp__trial_recall(TrialCache *cache, int *is_known) {
-  Reason verdict;
-  char *text;
-  *is_known = bp__trial_cache_read(cache, &verdict, &text);
-  if (!*is_known)
-    return 0;
-  int rc = verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
-  g_free(text);
-  return rc;
-}
-
 int bp__trial_require(const Plugin *plugin) {
   if (bp__trial_is_here() || !bp__trial_deadline())
     return 0;

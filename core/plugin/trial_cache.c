@@ -175,9 +175,16 @@ static int read_file(TrialCache *cache, const char *suffix, Reason *verdict, cha
   return rc;
 }
 
-int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text) {
-  return read_file(cache, BP_RECORD_QUARANTINE, verdict, text) ||
-         read_file(cache, "", verdict, text);
+int bp__trial_recall(TrialCache *cache, int *is_known) {
+  Reason verdict;
+  char *text;
+  *is_known = read_file(cache, BP_RECORD_QUARANTINE, &verdict, &text) ||
+              read_file(cache, "", &verdict, &text);
+  if (!*is_known)
+    return 0;
+  int rc = verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
+  g_free(text);
+  return rc;
 }
 
 int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,

@@ -31,19 +31,17 @@ typedef struct TrialCache {
  * kept. */
 void bp__trial_cache_folder(BpCache *folder);
 
-/* Like bp__trial_cache_read, but only for a quarantine and for a list: fast if there is none, which
- * is usual, and without examining the files and nodes that the descriptor names. */
+/* For lists: 1 with *verdict and *text (transfer full, g_free) if a plugin is in quarantine, else
+ * 0. Fast if it is not, which is usual, and the files and nodes that the descriptor names are not
+ * examined. */
 int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
                                char **text);
 
 BP__SHARED void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
 BP__SHARED void bp__trial_cache_close(TrialCache *cache);
 
-/* 1: *verdict and *text (transfer full, g_free) are valid now; 0: nothing is known. */
-int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text);
-
-/* Raises the verdict of a stored result: 0, or -1 with an error. *is_known: whether there is one.
- */
+/* Raises the verdict of a stored result that is valid now: 0, or -1 with an error. *is_known:
+ * whether there is one. */
 BP__SHARED int bp__trial_recall(TrialCache *cache, int *is_known);
 
 /* Once a process, logs this thread's error and clears it; the process continues without the
