@@ -10,14 +10,14 @@
 #include <backplane/device.h>
 #include <backplane/host_api.h>
 
-/* The kind of a machine's devices is this, the machine, a slash and the name that the kind has
- * there: remote:me@gpubox/opencl. */
+/* The name of a kind of devices of another machine is this prefix, the machine, a slash and the
+ * kind's name on that machine: remote:me@gpubox/opencl. */
 #define BP_REMOTE_PREFIX "remote:"
 /* The longest name of a kind, with its NUL. */
 #define BP_DEVICE_KIND_MAX 256
 
-/* The name that the kind of another machine's devices has there, which code for them has; `kind`
- * itself if it is this machine's. */
+/* The name of a kind on the machine that has it, by which code for its devices is named: `kind`
+ * without the prefix and the machine. */
 BP__SHARED const char *bp__device_plain_kind(const char *kind);
 
 /* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in
@@ -26,9 +26,10 @@ BP__SHARED const char *bp__device_type_name(int32_t device_type);
 /* The number that sdk/device-types.txt gives a name, or 0. */
 BP__SHARED int32_t bp__device_type_published(const char *name);
 
-/* The kind that a name stands for: itself, or, if no plugin of this machine has it, that of the
- * only machine which has it (transfer full, g_free). A machine that the name has is reached. NULL
- * with an error: several machines have it, or the machine cannot be reached. */
+/* The kind that a name stands for (transfer full, g_free): the name itself, or, if no plugin of
+ * this machine has that kind, the kind of the only other machine that has it. A machine in the name
+ * is reached. NULL with an error: several machines have the kind, or the machine cannot be reached.
+ */
 BP__SHARED char *bp__device_find_kind(const char *name);
 
 /* The table of a kind, found by name; activates its plugin. NULL with an error that lists the kinds

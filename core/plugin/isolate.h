@@ -7,15 +7,15 @@
  * with a command such as ssh where it is to run on another machine, and keeps a Plugin for each
  * plugin of a machine that can be used from here. All else is done by the plugin `worker`, which
  * registers the function `runtime.isolate`: it registers the names of an isolated plugin, with
- * functions that cross to the worker. */
+ * functions that cross to the worker.
+ *
+ * The path of another machine's plugin is BP_REMOTE_PREFIX, the machine, a slash and the plugin's
+ * name. */
 #ifndef BACKPLANE_CORE_PLUGIN_ISOLATE_H
 #define BACKPLANE_CORE_PLUGIN_ISOLATE_H
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
-
-/* The path of a machine's plugin is BP_REMOTE_PREFIX, the machine, a slash and the plugin's name.
- */
 
 /* The part's table: the functions below. */
 typedef struct Isolation {
