@@ -15,6 +15,8 @@
 #define BP_REMOTE_PREFIX "remote:"
 /* The longest name of a kind, with its NUL. */
 #define BP_DEVICE_KIND_MAX 256
+/* Room for what bp_device_format writes: a kind, a colon, an index and a NUL. */
+#define BP_DEVICE_TEXT_MAX (BP_DEVICE_KIND_MAX + 12)
 
 /* The name of a kind on the machine that has it, by which code for its devices is named: `kind`
  * without the prefix and the machine. */

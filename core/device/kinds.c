@@ -419,7 +419,7 @@ char **bp_device_kinds(size_t *count) {
 /* ---- Devices of a kind ------------------------------------------------------------------- */
 
 int bp__device_failed(BpDevice device, const char *slot) {
-  char text[64];
+  char text[BP_DEVICE_TEXT_MAX];
   bp_device_format(device, text, sizeof text);
   if (!*bp_error_kind())
     bp_error_raise(BP_ERROR_DEVICE, "the plugin gives no reason");
@@ -466,7 +466,8 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
 }
 
 static int raise_absent(BpDevice device, int32_t count, const char *why) {
-  char text[64], present[160] = "none of its kind", first[64], last[64];
+  char text[BP_DEVICE_TEXT_MAX], first[BP_DEVICE_TEXT_MAX], last[BP_DEVICE_TEXT_MAX];
+  char present[2 * BP_DEVICE_TEXT_MAX] = "none of its kind";
   bp_device_format(device, text, sizeof text);
   bp_device_format((BpDevice){device.device_type, 0}, first, sizeof first);
   bp_device_format((BpDevice){device.device_type, count - 1}, last, sizeof last);

@@ -49,7 +49,7 @@ static void add_stream(BpDevice device, void *handle) {
 }
 
 static int raise_unknown(BpDevice device, const void *handle) {
-  char text[64];
+  char text[BP_DEVICE_TEXT_MAX];
   bp_device_format(device, text, sizeof text);
   return bp_error_raise(BP_ERROR_VALUE, "%p is not a stream of %s, or one that was freed", handle,
                         text);

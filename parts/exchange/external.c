@@ -71,7 +71,7 @@ static void list_forms(uint64_t mask, char *text, size_t capacity) {
 }
 
 static int check_form(const Exchange *exchange, uint32_t form, uint64_t had, const char *doing) {
-  char device[64], list[64];
+  char device[BP_DEVICE_TEXT_MAX], list[64];
   if (!form || form & (form - 1) || form >> NUM_FORMS)
     return bp_error_raise(BP_ERROR_VALUE,
                           "BpExternalMemory: form %" PRIu32 " is not one of BP_EXTERNAL_*", form);

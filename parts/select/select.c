@@ -462,7 +462,7 @@ static char *list_present(void) {
     bp_error_clear();
   for (guint i = 0; i < all.seen->len; i++) {
     const Candidate *candidate = &g_array_index(all.seen, Candidate, i);
-    char device[64];
+    char device[BP_DEVICE_TEXT_MAX];
     if (!candidate->is_usable)
       continue;
     bp_device_format(candidate->device, device, sizeof device);
@@ -508,9 +508,9 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
 static char *list_types(const Selection *selection) {
   BpNames names = {.text = NULL};
   for (size_t i = 0; i < selection->num_types; i++) {
-    char text[64];
+    char text[BP_DEVICE_TEXT_MAX];
     bp_device_format((BpDevice){selection->types[i], 0}, text, sizeof text);
-    bp__names_add(&names, text, strcspn(text, ":"));
+    bp__names_add(&names, text, (size_t)(strrchr(text, ':') - text));
   }
   char **kinds = bp__names_finish(&names, NULL);
   char *list = kinds ? g_strjoinv(", ", kinds) : NULL;
