@@ -242,19 +242,24 @@ static void test_complete_event_has_its_bytes(const void *data) {
     assert_ok(bp_device_free(device, handles[i]));
 }
 
+static void assert_names(int rc, const char *function) {
+  g_assert_true(g_str_has_prefix(bp_error_message(), function));
+  assert_raises(rc, BP_ERROR_VALUE);
+}
+
 static void test_bad_arguments_are_errors(const void *data) {
   BpDevice device = device_of(data);
   int32_t answer;
   int no_stream;
   BpEvent *event = create(device);
-  assert_raises(bp_event_record(NULL, NULL), BP_ERROR_VALUE);
+  assert_names(bp_event_record(NULL, NULL), "bp_event_record: ");
   assert_raises(bp_event_record(event, &no_stream), BP_ERROR_VALUE);
-  assert_raises(bp_stream_wait_event(device, NULL, NULL), BP_ERROR_VALUE);
+  assert_names(bp_stream_wait_event(device, NULL, NULL), "bp_stream_wait_event: ");
   assert_raises(bp_stream_wait_event(device, &no_stream, event), BP_ERROR_VALUE);
-  assert_raises(bp_event_query(event, NULL), BP_ERROR_VALUE);
+  assert_names(bp_event_query(event, NULL), "bp_event_query: ");
   assert_raises(bp_event_query(NULL, &answer), BP_ERROR_VALUE);
   assert_raises(bp_event_synchronize(event, 0, NULL), BP_ERROR_VALUE);
-  assert_raises(bp_event_synchronize(NULL, 0, &answer), BP_ERROR_VALUE);
+  assert_names(bp_event_synchronize(NULL, 0, &answer), "bp_event_synchronize: ");
   device.device_id = 999;
   assert_raises(bp_event_create(device) ? 0 : -1, BP_ERROR_NOT_FOUND);
   bp_event_free(event);
