@@ -64,9 +64,10 @@ check-sanitized:
 # The suite without what takes long: what ./quickstart check --quick runs.
 check-quick:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
-# Some of the suite, and no other test program is built: make check-part PART='tests/abi/% tests/core/%'.
+# Some of the suite, and no other test program is built, but those of tests/mock, which tests start:
+# make check-part PART='tests/abi/% tests/core/%'.
 # distcheck-part is distcheck with these tests.
-only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
+only_part = check_PROGRAMS='$(filter $(PART) tests/mock/%,$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
 check-part: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS $(only_part)
 distcheck-part: all
