@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Creates or replaces a file: it appears whole or not at all, whoever else writes it. -1 with an
- * error; the signals SIGXFSZ and SIGPIPE do not end the program. Any thread. */
+/* Creates or replaces a file; readers see the old file or the whole new one. -1 with an error; the
+ * signals SIGXFSZ and SIGPIPE do not end the program. Any thread. */
 int bp__write_file(const char *path, const char *data, size_t size);
 
 #endif

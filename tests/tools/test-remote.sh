@@ -67,7 +67,7 @@ crosses() {
       --output-dir "$work/on-b" >"$work/out" && cmp "$work/here/logits.npy" "$work/on-b/logits.npy"
 }
 
-# part FOLDER DEVICE: a model of which a graph compiler claims a part for the device; the CPU runs the rest.
+# part FOLDER DEVICE: runs a model on a device and the CPU; a graph compiler claims the part for the device.
 part() {
   mkdir -p "$work/$1" && "$backplane" run "$digits/digits-int8.onnx" --shape image=1x1x28x28 --graph-compiler simdev \
     --input "image=$digits/images/7-3710.png" --device "$2,cpu" --output-dir "$work/$1" >"$work/out" 2>&1 &&

@@ -386,8 +386,8 @@ BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
 /* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
  * and nanoseconds, in order, until it returns non-zero, which is no error, but the outputs are not
  * valid then. With dump_dir every intermediate is written there as NODE.npy. A node whose name, or
- * file, is another's is numbered ("3:add"). Of a Relax executable each call to a function of its
- * library is one, numbered ("3-fused_add"); what was compiled as a whole is one. */
+ * file, is another's is numbered ("3:add"). Each call of a function by a Relax executable counts as
+ * a node ("3-fused_add"), and so does a part that was compiled as a whole. */
 BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
                             int (*visit)(void *visitor, const char *node, const char *function,
                                          int64_t start_ns, int64_t duration_ns),
