@@ -260,7 +260,7 @@ int cmd_compile(int argc, char **argv) {
       ONNX_REQUIRE_ENTRY(&options.onnx),
       ONNX_MEASURE_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
-       "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
+       "write graphs, IR after each pass and sources to an existing folder", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   if (!command_parse(&argc, &argv, entries, "MODEL.onnx",
