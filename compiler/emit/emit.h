@@ -200,6 +200,8 @@ BpExpr bp__make_vector(BpEmitter *e, BpDataType dtype, const BpExpr *lanes);
 BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar);
 /* The mask converted to lanes of `bits`. */
 BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
+/* The vector converted to another type of as many lanes, neither of them bool. */
+BpExpr bp__convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
 BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b);
 BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
 

@@ -94,11 +94,6 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
 
 /* ---- Types that can only be stored ------------------------------------------------------- */
 
-static BpExpr convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
-  return bp__text(
-      bp__apply(e, e->dialect->vector_convert, bp__type(e, to), value.text, bp__type(e, from)));
-}
-
 static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int to_compute) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
   if (!row)
@@ -112,7 +107,7 @@ static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int 
   }
   BpDataType to = to_compute ? bp__compute_dtype(e, dtype) : dtype;
   if (bp__has_halves(e, dtype))
-    return convert_vector(e, to, from, value);
+    return bp__convert_vector(e, to, from, value);
   if (e->dialect->vector_widen && e->dialect->vector_narrow)
     return bp__text(bp__apply(e, to_compute ? e->dialect->vector_widen : e->dialect->vector_narrow,
                               bp__type(e, to), value.text, bp__type(e, from),
@@ -428,7 +423,7 @@ static BpExpr cast_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr v
     from = bp__dtype(BP_DTYPE_INT, (uint8_t)value.bits, from.lanes);
     value = infix(e, "&", value, bp__constant(e, from, 1));
   }
-  return bp__same_dtype(to, from) ? value : convert_vector(e, to, from, value);
+  return bp__same_dtype(to, from) ? value : bp__convert_vector(e, to, from, value);
 }
 
 BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {

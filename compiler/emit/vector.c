@@ -60,12 +60,42 @@ BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar) {
   return result;
 }
 
+/* The type to convert to first. gcc converts whole vectors between integers whose widths differ by
+ * a factor of two, and between floats and integers of at least 32 bits. It splits other conversions
+ * into single lanes. A float that becomes an integer was clipped to that type's range before, so no
+ * step changes the value. */
+static BpDataType first_step(BpDataType to, BpDataType from) {
+  if (bp__is_float(from) && bp__is_float(to))
+    return to;
+  BpDataType word = bp__dtype(BP_DTYPE_INT, 32, from.lanes);
+  if (bp__is_float(from))
+    return to.bits < 32 ? word : to;
+  BpDataType aim = bp__is_float(to) && from.bits < 32 ? word : to;
+  if (bp__is_float(aim))
+    return aim;
+  if (aim.bits > from.bits * 2)
+    return bp__dtype(from.code, (uint8_t)(from.bits * 2), from.lanes);
+  if (aim.bits * 2 < from.bits)
+    return bp__dtype(from.code, (uint8_t)(from.bits / 2), from.lanes);
+  return aim;
+}
+
+BpExpr bp__convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
+  while (!bp__same_dtype(from, to)) {
+    BpDataType next = first_step(to, from);
+    value = bp__text(bp__apply(e, e->dialect->vector_convert, bp__type(e, next), value.text,
+                               bp__type(e, from)));
+    from = next;
+  }
+  return value;
+}
+
 BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits) {
   if (mask.bits == bits)
     return mask;
-  const char *from = bp__type(e, mask_dtype(lanes, mask.bits));
-  const char *to = bp__type(e, mask_dtype(lanes, bits));
-  return (BpExpr){bp__apply(e, e->dialect->vector_convert, to, mask.text, from), bits, 0};
+  mask = bp__convert_vector(e, mask_dtype(lanes, bits), mask_dtype(lanes, mask.bits), mask);
+  mask.bits = bits;
+  return mask;
 }
 
 BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b) {
