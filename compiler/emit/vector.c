@@ -83,8 +83,8 @@ static BpDataType first_step(BpDataType to, BpDataType from) {
 BpExpr bp__convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
   while (!bp__same_dtype(from, to)) {
     BpDataType next = first_step(to, from);
-    value = bp__text(bp__apply(e, e->dialect->vector_convert, bp__type(e, next), value.text,
-                               bp__type(e, from)));
+    value = bp__text(
+        bp__apply(e, e->dialect->vector_convert, bp__type(e, next), value.text, bp__type(e, from)));
     from = next;
   }
   return value;

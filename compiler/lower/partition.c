@@ -33,7 +33,7 @@ typedef struct Choice {
 typedef struct Scan {
   Partition *partition;
   BpIrMap values; /* of names in the body; variables of vectors and unrolled loops are free */
-  BpIrMap others; /* variables of inner serial loops */
+  BpIrMap others; /* variable of an inner serial loop -> a free variable of its range */
   Choice choices[MAX_CHOICES];
   int32_t count;
   bool is_foreign; /* the body has a statement that is not divided */
@@ -87,9 +87,134 @@ static const BpIrNode *difference_of(const Partition *partition, const BpIrNode 
   }
 }
 
-/* Whether it is the variable of an inner serial loop. */
-static int visit_other(void *context, const BpIrNode *node) {
-  return bp__ir_map_get(context, node) != NULL;
+/* ---- Where a choice changes ------------------------------------------------------------- */
+
+/* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
+ * the other, and between them it differs among lanes. */
+typedef struct Cut {
+  const BpIrNode *open, *shut;
+  bool is_first_before; /* the first side is chosen before the cut */
+} Cut;
+
+typedef struct Bounds {
+  const BpIrNode *first, *end;
+} Bounds;
+
+static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, int64_t divisor) {
+  return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
+}
+
+/* The place along a loop where the least (or greatest) value of `form`, for any values of its free
+ * variables, changes its sign: 1, 0 if there is none, -1 with an error. */
+static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
+                      bool is_least, const BpIrNode **place, bool *is_rising) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *rest;
+  BpInterval sweep;
+  int64_t step;
+  bool is_bounded;
+  if (!(form = bp__index_sign_form(index, form, var)))
+    return -1;
+  if (!bp__index_split(index, form, var, &step, &rest) || step == 0)
+    return 0;
+  if (bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    return 0;
+  int64_t shift = is_least ? 0 : sweep.extent - 1;
+  rest = binary(partition, BP_IR_ADD, sweep.min, integer(partition, shift));
+  *is_rising = step > 0;
+  if (step > 0) /* step * var >= -rest */
+    *place =
+        quotient(partition, binary(partition, BP_IR_SUB, integer(partition, step - 1), rest), step);
+  else /* -step * var <= rest */
+    *place = binary(partition, BP_IR_ADD, quotient(partition, rest, -step), integer(partition, 1));
+  return *place ? 1 : -1;
+}
+
+/* Finds the place along the loop where a choice changes: 1, 0 if there is none, -1 with an error.
+ */
+static int find_cut(const Partition *partition, const BpIrNode *var, const Choice *choice,
+                    Cut *cut) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *moving, *rest, *least, *most;
+  BpInterval sweep;
+  bool is_bounded, is_rising = false;
+  if (bp__index_apart(index, choice->difference, var, &moving, &rest) != 0 ||
+      bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    return 0;
+  least = binary(partition, BP_IR_ADD, moving, sweep.min);
+  most = binary(partition, BP_IR_ADD, least, integer(partition, sweep.extent - 1));
+  int found = find_place(partition, least, var, true, &least, &is_rising);
+  if (found == 1)
+    found = find_place(partition, most, var, false, &most, &is_rising);
+  cut->is_first_before = !is_rising;
+  cut->open = is_rising ? most : least;
+  cut->shut = is_rising ? least : most;
+  return found;
+}
+
+/* Limits a place to the bounds. */
+static const BpIrNode *clamp(const Partition *partition, const BpIrNode *at, Bounds bounds) {
+  return binary(partition, BP_IR_MIN, binary(partition, BP_IR_MAX, at, bounds.first), bounds.end);
+}
+
+static BpRange distance(const Partition *partition, const BpIrNode *from, const BpIrNode *to) {
+  return bp__index_range(&partition->lowering->index, binary(partition, BP_IR_SUB, to, from));
+}
+
+/* Whether the cut, limited to the bounds, decides any iteration. */
+static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
+  BpRange all = distance(partition, bounds.first, bounds.end);
+  BpRange apart = distance(partition, cut->open, cut->shut);
+  cut->open = clamp(partition, cut->open, bounds);
+  cut->shut = apart.max == 0 ? cut->open : clamp(partition, cut->shut, bounds);
+  if (!cut->open || !cut->shut || apart.min >= all.max)
+    return false;
+  return distance(partition, bounds.first, cut->open).max > 0 ||
+         distance(partition, cut->shut, bounds.end).max > 0;
+}
+
+/* ---- Scanning a loop -------------------------------------------------------------------- */
+
+/* The variables of inner serial loops in an expression: how many, and the last one. */
+typedef struct Inner {
+  const BpIrMap *others;
+  const BpIrNode *var;
+  int32_t count;
+} Inner;
+
+static int visit_inner(void *context, const BpIrNode *node) {
+  Inner *inner = context;
+  if (bp__ir_map_get(inner->others, node)) {
+    inner->count += inner->var != node;
+    inner->var = node;
+  }
+  return 0;
+}
+
+/* A choice by the variable of an inner serial loop is left to that loop, unless the choice differs
+ * among lanes in each of its iterations, as at the edge of a window that is narrower than a vector.
+ * Then that variable counts as free, too. Returns 1 if this loop may decide, 0 if not; -1 with an
+ * error. */
+static int claim_choice(const Scan *scan, Choice *choice) {
+  const Partition *partition = scan->partition;
+  Inner inner = {.others = &scan->others};
+  if (!choice->difference || bp__ir_visit_once(choice->difference, visit_inner, &inner) != 0)
+    return -1;
+  if (inner.count != 1)
+    return inner.count == 0;
+  BpRange range = bp__index_range(&partition->lowering->index, inner.var);
+  Bounds bounds = {integer(partition, range.min), integer(partition, range.max + 1)};
+  Cut cut;
+  int found = bounds.first && bounds.end ? find_cut(partition, inner.var, choice, &cut) : -1;
+  if (found <= 0 || is_useful(partition, bounds, &cut))
+    return found < 0 ? -1 : 0;
+  choice->difference = simplified(
+      partition, bp__ir_substitute(partition->lowering->module, choice->difference, &scan->others));
+  return choice->difference ? 1 : -1;
 }
 
 static int visit_memory(void *context, const BpIrNode *node) {
@@ -109,13 +234,11 @@ static int visit_choice(void *context, const BpIrNode *node) {
   int memory = seen ? bp__ir_visit_once(seen, visit_memory, NULL) : -1;
   if (memory != 0)
     return memory < 0 ? -1 : 0;
-  int is_other = bp__ir_visit_once(seen, visit_other, &scan->others);
-  if (is_other != 0)
-    return is_other < 0 ? -1 : 0;
-  const BpIrNode *difference = difference_of(partition, seen);
-  if (difference)
-    scan->choices[scan->count++] = (Choice){node, difference};
-  return 0;
+  Choice choice = {node, difference_of(partition, seen)};
+  int claimed = claim_choice(scan, &choice);
+  if (claimed > 0)
+    scan->choices[scan->count++] = choice;
+  return claimed < 0 ? -1 : 0;
 }
 
 static int skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
@@ -142,22 +265,17 @@ static int scan_expression(Scan *scan, const BpIrNode *node) {
 
 static int scan_statement(Scan *scan, const BpIrNode *node);
 
-/* The variable of a loop over lanes is replaced by a free variable of its range. Any other variable
- * stays itself, since equal variables of two loops would cancel in a difference. */
+/* The variable of a loop over lanes is replaced by a free variable of its range. The variable of a
+ * serial loop stays itself until claim_choice replaces it. */
 static int scan_loop(Scan *scan, const BpIrNode *loop) {
   BpIndexContext *index = &scan->partition->lowering->index;
-  const BpIrNode *var = loop->operands[0], *seen = var;
-  if (!is_lanes(loop)) {
-    if (bp__ir_map_set(&scan->others, var, var) != 0)
-      return -1;
-  } else {
-    BpRange range = bp__index_range(index, var);
-    seen = bp_ir_var(index->module, var->str_value, var->dtype);
-    if (!seen || bp__index_set_range(index, seen, range.min, range.max, true) != 0)
-      return -1;
-  }
-  return bp__ir_map_set(&scan->values, var, seen) == 0 ? scan_statement(scan, loop->operands[3])
-                                                       : -1;
+  const BpIrNode *var = loop->operands[0];
+  BpRange range = bp__index_range(index, var);
+  const BpIrNode *seen = bp_ir_var(index->module, var->str_value, var->dtype);
+  if (!seen || bp__index_set_range(index, seen, range.min, range.max, true) != 0 ||
+      bp__ir_map_set(is_lanes(loop) ? &scan->values : &scan->others, var, seen) != 0)
+    return -1;
+  return scan_statement(scan, loop->operands[3]);
 }
 
 /* A name for an index is replaced by its value; any other name holds data, which is treated like
@@ -342,94 +460,6 @@ static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNod
 }
 
 /* ---- Dividing a loop --------------------------------------------------------------------- */
-
-/* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
- * the other, and between them it differs among lanes. */
-typedef struct Cut {
-  const BpIrNode *open, *shut;
-  bool is_first_before; /* the first side is chosen before the cut */
-} Cut;
-
-typedef struct Bounds {
-  const BpIrNode *first, *end;
-} Bounds;
-
-static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, int64_t divisor) {
-  return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
-}
-
-/* The place along a loop where the least (or greatest) value of `form`, for any values of its free
- * variables, changes its sign: 1, 0 if there is none, -1 with an error. */
-static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
-                      bool is_least, const BpIrNode **place, bool *is_rising) {
-  BpIndexContext *index = &partition->lowering->index;
-  const BpIrNode *rest;
-  BpInterval sweep;
-  int64_t step;
-  bool is_bounded;
-  if (!(form = bp__index_sign_form(index, form, var)))
-    return -1;
-  if (!bp__index_split(index, form, var, &step, &rest) || step == 0)
-    return 0;
-  if (bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
-    return -1;
-  if (!is_bounded)
-    return 0;
-  int64_t shift = is_least ? 0 : sweep.extent - 1;
-  rest = binary(partition, BP_IR_ADD, sweep.min, integer(partition, shift));
-  *is_rising = step > 0;
-  if (step > 0) /* step * var >= -rest */
-    *place =
-        quotient(partition, binary(partition, BP_IR_SUB, integer(partition, step - 1), rest), step);
-  else /* -step * var <= rest */
-    *place = binary(partition, BP_IR_ADD, quotient(partition, rest, -step), integer(partition, 1));
-  return *place ? 1 : -1;
-}
-
-/* Finds the place along the loop where a choice changes: 1, 0 if there is none, -1 with an error.
- */
-static int find_cut(const Partition *partition, const BpIrNode *var, const Choice *choice,
-                    Cut *cut) {
-  BpIndexContext *index = &partition->lowering->index;
-  const BpIrNode *moving, *rest, *least, *most;
-  BpInterval sweep;
-  bool is_bounded, is_rising = false;
-  if (bp__index_apart(index, choice->difference, var, &moving, &rest) != 0 ||
-      bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
-    return -1;
-  if (!is_bounded)
-    return 0;
-  least = binary(partition, BP_IR_ADD, moving, sweep.min);
-  most = binary(partition, BP_IR_ADD, least, integer(partition, sweep.extent - 1));
-  int found = find_place(partition, least, var, true, &least, &is_rising);
-  if (found == 1)
-    found = find_place(partition, most, var, false, &most, &is_rising);
-  cut->is_first_before = !is_rising;
-  cut->open = is_rising ? most : least;
-  cut->shut = is_rising ? least : most;
-  return found;
-}
-
-/* Limits a place to the bounds. */
-static const BpIrNode *clamp(const Partition *partition, const BpIrNode *at, Bounds bounds) {
-  return binary(partition, BP_IR_MIN, binary(partition, BP_IR_MAX, at, bounds.first), bounds.end);
-}
-
-static BpRange distance(const Partition *partition, const BpIrNode *from, const BpIrNode *to) {
-  return bp__index_range(&partition->lowering->index, binary(partition, BP_IR_SUB, to, from));
-}
-
-/* Whether the cut, limited to the bounds, decides any iteration. */
-static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
-  BpRange all = distance(partition, bounds.first, bounds.end);
-  BpRange apart = distance(partition, cut->open, cut->shut);
-  cut->open = clamp(partition, cut->open, bounds);
-  cut->shut = apart.max == 0 ? cut->open : clamp(partition, cut->shut, bounds);
-  if (!cut->open || !cut->shut || apart.min >= all.max)
-    return false;
-  return distance(partition, bounds.first, cut->open).max > 0 ||
-         distance(partition, cut->shut, bounds.end).max > 0;
-}
 
 /* The iterations between two places, with the choice that the copy decides. */
 static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNode *first,

@@ -4,6 +4,7 @@
 
 #include "te-run.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* What a lowering said after the pass that is looked for. */
@@ -173,6 +174,36 @@ static void test_edges_have_loops_of_their_own(void) {
   bp_te_free(te);
 }
 
+static const BpIrNode *window_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *tap = bp_te_reduce_axis(te, "tap", 3);
+  const BpIrNode *at = te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[0], te_int(te, 2)), tap);
+  at = te_op(te, BP_IR_SUB, at, te_int(te, 1));
+  const BpIrNode *value = bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_GE, at, te_int(te, 0)),
+                                       te_read1(te, context, at), te_float(te, -INFINITY));
+  return bp_te_reduce(te, BP_TE_MAX, value, &tap, 1);
+}
+
+/* Maxima of three elements, by steps of two, by vectors of eight: each of the three taps has lanes
+ * on both sides of the edge, so the loop over the taps decides nothing. */
+static void test_a_vector_beside_the_edge_does_not_choose(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2];
+  args[0] = bp_te_placeholder(te, "source", te_f32, (int64_t[]){64}, 1);
+  args[1] = bp_te_compute(te, "maxima", (int64_t[]){32}, 1, window_body, args[0]);
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  BpTeAxis *outer, *inner;
+  if (bp_te_split(stage, bp_te_stage_axis(stage, 0), 8, BP_TE_TAIL_PEEL, &outer, &inner) != 0)
+    g_error("%s", bp_error_message());
+  BpTeAxis *const order[] = {outer, bp_te_stage_axis(stage, 1), inner};
+  if (bp_te_reorder(stage, order, 3) != 0 || bp_te_vectorize(stage, inner) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("partition", te, args, 2, NULL);
+  expect_count(text, "(select", 1);
+  expect_count(text, "\"te.read\" source", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* Edges of seven dimensions would be 2,187 loops. */
 static void test_code_grows_by_a_bounded_amount(void) {
   BpTe *te = bp_te_create();
@@ -267,6 +298,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
   g_test_add_func("/te/partition/edges-have-loops-of-their-own",
                   test_edges_have_loops_of_their_own);
+  g_test_add_func("/te/partition/a-vector-beside-the-edge-does-not-choose",
+                  test_a_vector_beside_the_edge_does_not_choose);
   g_test_add_func("/te/partition/code-grows-by-a-bounded-amount",
                   test_code_grows_by_a_bounded_amount);
   g_test_add_func("/te/partition/extents-of-a-buffer-are-no-choice",
