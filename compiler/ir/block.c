@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements written in sequence: a stack of open constructs, each with its statements so far. A
- * name or an array is open too: the statements after it are its body. */
+/* A block: statements written in sequence. A block has a stack of open constructs, each with its
+ * statements so far. A name or an array is an open construct too: the statements after it are its
+ * body. */
 
 #include <stdlib.h>
 
@@ -8,12 +9,12 @@
 
 #include "compiler/ir/ir.h"
 
-/* An open construct: `make` returns the statement around the body. */
+/* An open construct; `make` returns the finished statement around its body. */
 typedef struct Open {
   struct Open *outer;
-  int32_t kind;              /* BP_IR_SEQ: the block itself; FOR, WHILE, IF, LET, ALLOCATE */
-  const BpIrNode *a, *b, *c; /* operands before the body */
-  const BpIrNode *then_body; /* for an IF whose second branch is open: its first branch */
+  int32_t kind;              /* BP_IR_SEQ for the block itself; FOR, WHILE, IF, LET or ALLOCATE */
+  const BpIrNode *a, *b, *c; /* the construct's operands before its body */
+  const BpIrNode *then_body; /* the first branch of an IF whose second branch is open */
   const BpIrNode **statements;
   int32_t count, capacity;
 } Open;
@@ -102,7 +103,7 @@ static void close_one(BpIrBlock *block) {
   bp_ir_block_add(block, statement_of(block, open));
 }
 
-/* Closes the names and arrays inside of the open construct. */
+/* Closes the names and arrays that are open inside the innermost other construct. */
 static void close_names(BpIrBlock *block) {
   while (!block->has_failed &&
          (block->open->kind == BP_IR_LET || block->open->kind == BP_IR_ALLOCATE))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making expressions, folding constants and applying simple identities.
+/* Makes expressions, folds constants and applies simple identities.
  *
- * Identities on floats are only those that hold for every value, including NaN, infinities and
+ * An identity on floats is applied only if it holds for every value, including NaN, infinities and
  * -0. */
 
 #include <math.h>
@@ -76,7 +76,8 @@ static bool is_comparison(int32_t kind) {
   return kind >= BP_IR_EQ && kind <= BP_IR_GE;
 }
 
-/* min and max of floats do not commute: for zeros of different sign they may return either. */
+/* min and max of floats do not commute: given zeros of different sign, they may return either
+ * zero. */
 static bool commutes(int32_t kind, BpDataType dtype) {
   if (kind == BP_IR_MIN || kind == BP_IR_MAX)
     return !bp__dtype_is_float(dtype);
@@ -90,7 +91,7 @@ static const BpIrNode *plain(BpIrModule *module, int32_t kind, const BpIrNode *a
   return bp__ir_node2(module, kind, dtype, a, b);
 }
 
-/* Identities of x with a float constant; NULL: none applies. */
+/* Applies an identity of x with a float constant; NULL if none applies. */
 static const BpIrNode *float_identity(int32_t kind, const BpIrNode *x, double c) {
   switch (kind) {
   case BP_IR_ADD:
@@ -105,7 +106,8 @@ static const BpIrNode *float_identity(int32_t kind, const BpIrNode *x, double c)
   }
 }
 
-/* x op c, if x itself is y op d with a constant d; *found tells whether that applied. */
+/* Combines the constants of (y op d) op c, where x is y op d; *found tells whether x has that
+ * form. */
 static const BpIrNode *regroup(BpIrModule *module, int32_t kind, const BpIrNode *x, int64_t c,
                                bool *found) {
   int64_t d, product;
@@ -137,7 +139,7 @@ static const BpIrNode *regroup(BpIrModule *module, int32_t kind, const BpIrNode 
   return bp_ir_binary(module, kind, x->operands[0], bp_ir_int(module, x->dtype, both.i));
 }
 
-/* Identities of an integer or bool x with a constant; NULL: none applies. */
+/* Applies an identity of an integer or bool x with a constant; NULL if none applies. */
 static const BpIrNode *int_identity(BpIrModule *module, int32_t kind, const BpIrNode *x,
                                     int64_t c) {
   switch (kind) {
@@ -169,7 +171,7 @@ static const BpIrNode *int_identity(BpIrModule *module, int32_t kind, const BpIr
   }
 }
 
-/* Identities of an integer or bool with itself; NULL: none applies. */
+/* Applies an identity of an integer or bool with itself; NULL if none applies. */
 static const BpIrNode *same_identity(BpIrModule *module, int32_t kind, const BpIrNode *x) {
   switch (kind) {
   case BP_IR_SUB:
@@ -205,7 +207,7 @@ static const BpIrNode *fold_int(BpIrModule *module, int32_t kind, const BpIrNode
   int64_t c;
   if (!bp__ir_const_int(b, &c))
     return plain(module, kind, a, b);
-  /* One form for x - c and x + -c, so that later constants can be combined. */
+  /* x - c becomes x + -c, so that later constants can be combined. */
   if (kind == BP_IR_SUB && a->dtype.code == BP_DTYPE_INT && c != 0)
     return bp_ir_binary(module, BP_IR_ADD, a,
                         bp_ir_int(module, a->dtype, (int64_t)(0 - (uint64_t)c)));
@@ -217,8 +219,8 @@ static const BpIrNode *fold_int(BpIrModule *module, int32_t kind, const BpIrNode
   return found ? grouped : plain(module, kind, a, b);
 }
 
-/* Combines a ramp with a broadcast operand, or with another ramp, to one ramp; NULL: not of that
- * form. */
+/* Combines a ramp with a broadcast operand or with another ramp to one ramp; NULL if the operands
+ * have other forms. */
 static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                  const BpIrNode *b, bool *found) {
   bool additive = kind == BP_IR_ADD || kind == BP_IR_SUB;
@@ -246,7 +248,7 @@ static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNod
   return bp_ir_ramp(module, base, stride, a->dtype.lanes);
 }
 
-/* Both operands have the same type. */
+/* Makes a two-operand node, folded; both operands have the same type. */
 static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                    const BpIrNode *b) {
   if (is_constant(a) && is_constant(b))
@@ -292,8 +294,8 @@ const BpIrNode *bp_ir_binary(BpIrModule *module, int32_t kind, const BpIrNode *a
 
 /* ---- Choice ------------------------------------------------------------------------------ */
 
-/* The comparison that is true where `kind` is false; for floats only EQ and NE are opposites,
- * because of NaN. */
+/* The comparison that is true exactly where `kind` is false. Because of NaN, only EQ and NE have
+ * opposites on floats. */
 static int32_t opposite(int32_t kind, bool is_float) {
   switch (kind) {
   case BP_IR_EQ:
@@ -360,7 +362,7 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
 
 /* ---- Conversion and vectors -------------------------------------------------------------- */
 
-/* Whether `wide` can represent every value of `narrow`. */
+/* Whether the type `wide` can represent every value of the type `narrow`. */
 static bool holds_all(BpDataType wide, BpDataType narrow) {
   if (bp__dtype_is_float(wide) && bp__dtype_is_float(narrow))
     return wide.bits > narrow.bits;

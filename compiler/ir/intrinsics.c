@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The intrinsics and their meaning. Narrow floats are computed in double and rounded once. */
+/* The intrinsics and the functions that compute them. Narrow floats are computed in double and
+ * rounded once. */
 
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static double eval_fma(double a, double b, double c) {
   return fma(a, b, c);
 }
 
-/* A large uint64 has a negative bit pattern. */
+/* An int64 holds a uint64 by its bits, so a large uint64 looks negative. */
 static int64_t int_abs(int64_t a, BpDataType dtype) {
   return dtype.code == BP_DTYPE_INT && a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
 }
@@ -136,7 +137,8 @@ static const char *wanted_type(const BpIntrinsic *intrinsic, BpDataType dtype) {
   }
 }
 
-/* Checks a call; if it is wrong, returns false and writes the reason. */
+/* Checks the types of a call of an intrinsic; if they are wrong, returns false and writes the
+ * reason. */
 static bool check_types(const BpIntrinsic *intrinsic, BpDataType dtype, const BpIrNode *const *args,
                         char *why, size_t size) {
   BpDataType first = args[0]->dtype;

@@ -5,7 +5,7 @@
  * Nodes are immutable and live in the arena of their module, which is freed in one go with the
  * module. A node may be shared freely: expressions are graphs, and a rewriting pass keeps sharing.
  * VAR and BUFFER nodes have identity: every use is the same node. Functions that take nodes return
- * NULL if an operand is NULL, as the public makers do. */
+ * NULL if an operand is NULL. */
 #ifndef BACKPLANE_COMPILER_IR_IR_H
 #define BACKPLANE_COMPILER_IR_IR_H
 
@@ -15,18 +15,18 @@
 #include <backplane/compiler/ir.h>
 #include <backplane/error.h>
 
-/* The deepest nesting of nodes, so that recursion over nodes, here and in plugins, is bounded. */
+/* The maximum nesting of nodes: it bounds recursion over nodes, here and in plugins. */
 #define BP__IR_MAX_DEPTH 4096
 
-/* Expressions up to this depth are walked as trees, which most of them are. In deeper ones, which
- * may be graphs with too many paths to walk, each node is visited once. */
+/* The depth up to which an expression is walked as a tree; few expressions are deeper. In a deeper
+ * expression each node is visited once: it may be a graph with too many paths to walk. */
 #define BP__IR_TREE_DEPTH 8
 
 struct BpIrNode {
   int32_t kind;
   BpDataType dtype;
   int32_t num_operands;
-  int32_t depth; /* depth of nesting: 1 without operands */
+  int32_t depth; /* depth of nesting; 1 for a node without operands */
   int64_t int_value;
   double float_value;
   const char *str_value; /* never NULL */
@@ -36,7 +36,8 @@ struct BpIrNode {
 /* ---- Library (compiler/start.c) ---------------------------------------------------------- */
 
 /* Registers the compiler library's host tables and global functions, once. Every public function
- * that starts something calls it first; -1 with an error on failure. */
+ * that may be the first call of a program calls bp__compiler_initialize first. Returns -1 with an
+ * error on failure. */
 int bp__compiler_initialize(void);
 
 /* ---- Types ------------------------------------------------------------------------------- */
@@ -95,7 +96,7 @@ static inline uint16_t bp__ir_lanes(const BpIrNode *node) {
   return node->dtype.lanes;
 }
 
-/* The value of an INT_IMM, or of a BROADCAST of one. */
+/* The value of an INT_IMM, or of the INT_IMM in a BROADCAST; false for other nodes. */
 static inline bool bp__ir_const_int(const BpIrNode *node, int64_t *value) {
   if (node->kind == BP_IR_BROADCAST)
     node = node->operands[0];
@@ -108,7 +109,7 @@ static inline bool bp__ir_is_int_value(const BpIrNode *node, int64_t value) {
   int64_t found;
   return bp__ir_const_int(node, &found) && found == value;
 }
-/* The value of a FLOAT_IMM, or of a BROADCAST of one. */
+/* The value of a FLOAT_IMM, or of the FLOAT_IMM in a BROADCAST; false for other nodes. */
 static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
   if (node->kind == BP_IR_BROADCAST)
     node = node->operands[0];
@@ -119,7 +120,7 @@ static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
 }
 
 /* Whether two nodes are the same construct with equal operands; VARs and BUFFERs are compared by
- * identity. False with an error if memory is exhausted. */
+ * identity. If memory is exhausted, returns false with an error. */
 bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b);
 
 /* The parts of a FUNCTION. */
@@ -129,42 +130,43 @@ static inline const BpIrNode *bp__ir_function_body(const BpIrNode *function) {
 static inline int32_t bp__ir_function_num_params(const BpIrNode *function) {
   return (int32_t)function->int_value;
 }
-/* The ATTR with that key, or NULL; and its first int, or `otherwise`. */
+/* The ATTR with the key `key`, or NULL; and that ATTR's first int, or `otherwise`. */
 const BpIrNode *bp__ir_find_attr(const BpIrNode *function, const char *key);
 int64_t bp__ir_attr_int(const BpIrNode *function, const char *key, int64_t otherwise);
 
-/* The name of a kind in the text form, NULL if unknown; and the kind of a name, or BP_IR_NONE. */
+/* The name of a node kind in the text form, NULL if unknown; and the node kind of a name, or
+ * BP_IR_NONE. */
 const char *bp__ir_kind_name(int32_t kind);
 int32_t bp__ir_kind_by_name(const char *name, size_t size);
 
 /* The text of one node (transfer full, free()). */
 char *bp__ir_print_node(const BpIrNode *node);
-/* Writes the beginning of the node's text to `text`, on one line, for messages. Returns `text`. */
+/* Writes the beginning of the node's text form to `text`, on one line, for messages. Returns
+ * `text`. */
 char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 
-/* bp_ir_verify for one function. */
+/* Verifies one function as bp_ir_verify verifies a module. */
 int bp__ir_verify_function(const BpIrNode *function);
-/* The same after pass `pass`, which the error names. Calls of "te.*", which exist between passes of
- * lowering, are allowed. */
+/* Verifies a function after pass `pass`, which the error names. Calls of "te.*", which exist only
+ * between passes of lowering, are allowed. */
 int bp__ir_verify_pass(const BpIrNode *function, const char *pass);
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-/* Allocates memory of the module, freed with it; aligned for any type. NULL with an error
- * raised. */
+/* Allocates memory that is freed with the module and aligned for any type; NULL with an error. */
 void *bp__ir_alloc(BpIrModule *module, size_t size);
-/* 0, or -1 with an error once an allocation has failed: every later one fails too, so that an
- * incomplete expression is not mistaken for one without the missing part. */
+/* Returns -1 with an error if any allocation of the module has failed: later allocations fail too,
+ * so that an expression that lacks a part is not mistaken for a complete one. */
 int bp__ir_check_memory(const BpIrModule *module);
 /* A copy of a string in the module. */
 const char *bp__ir_strdup(BpIrModule *module, const char *text);
 
 int32_t bp__ir_module_num_functions(const BpIrModule *module);
 const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index);
-/* Replaces a function by another one of the same name; for passes. */
+/* Replaces a function by another function of the same name; for passes. */
 void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function);
 
-/* Shorthands over bp_ir_make and the public makers. */
+/* Shorthands for bp_ir_make and the public makers. */
 const BpIrNode *bp__ir_node1(BpIrModule *module, int32_t kind, BpDataType dtype, const BpIrNode *a);
 const BpIrNode *bp__ir_node2(BpIrModule *module, int32_t kind, BpDataType dtype, const BpIrNode *a,
                              const BpIrNode *b);
@@ -179,53 +181,55 @@ const BpIrNode *bp__ir_assert(BpIrModule *module, const BpIrNode *condition, con
 const BpIrNode *bp__ir_while(BpIrModule *module, const BpIrNode *condition, const BpIrNode *body);
 const BpIrNode *bp__ir_reinterpret(BpIrModule *module, BpDataType dtype, const BpIrNode *a);
 const BpIrNode *bp__ir_reduce(BpIrModule *module, const char *op, const BpIrNode *vector);
-/* `lanes` holds `num_lanes` positions in the concatenated vectors. */
+/* Makes a SHUFFLE: `lanes` holds `num_lanes` positions in the concatenated vectors. */
 const BpIrNode *bp__ir_shuffle(BpIrModule *module, const BpIrNode *const *vectors,
                                int32_t num_vectors, const int32_t *lanes, uint16_t num_lanes);
-/* One lane of a vector, as a scalar. */
+/* One lane of a vector as a scalar. */
 const BpIrNode *bp__ir_lane(BpIrModule *module, const BpIrNode *vector, uint16_t lane);
 const BpIrNode *bp__ir_attr(BpIrModule *module, const char *key, const BpIrNode *const *values,
                             int32_t num_values);
-/* A call of a pure intrinsic; its arguments and result have the type of the first argument. */
+/* A call of a pure intrinsic whose arguments and result have the type of the first argument. */
 const BpIrNode *bp__ir_intrinsic(BpIrModule *module, const char *name, const BpIrNode *const *args,
                                  int32_t num_args);
-/* The statement without effect. */
+/* The statement that does nothing. */
 const BpIrNode *bp__ir_nothing(BpIrModule *module);
 static inline bool bp__ir_is_nothing(const BpIrNode *node) {
   return node->kind == BP_IR_SEQ && node->num_operands == 0;
 }
 
-/* The same construct with other operands, folded as the makers fold; `node` itself if they are the
- * same. */
+/* The construct `node` with other operands, folded as the makers fold; `node` itself if the
+ * operands are unchanged. */
 const BpIrNode *bp__ir_with_operands(BpIrModule *module, const BpIrNode *node,
                                      const BpIrNode *const *operands);
 
 /* ---- Maps and rewriting (rewrite.c) ------------------------------------------------------ */
 
-/* A hash map from nodes, by identity, to nodes or other pointers. Zeroed: empty. */
+/* A hash map from nodes, by identity, to nodes or other pointers. A zeroed map is empty. */
 typedef struct BpIrMap {
   const void **slots; /* key, value, key, value... */
-  size_t capacity;    /* pairs, a power of two */
+  size_t capacity;    /* number of pairs, a power of two */
   size_t size;
 } BpIrMap;
 
-const void *bp__ir_map_get(const BpIrMap *map, const BpIrNode *key); /* NULL if missing */
-/* Adds or replaces; the value is not NULL. -1 with an error. */
+const void *bp__ir_map_get(const BpIrMap *map, const BpIrNode *key); /* value of the key, or NULL */
+/* Adds or replaces the value of a key; the value is not NULL. Returns -1 with an error on
+ * failure. */
 int bp__ir_map_set(BpIrMap *map, const BpIrNode *key, const void *value);
 void bp__ir_map_clear(BpIrMap *map);
 
 /* A rewrite of a node and all nodes below it. Each distinct node is rewritten once, so sharing is
  * kept, also across several calls with one rewriter. Operands come first; the binding VAR of a FOR
- * or LET and the BUFFER of an access count as operands. Zero the struct, set the members that are
- * needed, clear it at the end. Both callbacks may be NULL. */
+ * or LET and the BUFFER of an access count as operands. The caller zeroes the struct, sets the
+ * members that it needs, and clears the rewriter at the end. The callbacks `enter` and `leave` may
+ * be NULL. */
 typedef struct BpIrRewriter {
-  BpIrModule *module; /* where new nodes are made */
+  BpIrModule *module; /* the module of new nodes */
   void *context;
-  /* Called before the operands: 0 continues; 1: *result replaces the node and everything below; -1:
-   * an error was raised. */
+  /* Called before a node's operands are rewritten. 0: continue; 1: *result replaces the node and
+   * everything below it; -1: an error was raised. */
   int (*enter)(struct BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result);
-  /* Called after: takes the node with its rewritten operands, returns its replacement; NULL:
-   * error. */
+  /* Called with a node whose operands are rewritten; returns the node's replacement, or NULL with
+   * an error. */
   const BpIrNode *(*leave)(struct BpIrRewriter *rewriter, const BpIrNode *node);
   BpIrMap done;
 } BpIrRewriter;
@@ -237,15 +241,15 @@ void bp__ir_rewriter_clear(BpIrRewriter *rewriter);
 const BpIrNode *bp__ir_substitute(BpIrModule *module, const BpIrNode *node, const BpIrMap *map);
 const BpIrNode *bp__ir_substitute_one(BpIrModule *module, const BpIrNode *node, const BpIrNode *var,
                                       const BpIrNode *value);
-/* A copy in another module, including VARs and BUFFERs; `done` keeps the copied nodes, so that
- * several calls share them. */
+/* Copies a node with its VARs and BUFFERs into another module. `done` keeps the copied nodes, so
+ * that several copies share them. */
 const BpIrNode *bp__ir_copy(BpIrModule *module, const BpIrNode *node, BpIrMap *done);
 
-/* Calls `visit` once for every distinct node, operands first, until it returns non-zero, which is
- * returned; -1 with an error if memory is exhausted. */
+/* Calls `visit` once for every distinct node, operands first, until `visit` returns non-zero, and
+ * returns that number; -1 with an error if memory is exhausted. */
 int bp__ir_visit_once(const BpIrNode *node, int (*visit)(void *context, const BpIrNode *node),
                       void *context);
-/* Whether `part` occurs in `node`: 1, 0 or -1. */
+/* Whether the node `part` occurs in the node `node`: 1, 0 or -1 with an error. */
 int bp__ir_uses(const BpIrNode *node, const BpIrNode *part);
 
 #endif

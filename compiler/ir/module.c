@@ -17,10 +17,10 @@ typedef struct Chunk {
 
 struct BpIrModule {
   BpObject header;
-  Chunk *chunks; /* the newest first */
+  Chunk *chunks; /* list of chunks, the newest first */
   const BpIrNode **functions;
   int32_t num_functions, capacity;
-  BpNames names; /* of the functions: name -> index + 1 */
+  BpNames names; /* name of a function -> index + 1 */
   bool is_exhausted;
 };
 
@@ -146,5 +146,5 @@ const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index) 
 }
 
 void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function) {
-  module->functions[index] = function; /* of the same name */
+  module->functions[index] = function; /* replaces the function of the same name */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making nodes without folding, comparing them, and shorthands. */
+/* Makes nodes without folding, and compares them; shorthands for common nodes. */
 
 #include <math.h>
 
@@ -50,8 +50,9 @@ static const BpIrNode *root_of(const BpIrMap *classes, const BpIrNode *node) {
   return node;
 }
 
-/* 1 if two deep nodes were found equal, or are being compared now; otherwise they are recorded as
- * equal, which is true if the following comparison succeeds. -1 with an error. */
+/* Returns 1 if two deep nodes were found equal or are being compared now. Otherwise records the two
+ * nodes as equal, which is correct if the comparison that follows succeeds. Returns -1 with an
+ * error on failure. */
 static int are_joined(BpIrMap *classes, const BpIrNode *a, const BpIrNode *b) {
   if (a->depth <= BP__IR_TREE_DEPTH)
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parser of the text form. The text is untrusted: nesting is bounded, every number is checked,
- * memory grows only with the text read so far. The verifier, not the parser, checks whether a
- * construct makes sense. */
+ * memory use is proportional to the text read so far. The verifier, not the parser, checks whether
+ * a construct makes sense. */
 
 #include <stdarg.h>
 #include <errno.h>
@@ -22,18 +22,18 @@
 #define MAX_NUMBER_SIZE 64
 
 typedef struct Token {
-  char kind; /* '(' ')' '"' 'a' for an atom, '\0' for the end */
+  char kind; /* '(' or ')' or '"' for a string, 'a' for an atom, '\0' for the end */
   const char *start;
-  size_t size; /* for a string without its quotes, still escaped */
+  size_t size; /* size of the text; a string is without its quotes, still escaped */
 } Token;
 
 typedef struct Parser {
   const char *start, *next, *end;
   Token token; /* the current token */
   BpIrModule *module;
-  BpNames names; /* of the function: VAR and BUFFER nodes */
+  BpNames names; /* names of the function's VAR and BUFFER nodes */
   int depth;
-  const BpIrNode **stack; /* operands of the open lists */
+  const BpIrNode **stack; /* operands of the lists that are open */
   size_t stack_size, stack_capacity;
 } Parser;
 
@@ -41,7 +41,7 @@ static const BpIrNode *parse_node(Parser *parser);
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* Raises an error at a place in the text; always returns NULL. */
+/* Raises an error at a place in the text. Always returns NULL. */
 __attribute__((format(printf, 3, 4))) static void *fail_at(Parser *parser, const char *place,
                                                            const char *format, ...) {
   int line = 1, column = 1;
@@ -141,7 +141,7 @@ static bool is_atom(const Parser *parser, const char *word) {
          !memcmp(token->start, word, token->size);
 }
 
-/* Takes an atom that is one of `words`; returns its index, or -1. */
+/* Parses an atom that is one of `words`; returns the word's index, or -1 with an error. */
 static int64_t parse_word(Parser *parser, const char *const *words, const char *what) {
   for (int64_t i = 0; words[i]; i++)
     if (is_atom(parser, words[i]))
@@ -154,7 +154,8 @@ static int hex_digit(char c) {
   return g_ascii_isxdigit(c) ? g_ascii_xdigit_value(c) : -1;
 }
 
-/* One character of a string, escaped or not; moves *text beyond it. -1: malformed. */
+/* Reads one character of a string, escaped or not, and moves *text past it; -1 for a malformed
+ * escape. */
 static int unescape(const char **text, const char *end) {
   char c = *(*text)++;
   if (c != '\\')
@@ -171,7 +172,7 @@ static int unescape(const char **text, const char *end) {
   return value ? value : -1;
 }
 
-/* Takes a string; NULL with an error. */
+/* Parses a string; NULL with an error. */
 static const char *parse_string(Parser *parser) {
   Token token = parser->token;
   if (expect(parser, '"', "a string"))
@@ -201,7 +202,7 @@ static int parse_dtype(Parser *parser, BpDataType *dtype) {
   return advance(parser);
 }
 
-/* Takes a number of `least` to `largest` without a type. */
+/* Parses a number from `least` to `largest` that has no type. */
 static int parse_count(Parser *parser, int64_t least, int64_t largest, int64_t *value) {
   char text[MAX_NUMBER_SIZE], *end;
   const Token *token = &parser->token;
@@ -220,7 +221,7 @@ static int parse_count(Parser *parser, int64_t least, int64_t largest, int64_t *
   return advance(parser);
 }
 
-/* Copies a run of the text into the module. */
+/* Copies `size` bytes of the text into the module. */
 static const char *copy_text(Parser *parser, const char *text, size_t size) {
   char *copy = bp__ir_alloc(parser->module, size + 1);
   if (!copy)
@@ -253,7 +254,7 @@ static const BpIrNode *parse_float(Parser *parser, const char *text, BpDataType 
   return bp_ir_float(parser->module, dtype, value);
 }
 
-/* `number` is the text before the colon. */
+/* Parses an atom VALUE:TYPE; `number` is the text before the colon. */
 static const BpIrNode *parse_number(Parser *parser, size_t size, const BpDataType *dtype) {
   char text[MAX_NUMBER_SIZE];
   if (size >= sizeof text)
@@ -329,7 +330,7 @@ static int push(Parser *parser, const BpIrNode *node) {
   return 0;
 }
 
-/* The nodes pushed since the stack had that size; NULL if nothing was ever pushed. */
+/* The nodes pushed since the stack had the size `base`; NULL if the stack was never used. */
 static const BpIrNode *const *operands_from(const Parser *parser, size_t base) {
   return parser->stack ? parser->stack + base : NULL;
 }
@@ -338,7 +339,7 @@ static bool at_list_end(const Parser *parser) {
   return parser->token.kind == ')' || parser->token.kind == '\0';
 }
 
-/* Pushes all nodes up to the end of the list. */
+/* Parses and pushes all nodes up to the end of the list. */
 static int parse_rest(Parser *parser) {
   while (!at_list_end(parser))
     if (push(parser, parse_node(parser)))
@@ -370,7 +371,7 @@ static int parse_plain_word(Parser *parser, Scalars *scalars) {
   return scalars->str_value ? 0 : -1;
 }
 
-/* Parses the part that one letter of a form stands for: see syntax.h. */
+/* Parses the part of a construct that a letter of its form stands for (syntax.h). */
 static int parse_part(Parser *parser, char letter, Scalars *scalars) {
   switch (letter) {
   case 'T':
@@ -431,7 +432,8 @@ static bool same_extents(const BpIrNode *buffer, const BpIrNode *const *extents,
   return true;
 }
 
-/* After "(buffer". A second declaration, in another scope, is the same buffer. */
+/* Parses a buffer after "(buffer". A second declaration in another scope denotes the same
+ * buffer. */
 static const BpIrNode *parse_buffer(Parser *parser) {
   Token name = parser->token;
   if (expect(parser, 'a', "the buffer's name"))
@@ -465,7 +467,7 @@ static const BpIrNode *parse_buffer(Parser *parser) {
   return buffer;
 }
 
-/* After "(function": parameters, attributes, the body. */
+/* Parses a function after "(function": parameters, attributes, the body. */
 static const BpIrNode *parse_function(Parser *parser, const char *place) {
   bp__names_clear(&parser->names);
   const char *name = parse_string(parser);
@@ -483,7 +485,7 @@ static const BpIrNode *parse_function(Parser *parser, const char *place) {
                     0, name);
 }
 
-/* After '(': the construct, up to and including its ')'. */
+/* Parses a construct after its '(', up to and including its ')'. */
 static const BpIrNode *parse_list(Parser *parser) {
   Token word = parser->token;
   if (expect(parser, 'a', "the word of a construct"))
@@ -555,7 +557,7 @@ BpIrModule *bp_ir_parse(const char *text, size_t size) {
   if (!module)
     return NULL;
   if (size == 0)
-    text = ""; /* NULL is allowed with size 0 */
+    text = ""; /* a NULL text is allowed with size 0 */
   Parser parser = {.start = text, .next = text, .end = text + size, .module = module};
   if (parse_module(&parser)) {
     bp_object_release(module);

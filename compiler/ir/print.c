@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form: one list for each construct, `(word operands...)`, by the forms of syntax.c.
+/* Prints the text form: one list for each construct, `(word operands...)`, by the forms of
+ * syntax.c.
  *
- * VARs and BUFFERs are written by names that are unique in their function, made from their own. A
- * VAR's type is written at its first occurrence and where it is bound. */
+ * VARs and BUFFERs are written by unique names derived from their own. A VAR's type is written at
+ * its first occurrence and where the VAR is bound. */
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,10 +18,10 @@
 
 typedef struct Printer {
   BpText text;
-  BpNames used;  /* name -> number of requests + 1 */
+  BpNames used;  /* name -> number of uses of the name + 1 */
   BpIrMap names; /* VAR or BUFFER -> its name, owned by `used` */
   int level;
-  size_t limit; /* 0, or the size at which printing stops */
+  size_t limit; /* the size at which printing stops; 0: unlimited */
 } Printer;
 
 static void print(Printer *printer, const BpIrNode *node);
@@ -29,7 +30,8 @@ static void print(Printer *printer, const BpIrNode *node);
 
 static const char *const reserved_names[] = {"true", "false", "inf", "nan"};
 
-/* Restricts a name to letters, digits, '_' and '.', without a digit first. */
+/* Replaces the characters of a name other than letters, digits, '_' and '.', and a leading
+ * digit. */
 static void clean_name(const char *name, char *clean, size_t size) {
   size_t length = 0;
   if (!g_ascii_isalpha(*name) && *name != '_')
@@ -42,7 +44,8 @@ static void clean_name(const char *name, char *clean, size_t size) {
       memcpy(clean + length, "_", sizeof "_");
 }
 
-/* The name of a VAR or BUFFER; *first tells whether it is a new one. NULL: no memory. */
+/* The name of a VAR or BUFFER; *first tells whether the name is new. NULL if memory is
+ * exhausted. */
 static const char *name_of(Printer *printer, const BpIrNode *node, bool *first) {
   const char *kept = bp__ir_map_get(&printer->names, node);
   *first = !kept;
@@ -68,7 +71,7 @@ static void print_dtype(Printer *printer, BpDataType dtype) {
   bp__text_add(&printer->text, text);
 }
 
-/* Prints a VAR, or a BUFFER that was declared; `binds`: with the type. */
+/* Prints a VAR, or a BUFFER that was declared; `binds` adds the type. */
 static void print_name(Printer *printer, const BpIrNode *node, bool binds) {
   bool first;
   const char *name = name_of(printer, node, &first);
@@ -182,7 +185,7 @@ static void print_word(Printer *printer, const char *const *words, int64_t value
   bp__text_add(&printer->text, value >= 0 && value < count ? words[value] : "?");
 }
 
-/* Prints the scalar that one letter of a form stands for. */
+/* Prints the scalar part of a construct that a letter of its form stands for. */
 static void print_scalar(Printer *printer, const BpIrNode *node, char letter) {
   switch (letter) {
   case 'T':
@@ -212,8 +215,8 @@ static void print_scalar(Printer *printer, const BpIrNode *node, char letter) {
   }
 }
 
-/* Prints one operand in the form of one letter. The body of a LET or ALLOCATE is not indented:
- * there may be thousands in sequence. */
+/* Prints one operand by a letter of the construct's form. The body of a LET or ALLOCATE is not
+ * indented: thousands of them may follow in sequence. */
 static void print_operand(Printer *printer, const BpIrNode *node, const BpIrNode *operand,
                           char letter) {
   bool is_chain = node->kind == BP_IR_LET || node->kind == BP_IR_ALLOCATE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps keyed by nodes, rewriting, substitution, copying between modules, visiting. */
+/* Maps keyed by nodes; rewriting, substitution, copying between modules, visiting. */
 
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- Maps -------------------------------------------------------------------------------- */
 
-/* Open addressing with linear probing; at most half full. */
+/* Maps use open addressing with linear probing and are at most half full. */
 static size_t slot_of(const BpIrMap *map, const BpIrNode *key) {
   uint64_t hash = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
   size_t index = (size_t)(hash >> 32) & (map->capacity - 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on one lane.
  *
- * Every float format here is narrow enough that one operation in double, rounded once more to the
- * format, gives the correctly rounded result: 53 >= 2 * 24 + 2 bits. */
+ * Every supported float format is narrow enough that one operation in double, rounded once more to
+ * the format, gives the correctly rounded result: 53 >= 2 * 24 + 2 bits. */
 
 #include <float.h>
 #include <math.h>
@@ -24,7 +24,7 @@ int64_t bp__scalar_wrap(BpDataType dtype, int64_t value) {
   return dtype.code == BP_DTYPE_UINT ? (int64_t)(shifted >> unused) : (int64_t)shifted >> unused;
 }
 
-/* Rounds to `precision` significant bits; the smallest normal number is 2^min_exponent. */
+/* Rounds a double to `precision` significant bits; the smallest normal number is 2^min_exponent. */
 static double round_to(double value, int precision, int min_exponent, double largest) {
   if (!isfinite(value) || value == 0)
     return value;
@@ -176,7 +176,7 @@ static int64_t divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b) {
     return 0;
   if (is_unsigned)
     return (int64_t)(is_quotient ? (uint64_t)a / (uint64_t)b : (uint64_t)a % (uint64_t)b);
-  /* -1 is separate, because INT64_MIN / -1 traps; it wraps here. */
+  /* division by -1 is separate: INT64_MIN / -1 traps, but must wrap */
   int64_t quotient = b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
   int64_t remainder = b == -1 ? 0 : a % b;
   if (remainder != 0 && (remainder < 0) != (b < 0) &&
@@ -187,7 +187,8 @@ static int64_t divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b) {
   return is_quotient ? quotient : remainder;
 }
 
-/* A count beyond the width shifts all bits out, and a negative count counts as large. */
+/* Shifts a lane: a count beyond the width shifts all bits out, and a negative count is a large
+ * unsigned count. */
 static int64_t shift(int32_t kind, BpDataType dtype, int64_t a, int64_t b) {
   bool is_outside = b < 0 || b >= dtype.bits;
   if (kind == BP_IR_SHR && dtype.code == BP_DTYPE_INT)
@@ -239,7 +240,8 @@ BpIrScalar bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrS
   return (BpIrScalar){.i = bp__scalar_wrap(dtype, int_arithmetic(kind, dtype, a.i, b.i))};
 }
 
-/* Values beyond the type's range become the least or largest value. NaN becomes 0. */
+/* Converts a float to an integer: values beyond the type's range become the least or largest value,
+ * NaN becomes 0. */
 static int64_t float_to_int(BpDataType to, double value) {
   if (to.code == BP_DTYPE_BOOL)
     return value != 0;
@@ -255,7 +257,7 @@ static int64_t float_to_int(BpDataType to, double value) {
   return is_signed ? (int64_t)value : (int64_t)(uint64_t)value;
 }
 
-/* To float64, or directly to float32. */
+/* Converts an integer to float64, or directly to float32. */
 static double int_to_float(BpDataType to, BpDataType from, int64_t value) {
   bool is_unsigned = from.code == BP_DTYPE_UINT;
   if (to.bits < 64)
@@ -269,6 +271,6 @@ BpIrScalar bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value) {
   if (!to_float)
     return (BpIrScalar){.i = from_float ? float_to_int(to, value.f) : bp__scalar_wrap(to, value.i)};
   double number = from_float ? value.f : int_to_float(to, from, value.i);
-  /* Narrow floats are rounded to float32 first. */
+  /* Narrow floats are rounded to float32 first, then to their format. */
   return (BpIrScalar){.f = bp__scalar_round(to, to.bits < 64 ? (double)(float)number : number)};
 }

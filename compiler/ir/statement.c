@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making statements and functions. */
+/* Makes statements and functions. */
 
 #include "compiler/ir/ir.h"
 

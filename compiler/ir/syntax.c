@@ -89,7 +89,7 @@ void bp__ir_format_dtype(BpDataType dtype, char *text) {
     snprintf(text, 32, "%sx%u", element, dtype.lanes);
 }
 
-/* Parses a decimal number from 1 to `largest`; moves *text beyond it. */
+/* Parses a decimal number from 1 to `largest` and moves *text past it. */
 static bool parse_number(const char **text, const char *end, unsigned largest, unsigned *value) {
   *value = 0;
   const char *start = *text;

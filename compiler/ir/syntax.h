@@ -5,7 +5,7 @@
 
 #include "compiler/ir/ir.h"
 
-/* Words for BP_IR_FOR_*, BP_IR_SCOPE_* and BP_IR_CALL_*, each ended by NULL. */
+/* The words for BP_IR_FOR_*, BP_IR_SCOPE_* and BP_IR_CALL_*; NULL ends each list. */
 extern const char *const bp__ir_for_words[];
 extern const char *const bp__ir_scope_words[];
 extern const char *const bp__ir_call_words[];
@@ -21,8 +21,8 @@ extern const char *const bp__ir_call_words[];
  * NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
 const char *bp__ir_form(int32_t kind);
 
-/* Writes "float32x4", "handle", "void" to `text`, of 32 bytes. And the reverse; false: no such
- * type. */
+/* Writes a type such as "float32x4", "handle" or "void" to `text`, of 32 bytes; and parses a type,
+ * false if the text is none. */
 void bp__ir_format_dtype(BpDataType dtype, char *text);
 bool bp__ir_parse_dtype(const char *text, size_t size, BpDataType *dtype);
 

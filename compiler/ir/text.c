@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that grows, and tables of names. */
+/* Growing text, and tables of names. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ char *bp__text_take(BpText *text) {
 typedef struct BpName {
   char *name;
   size_t size;
-  void *value; /* NULL: a free slot */
+  void *value; /* NULL in a free slot */
 } BpName;
 
 static size_t hash(const char *name, size_t size) {

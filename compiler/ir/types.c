@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deriving a construct's type from its operands. */
+/* Derives a construct's type from its operands. */
 
 #include "compiler/ir/types.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verifier: operand counts, types, and that every VAR and BUFFER is used in its scope. */
+/* The verifier checks operand counts, types, and that every VAR and BUFFER is used only in its
+ * scope. */
 
 #include <stdarg.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "compiler/ir/syntax.h"
 #include "compiler/ir/types.h"
 
-/* The statements around a place, innermost first. */
+/* The statements around a place, the innermost first. */
 typedef struct Place {
   const struct Place *outer;
   const BpIrNode *node;
@@ -20,7 +21,8 @@ typedef struct Verifier {
   const BpIrNode *function;
   const Place *place;
   BpIrMap scope; /* VAR or BUFFER -> IN_SCOPE or LEFT */
-  /* Node -> the epoch in which it was verified; an epoch ends when a name leaves its scope. */
+  /* Node -> the epoch in which the node was verified; an epoch ends when a name leaves its
+   * scope. */
   BpIrMap good;
   uintptr_t epoch;
   bool is_between_passes;
@@ -88,8 +90,8 @@ static bool is_value(const BpIrNode *node) {
   return bp__dtype_is_number(node->dtype) || bp__dtype_equal(node->dtype, bp__dtype_handle());
 }
 
-/* One letter for each operand: 'v' a value, 's' a statement, 'b' a BUFFER, 'n' a VAR, '?' the rest
- * may be missing, '*' any number of the next. */
+/* The operands that a kind requires, a letter for each: 'v' a value, 's' a statement, 'b' a BUFFER,
+ * 'n' a VAR; '?' makes all further operands optional, '*' allows any number of the next. */
 static const char *shape_of(int32_t kind) {
   switch (kind) {
   case BP_IR_INT_IMM:
@@ -133,7 +135,7 @@ static const char *shape_of(int32_t kind) {
     return "bs";
   case BP_IR_WHILE:
     return "vs";
-  default: /* ADD to SHR, RAMP */
+  default: /* kinds ADD to SHR, and RAMP */
     return "vv";
   }
 }
@@ -480,7 +482,7 @@ static int verify_range(Verifier *verifier, const BpIrNode *node, int32_t from, 
   return 0;
 }
 
-/* FOR, LET, ALLOCATE: operand 0 is a name for the last operand only. */
+/* Verifies a FOR, LET or ALLOCATE: its operand 0 is a name that only its last operand may use. */
 static int verify_binding(Verifier *verifier, const BpIrNode *node) {
   const BpIrNode *name = node->operands[0];
   int32_t body = node->num_operands - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the interpreted function, and the calls that it makes. */
+/* The arguments of the interpreted function, and the calls that the function makes. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* A number from a value; false if the value's type does not match. */
+/* Reads a number from a BpValue; false if the value's type is not the type of the parameter. */
 static bool from_value(BpDataType dtype, const BpValue *value, BpIrScalar *result) {
   bool is_float = bp__dtype_is_float(dtype);
   switch (value->type_index) {
@@ -67,7 +67,8 @@ static const BpTensorView *view_of(const BpValue *value) {
   return NULL;
 }
 
-/* The elements of a compact tensor in host memory; -1 with an error for any other tensor. */
+/* Checks that an argument is a compact tensor in host memory; -1 with an error for any other
+ * tensor. */
 static int check_view(const BpTensorView *view, const BpOp *param, int64_t *size) {
   const char *name = param->node->str_value;
   *size = 1;
@@ -112,7 +113,7 @@ int bp__interpreter_bind_args(BpThread *thread, const BpValue *args, int32_t num
   int32_t num_params = bp__ir_function_num_params(program->function);
   if (num_args != num_params)
     return bp_error_raise(BP_ERROR_TYPE, "it takes %d arguments, not %d", num_params, num_args);
-  /* Scalars first: the shapes of buffers depend on them. */
+  /* Scalars are bound first: the shapes of buffers depend on their values. */
   for (int32_t i = 0; i < num_params; i++) {
     const BpOp *param = program->params[i];
     if (param->kind == BP_IR_VAR &&

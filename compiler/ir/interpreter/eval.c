@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluating expressions. Both choices of a select and both sides of and/or are evaluated, so that
- * a program that relies on skipping one of them is detected. */
+/* Evaluates expressions. Both choices of a select and both sides of and/or are evaluated, so that a
+ * program that relies on skipping one of them is detected. */
 
 #include <inttypes.h>
 
@@ -42,8 +42,8 @@ static int eval_cast(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   return a ? 0 : -1;
 }
 
-/* A lane is at most 8 bytes, and lanes are contiguous in memory: they are copied through one
- * element of the larger type. */
+/* A lane is at most 8 bytes, and lanes are contiguous in memory: each element of the larger type is
+ * copied through one 8-byte variable. */
 static int eval_reinterpret(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   const BpIrScalar *a = bp__interpreter_eval(thread, op->operands[0]);
   if (!a)
@@ -121,7 +121,7 @@ static int eval_load(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   if (op->num_operands > 2 && !(mask = bp__interpreter_eval(thread, op->operands[2])))
     return -1;
   for (int32_t i = 0; i < op->lanes; i++) {
-    result[i].i = 0; /* also the bits of 0.0 */
+    result[i].i = 0; /* an integer 0 has the same bits as 0.0 */
     if (mask && !mask[i].i)
       continue;
     const char *from = element(thread, buffer, index[i].i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolving a function: from nodes to Ops with slots in a frame. */
+/* Resolves a function: makes an Op with a slot in the frame for every node. */
 
 #include <backplane/object.h>
 
@@ -7,7 +7,7 @@
 
 typedef struct Resolver {
   BpProgram *program;
-  BpLaunch *launch; /* the launch being resolved, or NULL */
+  BpLaunch *launch; /* the launch that is being resolved, or NULL */
 } Resolver;
 
 static BpOp *resolve(Resolver *resolver, const BpIrNode *node);
@@ -40,7 +40,7 @@ static BpLaunch *make_launch(Resolver *resolver) {
   return launch;
 }
 
-/* A bound loop opens a launch, or belongs to the one around it. */
+/* Resolves a bound loop: it opens a launch unless a launch is open around it. */
 static int resolve_bound(Resolver *resolver, BpOp *op) {
   op->axis = axis_number(op->node->str_value);
   if (!resolver->launch) {
@@ -53,7 +53,7 @@ static int resolve_bound(Resolver *resolver, BpOp *op) {
   return add_loop(resolver, op);
 }
 
-/* The extents of a launch are evaluated before it starts. */
+/* Checks that an extent of a launch can be evaluated before the launch starts. */
 static int check_extent(const Resolver *resolver, const BpOp *extent, const BpOp *loop) {
   if (extent->kind == BP_IR_VAR && extent->bound_in == resolver->launch)
     return bp_error_raise(BP_ERROR_VALUE, "the extent of %s depends on '%s', which the launch sets",

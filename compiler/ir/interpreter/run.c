@@ -72,7 +72,7 @@ static int allocate(BpStorage *storage, const BpOp *buffer, int64_t size) {
   return 0;
 }
 
-/* The first thread of a block that reaches a shared buffer allocates it. */
+/* Allocates a shared buffer for the first thread of the block that reaches it. */
 static int enter_shared(BpThread *thread, const BpOp *buffer, int64_t size) {
   BpStorage *shared = &thread->block->shared[buffer->buffer];
   if (!shared->data && allocate(shared, buffer, size))
@@ -100,7 +100,7 @@ static int enter_allocate(BpThread *thread, BpOp *op) {
 
 static int launch(BpThread *thread, const BpLaunch *launch);
 
-/* The step's statement is done; `next`, if any, replaces it. */
+/* Ends a step's statement; `next`, if any, is the step's next statement. */
 static void replace(BpThread *thread, BpStep *step, BpOp *next) {
   if (next)
     *step = (BpStep){next, -1, 0};
@@ -259,7 +259,8 @@ static int resume(BpThread *thread) {
 
 /* ---- Grids ------------------------------------------------------------------------------- */
 
-/* The threads of a block take turns from barrier to barrier; all must reach the same one. */
+/* Runs the threads of a block in turns from barrier to barrier; all threads must reach the same
+ * barrier. */
 static int run_block(BpBlock *block) {
   for (;;) {
     int64_t waiting = 0;
@@ -334,7 +335,8 @@ static int run_grid(const BpThread *launcher, const int64_t *extents, BpOp *body
   return rc;
 }
 
-/* The extents of all axes: the largest of the loops on an axis, 1 if there is none. */
+/* Evaluates the extents of all thread axes: the largest extent of the loops on an axis, 1 for an
+ * axis without loops. */
 static int launch_extents(BpThread *thread, const BpLaunch *launch, int64_t *extents) {
   for (int axis = 0; axis < BP__NUM_THREAD_AXES; axis++)
     extents[axis] = 0;

@@ -3,8 +3,8 @@
  *
  * A function is first resolved: every node becomes an Op, which knows the slot of its value in a
  * frame. A frame holds the lanes of all values of one thread of execution. Expressions are
- * evaluated by recursion; statements by a stack of steps for each thread, so that the threads of a
- * block can take turns: each runs until it ends or reaches a barrier. */
+ * evaluated by recursion. Each thread runs its statements from a stack of steps, so that the
+ * threads of a block can take turns: a thread runs until it ends or reaches a barrier. */
 #ifndef BACKPLANE_COMPILER_IR_INTERPRETER_STATE_H
 #define BACKPLANE_COMPILER_IR_INTERPRETER_STATE_H
 
@@ -19,43 +19,43 @@ typedef struct BpOp {
   BpDataType dtype;
   uint16_t lanes;
   const BpIrNode *node;
-  size_t slot;   /* slot of its first lane in the frame; for a VAR, a constant or any expression */
-  size_t buffer; /* for a BUFFER: its index among the buffers */
-  size_t memo;   /* for a shared pure expression: its index in BpThread.ticks; else 0 */
-  bool has_effects; /* contains an extern or packed call */
-  int32_t num_uses; /* number of uses as an operand, by distinct constructs */
-  int32_t axis;     /* for a bound loop: 0..2 blockIdx.x,y,z, 3..5 threadIdx.x,y,z */
+  size_t slot;   /* slot of the first lane in the frame, for a VAR, a constant or any expression */
+  size_t buffer; /* index among the buffers, for a BUFFER */
+  size_t memo;   /* index in BpThread.ticks of a shared pure expression; 0 for other Ops */
+  bool has_effects; /* whether the Op contains an extern or packed call */
+  int32_t num_uses; /* number of distinct constructs that use the Op as an operand */
+  int32_t axis;     /* thread axis of a bound loop: 0..2 blockIdx.x,y,z, 3..5 threadIdx.x,y,z */
   const BpIntrinsic *intrinsic;
-  struct BpLaunch *launch;   /* for an outermost bound loop outside of a kernel */
-  struct BpLaunch *bound_in; /* for a VAR that a statement of a launch binds */
+  struct BpLaunch *launch;   /* launch that an outermost bound loop outside a kernel opens */
+  struct BpLaunch *bound_in; /* launch whose statement binds a VAR */
   struct BpOp **operands;
 } BpOp;
 
 /* A grid of threads: a kernel's body or an outermost bound loop. */
 typedef struct BpLaunch {
   BpOp *body;
-  BpOp **loops; /* the bound loops in it */
+  BpOp **loops; /* the bound loops in the body */
   int32_t num_loops, capacity;
 } BpLaunch;
 
 typedef struct BpProgram {
   const BpIrModule *module;
   const BpIrNode *function;
-  BpIrModule *memory; /* of all Ops */
+  BpIrModule *memory; /* owns the memory of all Ops */
   BpIrMap ops;        /* node -> BpOp */
   size_t frame_size, num_buffers, num_memos;
   BpOp *body;
   BpOp **params;
-  BpLaunch *kernel; /* the whole body, if the function is a kernel */
-  int depth;        /* nesting of packed calls between functions of the module */
-  int64_t *left;    /* statements that may still run */
+  BpLaunch *kernel; /* launch of the whole body if the function is a kernel, else NULL */
+  int depth;        /* current nesting of packed calls between functions of the module */
+  int64_t *left;    /* number of statements that may still run */
 } BpProgram;
 
 /* The memory of a BUFFER. */
 typedef struct BpStorage {
   char *data;
   int64_t size;    /* elements */
-  size_t capacity; /* bytes, if it is owned */
+  size_t capacity; /* bytes of owned memory */
   bool owned;
 } BpStorage;
 
@@ -67,29 +67,29 @@ typedef struct BpStep {
 typedef struct BpThread {
   const BpProgram *program;
   BpIrScalar *frame;
-  uint64_t *ticks; /* by memo: the statement in which the value in the frame was computed */
+  uint64_t *ticks; /* indexed by memo: the statement in which the value in the frame was computed */
   uint64_t tick;
   BpStorage *buffers;
-  struct BpBlock *block; /* NULL: outside of a launch */
+  struct BpBlock *block; /* NULL outside a launch */
   int64_t axes[BP__NUM_THREAD_AXES];
   BpStep *steps;
   size_t num_steps, capacity;
-  const BpOp *barrier; /* the barrier that it has reached, or NULL */
+  const BpOp *barrier; /* the barrier at which the thread waits, or NULL */
 } BpThread;
 
-/* The threads of one block, and its shared buffers. */
+/* The threads of one block and the block's shared buffers. */
 typedef struct BpBlock {
   BpThread *threads;
   int64_t num_threads;
   BpStorage *shared;
 } BpBlock;
 
-/* resolve.c: makes the Ops of a function; the caller clears the program, also on failure. */
+/* Makes the Ops of a function (resolve.c). The caller clears the program, also on failure. */
 int bp__interpreter_resolve(BpProgram *program);
 void bp__interpreter_program_clear(BpProgram *program);
 
-/* eval.c: the lanes of an expression's value, NULL with an error. `begin` starts a statement, in
- * which shared expressions are evaluated again. */
+/* Evaluates an expression to its lanes, NULL with an error (eval.c). `begin` starts a statement:
+ * shared expressions are evaluated once in each statement. */
 const BpIrScalar *bp__interpreter_eval(BpThread *thread, const BpOp *op);
 static inline void bp__interpreter_begin(BpThread *thread) {
   thread->tick++;
@@ -99,11 +99,11 @@ int bp__interpreter_store(BpThread *thread, const BpOp *op);
 /* The number of elements of a BUFFER, from its extents; -1 with an error. */
 int bp__interpreter_buffer_size(BpThread *thread, const BpOp *buffer, int64_t *size);
 
-/* call.c: an extern or packed call. */
+/* Executes an extern or packed call (call.c). */
 int bp__interpreter_call(BpThread *thread, const BpOp *op, BpIrScalar *result);
-/* Stores the arguments of a call of the function in the frame and the buffers. */
+/* Stores the arguments of a call in the frame and the buffers of the called function. */
 int bp__interpreter_bind_args(BpThread *thread, const BpValue *args, int32_t num_args);
-/* run.c: runs a function at a nesting of calls, for at most *left statements. */
+/* Runs a function at a given nesting of calls, for at most *left statements (run.c). */
 int bp__interpreter_run(const BpIrModule *module, const BpIrNode *function, const BpValue *args,
                         int32_t num_args, int depth, int64_t *left);
 
