@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedule primitives that add stages: cached copies of tensors, and partial reductions. */
+/* The schedule primitives that add stages: cached copies of tensors, and partial reductions. */
 
 #include "compiler/te/te_private.h"
 
@@ -20,7 +20,7 @@ static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNod
   return scan->before ? 0 : -1;
 }
 
-/* Makes the tensors of `stage` copies of those of `source`: source[i0, i1, ...]. */
+/* Makes the tensors of `stage` copies of the tensors of `source`: source[i0, i1, ...]. */
 static int set_copy_body(BpTeStage *stage, const BpTeStage *source) {
   const BpIrNode *indices[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES];
   for (int32_t i = 0; i < stage->ndim; i++)
@@ -31,7 +31,7 @@ static int set_copy_body(BpTeStage *stage, const BpTeStage *source) {
   return body ? bp__te_set_body(stage, body) : -1;
 }
 
-/* A stage of `count` tensors like those given. */
+/* A new stage of `count` tensors with the shapes and types of `tensors`. */
 static BpTeStage *new_stage_like(BpTeTensor *const *tensors, int32_t count, const char *suffix,
                                  int32_t scope) {
   BpTeTensor *tensor = tensors[0];
@@ -118,7 +118,7 @@ static int check_unscheduled(const BpTeStage *stage, const char *what) {
                         what, stage->tensor->name);
 }
 
-/* The tensor of another stage at the index that `tensor` has in its own stage. */
+/* The tensor of the stage `stage` at the index that `tensor` has in its own stage. */
 static BpTeTensor *same_place(const BpTeStage *stage, const BpTeTensor *tensor,
                               const BpTeStage *other) {
   int32_t place = 0;
@@ -134,7 +134,7 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   BpTeStage *inner = new_stage_like(stage->tensors, stage->num_tensors, scope_name(scope), scope);
   if (!inner)
     return NULL;
-  /* The cache takes the body with its variables; the stage gets the new ones. */
+  /* The cache takes over the body and its variables; the stage gets new variables. */
   for (int32_t i = 0; i < stage->ndim; i++) {
     const BpIrNode *var = stage->axes[i]->var;
     stage->axes[i]->var = inner->axes[i]->var;
@@ -165,20 +165,21 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
 typedef struct Factoring {
   BpTe *te;
   BpTeStage *stage, *partial;
-  const BpIrNode *value[BP__TE_MAX_AXES]; /* of each old reduction leaf, in the new stage */
-  const BpIrNode *guard;                  /* NULL: every iteration is one of the old ones */
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* value of each old reduction leaf in the new stage */
+  const BpIrNode *guard;                  /* NULL if all iterations belong to old loops */
 } Factoring;
 
 static const BpIrNode *extent_node(const Factoring *f, const BpTeAxis *axis) {
   return axis->open ? axis->open : bp__ir_int64(f->te->ir, axis->extent);
 }
 
-/* An extent to divide by: 1 instead of 0, because nothing is computed then. */
+/* An extent as a divisor: 0 becomes 1, because a loop of extent 0 computes nothing. */
 static const BpIrNode *divisor_of(const Factoring *f, const BpTeAxis *axis) {
   return bp_ir_binary(f->te->ir, BP_IR_MAX, extent_node(f, axis), bp__ir_int64(f->te->ir, 1));
 }
 
-/* The value of an old reduction axis from those of its leaves, with the guards of split axes. */
+/* The value of an old reduction axis, from the values of its leaves, with the guards of split
+ * axes. */
 static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
   BpIrModule *ir = f->te->ir;
   const BpTeRelation *use = axis->used_by;
@@ -199,7 +200,7 @@ static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
   return value;
 }
 
-/* The term, or the identity beyond a split axis' extent. */
+/* The term of a reduction, or the identity outside the extent of a split axis. */
 static const BpIrNode *guarded(const Factoring *f, const BpIrNode *body, int32_t index) {
   BpIrModule *ir = f->te->ir;
   const BpIrNode *value = bp__te_value(f->stage, body, index);
@@ -249,7 +250,7 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
   return partial->body ? 0 : -1;
 }
 
-/* Makes the old stage the reduction of the partial one over its last dimension. */
+/* Makes the old stage reduce the partial stage over the partial stage's last dimension. */
 static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
   BpTeStage *stage = f->stage;
   const BpIrNode *indices[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES];

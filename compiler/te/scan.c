@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scans: computations in steps along an axis, with states. */
+/* Scans: computations in steps along an axis, with states that each step updates. */
 
 #include "compiler/te/te_private.h"
 
@@ -45,14 +45,15 @@ BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *cons
   return begin(te, name, (BpTeShape){likely, open, ndim}, axis, is_reverse);
 }
 
-/* The extents of a scan's domain, or of a part of it, and the variables of these dimensions. */
+/* The extents of a scan's domain, or of a part of the domain, and the variables of its
+ * dimensions. */
 typedef struct Domain {
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM], *vars[BP_TE_MAX_NDIM];
   int32_t ndim;
 } Domain;
 
-/* All dimensions but `left_out`, which may be -1. */
+/* The dimensions of a scan's domain except `left_out`; -1 leaves out none. */
 static Domain domain_of(const BpTeScan *scan, int32_t left_out) {
   Domain domain = {.ndim = 0};
   for (int32_t i = 0; i < scan->stage->ndim; i++) {
@@ -77,7 +78,7 @@ static int check_open(const BpTeScan *scan) {
                         scan->name);
 }
 
-/* Refuses a value whose type differs from the state's. */
+/* Fails if the type of a value is not the type of the state. */
 static int check_type(const BpTeTensor *state, const char *what, const BpIrNode *value) {
   char have[32], want[32];
   if (bp__dtype_equal(value->dtype, state->dtype))
@@ -88,7 +89,7 @@ static int check_type(const BpTeTensor *state, const char *what, const BpIrNode 
                         want, what, have);
 }
 
-/* The value of `body` for the other dimensions. */
+/* Evaluates `body` over the scan's dimensions except its axis. */
 static const BpIrNode *evaluate_before(BpTeScan *scan, BpTeBody body, void *context) {
   BpTe *te = scan->stage->te;
   Domain domain = domain_of(scan, scan->axis);
@@ -146,7 +147,7 @@ static int check_values(const BpTeScan *scan, const BpIrNode *const *values, int
   return 0;
 }
 
-/* The tensors: values at all places, then the last states. */
+/* Adds the scan's tensors: the values of all steps, then the last states. */
 static int add_tensors(const BpTeScan *scan, const BpIrNode *body, int32_t num_values) {
   BpTeStage *stage = scan->stage;
   Domain whole = domain_of(scan, -1), rest = domain_of(scan, scan->axis);
@@ -165,7 +166,7 @@ static int add_tensors(const BpTeScan *scan, const BpIrNode *body, int32_t num_v
   return 0;
 }
 
-/* Values that are evaluated before the first step must not depend on a step. */
+/* Rejects a step's variables and states in values that are evaluated before the first step. */
 static int visit_step(void *context, const BpIrNode *node) {
   const BpTeScan *scan = context;
   const BpTeTensor *read =

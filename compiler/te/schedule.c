@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedule primitives that change the loops of one stage, and where a stage runs. */
+/* The schedule primitives that change the loops of one stage, or the place where a stage runs. */
 
 #include "compiler/te/te_private.h"
 
@@ -59,7 +59,7 @@ int64_t bp_te_axis_extent(const BpTeAxis *axis) {
   return axis->extent;
 }
 
-/* The position of a leaf of this stage, or -1 with an error. */
+/* The position of a leaf axis of the stage, or -1 with an error. */
 static int32_t leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
   if (!stage || !axis)
     return -1;
@@ -74,8 +74,8 @@ static int32_t leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
                         stage->tensor->name);
 }
 
-/* The position of a leaf that is still an ordinary serial loop; only these can be transformed or
- * annotated. */
+/* The position of a leaf axis that is still an ordinary serial loop; primitives transform and
+ * annotate only serial loops. */
 static int32_t plain_leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
   int32_t position = leaf_position(stage, axis);
   if (position >= 0 && axis->for_kind != BP_IR_FOR_SERIAL)
@@ -102,7 +102,7 @@ const BpIrNode *bp__te_num_tiles(BpIrModule *module, const BpIrNode *extent, int
   return bp_ir_binary(module, BP_IR_FLOORDIV, sum, bp__ir_int64(module, factor));
 }
 
-/* The product of two extents, if one of them is open. */
+/* The product of two extents of which at least one is open; NULL if neither is. */
 static int fuse_open(BpIrModule *module, const BpTeAxis *outer, const BpTeAxis *inner,
                      const BpIrNode **open) {
   const BpIrNode *a = outer->open ? outer->open : bp__ir_int64(module, outer->extent);
@@ -200,7 +200,7 @@ int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes) {
   return 0;
 }
 
-/* The steps of a scan run one after the other, so its axis is refused. */
+/* Rejects the axis of a scan, whose steps run one after the other. */
 static int check_not_scan(const BpTeStage *stage, const BpTeAxis *axis) {
   if (!stage || !axis || !axis->is_scan)
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that statements compute: sorting, scattering, and other computations that are no
- * expression of one element. */
+/* Tensors that statements compute: sorting, scattering, and other computations that are not one
+ * expression for each element. */
 
 #include "compiler/te/te_private.h"
 
@@ -31,7 +31,7 @@ const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const 
 /* The variables and buffers that a body may use. */
 typedef struct Scope {
   const BpTeStage *stage;
-  BpIrMap bound; /* bound by FOR, LET and ALLOCATE */
+  BpIrMap bound; /* VARs and BUFFERs that FOR, LET and ALLOCATE bind */
 } Scope;
 
 static int visit_binding(void *context, const BpIrNode *node) {
@@ -78,7 +78,7 @@ static int check_statements(const BpTeStage *stage) {
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-/* The computation that the statements are for. */
+/* The tensors and shapes of a computation by statements. */
 typedef struct Computation {
   const char *name;
   BpTeShape rows;

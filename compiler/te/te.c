@@ -95,8 +95,8 @@ const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *va
   return extent;
 }
 
-/* The value of an extent with likely values for the open ones; -1 with an error if it depends on
- * anything else. */
+/* The value of an extent, with likely values for open extents; -1 with an error if the extent
+ * depends on anything else. */
 static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely) {
   BpIrMap map = {0};
   int failed = 0;
@@ -118,13 +118,14 @@ static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int
       name, bp__ir_print_short(extent, text, sizeof text));
 }
 
-/* Sets *open to the extent if it is open, else to NULL. */
+/* Sets *open to an extent that is open, else to NULL. */
 static int read_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely,
                        const BpIrNode **open) {
   if (!extent || likely_extent(te, name, extent, likely) != 0)
     return -1;
   *open = extent->kind == BP_IR_INT_IMM ? NULL : extent;
-  /* Likely values of several extents need not go together: a signal may be shorter than a frame. */
+  /* The likely values of two extents may contradict each other: a signal may be shorter than a
+   * frame. */
   if (*open && *likely < 0)
     *likely = 1;
   return 0;
@@ -385,7 +386,7 @@ int32_t bp__te_reduce_kind(int32_t op) {
   return reductions[op].kind;
 }
 
-/* The least or greatest value of an integer type, limited to int64. */
+/* The least or greatest value of an integer type, clamped to int64. */
 static int64_t int_limit(BpDataType dtype, int greatest) {
   if (dtype.code == BP_DTYPE_BOOL)
     return greatest;
@@ -446,7 +447,7 @@ BpDataType bp_te_accumulator(BpDataType dtype) {
   return bp__dtype_is_half(dtype) ? bp__dtype(BP_DTYPE_FLOAT, 32, dtype.lanes) : dtype;
 }
 
-/* The axes as the last operands of a reduction. */
+/* Adds the axes of a reduction as its last operands. */
 static int add_reduce_axes(const BpTe *te, const BpIrNode *const *axes, int32_t num_axes,
                            const BpIrNode **operands) {
   if (num_axes < 0 || num_axes > BP_TE_MAX_NDIM)
@@ -514,7 +515,7 @@ static int check_types(const char *what, const BpIrNode *const *found,
   return 0;
 }
 
-/* Makes variables for the two sides of the combination, and builds it. */
+/* Makes variables for the two operands of a reducer and builds the combination. */
 static int combine_once(BpTe *te, BpTeFold *fold, const BpTeReducer *reducer,
                         const BpIrNode *const *values) {
   int32_t count = fold->num_values;
@@ -551,7 +552,8 @@ static BpTeFold *new_fold(BpTe *te, const BpTeReducer *reducer, const BpIrNode *
   return te->folds = fold;
 }
 
-/* The call that stands for the reduction: its number, the values, the axes. */
+/* Makes the call that stands for a reduction of several values: its number, the values, the
+ * axes. */
 static const BpIrNode *make_fold_call(BpTe *te, const BpTeFold *fold, const BpIrNode *const *values,
                                       const BpIrNode *const *axes, int32_t num_axes) {
   const BpIrNode *operands[1 + BP_TE_MAX_VALUES + BP_TE_MAX_NDIM];
@@ -611,7 +613,7 @@ static int32_t reduction_of(const BpIrNode *node) {
   return strcmp(node->str_value, BP__TE_PART) == 0 ? BP__TE_FOLD_OP : -1;
 }
 
-/* For bp__ir_visit_once, for a stage's body. */
+/* A callback of bp__ir_visit_once that checks the reductions in a stage's body. */
 static int check_reduction(void *context, const BpIrNode *node) {
   const BpTeStage *stage = context;
   if (reduction_of(node) < 0)
@@ -653,7 +655,7 @@ static int add_reduction(BpTeStage *stage, const BpIrNode *const *axes, int32_t 
   return 0;
 }
 
-/* Splits the results of a fold, which are the values of the stage in order. */
+/* Separates the results of a fold; result i is the stage's value i. */
 static int take_fold(BpTeStage *stage, const BpIrNode *body) {
   const BpIrNode *call = bp__te_value(stage, body, 0)->operands[0];
   const BpTeFold *fold = find_fold(stage->te, call);
@@ -674,15 +676,15 @@ static int take_fold(BpTeStage *stage, const BpIrNode *body) {
   return stage->body ? add_reduction(stage, axes, call->num_operands - 1 - fold->num_values) : -1;
 }
 
-/* The scan to whose steps a tensor belongs, or NULL. */
+/* The scan in whose steps a tensor is computed, or NULL. */
 static BpTeStage *scan_around(const BpTeTensor *tensor) {
   if (!tensor || tensor->state_of)
     return tensor ? tensor->state_of : NULL;
   return tensor->stage ? tensor->stage->inside : NULL;
 }
 
-/* For bp__ir_visit_once: finds the innermost scan whose states a body reads, directly or through
- * another stage of its steps. */
+/* A callback of bp__ir_visit_once: finds the innermost scan whose states a body reads, directly or
+ * through another stage of the scan's steps. */
 static int visit_scan(void *context, const BpIrNode *node) {
   BpTeStage *stage = context;
   if (!bp__te_is_read(node))
@@ -717,7 +719,7 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
 
 /* ---- Computed tensors -------------------------------------------------------------------- */
 
-/* A stage with these values, whose data axes are `vars`. */
+/* A stage that computes the given values; its data axes are `vars`. */
 static BpTeStage *compute_stage(BpTe *te, const char *name, BpTeShape shape,
                                 const BpIrNode *const *vars, const BpIrNode *const *values,
                                 int32_t count) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of float16 and bfloat16: arithmetic is done in float32, and the result of a body is
- * rounded once. Machines without these types convert only where they load and store. */
+/* Bodies with float16 and bfloat16: arithmetic is done in float32, and the result of a body is
+ * rounded once. Machines without float16 and bfloat16 convert values only at loads and stores. */
 
 #include "compiler/te/te_private.h"
 
@@ -23,7 +23,7 @@ static const BpIrNode *narrowed(BpIrRewriter *rewriter, BpDataType dtype, const 
   return node && bp__ir_map_set(&widening->wide, node, wide) == 0 ? node : NULL;
 }
 
-/* A call of an intrinsic with other operands. */
+/* A call of the same intrinsic with other operands. */
 static const BpIrNode *remake_call(BpIrRewriter *rewriter, const BpIrNode *node) {
   const BpIrNode *args[8];
   if (node->num_operands > (int32_t)(sizeof args / sizeof *args))
@@ -47,8 +47,7 @@ static const BpIrNode *remake(BpIrRewriter *rewriter, const BpIrNode *node) {
                       widened(rewriter, operands[1]));
 }
 
-/* Whether the node computes with float16 or bfloat16. A select among values of these types does
- * not. */
+/* Whether the node computes with float16 or bfloat16; a select among halves does not compute. */
 static bool computes_with_halves(const Widening *widening, const BpIrNode *node) {
   if (node->kind == BP_IR_SELECT)
     return bp__ir_map_get(&widening->wide, node->operands[1]) ||
