@@ -2,11 +2,11 @@
 /* Builds the loops of every stage from its schedule, with bounds inference.
  *
  * The loops of a stage are made from the outside in. A leaf axis that has no loop yet is a free
- * variable, so that the value of any axis is an expression at any time, and the part that a
- * producer must provide is the interval over which such an expression ranges. As soon as the axes
- * concerned are known: a split with unequal pieces branches into one version of the inner code for
- * each piece, a guard wraps the inner code in a condition, an attached stage is computed, and a
- * reduction is initialised. */
+ * variable, so that the value of any axis is an expression at any time, and a producer must provide
+ * the interval over which the index expression of a read ranges. As soon as the values of the axes
+ * concerned are known, the build pass branches a split with unequal pieces into one version of the
+ * inner code for each piece, wraps the inner code in the condition of a guard, computes an attached
+ * stage, and initialises a reduction. */
 
 #include "compiler/lower/nest.h"
 
@@ -20,12 +20,12 @@ static const BpIrNode *simplified(const BpNest *nest, const BpIrNode *node) {
 
 /* ---- Extents ----------------------------------------------------------------------------- */
 
-/* A run of outer iterations with the same number of inner ones. For an open extent the constants
- * are bounds, and the nodes give the run's beginning and length. */
+/* A run of outer iterations of a split that have the same number of inner iterations. For an open
+ * extent the constants are bounds, and the nodes give the run's beginning and length. */
 typedef struct Piece {
   int64_t first, count, inner_extent;
   const BpIrNode *open_first, *open_count;
-  const BpTeRelation *full; /* the split whose tiles are full in this piece, or NULL */
+  const BpTeRelation *full; /* the split, if the piece has only full tiles, or NULL */
 } Piece;
 
 static Piece piece(int64_t first, int64_t count, int64_t inner_extent) {
@@ -42,8 +42,8 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   return count;
 }
 
-/* The effective rule for the tail: repeated work must not be accumulated twice, and if the tail's
- * size is unknown, tiles are full. */
+/* The BP_TE_TAIL_* rule that a split's tail follows: work that accumulates must not be repeated,
+ * and if the tail's size is unknown, tiles are full. */
 static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
   const BpTeStage *stage = split->parent->stage;
   bool accumulates = stage->reduce_op >= 0 || stage->scan;
@@ -53,7 +53,7 @@ static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
 }
 
 /* The pieces of a split of an open extent: the tail is a full tile that skips the elements beyond
- * the end. Their nodes are NULL if memory ran out. */
+ * the end. The nodes of a piece are NULL if memory is exhausted. */
 static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *extent = nest->open[split->parent->index];
@@ -71,7 +71,7 @@ static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Pie
   return 2;
 }
 
-/* The pieces of a split; only one if the tail needs no other code. */
+/* The pieces of a split; one piece if the tail needs no code of its own. */
 static int32_t pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
   int64_t factor = split->factor, extent = nest->extent[split->parent->index];
   int32_t tail = tail_of(nest, split);
@@ -92,7 +92,7 @@ static int32_t pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *p
   return 1;
 }
 
-/* The range of an axis in this nest. */
+/* The range of an axis in the nest of loops. */
 static BpInterval interval_of(const BpNest *nest, const BpTeAxis *axis) {
   return (BpInterval){NULL, nest->extent[axis->index], nest->open[axis->index]};
 }
@@ -157,7 +157,7 @@ static int set_split_extents(BpNest *nest, const BpTeRelation *split) {
              : -1;
 }
 
-/* Sets the extent of an axis, and those of the axes derived from it. */
+/* Sets the extent of an axis and the extents of the axes derived from it. */
 static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent, const BpIrNode *open) {
   const BpTeRelation *use = axis->used_by;
   nest->extent[axis->index] = extent;
@@ -169,7 +169,7 @@ static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent, const 
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* Whether tiles of a split may begin at other places than multiples of its factor. */
+/* Whether tiles of a split may begin at places that are not multiples of its factor. */
 static bool moves_tiles(const BpNest *nest, const BpTeRelation *split) {
   int64_t extent = nest->extent[split->parent->index];
   int32_t tail = tail_of(nest, split);
@@ -197,7 +197,7 @@ static const BpIrNode *tile_start(const BpNest *nest, const BpTeRelation *split,
   return start;
 }
 
-/* The value of any axis, from those of the leaves. */
+/* The value of any axis, computed from the values of the leaf axes. */
 static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
   BpIrModule *module = nest->lowering->module;
   const BpTeRelation *use = axis->used_by;
@@ -213,7 +213,7 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
   }
   const BpIrNode *fused = axis_value(nest, use->parent);
   if (nest->extent[use->inner->index] == 0)
-    return fused; /* never computed, but unknown until the loop is made */
+    return fused; /* unknown until the fused loop is made, then the value of that loop */
   if (nest->extent[axis->index] == 1 && !nest->open[axis->index])
     return bp__ir_int64(module, 0);
   return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD, fused,
@@ -222,8 +222,8 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
 
 static bool is_begun(const BpNest *nest, const BpTeAxis *axis);
 
-/* The value of an axis for bounds inference: an axis without any loop so far ranges over its extent
- * only, although full tiles would go beyond. */
+/* The value of an axis for bounds inference: an axis none of whose loops exists yet ranges over its
+ * extent only, although full tiles would go beyond it. */
 static const BpIrNode *swept_value(const BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
   const BpTeRelation *use = axis->used_by;
@@ -257,7 +257,7 @@ static const BpIrNode *place_of(const BpNest *nest, int32_t dimension, const BpI
   return bp_ir_binary(module, BP_IR_SUB, last, value);
 }
 
-/* The values of the body's variables: values of axes, relative to the region's beginning. */
+/* The values of the body's variables: values of root axes, relative to the region's beginning. */
 int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots) {
   const BpLowerStage *s = nest->s;
   for (int32_t i = 0; i < num_roots(nest->stage); i++) {
@@ -274,14 +274,14 @@ int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots) {
   return 0;
 }
 
-/* 1: all loops on which the axis depends exist; 0: not; -1: error. */
+/* Whether all loops on which the axis depends exist: 1, 0, or -1 with an error. */
 static int is_known(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *value = axis_value(nest, axis);
   int is_free = value ? bp__index_has_free(&nest->lowering->index, value) : -1;
   return is_free < 0 ? -1 : !is_free;
 }
 
-/* Whether a loop below this axis exists already. */
+/* Whether any loop below an axis exists already. */
 static bool is_begun(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use)
@@ -295,7 +295,7 @@ static bool is_begun(const BpNest *nest, const BpTeAxis *axis) {
 
 typedef struct Substitution {
   const BpNest *nest;
-  BpIrMap values; /* of the root axes' variables */
+  BpIrMap values; /* values of the root axes' variables */
 } Substitution;
 
 static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
@@ -304,7 +304,7 @@ static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const Bp
   return *result != NULL;
 }
 
-/* Replaces a read of a tensor by a read of its present storage. */
+/* Replaces a read of a tensor by a read of the tensor's current storage. */
 static const BpIrNode *relocate_read(const BpNest *nest, const BpIrNode *read) {
   BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, read->operands[0]);
@@ -331,7 +331,7 @@ static bool nest_writes(const BpNest *nest, const BpIrNode *node) {
          strcmp(node->str_value, BP__TE_WRITE) == 0;
 }
 
-/* Replaces a write by statements by a write to the tensor's storage. */
+/* Replaces a statement's write to a tensor by a write to the tensor's storage. */
 static const BpIrNode *relocate_write(const BpNest *nest, const BpIrNode *write) {
   const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, write->operands[0]);
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM];
@@ -371,7 +371,7 @@ const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *root
   return value;
 }
 
-/* The CALL that reads or writes a tensor's stored element for this iteration. */
+/* The CALL that reads or writes a tensor's stored element in the current iteration. */
 static const BpIrNode *access_storage(const BpNest *nest, const BpLowerTensor *tensor,
                                       const BpIrNode *written) {
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->storage};
@@ -394,7 +394,7 @@ const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
-/* Writes a value to each tensor that is needed. */
+/* Writes a value to each tensor of the stage that is needed. */
 static const BpIrNode *write_values(const BpNest *nest, const BpIrNode *const *values) {
   const BpIrNode *writes[BP_TE_MAX_VALUES];
   int32_t count = 0;
@@ -435,7 +435,7 @@ const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names,
   return body;
 }
 
-/* The results of a fold, with the values of both sides for its variables. */
+/* The results of a fold, with the values of both operands substituted for its variables. */
 static const BpIrNode *fold_results(const BpNest *nest, const BpIrNode *const *sums,
                                     const BpIrNode *const *terms) {
   BpLowering *lowering = nest->lowering;
@@ -481,7 +481,7 @@ static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
       bp_ir_binary(nest->lowering->module, bp__te_reduce_kind(nest->stage->reduce_op), sum, body));
 }
 
-/* Whether this is the first iteration of the reduction. */
+/* The condition that the current iteration is the first one of the reduction. */
 static const BpIrNode *is_first(const BpNest *nest) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *all = bp__ir_bool(module, true);
@@ -495,7 +495,8 @@ static const BpIrNode *is_first(const BpNest *nest) {
   return all;
 }
 
-/* Whether the first iteration stores; an empty reduction has none and needs the identity. */
+/* Whether the first iteration of a reduction stores; an empty reduction has no iteration and needs
+ * the identity. */
 static bool starts_with_first(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
@@ -538,7 +539,7 @@ typedef struct PrefetchList {
   int32_t count;
 } PrefetchList;
 
-/* One prefetch for each cache line of the region, up to a limit. */
+/* Makes one prefetch for each cache line of the region, up to a limit. */
 static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
   BpIrModule *module = nest->lowering->module;
@@ -584,7 +585,7 @@ static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const
   return prefetch_region(nest, read, region, list);
 }
 
-/* The prefetches scheduled at the innermost loop so far, followed by `rest`. */
+/* The prefetches scheduled at the innermost existing loop, followed by `rest`. */
 static const BpIrNode *with_prefetches(const BpNest *nest, int32_t position, const BpIrNode *rest) {
   PrefetchList list = {.count = 0};
   for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
@@ -611,7 +612,8 @@ static const BpIrNode *with_prefetches(const BpNest *nest, int32_t position, con
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* For a stage that the whole block computes together, a thread's number ranges over all threads. */
+/* Records that in a stage that the whole block computes together a thread's number ranges over all
+ * threads. */
 static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNode *var,
                        int64_t first, int64_t count) {
   if (leaf->for_kind != BP_IR_FOR_BOUND || strncmp(leaf->thread_axis, "threadIdx", 9) != 0)
@@ -622,7 +624,7 @@ static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNod
              : -1;
 }
 
-/* The value of an expression over the whole block. */
+/* The value of an expression with thread numbers that range over the whole block. */
 static const BpIrNode *seen_by_block(BpLowering *lowering, const BpIrNode *node) {
   if (lowering->of_block.size == 0)
     return node;
@@ -637,7 +639,7 @@ static const BpThreadLoop *thread_loop_around(const BpLowering *lowering, const 
   return loop;
 }
 
-/* A loop inside of another one on the same axis: the same threads run its iterations. */
+/* Makes a loop inside another loop on the same thread axis: the same threads run its iterations. */
 static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                                            const BpThreadLoop *around, int64_t count,
                                            int32_t position) {
@@ -664,8 +666,8 @@ static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                   NULL);
 }
 
-/* Assumes that one integer is below another one, and, if the tiles of a split are full, the
- * resulting bound of its outer axis. */
+/* Assumes that an integer is below another integer and, if the tiles of a split are full, the
+ * resulting bound of the split's outer axis. */
 static void assume_below(const BpNest *nest, const BpIrNode *value, const BpIrNode *bound) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *rest = bp_ir_binary(module, BP_IR_SUB, bound, value);
@@ -681,7 +683,7 @@ static void assume_full(const BpNest *nest, const BpTeRelation *split, const BpI
   assume_below(nest, last, nest->open[split->parent->index]);
 }
 
-/* A loop with an open extent. */
+/* Makes a loop with an open extent. */
 static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,
                                        int32_t position) {
   BpLowering *lowering = outer->lowering;
@@ -762,7 +764,8 @@ static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, con
 
 /* ---- Guards ------------------------------------------------------------------------------ */
 
-/* 1: a split with two pieces whose outer axis is known, so that a piece can be chosen. */
+/* Returns 1 for an axis made by a split with two pieces whose outer axis is known, so that a piece
+ * can be chosen. */
 static int can_branch(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
@@ -781,7 +784,7 @@ static int add_guard(const BpNest *nest, const BpIrNode *guard, const BpIrNode *
   return guard && !*guards ? -1 : 0;
 }
 
-/* Adds the condition that an axis is below a bound, unless that is known. */
+/* Adds the condition that an axis is below a bound, unless the ranges of variables prove it. */
 static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *bound,
                      const BpIrNode **guards) {
   const BpIrNode *guard =
@@ -791,7 +794,8 @@ static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *b
   return bp__index_decide(&nest->lowering->index, guard) == 1 ? 0 : add_guard(nest, guard, guards);
 }
 
-/* The condition that keeps an axis, which is known, inside its bounds; NULL: none is needed. */
+/* The condition that keeps an axis with a known value inside its bounds; NULL if no condition is
+ * needed. */
 static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
   const BpIrNode *limit = nest->limit[axis->index];
   *guard = NULL;
@@ -801,7 +805,7 @@ static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **g
   return limit ? add_bound(nest, axis, limit, guard) : 0;
 }
 
-/* 1: the axis is known and its bounds were not checked yet. */
+/* Returns 1 for an axis whose value is known and whose bounds were not checked yet. */
 static int can_check(const BpNest *nest, const BpTeAxis *axis) {
   if ((!is_split(axis) && !nest->limit[axis->index]) || nest->is_checked[axis->index])
     return 0;
@@ -809,7 +813,7 @@ static int can_check(const BpNest *nest, const BpTeAxis *axis) {
   return known < 0 || branches < 0 ? -1 : known && !branches;
 }
 
-/* 1: an axis from which a fused axis is computed will have a guard. */
+/* Returns 1 if an axis from which a fused axis is computed will have a guard. */
 static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *guard;
   while (axis->used_by && axis->used_by->kind == BP__TE_FUSE)
@@ -824,7 +828,7 @@ static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
 
 #define MAX_LETS 16
 
-/* Variables to define around a statement, the first outermost. */
+/* Variables to define around a statement, the outermost first. */
 typedef struct Lets {
   int32_t count;
   const BpIrNode *vars[MAX_LETS], *values[MAX_LETS];
@@ -837,7 +841,7 @@ static bool is_linear(const BpIrNode *node) {
          is_linear(node->operands[0]) && is_linear(node->operands[1]);
 }
 
-/* Sets *name to a new variable with this value. */
+/* Sets *name to a new variable that has the given value. */
 static int add_let(const BpNest *nest, Lets *lets, const char *text, const BpIrNode *value,
                    BpRange range, const BpIrNode **name) {
   BpIndexContext *index = &nest->lowering->index;
@@ -853,7 +857,7 @@ static int add_let(const BpNest *nest, Lets *lets, const char *text, const BpIrN
   return differs > 0 ? bp__ir_map_set(&nest->lowering->of_block, *name, seen) : differs;
 }
 
-/* Names a value that is known and nonlinear, unless all names are used. */
+/* Makes a variable for a known nonlinear value, unless all names are used. */
 static int name_value(const BpNest *nest, Lets *lets, const char *text, const BpIrNode *value,
                       const BpIrNode **name) {
   BpIndexContext *index = &nest->lowering->index;
@@ -866,10 +870,10 @@ static int name_value(const BpNest *nest, Lets *lets, const char *text, const Bp
   return add_let(nest, lets, text, value, bp__index_range(index, value), name);
 }
 
-/* Names the quotients and remainders of fused axes, and the starts of moved tiles, as soon as they
- * are known: so they are computed once, and differences of indices cancel. If the axis will have a
- * guard, they are named inside of it, because their ranges hold only there. Other tiles start at
- * multiples of the factor, which a name would hide. */
+/* Names the quotients and remainders of fused axes and the starts of moved tiles as soon as they
+ * are known, so that they are computed once and differences of indices cancel. If the axis will
+ * have a guard, the names are defined inside the guard, because the ranges hold only there. Tiles
+ * that do not move start at multiples of the factor, which a name would hide. */
 static int name_known_values(BpNest *nest, Lets *lets) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -913,7 +917,8 @@ static int choose_piece(BpNest *nest, const BpTeRelation *split, int32_t piece, 
   return set_extent(nest, split->inner, chosen->inner_extent, NULL);
 }
 
-/* The loop over the leaf at `position`, or one loop for each piece of a split by it. */
+/* Makes the loop over the leaf at `position`, or one loop for each piece of the split that made the
+ * leaf. */
 static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   const BpTeAxis *leaf = nest->stage->leaves[position];
   const BpTeRelation *split = leaf->made_by;
@@ -938,8 +943,8 @@ static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   return bp_ir_seq(nest->lowering->module, loops, 2);
 }
 
-/* The inner code for one piece of the outer axis, whose value is `outer`: a name for the value has
- * the range of the piece. */
+/* Makes the inner code for one piece of the outer axis, whose value is `outer`. A name for the
+ * value has the range of the piece. */
 static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *split, int32_t piece,
                                      const BpIrNode *outer, int32_t position) {
   BpNest version = *nest;
@@ -961,8 +966,8 @@ static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *spl
   return rest ? wrap_lets(nest, &lets, rest) : NULL;
 }
 
-/* Once the outer axis of a split with two pieces is known: a branch with one version for each
- * piece. */
+/* Branches on the piece of a split with two pieces whose outer axis is known: one version of the
+ * inner code for each piece. */
 static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *split,
                                        int32_t position) {
   BpIrModule *module = nest->lowering->module;
@@ -985,7 +990,7 @@ static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *s
 
 /* ---- Attached stages and initialisation -------------------------------------------------- */
 
-/* Keeps a data axis inside the whole extent; its region may go beyond the end. */
+/* Keeps a data axis inside the whole extent; the axis' region may go beyond the end. */
 static int set_limit(BpNest *nest, int32_t dimension) {
   const BpLowerStage *s = nest->s;
   nest->limit[dimension] =
@@ -1013,7 +1018,7 @@ static int start_nest(BpNest *nest, BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
-/* The vectorised leaf that the last dimension was split down to, or NULL. */
+/* The vectorised leaf at the end of the last dimension's splits, or NULL. */
 static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
   int32_t ndim = stage->ndim;
   const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
@@ -1022,8 +1027,8 @@ static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
   return axis && axis->for_kind == BP_IR_FOR_VECTORIZED && !axis->open ? axis : NULL;
 }
 
-/* Rows of a local buffer are as long as the vectors that store them: then the last vector, whose
- * lanes are rounded up to a power of two, needs no mask. */
+/* The length of a local buffer's rows: a multiple of the vectors that store them, so that the last
+ * vector, whose lanes are rounded up to a power of two, needs no mask. */
 static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
   const BpTeAxis *leaf = vector_leaf_of(stage);
   if (scope != BP_IR_SCOPE_LOCAL || !leaf)
@@ -1036,14 +1041,14 @@ static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent)
   return rest ? extent - rest + rounded : extent;
 }
 
-/* The scope in which a stage without its own keeps its tensors. */
+/* The memory scope of the tensors of a stage that sets no scope. */
 static int32_t scope_of(const BpLowerStage *s) {
   if (s->stage->scope >= 0 && !s->stage->scan)
     return s->stage->scope;
   return s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
 }
 
-/* The buffer for the region of a tensor that is no output. */
+/* Makes the buffer for the region of a tensor that is not an output. */
 static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTensor *t) {
   const BpTeTensor *tensor = t->tensor;
   const BpIrNode *extents[BP_TE_MAX_NDIM];
@@ -1076,7 +1081,7 @@ static int make_storage(BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
-/* Whether there is no element to compute. A scan without steps still has its states. */
+/* Whether the region has no elements; a scan without steps still has its states. */
 static bool is_empty(const BpNest *nest) {
   for (int32_t i = 0; i < nest->stage->ndim; i++)
     if (nest->extent[i] == 0 && !nest->open[i] && !nest->stage->axes[i]->is_scan)
@@ -1084,10 +1089,10 @@ static bool is_empty(const BpNest *nest) {
   return false;
 }
 
-/* Computes a stage and then `rest`, which may read it. */
+/* Builds the statements that follow a stage and may read it. */
 typedef const BpIrNode *(*Rest)(void *context);
 
-/* Whether a loop that is not bound to threads or blocks surrounds an attached stage. */
+/* Whether an attached stage is inside a loop that is not bound to threads or blocks. */
 static bool is_repeated(const BpLowerStage *s) {
   for (; s->attached_to; s = s->attached_to) {
     const BpTeStage *consumer = s->attached_to->stage;
@@ -1109,9 +1114,9 @@ static int uses_storage(const BpIrNode *statement, const BpLowerStage *s) {
   return 0;
 }
 
-/* If `rest` begins with a barrier before a stage that the block shares, and that stage does not
- * read the storage of `s`, `rest` without this barrier: the barriers around `s` serve both. Else
- * NULL. */
+/* Removes the barrier with which `rest` begins before a stage that the block shares, if that stage
+ * does not read the storage of `s`: the barriers around `s` serve both stages. Returns NULL if
+ * `rest` is unchanged. */
 static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *rest) {
   if (rest->kind != BP_IR_ALLOCATE || rest->operands[0]->int_value != BP_IR_SCOPE_SHARED)
     return NULL;
@@ -1124,8 +1129,8 @@ static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const
   return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;
 }
 
-/* A stage, followed by `rest`. Barriers ensure that storage that a block shares is complete before
- * it is read, and is not overwritten before all threads have read it. */
+/* A stage, followed by `rest`. Barriers ensure that the storage that a block shares is complete
+ * before it is read, and is not overwritten before all threads have read it. */
 static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *stage,
                                const BpIrNode *rest) {
   const BpIrNode *parts[4];
@@ -1158,7 +1163,7 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   if (make_storage(lowering, s) != 0 || start_nest(&nest, lowering, s) != 0)
     return NULL;
   if (is_empty(&nest)) {
-    /* Loops with open extents may name it, although they read nothing of it. */
+    /* Loops with open extents may name the storage although they read nothing from it. */
     const BpIrNode *others = rest(context);
     int uses = others ? uses_storage(others, s) : -1;
     return uses <= 0 ? (uses < 0 ? NULL : others) : in_storage(lowering, s, others);
@@ -1173,11 +1178,11 @@ static const BpIrNode *build_rest(const BpNest *nest, int32_t position);
 
 typedef struct AttachedRest {
   const BpNest *nest;
-  int32_t position; /* of the leaf of the innermost loop so far */
-  int32_t next;     /* the first stage not yet examined */
+  int32_t position; /* position of the leaf axis whose loop is the innermost so far */
+  int32_t next;     /* index of the first stage not yet examined */
 } AttachedRest;
 
-/* Extends the root values of one thread to those of all threads of its block. */
+/* Extends the root values of one thread to the ranges of all threads of its block. */
 static int widen_to_block(const BpNest *nest, const BpIrNode **roots) {
   for (int32_t i = 0; i < num_roots(nest->stage); i++)
     if (!(roots[i] = seen_by_block(nest->lowering, roots[i])))
@@ -1185,7 +1190,8 @@ static int widen_to_block(const BpNest *nest, const BpIrNode **roots) {
   return 0;
 }
 
-/* Computes the stages attached at this position, from `next` on, then continues inwards. */
+/* Computes the stages attached at a position, beginning with stage `next`, then continues
+ * inwards. */
 static const BpIrNode *build_attached(void *context) {
   AttachedRest rest = *(const AttachedRest *)context;
   BpLowering *lowering = rest.nest->lowering;
@@ -1206,7 +1212,7 @@ static const BpIrNode *build_attached(void *context) {
   return build_rest(rest.nest, rest.position + 1);
 }
 
-/* Whether the loops of a reduction or scan start here. */
+/* Whether the outermost loop of a reduction or scan starts at a position. */
 static bool is_first_in_order(const BpNest *nest, int32_t position) {
   for (int32_t i = 0; i < position; i++)
     if (bp__lower_is_in_order(nest->stage->leaves[i]))
@@ -1227,7 +1233,7 @@ const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position) {
   return build_from(nest, position);
 }
 
-/* A reduction: stores the identities first. */
+/* Makes a reduction: the statements that store the identities, then the loops. */
 static const BpIrNode *build_reduction(const BpNest *nest, int32_t position) {
   BpNest init = *nest;
   init.phase = BP__NEST_INIT;
@@ -1266,8 +1272,8 @@ static int find_branch(const BpNest *nest, const BpTeRelation **split) {
   return 0;
 }
 
-/* For a split into tiles of two sizes without a chosen piece: a shorter tile ends at the start of
- * its neighbour. */
+/* For a split into tiles of two sizes without a chosen piece: the guard that ends a shorter tile at
+ * the start of the next tile. */
 static int piece_guard_of(const BpNest *nest, const BpTeRelation *split, const BpIrNode **guard) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *outer = axis_value(nest, split->outer);
@@ -1287,8 +1293,8 @@ static bool is_in_loop(const BpNest *nest, int32_t position) {
   return kind == BP_IR_FOR_SERIAL || kind == BP_IR_FOR_PARALLEL || kind == BP_IR_FOR_BOUND;
 }
 
-/* Sets *guards to the conditions of all axes that became known, or NULL, and marks the axes that
- * have one. */
+/* Sets *guards to the conditions of all axes whose values became known, or to NULL, and marks the
+ * axes with a condition. */
 static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) {
   *guards = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
@@ -1311,7 +1317,7 @@ static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) 
   return 0;
 }
 
-/* Names the guarded axes, so that their ranges are known inside of the condition. */
+/* Names the guarded axes, so that their ranges are known inside the condition. */
 static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets) {
   for (int32_t i = 0; i < nest->stage->num_axes && lets->count < MAX_LETS; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
@@ -1323,7 +1329,7 @@ static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets)
   return 0;
 }
 
-/* Assumes the conditions of guards. */
+/* Assumes that the conditions of guards hold. */
 static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
   if (guards->kind == BP_IR_AND) {
     assume_guards(nest, guards->operands[0]);
@@ -1333,10 +1339,10 @@ static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
   }
 }
 
-/* Like build_from; its assumptions hold only inside. */
+/* Does the work of build_from, which afterwards removes the assumptions that build_inside makes. */
 static const BpIrNode *build_inside(const BpNest *outer, int32_t position);
 
-/* Everything inside the loops of the leaves before `position`. */
+/* Makes everything inside the loops of the leaves before `position`. */
 static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
   int32_t num_assumed = outer->lowering->index.num_assumed;
   const BpIrNode *inside = build_inside(outer, position);
@@ -1344,7 +1350,7 @@ static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
   return inside;
 }
 
-/* Guards come first: an axis' range holds only inside its extent. */
+/* Guards come first: an axis' range is valid only inside its extent. */
 static const BpIrNode *build_inside(const BpNest *outer, int32_t position) {
   BpNest nest = *outer;
   const BpTeRelation *split;

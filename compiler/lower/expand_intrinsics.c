@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intrinsics as arithmetic, for machines whose vector unit has no such instruction.
+/* Intrinsics as arithmetic, for machines whose vector units have no instructions for them.
  *
- * In float32; narrower floats are widened first, float64 is left to the C library. Sines, cosines
- * and powers go by float64, whose vectors a CPU has and a GPU mostly has not. Polynomials and
- * quotients are near-minimax fits of the relative error (Lawson's weights over Chebyshev nodes, in
- * 50 digits). The largest errors over all arguments, in units of the last place: exp 1, log 1,
- * sigmoid 3, tanh 6, erf 8, sin and cos 0.51, pow 0.55; tests hold them. NaN, infinities, zeros,
- * subnormal results and the ends of the range are those of the C library. No form relies on more
- * than IEEE arithmetic, and none survives options that let a compiler reorder it (-ffast-math). */
+ * The arithmetic is float32; narrower floats are widened first, and float64 is left to the C
+ * library. Sines, cosines and powers are computed in float64, which most CPUs and few GPUs have
+ * vectors of. Polynomials and quotients are near-minimax fits of the relative error (Lawson's
+ * weights over Chebyshev nodes, in 50 digits). The largest errors over all arguments, in units of
+ * the last place, are: exp 1, log 1, sigmoid 3, tanh 6, erf 8, sin and cos 0.51, pow 0.55; tests
+ * check the limits. NaN, infinities, zeros, subnormal results and the ends of the range are as in
+ * the C library. The forms need only IEEE arithmetic, and break if a compiler may reorder it
+ * (-ffast-math). */
 
 #include <math.h>
 
 #include "compiler/lower/passes.h"
 
-/* Makes expressions of one type. */
+/* Makes expressions of one floating-point type. */
 typedef struct Maker {
   BpIrModule *module;
   BpDataType type, bits; /* float32 and int32 with the same lanes */
@@ -54,7 +55,7 @@ static const BpIrNode *shift(const Maker *m, int32_t kind, const BpIrNode *a, in
   return bp_ir_binary(m->module, kind, a, integer(m, by));
 }
 
-/* c[0] + c[1] x + c[2] x^2 ... by Horner's rule. */
+/* The polynomial c[0] + c[1] x + c[2] x^2 ... by Horner's rule. */
 static const BpIrNode *polynomial(const Maker *m, const BpIrNode *x, const double *c, int count) {
   const BpIrNode *sum = number(m, c[count - 1]);
   for (int i = count - 2; i >= 0; i--)
@@ -62,7 +63,7 @@ static const BpIrNode *polynomial(const Maker *m, const BpIrNode *x, const doubl
   return sum;
 }
 
-/* Lower and upper limits; NaN stays NaN. */
+/* Lower and upper limits of a float; NaN stays NaN. */
 static const BpIrNode *at_least(const Maker *m, const BpIrNode *x, double limit) {
   return pick(m, less(m, x, number(m, limit)), number(m, limit), x);
 }
@@ -76,14 +77,14 @@ static const BpIrNode *at_most(const Maker *m, const BpIrNode *x, double limit) 
 #define LN2_HIGH 0.693359375
 #define LN2_LOW  -2.12194440e-4
 
-/* 2^k for an integer -126 <= k <= 127, by its exponent's bits. */
+/* 2^k for an integer -126 <= k <= 127, made from the bits of its exponent. */
 static const BpIrNode *power_of_two(const Maker *m, const BpIrNode *k) {
   return float_of(m, shift(m, BP_IR_SHL, add(m, k, integer(m, 127)), 23));
 }
 
-/* x = k ln 2 + r, |r| <= ln 2 / 2: exp(x) = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^23 rounds to an
- * integer, and leaves it in the low bits. 2^k is applied in two halves, because it may be beyond
- * the format if the result is infinite or subnormal. `x` is at most 89. */
+/* With x = k ln 2 + r and |r| <= ln 2 / 2, exp(x) = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^23
+ * rounds k to an integer and leaves the integer in the low bits. 2^k is applied in two halves,
+ * because it may be beyond the format if the result is infinite or subnormal. `x` is at most 89. */
 static const BpIrNode *expand_bounded_exp(const Maker *m, const BpIrNode *x) {
   static const double q[] = {0.499999934123, 0.166665201055, 0.0416683942592, 0.00836878062223,
                              0.00138144647522};
@@ -104,7 +105,8 @@ static const BpIrNode *expand_exp(const Maker *m, const BpIrNode *x) {
   return expand_bounded_exp(m, at_most(m, x, 89));
 }
 
-/* Computed from e = exp(-|x|), which keeps small results exact: 1 / (1 + e) or e / (1 + e). */
+/* Computes the sigmoid from e = exp(-|x|), which keeps small results exact: 1 / (1 + e) or e / (1 +
+ * e). */
 static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
   const BpIrNode *is_negative = less(m, x, number(m, 0));
   const BpIrNode *e = expand_bounded_exp(m, pick(m, is_negative, x, mul(m, x, number(m, -1))));
@@ -112,9 +114,9 @@ static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
   return divide(m, pick(m, is_negative, e, one), add(m, one, e));
 }
 
-/* x P(x^2) / Q(x^2), at most 1. At `limit` the quotient exceeds 1 by several units of the last
- * place, so from there on the result is exactly 1, for any rounding: 1 + erf(x) must be 0 for large
- * negative x, because gelu multiplies by it. */
+/* An odd function as x P(x^2) / Q(x^2), at most 1. At `limit` the quotient exceeds 1 by several
+ * units of the last place, so that from `limit` on the result is exactly 1 for any rounding: 1 +
+ * erf(x) must be 0 for large negative x, because gelu multiplies by it. */
 static const BpIrNode *odd_quotient(const Maker *m, const BpIrNode *x, double limit,
                                     const double *p, int p_count, const double *q, int q_count) {
   x = at_most(m, at_least(m, x, -limit), limit);
@@ -140,7 +142,8 @@ static const BpIrNode *expand_erf(const Maker *m, const BpIrNode *x) {
   return odd_quotient(m, x, 4.2, p, COUNT(p), q, COUNT(q));
 }
 
-/* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3; returns f. Subnormal x is multiplied by 2^23 first. */
+/* Splits x = 2^n (1 + f) with 2/3 <= 1 + f < 4/3, and returns f. A subnormal x is multiplied by
+ * 2^23 first. */
 static const BpIrNode *take_apart(const Maker *m, const BpIrNode *x, const BpIrNode **n) {
   const BpIrNode *is_small = less(m, x, number(m, 0x1p-126));
   const BpIrNode *raised = pick(m, is_small, mul(m, x, number(m, 0x1p23)), x);
@@ -151,7 +154,7 @@ static const BpIrNode *take_apart(const Maker *m, const BpIrNode *x, const BpIrN
   return sub(m, f, number(m, 1));
 }
 
-/* The logarithm of x; it is `finite` if x is positive and finite. */
+/* The logarithm of any x, given the logarithm `finite` of a positive and finite x. */
 static const BpIrNode *with_limits(const Maker *m, const BpIrNode *x, const BpIrNode *finite) {
   const BpIrNode *zero = number(m, 0), *infinity = number(m, INFINITY);
   const BpIrNode *is_zero = bp_ir_binary(m->module, BP_IR_EQ, x, zero);
@@ -171,7 +174,7 @@ static const BpIrNode *expand_log(const Maker *m, const BpIrNode *x) {
   return with_limits(m, x, add(m, mul(m, n, number(m, LN2_HIGH)), add(m, f, low)));
 }
 
-/* pow(-inf, 0.5) is inf and pow(-0, 0.5) is 0, unlike the square roots. */
+/* The square root as pow defines it: unlike sqrt, pow(-inf, 0.5) is inf and pow(-0, 0.5) is 0. */
 static const BpIrNode *expand_root(const Maker *m, const BpIrNode *x) {
   const BpIrNode *positive_zero = add(m, x, number(m, 0));
   const BpIrNode *root = bp__ir_intrinsic(m->module, "sqrt", &positive_zero, 1);
@@ -184,7 +187,7 @@ static bool is_known_exponent(double exponent) {
          exponent == 3 || exponent == 4;
 }
 
-/* pow with an exponent for which a few multiplications suffice; NULL in *result: another
+/* pow with an exponent for which a few multiplications suffice; *result is NULL for any other
  * exponent. */
 static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
                             const BpIrNode **result) {
@@ -204,7 +207,7 @@ static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y
     *result = divide(m, number(m, 1), x);
   else if (exponent == 0.5)
     *result = expand_root(m, x);
-  else { /* 0.75, used by LRN */
+  else { /* exponent 0.75, used by LRN */
     const BpIrNode *root = expand_root(m, x);
     *result = mul(m, root, bp__ir_intrinsic(m->module, "sqrt", &root, 1));
   }
@@ -219,17 +222,18 @@ static Maker wide_maker(const Maker *m) {
                  bp__dtype(BP_DTYPE_INT, 64, lanes)};
 }
 
-/* The integer nearest to x, and *sum, whose low bits contain it, if |x| < 2^51. Up to 2^53, an
- * integer that differs from a positive x by a few units. */
+/* The integer nearest to x if |x| < 2^51; the low bits of *sum contain it. For a positive x up to
+ * 2^53 the integer differs from x by a few units. */
 #define ROUND_MAGIC 0x1.8p52
 static const BpIrNode *nearest(const Maker *w, const BpIrNode *x, const BpIrNode **sum) {
   *sum = add(w, x, number(w, ROUND_MAGIC));
   return sub(w, *sum, number(w, ROUND_MAGIC));
 }
 
-/* The turns in an angle x >= 0 without whole ones, within a few of 0. 1 / (2 pi) is in parts of 29
- * bits, whose products with a float32 are exact, and whole turns are subtracted from each. So no
- * argument is too large, and the remainder is exact to float32's last bit and 14 more. */
+/* The fractional part of the turns in an angle x >= 0, give or take a few whole turns. 1 / (2 pi)
+ * is split into parts of 29 bits, whose products with a float32 are exact, and whole turns are
+ * subtracted from each product. So no argument is too large, and the remainder is exact to
+ * float32's last bit and 14 more. */
 static const BpIrNode *expand_turns(const Maker *w, const BpIrNode *x) {
   static const double parts[] = {0x1.45f306dp-3,  0x1.9391054p-32,  0x1.4fe13abp-61,
                                  0x1.d1f534dp-90, 0x1.b81b6c5p-119, 0x1.5993c4p-150,
@@ -237,9 +241,9 @@ static const BpIrNode *expand_turns(const Maker *w, const BpIrNode *x) {
   const BpIrNode *turns = NULL, *unused;
   for (int i = 0; i < COUNT(parts); i++) {
     const BpIrNode *part = mul(w, x, number(w, parts[i])), *whole = part;
-    if (i < 5) /* for later parts no product reaches a turn */
+    if (i < 5) /* no product of a later part reaches a turn */
       part = sub(w, part, nearest(w, part, &unused));
-    if (i < 3) /* and for these some products are so large that they are whole turns */
+    if (i < 3) /* some products of the first parts are so large that they are whole turns */
       part = pick(w, less(w, whole, number(w, 0x1p53)), part, number(w, 0));
     turns = turns ? add(w, turns, part) : part;
   }
@@ -259,7 +263,8 @@ static const BpIrNode *flip(const Maker *m, const BpIrNode *x, const BpIrNode *f
                                   bit == 31 ? flag : shift(m, BP_IR_SHL, flag, 31 - bit)));
 }
 
-/* The sine of |x| plus `quarters` of a turn: q quarters and an angle within pi / 4 of 0. */
+/* The sine of |x| plus `quarters` quarters of a turn: the angle is split into whole quarters and a
+ * rest within pi / 4 of 0. */
 static const BpIrNode *expand_wave(const Maker *m, const BpIrNode *x, int64_t quarters) {
   static const double sine[] = {-0.1666666664162645, 0.008333329385898232, -0.00019839334842208068,
                                 2.7183115725572e-06};
@@ -291,7 +296,7 @@ static const BpIrNode *expand_cos(const Maker *m, const BpIrNode *x) {
   return expand_wave(m, x, 1);
 }
 
-/* log2(x) = n + s l(s^2), s = f / (2 + f), with n and f of take_apart. */
+/* log2(x) = n + s l(s^2) with s = f / (2 + f); take_apart gives n and f. */
 static const BpIrNode *wide_log2(const Maker *m, const Maker *w, const BpIrNode *x) {
   static const double l[] = {2.885390081836836, 0.961796620976424, 0.5770924579015024,
                              0.4112011120915362, 0.348466567318254};
@@ -303,8 +308,8 @@ static const BpIrNode *wide_log2(const Maker *m, const Maker *w, const BpIrNode 
   return with_limits(w, bp_ir_cast(m->module, w->type, x), log);
 }
 
-/* t = k + r, |r| <= 1/2: 2^t = 2^k (1 + r e(r)). Beyond 200 in either direction the result is
- * outside of float32's range. */
+/* With t = k + r and |r| <= 1/2, 2^t = 2^k (1 + r e(r)). For |t| > 200 the result is outside
+ * float32's range. */
 static const BpIrNode *wide_exp2(const Maker *w, const BpIrNode *t) {
   static const double e[] = {0.6931471807045371,   0.24022651066567782,  0.05550410365978254,
                              0.009618038131280579, 0.001333393506456788, 0.00015466756527418978,
@@ -317,7 +322,7 @@ static const BpIrNode *wide_exp2(const Maker *w, const BpIrNode *t) {
   return mul(w, p, float_of(w, shift(w, BP_IR_SHL, add(w, k, integer(w, 1023)), 52)));
 }
 
-/* |x|^y with the sign of x if y is odd; special cases as in C's pow. */
+/* |x|^y, with the sign of x if y is odd; special cases are as in C's pow. */
 static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y) {
   Maker wide = wide_maker(m), *w = &wide;
   BpIrModule *module = m->module;
@@ -333,7 +338,7 @@ static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const B
   const BpIrNode *is_even =
       bp_ir_binary(module, BP_IR_EQ, bp__ir_intrinsic(module, "floor", &half, 1), half);
   const BpIrNode *is_negative =
-      bp_ir_binary(module, BP_IR_LT, bits_of(m, x), integer(m, 0)); /* true for -0 as well */
+      bp_ir_binary(module, BP_IR_LT, bits_of(m, x), integer(m, 0)); /* -0 has the sign bit, too */
   const BpIrNode *signed_power = pick(m, is_negative, mul(m, power, number(m, -1)), power);
   const BpIrNode *has_root =
       bp_ir_binary(module, BP_IR_OR, bp_ir_binary(module, BP_IR_EQ, x, number(m, -INFINITY)),
@@ -351,7 +356,7 @@ static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const B
 static const struct {
   const char *name;
   const BpIrNode *(*expand)(const Maker *m, const BpIrNode *x);
-  bool is_wide; /* computed in float64 */
+  bool is_wide; /* whether the expansion computes in float64 */
 } expansions[] = {
     {"exp", expand_exp, false},   {"log", expand_log, false}, {"sigmoid", expand_sigmoid, false},
     {"tanh", expand_tanh, false}, {"erf", expand_erf, false}, {"sin", expand_sin, true},

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storage flattening: reads and writes of tensors by coordinates become loads and stores by element
- * index. A read in a branch of a select happens only if that branch is chosen: if the read is not
- * provably inside its buffer, the condition becomes its mask. */
+ * index. A branch of a select is read only if it is chosen: a read in the branch that is not
+ * provably inside its buffer is masked by the select's condition. */
 
 #include "compiler/lower/lowering.h"
 
 typedef struct Flatten {
   BpLowering *lowering;
-  const BpIrNode *path; /* the condition under which this is evaluated; NULL: always */
+  const BpIrNode *path; /* the condition under which the expression is evaluated; NULL if always */
 } Flatten;
 
 static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
@@ -40,7 +40,7 @@ static int visit_outside_read(void *context, const BpIrNode *node) {
   return bp__te_is_read(node) && !is_inside(context, node);
 }
 
-/* select(c, load masked by c, 0) is just that load. */
+/* select(c, load masked by c, 0) is the masked load alone. */
 static const BpIrNode *make_select(BpIrModule *module, const BpIrNode *condition, const BpIrNode *a,
                                    const BpIrNode *b) {
   if (!condition || !a || !b)
@@ -56,7 +56,7 @@ static const BpIrNode *both(BpIrModule *module, const BpIrNode *a, const BpIrNod
   return a ? bp_ir_binary(module, BP_IR_AND, a, b) : b;
 }
 
-/* Splits a select whose reads need a mask; other selects are handled like any node. */
+/* Splits a select whose reads need a mask; other selects are rewritten as every other node. */
 static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   const Flatten *flatten = rewriter->context;
   BpLowering *lowering = flatten->lowering;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations that the IR defines but machines do not: division by zero, shifts by the width or
- * more, floats beyond the range of an integer type.
+ * more, conversion of floats beyond the range of an integer type.
  *
- * Each becomes an operation on operands that every machine accepts, with a select around it, unless
- * its operands are provably harmless. Generators never see the others. */
+ * The pass replaces each by an operation on operands that every machine accepts, inside a select,
+ * unless its operands are provably harmless. So generators see only defined operations. */
 
 #include <math.h>
 
@@ -20,7 +20,7 @@ static const BpIrNode *like(BpIrModule *module, const BpIrNode *node, int64_t va
 
 /* ---- Division ---------------------------------------------------------------------------- */
 
-/* One of its bits is always set, or a select excludes zero. */
+/* Whether an integer is never zero: one of its bits is always set, or a select excludes zero. */
 static bool is_never_zero(const BpIrNode *node, int levels) {
   const BpIrNode *const *x = node->operands;
   int64_t value;
@@ -64,7 +64,8 @@ static bool is_count(const BpIrNode *node, int64_t bits, int levels) {
   return levels > 0 && node->kind == BP_IR_BROADCAST && is_count(x[0], bits, levels - 1);
 }
 
-/* Too large a count shifts all bits out; a negative one counts as very large. */
+/* Guards a shift: a count beyond the width shifts all bits out, and a negative count is a large
+ * unsigned count. */
 static const BpIrNode *guard_shift(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *a = node->operands[0], *b = node->operands[1];
   int64_t bits = node->dtype.bits;
@@ -99,7 +100,7 @@ static FloatRange range_of_int(BpDataType dtype) {
   return (FloatRange){is_signed ? -limit : 0, limit - 1, false};
 }
 
-/* For a MIN, MAX or SELECT. */
+/* The range of a MIN, MAX or SELECT of floats. */
 static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNode *b, int levels) {
   FloatRange x = range_of(a, levels), y = range_of(b, levels);
   FloatRange range = {fmin(x.min, y.min), fmax(x.max, y.max), x.may_be_nan || y.may_be_nan};
@@ -110,8 +111,8 @@ static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNod
   return range;
 }
 
-/* Its ends are rounded like the values between them: those of int32 are one further out in
- * float32. */
+/* The range of a cast to a float: the ends are rounded like the values between them. In float32 the
+ * ends of int32 move outwards by one. */
 static FloatRange range_of_cast(BpDataType to, const BpIrNode *x, int levels) {
   FloatRange range = bp__dtype_is_float(x->dtype) ? range_of(x, levels) : range_of_int(x->dtype);
   range.min = bp__scalar_round(to, range.min);
@@ -158,13 +159,14 @@ static FloatRange range_of(const BpIrNode *node, int levels) {
   }
 }
 
-/* NaN becomes 0; too small or large values become the least or largest integer. */
+/* Guards a cast to an integer: NaN becomes 0, and values out of range become the least or largest
+ * integer. */
 static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *x = node->operands[0];
   BpDataType to = node->dtype;
   if (!bp__dtype_is_int(to) || !bp__dtype_is_float(x->dtype))
     return node;
-  if (x->dtype.bits < 32) /* float16 cannot represent the ends of these */
+  if (x->dtype.bits < 32) /* float16 cannot represent the limits of 32-bit and wider integers */
     x = bp_ir_cast(module, bp__dtype(BP_DTYPE_FLOAT, 32, to.lanes), x);
   if (!x)
     return NULL;
@@ -193,7 +195,7 @@ static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
 
 static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
   switch (node->kind) {
-  case BP_IR_BROADCAST: { /* operations on broadcasts that were folded meanwhile */
+  case BP_IR_BROADCAST: { /* operations on broadcasts that folding moved inside */
     const BpIrNode *scalar = leave(rewriter, node->operands[0]);
     return scalar == node->operands[0]
                ? node

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number of loop iterations of a thread: some drivers end a thread's loops without an error
- * after a number of iterations, and the result is wrong then. */
+/* Counts the loop iterations of a thread: some drivers end a thread's loops without an error after
+ * a number of iterations, which gives wrong results. */
 
 #include "compiler/lower/passes.h"
 
-/* Iterations of the loops in a statement, as far as they are known: a WHILE, and a loop whose
- * extent is an argument, count as one. */
+/* Iterations of the loops in a statement; a WHILE, and a loop whose extent is an argument, count as
+ * one iteration. */
 static double iterations_of(const BpIrNode *node) {
   double inside = 0;
   int64_t extent = 1;

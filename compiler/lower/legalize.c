@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Legalisation: changes a module so that the target's kind accepts it, or refuses it. */
+/* Legalisation: changes a module so that the target's kind accepts it, or fails. */
 
 #include <backplane/object.h>
 
 #include "compiler/lower/passes.h"
 
-/* The level in which a construct was introduced. */
+/* The IR level in which a construct was introduced. */
 static int32_t level_of(int32_t kind) {
   (void)kind;
   return 1;
@@ -55,7 +55,8 @@ static bool has_short_indices(const BpTarget *target) {
   return bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32 || lacks_int64(target);
 }
 
-/* In the order in which they run; `wanted` NULL: for every target. docs/ir.md describes each. */
+/* The legalisation steps in the order in which they run; a step whose `wanted` is NULL runs for
+ * every target. docs/ir.md describes each step. */
 static const struct {
   const char *name;
   const BpIrNode *(*run)(BpIrModule *module, const BpIrNode *function);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear forms of index expressions and their uses. */
+/* Linear forms of index expressions, and the functions that use them. */
 
 #include "compiler/lower/linear.h"
 
@@ -12,7 +12,8 @@ typedef struct Term {
   int64_t multiple;
 } Term;
 
-/* constant + sum of the terms; `failed`: memory ran out, or numbers overflowed. */
+/* A linear form: constant + sum of the terms; `failed` tells that memory ran out or numbers
+ * overflowed. */
 typedef struct Linear {
   int64_t constant;
   int32_t count;
@@ -39,7 +40,7 @@ static const void *recall(BpIndexContext *context, int32_t fact, const BpIrNode 
   return node->depth > BP__IR_TREE_DEPTH ? bp__ir_map_get(&context->facts[fact], node) : NULL;
 }
 
-/* -1 with an error; the result is then computed again. */
+/* Stores a result for a node; if -1 with an error is returned, the result is computed again. */
 static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node, const void *value,
                     size_t size) {
   if (node->depth <= BP__IR_TREE_DEPTH)
@@ -151,7 +152,7 @@ static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var)
   return bp__ir_map_get(&context->vars, var);
 }
 
-/* For products with a constant factor, or of factors far from overflow. */
+/* The range of a product with a constant factor, or of factors far from overflow. */
 static BpRange range_product(BpRange a, BpRange b) {
   if (b.min == b.max)
     return range_multiply(a, b.min);
@@ -160,7 +161,7 @@ static BpRange range_product(BpRange a, BpRange b) {
   return range_union(range_multiply(a, b.min), range_multiply(a, b.max));
 }
 
-/* A conversion between integers wraps. */
+/* The range of a conversion between integers, which wraps. */
 static BpRange range_cast(BpRange range, BpDataType from, BpDataType to) {
   BpRange limits = dtype_range(to);
   if (bp__dtype_is_float(from))
@@ -170,8 +171,8 @@ static BpRange range_cast(BpRange range, BpDataType from, BpDataType to) {
   return range.min >= limits.min && range.max <= limits.max ? range : dtype_range(to);
 }
 
-/* For an int64, or every lane of an int64 vector; other types wrap. Sums of scalars are linear
- * forms and do not come here. */
+/* The range of int64 arithmetic, scalar or vector; arithmetic of other types wraps. Sums of scalars
+ * are linear forms and are handled elsewhere. */
 static BpRange range_of_arithmetic(BpIndexContext *context, const BpIrNode *node) {
   if (node->dtype.code != BP_DTYPE_INT || node->dtype.bits != 64)
     return dtype_range(node->dtype);
@@ -190,7 +191,8 @@ static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
   return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
-/* For the quotient or remainder of two numbers that are not negative: by zero it is 0. */
+/* The range of a quotient or remainder of two numbers that are not negative; division by zero gives
+ * 0. */
 static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node) {
   BpRange a = bp__index_range(context, node->operands[0]);
   BpRange b = bp__index_range(context, node->operands[1]);
@@ -200,7 +202,7 @@ static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node)
   return (BpRange){0, is_rest && b.max > 0 && b.max - 1 < a.max ? b.max - 1 : a.max};
 }
 
-/* For the vectors that a shuffle chooses from. */
+/* The range of the vectors from which a shuffle chooses lanes. */
 static BpRange range_of_shuffle(BpIndexContext *context, const BpIrNode *node) {
   BpRange range = bp__index_range(context, node->operands[0]);
   for (int32_t i = 1; i < node->int_value; i++)
@@ -212,7 +214,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
   if (is_uint64(node->dtype) && node->kind != BP_IR_CAST)
-    return everything; /* large values have negative bit patterns */
+    return everything; /* large unsigned values have negative bit patterns */
   switch (node->kind) {
   case BP_IR_ADD:
   case BP_IR_SUB:
@@ -345,8 +347,8 @@ int64_t bp__greatest_divisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* For a division by `divisor`: finds g that divides it and every multiple of at least `threshold`,
- * and splits linear = g * high + low. */
+/* Splits linear = g * high + low for a division by `divisor`, where g divides `divisor` and every
+ * multiple of at least `threshold`. Returns g. */
 static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t threshold, Linear *high,
                           Linear *low) {
   int64_t g = divisor;
@@ -390,7 +392,7 @@ static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64
   return 1;
 }
 
-/* floor(linear / divisor), with multiples of `divisor` taken out. */
+/* floor(linear / divisor) as a linear form, with multiples of `divisor` divided out. */
 static void divide(BpIndexContext *context, const Linear *linear, int64_t divisor, Linear *out) {
   Linear high, low, inner = {0};
   int64_t g = find_granule(context, linear, divisor, &high, &low);
@@ -418,7 +420,7 @@ static void divide(BpIndexContext *context, const Linear *linear, int64_t diviso
     out->failed = true;
 }
 
-/* linear mod divisor = g * (high mod (divisor / g)) + low. */
+/* linear mod divisor as a linear form: g * (high mod (divisor / g)) + low. */
 static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t divisor,
                          Linear *out) {
   Linear high, low, inner = {0};
@@ -444,7 +446,7 @@ static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t 
     out->failed = true;
 }
 
-/* MIN and MAX: the operand that always wins, or an atom. */
+/* The linear form of a MIN or MAX: the operand that always wins, or an atom. */
 static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   Linear a, b, difference;
   linear_of(context, node->operands[0], &a);
@@ -482,7 +484,7 @@ static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Li
   return true;
 }
 
-/* A product of two atoms is an atom, with a coefficient. */
+/* The linear form of a product of two atoms: an atom with a coefficient. */
 static bool linear_of_atoms(BpIndexContext *context, const Term *a, const Term *b, Linear *out) {
   int64_t multiple;
   if (__builtin_mul_overflow(a->multiple, b->multiple, &multiple))
@@ -557,7 +559,7 @@ static bool is_division(const BpIrNode *node, int32_t kind) {
 
 #define MAX_FACTORS 8
 
-/* An atom as a product; `count` is 0 if it has more factors than fit. */
+/* An atom as a product of factors; `count` is 0 if there are more factors than fit. */
 typedef struct Factors {
   const BpIrNode *items[MAX_FACTORS];
   int32_t count;
@@ -577,7 +579,7 @@ static Factors factors_of(const BpIrNode *atom) {
   return add_factors(&factors, atom) ? factors : (Factors){.count = 0};
 }
 
-/* Removes one factor; false if there is no such factor. */
+/* Removes one factor; false if the product does not contain it. */
 static bool remove_factor(Factors *factors, const BpIrNode *factor) {
   for (int32_t i = 0; i < factors->count; i++)
     if (bp__ir_equal(factors->items[i], factor)) {
@@ -597,7 +599,7 @@ static bool is_product_of(const BpIrNode *atom, const Factors *factors) {
   return true;
 }
 
-/* The product of the factors and one node, which is NULL for 1. */
+/* The product of the factors and `node`; a NULL `node` counts as 1. */
 static const BpIrNode *product_of(BpIndexContext *context, const Factors *factors,
                                   const BpIrNode *node) {
   for (int32_t i = 0; i < factors->count; i++)
@@ -606,14 +608,16 @@ static const BpIrNode *product_of(BpIndexContext *context, const Factors *factor
   return node;
 }
 
-/* c * (x / c) and x % c in a form, both multiplied by `rest`, an expression of open extents. */
+/* The terms c * (x / c) and x % c of a linear form, both multiplied by `rest`, an expression of
+ * open extents. */
 typedef struct Halves {
   const BpIrNode *quotient;
   Factors rest;
-  int32_t remainder; /* index of its term */
+  int32_t remainder; /* index of the term with the remainder */
 } Halves;
 
-/* Finds the term with x % c times `rest` that matches a term with x / c; false if there is none. */
+/* Finds the term with x % c times `rest` that matches a term with x / c; false if the form has
+ * none. */
 static bool find_remainder(const Linear *linear, const Term *high, Halves *halves) {
   const BpIrNode *quotient = halves->quotient, *divisor = quotient->operands[1];
   int64_t number = divisor->kind == BP_IR_INT_IMM ? divisor->int_value : 1;
@@ -657,7 +661,7 @@ static bool find_halves(const Linear *linear, const Term *high, Halves *halves) 
   return false;
 }
 
-/* Adds multiple * rest * (a form). */
+/* Adds multiple * rest * a linear form to a linear form. */
 static void add_product(BpIndexContext *context, Linear *linear, const Factors *rest,
                         const Linear *form, int64_t multiple) {
   Linear product = {.failed = form->failed, .constant = rest->count ? 0 : form->constant};
@@ -668,7 +672,8 @@ static void add_product(BpIndexContext *context, Linear *linear, const Factors *
   add_scaled(linear, &product, multiple);
 }
 
-/* c * (x / c) + x % c is x: so the index of a fused axis becomes one variable again. */
+/* Replaces c * (x / c) + x % c by x, so that the index of a fused axis becomes one variable
+ * again. */
 static void recombine(BpIndexContext *context, Linear *linear) {
   for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
     Term high = linear->terms[i];
@@ -740,8 +745,8 @@ bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIr
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
-/* The range of a linear form, narrowed by the assumptions: if a - f is at least m, and f at least
- * 0, then a is at least m; the same for the upper end. */
+/* The range of a linear form, narrowed by the assumptions: if a - f >= m and f >= 0, then a >= m;
+ * correspondingly for the upper end. */
 static BpRange assumed_range(BpIndexContext *context, const Linear *linear) {
   BpRange range = linear_range(context, linear);
   for (int32_t i = 0; i < context->num_assumed && !linear->failed; i++) {
@@ -836,7 +841,7 @@ int bp__index_has_open(BpIndexContext *context, const BpIrNode *node) {
   return bp__ir_visit_once(node, visit_open, context);
 }
 
-/* floor(a / divisor) for a in an interval. */
+/* The interval of floor(a / divisor) for a in an interval. */
 static int quotient_interval(BpIndexContext *context, const BpIrNode *atom, int64_t divisor,
                              BpInterval *interval, bool *is_bounded) {
   if (bp__index_interval(context, atom->operands[0], interval, is_bounded) != 0)
@@ -849,7 +854,8 @@ static int quotient_interval(BpIndexContext *context, const BpIrNode *atom, int6
   return interval->min ? 0 : -1;
 }
 
-/* min(a, b) or max(a, b): it varies no more than the operand that varies most. */
+/* The interval of min(a, b) or max(a, b), which varies at most as much as the operand that varies
+ * most. */
 static int choice_interval(BpIndexContext *context, const BpIrNode *atom, BpInterval *interval,
                            bool *is_bounded) {
   BpInterval b;
@@ -972,7 +978,7 @@ bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNo
 
 /* ---- Signs ------------------------------------------------------------------------------- */
 
-/* The term with a quotient that depends on the variable, or -1; -2 with an error. */
+/* The index of the term with a quotient that depends on the variable, or -1; -2 with an error. */
 static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
   for (int32_t i = 0; i < linear->count; i++) {
     const BpIrNode *atom = linear->terms[i].atom;
@@ -985,8 +991,9 @@ static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
   return -1;
 }
 
-/* For linear = m * floor(e / c) + rest, where m divides all of `rest` except its constant: a linear
- * form in e of the same sign. False: m does not divide it. */
+/* For linear = m * floor(e / c) + rest, where m divides the coefficients of `rest`: replaces the
+ * form by a linear form in e that has the same sign. Returns false if m does not divide the
+ * coefficients. */
 static bool open_quotient(BpIndexContext *context, Linear *linear, int32_t at) {
   Term term = linear->terms[at];
   int64_t divisor = term.atom->operands[1]->int_value, size = llabs(term.multiple);

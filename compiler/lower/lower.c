@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lowering driver: from a schedule to a function of an IR module, pass by pass. */
+/* The lowering driver: turns a schedule into a function of an IR module, pass by pass. */
 
 #include "compiler/lower/lowering.h"
 
@@ -8,18 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* In the order in which they run. docs/lowering.md describes each. */
+/* The lowering passes in the order in which they run. docs/lowering.md describes each pass. */
 static const struct {
   const char *name;
   const BpIrNode *(*run)(BpLowering *lowering, const BpIrNode *body);
-  bool is_optional; /* without it the IR has its final form, too */
+  bool is_optional; /* whether the IR has its final form without the pass, too */
 } passes[] = {
     {"build", bp__lower_build, false},     {"partition", bp__lower_partition, true},
     {"flatten", bp__lower_flatten, false}, {"vectorize", bp__lower_vectorize, true},
     {"unroll", bp__lower_unroll, true},    {"tidy", bp__lower_tidy, true},
 };
 
-/* The positions of the streamed outputs, as an attribute; NULL: there are none. */
+/* An attribute with the positions of the streamed outputs; NULL if no output is streamed. */
 static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
   BpIrModule *module = lowering->module;
   const BpIrNode **positions =
@@ -37,7 +37,7 @@ static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
   return *attr ? 0 : -1;
 }
 
-/* The body after checks of the open extents, on whose ranges the passes relied. */
+/* The body after checks that the open extents have the ranges on which the passes relied. */
 static const BpIrNode *check_open_extents(BpLowering *lowering, const BpIrNode *body) {
   BpIrModule *module = lowering->module;
   const BpIrNode *zero = bp__ir_int64(module, 0);
@@ -76,10 +76,12 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function
   return 0;
 }
 
-/* No version of BpLowerOptions is longer; a larger size was not set. */
+/* The maximum of BpLowerOptions::struct_size in any version; a larger size was not set by the
+ * caller. */
 #define MOST_OPTIONS_SIZE 4096
 
-/* Options of later headers must not ask for what this version does not know. */
+/* Fails if options of a later header request a feature that is unknown in this version of the
+ * library. */
 static int check_options(const BpLowerOptions *options) {
   if (options && options->struct_size > MOST_OPTIONS_SIZE)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -96,7 +98,7 @@ static int check_options(const BpLowerOptions *options) {
   return 0;
 }
 
-/* The pass that the options leave out, or NULL. */
+/* The name of the pass that the options disable, or NULL. */
 static const char *left_out(const BpLowerOptions *options) {
   bool has_member = options && options->struct_size >=
                                    offsetof(BpLowerOptions, without) + sizeof options->without;

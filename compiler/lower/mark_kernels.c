@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns functions into kernels, for a target with thread axes.
  *
- * A function whose work is one nest of bound loops, inside of nothing but shared and local buffers
- * and names, becomes a kernel: an attribute says so and states the extent of each axis. So does the
- * work of a single block: statements with loops over its threads, inside of allocations of the
- * buffers that these share. In a function without any bound loop the outermost parallel loop is
- * bound to blockIdx.x. Inner parallel loops become serial. A function that is already marked as a
- * kernel is one launch, whatever it contains, and need not state its extents. */
+ * A function becomes a kernel if its work is one nest of bound loops inside shared and local
+ * buffers and names only: an attribute marks the kernel and states the extent of each axis. The
+ * work of a single block becomes a kernel too: statements with loops over the block's threads,
+ * inside the allocations of the buffers that the threads share. In a function without any bound
+ * loop the outermost parallel loop is bound to blockIdx.x. Inner parallel loops become serial. A
+ * function that is already marked as a kernel is one launch for any body, and need not state its
+ * extents. */
 
 #include "compiler/lower/passes.h"
 
@@ -29,8 +30,8 @@ static int visit_blocks(void *context, const BpIrNode *node) {
   return is_bound(node) && strncmp(node->str_value, "blockIdx", 8) == 0;
 }
 
-/* Whether the function is one block, whose threads share a buffer from outside of all their loops:
- * 1, 0 or -1. */
+/* Whether the function is one block whose threads share a buffer allocated outside all their loops:
+ * 1, 0, or -1 with an error. */
 static int is_one_block(const BpIrNode *body, const BpIrNode *work) {
   bool is_shared = false;
   for (; body != work; body = body->operands[body->num_operands - 1])
@@ -39,7 +40,7 @@ static int is_one_block(const BpIrNode *body, const BpIrNode *work) {
   return has_blocks < 0 ? -1 : !has_blocks;
 }
 
-/* The statement that does the work, inside of buffers and names. */
+/* The statement that does the work of a function, inside buffers and names. */
 static const BpIrNode *work_of(const BpIrNode *body) {
   while ((body->kind == BP_IR_ALLOCATE && body->operands[0]->int_value != BP_IR_SCOPE_GLOBAL) ||
          body->kind == BP_IR_LET)

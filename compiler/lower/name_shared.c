@@ -10,7 +10,7 @@
 
 #include "compiler/lower/passes.h"
 
-/* The expressions of one statement. */
+/* The shared expressions of one statement. */
 typedef struct Uses {
   BpIrMap counts;         /* node -> number of uses as an operand, stored as a pointer */
   BpIrMap effects;        /* nodes that contain an extern or packed call */
@@ -75,7 +75,7 @@ static void uses_clear(Uses *uses) {
 
 /* ---- Statements -------------------------------------------------------------------------- */
 
-/* The operands of a statement that are its own expressions: from *first up to *end. */
+/* The operands of a statement that are expressions: from *first up to *end. */
 static void expressions_of(const BpIrNode *node, int32_t *first, int32_t *end) {
   *first = *end = 0;
   switch (node->kind) {
@@ -101,7 +101,7 @@ static void expressions_of(const BpIrNode *node, int32_t *first, int32_t *end) {
   }
 }
 
-/* Names the shared expressions, in the expression rewriter, and counts them. */
+/* Counts the shared expressions and names them in the expression rewriter. */
 static int name_expressions(BpIrRewriter *expressions, Uses *uses, const BpIrNode **vars,
                             const BpIrNode **values, size_t *count) {
   for (size_t i = 0; i < uses->size; i++) {
@@ -118,7 +118,7 @@ static int name_expressions(BpIrRewriter *expressions, Uses *uses, const BpIrNod
   return 0;
 }
 
-/* The statement with its named expressions and rewritten bodies, inside of the LETs. */
+/* The statement with its named expressions and rewritten bodies, inside the LETs of the names. */
 static const BpIrNode *rebuild(BpIrRewriter *statements, BpIrRewriter *expressions, Uses *uses,
                                const BpIrNode *node, int32_t first, int32_t end) {
   BpIrModule *module = statements->module;
@@ -141,7 +141,8 @@ static const BpIrNode *rebuild(BpIrRewriter *statements, BpIrRewriter *expressio
   return result;
 }
 
-/* Extents of buffers are no expressions of the statement, and a buffer is the same everywhere. */
+/* The extents of a buffer are not expressions of the statement: the buffer is the same in every
+ * statement. */
 static int enter_expression(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   (void)rewriter;
   *result = node;

@@ -2,17 +2,17 @@
 /* Index arithmetic in 32 bits, for machines on which 64 bits are slow or missing.
  *
  * An int64 expression whose range fits, according to the ranges of its loop variables, is computed
- * in int32, as far down as the ranges of its parts fit too; other parts are cast. Loop variables
- * and names become int32 if all their values fit. Vectors are treated like their lanes. */
+ * in int32, and so are its parts whose ranges fit; other parts are cast. Loop variables and names
+ * become int32 if all their values fit. A vector is narrowed if all its lanes fit. */
 
 #include "compiler/lower/linear.h"
 #include "compiler/lower/passes.h"
 
 typedef struct Narrower {
-  BpIrRewriter rewriter; /* first: callbacks get the Narrower by it */
+  BpIrRewriter rewriter; /* first member, because callbacks cast the rewriter to a Narrower */
   BpIndexContext index;
   BpIrMap vars; /* int64 VAR -> its int32 replacement */
-  BpIrMap done; /* int64 expression -> the same in int32 */
+  BpIrMap done; /* int64 expression -> the same expression in int32 */
 } Narrower;
 
 static BpDataType narrow_type(const BpIrNode *node) {
@@ -24,7 +24,8 @@ static bool is_wide(const BpIrNode *node) {
          node->kind < BP_IR_SEQ;
 }
 
-/* An integer or bool for which conversion to int32 keeps every value in int32's range. */
+/* Whether an integer or bool type can be converted to int32 without changing any value that fits in
+ * int32. */
 static bool is_shorter(BpDataType dtype) {
   return dtype.bits <= 32 && !bp__dtype_is_float(dtype);
 }
@@ -40,7 +41,7 @@ static bool is_arithmetic(int32_t kind) {
 
 static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node);
 
-/* Narrows only the operands; narrowing the whole would recurse for ever. */
+/* Narrows only the operands of the node; narrowing the node itself would recurse without end. */
 static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode **operands =
@@ -53,7 +54,7 @@ static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
   return bp_ir_cast(module, narrow_type(node), bp__ir_with_operands(module, node, operands));
 }
 
-/* For narrowed vectors: if the whole fits, so does each. */
+/* A shuffle of narrowed vectors: if the whole result fits, so does each vector. */
 static const BpIrNode *narrow_shuffle(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode **operands = bp__ir_alloc(module, (size_t)node->num_operands * sizeof *operands);
@@ -91,7 +92,7 @@ static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
   return cast_narrow(n, node);
 }
 
-/* An int64 that fits, as an int32. */
+/* An int64 expression that fits in int32, as an int32. */
 static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
   const BpIrNode *known = bp__ir_map_get(&n->done, node);
   if (known)
@@ -102,7 +103,7 @@ static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* Results found for another meaning of a name are invalid. */
+/* Binds a name and drops the results that were found while the name had another value. */
 static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRange range) {
   bp__ir_map_clear(&n->rewriter.done);
   bp__ir_map_clear(&n->done);
@@ -115,7 +116,7 @@ static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRang
 static BpRange loop_range(BpRange start, BpRange count) {
   BpRange range = {start.min, BP__RANGE_MAX};
   if (count.max < BP__RANGE_MAX && start.max <= BP__RANGE_MAX - count.max)
-    range.max = start.max + count.max; /* one more, for the comparison that ends the loop */
+    range.max = start.max + count.max; /* one more value, for the comparison that ends the loop */
   return range;
 }
 
@@ -148,7 +149,7 @@ static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
 
 /* ---- Walking ----------------------------------------------------------------------------- */
 
-/* An access, with its index in int32 if that fits. */
+/* An access with its index in int32, if the index fits. */
 static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
   const BpIrNode *operands[4];
   for (int32_t i = 0; i < node->num_operands; i++) {
@@ -161,7 +162,7 @@ static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
   return bp__ir_with_operands(n->rewriter.module, node, operands);
 }
 
-/* Whether the node converts an int64 that fits to any other type. */
+/* Whether the node converts an int64 that fits in int32 to another type. */
 static bool is_wide_cast(Narrower *n, const BpIrNode *node) {
   return node->kind == BP_IR_CAST && is_wide(node->operands[0]) && fits(n, node->operands[0]);
 }
@@ -175,7 +176,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
   Narrower *n = (Narrower *)rewriter;
   BpIrModule *module = rewriter->module;
   if (node->kind == BP_IR_BUFFER || node->kind == BP_IR_ATTR || node->kind == BP_IR_INT_IMM)
-    *result = node; /* buffers have identity; a launch stays as stated */
+    *result = node; /* buffers have identity; a launch keeps its stated extents */
   else if (node->kind == BP_IR_FOR && is_wide(node->operands[0]))
     *result = narrow_for(n, node);
   else if (node->kind == BP_IR_LET && is_wide(node->operands[0]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops of one stage during their construction, from the outside in; see build.c. */
+/* The loops of one stage while build.c makes them, from the outside in. */
 #ifndef BACKPLANE_COMPILER_LOWER_NEST_H
 #define BACKPLANE_COMPILER_LOWER_NEST_H
 
@@ -10,8 +10,8 @@ enum {
   BP__NEST_MAIN,  /* compute */
   BP__NEST_INIT,  /* store the identities of a reduction, or the initial states of a scan */
   BP__NEST_LIMIT, /* find the number of steps of a scan */
-  BP__NEST_COPY,  /* copy the states after a step to those before the next one */
-  BP__NEST_ZERO,  /* store zeros at the places of a scan that make no step */
+  BP__NEST_COPY,  /* copy the states after a step to the states before the next step */
+  BP__NEST_ZERO,  /* store zeros at the places of a scan that no step reaches */
   BP__NEST_LAST   /* store the states after the last step */
 };
 
@@ -20,25 +20,25 @@ typedef struct BpNest {
   BpLowerStage *s;
   const BpTeStage *stage;
   int phase;             /* BP__NEST_* */
-  bool is_around;        /* without the loops that run in order: those of a reduction or scan */
-  bool is_serial;        /* every thread runs all iterations */
-  const BpIrNode *steps; /* for a scan with a limit: the number of steps; NULL: all */
-  bool is_masked;        /* not every element makes each step */
-  /* By the index of the axis: */
-  int64_t extent[BP__TE_MAX_AXES];       /* for an open axis the greatest value */
-  const BpIrNode *open[BP__TE_MAX_AXES]; /* the extent of an open axis, else NULL */
+  bool is_around;        /* whether the loops that run in order (reduction, scan) are left out */
+  bool is_serial;        /* whether every thread runs all iterations */
+  const BpIrNode *steps; /* number of steps of a scan with a limit; NULL: all steps */
+  bool is_masked;        /* whether some elements do not make every step */
+  /* The state of each axis, by the index of the axis: */
+  int64_t extent[BP__TE_MAX_AXES];       /* extent; the greatest value for an open axis */
+  const BpIrNode *open[BP__TE_MAX_AXES]; /* extent of an open axis, else NULL */
   const BpIrNode
-      *limit[BP__TE_MAX_AXES]; /* for a root axis: an upper limit; NULL: its extent is the limit */
-  const BpIrNode *value[BP__TE_MAX_AXES]; /* for a leaf: free, a loop's variable or a constant */
-  bool is_bound[BP__TE_MAX_AXES];         /* for a leaf: its loop exists */
-  const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
-  const BpIrNode *start[BP__TE_MAX_AXES]; /* for a split axis: the variable of its tile's start */
-  bool is_checked[BP__TE_MAX_AXES];       /* its bounds need no guard now */
-  bool is_full[BP__TE_MAX_AXES];          /* for a split axis: this piece has full tiles only */
-  int8_t piece[BP__TE_MAX_AXES];          /* for a split axis: the piece that runs here */
+      *limit[BP__TE_MAX_AXES]; /* upper limit of a root axis; NULL if its extent is the limit */
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* value of a leaf: free, loop variable or constant */
+  bool is_bound[BP__TE_MAX_AXES];         /* whether the loop of a leaf exists */
+  const BpIrNode *name[BP__TE_MAX_AXES];  /* variable that holds the value, or NULL */
+  const BpIrNode *start[BP__TE_MAX_AXES]; /* variable that holds the start of a split axis' tile */
+  bool is_checked[BP__TE_MAX_AXES];       /* whether the axis needs no guard for its bounds */
+  bool is_full[BP__TE_MAX_AXES];          /* whether the piece of a split axis is all full tiles */
+  int8_t piece[BP__TE_MAX_AXES];          /* the current piece of a split axis */
 } BpNest;
 
-/* Names for values, so that all are computed before any of them is stored. */
+/* Names for values, so that all values are computed before any value is stored. */
 typedef struct BpNames {
   const BpIrNode *vars[3 * BP_TE_MAX_VALUES], *values[3 * BP_TE_MAX_VALUES];
   int32_t count;
@@ -46,23 +46,23 @@ typedef struct BpNames {
 
 /* ---- build.c ----------------------------------------------------------------------------- */
 
-/* The values of the root axes' variables in this iteration; `is_swept`: with free variables for
- * loops still to come, which range over their extents only. */
+/* The values of the root axes' variables in the current iteration. If `is_swept`, loops not built
+ * yet have free variables, which range over their extents only. */
 int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots);
-/* An expression of the stage with its root axes at `roots`; its reads go to the tensors'
+/* An expression of the stage with its root axes at `roots`; its reads access the tensors'
  * storage. */
 const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *roots,
                                  const BpIrNode *body);
-/* A write of a tensor's element for this iteration. */
+/* Writes a tensor's element in the current iteration. */
 const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
                                const BpIrNode *value);
-/* Names a value; and wraps the statement that uses the names in their LETs. */
+/* Names a value; and wraps the statement that uses the names in LETs of the names. */
 const BpIrNode *bp__nest_name(const BpNest *nest, BpNames *names, const char *text,
                               const BpIrNode *value);
 const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names, const BpIrNode *body);
-/* The loops of the leaves from `position` on. */
+/* Makes the loops of the leaves from `position` on. */
 const BpIrNode *bp__nest_loops(const BpNest *nest, int32_t position);
-/* Everything inside the loops of the leaves before `position`. */
+/* Makes everything inside the loops of the leaves before `position`. */
 const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position);
 
 /* ---- sink.c ------------------------------------------------------------------------------ */
@@ -75,25 +75,28 @@ typedef struct BpRowLoop {
   int32_t for_kind;
 } BpRowLoop;
 
-/* The statements with the loop around each part that depends on the row. A NULL body gives NULL. */
+/* Moves the row loop into the statements: the loop surrounds only parts that depend on the row.
+ * Returns NULL for a NULL body. */
 const BpIrNode *bp__lower_sink(BpLowering *lowering, const BpRowLoop *loop, const BpIrNode *body);
 
 /* ---- scan.c ------------------------------------------------------------------------------ */
 
-/* The position of the innermost leaf of a scan's axis; inside of it the step is known. */
+/* The position of the innermost leaf of a scan's axis; the step is known inside that leaf's
+ * loop. */
 int32_t bp__scan_position(const BpTeStage *stage);
-/* The loops of a scan from its outermost axis leaf on: initial states, steps, last states. */
+/* Makes the loops of a scan from the outermost leaf of its axis on: initial states, steps, last
+ * states. */
 const BpIrNode *bp__scan_begin(const BpNest *nest, int32_t position);
-/* Records the value of the step once it is known. */
+/* Records the value of the step when it is known. */
 int bp__scan_enter(const BpNest *nest);
-/* One step, after the stages attached to it were computed. */
+/* Makes one step, after the stages attached to it were computed. */
 const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position);
-/* The loop over the axis's leaf at `position` of a scan with a limit. */
+/* Makes the loop over the leaf at `position` of the axis of a scan with a limit. */
 const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position);
-/* The innermost statements of a phase. */
+/* Makes the innermost statements of a phase. */
 const BpIrNode *bp__scan_innermost(const BpNest *nest);
-/* Refuses a read of a state at another step, or of elements that the loops inside of the steps do
- * not cover. */
+/* Fails if a state is read at another step, or if elements are read that the loops inside the steps
+ * do not cover. */
 int bp__scan_check_read(const BpNest *nest, const BpLowerTensor *state, const BpIrNode *read);
 
 #endif

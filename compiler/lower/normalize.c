@@ -9,7 +9,7 @@
 /* ---- Reads ------------------------------------------------------------------------------- */
 
 typedef struct ReadList {
-  const BpIrNode **reads; /* NULL: only count */
+  const BpIrNode **reads; /* NULL: reads are only counted */
   int32_t count;
 } ReadList;
 
@@ -39,8 +39,8 @@ static int collect_reads(BpIrModule *module, const BpIrNode *body, const BpIrNod
 
 /* ---- Inlining ---------------------------------------------------------------------------- */
 
-/* Replaces a read of an inlined stage by its body, with the indices as the values of its
- * variables. */
+/* Replaces a read of an inlined stage by the stage's body, with the read's indices as the values of
+ * its variables. */
 static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node) {
   BpLowering *lowering = rewriter->context;
   if (!bp__te_is_read(node))
@@ -62,7 +62,7 @@ static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node)
   return body;
 }
 
-/* A body, including its inlined stages. */
+/* A body with its inlined stages substituted. */
 static const BpIrNode *inlined(BpLowering *lowering, const BpIrNode *body) {
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = inline_read};
   body = bp__ir_rewrite(&rewriter, bp__ir_copy(lowering->module, body, &lowering->copied));
@@ -155,7 +155,7 @@ static int reach_tensors(BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
-/* Adds the stage of a tensor after those it reads. */
+/* Adds the stage of a tensor after the stages that it reads. */
 static int reach(BpLowering *lowering, BpTeTensor *tensor) {
   const BpIrNode *buffer = bp__ir_copy(lowering->module, tensor->buffer, &lowering->copied);
   if (!buffer)
@@ -199,8 +199,8 @@ static int find_place(BpLowerStage *s, const BpTeAxis *axis) {
                         s->stage->tensor->name, axis->name, consumer->tensor->name);
 }
 
-/* A stage that belongs to a scan's steps is computed where the step is known, unless the schedule
- * says otherwise. */
+/* Attaches a stage that belongs to a scan's steps where the step is known, unless the schedule
+ * attaches it elsewhere. */
 static int resolve_attachment(BpLowering *lowering, BpLowerStage *s) {
   const BpTeStage *stage = s->stage;
   const BpTeStage *consumer = stage->attach_stage ? stage->attach_stage : stage->inside;
@@ -231,7 +231,7 @@ static int check_inside(const BpLowerStage *s) {
                         s->stage->tensor->name, scan->scan->name);
 }
 
-/* Whether `part` is derived from `axis`, or is that axis. */
+/* Whether `part` is `axis` or derived from it. */
 static bool is_part_of(const BpTeAxis *part, const BpTeAxis *axis) {
   if (part == axis)
     return true;
@@ -242,8 +242,8 @@ static bool is_part_of(const BpTeAxis *part, const BpTeAxis *axis) {
   return is_part_of(part, axis->used_by->outer) || is_part_of(part, axis->used_by->inner);
 }
 
-/* Whether `first` counts larger steps of the scan's axis than `second`: at the split that separated
- * them it is on the outer side. */
+/* Whether `first` counts larger steps of the scan's axis than `second`: `first` is on the outer
+ * side of the split that separated them. */
 static bool comes_first(const BpTeAxis *first, const BpTeAxis *second) {
   const BpTeStage *stage = first->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -262,8 +262,8 @@ static int refuse_order(const BpTeAxis *inner, const BpTeAxis *outer) {
                         inner->name, inner->stage->scan->name, outer->name);
 }
 
-/* The steps of a scan run in order: the parts of its axis must be in the order that the splits gave
- * them, also if some were fused again. */
+/* The steps of a scan run in order: the parts of its axis must stay in the order of the splits,
+ * even after a fusion of parts. */
 static int check_order(const BpTeStage *stage) {
   const BpTeAxis *before = NULL;
   for (int32_t i = 0; i < stage->num_axes && stage->scan; i++) {
@@ -282,7 +282,7 @@ static int check_order(const BpTeStage *stage) {
   return 0;
 }
 
-/* Whether `reader` runs inside the loop where `s` is computed, and after it. */
+/* Whether `reader` runs inside the loop where `s` is computed, and after `s`. */
 static bool sees(const BpLowerStage *reader, const BpLowerStage *s) {
   const BpLowerStage *inside = reader;
   if (inside == s->attached_to)
@@ -292,8 +292,8 @@ static bool sees(const BpLowerStage *reader, const BpLowerStage *s) {
   return inside->attached_to == s->attached_to && inside->attach_position >= s->attach_position;
 }
 
-/* A vectorized or unrolled loop must not surround a stage computed inside, because its lanes would
- * share the stage. */
+/* Fails if a vectorized or unrolled loop surrounds a stage that is computed inside it, because the
+ * loop's lanes would share the stage. */
 static int check_loops_around(const BpLowerStage *s) {
   const BpTeStage *consumer = s->attached_to->stage;
   for (int32_t i = 0; i <= s->attach_position; i++)
@@ -319,7 +319,7 @@ static int check_readers(BpLowering *lowering, const BpLowerStage *s) {
   return s->attached_to ? check_loops_around(s) : 0;
 }
 
-/* Stores the present place of a stage in its tensors. */
+/* Makes the tensors of a stage point to the stage's current place in the list. */
 static void place_tensors(BpLowerStage *s) {
   int32_t num_states = s->stage->scan ? s->stage->scan->num_states : 0;
   for (int32_t i = 0; i < s->stage->num_tensors + num_states; i++) {
@@ -328,7 +328,7 @@ static void place_tensors(BpLowerStage *s) {
   }
 }
 
-/* Drops the inlined stages. */
+/* Removes the inlined stages from the list. */
 static void drop_inlined(BpLowering *lowering) {
   int32_t kept = 0;
   for (int32_t i = 0; i < lowering->num_stages; i++) {
@@ -357,7 +357,7 @@ static void find_needed(BpLowering *lowering) {
   }
 }
 
-/* Adds the open extents to the parameters and states their ranges. */
+/* Adds the open extents to the parameters and records their ranges. */
 static int copy_open_extents(BpLowering *lowering) {
   for (const BpTeOpenExtent *open = lowering->te->open_extents; open; open = open->next) {
     const BpIrNode *var = bp__ir_copy(lowering->module, open->var, &lowering->copied);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop partitioning: if a condition inside a loop changes as its variable grows, the loop is
- * divided into one loop before and one after that place, and neither has the condition. So the
- * parts of a concatenation are copied by loops of their own, and the padding of a picture has loops
- * besides the inside. Halide and TVM have a similar pass.
+/* Loop partitioning: if a condition inside a loop changes as the loop's variable grows, the loop is
+ * divided into a loop before the change and a loop after it, and neither has the condition. So a
+ * loop of its own copies each part of a concatenation, and the padding of a picture has other loops
+ * than the inside. Halide and TVM have a similar pass.
  *
- * A condition is a comparison of indices, or a minimum or maximum of them, which is a choice as
- * well. It is decided by the innermost serial loop on whose variable it depends, because outer
- * loops may contain much other code. A condition that also depends on variables of vectors and
- * unrolled loops is decided except in the few iterations in which their lanes differ. A condition
- * that no surrounding loop decides, because all its variables are outside, becomes an IF around the
- * loop. The growth of the code is limited. */
+ * A condition is a comparison, minimum or maximum of indices. The innermost serial loop on whose
+ * variable a condition depends decides it, because outer loops may contain much other code. A
+ * condition that also depends on variables of vectors and unrolled loops is decided except in the
+ * few iterations in which their lanes differ. A condition that no surrounding loop decides, because
+ * all its variables are outside, becomes an IF around the loop. The growth of the code is
+ * limited. */
 
 #include "compiler/lower/lowering.h"
 
-/* The most writes that may be added to a function; those of unrolled loops count as often as they
- * will be written out. */
+/* The maximum number of writes added to a function; the writes of an unrolled loop count once for
+ * each iteration. */
 #define MAX_GROWTH 512
-/* The most conditions of one loop that are examined. */
+/* The maximum number of conditions of one loop that are examined. */
 #define MAX_CHOICES 32
 
 typedef struct Partition {
   BpLowering *lowering;
-  int64_t growth; /* so far */
+  int64_t growth; /* writes added so far */
 } Partition;
 
-/* A comparison, MIN or MAX that chooses its first side if `difference` >= 0. */
+/* A comparison, MIN or MAX that chooses its first side exactly if `difference` >= 0. */
 typedef struct Choice {
   const BpIrNode *node, *difference;
 } Choice;
@@ -36,7 +36,7 @@ typedef struct Scan {
   BpIrMap others; /* variable of an inner serial loop -> a free variable of its range */
   Choice choices[MAX_CHOICES];
   int32_t count;
-  bool is_foreign; /* the body has a statement that is not divided */
+  bool is_foreign; /* whether the body has a statement that is not divided */
 } Scan;
 
 static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node);
@@ -64,7 +64,8 @@ static bool is_lanes(const BpIrNode *loop) {
   return loop->int_value == BP_IR_FOR_VECTORIZED || loop->int_value == BP_IR_FOR_UNROLLED;
 }
 
-/* The difference that is not negative where the node chooses its first side; NULL: no choice. */
+/* The difference that is at least 0 where the node chooses its first side; NULL if the node is no
+ * choice. */
 static const BpIrNode *difference_of(const Partition *partition, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   if (node->num_operands != 2 || !bp__dtype_equal(x[0]->dtype, bp__dtype_int64()))
@@ -251,8 +252,8 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
-/* Visits what a copy may decide. The extents of buffers stay as they are: a minimum among them
- * would be decided again and again. */
+/* Visits the choices that a copy of the loop may decide. The extents of buffers are not visited: a
+ * minimum in an extent would be decided again and again. */
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,
@@ -278,8 +279,8 @@ static int scan_loop(Scan *scan, const BpIrNode *loop) {
   return scan_statement(scan, loop->operands[3]);
 }
 
-/* A name for an index is replaced by its value; any other name holds data, which is treated like
- * loaded data. */
+/* A name for an index is replaced by the index; a name for any other value is treated like loaded
+ * data. */
 static int scan_let(Scan *scan, const BpIrNode *let) {
   const BpIrNode *var = let->operands[0], *value = let->operands[1];
   int is_data = !bp__dtype_equal(var->dtype, bp__dtype_int64());
@@ -324,7 +325,7 @@ static int scan_statement(Scan *scan, const BpIrNode *node) {
 
 /* ---- Weight ------------------------------------------------------------------------------ */
 
-/* The number of writes of a statement, after unrolling. */
+/* The number of writes of a statement after unrolling. */
 static int64_t weight_of(const BpIrNode *node) {
   int64_t total = 0, times = 1;
   switch (node->kind) {
@@ -350,7 +351,7 @@ static int64_t weight_of(const BpIrNode *node) {
   return times > MAX_GROWTH ? times : total * times;
 }
 
-/* Whether `parts` may replace `node`; if so, their growth is counted. */
+/* Whether `parts` may replace `node` within the limit on growth; if so, their growth is counted. */
 static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNode *const *parts,
                        int32_t count) {
   int64_t growth = -weight_of(node);
@@ -367,11 +368,12 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
 typedef struct Copy {
   Partition *partition;
   const Scan *scan;
-  const BpIrNode *difference; /* of the decided choice; NULL: none */
-  bool is_first;              /* it is at least 0 here */
+  const BpIrNode *difference; /* difference of the decided choice; NULL if no choice is decided */
+  bool is_first;              /* whether the difference is at least 0 in the copy */
 } Copy;
 
-/* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
+/* Whether the copy decides a choice with a given difference: 1 first side, 0 second side, -1
+ * unknown. */
 static int is_decided(const Copy *copy, const BpIrNode *difference) {
   BpIndexContext *index = &copy->partition->lowering->index;
   const BpIrNode *known = copy->difference;
@@ -392,7 +394,7 @@ static int is_decided(const Copy *copy, const BpIrNode *difference) {
   return apart >= -1 ? 1 : -1;
 }
 
-/* A new name with its narrower range here. */
+/* Copies a LET with a new name, which has a narrower range in the copy. */
 static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
@@ -446,7 +448,7 @@ static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) 
   return known < 0 ? node : bp__ir_bool(rewriter->module, known);
 }
 
-/* `node` with `value` for `var`, and the choice that `copy` decides. */
+/* A copy of `node` with `value` for `var`, in which the choice of `copy` is decided. */
 static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNode *var,
                                  const BpIrNode *value) {
   BpIrRewriter rewriter = {.module = copy->partition->lowering->module,
@@ -482,7 +484,7 @@ static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNod
                    make_copy(copy, loop->operands[3], var, fresh));
 }
 
-/* A name for a place that is not constant: *let is the variable, or NULL. */
+/* Names a place that is not constant: *let is the variable, or NULL for a constant. */
 static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, Bounds bounds,
                                   const BpIrNode **let) {
   BpIndexContext *index = &partition->lowering->index;
@@ -496,7 +498,7 @@ static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, B
 
 static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop);
 
-/* The loop as up to three loops, or unchanged if that were too much code. */
+/* Splits the loop into up to three loops; returns it unchanged if the code would grow too much. */
 static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
                                   const Choice *choice, const Cut *cut) {
   BpIrModule *module = partition->lowering->module;
@@ -523,15 +525,15 @@ static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, co
   return open_let ? bp_ir_let(module, open_let, cut->open, all) : all;
 }
 
-/* Returns 1 if the choice uses no variable bound by the loop or inside of it, else 0; -1 with an
- * error. */
+/* Whether the choice uses no variable that the loop or a construct inside it binds: 1, 0, or -1
+ * with an error. */
 static int is_outside(const Partition *partition, const BpIrNode *var, const Choice *choice) {
   int uses = bp__ir_uses(choice->difference, var);
   int is_free = bp__index_has_free(&partition->lowering->index, choice->difference);
   return uses < 0 || is_free < 0 ? -1 : !uses && !is_free;
 }
 
-/* Two versions of the loop, with a branch before them. */
+/* Makes two versions of the loop, with a branch before them. */
 static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
                                      const Choice *choice) {
   const BpIrNode *parts[2];
@@ -572,12 +574,13 @@ static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, c
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* If two LETs bind the same variable, one gets a variable of its own. Otherwise the two could share
- * a body, in which a comparison of the variable would be decided for both by the value of one. */
+/* Gives one of two LETs that bind the same variable a variable of its own. Otherwise the LETs could
+ * share a body, and a comparison of the variable in the body would be decided for both LETs by the
+ * value of one. */
 typedef struct Separation {
-  BpIrRewriter rewriter; /* first: callbacks get the Separation by it */
+  BpIrRewriter rewriter; /* first member, because callbacks cast the rewriter to a Separation */
   BpIndexContext *index;
-  BpIrMap names; /* a variable -> the one that the surrounding LET binds */
+  BpIrMap names; /* a variable -> the variable that the surrounding LET binds */
 } Separation;
 
 static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let) {
@@ -589,7 +592,7 @@ static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let)
     var = bp_ir_var(rewriter->module, var->str_value, var->dtype);
     if (!var || bp__index_set_range(separation->index, var, range.min, range.max, false) != 0)
       return NULL;
-    bp__ir_map_clear(&rewriter->done); /* it contains results for the other variable */
+    bp__ir_map_clear(&rewriter->done); /* `done` contains results for the other variable */
   }
   if (bp__ir_map_set(&separation->names, x[0], var) != 0)
     return NULL;
@@ -618,7 +621,7 @@ static const BpIrNode *separate_names(BpLowering *lowering, const BpIrNode *body
 
 /* ---- Walking ----------------------------------------------------------------------------- */
 
-/* Partitions the loops inside a loop, or inside of its divided parts. */
+/* Partitions the loops inside a loop, or inside its divided parts. */
 static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop) {
   if (loop->kind != BP_IR_FOR)
     return partition_statement(partition, loop);
@@ -629,7 +632,7 @@ static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *lo
 
 static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop) {
   bool is_thread = is_thread_loop(loop);
-  /* Threads in lock-step would run all versions one after another. */
+  /* Threads that run in lock-step would run all versions one after another. */
   if (is_thread && strncmp(loop->str_value, "threadIdx", 9) == 0)
     return loop;
   Scan scan = {.partition = partition};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses reads that certainly leave their tensor, before anything is scheduled around them. The
- * author of a computation must guard reads in the branches of a select, and loaded indices. */
+/* Rejects reads that are certainly outside their tensor, before anything is scheduled around them.
+ * The author of a computation must guard reads in the branches of a select and reads with loaded
+ * indices. */
 
 #include "compiler/lower/lowering.h"
 
@@ -8,11 +9,11 @@
 
 typedef struct ReadCheck {
   const BpLowerStage *stage;
-  BpIndexContext index; /* with the extents of the stage's axes */
+  BpIndexContext index; /* index context with the extents of the stage's axes */
   BpIrMap seen;
 } ReadCheck;
 
-/* For bp__ir_visit_once: 1 if the node is not linear in the axes. */
+/* A callback of bp__ir_visit_once: returns 1 if the node is not linear in the axes. */
 static int visit_not_linear(void *context, const BpIrNode *node) {
   int64_t constant;
   (void)context;
@@ -30,8 +31,9 @@ static int visit_not_linear(void *context, const BpIrNode *node) {
   }
 }
 
-/* Whether an index takes the ends of its range, rather than only values between them: 1, 0, or -1.
- * The axes are independent, so a linear index does; so do sums with it, and quotients of it. */
+/* Whether an index reaches the ends of its range, rather than only values between them: 1, 0, or -1
+ * with an error. The axes are independent, so a linear index reaches both ends; so do sums with a
+ * linear index, and its quotients. */
 static int takes_its_ends(const BpIrNode *node) {
   int64_t constant;
   for (;;) {
@@ -80,7 +82,7 @@ static int check_read(ReadCheck *check, const BpIrNode *read) {
   return 0;
 }
 
-/* Checks nodes that are evaluated for each element, not the branches of a select. */
+/* Checks the reads that are evaluated for each element, without the branches of a select. */
 static int check_node(ReadCheck *check, const BpIrNode *node) {
   if (bp__ir_map_get(&check->seen, node))
     return 0;
@@ -109,7 +111,8 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
     is_empty = is_empty || axis->extent <= 0;
     status = bp__index_set_range(&check.index, s->vars[i], 0, axis->extent - 1, true);
   }
-  /* The reads of statements depend on more than the rows; their author is responsible. */
+  /* Reads of statements depend on more than the rows, so the author must keep them inside their
+   * tensors. */
   if (status == 0 && !is_empty && !stage->is_statements)
     status = check_node(&check, s->body) || (s->before && check_node(&check, s->before)) ? -1 : 0;
   bp__ir_map_clear(&check.seen);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses the 64-bit integers that are left after `narrow`, for a target without them: values that
- * are int64 or uint64 in the program, and indices that int32 may not hold. A generator then never
- * sees one, except as the number in an attribute, in an extent of a buffer, or in a shuffle. */
+/* Rejects the 64-bit integers that `narrow` leaves, for a target without them: int64 and uint64
+ * values of the program, and indices that may not fit in int32. So a generator sees 64-bit integers
+ * only as the number in an attribute, in an extent of a buffer, and in a shuffle. */
 
 #include "compiler/lower/passes.h"
 
@@ -17,7 +17,7 @@ static int refuse(const BpIrNode *function, const BpIrNode *node, const char *wh
                         function->str_value, why, bp__ir_print_short(node, text, sizeof text));
 }
 
-/* A constant by itself is no value: the node that uses it is int64 itself, or an access. */
+/* A constant alone is not rejected: the node that uses it is int64 itself, or an access. */
 static int32_t enter(void *context, const BpIrNode *node) {
   const BpIrNode *function = context;
   const BpIrNode *const *x = node->operands;

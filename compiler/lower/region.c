@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds inference: finds the part of a tensor that the loops still to run will read. */
+/* Bounds inference: finds the part of a tensor that the loops not built yet will read. */
 
 #include "compiler/lower/lowering.h"
 
-/* Regions of one open dimension that are further apart are not merged to one of constant size. */
+/* The maximum distance of two regions of one open dimension that are merged to one of constant
+ * size. */
 #define MAX_APART 64
 
 int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
@@ -60,8 +61,9 @@ static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval 
   return all->min ? 0 : -1;
 }
 
-/* The same if the whole extent is open. A region of constant size keeps its size, which the loops
- * over it rely on; if the whole is smaller, the loops skip the elements beyond. */
+/* Limits a region to a whole extent that is open. A region of constant size keeps its size, on
+ * which the loops over the region rely; if the whole extent is smaller, the loops skip the elements
+ * beyond it. */
 static int clamp_open(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
   if (interval->open || interval->extent >= whole->extent) {
     *interval = *whole;
@@ -95,7 +97,7 @@ int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval
                      : clamp_closed(lowering, interval, whole->extent);
 }
 
-/* A scan computes all of its steps, even if only some of their values are read. */
+/* A scan computes all of its steps, even if only the values of some steps are read. */
 static int want_all_steps(BpLowering *lowering, BpLowerStage *producer) {
   const BpTeStage *stage = producer->stage;
   if (!stage->scan)
@@ -157,7 +159,7 @@ int bp__lower_set_free(BpLowering *lowering, const BpIrNode *var, const BpInterv
                      : bp__index_set_range(&lowering->index, var, 0, last, true);
 }
 
-/* The root axes of a stage that computes its region, as sums with free variables. */
+/* The root axes of a stage that computes its region, as sums that contain free variables. */
 static int free_roots(BpLowering *lowering, const BpLowerStage *s, const BpIrNode **roots) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++) {

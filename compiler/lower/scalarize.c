@@ -2,14 +2,14 @@
 /* Splits vectors into scalars, for targets whose threads are the lanes.
  *
  * A vector is the list of its lanes, each a scalar expression; a vector variable becomes one
- * variable for each lane. If a statement reads what it stores, all lanes are computed before the
- * first one is stored. */
+ * variable for each lane. If a statement reads the elements that it stores, all lanes are computed
+ * before the first lane is stored. */
 
 #include "compiler/lower/passes.h"
 
 typedef struct Scalarizer {
-  BpIrRewriter rewriter; /* for nodes that are not vectors */
-  BpIrMap lanes;         /* vector node -> array of its lanes, NULL until needed */
+  BpIrRewriter rewriter; /* rewriter of nodes that are not vectors */
+  BpIrMap lanes;         /* vector node -> array of its lanes; a lane is NULL until needed */
 } Scalarizer;
 
 static const BpIrNode *lane_of(Scalarizer *s, const BpIrNode *node, int32_t lane);
@@ -38,7 +38,7 @@ static const BpIrNode *ramp_lane(Scalarizer *s, const BpIrNode *node, int32_t la
   return binary(s, BP_IR_ADD, base, binary(s, BP_IR_MUL, stride, step));
 }
 
-/* One lane of the concatenated vectors. */
+/* One lane of the vectors that a shuffle concatenates. */
 static const BpIrNode *shuffle_lane(Scalarizer *s, const BpIrNode *node, int32_t lane) {
   int64_t place = node->operands[node->int_value + lane]->int_value;
   for (int64_t i = 0; i < node->int_value; i++) {
@@ -61,7 +61,7 @@ static const BpIrNode *load_lane(Scalarizer *s, const BpIrNode *node, int32_t la
   return bp_ir_load(module_of(s), buffer, index, mask);
 }
 
-/* The same operation on one lane of each operand. */
+/* The operation of a node on one lane of each operand. */
 static const BpIrNode *operation_lane(Scalarizer *s, const BpIrNode *node, int32_t lane) {
   const BpIrNode *operands[16];
   if (node->num_operands > 16) {
@@ -117,7 +117,7 @@ static const BpIrNode *lane_of(Scalarizer *s, const BpIrNode *node, int32_t lane
   return known[lane];
 }
 
-/* Reduces the lanes of a vector to one, by halves. */
+/* Reduces the lanes of a vector to one lane, by halves. */
 static const BpIrNode *reduce(Scalarizer *s, const BpIrNode *node, int32_t first, int32_t count) {
   static const struct {
     const char *name;
@@ -135,7 +135,7 @@ static const BpIrNode *reduce(Scalarizer *s, const BpIrNode *node, int32_t first
 
 /* ---- Statements -------------------------------------------------------------------------- */
 
-/* The statements of a split vector store, and the names that they need before them. */
+/* The statements of a split vector store, and the names that must be defined before them. */
 typedef struct Stores {
   const BpIrNode **vars, **values;
   int32_t num_named;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops of a scan: initial states, the steps, the last states.
+/* Makes the loops of a scan: initial states, the steps, the last states.
  *
- * The states are allocated around the loops over the axis, for the part of the domain that these
- * loops cover. A step first computes the stages attached to the axis; then, for each element, all
- * of its values, and stores them and the states. If something still reads the old state of other
- * elements after that, the new states are kept apart until the step ends. */
+ * The states are allocated around the loops over the axis, for the part of the domain that the
+ * loops cover. A step first computes the stages attached to the axis; then, for each element, it
+ * computes all values and stores the values and states. If the old state of another element may be
+ * read after its new state is stored, the new states are kept in separate buffers until the step
+ * ends. */
 
 #include "compiler/lower/nest.h"
 
@@ -17,14 +18,14 @@ int32_t bp__scan_position(const BpTeStage *stage) {
   return position;
 }
 
-/* The stage through whose attachment `s` runs inside of `scan`, or NULL. */
+/* The stage through whose attachment `s` runs inside `scan`, or NULL. */
 static const BpLowerStage *attached_part(const BpLowerStage *s, const BpLowerStage *scan) {
   while (s && s->attached_to != scan)
     s = s->attached_to;
   return s;
 }
 
-/* Whether an element of a state is read only for that same element. */
+/* Whether a state's element is read only to compute the same element. */
 static bool is_read_in_place(const BpLowerStage *s, const BpIrNode *read) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim; i++)
@@ -34,7 +35,7 @@ static bool is_read_in_place(const BpLowerStage *s, const BpIrNode *read) {
   return true;
 }
 
-/* Whether a step may still read the state of other elements when it stores that of one. */
+/* Whether a step may still read the state of other elements after it stores the state of one. */
 static bool is_read_late(const BpLowering *lowering, const BpLowerStage *s,
                          const BpLowerTensor *state) {
   int32_t last = bp__scan_position(s->stage);
@@ -51,7 +52,7 @@ static bool is_read_late(const BpLowering *lowering, const BpLowerStage *s,
   return false;
 }
 
-/* The kind of the loops inside of the axis' outermost loop. */
+/* The kinds of the loops inside the axis' outermost loop. */
 typedef struct Inside {
   bool has_threads, has_tasks;
 } Inside;
@@ -83,7 +84,7 @@ static int32_t scope_of_states(const BpLowering *lowering, const BpTeStage *stag
   return inside->has_tasks && !lowering->is_in_parallel ? BP_IR_SCOPE_GLOBAL : BP_IR_SCOPE_LOCAL;
 }
 
-/* How much of an axis the loops made so far determine. */
+/* How much of an axis' value the existing loops determine. */
 enum { NONE_SETTLED, SOME_SETTLED, ALL_SETTLED };
 
 static bool has_one_place(const BpNest *nest, const BpTeAxis *axis) {
@@ -104,7 +105,7 @@ static int settled(const BpNest *nest, const BpTeAxis *axis) {
   return outer == inner ? outer : SOME_SETTLED;
 }
 
-/* Whether the loops to come cover all elements of an axis between the first and the last. */
+/* Whether the loops not built yet cover all elements of an axis between the first and the last. */
 static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (settled(nest, axis) != SOME_SETTLED)
@@ -118,7 +119,8 @@ static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
   return settled(nest, use->inner) == NONE_SETTLED && goes_through_all(nest, use->outer);
 }
 
-/* What the loops to come cover in one step along a dimension other than the steps. */
+/* Finds the interval that the loops not built yet cover in one step, along a dimension other than
+ * the steps. */
 static int find_interval(const BpNest *nest, int32_t dimension, const BpIrNode *root,
                          BpInterval *part) {
   const BpTeAxis *axis = nest->stage->axes[dimension];
@@ -138,8 +140,8 @@ static int find_interval(const BpNest *nest, int32_t dimension, const BpIrNode *
                                       axis->name, nest->stage->scan->name);
 }
 
-/* The part of the domain that the loops to come cover in one step. It is clamped like the regions
- * of stages in the steps, which read no more than it. */
+/* Finds the part of the domain that the loops not built yet cover in one step. The part is clamped
+ * like the regions of stages in the steps, which read no element outside it. */
 static int find_part(const BpNest *nest, BpInterval *part) {
   const BpIrNode *roots[BP__TE_MAX_AXES];
   if (bp__nest_roots(nest, true, roots) != 0)
@@ -187,7 +189,7 @@ static const BpIrNode *in_states(const BpNest *nest, const BpIrNode *statement) 
   return statement;
 }
 
-/* The CALL that reads or writes the stored element of a state for this iteration. */
+/* The CALL that reads or writes the stored element of a state in the current iteration. */
 static const BpIrNode *access_state(const BpNest *nest, const BpIrNode *storage,
                                     const BpIrNode *written) {
   BpIrModule *module = nest->lowering->module;
@@ -215,7 +217,8 @@ static const BpIrNode *write_state(const BpNest *nest, const BpIrNode *storage,
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
-/* Whether an index of a state is in the part that the step covers: 1, 0 or -1. */
+/* Whether an index of a state is in the part of the domain that the step covers: 1, 0, or -1 with
+ * an error. */
 static int is_of_step(const BpNest *nest, const BpLowerTensor *state, int32_t dimension,
                       const BpIrNode *index) {
   BpIndexContext *context = &nest->lowering->index;
@@ -261,7 +264,7 @@ int bp__scan_check_read(const BpNest *nest, const BpLowerTensor *state, const Bp
 
 /* ---- Innermost statements ---------------------------------------------------------------- */
 
-/* Part `index` of the values that are evaluated before the first step. */
+/* Part `index` of the tuple of values that are evaluated before the first step. */
 static const BpIrNode *before_part(const BpNest *nest, int32_t index) {
   const BpTeScan *scan = nest->stage->scan;
   const BpIrNode *roots[BP__TE_MAX_AXES], *before = nest->s->before;
@@ -321,7 +324,8 @@ static const BpIrNode *store_zeros(const BpNest *nest) {
   return bp_ir_seq(module, writes, count);
 }
 
-/* The number of steps is the largest of any element. */
+/* Raises the number of steps to the limit of the current element: the scan makes as many steps as
+ * the element with the largest limit. */
 static const BpIrNode *raise_limit(const BpNest *nest) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *operands[] = {nest->steps, bp__ir_int64(module, 0)};
@@ -335,7 +339,8 @@ static const BpIrNode *raise_limit(const BpNest *nest) {
                                             BP_IR_CALL_INTRINSIC, 0, BP__TE_WRITE));
 }
 
-/* The condition under which this element makes this step; NULL without an error: always. */
+/* The condition under which the current element makes the current step; NULL without an error if it
+ * always does. */
 static int makes_step(const BpNest *nest, const BpIrNode *const *roots,
                       const BpIrNode **condition) {
   *condition = NULL;
@@ -346,7 +351,7 @@ static int makes_step(const BpNest *nest, const BpIrNode *const *roots,
   return *condition ? 0 : -1;
 }
 
-/* All values are computed from the states before any is stored. */
+/* Computes all values from the states before it stores any value. */
 static const BpIrNode *store_step(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   BpIrModule *module = nest->lowering->module;
@@ -395,7 +400,7 @@ const BpIrNode *bp__scan_innermost(const BpNest *nest) {
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
-/* A barrier, if the threads of a block share the states; otherwise NULL. */
+/* A barrier if the threads of a block share the states; otherwise NULL. */
 static const BpIrNode *turn(const BpNest *nest) {
   const BpIrNode *storage = nest->s->states[0].storage;
   Inside inside;
@@ -406,7 +411,7 @@ static const BpIrNode *turn(const BpNest *nest) {
                         storage->int_value == BP_IR_SCOPE_SHARED ? "shared" : "global");
 }
 
-/* Statements in sequence, without those that are NULL; `failed`: one of them is an error. */
+/* Puts statements in sequence, without NULL statements and statements that do nothing. */
 static const BpIrNode *in_sequence(const BpNest *nest, const BpIrNode *const *parts,
                                    int32_t count) {
   const BpIrNode *kept[8];
@@ -417,7 +422,7 @@ static const BpIrNode *in_sequence(const BpNest *nest, const BpIrNode *const *pa
   return bp_ir_seq(nest->lowering->module, kept, num_kept);
 }
 
-/* The loops of a phase from `position` on. */
+/* Makes the loops of a phase from `position` on. */
 static const BpIrNode *phase_of(const BpNest *nest, int32_t position, int phase) {
   BpNest other = *nest;
   other.phase = phase;
@@ -457,12 +462,12 @@ static const BpIrNode *extent_of(const BpNest *nest) {
   return bp__lower_extent_node(nest->lowering, &steps);
 }
 
-/* The greatest number of steps. */
+/* The greatest number of steps of a scan. */
 static int64_t most_steps(const BpNest *nest) {
   return nest->extent[nest->stage->axes[nest->stage->scan->axis]->index];
 }
 
-/* Steps are counted from the first; in a backward scan the skipped ones come before it. */
+/* The limit counts steps from the first; a backward scan skips steps before the first. */
 const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position) {
   BpLowering *lowering = nest->lowering;
   BpIrModule *module = lowering->module;
@@ -488,7 +493,7 @@ const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position) {
   return bp_ir_for(module, var, min, extent, BP_IR_FOR_SERIAL, "", body);
 }
 
-/* The main loops, and zeros for the places that no element reaches. */
+/* Makes the main loops, and the loops that store zeros at places that no element reaches. */
 static const BpIrNode *build_steps(const BpNest *nest, int32_t position) {
   const BpIrNode *parts[2] = {bp__nest_loops(nest, position), NULL};
   bool has_values = false;
@@ -500,7 +505,7 @@ static const BpIrNode *build_steps(const BpNest *nest, int32_t position) {
   return parts[0] && parts[1] ? in_sequence(nest, parts, 2) : NULL;
 }
 
-/* The steps, as many as the element with the most steps in these loops makes. */
+/* Makes the steps, as many as the element with the largest limit makes. */
 static const BpIrNode *count_steps(const BpNest *nest, int32_t position) {
   BpLowering *lowering = nest->lowering;
   BpIrModule *module = lowering->module;

@@ -15,8 +15,8 @@ static const char *const axis_names[NUM_AXES] = {"blockIdx.z",  "blockIdx.y",  "
 
 typedef struct Grid {
   BpIrModule *module;
-  const BpIrNode *vars[NUM_AXES];    /* variables of the loops to make; NULL: no such axis */
-  const BpIrNode *extents[NUM_AXES]; /* the largest on the axis */
+  const BpIrNode *vars[NUM_AXES];    /* variables of the loops to make; NULL for an absent axis */
+  const BpIrNode *extents[NUM_AXES]; /* the largest extent of the loops on each axis */
   const char *function;
 } Grid;
 
@@ -31,7 +31,7 @@ static bool is_bound(const BpIrNode *node) {
   return node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_BOUND;
 }
 
-/* Collects the axes, and refuses barriers among threads. */
+/* Collects the thread axes, and fails on a barrier among threads. */
 static int visit(void *context, const BpIrNode *node) {
   Grid *grid = context;
   if (node->kind == BP_IR_BARRIER)
@@ -52,8 +52,8 @@ static int visit(void *context, const BpIrNode *node) {
   return grid->vars[axis] && grid->extents[axis] ? 0 : -1;
 }
 
-/* Inside a grid: replaces a bound loop by the share of one thread. Without barriers a shared buffer
- * is private to each thread. */
+/* Replaces a bound loop inside a grid by the iterations of one thread. Without barriers a shared
+ * buffer is private to each thread. */
 static const BpIrNode *thread_share(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Grid *grid = rewriter->context;
   BpIrModule *module = grid->module;
@@ -114,8 +114,8 @@ static int holds_launches(const BpIrNode *node) {
   return is_bound(node) ? 0 : bp__ir_visit_once(node, visit_blocks, NULL);
 }
 
-/* In a function that is no kernel: converts each outermost bound loop, with the buffers that its
- * blocks share. */
+/* Converts each outermost bound loop, with the buffers that its blocks share, in a function that is
+ * not a kernel. */
 static int enter_launch(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   if (!is_bound(node) && !allocates_shared(node)) {
     *result = node;
@@ -131,7 +131,7 @@ static int enter_launch(BpIrRewriter *rewriter, const BpIrNode *node, const BpIr
   return *result ? 1 : -1;
 }
 
-/* Outside of a launch a barrier does nothing. */
+/* Removes a barrier outside a launch, which does nothing. */
 static const BpIrNode *drop_barrier(BpIrRewriter *rewriter, const BpIrNode *node) {
   return node->kind == BP_IR_BARRIER ? bp_ir_seq(rewriter->module, NULL, 0) : node;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simplification by the ranges of loop variables.
  *
- * Each scope is visited once; when a loop begins, its variable's range is recorded, and its body is
- * rewritten with it. */
+ * Each scope is visited once: the range of a loop's variable is recorded when the loop begins, and
+ * then the loop's body is rewritten. */
 
 #include "compiler/lower/linear.h"
 #include "compiler/lower/passes.h"
 
 typedef struct Simplifier {
-  BpIrRewriter rewriter; /* first: callbacks get the Simplifier by it */
+  BpIrRewriter rewriter; /* first member, because callbacks cast the rewriter to a Simplifier */
   BpIndexContext index;
 } Simplifier;
 
@@ -19,7 +19,7 @@ static int forget(BpIrRewriter *rewriter) {
   return 0;
 }
 
-/* If a variable was bound with another range elsewhere, results found there are invalid. */
+/* Results that were found while the variable had another range are invalid. */
 static int set_range(Simplifier *simplifier, const BpIrNode *var, BpRange range) {
   const BpVarRange *known = bp__ir_map_get(&simplifier->index.vars, var);
   if (known && known->range.min == range.min && known->range.max == range.max)
@@ -35,7 +35,8 @@ static bool is_index(const BpIrNode *node) {
 
 /* ---- Indices ----------------------------------------------------------------------------- */
 
-/* Keeps the node if nothing was gained, so that shared nodes stay shared. */
+/* Returns the original node if the canonical form is no better, so that shared nodes stay
+ * shared. */
 static const BpIrNode *simplify_index(Simplifier *simplifier, const BpIrNode *node) {
   if (node->kind == BP_IR_RAMP) {
     const BpIrNode *operands[] = {simplify_index(simplifier, node->operands[0]), node->operands[1]};
@@ -57,7 +58,7 @@ static const BpIrNode *with_operand(Simplifier *simplifier, const BpIrNode *node
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
-/* Lane `lane` of a RAMP or BROADCAST; NULL for anything else. */
+/* Lane `lane` of a RAMP or BROADCAST; NULL for other nodes. */
 static const BpIrNode *lane_of(BpIrModule *module, const BpIrNode *vector, int64_t lane) {
   if (vector->kind == BP_IR_BROADCAST)
     return vector->operands[0];
@@ -69,7 +70,8 @@ static const BpIrNode *lane_of(BpIrModule *module, const BpIrNode *vector, int64
       bp_ir_binary(module, BP_IR_MUL, vector->operands[1], bp_ir_int(module, dtype, lane)));
 }
 
-/* A comparison of ramps holds in all lanes if it holds in the first and the last. */
+/* Decides a comparison of ramps: it is true in all lanes if it is true in the first and the
+ * last. */
 static int decide_lanes(Simplifier *simplifier, const BpIrNode *node) {
   BpIrModule *module = simplifier->rewriter.module;
   int64_t last = node->dtype.lanes - 1;
@@ -165,7 +167,7 @@ static const BpIrNode *simplify_let(Simplifier *simplifier, const BpIrNode *node
   return bp__ir_with_operands(rewriter->module, node, operands);
 }
 
-/* Only reachable branches are visited. */
+/* Simplifies an IF; branches that cannot be reached are not visited. */
 static const BpIrNode *simplify_if(Simplifier *simplifier, const BpIrNode *node) {
   BpIrRewriter *rewriter = &simplifier->rewriter;
   const BpIrNode *condition = bp__ir_rewrite(rewriter, node->operands[0]);
@@ -199,7 +201,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
   case BP_IR_IF:
     *result = simplify_if(simplifier, node);
     break;
-  case BP_IR_BUFFER: /* has identity: is not replaced */
+  case BP_IR_BUFFER: /* a buffer has identity and is not replaced */
     *result = node;
     break;
   default:

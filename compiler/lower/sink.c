@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops over rows of statements, moved into the statements. Rows are independent, so a loop over
- * them may run inside of loops and branches that are the same for all of them: a scatter then
- * copies and updates runs of neighbouring rows instead of one vector of each row at a time. */
+/* Moves loops over rows of statements into the statements. Rows are independent, so a loop over
+ * rows may run inside loops and branches that are the same for all rows: a scatter then copies and
+ * updates runs of neighbouring rows instead of one vector of each row at a time. */
 
 #include "compiler/lower/nest.h"
 
-/* The loop around one part of the statements, with a variable of its own. */
+/* Wraps one part of the statements in the loop, with a variable of its own. */
 static const BpIrNode *wrap(BpLowering *lowering, const BpRowLoop *loop, const BpIrNode *part) {
   BpIrModule *module = lowering->module;
   const BpIrNode *var = bp_ir_var(module, loop->name, bp__dtype_int64());
@@ -17,13 +17,15 @@ static const BpIrNode *wrap(BpLowering *lowering, const BpRowLoop *loop, const B
                    bp__ir_substitute_one(module, part, loop->var, var));
 }
 
-/* The operands of a statement that must not depend on the row, for the loop to go inside. */
+/* The number of operands of a statement that must not depend on the row if the loop moves inside
+ * it. */
 static int32_t num_fixed(const BpIrNode *node) {
   bool is_serial = node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_SERIAL;
   return is_serial ? 3 : node->kind == BP_IR_LET ? 2 : node->kind == BP_IR_IF ? 1 : 0;
 }
 
-/* 1: the loop goes inside of the statement, whose first operands are the same for all rows. */
+/* Returns 1 if the loop moves inside the statement, whose first operands are the same for all
+ * rows. */
 static int goes_inside(const BpRowLoop *loop, const BpIrNode *node) {
   int32_t count = num_fixed(node);
   int uses = 0;

@@ -2,11 +2,12 @@
 /* Splits a function into kernels.
  *
  * A device runs one nest of bound loops at a time, and threads of different blocks synchronise only
- * between launches. So the buffers that are computed at the top level of a function, inside of
- * nothing but names and global buffers, get kernels: each is a sequence of statements that write
- * the same buffers. A buffer that only one kernel uses, with a scope smaller than global, moves
- * into it, together with the statements before the kernel that write it. A kernel takes the scalar
- * parameters that it uses; the caller of the kernels checks top-level assertions about these. */
+ * between launches. So each sequence of top-level statements of a function that write the same
+ * buffers becomes a kernel; only names and global buffers may surround top-level statements. A
+ * buffer that only one kernel uses, with a scope smaller than global, moves into that kernel,
+ * together with the statements before the kernel that write the buffer. A kernel takes the scalar
+ * parameters that it uses; the caller of the kernels checks top-level assertions about its
+ * parameters. */
 
 #include <stdio.h>
 
@@ -15,13 +16,13 @@
 
 #include "compiler/lower/passes.h"
 
-/* A name around statements. */
+/* A name around statements, and the names around it. */
 typedef struct Names {
   const BpIrNode *let;
   const struct Names *outer;
 } Names;
 
-/* The statements of one kernel, and which buffers they write. */
+/* The statements of one kernel, and the buffers that they write. */
 typedef struct Unit {
   const BpIrNode *body;
   bool *writes;
@@ -29,19 +30,19 @@ typedef struct Unit {
 } Unit;
 
 typedef struct Split {
-  BpIrModule *scratch; /* where kernels are made */
+  BpIrModule *scratch; /* the module of the kernels */
   BpIrModule *result;
   const BpIrNode *function;
-  const BpIrNode **buffers; /* the parameters that are buffers, then those between kernels */
+  const BpIrNode **buffers; /* the parameters that are buffers, then the buffers between kernels */
   int32_t num_buffers, num_params, num_results;
   const BpIrNode *const *scalars; /* the parameters after the buffers */
   int32_t num_scalars;
-  BpIrMap copied;            /* expressions of the scalars, copied to `result` */
+  BpIrMap copied;            /* expressions of the scalar parameters -> their copies in `result` */
   int32_t most_buffers;      /* capacity of `buffers` */
-  const BpIrNode **elements; /* of each buffer between kernels the number of elements */
-  const BpIrNode **own;      /* buffers of one kernel around global ones, the outermost first */
+  const BpIrNode **elements; /* number of elements of each buffer between kernels */
+  const BpIrNode **own;      /* smaller-scope buffers around global buffers, the outermost first */
   int32_t num_own;
-  const BpIrNode *pending; /* statements that write only such buffers, or NULL */
+  const BpIrNode *pending; /* statements that write only buffers of `own`, or NULL */
   Unit *first, *last;
   int32_t num_units;
 } Split;
@@ -62,7 +63,7 @@ static int check_scalar(void *context, const BpIrNode *node) {
   return is_known ? 0 : refuse(split, "an extent is not an expression of its scalars");
 }
 
-/* An extent, copied to the result. */
+/* Copies an extent to the result. */
 static const BpIrNode *copy_extent(Split *split, const BpIrNode *extent) {
   if (!extent || bp__ir_visit_once(extent, check_scalar, split) != 0)
     return NULL;
@@ -83,7 +84,7 @@ static const BpIrNode *without_names(const Split *split, const BpIrNode *body,
   return body->kind == BP_IR_LET ? without_let(split, extent, body) : extent;
 }
 
-/* The number of elements of a buffer declared inside of these names. */
+/* The number of elements of a buffer that is declared inside names. */
 static const BpIrNode *count_elements(const Split *split, const Names *names,
                                       const BpIrNode *buffer) {
   const BpIrNode *count = bp__ir_int64(split->scratch, 1);
@@ -98,12 +99,12 @@ static const BpIrNode *count_elements(const Split *split, const Names *names,
 
 typedef struct Written {
   const Split *split;
-  bool *writes; /* by buffer */
-  bool is_any;  /* one of these */
-  bool may_end; /* may raise an error */
+  bool *writes; /* whether the statement writes a buffer, by the buffer's index */
+  bool is_any;  /* whether the statement writes any of the buffers */
+  bool may_end; /* whether the statement may raise an error */
 } Written;
 
-/* A hint changes nothing, and raises no error. */
+/* Whether a statement is a hint, which changes no value and raises no error. */
 static bool is_hint(const BpIrNode *node) {
   const BpIrNode *call = node->operands[0];
   return call->kind == BP_IR_CALL && call->int_value == BP_IR_CALL_INTRINSIC &&
@@ -165,7 +166,7 @@ static int add_unit(Split *split, const BpIrNode *body, bool *writes) {
   return 0;
 }
 
-/* Adds a statement to the previous kernel, whose outputs it writes again. */
+/* Adds a statement to the previous kernel, whose output buffers the statement writes again. */
 static int extend_unit(const Split *split, Unit *unit, const BpIrNode *statement,
                        const bool *writes) {
   for (int32_t i = 0; i < split->num_buffers; i++)
@@ -174,7 +175,7 @@ static int extend_unit(const Split *split, Unit *unit, const BpIrNode *statement
   return unit->body ? 0 : -1;
 }
 
-/* Whether a statement uses a buffer outside of global memory that the unit uses: 1 or 0; -1 with an
+/* Whether a statement uses a buffer outside global memory that the unit uses: 1, 0, or -1 with an
  * error. */
 static int shares_own(const Split *split, const Unit *unit, const BpIrNode *statement) {
   for (int32_t i = 0; i < split->num_own; i++) {
@@ -207,7 +208,7 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
     return -1;
   extends = shares > 0;
   /* In a graph of constant extents each launch makes new values, so a kernel's outputs must be
-   * complete: a later kernel could not keep what an earlier one wrote. */
+   * complete: a later kernel could not keep elements that an earlier kernel wrote. */
   for (const Unit *unit = split->first; unit && !is_open; unit = unit->next)
     if ((unit != split->last || !extends) && shares_output(split, unit, written.writes))
       return refuse(split, "it writes a buffer, another one, and the first again");
@@ -215,7 +216,7 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
                  : add_unit(split, statement, written.writes);
 }
 
-/* Every result is an output of a kernel, even if it has no elements. */
+/* Makes every result an output of a kernel, even if the result has no elements. */
 static int give_results(Split *split, const BpIrNode *body) {
   for (int32_t i = split->num_params - split->num_results; i < split->num_params; i++) {
     bool is_written = false;
@@ -268,7 +269,7 @@ static int walk(Split *split, const Names *names, const BpIrNode *node) {
   return add_statement(split, names, node);
 }
 
-/* Moves each buffer that only one kernel uses into it. */
+/* Moves each buffer that only one kernel uses into that kernel. */
 static int give_own(const Split *split) {
   for (int32_t i = split->num_own - 1; i >= 0; i--) {
     bool is_given = false;
@@ -288,14 +289,14 @@ static int give_own(const Split *split) {
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
-/* The buffer or scalar of an argument. */
+/* The buffer or scalar that an argument passes. */
 static const BpIrNode *argument_of(const Split *split, int32_t arg) {
   if (arg < 0)
     return split->buffers[split->num_params - 1 - arg];
   return arg < split->num_params ? split->buffers[arg] : split->scalars[arg - split->num_params];
 }
 
-/* Whether the kernel needs a scalar, for example for the extents of buffers that it accesses. */
+/* Whether the kernel uses a scalar, for example in the extents of buffers that it accesses. */
 static int uses_scalar(const Split *split, const Unit *unit, const BpKernelLaunch *kernel,
                        const BpIrNode *scalar) {
   int uses = bp__ir_uses(unit->body, scalar);
@@ -304,7 +305,7 @@ static int uses_scalar(const Split *split, const Unit *unit, const BpKernelLaunc
   return uses;
 }
 
-/* The scalars that the kernel uses, after its buffers. */
+/* Lists the scalars that the kernel uses, after its buffers. */
 static int list_scalars(const Split *split, const Unit *unit, int32_t *args,
                         BpKernelLaunch *kernel) {
   int32_t count = 0;
@@ -320,7 +321,8 @@ static int list_scalars(const Split *split, const Unit *unit, int32_t *args,
   return 0;
 }
 
-/* The buffers that the kernel reads, in the order of split->buffers, then those that it writes. */
+/* Lists the buffers that the kernel reads, in the order of split->buffers, then the buffers that it
+ * writes. */
 static int list_args(const Split *split, const Unit *unit, int32_t *args, BpKernelLaunch *kernel) {
   kernel->args = args;
   for (int outputs = 0; outputs < 2; outputs++)
@@ -449,7 +451,7 @@ static int visit_allocate(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Buffers come first among the parameters. */
+/* Sorts the parameters: buffers come before scalars. */
 static int sort_params(Split *split) {
   const BpIrNode *const *params = split->function->operands;
   int32_t count = bp__ir_function_num_params(split->function);

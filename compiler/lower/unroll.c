@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unrolling: an unrolled loop becomes its iterations in sequence, from the inside out, and every
- * index is brought into canonical form. A loop that would become too much code stays a loop. */
+ * index is brought into canonical form. A loop stays a loop if its unrolled code would exceed a
+ * limit. */
 
 #include "compiler/lower/lowering.h"
 
-/* The most statements that one unrolled loop may become. */
+/* The maximum number of statements that one unrolled loop may become. */
 #define MAX_UNROLLED 4096
 
 typedef struct Renaming {
   BpIrModule *module;
-  BpIrMap fresh; /* the BUFFERs allocated in a body -> new ones */
+  BpIrMap fresh; /* the BUFFERs allocated in a body -> new BUFFERs */
 } Renaming;
 
 static int rename_buffer(void *context, const BpIrNode *node) {
@@ -28,7 +29,7 @@ static int count_stores(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* One iteration, with its own buffers. */
+/* One iteration of a loop, with buffers of its own. */
 static const BpIrNode *iteration(BpIrModule *module, const BpIrNode *loop, int64_t value) {
   Renaming renaming = {.module = module};
   const BpIrNode *body = NULL;

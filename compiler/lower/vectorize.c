@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectorisation: the body of a vectorised loop is written once, for all iterations as lanes. A
- * condition that differs between lanes becomes a mask on the stores, and on the loads that could
- * leave their buffer; accumulation into one element becomes a reduction of the lanes. The number of
- * lanes is rounded up to a power of two, and the spare lanes are masked off. A loop that cannot be
- * vectorised runs serially. */
+/* Vectorisation: the body of a vectorised loop is written once, with the iterations as lanes. A
+ * condition that differs between lanes becomes a mask on the stores, and on the loads that could be
+ * outside their buffer; accumulation into one element becomes a reduction of the lanes. The number
+ * of lanes is rounded up to a power of two, and the spare lanes are masked off. A loop that cannot
+ * be vectorised runs serially. */
 
 #include "compiler/lower/lowering.h"
 
@@ -12,13 +12,13 @@
 typedef struct Lanes {
   BpLowering *lowering;
   const BpIrNode *var;
-  int64_t extent; /* of the loop; at most `count` */
+  int64_t extent; /* extent of the loop, at most `count` */
   uint16_t count;
-  const BpIrNode *spare; /* the mask of the lanes below `extent`; NULL: all lanes */
-  const BpIrNode *mask;  /* NULL: all lanes run */
-  bool may_be_none;      /* perhaps no lane runs: then common expressions must not be evaluated */
-  BpIrMap *named;        /* a name whose value differs between lanes -> the vector's name */
-  BpIrMap done;          /* expressions evaluated with this mask */
+  const BpIrNode *spare; /* mask of the lanes below `extent`; NULL for all lanes */
+  const BpIrNode *mask;  /* mask of the lanes that run; NULL for all lanes */
+  bool may_be_none;      /* perhaps no lane runs: do not evaluate expressions common to all lanes */
+  BpIrMap *named;        /* a name whose value differs between lanes -> the name of the vector */
+  BpIrMap done;          /* expressions evaluated with `mask` */
   bool does_not_fit;
 } Lanes;
 
@@ -49,12 +49,12 @@ static int visit_named(void *context, const BpIrNode *node) {
   return node->kind == BP_IR_VAR && bp__ir_map_get(lanes->named, node) ? 1 : 0;
 }
 
-/* Whether a name in a node holds a vector: 1, 0 or -1. */
+/* Whether a node uses a name that holds a vector: 1, 0, or -1 with an error. */
 static int uses_named(Lanes *lanes, const BpIrNode *node) {
   return lanes->named->size == 0 ? 0 : bp__ir_visit_once(node, visit_named, lanes);
 }
 
-/* Whether a node differs between lanes: 1, 0 or -1. */
+/* Whether a node's value differs between lanes: 1, 0, or -1 with an error. */
 static int differs(Lanes *lanes, const BpIrNode *node) {
   int uses = bp__ir_uses(node, lanes->var);
   return uses == 0 ? uses_named(lanes, node) : uses;
@@ -62,7 +62,7 @@ static int differs(Lanes *lanes, const BpIrNode *node) {
 
 /* ---- Expressions ------------------------------------------------------------------------- */
 
-/* An index that is linear in the lane, as a scalar or ramp. NULL: it is not linear. */
+/* An index that is linear in the lane, as a scalar or ramp; NULL if the index is not linear. */
 static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   BpLowering *lowering = lanes->lowering;
   int64_t multiple;
@@ -73,7 +73,7 @@ static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   return bp_ir_ramp(lowering->module, rest, bp__ir_int64(lowering->module, multiple), lanes->count);
 }
 
-/* In elements; 0 if an extent is open. */
+/* The number of elements of a buffer; 0 if an extent is open. */
 static int64_t buffer_size(const BpIrNode *buffer) {
   int64_t size = 1, extent;
   for (int32_t i = 0; i < buffer->num_operands; i++)
@@ -81,7 +81,7 @@ static int64_t buffer_size(const BpIrNode *buffer) {
   return size;
 }
 
-/* Whether every lane, including spare ones, is inside the buffer. */
+/* Whether the index is inside the buffer in every lane, including spare lanes. */
 static bool stays_inside(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
   BpIndexContext *context = &lanes->lowering->index;
   BpRange range;
@@ -111,7 +111,7 @@ static const BpIrNode *vector_load(Lanes *lanes, const BpIrNode *node) {
       mask = both(lanes, mask, lanes->mask);
     return bp_ir_load(module, buffer, index, mask ? spread(lanes, mask) : NULL);
   }
-  /* One element for all lanes; if it may be outside of the buffer, the lanes' mask guards the
+  /* All lanes load one element; if it may be outside its buffer, the lanes' mask guards the
    * load. */
   if (lanes->may_be_none && !stays_inside(lanes, buffer, index))
     return give_up(lanes);
@@ -165,8 +165,8 @@ static const BpIrNode *vector_operation(Lanes *lanes, const BpIrNode *node) {
 }
 
 /* A comparison of integers whose difference changes by one from lane to lane, as a comparison of
- * the lane number in 32 bits: lane < n, or lane >= n. NULL without an error: it is not of that
- * form. */
+ * the lane number in 32 bits: lane < n, or lane >= n. Returns NULL without an error for a
+ * comparison of another form. */
 static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
   BpLowering *lowering = lanes->lowering;
   BpIrModule *module = lowering->module;
@@ -180,7 +180,8 @@ static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
   if (!difference || !bp__index_split(&lowering->index, difference, lanes->var, &step, &rest) ||
       (step != 1 && step != -1))
     return NULL;
-  /* Is difference < limit, or not? difference = rest + step * lane. */
+  /* The comparison is "difference < limit" or its opposite, where difference = rest + step *
+   * lane. */
   int64_t limit = node->kind == BP_IR_LE || node->kind == BP_IR_GT;
   bool is_below = node->kind == BP_IR_LT || node->kind == BP_IR_LE;
   const BpIrNode *bound = bp__ir_int64(module, step > 0 ? limit : 1 - limit);
@@ -214,7 +215,8 @@ static const BpIrNode *make_vector(Lanes *lanes, const BpIrNode *node) {
   }
 }
 
-/* A load of one element for all lanes that may be outside of its buffer. */
+/* Whether a node loads one element for all lanes that may be outside its buffer; a callback of
+ * bp__ir_visit_once. */
 static int visit_unsafe_load(void *context, const BpIrNode *node) {
   return node->kind == BP_IR_LOAD &&
          (node->num_operands > 2 || !stays_inside(context, node->operands[0], node->operands[1]));
@@ -225,7 +227,7 @@ static bool may_always_happen(Lanes *lanes, const BpIrNode *node) {
   return !lanes->may_be_none || bp__ir_visit_once(node, visit_unsafe_load, lanes) == 0;
 }
 
-/* The expression for all lanes: a vector, or a scalar that is the same in all of them. */
+/* The expression for all lanes: a vector, or a scalar that all lanes share. */
 static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node) {
   const BpIrNode *known = bp__ir_map_get(&lanes->done, node);
   if (known || (known = bp__ir_map_get(lanes->named, node)))
@@ -267,7 +269,8 @@ static bool loads_same(const BpIrNode *node, const BpIrNode *store) {
          bp__ir_equal(node->operands[1], store->operands[1]);
 }
 
-/* element = element op value, in every lane: the lanes are reduced first. */
+/* Vectorises element = element op value, where all lanes accumulate into one element: the lanes are
+ * reduced first. */
 static const BpIrNode *vector_accumulate(Lanes *lanes, const BpIrNode *store) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *sum = store->operands[2];
@@ -305,7 +308,7 @@ static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *ind
 
 /* ---- Masks of all lanes ------------------------------------------------------------------ */
 
-/* The most conditions of one store that become branches. */
+/* The maximum number of conditions of one store that become branches. */
 #define MAX_BRANCHES 8
 
 typedef struct MaskSearch {
@@ -313,7 +316,7 @@ typedef struct MaskSearch {
   const BpIrNode *found;
 } MaskSearch;
 
-/* Sets `found` to a condition in a mask that is the same in all lanes, if there is one. */
+/* Sets `found` to a condition in a mask that is the same in all lanes, if the mask has one. */
 static int search_mask(MaskSearch *search, const BpIrNode *mask) {
   if (mask->kind == BP_IR_AND || mask->kind == BP_IR_OR || mask->kind == BP_IR_NOT) {
     for (int32_t i = 0; i < mask->num_operands && !search->found; i++)
@@ -350,7 +353,7 @@ static int enter_assumption(BpIrRewriter *rewriter, const BpIrNode *node, const 
   return *result ? 1 : -1;
 }
 
-/* Simplifies loads whose mask is known. */
+/* Simplifies loads whose mask is known; a callback of the rewriter. */
 static const BpIrNode *leave_assumption(BpIrRewriter *rewriter, const BpIrNode *node) {
   int64_t known;
   if (node->kind != BP_IR_LOAD || node->num_operands < 3 ||
@@ -360,7 +363,7 @@ static const BpIrNode *leave_assumption(BpIrRewriter *rewriter, const BpIrNode *
                : bp__ir_number(rewriter->module, node->dtype, 0);
 }
 
-/* A store with a known condition. */
+/* A store in which a condition is assumed to be true or false. */
 static const BpIrNode *assume(BpIrModule *module, const BpIrNode *store, const BpIrNode *condition,
                               bool holds) {
   Assumption assumption = {condition, bp_ir_not(module, condition), holds};
@@ -375,9 +378,9 @@ static const BpIrNode *assume(BpIrModule *module, const BpIrNode *store, const B
 
 static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store);
 
-/* A store that loads from two places, one of them masked off in all lanes, becomes a branch: the
- * masked place may be far outside of its buffer, where even a masked load is slow. Sums are not
- * divided, because their elements are in registers. */
+/* Vectorises a store. A store that loads from two places, one of them masked off in all lanes,
+ * becomes a branch: the masked place may be far outside its buffer, where even a masked load is
+ * slow. Sums are not divided, because their elements are in registers. */
 static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store, int32_t branches) {
   BpIrModule *module = lanes->lowering->module;
   MaskSearch search = {.lanes = lanes};
@@ -422,8 +425,8 @@ static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store) {
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
-/* For a < b where b - a decreases from lane to lane: the first lane's condition in *first, and the
- * lanes in which it holds in *mask, counted in 32 bits. */
+/* Splits a condition a < b where b - a decreases from lane to lane: *first is the condition of the
+ * first lane, *mask the lanes in which it is true, counted in 32 bits. */
 static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
                               const BpIrNode **mask) {
   BpLowering *lowering = lanes->lowering;
@@ -448,7 +451,7 @@ static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpI
   return true;
 }
 
-/* Splits a condition: *first says whether the first lane runs, *mask which lanes do. */
+/* Splits a condition: *first tells whether the first lane runs, *mask which lanes run. */
 static bool lane_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
                            const BpIrNode **mask) {
   BpIrModule *module = lanes->lowering->module;
@@ -478,7 +481,7 @@ static const BpIrNode *under_mask(Lanes *lanes, const BpIrNode *mask, const BpIr
   return result;
 }
 
-/* Any condition as a mask: each branch runs in the lanes that take it. */
+/* Makes masks from any condition: each branch runs in the lanes that choose it. */
 static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
   BpIrModule *module = outer->lowering->module;
   const BpIrNode *mask = vector_of(outer, node->operands[0]);
@@ -493,7 +496,8 @@ static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
   return parts[1] ? bp_ir_seq(module, parts, 2) : NULL;
 }
 
-/* If the lanes that run are the first ones, the first lane tells whether any lane runs. */
+/* Vectorises an IF. If the lanes that run are the first lanes, the first lane tells whether any
+ * lane runs. */
 static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *condition = node->operands[0];
@@ -542,16 +546,16 @@ static int visit_load(void *context, const BpIrNode *node) {
   return node->kind == BP_IR_LOAD;
 }
 
-/* Whether a value must have a name: a value that is read from memory is read at this point, because
- * later statements may store there, and a number is computed only once. Indices and conditions are
- * handled where they are used, unless they are loaded. 1, 0 or -1. */
+/* Whether a value must have a name: 1, 0, or -1 with an error. A value read from memory is read at
+ * the LET, because later statements may store to the same place, and a number is computed only
+ * once. Indices and conditions are evaluated at their uses, unless they are loaded. */
 static int wants_name(const BpIrNode *value) {
   bool is_taken_apart =
       bp__dtype_is_bool(value->dtype) || bp__dtype_equal(value->dtype, bp__dtype_int64());
   return is_taken_apart ? bp__ir_visit_once(value, visit_load, NULL) : 1;
 }
 
-/* Turns the name into one of a vector. */
+/* Replaces a name of a scalar by the name of a vector. */
 static const BpIrNode *name_vector(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *value = vector_of(lanes, node->operands[1]);
@@ -610,7 +614,7 @@ static const BpIrNode *make_serial(BpIrModule *module, const BpIrNode *loop) {
                    BP_IR_FOR_SERIAL, "", loop->operands[3]);
 }
 
-/* The mask of the lanes below `extent`, or NULL if all lanes are. */
+/* The mask of the lanes below `extent`, or NULL for all lanes. */
 static const BpIrNode *spare_mask(BpIrModule *module, int64_t extent, uint16_t count) {
   BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);
   if (extent == count)
