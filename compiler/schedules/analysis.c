@@ -5,7 +5,7 @@
 
 #include <backplane/object.h>
 
-/* The most cores on which work still ends at about the same time. */
+/* The maximum number of cores that end at about the same time when they share work. */
 #define MOST_CORES 64
 
 BpMachine bp__machine(const BpTarget *target) {
@@ -39,7 +39,7 @@ int64_t bp__cores_for(const BpMachine *machine, double work, double least) {
 
 /* ---- Accesses ---------------------------------------------------------------------------- */
 
-/* Expressions are copies, and so are their buffers. */
+/* Finds the tensor of a BUFFER, which is a copy like all nodes of the lowering. */
 static BpTeTensor *find_tensor(const BpLowering *lowering, const BpTe *te, const BpIrNode *buffer) {
   BpTeTensor *tensor = te->tensors;
   while (tensor && bp__ir_map_get(&lowering->copied, tensor->buffer) != buffer)
@@ -47,7 +47,7 @@ static BpTeTensor *find_tensor(const BpLowering *lowering, const BpTe *te, const
   return tensor;
 }
 
-/* The element index of a read in its tensor, as one expression, with likely values for open
+/* The element index of a read in its tensor as one expression, with likely values for open
  * extents. */
 static const BpIrNode *element_index(BpLowering *lowering, const BpAccess *access) {
   const BpTeTensor *tensor = access->tensor;
@@ -62,7 +62,7 @@ static const BpIrNode *element_index(BpLowering *lowering, const BpAccess *acces
   return index;
 }
 
-/* GCD of all constant divisors applied to the variable in the index. */
+/* The greatest common divisor of all constant divisors applied to the variable in the index. */
 typedef struct Divisors {
   const BpIrNode *var;
   int64_t common;
@@ -316,8 +316,8 @@ const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess 
   return is_own ? info : NULL;
 }
 
-/* Multiply-adds for each element of an input, from which on computing the input again for every row
- * is cheap in comparison. */
+/* The number of multiply-adds for each element of an input from which on it is comparatively cheap
+ * to compute the input again for every row. */
 #define PLACED_INTENSITY 64.0
 
 bool bp__info_input_is_cheap(const BpStageInfo *reader, const BpStageInfo *input) {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scheduling any computation: inlining, then a suitable schedule for each remaining stage. */
+/* Schedules any computation: inlines stages, then chooses a schedule for each remaining stage. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
 /* ---- Inlining ---------------------------------------------------------------------------- */
 
-/* An expression with more nodes than this is computed once, not wherever it is read. */
+/* The maximum number of nodes of an expression that is computed wherever it is read; a larger
+ * expression is computed once. */
 #define CHEAP_NODES 16
-/* Larger than any number of computations. */
+/* A number larger than any number of computations. */
 #define MANY 1e300
 
 typedef struct Expense {
   int32_t nodes;
-  bool is_dear; /* has a select, a call or a division of floats */
+  bool is_dear; /* whether the expression has a select, a call or a division of floats */
 } Expense;
 
 static int visit_expense(void *context, const BpIrNode *node) {
@@ -25,7 +26,7 @@ static int visit_expense(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* 1, 0 or -1 with an error; so do the following functions. */
+/* Whether a stage's expression is cheap: 1, 0, or -1 with an error. */
 static int is_cheap(const BpTeStage *stage) {
   Expense expense = {0};
   if (bp__ir_visit_once(stage->body, visit_expense, &expense) != 0)
@@ -33,10 +34,10 @@ static int is_cheap(const BpTeStage *stage) {
   return !expense.is_dear && expense.nodes <= CHEAP_NODES;
 }
 
-/* How one stage reads another. */
+/* The reads of one stage by another stage. */
 typedef struct Reader {
   const BpTeStage *stage, *source;
-  bool is_in_place; /* reads element i for its own element i, */
+  bool is_in_place; /* whether the reader reads element i for its own element i */
   int32_t reads;    /* number of other reads */
 } Reader;
 
@@ -54,7 +55,8 @@ static int visit_reader(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether inlining the stage repeats no computation, or only cheap ones. */
+/* Whether inlining the stage repeats only cheap computations, or none: 1, 0, or -1 with an
+ * error. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
   bool is_in_place = false;
@@ -69,11 +71,12 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
         reader.reads * (tensor->stage->is_statements ? MANY : bp__te_iterations(tensor->stage));
     is_in_place |= reader.is_in_place;
   }
-  /* All reads in place end up in one element of the output, where it is computed once. */
+  /* All reads in place end in one element of the output, where the value is computed once. */
   reads += is_in_place ? bp__te_iterations(stage) : 0;
   if (reads <= bp__te_iterations(stage))
     return 1;
-  /* The steps of a scan are its innermost loops: a product's input is computed once for each. */
+  /* A stage is not inlined into the steps of a scan, the innermost loops: a product's input would
+   * be computed again for each element. */
   return stage->inside ? 0 : is_cheap(stage);
 }
 
@@ -108,14 +111,14 @@ static bool is_reduction(const BpStageInfo *info) {
   return info->stage->reduce_op >= 0;
 }
 
-/* A reduction and the stage that stores it, which may be the same. */
+/* Schedules a reduction and the stage that stores it, which may be the same stage. */
 static int schedule_work(const BpStageInfo *work, const BpStageInfo *output,
                          const BpMachine *machine) {
   return bp__info_is_window(work, machine) ? bp__schedule_window(work, output, machine)
                                            : bp__schedule_tile(work, output, machine);
 }
 
-/* Whether a stage is neither a scan nor belongs to the steps of one. */
+/* Whether a stage is not a scan and does not belong to the steps of a scan. */
 static bool is_for_itself(const BpTeStage *stage) {
   return !stage->scan && !stage->inside;
 }
@@ -166,7 +169,7 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
   if (work && schedule_work(work, output, machine) != 0)
     return -1;
-  /* An output in which the work was placed keeps its loops, even if no axis was tiled. */
+  /* The output in which the work was placed keeps its loops, even if no axis was tiled. */
   for (int32_t i = 0; i < analysis->num_stages; i++)
     if (!(work && &analysis->stages[i] == output) &&
         schedule_stage(&analysis->stages[i], machine) != 0)

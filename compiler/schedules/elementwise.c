@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise and injective computations. */
+/* Schedules element-wise and injective computations. */
 
 #include "compiler/schedules/analysis.h"
 #include "compiler/schedules/parts.h"
 
-/* Iterations of a parallel loop for each core, so that all cores end at about the same time. */
+/* The number of a parallel loop's iterations for each core, so that all cores end at about the same
+ * time. */
 #define SHARES_PER_CORE 8
 
-/* An output larger than this many second-level caches of a core is written by non-temporal stores:
- * it is larger than a shared cache behind them can hold besides the inputs. */
+/* The size of an output, in second-level caches of a core, above which non-temporal stores write
+ * it: a shared third-level cache cannot hold it besides the inputs. */
 #define STREAMED_CACHES 8.0
 
-/* Axes on which a choice depends are unrolled if together they have at most this many values. */
+/* The maximum number of values, in all, of axes that are unrolled because a choice depends on
+ * them. */
 #define MAX_CHOICES 64
 
-/* The number of elements of a run from which on an additional loop around it costs nothing. */
+/* The number of elements of a run from which on a further loop around the run costs nothing. */
 #define LEAST_RUN 128
 
 /* Whether axis d and the run that begins at axis `next` are contiguous together in every read. */
@@ -28,7 +30,7 @@ static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
   return true;
 }
 
-/* The last axis with an extent above 1; the last axis if there is none. */
+/* The last axis with an extent above 1; the last axis if all extents are 1. */
 static int32_t last_long_axis(const BpStageInfo *info) {
   for (int32_t d = info->ndim - 1; d >= 0; d--)
     if (info->extent[d] > 1)
@@ -47,9 +49,9 @@ static int is_short_choice(const BpStageInfo *info, int32_t d) {
   return bp__ir_visit_once(info->s->body, visit_choosing, (void *)info->s->vars[d]);
 }
 
-/* The first of the axes that can be fused with the last one; -1 with an error. An axis of extent 1
- * joins the run after it, and its stride says nothing about the axes outside of it. If the run is
- * long enough, an axis before it that can be unrolled for a choice stays separate. */
+/* The first of the axes that can be fused with the last axis; -1 with an error. An axis of extent 1
+ * joins the run after it, and its stride says nothing about the axes outside it. If the run is long
+ * enough, an axis before it that can be unrolled for a choice stays separate. */
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t next = last_long_axis(info), first = next;
   for (int32_t d = next - 1; d >= 0; d--) {
@@ -72,8 +74,8 @@ static int visit_call(void *context, const BpIrNode *node) {
   return (node->kind == BP_IR_CALL && !bp__te_is_read(node)) || node->kind == BP_IR_SELECT;
 }
 
-/* Whether vectors pay: if elements are not contiguous, only if there is something to compute. 1, 0
- * or -1 with an error. */
+/* Whether vectors pay: 1, 0, or -1 with an error. If elements are not contiguous, vectors pay only
+ * if the stage computes something. */
 static int wants_vectors(const BpStageInfo *info, int32_t axis) {
   int computes = bp__ir_visit_once(info->s->body, visit_call, NULL);
   if (computes != 0)
@@ -101,7 +103,7 @@ int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused
 typedef struct Choices {
   const BpStageInfo *info;
   int32_t first;                  /* index of the run's first axis */
-  bool is_chosen[BP_TE_MAX_NDIM]; /* by data axis: a choice depends on it */
+  bool is_chosen[BP_TE_MAX_NDIM]; /* whether a choice depends on a data axis */
 } Choices;
 
 static int visit_choice(void *context, const BpIrNode *node) {
@@ -121,8 +123,8 @@ static int visit_choice(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Finds the axes that decide what is computed (which input of a concatenation): if these loops are
- * unrolled, the loops inside have no choices. */
+/* Finds the axes that decide which value is computed (which input of a concatenation): if loops
+ * over them are unrolled, the loops inside have no choices. */
 static int find_choices(Choices *choices) {
   double count = 1;
   if (bp__ir_visit_once(choices->info->s->body, visit_choice, choices) != 0)
@@ -137,7 +139,7 @@ static int find_choices(Choices *choices) {
 /* ---- Loops ------------------------------------------------------------------------------- */
 
 /* Orders the loops around the run: loops to share among cores, then choices, which are unrolled,
- * and inside them one loop that does the work. *count: the number of loops to share. */
+ * and inside them one loop that does the work. *count is set to the number of loops to share. */
 static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, BpTeAxis **outer,
                        int32_t *count) {
   Choices choices = {.info = info, .first = first};
@@ -163,8 +165,8 @@ static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, Bp
   return bp_te_reorder(info->stage, order, all);
 }
 
-/* Divides the leading loops among the cores, fusing as many as necessary; *done: it was worth
- * it. */
+/* Divides the leading loops among the cores and fuses as many of them as necessary; *done tells
+ * whether the loops were divided. */
 static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_t cores,
                        bool *done) {
   BpTeAxis *fused = count > 0 ? outer[0] : NULL;
@@ -175,9 +177,9 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
   return *done ? bp_te_parallel(stage, fused) : 0;
 }
 
-/* An output that does not stay in the caches anyway need not be read into them to be written: if it
- * is written line by line. Tiles of a transpose write parts of lines, which take a transfer each.
- */
+/* Makes stores non-temporal for an output that does not stay in the caches, so that its lines need
+ * not be read before they are written. The output must be written line by line: tiles of a
+ * transpose write parts of lines, each of which takes a transfer. */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
   if (!bp__lower_is_output(info->s) || bytes < STREAMED_CACHES * (double)machine->l2)
@@ -211,8 +213,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
                           !is_shared && first == 0 ? cores : 1);
 }
 
-/* The number of elements in each share of a run, for at most `cores` shares: equal shares if their
- * number is not much smaller, so that no share needs a separate version. */
+/* The number of elements in each share of a run, for at most `cores` shares. Equal shares, which
+ * need no separate version of the loop, are chosen if their number is not much smaller. */
 static int64_t share_of(int64_t extent, int64_t lanes, int64_t cores) {
   for (int64_t shares = cores; shares * 2 > cores; shares--)
     if (extent % (shares * lanes) == 0)

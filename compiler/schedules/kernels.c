@@ -5,11 +5,11 @@
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* A stage is inlined into a body that reads one element of it at most this often: the language's
- * compiler computes equal elements once. */
+/* The maximum number of reads of a stage's element by a body into which the stage is inlined: the
+ * language's compiler computes equal elements once. */
 #define MOST_READS 4
-/* If a reduction does fewer multiply-adds for each element that it reads at other places than its
- * own, computing the element again is cheaper than storing it in memory. */
+/* The number of multiply-adds for each element that a reduction reads at other places than its own,
+ * below which computing the element again is cheaper than storing it in memory. */
 #define KEPT_INTENSITY 32.0
 
 typedef struct Reads {
@@ -32,8 +32,8 @@ static int visit_read(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether the only reader of this stage reads each element at its own place, or does little work
- * with it: 1, 0 or -1 with an error. */
+/* Whether the only reader of a stage reads each element at its own place, or does little work with
+ * the element: 1, 0, or -1 with an error. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   int32_t readers = 0;
   bool pays = true;

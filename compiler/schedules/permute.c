@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computations whose reads are contiguous along another axis than their writes: transposes, and
- * conversions between layouts. Tiles use each cache line completely while it is in the cache. */
+/* Schedules computations whose reads are contiguous along another axis than their writes:
+ * transposes, and conversions between layouts. Tiles use each cache line completely while it is in
+ * the cache. */
 
 #include "compiler/schedules/parts.h"
 
 /* Elements of a tile along the axis of the reads: a cache line of float32. */
 #define SIDE 16
-/* Elements of a tile, and of a vector, along the output. They are read from as many lines, which a
- * cache of eight ways or more holds even if all map to one set, as with rows of 4096 bytes. */
+/* The elements of a tile, and of a vector, along the output. A tile reads its elements from as many
+ * lines as it has elements along the output, which a cache with eight or more ways holds even if
+ * all lines map to one set, as with rows of 4096 bytes. */
 #define WIDTH 8
-/* Along shorter axes a line is still in the cache when the loop reaches its next element. */
+/* The extent of an axis below which a line is still in the cache when the loop reaches the line's
+ * next element. */
 #define LEAST_EXTENT 8
 
 /* Whether a read moves from line to line along the last axes, and inside a line along axis `d`. */

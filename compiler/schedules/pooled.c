@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reduction whose result is reduced again over adjacent windows (a convolution and its pooling):
- * the part that a tile of the pooled result needs is computed in registers and never stored. */
+/* Schedules a reduction whose result is reduced again over adjacent windows (a convolution and its
+ * pooling): the part that a tile of the pooled result needs is computed in registers and never
+ * stored. */
 
 #include "compiler/schedules/parts.h"
 
@@ -9,7 +10,8 @@
 /* ---- Finding it -------------------------------------------------------------------------- */
 
 /* Whether the windows of an access are adjacent: along each axis of the tensor, the step from one
- * result to the next equals the span of one reduction axis, or of none. */
+ * result to the next equals the extent of one reduction axis, or 1 if no reduction axis moves along
+ * it. */
 static bool is_side_by_side(const BpStageInfo *pool, const BpAccess *access,
                             const BpTeTensor *source, int64_t *scale) {
   int64_t stride = 1;
@@ -76,7 +78,8 @@ static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
-/* The loops of the storing stage; *rows is the loop over rows, *tiles the loop over tiles. */
+/* Makes the loops of the storing stage; *rows is set to the loop over rows, *tiles to the loop over
+ * tiles. */
 static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, BpTeAxis **rows,
                            BpTeAxis **tiles) {
   int32_t x = stage->ndim - 2, y = x - 1, blocks = y - 1;
@@ -128,10 +131,10 @@ static int schedule_accumulators(const BpStageInfo *info, BpTeStage *stage, BpTe
   return bp_te_compute_at(stage, output, tiles);
 }
 
-/* The padded input, computed row by row if that is cheap. */
+/* Computes the padded input row by row if that is cheap. */
 static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *rows,
                         const BpMachine *machine) {
-  /* A kernel has no workspace, so there a padded input is a kernel of its own. */
+  /* A kernel has no workspace, so a padded input is a kernel of its own. */
   for (int32_t i = 0; i < work->num_accesses && !machine->has_kernels; i++) {
     const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
     if (!info || !bp__info_input_is_cheap(work, info))

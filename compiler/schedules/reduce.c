@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions along contiguous elements: partial results in the lanes of several vectors, then of
- * one, then a reduction of its lanes; and computations that reduce each row and use the result in
- * the row. */
+/* Schedules reductions along contiguous elements, with partial results in the lanes of several
+ * vectors, which are added up to one vector and then to one number; and computations that reduce
+ * each row and use the result in the row. */
 
 #include "compiler/schedules/parts.h"
 
-/* Vectors of partial results: enough to hide the latency of an addition. */
+/* The number of vectors of partial results that hides the latency of an addition. */
 #define MOST_PARTIALS 4
 
 static bool moves_along(const BpAccess *access, int32_t axis) {
@@ -27,7 +27,7 @@ static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t en
   return -1;
 }
 
-/* The first of the reduction axes that are contiguous together with the last one. */
+/* The first of the reduction axes that are contiguous together with the last reduction axis. */
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t first = info->num_roots - 1;
   while (first > info->ndim) {
@@ -44,7 +44,7 @@ static int32_t first_of_run(const BpStageInfo *info) {
   return first;
 }
 
-/* Shorter runs are not vectorised: for example a pooling window. */
+/* The minimum length of a vectorised run; a pooling window, for example, is shorter. */
 #define LEAST_RUN 8
 
 bool bp__info_reduces_rows(const BpStageInfo *info) {
@@ -75,8 +75,8 @@ static BpTeAxis *last_axis(BpTeStage *stage) {
   return stage->axes[stage->ndim - 1];
 }
 
-/* Schedules vectors of partial results; the last dimension of `partial` is the lanes of all of
- * them. */
+/* Schedules vectors of partial results; the last dimension of `partial` contains the lanes of all
+ * vectors. */
 static int schedule_partial(BpTeTensor *partial, int64_t lanes, bool has_tail) {
   BpTeStage *stage = partial->stage;
   BpTeAxis *vector, *lane, *most, *last;
@@ -92,14 +92,14 @@ static int schedule_partial(BpTeTensor *partial, int64_t lanes, bool has_tail) {
   if (bp_te_reorder(stage, order, count) != 0 || bp_te_unroll(stage, vector) != 0 ||
       bp_te_vectorize(stage, lane) != 0)
     return -1;
-  /* Only the last step can go beyond the end: a separate version of it keeps masks out of the
-   * others. */
+  /* Only the last step can go beyond the end: a separate version of that step keeps masks out of
+   * the other steps. */
   if (has_tail && bp_te_axis_extent(steps) > 1)
     return bp_te_split(stage, steps, bp_te_axis_extent(steps) - 1, BP_TE_TAIL_PEEL, &most, &last);
   return 0;
 }
 
-/* Adds up the vectors of partial results to one. */
+/* Adds up the vectors of partial results to one vector. */
 static int schedule_folded(BpTeTensor *folded) {
   BpTeStage *stage = folded->stage;
   BpTeAxis *vector = stage->axes[folded->ndim], *lane = last_axis(stage);
@@ -109,13 +109,14 @@ static int schedule_folded(BpTeTensor *folded) {
   return bp_te_vectorize(stage, lane);
 }
 
-/* Stages of partial results, computed inside of the stage that adds them up. */
+/* The stages of partial results, computed inside the stage that adds them up. */
 typedef struct Parts {
   BpTeTensor *tensors[2];
   int32_t count;
 } Parts;
 
-/* Computes the parts in the loop `axis` of the whole; NULL: the whole is one number. */
+/* Computes the parts in the loop `axis` of the stage `whole`; a NULL axis means that the whole is
+ * one number. */
 static int attach_parts(const Parts *parts, BpTeStage *whole, BpTeAxis *axis) {
   for (int32_t i = 0; i < parts->count; i++) {
     BpTeStage *part = parts->tensors[i]->stage;
@@ -178,7 +179,7 @@ int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* The number of leading dimensions; all later ones have extent 1. */
+/* The number of leading dimensions; all dimensions after them have extent 1. */
 static int32_t leading_dims(const BpTeTensor *tensor) {
   int32_t count = tensor->ndim;
   while (count > 0 && tensor->shape[count - 1] == 1)
@@ -186,7 +187,8 @@ static int32_t leading_dims(const BpTeTensor *tensor) {
   return count;
 }
 
-/* Whether every read of another stage stays in the reader's row: the dimensions below `rows`. */
+/* Whether every read of another stage stays in the reader's row, given by the dimensions below
+ * `rows`. */
 static bool stays_in_row(const BpAnalysis *analysis, const BpStageInfo *info, int32_t rows) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpIrNode *read = info->accesses[i].read;

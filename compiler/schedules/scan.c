@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scans. Axes along which no element depends on its neighbours are rows: they are outside of the
- * steps, so each core, block or thread makes all steps of its own rows. The steps then contain only
- * products with the states: their tiles stay in registers and end up in the new states. Cores share
- * the tiles if the weights do not fit into the cache of one core. */
+/* Schedules scans. Axes along which no element depends on its neighbours are rows: their loops are
+ * outside the steps, so that each core, block or thread makes all steps of its own rows. The steps
+ * then contain only products with the states: the tiles of the products stay in registers and end
+ * up in the new states. Cores share the tiles if the weights do not fit into the cache of one
+ * core. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Rows that are interleaved if there are no vectors of them: they hide each other's latency. */
+/* The number of interleaved rows if a scan has no vectors of rows: interleaved rows hide each
+ * other's latency. */
 #define INTERLEAVED_ROWS 4
-/* Vectors that a scan of single elements processes together: a few streams of neighbouring
- * lines. */
+/* The number of vectors that a scan of single elements processes together: a few streams of
+ * neighbouring lines. */
 #define SCAN_VECTORS 4
-/* Multiply-adds of a step from which on it pays to share it among cores. */
+/* The number of multiply-adds of a step from which on cores share the step. */
 #define SHARED_STEP 400000.0
-/* The most parts of a product's element that may come from one tile, such as the gates of a
- * cell. */
+/* The maximum number of parts of a product's element that come from one tile, such as the gates of
+ * a cell. */
 #define MOST_PARTS 8
 
 typedef struct Scan {
@@ -23,7 +25,7 @@ typedef struct Scan {
   const BpStageInfo *info;
   BpTeStage *stage;
   int32_t axis;
-  bool is_row[BP_TE_MAX_NDIM]; /* by data axis: no element depends on others along it */
+  bool is_row[BP_TE_MAX_NDIM]; /* whether elements along the axis are independent of each other */
   const BpMachine *machine;
 } Scan;
 
@@ -42,10 +44,10 @@ static bool has_places(const Scan *scan, int32_t axis) {
   return scan->info->extent[axis] > 1 || is_open(scan, axis);
 }
 
-/* By stage of the analysis and dimension: the corresponding axis of the scan, or -1. */
+/* The axis of the scan that corresponds to each dimension of a stage in the analysis, or -1. */
 typedef int32_t Alignment[BP_TE_MAX_NDIM];
 
-/* The data axis whose variable an index is, or -1. */
+/* The data axis whose variable is the index, or -1. */
 static int32_t axis_of_index(const BpStageInfo *info, const BpIrNode *index) {
   for (int32_t i = 0; i < info->ndim; i++)
     if (index == info->s->vars[i])
@@ -53,7 +55,8 @@ static int32_t axis_of_index(const BpStageInfo *info, const BpIrNode *index) {
   return -1;
 }
 
-/* The axis of the scan that an index follows, or -1; an axis of extent 1 matches any. */
+/* The axis of the scan that corresponds to an index, or -1; an axis of extent 1 corresponds to
+ * any. */
 static int32_t aligned_index(const BpStageInfo *reader, const int32_t *alignment,
                              const BpIrNode *index) {
   int32_t axis = axis_of_index(reader, index);
@@ -64,8 +67,8 @@ static int32_t number_of(const BpAnalysis *analysis, const BpStageInfo *info) {
   return (int32_t)(info - analysis->stages);
 }
 
-/* Takes the alignment of a stage's dimensions from one reader; if readers disagree, there is
- * none. */
+/* Takes the alignment of a stage's dimensions from one reader; a dimension on which readers
+ * disagree has none. */
 static void align_with(const BpStageInfo *reader, const int32_t *alignment, const BpIrNode *read,
                        const BpStageInfo *source, int32_t *found, bool is_first) {
   for (int32_t d = 0; d < source->ndim; d++) {
@@ -97,7 +100,7 @@ static int align_stages(const Scan *scan, Alignment *alignments) {
   return 0;
 }
 
-/* An axis is no row if a state or a stage of the steps is read across it. */
+/* Finds the rows: an axis is not a row if a state or a stage of the steps is read across it. */
 static void find_rows(Scan *scan, Alignment *alignments) {
   const BpAnalysis *analysis = scan->analysis;
   for (int32_t i = 0; i < scan->info->ndim; i++)
@@ -154,7 +157,8 @@ static int share_rows(BpTeStage *stage, BpTeAxis **order, int32_t count, int64_t
   return fused && cores > 1 ? bp_te_parallel(stage, fused) : 0;
 }
 
-/* Neighbours along the last axis in vectors, or interleaved rows, go through all steps together. */
+/* Schedules a scan of single elements: neighbours along the last axis in vectors, or interleaved
+ * rows, go through all steps together. */
 static int schedule_elements(const Scan *scan) {
   BpTeStage *stage = scan->stage;
   BpTeAxis *order[BP_TE_MAX_NDIM + 4], *inner = NULL;
@@ -198,16 +202,16 @@ static int schedule_elements(const Scan *scan) {
 
 /* The loops of a scan whose steps have stages. */
 typedef struct Steps {
-  int32_t row, vector;   /* the axes that tiles extend along; -1: none */
-  int64_t rows, vectors; /* of a tile: number of elements along them */
-  bool shares_steps;     /* cores share a step, not the rows */
-  bool has_all_rows;     /* each step makes all rows */
+  int32_t row, vector;   /* axes that tiles extend along; -1: none */
+  int64_t rows, vectors; /* number of rows and of vectors in a tile */
+  bool shares_steps;     /* whether cores share a step instead of the rows */
+  bool has_all_rows;     /* whether each step makes all rows */
   bool shares_rows;
-  BpTeAxis *steps, *tile; /* where stages are attached: once a step, once a tile */
+  BpTeAxis *steps, *tile; /* loops that stages are attached to: once a step, once a tile */
 } Steps;
 
-/* Whether only the scan itself reads a stage, each element for that same tile: *parts is then the
- * number of elements that a place of the tile reads. */
+/* Whether only the scan itself reads a stage, and only the elements of the same tile; *parts is set
+ * to the number of elements that a place of the tile reads. */
 static bool is_of_tile(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                        const Steps *steps, double *parts) {
   *parts = 1;
@@ -223,7 +227,7 @@ static bool is_of_tile(const Scan *scan, const BpStageInfo *info, const int32_t 
   return has_row && has_vector && *parts <= MOST_PARTS;
 }
 
-/* The multiply-adds of a step, and the bytes of other tensors that all rows read. */
+/* Measures the multiply-adds of a step, and the bytes of other tensors that all rows read. */
 static void measure_steps(const Scan *scan, double *work, double *bytes) {
   *work = *bytes = 0;
   for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
@@ -240,7 +244,7 @@ static void measure_steps(const Scan *scan, double *work, double *bytes) {
   }
 }
 
-/* The largest number of parts that a stage of the tiles has for each place; 0: there is no such
+/* The largest number of parts that a stage of the tiles has for each place; 0 if the tiles have no
  * stage. */
 static double parts_of_tiles(const Scan *scan, Alignment *alignments, const Steps *steps) {
   double most = 0, parts;
@@ -253,7 +257,8 @@ static double parts_of_tiles(const Scan *scan, Alignment *alignments, const Step
   return most;
 }
 
-/* Chooses as many rows of accumulators as the registers hold beside a vector of each part. */
+/* Chooses a tile of as many rows of accumulators as the registers hold beside a vector of each
+ * part. */
 static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) {
   const BpMachine *machine = scan->machine;
   double work, bytes;
@@ -298,7 +303,7 @@ static int split_lanes(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis
   return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
 }
 
-/* The scan's own loops: rows, steps, tiles of the elements, and the elements of a tile. */
+/* Makes the scan's own loops: rows, steps, tiles of the elements, and the elements of a tile. */
 static int loop_steps(const Scan *scan, Steps *steps) {
   BpTeStage *stage = scan->stage;
   BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4], *rows = NULL, *row = NULL, *tiles = NULL, *vector = NULL;
@@ -336,7 +341,7 @@ static int loop_steps(const Scan *scan, Steps *steps) {
   return steps->shares_rows ? share_rows(stage, order, outer, scan->machine->cores) : 0;
 }
 
-/* A reduction in the registers of a tile: its terms, and inside of them the tile. */
+/* Schedules a reduction in the registers of a tile: loops over its terms, with the tile inside. */
 static int accumulate_in_tile(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                               const Steps *steps) {
   BpTeStage *stage = info->stage;
@@ -361,8 +366,7 @@ static int accumulate_in_tile(const Scan *scan, const BpStageInfo *info, const i
   return bp_te_reorder(stage, order, count);
 }
 
-/* The outermost loop over tiles of a stage's last axis becomes the first loop, which cores
- * share. */
+/* Makes the outermost loop over tiles of a stage's last axis the first loop, which cores share. */
 static int share_columns(const BpStageInfo *info) {
   BpTeStage *stage = info->stage;
   BpTeAxis *axis = stage->axes[info->ndim - 1], *order[BP__TE_MAX_AXES];
@@ -377,7 +381,7 @@ static int share_columns(const BpStageInfo *info) {
   return bp_te_reorder(stage, order, count) != 0 ? -1 : bp_te_parallel(stage, axis);
 }
 
-/* A stage that is computed once in each step, for the rows that run together. */
+/* Schedules a stage that is computed once in each step, for the rows that run together. */
 static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                            const Steps *steps) {
   BpMachine alone = bp__machine_for(scan->machine, info);
@@ -425,7 +429,7 @@ static int schedule_steps(const Scan *scan, Alignment *alignments) {
 
 /* ---- Threads in lock-step ---------------------------------------------------------------- */
 
-/* Adds the axes that are rows, or those that are not. */
+/* Appends the axes of the scan that are rows, or the other axes. */
 static void gather_axes(const Scan *scan, bool rows, BpTeAxis **order, int32_t *count) {
   for (int32_t i = 0; i < scan->info->ndim; i++)
     if (i != scan->axis && scan->is_row[i] == rows)
@@ -440,7 +444,8 @@ static int fuse_run(BpTeStage *stage, BpTeAxis *const *axes, int32_t count, BpTe
   return 0;
 }
 
-/* Bytes that a block would share: states, new states, and the results of stages in its steps. */
+/* The bytes that a block would share: states, new states, and the results of stages in the scan's
+ * steps. */
 static double shared_bytes(const Scan *scan, Alignment *alignments) {
   double row = 1, bytes = 0;
   for (int32_t i = 0; i < scan->info->ndim; i++)
@@ -461,7 +466,8 @@ static double shared_bytes(const Scan *scan, Alignment *alignments) {
   return bytes;
 }
 
-/* A thread makes all steps of its row, with all the data in memory of its own. */
+/* Schedules a scan in which a thread makes all steps of its row, with all data in private
+ * memory. */
 static int schedule_row_threads(const Scan *scan) {
   BpTeAxis *order[BP_TE_MAX_NDIM], *rows;
   int32_t count = 0, num_rows;
@@ -478,7 +484,7 @@ static int schedule_row_threads(const Scan *scan) {
   return bp__bind_run(scan->stage, rows, bp__block_threads(scan->machine, size), true);
 }
 
-/* A stage of the steps, which the threads of the block compute together. */
+/* Schedules a stage of the steps that the threads of the block compute together. */
 static int share_in_block(const Scan *scan, const BpStageInfo *info, int64_t threads) {
   BpTeAxis *run;
   if (bp_te_compute_at(info->stage, scan->stage, scan->stage->axes[scan->axis]) != 0 ||
@@ -491,7 +497,8 @@ static int share_in_block(const Scan *scan, const BpStageInfo *info, int64_t thr
   return bp__bind_run(info->stage, run, threads, false);
 }
 
-/* A block makes all steps of a row; its threads share the elements of a step. */
+/* Schedules a scan in which a block makes all steps of a row, and its threads share the elements of
+ * a step. */
 static int schedule_row_blocks(const Scan *scan) {
   BpTeStage *stage = scan->stage;
   BpTeAxis *order[BP_TE_MAX_NDIM], *rows, *run;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements: cores or threads share their rows; neighbouring rows form a vector, if vectors can
- * express the statements. */
+/* Schedules statements: cores or threads share their rows; neighbouring rows form a vector if
+ * vectors can express the statements. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
@@ -24,7 +24,7 @@ static double elements_of(const BpStageInfo *info) {
   return count;
 }
 
-/* Whether neighbours along the last axis read neighbours. */
+/* Whether neighbours along the last axis read neighbouring elements. */
 static bool has_neighbours(const BpStageInfo *info) {
   int32_t last = info->ndim - 1;
   bool is_any = false;
@@ -40,8 +40,8 @@ static bool has_neighbours(const BpStageInfo *info) {
 }
 
 /* Divides the last axis into runs of vectors. Loops that are the same for all rows are around the
- * vectors of a run, so memory is read and written in long pieces; but there are runs for all cores
- * as long as a run has LEAST_VECTORS. */
+ * vectors of a run, so that memory is read and written in long pieces. Runs get shorter, down to
+ * LEAST_VECTORS, until every core has one. */
 static int split_last(const BpStageInfo *info, int64_t lanes, int64_t cores, BpTeAxis **runs) {
   BpTeStage *stage = info->stage;
   BpTeAxis *run = stage->axes[info->ndim - 1], *vectors, *lane;

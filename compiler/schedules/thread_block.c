@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products with a tile of the result in each block of threads: the block loads the parts of
- * both operands for a few steps of the reduction into shared memory, and each thread accumulates a
- * square of the tile in registers. */
+/* Schedules matrix products with a tile of the result in each block of threads: the block loads the
+ * parts of both operands for a few steps of the reduction into shared memory, and each thread
+ * accumulates a square of the tile in registers. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
 #define SIDE  16 /* threads along each side of a block */
-#define STEPS 16 /* steps of the reduction that are in shared memory at once, */
-#define WIDE                                                                                       \
-  4 /* and how many of them are unrolled: a thread loads its rows' elements for these together */
+#define STEPS 16 /* reduction steps in shared memory at once */
+#define WIDE  4  /* unrolled steps, loaded together */
 
 typedef struct BlockTile {
-  int32_t rows, columns; /* data axes; the first operand depends on one, the second on the other */
+  int32_t rows, columns; /* data axes; the first operand depends on rows, the second on columns */
   BpTeTensor *operands[2];
-  int64_t each; /* rows and columns of one thread */
+  int64_t each; /* number of rows, and of columns, of one thread */
 } BlockTile;
 
-/* The tensor that is read, if it is in memory: an input or a kernel's result. */
+/* The tensor that an access reads, if it is in memory: an input or a kernel's result. */
 static BpTeTensor *operand_of(const BpStageInfo *work, const BpAccess *access) {
   const BpLowering *lowering = &work->analysis->lowering;
   for (BpTeTensor *tensor = work->stage->te->tensors; tensor; tensor = tensor->next)
@@ -33,7 +32,7 @@ static bool is_linear(const BpStageInfo *work, const BpAccess *access) {
   return true;
 }
 
-/* Whether there is one long reduction axis, along which both operands move. */
+/* Whether the stage has exactly one long reduction axis, along which both operands move. */
 static bool reduces_along_one(const BpStageInfo *work) {
   int32_t axes = 0;
   for (int32_t i = work->ndim; i < work->num_roots; i++) {
@@ -46,7 +45,7 @@ static bool reduces_along_one(const BpStageInfo *work) {
 }
 
 /* Finds the axes of rows and columns: *b depends only on the last long axis, *a only on another
- * one. */
+ * axis. */
 static bool find_sides(const BpStageInfo *work, BlockTile *tile, const BpAccess **a,
                        const BpAccess **b) {
   tile->columns = work->ndim - 1;
@@ -63,7 +62,7 @@ static bool find_sides(const BpStageInfo *work, BlockTile *tile, const BpAccess 
          !bp__access_depends_on(*a, tile->columns);
 }
 
-/* The largest square for a thread that keeps every core busy; 0: none. */
+/* The side of the largest square for a thread that keeps every core busy; 0 if none does. */
 static int64_t choose_each(const BpStageInfo *work, const BlockTile *tile,
                            const BpMachine *machine) {
   double sums = bp__info_size(work, 0, work->ndim);
@@ -95,7 +94,7 @@ static bool choose_tile(const BpStageInfo *work, const BpMachine *machine, Block
 
 /* ---- Applying it ------------------------------------------------------------------------- */
 
-/* Splits an axis into blocks, the threads of a block, and the part of one thread. */
+/* Splits an axis into blocks, the threads of a block, and the elements of one thread. */
 static int split_side(BpTeStage *stage, BpTeAxis *axis, int64_t each, BpTeAxis *parts[3]) {
   BpTeAxis *inside;
   return bp_te_split(stage, axis, SIDE * each, BP_TE_TAIL_OVERLAP, &parts[0], &inside) != 0 ||
@@ -104,7 +103,8 @@ static int split_side(BpTeStage *stage, BpTeAxis *axis, int64_t each, BpTeAxis *
              : 0;
 }
 
-/* inside: the axis inside of which a thread's square is computed. */
+/* Makes the loops of the output; *inside is set to the axis inside which a thread's square is
+ * computed. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const BlockTile *tile,
                        BpTeAxis **inside) {
   BpTeAxis *order[BP__TE_MAX_AXES], *rows[3], *columns[3];
@@ -132,8 +132,8 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const BlockTil
   return 0;
 }
 
-/* The steps of the reduction, in groups that are in shared memory together, and inside of them the
- * square. */
+/* Makes the loops of the sums: the steps of the reduction, in groups that are in shared memory
+ * together, and the square inside them. */
 static int tile_sums(const BpStageInfo *work, BpTeStage *stage, BpTeAxis **steps) {
   BpTeAxis *order[BP__TE_MAX_AXES], *inner, *wide;
   int32_t count = 0, ndim = stage->ndim, reduced = ndim, axes = stage->num_reduce_axes;
@@ -155,8 +155,8 @@ static int tile_sums(const BpStageInfo *work, BpTeStage *stage, BpTeAxis **steps
   return bp_te_reorder(stage, order, count);
 }
 
-/* All threads of the block load an operand's part together; neighbouring threads load neighbouring
- * elements. */
+/* Makes all threads of the block load an operand's part together; neighbouring threads load
+ * neighbouring elements. */
 static int fetch_operand(BpTeTensor *operand, BpTeTensor *sums, BpTeAxis *steps) {
   BpTeTensor *copy = bp_te_cache_read(sums->te, operand, BP_IR_SCOPE_SHARED, &sums, 1);
   BpTeAxis *run, *serial, *threads, *rows, *columns;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions shared by the threads of a block: of n threads each adds up every n-th term, and their
- * sums are added up as a tree in the block's shared memory. */
+/* Schedules reductions that the threads of a block share: each of n threads adds up every n-th
+ * term, and a tree in the block's shared memory adds up the threads' sums. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Partial results that are added up in one step of the tree. */
+/* The number of partial results that are added up in one step of the tree. */
 #define TREE_WIDTH 8
 
 /* Fuses the reduction axes of a stage. */
@@ -18,8 +18,8 @@ static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
   return 0;
 }
 
-/* A register that holds each thread's sum until it is complete, to be computed inside a loop of the
- * storing stage; NULL: an error. */
+/* Makes a register that holds each thread's sum until it is complete, to be computed inside a loop
+ * of the storing stage; NULL with an error. */
 static BpTeStage *sum_in_register(BpTeTensor *tensor) {
   BpTeTensor *sum = bp_te_cache_write(tensor->te, tensor, BP_IR_SCOPE_LOCAL);
   if (!sum)
@@ -47,10 +47,10 @@ static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
 typedef struct Tree {
   BpTeTensor *parts[4];
   int32_t count;
-  BpTeStage *sum; /* the last stage, in a register; NULL: none */
+  BpTeStage *sum; /* the last stage, which is in a register, or NULL */
 } Tree;
 
-/* Splits the reduction of a stage; its data axes stay unchanged. */
+/* Splits the reduction of a stage into a tree; the stage's data axes stay unchanged. */
 static int make_tree(const BpStageInfo *info, int64_t threads, Tree *tree) {
   BpTeStage *stage = info->stage;
   BpTeAxis *run, *outer, *inner;
@@ -76,12 +76,13 @@ static int attach_tree(const Tree *tree, BpTeStage *consumer, BpTeAxis *axis) {
   return 0;
 }
 
-/* The number of threads for a row of `count` elements, so that each has several. */
+/* The number of threads for a row of `count` elements, so that each thread has several elements. */
 static int64_t row_threads(const BpMachine *machine, double count) {
   return machine->has_serial_warps ? machine->threads : bp__block_threads(machine, count / 4);
 }
 
-/* One sum of everything: a kernel for partial sums before the one that adds them up. */
+/* Schedules a reduction to one number: a kernel for partial sums, before the kernel that adds them
+ * up. */
 static int schedule_one_sum(const BpStageInfo *info, int64_t threads) {
   BpTeAxis *run, *outer, *inner;
   if (fuse_reduction(info, &run) != 0 ||
@@ -109,7 +110,7 @@ int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machi
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* Bytes of shared memory for the stages of a row. */
+/* The bytes of shared memory that the stages of a row need. */
 static double row_bytes(const BpAnalysis *analysis, const BpStageInfo *output, int32_t rows,
                         int64_t threads) {
   double bytes = 0;
@@ -125,7 +126,7 @@ static double row_bytes(const BpAnalysis *analysis, const BpStageInfo *output, i
   return bytes;
 }
 
-/* One stage of a row, computed by the whole block. */
+/* Schedules one stage of a row, which the whole block computes. */
 static int schedule_in_row(const BpStageInfo *info, BpTeStage *output, BpTeAxis *row,
                            int64_t threads) {
   BpTeAxis *run;

@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions with a tile of the result in each thread's registers. The threads of a block are along
- * the last axis of the result; a thread's tile extends along an axis that reuses its loads, so that
- * each load feeds several multiply-adds. */
+/* Schedules reductions with a tile of the result in each thread's registers. The threads of a block
+ * are along the last axis of the result; a thread's tile extends along an axis that reuses its
+ * loads, so that each load feeds several multiply-adds. */
 
 #include <math.h>
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-#define TILE_THREADS 128 /* the most of a block */
-#define TILE_WARPS   4   /* the most of a block */
-/* Warps that a core should have before tiles grow: if there is no latency to hide, enough that the
- * cores end together. */
+#define TILE_THREADS 128 /* maximum number of threads of a block */
+#define TILE_WARPS   4   /* maximum number of warps of a block */
+/* The number of warps that a core should have before tiles grow. If no latency needs hiding, a few
+ * warps suffice for the cores to end together. */
 #define WARPS_PER_CORE        8
 #define SERIAL_WARPS_PER_CORE 4
-/* The most elements of a tile along the tiled axis, along the lanes, and in all. On a core with one
- * warp only the multiply-adds that a load feeds hide its latency, so tiles are larger. */
+/* The maximum number of elements of a tile along the tiled axis, along the lanes, and in all. On a
+ * core that runs one warp, only the multiply-adds that a load feeds hide the load's latency, so
+ * tiles are larger. */
 #define MOST_ROWS           8
 #define MOST_COLUMNS        4
 #define MOST_SERIAL_ROWS    16
 #define MOST_SERIAL_COLUMNS 16
 #define MOST_SUMS           128
-/* Costs, in multiply-adds: of a load, and of a step of the reduction. */
+/* The costs of a load, and of a step of the reduction, in multiply-adds. */
 #define LOAD_COST 4
 #define STEP_COST 8
-/* A reduction loop up to this length is unrolled, and this many steps of a longer one, as long as
- * the number of multiply-adds is limited. */
+/* The length up to which a reduction loop is unrolled, the number of unrolled steps of a longer
+ * loop, and the maximum number of unrolled multiply-adds. */
 #define SHORT_LOOP       8
 #define UNROLLED         4
 #define MOST_WRITTEN_OUT 512
 
 typedef struct ThreadTile {
-  int32_t first_lane; /* threads run along this axis and the later ones, fused */
-  int32_t axis;       /* the tiled axis, or -1 */
-  int64_t rows;       /* of the tile along it */
-  int64_t columns;    /* neighbours along the last axis for one thread */
+  int32_t first_lane; /* first of the axes that threads run along, fused to the last */
+  int32_t axis;       /* tiled axis, or -1 */
+  int64_t rows;       /* number of elements of the tile along the tiled axis */
+  int64_t columns;    /* number of neighbours along the last axis for one thread */
   int64_t threads;
 } ThreadTile;
 
-/* Whether the same accesses depend on two axes. */
+/* Whether the same accesses depend on the axes a and b. */
 static bool are_alike(const BpStageInfo *info, int32_t a, int32_t b) {
   for (int32_t i = 0; i < info->num_accesses; i++)
     if (bp__access_depends_on(&info->accesses[i], a) !=
@@ -92,8 +93,9 @@ static int32_t tiled_axis(const BpStageInfo *info, int32_t first_lane) {
   return best;
 }
 
-/* Whether a thread may compute several neighbours along an axis: in every read they are contiguous
- * or equal. With serial warps (no joint loads) any linear read will do. */
+/* Whether a thread may compute several neighbours along an axis: in every read the neighbours'
+ * elements are contiguous or equal. Serial warps do not load jointly, so any linear read is
+ * allowed. */
 static bool runs_along(const BpStageInfo *info, int32_t axis, const BpMachine *machine) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
@@ -118,7 +120,7 @@ static ThreadTile make_tile(const BpStageInfo *info, int64_t threads, int64_t co
   return tile;
 }
 
-/* The number of blocks. */
+/* The number of blocks that a tile makes. */
 static double num_blocks(const BpStageInfo *info, const ThreadTile *tile) {
   double lanes = lanes_from(info, tile->first_lane, tile->columns);
   double blocks = ceil(lanes / (double)tile->threads);
@@ -186,15 +188,16 @@ int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   return bp_te_bind(stage, order[0], "blockIdx.y");
 }
 
-/* If the number of tiles is unknown, the last one skips the elements beyond the end. */
+/* Splits an axis into tiles; if the number of tiles is unknown, the last tile skips the elements
+ * beyond the end. */
 static int split_tiles(BpTeStage *stage, BpTeAxis *axis, int64_t factor, BpTeAxis **outer,
                        BpTeAxis **inner) {
   int32_t tail = axis->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_OVERLAP;
   return bp_te_split(stage, axis, factor, tail, outer, inner);
 }
 
-/* The threads' axis: the rest of the last axis after each thread's columns, and the axes before
- * it. */
+/* Makes the axis of the threads: the rest of the last axis after each thread's columns, and the
+ * axes before it. */
 static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                       BpTeAxis **lane, BpTeAxis **column) {
   int32_t last = last_long_axis(work);
@@ -211,9 +214,10 @@ static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTil
   return 0;
 }
 
-/* Blocks for each tile, threads along the lanes; *inside: the axis inside of which a thread's tile
- * is computed. A core with one warp runs blocks in order: blocks that load the same data along the
- * lanes follow one another, so that its caches hold the data. */
+/* Makes the loops of the output: blocks for each tile, threads along the lanes; *inside is set to
+ * the axis inside which a thread's tile is computed. A core that runs one warp runs blocks in
+ * order: blocks that load the same data along the lanes follow one another, so that the core's
+ * caches hold the data. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                        const BpMachine *machine, BpTeAxis **inside) {
   BpTeAxis *order[BP__TE_MAX_AXES], *lane, *block, *thread, *column = NULL, *row = NULL;
@@ -250,8 +254,8 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
   return 0;
 }
 
-/* Unrolls short reduction loops from the innermost on, and a few steps of the next one; returns the
- * axes that must be inside of all others. */
+/* Unrolls short reduction loops from the innermost on, and a few steps of the next loop; returns
+ * the axes that must be inside all other axes. */
 static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t *count) {
   int32_t ndim = stage->ndim;
   int64_t extent = 1;
@@ -276,7 +280,8 @@ static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t 
   return 0;
 }
 
-/* The reduction outside, with a few of its steps unrolled, and the tile inside. */
+/* Makes the loops of the work: the reduction outside, with a few of its steps unrolled, and the
+ * tile inside. */
 static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
   BpTeAxis *order[BP__TE_MAX_AXES], *steps[BP__TE_MAX_AXES];
   int32_t count = 0, num_steps = 0, ndim = stage->ndim;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by Winograd's algorithm for threads in lock-step, in three kernels: the tiles of the
- * input, the product, and the output. The transforms of a tile are straight-line code of one
- * thread; neighbouring threads compute neighbouring tiles. */
+/* Schedules convolutions by Winograd's algorithm for threads in lock-step, in three kernels: the
+ * tiles of the input, the product, and the output. The transforms of a tile are straight-line code
+ * of one thread; neighbouring threads compute neighbouring tiles. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Dimensions of the output, whose channels may be missing, and of the transformed input. */
+/* The dimensions of the output, whose channels may be missing, and of the transformed input. */
 enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL };
 enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL };
 
-/* The axes of a kernel from the outside in: two over images and channels, for the blocks of
- * threads; those over tiles and the channels of a block, for the threads; and two within a tile. */
+/* The axes of a kernel from the outside in: two axes over images and channels, for the blocks; axes
+ * over tiles and the channels of a block, for the threads; and two axes within a tile. */
 typedef struct Loops {
   BpTeAxis *axes[8];
   int32_t count;
 } Loops;
 
-/* thread: the axis inside of which a thread computes its tile. */
+/* Binds the loops to blocks and threads; *thread is set to the axis inside which a thread computes
+ * its tile. */
 static int bind_loops(BpTeStage *stage, const Loops *loops, const BpMachine *machine,
                       BpTeAxis **thread) {
   BpTeAxis *outer[2] = {loops->axes[0], loops->axes[1]}, *lane = loops->axes[2], *block;
@@ -39,7 +40,7 @@ static int bind_loops(BpTeStage *stage, const Loops *loops, const BpMachine *mac
   return 0;
 }
 
-/* Straight-line code of one thread, its values in registers. */
+/* Computes a stage as straight-line code of one thread, with its values in registers. */
 static int compute_in_thread(BpTeStage *stage, BpTeStage *reader, BpTeAxis *thread) {
   for (int32_t i = 0; i < stage->ndim; i++)
     if (bp_te_unroll(stage, stage->axes[i]) != 0)
@@ -88,7 +89,7 @@ int bp__schedule_thread_transform(const BpAnalysis *analysis, const BpTransformS
       schedule_output(stages, output, machine, &thread) != 0 ||
       bp__schedule_thread_tile(product, product, machine) != 0)
     return -1;
-  /* The remaining stages come between the product and the output. */
+  /* The remaining stages are between the product and the output. */
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     BpTeStage *stage = analysis->stages[i].stage;
     if (stage != output->stage && !bp__stage_is_scheduled(stage) &&

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scheduling for threads in lock-step: neighbouring threads compute neighbouring elements, so that
- * they load and store contiguous memory together. */
+/* Schedules work for threads in lock-step: neighbouring threads compute neighbouring elements, so
+ * that they load and store contiguous memory together. */
 
 #include "compiler/schedules/threads.h"
 
 #include "compiler/schedules/parts.h"
 
-/* Threads of a block: enough that several warps hide each other's latency. */
+/* The number of threads of a block: enough that several warps hide each other's latency. */
 #define BLOCK_THREADS 256
-/* Terms of a sum from which on the threads of a block share it, if there are few sums. */
+/* The number of terms of a sum from which on the threads of a block share the sum, if the result
+ * has few sums. */
 #define SHARED_TERMS 64
-/* Threads that a core should run before one thread computes several elements. */
+/* The number of threads that a core should run before one thread computes several elements. */
 #define THREADS_PER_CORE 1024
-/* Sums for each lane of each core, from which on one sum for each thread keeps all busy. */
+/* The number of sums for each lane of each core from which on one sum for each thread keeps all
+ * lanes busy. */
 #define SUMS_PER_LANE 4
 
 int64_t bp__block_threads(const BpMachine *machine, double count) {
@@ -39,9 +41,8 @@ int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) 
   return bp_te_bind(stage, block, "blockIdx.x");
 }
 
-/* The number of neighbours along the last axis that a thread loads and stores in one piece: those
- * of a vector, if the work still keeps every core busy and the elements are contiguous in reads;
- * else one. */
+/* The number of neighbours along the last axis that a thread loads and stores in one piece: a
+ * vector, if the work still keeps every core busy and reads are contiguous; else one element. */
 static int64_t wide_elements(const BpStageInfo *info, const BpMachine *machine) {
   int64_t lanes = machine->lanes;
   int32_t last = info->ndim - 1;

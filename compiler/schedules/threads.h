@@ -5,43 +5,45 @@
 
 #include "compiler/schedules/analysis.h"
 
-/* The most blocks on one axis that all devices allow. */
+/* The maximum number of blocks on one axis that all devices allow. */
 #define BP__MOST_BLOCKS 65535
 
 /* Inlines stages that are read at the reader's own place: each remaining stage is a kernel, whose
- * result goes through memory. (kernels.c) */
+ * result goes through memory (kernels.c). */
 int bp__inline_for_kernels(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
-/* Schedules all stages for threads in lock-step. (threads.c) */
+/* Schedules all stages for threads in lock-step (threads.c). */
 int bp__schedule_threads(const BpAnalysis *analysis, const BpTeTensor *output,
                          const BpMachine *machine);
 
-/* A register tile for each thread: `work` accumulates, `output` stores. (thread_tile.c) */
+/* Schedules a reduction `work`, which each thread accumulates in a register tile, and the stage
+ * `output` that stores it (thread_tile.c). */
 int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
                              const BpMachine *machine);
 
-/* Schedules a matrix product whose operands go through the block's shared memory; *fits: whether
- * the stages are one, and large enough; if not, nothing is changed. (thread_block.c) */
+/* Schedules a matrix product whose operands go through the block's shared memory (thread_block.c).
+ * *fits tells whether the stages are a matrix product of sufficient size; if not, nothing is
+ * changed. */
 int bp__schedule_block_tile(const BpStageInfo *work, const BpStageInfo *output,
                             const BpMachine *machine, bool *fits);
 
-/* Reductions by all threads of a block together, with partial results in shared memory.
- * (thread_rows.c) */
+/* Schedules a reduction that all threads of a block compute together, with partial results in
+ * shared memory (thread_rows.c). */
 int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machine);
-/* Reductions of rows and stages computed from them, one block for each row; *fits: whether the
- * stages are of that kind; if not, nothing is changed. */
+/* Schedules reductions of rows and the stages computed from them, one block for each row. *fits
+ * tells whether the stages reduce rows; if not, nothing is changed. */
 int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                             const BpMachine *machine, bool *fits);
 
-/* A convolution by Winograd's algorithm; its padding is inlined. (thread_transform.c) */
+/* Schedules a convolution by Winograd's algorithm; its padding is inlined (thread_transform.c). */
 int bp__schedule_thread_transform(const BpAnalysis *analysis, const BpTransformStages *stages,
                                   BpTeTensor *output, const BpMachine *machine);
 
 /* The number of threads of a block for work of `count` elements. */
 int64_t bp__block_threads(const BpMachine *machine, double count);
-/* Fuses leading loops and divides them among blocks. (thread_tile.c) */
+/* Fuses leading loops and divides them among blocks (thread_tile.c). */
 int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count);
-/* Divides an axis among the threads of a block, and the rest among the blocks if `blocks`. */
+/* Divides an axis among the threads of a block and, if `blocks`, the rest among the blocks. */
 int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks);
 
 #endif

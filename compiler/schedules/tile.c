@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions in register tiles: a tile of the result stays in vector registers through the whole
- * reduction. The axes and sizes of the tile are the cheapest of all choices under a model of a core
+/* Schedules reductions in register tiles: a tile of the result stays in vector registers through
+ * the whole reduction. The axes and sizes of the tile are the cheapest ones under a model of a core
  * that does two vector multiply-adds and two loads in a cycle. */
 
 #include "compiler/schedules/parts.h"
 
 #include <stdlib.h>
 
-#define MAX_TILED   3 /* the most axes that a tile extends along, besides the vector axis */
+#define MAX_TILED   3 /* tiled axes besides the vector axis */
 #define MAX_VECTORS 6
 
-/* Cycles from one multiply-add to the next that needs its result, at two in a cycle. */
+/* The cycles from a multiply-add to the next one that needs its result, at two multiply-adds in a
+ * cycle. */
 #define FMA_LATENCY 4.0
-/* Cycles for a vector from the second-level cache. */
+/* The cycles for loading a vector from the second-level cache. */
 #define STREAM_CYCLES 2.5
-/* Cycles for starting and storing a tile. */
+/* The cycles for starting and storing a tile. */
 #define TILE_START 20.0
 
 typedef struct Tile {
-  int64_t size[BP__TE_MAX_AXES]; /* by data axis; the vector axis in elements */
+  int64_t size[BP__TE_MAX_AXES]; /* size by data axis; the size of the vector axis is in elements */
   int32_t vector_axis;
   int64_t vectors;
 } Tile;
@@ -43,8 +44,8 @@ static double values_of(const BpStageInfo *info, const BpAccess *access, const T
   return count;
 }
 
-/* The largest length that divides all pieces in which accesses are linear along an axis; 0: there
- * are no pieces. */
+/* The largest length that divides all pieces in which accesses are linear along an axis; 0 if the
+ * axis has no pieces. */
 static int64_t piece_of(const BpStageInfo *info, int32_t axis) {
   int64_t common = 0;
   for (int32_t i = 0; i < info->num_accesses; i++)
@@ -56,7 +57,8 @@ static bool is_vector_access(const BpAccess *access, const Tile *tile) {
   return bp__access_depends_on(access, tile->vector_axis);
 }
 
-/* Load-unit cycles per reduction step; *registers is set to the registers for operands. */
+/* The cycles of the load units in a reduction step; *registers is set to the number of registers
+ * for operands. */
 static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
                        double accumulators, double *registers) {
   double loads = 0;
@@ -76,7 +78,7 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
   return loads;
 }
 
-/* The vectors of one step that do not stay in the first-level cache. */
+/* The number of vectors of one step that do not stay in the first-level cache. */
 static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
                                const BpMachine *machine) {
   double count = 0;
@@ -89,7 +91,7 @@ static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
   return count;
 }
 
-/* The broadcast values of one step that are on different pages. */
+/* The number of broadcast values of one step that are on different pages. */
 static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   double count = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
@@ -104,10 +106,10 @@ static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   return count;
 }
 
-/* Cycles for the whole stage. */
+/* The cycles for the whole stage. */
 static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
   double tiles = 1, accumulators = (double)tile->vectors, registers;
-  Tile mean = *tile; /* tiles have nearly equal sizes, so the last one is not wasted */
+  Tile mean = *tile; /* tiles have nearly equal sizes, so that the last tile is not wasted */
   for (int32_t i = 0; i < info->ndim; i++)
     if (i != tile->vector_axis) {
       accumulators *= (double)tile->size[i];
@@ -116,7 +118,7 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   tiles *= (double)bp__divide_up(bp__divide_up(info->extent[tile->vector_axis], machine->lanes),
                                  tile->vectors);
   double loads = loads_of(info, &mean, machine, accumulators, &registers);
-  /* With one vector to multiply, compilers keep broadcast values in separate registers. */
+  /* If a step multiplies only one vector, compilers keep broadcast values in separate registers. */
   double spare = registers > 2 ? 0 : (double)machine->registers / 3;
   if (accumulators + registers + spare > (double)machine->registers)
     return 1e300;
@@ -132,7 +134,7 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
          (step * bp__info_size(info, info->ndim, info->num_roots) + TILE_START + accumulators);
 }
 
-/* Tries all sizes of axis `axis` and of those before it. */
+/* Tries all sizes of axis `axis` and of the axes before it. */
 static void search(const BpStageInfo *info, const BpMachine *machine, int32_t axis, int32_t tiled,
                    Tile *tile, Tile *best, double *best_cost) {
   while (axis >= 0 && (axis == tile->vector_axis || info->extent[axis] == 1 || tiled == MAX_TILED))
@@ -148,7 +150,7 @@ static void search(const BpStageInfo *info, const BpMachine *machine, int32_t ax
   int64_t last = 0, piece = piece_of(info, axis);
   for (int64_t size = 1; size <= info->extent[axis] && size * tile->vectors <= machine->registers;
        size++) {
-    /* Only the smallest size for each number of tiles. */
+    /* Each number of tiles is tried only with the smallest tile size that gives it. */
     if (bp__divide_up(info->extent[axis], size) == last || piece % size != 0)
       continue;
     last = bp__divide_up(info->extent[axis], size);
@@ -177,8 +179,8 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
 
 /* ---- Applying it ------------------------------------------------------------------------- */
 
-/* Moving the last tile back repeats work; if that is little, it saves a second version. If an
- * operand has pieces, tiles must not be moved. */
+/* The rule for an axis' tail. Moving the last tile back repeats work; if the work is little, that
+ * saves a second version of the code. Tiles must not move if an operand has pieces. */
 static int32_t tail_for(const BpStageInfo *info, int32_t axis, int64_t size, int32_t otherwise) {
   int64_t extent = info->extent[axis], waste = bp__divide_up(extent, size) * size - extent;
   if (piece_of(info, axis) != 0)
@@ -204,18 +206,19 @@ static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeA
 
 /* The loops of the storing stage. */
 typedef struct Loops {
-  BpTeAxis *outer[BP_TE_MAX_NDIM + 1]; /* over tiles */
-  int32_t rank[BP_TE_MAX_NDIM + 1];    /* their order, see rank_of */
+  BpTeAxis *outer[BP_TE_MAX_NDIM + 1]; /* loops over tiles */
+  int32_t rank[BP_TE_MAX_NDIM + 1];    /* rank of each loop over tiles; rank_of orders the loops */
   int32_t num_outer;
-  BpTeAxis *inner[BP_TE_MAX_NDIM]; /* inside a tile, without the vector axis */
+  BpTeAxis *inner[BP_TE_MAX_NDIM]; /* loops inside a tile, without the vector axis */
   int32_t num_inner;
-  BpTeAxis *vector; /* the part of the vector axis inside a tile, or NULL */
+  BpTeAxis *vector; /* part of the vector axis that is inside a tile, or NULL */
 } Loops;
 
-/* The operand that is loaded as vectors is streamed: while a tile's broadcast values stay in the
- * first-level cache, all the vectors that they are multiplied by come from the second-level cache,
- * which holds a block of them. So, from the outside in: axes of both operands or none; blocks of
- * vectors; axes of the broadcast operand; axes of the vectors. */
+/* The ranks of loops over tiles. The operand that is loaded as vectors is streamed: while a tile's
+ * broadcast values stay in the first-level cache, all vectors that are multiplied by them come from
+ * the second-level cache, which holds a block of vectors. So the loops are, from the outside in:
+ * axes of both operands or none; blocks of vectors; axes of the broadcast operand; axes of the
+ * vectors. */
 enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
 
 /* Whether the vectors that a tile loads depend on an axis. */
@@ -289,13 +292,13 @@ static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine
                      &loops->outer[block], &loops->outer[at]);
 }
 
-/* Shares for each core, so that all cores end at about the same time. */
+/* The number of shares for each core, so that all cores end at about the same time. */
 #define SHARES_PER_CORE 8
-/* With this many shares, a producer keeps its place instead of giving more. */
+/* The number of shares with which a producer keeps its place instead of giving more shares. */
 #define FEW_SHARES 16
 
 /* Fuses leading loops until all cores have enough work, and runs them in parallel. Loop `kept` is
- * not fused if there are FEW_SHARES without it; -1: there is none to keep. */
+ * not fused if the loops without it give FEW_SHARES shares; -1 keeps no loop. */
 static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32_t kept,
                        int64_t cores) {
   for (int32_t next = 1; *count > 1; next++) {
@@ -311,8 +314,8 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32
 }
 
 /* The producer of an access' broadcast values, usually a padded copy, which is best computed just
- * before its use, to be in the cache; NULL: there is none. A kernel has no workspace, so there
- * producers are kernels of their own. */
+ * before its use, so that it is in the cache; NULL if the access has none. A kernel has no
+ * workspace, so its producers are kernels of their own. */
 static const BpStageInfo *near_producer(const BpStageInfo *work, const BpAccess *access,
                                         const Tile *tile, const BpMachine *machine) {
   if (machine->has_kernels || is_vector_access(access, tile))
@@ -331,7 +334,7 @@ static bool has_near_producer(const BpStageInfo *work, const Tile *tile, const B
 /* Loops in which other stages can be placed. */
 typedef struct Places {
   BpTeAxis *inside; /* the innermost loop over tiles */
-  BpTeAxis *around; /* the loop around the last loop over broadcast values; NULL: none */
+  BpTeAxis *around; /* the loop around the last loop over broadcast values, or NULL */
 } Places;
 
 /* Makes the loops of the storing stage. */
@@ -371,11 +374,12 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
 
 /* ---- Loops inside a tile ----------------------------------------------------------------- */
 
-/* The number of iterations by which prefetches are ahead: about the latency of the second-level
+/* The number of iterations by which prefetches are early: about the latency of the second-level
  * cache. */
 #define PREFETCH_AHEAD 16
 
-/* Prefetches the streamed vectors, if each step of the innermost reduction loop needs new ones. */
+/* Prefetches the streamed vectors if each step of the innermost reduction loop needs new
+ * vectors. */
 static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
                             const BpMachine *machine) {
   int32_t last = info->num_roots - 1;
@@ -412,8 +416,8 @@ int bp__split_reduction(const BpStageInfo *info, BpTeStage *stage, BpTeAxis **or
   return 0;
 }
 
-/* The loops of the accumulators: the reduction, and inside it the tile, whose few vectors stay in
- * registers while each broadcast value in turn is multiplied by all of them. */
+/* Makes the loops of the accumulators: the reduction, with the tile inside, whose few vectors stay
+ * in registers while each broadcast value in turn is multiplied by all of them. */
 static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
                      const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];

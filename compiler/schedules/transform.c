@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by Winograd's algorithm: one block of tiles at a time is padded, transformed,
- * multiplied and transformed back, so that the values in between stay in the second-level cache.
- * The transforms of a tile are straight-line code over vectors of channels. */
+/* Schedules convolutions by Winograd's algorithm: one block of tiles at a time is padded,
+ * transformed, multiplied and transformed back, so that intermediate values stay in the
+ * second-level cache. The transforms of a tile are straight-line code over vectors of channels. */
 
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* Dimensions of the output, and of the transformed input and the product. */
+/* The dimensions of the output, and of the transformed input and the product. */
 enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL, OUT_NDIM };
 enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL, AT_NDIM };
 
-/* The least number of tiles of a block, which justifies reading the weights: they make a register
- * tile of the product, or three if the weights do not come from the second-level cache. */
+/* The minimum number of tiles of a block that justifies reading the weights: the tiles make a
+ * register tile of the product, or three if the weights do not come from the second-level cache. */
 #define WANTED_TILES     12
 #define WANTED_TILES_FAR 36
-/* Blocks for each core, so that all cores end at about the same time. */
+/* The number of blocks for each core, so that all cores end at about the same time. */
 #define BLOCKS_PER_CORE 4
 
-/* Rows and columns of a block at most where height or width are open: all its tiles are computed,
- * and an image that is smaller than was likely has few. */
+/* The maximum number of rows and columns of a block if height or width are open: all tiles of a
+ * block are computed, and an image that is smaller than was likely has few tiles. */
 #define OPEN_ROWS    2
 #define OPEN_COLUMNS 10
 
-/* A block of tiles, in tiles. */
+/* The size of a block, in tiles. */
 typedef struct Block {
   int64_t rows, columns;
 } Block;
 
-/* The smallest size that makes no more parts than `size` does. */
+/* The smallest size of equal parts that makes no more parts than `size` does. */
 static int64_t even_part(int64_t whole, int64_t size) {
   return bp__divide_up(whole, bp__divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
 }
@@ -40,8 +40,8 @@ static Block open_block(int64_t rows, int64_t columns, int64_t most) {
   return (Block){rows, columns};
 }
 
-/* As large as half the second-level cache allows, in whole rows of tiles if they fit; smaller if
- * cores would wait for each other. */
+/* Chooses a block that takes half the second-level cache, of whole rows of tiles if they fit; a
+ * smaller one if cores would wait for each other. */
 static Block choose_block(const BpTransformStages *stages, const BpMachine *machine,
                           int64_t cores) {
   const int64_t *in = stages->input->shape, *out = stages->product->shape;
@@ -68,8 +68,8 @@ static Block choose_block(const BpTransformStages *stages, const BpMachine *mach
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
-/* The loops of the output; *blocks is the loop over blocks of tiles, *tiles the innermost one over
- * tiles. */
+/* Makes the loops of the output; *blocks is set to the loop over blocks of tiles, *tiles to the
+ * innermost loop over tiles. */
 static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, bool is_parallel,
                            BpTeAxis **blocks, BpTeAxis **tiles) {
   BpTeAxis **axes = stage->axes, *channel = axes[OUT_CHANNEL];
@@ -89,7 +89,8 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
   return is_parallel ? bp_te_parallel(stage, *blocks) : 0;
 }
 
-/* Straight-line code in the loop `axis` of `reader`, its values in registers. */
+/* Computes a stage as straight-line code in the loop `axis` of `reader`, with its values in
+ * registers. */
 static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *axis) {
   int32_t ndim = stage->ndim;
   for (int32_t i = 0; i < ndim - 1; i++)
@@ -101,7 +102,8 @@ static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *a
   return bp_te_compute_at(stage, reader, axis);
 }
 
-/* Uses workspace; a kernel has none, so there it is the memory that its block of threads shares. */
+/* Computes a stage for a block in workspace; a kernel has no workspace, so its block of threads
+ * uses shared memory. */
 static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *blocks,
                              const BpMachine *machine) {
   if (bp_te_set_scope(stage, machine->has_kernels ? BP_IR_SCOPE_SHARED : BP_IR_SCOPE_GLOBAL) != 0)
@@ -109,7 +111,7 @@ static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *bloc
   return bp_te_compute_at(stage, output, blocks);
 }
 
-/* All points of a tile together, computed from the transformed rows of the tile. */
+/* Computes all points of a tile together, from the transformed rows of the tile. */
 static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
   BpTeAxis **axes = stage->axes;
   BpTeAxis *order[] = {axes[AT_N],       axes[AT_BLOCK],   axes[AT_TILE_Y], axes[AT_TILE_X],
@@ -121,7 +123,7 @@ static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
   return compute_in_registers(rows, stage, tiles);
 }
 
-/* As register tiles of a matrix product, whose size follows from the block. */
+/* Schedules the product in register tiles, whose size follows from the block. */
 static int schedule_product(const BpStageInfo *info, Block block, const BpMachine *machine) {
   BpStageInfo part = *info;
   part.extent[AT_N] = 1;
@@ -149,7 +151,7 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
       compute_for_block(stages->product->stage, output, blocks, machine) != 0 ||
       compute_in_registers(stages->output_rows->stage, output, tiles) != 0)
     return -1;
-  /* The remaining stages come between the product and the output. */
+  /* The remaining stages are between the product and the output. */
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     BpTeStage *stage = analysis->stages[i].stage;
     if (stage != output && !bp__stage_is_scheduled(stage) &&

@@ -13,8 +13,8 @@ static int64_t bits_of(BpDataType dtype) {
   return bp__dtype_is_bool(dtype) ? 0 : dtype.bits;
 }
 
-/* The widest type from which each node is computed, in bits plus 1, as a pointer; 1 for index
- * arithmetic, which needs no vectors. */
+/* The width of the widest type from which each node is computed, in bits plus 1, as a pointer; 1
+ * for index arithmetic, which needs no vectors. */
 typedef struct Widths {
   BpIrMap known;
   int64_t widest;
@@ -51,7 +51,7 @@ int bp__info_set_bits(BpStageInfo *info) {
   return rc;
 }
 
-/* The most lanes of a vectorised loop. */
+/* The maximum number of lanes of a vectorised loop. */
 #define MOST_LANES 64
 
 BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info) {
@@ -67,15 +67,15 @@ BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info) {
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* The number of reads of an operand from which on it is converted once: for a load that belongs to
- * a single multiply-add, and for one whose value is broadcast to many lanes. Vectors that serve a
- * whole tile are converted when they are loaded. */
+/* The number of reads of an operand from which on it is converted once: the first for a load that
+ * feeds a single multiply-add, the second for a load whose value is broadcast to many lanes.
+ * Vectors that a whole tile uses are converted when they are loaded. */
 #define OWN_READS       2.0
 #define BROADCAST_READS 16.0
 
 #define MAX_OPERANDS 8
 
-/* Casts of a reduction's operands. */
+/* The casts of a reduction's operands. */
 typedef struct Operands {
   const BpTeStage *reader;
   const BpIrNode *casts[MAX_OPERANDS];
@@ -101,7 +101,7 @@ static int depends_on(const BpIrNode *read, const BpTeAxis *axis) {
   return 0;
 }
 
-/* 1, 0 or -1 with an error. */
+/* Whether converting a tensor once pays: 1, 0, or -1 with an error. */
 static int pays_to_convert(const BpTeStage *reader, const BpTeTensor *tensor,
                            const BpIrNode *read) {
   double elements = 1;
@@ -135,7 +135,8 @@ static bool is_output(BpTeTensor *const *outputs, int32_t num_outputs, const BpT
   return false;
 }
 
-/* Whether a stage other than these two reads the tensor: 1, 0 or -1 with an error. */
+/* Whether a stage other than `other` reads the tensor, or `reader` still does: 1, 0, or -1 with an
+ * error. */
 static int has_other_readers(const BpTe *te, const BpTeTensor *tensor, const BpTeStage *reader,
                              const BpTeStage *other) {
   for (const BpTeTensor *t = te->tensors; t; t = t->next) {
@@ -149,7 +150,7 @@ static int has_other_readers(const BpTe *te, const BpTeTensor *tensor, const BpT
 }
 
 /* Makes `reader` read a copy of the tensor in the type of the cast. A stage that computes the
- * tensor only for this reader, usually a padded input, computes the copy instead. */
+ * tensor only for `reader`, usually a padded input, computes the copy instead of the tensor. */
 static int convert_operand(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                            BpTeStage *reader, const BpIrNode *cast) {
   BpTeTensor *tensor = bp__te_tensor_of(te, cast->operands[0]->operands[0]);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows over each channel separately, depthwise convolution and pooling, with a vector of
- * channels as the innermost axis: a few neighbouring pixels of a row are in registers, and the taps
- * are unrolled. Rows are computed in blocks, so that the padded copy of a block's input is still in
- * the cache. */
+/* Schedules windows over each channel separately (depthwise convolution and pooling), with a vector
+ * of channels as the innermost axis: a few neighbouring pixels of a row are in registers, and the
+ * taps are unrolled. Rows are computed in blocks, so that the padded copy of a block's input is
+ * still in the cache. */
 
 #include "compiler/schedules/parts.h"
 
-/* The most taps that are unrolled, and the most for all pixels of a tile together. */
+/* The maximum number of unrolled taps, and the maximum for all pixels of a tile together. */
 #define MAX_TAPS     49
 #define MAX_PRODUCTS 280
-/* Pixels of a tile: enough to hide the latency of a sum, and no more than registers hold. */
+/* The number of pixels of a tile: enough to hide the latency of a sum, and no more than registers
+ * hold. */
 #define LEAST_PIXELS 6
 #define MOST_PIXELS  14
 
@@ -26,7 +27,8 @@ bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine) {
   return info->num_accesses > 0;
 }
 
-/* The size that repeats the fewest pixels; the largest of several. */
+/* Chooses the number of pixels of a tile that repeats the fewest pixels; the largest of equally
+ * good numbers. */
 static int64_t choose_pixels(int64_t width, double taps) {
   int64_t most = (int64_t)(MAX_PRODUCTS / taps), best = 1;
   most = most > MOST_PIXELS ? MOST_PIXELS : most < LEAST_PIXELS ? LEAST_PIXELS : most;
@@ -38,7 +40,7 @@ static int64_t choose_pixels(int64_t width, double taps) {
   return best;
 }
 
-/* The window's padded input; NULL: it has none. */
+/* The window's padded input, or NULL. */
 static const BpStageInfo *find_padded(const BpStageInfo *work) {
   for (int32_t i = 0; i < work->num_accesses; i++) {
     const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
@@ -48,8 +50,8 @@ static const BpStageInfo *find_padded(const BpStageInfo *work) {
   return NULL;
 }
 
-/* Rows of a block, whose input takes a part of the second-level cache; several blocks for each
- * core. */
+/* The number of rows of a block, whose input takes a part of the second-level cache; each core gets
+ * several blocks. */
 static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, int32_t rows,
                            const BpMachine *machine, int64_t cores) {
   double planes = bp__info_size(work, 0, rows);
@@ -62,7 +64,7 @@ static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, i
   return bp__divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
 }
 
-/* The loops of the storing stage: blocks of rows, rows, tiles of a row. */
+/* Makes the loops of the storing stage: blocks of rows, rows, tiles of a row. */
 static int schedule_output(const BpStageInfo *work, BpTeStage *stage, int64_t rows, int64_t pixels,
                            bool is_parallel, BpTeAxis **blocks, BpTeAxis **tiles) {
   int32_t x = work->ndim - 2, y = x - 1;
@@ -88,7 +90,7 @@ static int schedule_output(const BpStageInfo *work, BpTeStage *stage, int64_t ro
   return is_parallel ? bp_te_parallel(stage, *blocks) : 0;
 }
 
-/* All taps of a tile as straight-line code. */
+/* Schedules all taps of a tile as straight-line code. */
 static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
   int32_t ndim = stage->ndim;
   BpTeAxis *order[BP__TE_MAX_AXES];
@@ -111,7 +113,7 @@ static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
 int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
                         const BpMachine *machine) {
   int32_t x = work->ndim - 2, y = x - 1;
-  /* A kernel has no workspace, so there a padded input is a kernel of its own. */
+  /* A kernel has no workspace, so a padded input is a kernel of its own. */
   const BpStageInfo *padded = machine->has_kernels ? NULL : find_padded(work);
   double taps = bp__info_size(work, work->ndim, work->num_roots);
   double products = bp__info_size(work, 0, work->num_roots);
