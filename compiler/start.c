@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the compiler library: the first module registers its tables and functions with the
- * host. */
+/* The start of the compiler library: it registers its tables and functions with the host when the
+ * first module is created. */
 #include <stdatomic.h>
 
 #include <backplane/object.h>
@@ -23,7 +23,7 @@ static int add_functions(void) {
   return rc;
 }
 
-/* Two threads may do it at once: registering again changes nothing. */
+/* Two threads may register at the same time: a second registration changes nothing. */
 int bp__compiler_initialize(void) {
   static atomic_bool is_done;
   if (atomic_load(&is_done))

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: intrinsics by the dialect's table, C functions, packed functions. */
+/* Calls of intrinsics (by the dialect's table), of C functions and of packed functions. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
 
-/* The arguments of a call, as text. */
+/* The arguments of a call as text. */
 typedef struct Args {
   int32_t count;
   BpExpr *exprs;
-  const char **texts; /* of the arguments */
+  const char **texts; /* texts of the arguments */
   BpDataType *dtypes;
 } Args;
 
@@ -33,7 +33,8 @@ static int read_args(BpEmitter *e, const BpIrNode *node, Args *args) {
 
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
-/* The row for that type; with `any`, also a row for all types of its code. */
+/* The dialect's row for an intrinsic and a type; with `any`, also a row for all types of the type's
+ * code. */
 static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype,
                                                 int any) {
   for (int32_t i = 0; i < e->dialect->num_intrinsics; i++) {
@@ -45,7 +46,7 @@ static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, 
   return NULL;
 }
 
-/* One call, with scalars or with vectors. */
+/* One call of an intrinsic, with scalars or with vectors. */
 static BpExpr apply_intrinsic(BpEmitter *e, const BpDialectIntrinsic *row, const Args *args,
                               const BpExpr *values, BpDataType dtype) {
   const char *texts[9];
@@ -79,7 +80,7 @@ static BpExpr intrinsic(BpEmitter *e, const BpIrNode *node) {
   BpDataType result = e->ir->dtype(node);
   Args args;
   if (strcmp(name, "prefetch") == 0 && !(e->dialect->flags & BP_DIALECT_POINTERS))
-    return bp__text(""); /* it has no effect, and this dialect needs no address */
+    return bp__text(""); /* a call without effect, in a dialect that needs no address */
   if (read_args(e, node, &args) != 0)
     return bp__text("");
   BpDataType given = args.count ? args.dtypes[0] : result;
@@ -134,7 +135,7 @@ static BpExpr extern_call(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Packed functions -------------------------------------------------------------------- */
 
-/* Writes a view of a buffer as lines before the statement; returns the expression of its
+/* Writes a view of a buffer as lines before the statement; returns the expression of the view's
  * address. */
 static const char *view_of(BpEmitter *e, const BpIrNode *buffer, const char *data) {
   int32_t ndim = e->ir->num_operands(buffer);

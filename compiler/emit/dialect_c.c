@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dialect "c": C11 with the GNU vector extensions of gcc 12 and clang 14, without any include.
+/* Dialect "c": C11 with the GNU vector extensions of gcc 12 and clang 14, without includes.
  * Functions are packed functions of a library in the tvm-ffi convention: the host sets the weak
  * pointer variables `__TVM...`; if a host has no threads or workspace, the code works without
  * them. */
@@ -318,7 +318,8 @@ static const char prologue[] =
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-/* Vectors of float16 are converted in pieces, of as many lanes as a register of floats has. */
+/* Vectors of float16 are converted in pieces of as many lanes as a vector register of float32
+ * has. */
 #define EACH_PIECE(name, to, from)                                                                 \
   "BP_INLINE void bp_" name "(void *to, const void *from, int lanes) {\n"                          \
   "  for (int i = 0; i < lanes; i += BP_PIECE) {\n"                                                \
@@ -394,7 +395,8 @@ static const char half_support[] = PIECES
     "  return ((union { __fp16 f; unsigned short u; }){(__fp16)f}).u;\n"
     "}\n"
     "#else\n"
-    /* Like the scalar functions below, with masks for their conditions. */
+    /* The vector functions of float16 work like its scalar functions, with masks for their
+     * conditions. */
     "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
     "  const bp_u32 u = bp_u32_of(h), sign = (u & 0x8000u) << 16, rest = u & 0x7fffu;\n"
     "  const bp_u32 special = (bp_u32)((bp_i32)rest >= 0x7c00), small = (bp_u32)((bp_i32)rest < "
@@ -547,7 +549,7 @@ const BpDialect bp__dialect_c = {
     .local_array = "$1 $2[$3] __attribute__((aligned(64)))",
     .unroll = "#pragma GCC unroll $1",
     .no_unroll = "#pragma GCC unroll 1",
-    /* In a host function a block is one thread. */
+    /* In a host function a block is one thread, so barriers do nothing. */
     .barrier_shared = "/* barrier */",
     .barrier_global = "/* barrier */",
     .cast = "(($1)$2)",
@@ -581,7 +583,8 @@ const BpDialect bp__dialect_c = {
     .first_bits = "bp_first_bits($1)",
     .vector_stream = "$1_stream($2 + $3, $5)",
     .stream_end = "bp_stream_end();",
-    /* Double parentheses, because the emitter removes those around a whole initialiser. */
+    /* The parentheses are double because the emitter removes the outermost ones of an
+     * initialiser. */
     .vector_widen =
         "(({ $1 bp_to; const $3 bp_from = $2; bp_$5_widen(&bp_to, &bp_from, $4); bp_to; }))",
     .vector_narrow =

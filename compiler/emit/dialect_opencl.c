@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dialect "opencl": OpenCL C 1.2, with its vectors. float16 is stored, through the built-in
- * functions that need no extension, and computed as float; doubles need cl_khr_fp64. The float16
- * intrinsics are for a dialect that has float16 as a type, by cl_khr_fp16: only those that round to
- * the nearest; for the others the float32 ones are more accurate. */
+/* Dialect "opencl": OpenCL C 1.2 with its vectors. float16 is stored, through built-in functions
+ * that need no extension, and computed as float; doubles need cl_khr_fp64. The float16 intrinsics
+ * are for a dialect whose float16 is a type of the language (cl_khr_fp16). Only intrinsics that
+ * round to the nearest have float16 rows; the float32 functions are more accurate for the
+ * others. */
 #include "compiler/emit/dialect.h"
 
 static const char half_support[] =
@@ -99,13 +100,14 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"round", BP_DTYPE_FLOAT, 16, 1, "rint($1)"},
     {"copysign", BP_DTYPE_FLOAT, 16, 1, "copysign($1, $2)"},
     {"fma", BP_DTYPE_FLOAT, 16, 1, "fma($1, $2, $3)"},
-    /* PoCL 3.1: if one lane is large or infinite, sines of small lanes are off by 0.008. */
+    /* PoCL 3.1 is inaccurate if one lane is large or infinite: sines of small lanes are off by
+     * 0.008. */
     {"sin", BP_DTYPE_FLOAT, 0, 0, "sin($1)"},
     {"cos", BP_DTYPE_FLOAT, 0, 0, "cos($1)"},
     {"tan", BP_DTYPE_FLOAT, 0, 0, "tan($1)"},
     BP__EACH_UNARY(UNARY),
     UNARY(rsqrt),
-    /* PoCL 3.1 is wrong on vectors of double. */
+    /* PoCL 3.1 computes fmod and pow wrongly for vectors of double. */
     {"fmod", BP_DTYPE_FLOAT, 64, 0, "fmod($1, $2)"},
     {"pow", BP_DTYPE_FLOAT, 64, 0, "pow($1, $2)"},
     BP__EACH_BINARY(BINARY),

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emitter: its state, and the declarations that its files share.
+/* The state of the emitter, and the declarations that its files share.
  *
  * text.c      strings, the arena they live in, templates
- * types.c     names of types, declared when first used
- * expr.c      expressions: scalars, and whatever is the same for vectors
+ * types.c     names of types, declared at their first use
+ * expr.c      expressions: scalars, and operations that vectors share with scalars
  * vector.c    operations that only vectors have: lanes, masks, ramps, shuffles, reductions
- * texel.c     loads from parameters that are only read
+ * texel.c     loads from read-only parameters
  * memory.c    loads, stores, allocations, and local arrays that become variables
  * call.c      intrinsics, extern and packed calls
  * stmt.c      statements
  * parallel.c  parallel loops as functions of their own
- * function.c  functions, kernels, and the packed functions around the former
- * dialect_*.c the tables
+ * function.c  functions, kernels, and the packed functions around host functions
+ * dialect_*.c tables of the dialects
  *
- * An error is raised once and remembered in `failed`; everything goes on with empty texts until
- * bp__emit asks. So expressions nest without a check at every step. */
+ * An error is raised once and remembered in `failed`; the emitter continues with empty texts until
+ * bp__emit checks `failed`. So nested expressions need no check at every step. */
 #ifndef BP_EMIT_H
 #define BP_EMIT_H
 
@@ -33,7 +33,7 @@ typedef struct BpText {
 
 typedef struct BpArenaBlock BpArenaBlock;
 
-/* The text of a node. `bits`: for a vector of bools, the lane width of its mask. An atom may be
+/* The text of a node. For a vector of bools, `bits` is the lane width of its mask. An atom may be
  * written several times. */
 typedef struct BpExpr {
   const char *text;
@@ -41,7 +41,7 @@ typedef struct BpExpr {
   int32_t is_atom;
 } BpExpr;
 
-/* A local array that is kept in variables: one for each accessed run of elements. */
+/* A variable that holds a run of elements of a local array: each accessed run has a variable. */
 typedef struct BpSlot {
   int64_t first;
   BpDataType dtype;
@@ -50,15 +50,15 @@ typedef struct BpSlot {
 
 /* A variable or buffer in scope. */
 typedef struct BpSymbol {
-  BpExpr expr;           /* its name; for a buffer, a pointer to its elements or an array */
-  BpDataType dtype;      /* for a buffer: the element type */
-  const BpIrNode *node;  /* NULL for a captured value */
-  const BpIrNode *value; /* for a variable that a LET binds, else NULL */
-  BpSlot *slots;         /* or NULL */
+  BpExpr expr;           /* name; for a buffer, an array or a pointer to its elements */
+  BpDataType dtype;      /* element type of a buffer */
+  const BpIrNode *node;  /* node; NULL for a captured value */
+  const BpIrNode *value; /* value of a variable that a LET binds, else NULL */
+  BpSlot *slots;         /* slots of an array kept in variables, or NULL */
   int32_t num_slots;
   int32_t is_shared;
-  int32_t is_streamed; /* written by non-temporal stores, if the dialect has them */
-  int32_t texel_lanes; /* for a texel buffer: elements of a texel, else 0 */
+  int32_t is_streamed; /* whether non-temporal stores write the buffer, if the dialect has them */
+  int32_t texel_lanes; /* elements of a texel for a texel buffer, else 0 */
 } BpSymbol;
 
 typedef struct BpTexel BpTexel;
@@ -68,59 +68,60 @@ typedef struct BpEmitter {
   const BpDialect *dialect;
   int32_t failed;
 
-  BpText head;    /* types and helpers */
-  BpText types;   /* names already declared, each between two newlines, so that strstr() finds whole
-                     names */
-  BpText before;  /* functions before the current one: its parallel bodies */
+  BpText head;    /* text of types and helpers */
+  BpText types;   /* declared names, each between two newlines, so that strstr() finds only whole
+                   * names */
+  BpText before;  /* functions before the current function: its parallel bodies */
   BpText opening; /* declarations at the beginning of the current function */
   BpText body;    /* body of the current function */
   BpText done;    /* finished functions */
-  BpText *out;    /* where statements are written: &body or, in a parallel loop, a separate text */
+  BpText *out;    /* destination of statements: &body, or a text of its own in a parallel loop */
   int32_t indent;
 
-  BpArenaBlock *arena; /* texts of the current function */
+  BpArenaBlock *arena; /* arena of the current function's texts */
   const BpIrNode *function;
   const char *function_name;
   int32_t next_name;    /* a number that makes names unique within a function */
-  BpPointerMap symbols; /* BpIrNode to BpSymbol */
-  BpPointerMap uses;    /* maps nodes of the current statement to their number of uses */
-  BpPointerMap temps;   /* maps nodes of the current statement to a BpExpr */
-  BpPointerMap lets;    /* with texel buffers: variable to the single value that it is bound to */
-  BpPointerMap places;  /* of texel.c: its results for the function's nodes */
+  BpPointerMap symbols; /* map from BpIrNode to BpSymbol */
+  BpPointerMap uses;    /* map from nodes of the current statement to their number of uses */
+  BpPointerMap temps;   /* map from nodes of the current statement to BpExpr */
+  BpPointerMap lets;    /* variable -> its only value, if the function has texel buffers */
+  BpPointerMap places;  /* results of texel.c for the function's nodes */
   BpPointerMap stable;
   BpPointerMap same;
-  BpTexel *texels; /* in variables of the surrounding blocks, or NULL */
+  BpTexel *texels; /* texels in variables of the surrounding blocks, or NULL */
   int32_t num_texels;
-  int32_t index_depth; /* > 0: overflow is impossible, because the value is an index */
+  int32_t index_depth; /* > 0 while an index is written, which cannot overflow */
   int32_t depth;
   int32_t in_parallel;
-  int32_t streams; /* the function uses non-temporal stores */
-  int32_t cleanup; /* the label to jump to on failure, 0: return at once */
+  int32_t streams; /* whether the function uses non-temporal stores */
+  int32_t cleanup; /* number of the label to jump to on failure; 0: return at once */
 } BpEmitter;
 
-/* Raises an error that names the function, unless there is one already. Returns "". */
+/* Raises an error that names the function, unless an error was raised already. Returns "". */
 const char *bp__fail(BpEmitter *e, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends; if memory runs out, `e` has failed. */
+/* Appends `size` bytes to a text; if memory is exhausted, `e` has failed. */
 void bp__append(BpEmitter *e, BpText *text, const char *data, size_t size);
 void bp__appendf(BpEmitter *e, BpText *text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void bp__text_free(BpText *text);
 /* Appends one line at the current indentation to e->out. */
 void bp__line(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Memory in the arena. */
+/* Allocates memory in the arena. */
 void *bp__arena_alloc(BpEmitter *e, size_t size);
 void bp__arena_free(BpEmitter *e);
 const char *bp__format(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Removes the parentheses that enclose the whole text. */
+/* The text without the parentheses that enclose all of it. */
 const char *bp__bare(BpEmitter *e, const char *text);
 
-/* A string literal of C with the text, in the arena. */
+/* A string literal of C with the given text, in the arena. */
 const char *bp__c_string(BpEmitter *e, const char *text);
 
-/* Replaces $1.. by the arguments; arguments that the template does not use may be NULL. */
+/* Replaces $1, $2, ... in a template by the arguments; an argument may be NULL if the template does
+ * not use it. */
 const char *bp__template(BpEmitter *e, const char *text, const char *const *args, int32_t num_args);
-/* The number of times that `$number` occurs. */
+/* The number of times that `$number` occurs in a template. */
 int32_t bp__template_uses(const char *text, int32_t number);
 #define bp__apply(e, text, ...)                                                                    \
   bp__template(e, text, (const char *const[]){__VA_ARGS__},                                        \
@@ -152,39 +153,41 @@ static inline int bp__is_bool(BpDataType t) {
 
 /* "float32x16". */
 const char *bp__dtype_name(BpEmitter *e, BpDataType dtype);
-/* Writes `text` before the functions, once. */
+/* Writes `text` before the functions unless it is written already. */
 void bp__declare_once(BpEmitter *e, const char *text);
-/* The row of a scalar type; if there is none, NULL, and `e` has failed. */
+/* The row of a scalar type; NULL if the dialect has none, and then `e` has failed. */
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
-/* The name of a type, declared if necessary. */
+/* The name of a type, which is declared if necessary. */
 const char *bp__type(BpEmitter *e, BpDataType dtype);
-/* The same for an element in memory. */
+/* The name of a type for elements in memory. */
 const char *bp__memory_type(BpEmitter *e, BpDataType dtype);
-/* The type of a value: for a vector of bools, that of its mask. */
+/* The name of the type of a value; for a vector of bools, the type of its mask. */
 const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
 /* The float type in which arithmetic on `dtype` is computed, usually `dtype` itself. */
 BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype);
-/* "f16", "bf16", "i32": the short name of a scalar type. */
+/* The short name of a scalar type: "f16", "bf16", "i32". */
 const char *bp__short_name(BpEmitter *e, BpDataType dtype);
-/* Whether it is float16, in a dialect with BP_DIALECT_HALVES. */
+/* Whether a type is float16 and the dialect has BP_DIALECT_HALVES. */
 int bp__has_halves(const BpEmitter *e, BpDataType dtype);
 
 /* ---- expr.c ------------------------------------------------------------------------------ */
 
-/* Writes an expression; values that it uses twice become variables in lines before it. */
+/* Writes an expression; values that the expression uses twice become variables in lines before
+ * it. */
 BpExpr bp__expr(BpEmitter *e, const BpIrNode *node);
-/* The same for an index or a loop's bound, where overflow is impossible. */
+/* Writes an index or a bound of a loop, which cannot overflow. */
 BpExpr bp__index(BpEmitter *e, const BpIrNode *node);
-/* The expression as an atom: a new variable unless it is an atom. */
+/* The expression as an atom: a new variable unless the expression is an atom already. */
 BpExpr bp__atom(BpEmitter *e, BpExpr expr, BpDataType dtype);
-/* Begins a statement: counts the uses of its expressions and forgets those of the previous one. */
+/* Begins a statement: counts the uses of its expressions and forgets the uses of the previous
+ * statement. */
 void bp__begin_statement(BpEmitter *e, const BpIrNode *const *roots, int32_t num_roots);
 BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                   const BpIrNode *b_node);
 BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
 BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value);
-/* The number in every lane of a vector type, written in that type: some languages do not convert a
- * literal that is wider than a lane. */
+/* The number in every lane of a vector type, as literals of the lane's type: some languages do not
+ * convert a literal that is wider than a lane. */
 BpExpr bp__constant(BpEmitter *e, BpDataType dtype, int64_t value);
 /* The mask of the lanes that are not zero. */
 BpExpr bp__is_not_zero(BpEmitter *e, BpDataType dtype, BpExpr value);
@@ -198,7 +201,7 @@ BpExpr bp__lane(BpEmitter *e, BpExpr vector, BpDataType dtype, int32_t lane);
 /* A vector of the given scalar expressions. */
 BpExpr bp__make_vector(BpEmitter *e, BpDataType dtype, const BpExpr *lanes);
 BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar);
-/* The mask converted to lanes of `bits`. */
+/* The mask converted to lanes of `bits` bits. */
 BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
 /* The vector converted to another type of as many lanes, neither of them bool. */
 BpExpr bp__convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
@@ -207,7 +210,7 @@ BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
 
 /* ---- texel.c ----------------------------------------------------------------------------- */
 
-/* Elements of a parameter's texel; 0: it is no texel buffer. */
+/* The number of elements in a texel of a parameter; 0 if the parameter is not a texel buffer. */
 int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *buffer);
 /* An element of a texel buffer. Variables in the block keep loaded texels; a function that opens a
  * block restores num_texels when it closes the block. */
@@ -229,7 +232,7 @@ BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
 /* ---- stmt.c ------------------------------------------------------------------------------ */
 
 void bp__stmt(BpEmitter *e, const BpIrNode *node);
-/* A statement inside of braces, indented. */
+/* Writes a statement inside braces, indented. */
 void bp__block(BpEmitter *e, const BpIrNode *node);
 /* Declares a variable under a unique name. */
 BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype);
@@ -237,7 +240,7 @@ BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype);
 void bp__undeclare(BpEmitter *e, const BpIrNode *node);
 BpSymbol *bp__symbol(BpEmitter *e, const BpIrNode *node);
 const char *bp__unique_name(BpEmitter *e, const char *base);
-/* The statement that leaves the function after an error was raised. */
+/* The statement that leaves the function after an error is raised. */
 const char *bp__leave(BpEmitter *e);
 
 /* ---- parallel.c -------------------------------------------------------------------------- */
@@ -248,7 +251,7 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node);
 
 void bp__function(BpEmitter *e, const BpIrNode *function);
 void bp__packed_function(BpEmitter *e, const BpIrNode *function);
-/* Orders non-temporal stores before the following statements, if there were any. */
+/* Orders non-temporal stores before the statements that follow, if the function has any. */
 void bp__end_streams(BpEmitter *e);
 int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emitter's table: a whole module to text. */
+/* The emitter's table: turns a whole module into text. */
 #include "compiler/emit/emit.h"
 #include "compiler/emit/table.h"
 
@@ -37,7 +37,8 @@ static void free_emitter(BpEmitter *e) {
   bp__arena_free(e);
 }
 
-/* A plugin's dialect may come from older headers: members that it lacks are NULL. */
+/* Copies a plugin's dialect, which may come from older headers: members that it lacks become
+ * NULL. */
 static BpDialect copy_dialect(const BpDialect *given) {
   BpDialect dialect = {0};
   memcpy(&dialect, given,
@@ -54,8 +55,8 @@ static int check_reserved(const BpDialect *dialect) {
                         dialect->reserved, dialect->reserved_end);
 }
 
-/* A dialect of later headers must not ask for more than this emitter knows: text made without it
- * would be another program. */
+/* Fails for a dialect of later headers that requests a feature this emitter does not know: text
+ * made without the feature would be another program. */
 static int check_known(const BpDialect *given) {
   const int32_t known = BP_DIALECT_KNOWN_FLAGS;
   if (given->flags & ~known)
@@ -79,8 +80,8 @@ static int check_row(const char *member, int32_t count, uint64_t size, size_t le
                               member, size, least);
 }
 
-/* The rows may be longer than those of the first version that states their size, but not
- * shorter. */
+/* Fails if the dialect's rows are shorter than in the first version that states their size; longer
+ * rows are valid. */
 static int check_rows(const BpDialect *dialect) {
   return check_row("type_size", dialect->num_types, dialect->type_size,
                    offsetof(BpDialectType, support) + sizeof(const char *)) ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions. Integer arithmetic on values uses unsigned types, in which it wraps; arithmetic on
- * indices does not, so that the language's compiler may assume that it does not overflow. */
+ * indices uses signed types, so that the language's compiler may assume that it does not
+ * overflow. */
 #include "compiler/emit/emit.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 
 #include <backplane/compiler/ir.h>
 
-/* A longer expression becomes a variable: so texts grow linearly, and parentheses are not nested
- * too deep for any compiler. */
+/* The length above which an expression becomes a variable, so that texts grow linearly and
+ * parentheses are not nested too deep for any compiler. */
 #define LONGEST_TEXT 240
 #define DEEPEST      4000
 
@@ -191,7 +192,7 @@ static BpExpr cast_text(BpEmitter *e, BpDataType to, BpExpr value) {
   return bp__text(bp__apply(e, e->dialect->cast, bp__type(e, to), value.text));
 }
 
-/* a OP b of integers, wrapping; only int64 indices are known not to overflow. */
+/* The text of a OP b for integers, which wraps; only int64 indices are known not to overflow. */
 static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *text = operator_text(kind);
   int wraps = (e->dialect->flags & BP_DIALECT_WRAPS) != 0;
@@ -206,7 +207,7 @@ static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, B
   return cast_text(e, dtype, infix(e, text, cast_text(e, wide, a), cast_text(e, wide, b)));
 }
 
-/* The value of an integer constant, possibly broadcast. */
+/* Whether a node is an integer constant, possibly broadcast; *value is its value. */
 static int constant_of(BpEmitter *e, const BpIrNode *node, int64_t *value) {
   while (node && e->ir->kind(node) == BP_IR_BROADCAST)
     node = e->ir->operand(node, 0);
@@ -230,8 +231,8 @@ static int shift_of(int64_t value) {
   return -1;
 }
 
-/* Integer division and remainder. b is known not to be 0; if it may be -1, the quotient of the
- * lowest integer wraps. */
+/* Integer division or remainder. b is known not to be 0; if b may be -1, the quotient of the lowest
+ * integer wraps. */
 static BpExpr divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                      const BpIrNode *b_node) {
   int64_t value = 0;
@@ -271,7 +272,7 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
   a = bp__atom(e, a, dtype);
   b = bp__atom(e, b, dtype);
   BpExpr mod = bp__atom(e, divide(e, BP_IR_MOD, dtype, a, b, b_node), dtype);
-  if (dtype.lanes > 1) { /* a mask is -1 if the remainder is negative */
+  if (dtype.lanes > 1) { /* the mask is -1 in lanes whose remainder is negative */
     const char *mask = bp__format(e, "(%s < %s)", mod.text, bp__constant(e, dtype, 0).text);
     return is_div ? bp__text(bp__format(e, "(%s / %s + %s)", a.text, b.text, mask))
                   : bp__text(bp__format(e, "(%s + (%s & %s))", mod.text, mask, b.text));
@@ -286,8 +287,8 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
                              bp__int_literal(e, dtype, 1).text, bp__int_literal(e, dtype, 0).text));
 }
 
-/* min and max: for floats, NaN in either operand is the result. If one operand is known not to be
- * NaN, comparing it first keeps the other's NaN at no cost. */
+/* min or max. For floats the result is NaN if either operand is NaN. If one operand is known not to
+ * be NaN, it is compared first, which keeps a NaN of the other operand at no cost. */
 static BpExpr extremum(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                        const BpIrNode *b_node) {
   const char *less = kind == BP_IR_MIN ? "<" : ">";
@@ -313,7 +314,7 @@ static int is_comparison(int32_t kind) {
   return kind >= BP_IR_EQ && kind <= BP_IR_GE;
 }
 
-/* Converts both masks to the lane width of the wider one. */
+/* Converts two masks to the lane width of the wider mask. */
 static void match_masks(BpEmitter *e, int32_t lanes, BpExpr *a, BpExpr *b) {
   int32_t bits = a->bits > b->bits ? a->bits : b->bits;
   *a = bp__mask_to(e, *a, lanes, bits);
@@ -334,7 +335,7 @@ static BpExpr shift_count(BpEmitter *e, BpDataType dtype, BpExpr b) {
   return type && dtype.bits > 32 ? bp__text(bp__apply(e, e->dialect->cast, type, b.text)) : b;
 }
 
-/* The operation on bits of a bool, in a language whose bool is no number. */
+/* The text of an operation on bits of a bool, for a language whose bool is not a number. */
 static const char *strict_bool_text(int32_t kind) {
   switch (kind) {
   case BP_IR_BIT_AND:
@@ -375,7 +376,7 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
   }
 }
 
-/* Whether the language has this operation for a type that it otherwise does not compute in. */
+/* Whether the language has an operation for a type in which it does not compute otherwise. */
 static int is_native(const BpEmitter *e, int32_t kind, BpDataType dtype) {
   int is_exact = kind == BP_IR_ADD || kind == BP_IR_SUB || kind == BP_IR_MUL || kind == BP_IR_MIN ||
                  kind == BP_IR_MAX || is_comparison(kind);
@@ -461,8 +462,8 @@ static BpExpr reinterpret(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-/* The product in a sum of float32 scalars that the language should fuse, or NULL. A product that is
- * also used elsewhere is not fused. */
+/* The product that the language should fuse into a sum of float32 scalars, or NULL. A product that
+ * is also used elsewhere is not fused. */
 static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
   if (!e->dialect->contract || e->ir->kind(node) != BP_IR_ADD ||
       !bp__same_dtype(e->ir->dtype(node), bp__dtype(BP_DTYPE_FLOAT, 32, 1)))
@@ -476,7 +477,7 @@ static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
   return NULL;
 }
 
-/* An operand of a product or quotient; compilers must not see that it is 0. */
+/* An operand of a product or quotient. An operand 0 is hidden from the language's compiler. */
 static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
   if (!e->dialect->hidden_zero || e->ir->kind(node) != BP_IR_FLOAT_IMM || dtype.bits != 32 ||
@@ -487,8 +488,8 @@ static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
                       : e->dialect->hidden_zero);
 }
 
-/* An operand of a comparison; compilers must not see a 64-bit constant, because Mesa 22.3 narrows
- * the other operand wrongly. */
+/* An operand of a comparison. A 64-bit constant is hidden from the language's compiler: Mesa 22.3
+ * narrows the other operand wrongly. */
 static BpExpr compared(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
   BpExpr text = bp__expr(e, node);
@@ -515,7 +516,7 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *a = e->ir->operand(node, 0);
   const BpIrNode *b = e->ir->operand(node, 1);
   int32_t kind = e->ir->kind(node);
-  /* The constant comes second, because min and max look for it there. */
+  /* The makers of min and max expect a constant as the second operand. */
   if ((kind == BP_IR_MIN || kind == BP_IR_MAX) && is_number_constant(e, a)) {
     const BpIrNode *swapped = a;
     a = b;

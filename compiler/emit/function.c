@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions and kernels, and the packed function around a host function, which checks the arguments
- * against the parameters before the body runs. */
+ * before the body runs. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static const char *params_text(BpEmitter *e, const BpIrNode *function, const cha
   return text;
 }
 
-/* The type of a scalar that is declared before the function: 32 bits or more. */
+/* The type of a scalar parameter that is declared before the function: 32 bits or more. */
 static BpDataType global_dtype(BpEmitter *e, BpDataType dtype) {
   dtype = bp__compute_dtype(e, dtype);
   if (bp__is_bool(dtype))
@@ -45,8 +45,8 @@ static BpDataType global_dtype(BpEmitter *e, BpDataType dtype) {
   return dtype.bits < 32 ? bp__dtype(dtype.code, 32, 1) : dtype;
 }
 
-/* Parameters as declarations before the function. A narrow scalar is declared wider; its
- * declaration inside the function goes to `narrowed`. */
+/* Writes parameters as declarations before the function. A narrow scalar is declared wider; its
+ * narrow declaration inside the function goes to `narrowed`. */
 static void global_params(BpEmitter *e, const BpIrNode *function, BpText *narrowed) {
   const char *no_alias = no_alias_of(e, function), *scalars = "";
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
@@ -85,7 +85,7 @@ static int is_host(BpEmitter *e) {
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
-/* The extents of threadIdx.x, .y and .z, 1 if there is none. */
+/* The extents of threadIdx.x, .y and .z; 1 for an axis without a loop. */
 static void block_extents(BpEmitter *e, const BpIrNode *function, int64_t extents[3]) {
   extents[0] = extents[1] = extents[2] = 1;
   for (int32_t i = bp__num_params(e, function); i < e->ir->num_operands(function); i++) {
@@ -232,7 +232,7 @@ static int is_identifier(const char *name) {
   return name[0] != '\0';
 }
 
-/* Marks the parameters that the attribute names. */
+/* Marks the parameters that the "streamed" attribute names. */
 static void mark_streamed(BpEmitter *e, const BpIrNode *function) {
   const BpIrNode *attr = e->ir->find_attr(function, BP_IR_ATTR_STREAMED);
   e->streams = 0;

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads, stores and allocations. A small local array whose indices are all constant becomes
- * variables, one for each run of elements: so a register tile is in registers even if the
+ * variables, one for each run of elements, so that a register tile is in registers even if the
  * language's compiler would keep an array in memory. */
 #include "compiler/emit/emit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays up to this many bytes are on the stack, larger ones in the host's workspace. */
+/* The size in bytes up to which arrays are on the stack; larger arrays are in the host's
+ * workspace. */
 #define STACK_LIMIT 16384
-/* The most variables that one array may become. */
+/* The maximum number of variables that one array becomes. */
 #define MOST_SLOTS 256
 
 /* ---- Access ------------------------------------------------------------------------------ */
 
-/* A reference to elements: their place in memory. */
+/* An access to elements of a buffer. */
 typedef struct Access {
   BpSymbol *symbol;
   const BpIrNode *index;
-  BpDataType dtype;     /* of the value */
-  int32_t lanes;        /* of the index */
-  const BpIrNode *base; /* the first index of a ramp of stride 1; else NULL */
+  BpDataType dtype;     /* type of the value */
+  int32_t lanes;        /* lanes of the index */
+  const BpIrNode *base; /* first index if the index is a ramp of stride 1, else NULL */
 } Access;
 
 static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
@@ -59,7 +60,7 @@ static const BpSlot *find_slot(BpEmitter *e, const Access *access) {
   return NULL;
 }
 
-/* The largest power of two that divides `value`, which is not 0, and is at most `most`. */
+/* The largest power of two that is at most `most` and divides `value`, which is not 0. */
 static int64_t power_in(int64_t value, int64_t most) {
   uint64_t power = (uint64_t)value & -(uint64_t)value;
   return power < (uint64_t)most ? (int64_t)power : most;
@@ -92,7 +93,7 @@ static int is_multiple(BpEmitter *e, const BpIrNode *node, int64_t power, int32_
   return is_multiple(e, a, power, depth) || is_multiple(e, b, power, depth);
 }
 
-/* Whether the vector may be read or written in one piece. */
+/* Whether the vector is aligned, so that it may be read or written in one piece. */
 static int is_aligned(BpEmitter *e, const Access *access) {
   BpDataType dtype = access->dtype;
   int64_t size = (int64_t)(dtype.bits + 7) / 8 * dtype.lanes, lane = size / dtype.lanes;
@@ -105,7 +106,7 @@ static BpDataType memory_dtype(BpDataType dtype) {
   return bp__is_bool(dtype) && dtype.lanes > 1 ? bp__dtype(BP_DTYPE_UINT, 8, dtype.lanes) : dtype;
 }
 
-/* Converts a vector from its form in memory to a value; and the reverse. */
+/* Converts a vector from its form in memory to a value, or from a value to its form in memory. */
 static BpExpr from_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
   if (!bp__is_bool(dtype) || dtype.lanes == 1)
     return value;
@@ -122,7 +123,7 @@ static BpExpr to_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
   return bp__text(bp__apply(e, e->dialect->vector_bits, type, bits));
 }
 
-/* The index of each lane; the array is in the arena, NULL on failure. */
+/* The index of each lane; the array is in the arena; NULL on failure. */
 static const char **lane_indices(BpEmitter *e, const Access *access) {
   const char **places = bp__arena_alloc(e, sizeof(*places) * (size_t)access->lanes);
   if (!places)
@@ -151,8 +152,9 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
 
 /* ---- Masks as bits ----------------------------------------------------------------------- */
 
-/* The number of lanes, from the first on, in which a ramp is below a number that is the same in all
- * lanes. It may be negative or larger than the vector. NULL: the comparison is another one. */
+/* The text of the number of first lanes in which a ramp is below a number that all lanes share. The
+ * number of lanes may be negative or larger than the vector. Returns NULL for any other
+ * comparison. */
 static const char *lane_count(BpEmitter *e, const BpIrNode *mask) {
   const BpIrNode *ramp = e->ir->operand(mask, 0), *limit = e->ir->operand(mask, 1);
   int64_t first = 0, step = 0;
@@ -163,7 +165,7 @@ static const char *lane_count(BpEmitter *e, const BpIrNode *mask) {
   const char *end = bp__expr(e, e->ir->operand(limit, 0)).text;
   if (step == 1 && constant(e, e->ir->operand(ramp, 0), &first) && first == 0)
     return end;
-  /* Where the difference is negative so is its quotient, or it is 0. */
+  /* Where the difference is negative, its quotient is negative or 0. */
   return bp__format(e,
                     "((long long)((unsigned long long)%s - (unsigned long long)%s + %lldULL) / "
                     "%lldLL)",
@@ -172,8 +174,8 @@ static const char *lane_count(BpEmitter *e, const BpIrNode *mask) {
 }
 
 /* A mask as an unsigned integer with a bit for each element from the first lane's to the last
- * one's, where lanes are `stride` elements apart; elements between lanes that are set may be set,
- * too. NULL: only lane by lane is possible. */
+ * lane's, where lanes are `stride` elements apart; bits of elements between set lanes may be set,
+ * too. Returns NULL if the mask can only be tested lane by lane. */
 static const char *mask_bits(BpEmitter *e, const BpIrNode *mask, int32_t stride) {
   int32_t kind = e->ir->kind(mask);
   if (!e->dialect->first_bits || (e->ir->dtype(mask).lanes - 1) * stride >= 64)
@@ -184,7 +186,7 @@ static const char *mask_bits(BpEmitter *e, const BpIrNode *mask, int32_t stride)
     const char *count = lane_count(e, mask), *bits;
     if (!count)
       return NULL;
-    if (stride > 1) /* the count may be an int */
+    if (stride > 1) /* the lane count may be an int */
       count = bp__format(e, "(long long)%s * %d - %d", count, stride,
                          kind == BP_IR_LT ? stride - 1 : 0);
     bits = bp__apply(e, e->dialect->first_bits, bp__bare(e, count));
@@ -197,7 +199,7 @@ static const char *mask_bits(BpEmitter *e, const BpIrNode *mask, int32_t stride)
   return b ? bp__format(e, "(%s %s %s)", a, kind == BP_IR_AND ? "&" : "|", b) : NULL;
 }
 
-/* The condition of a mask that is the same in all lanes; NULL: it is not. */
+/* The condition of a mask that is the same in all lanes; NULL for any other mask. */
 static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
   if (!mask || e->ir->kind(mask) != BP_IR_BROADCAST)
     return NULL;
@@ -206,7 +208,7 @@ static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-/* An element in the language's syntax. */
+/* The text of a buffer's element in the language's syntax. */
 static const char *element(BpEmitter *e, const Access *access, const char *index) {
   const char *type = e->dialect->index_type;
   if (type && e->ir->dtype(access->index).bits > 32)
@@ -260,8 +262,7 @@ static BpExpr load_scalar(BpEmitter *e, const Access *access, const BpIrNode *ma
                              zero_of(e, access->dtype).text));
 }
 
-/* Whether the lanes are every second element, and two vectors that overlap in one element hold all
- * of them. */
+/* Whether the lanes are every second element, and two overlapping vectors hold all lanes. */
 static int is_every_second(BpEmitter *e, const Access *access) {
   int64_t stride = 0;
   return e->dialect->vector_shuffle && !access->symbol->texel_lanes && access->lanes > 2 &&
@@ -270,8 +271,9 @@ static int is_every_second(BpEmitter *e, const Access *access) {
          constant(e, e->ir->operand(access->index, 1), &stride) && stride == 2;
 }
 
-/* Loads two vectors, the second from the first one's end, and takes the lanes out of them. Nothing
- * beyond the last lane is read, and with a mask nothing before or after the lanes that are set. */
+/* Loads two vectors, the second one from the end of the first, and takes the lanes out of them. The
+ * loads do not read beyond the last lane or, with a mask, before the first and after the last set
+ * lane. */
 static BpExpr load_every_second(BpEmitter *e, const Access *access, const char *bits) {
   const char *type = bp__type(e, access->dtype), *name = access->symbol->expr.text;
   const char *lanes = bp__format(e, "%d", access->lanes), *parts[2];
@@ -417,10 +419,10 @@ typedef struct SlotSearch {
   const BpIrNode *buffer;
   BpSlot slots[MOST_SLOTS];
   int32_t count;
-  int32_t allowed; /* operands seen so far that refer to the buffer as loads and stores do */
+  int32_t allowed; /* number of operands so far that refer to the buffer as loads and stores do */
 } SlotSearch;
 
-/* Records an access; -1 if it cannot be an access to a variable. */
+/* Records an access to an element; returns -1 if a variable cannot hold the element. */
 static int32_t add_slot(SlotSearch *search, const BpIrNode *index, BpDataType dtype) {
   const BpIrTable *ir = search->e->ir;
   int64_t first = 0;
@@ -532,7 +534,8 @@ static void allocate_array(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbo
   }
 }
 
-/* Memory from the host; freed after the body, also if the body fails. */
+/* Allocates an array in the host's workspace and frees it after the body, also if the body
+ * fails. */
 static void allocate_workspace(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbol,
                                const BpIrNode *body) {
   const char *size = bp__format(e, "%lldULL", (long long)element_bytes(symbol->dtype));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parallel loop becomes a function that runs one task's share of it; values that its body uses
- * from outside are in a structure. Variables keep their names in that function. */
+/* A parallel loop becomes a function that runs one task's share of the loop; a structure holds the
+ * outside values that the loop's body uses. Variables keep their names in the loop's function. */
 #include "compiler/emit/emit.h"
 
 typedef struct Captures {
   BpEmitter *e;
   BpPointerMap seen;
-  BpText fields; /* of the structure */
-  BpText loads;  /* from the structure, in the task */
-  BpText values; /* for the structure */
+  BpText fields; /* declarations of the structure's fields */
+  BpText loads;  /* statements of the task that load values from the structure */
+  BpText values; /* initial values of the structure's fields */
 } Captures;
 
 static int is_noalias(BpEmitter *e) {
@@ -36,10 +36,10 @@ static int32_t capture(void *context, const BpIrNode *node) {
   bp__appendf(e, &captures->loads, "  %s %s%s%s = context->%s;\n", type, pointer, qualifier, name,
               name);
   bp__appendf(e, &captures->values, "%s%s", captures->values.size ? ", " : "", name);
-  return is_buffer ? 1 : 0; /* the extents of a buffer are not needed */
+  return is_buffer ? 1 : 0; /* the body does not need the extents of a buffer */
 }
 
-/* The function of one task, written before the current function. */
+/* Writes the function of one task before the current function. */
 static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captures,
                       const char *name) {
   const BpIrNode *var = e->ir->operand(node, 0);

@@ -62,8 +62,8 @@ static int32_t find_register_store(void *context, const BpIrNode *node) {
   return is_vector && e->ir->int_value(buffer) == BP_IR_SCOPE_LOCAL ? -1 : 1;
 }
 
-/* Whether a loop works on vectors in registers: its schedule decides how far it is unrolled, and
- * the language's compiler must not unroll it further. */
+/* Whether a loop works on vectors in registers: the schedule decides how far such a loop is
+ * unrolled, and the language's compiler must not unroll it further. */
 static int is_register_loop(BpEmitter *e, const BpIrNode *body) {
   BpIrVisitor visitor = {sizeof(visitor), e, find_register_store, NULL};
   return e->ir->visit(body, &visitor) != 0;
@@ -105,8 +105,8 @@ static void serial_loop(BpEmitter *e, const BpIrNode *node) {
 }
 
 /* A loop over a thread axis: its variable is the axis. */
-/* Whether the launch has exactly as many threads on an axis as a loop on it needs; otherwise the
- * other threads must skip the loop. */
+/* Whether the launch has exactly as many threads on an axis as a loop on the axis needs; otherwise
+ * the other threads must skip the loop. */
 static int takes_all_threads(BpEmitter *e, const char *tag, const BpIrNode *extent) {
   for (int32_t i = bp__num_params(e, e->function); i < e->ir->num_operands(e->function); i++) {
     const BpIrNode *attr = e->ir->operand(e->function, i);

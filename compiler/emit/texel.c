@@ -2,20 +2,19 @@
 /* Texel buffers: read-only parameters of a kernel, in dialects that declare and load them in a
  * special way. Each load goes into a variable, so an element that a block of statements reads
  * several times is loaded once. If the index of every access to a buffer tells which of four
- * neighbours it reads, the four are loaded together. Nobody writes such a buffer, and a load out of
- * bounds is harmless, so a load may come earlier than its use, or without one. */
+ * neighbours it reads, the four neighbours are loaded together. A texel buffer is not written, and
+ * a load out of bounds is harmless, so a load may come earlier than its use, or without a use. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
 
-#define GROUP 4 /* neighbours that are loaded together */
-/* The most texels that are kept in variables at a time. */
+#define GROUP 4 /* number of neighbours that are loaded together */
+/* The maximum number of texels kept in variables at a time. */
 #define MOST_TEXELS 512
-/* The most steps through an index, including steps from a variable to the value that it is bound
- * to. */
+/* The maximum number of steps through an index, including steps from a variable to its value. */
 #define DEEPEST 1000
 
-/* A texel in a variable, `first` elements after the one at `base`. */
+/* A texel in a variable, `first` elements after the element at `base`. */
 struct BpTexel {
   const BpSymbol *symbol;
   const BpIrNode *base;
@@ -30,7 +29,8 @@ static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
   return 1;
 }
 
-/* Expressions are graphs: the result for a node is stored, not computed for every path to it. */
+/* Stores the result for a node: expressions are graphs, with too many paths to compute it for each
+ * path. */
 static void keep(BpEmitter *e, BpPointerMap *map, const BpIrNode *node, const void *known) {
   if (bp_pointer_map_set(map, node, (void *)(uintptr_t)known) != 0)
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
@@ -91,7 +91,7 @@ static int64_t find_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   }
 }
 
-/* The remainder of an index divided by the group's size; -1: unknown. */
+/* The remainder of an index divided by the group's size; -1 if unknown. */
 static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   BpDataType dtype = e->ir->dtype(node);
   if (depth == 0 || dtype.lanes != 1 || (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT))
@@ -110,9 +110,9 @@ static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
 typedef struct Search {
   BpEmitter *e;
   const BpIrNode *buffer;
-  int32_t allowed;  /* operands seen so far that refer to the buffer as loads do */
-  int32_t is_known; /* the place in the group is known for every load */
-  uint32_t places;  /* a bit for each place of the group that is loaded */
+  int32_t allowed;  /* number of operands seen so far that refer to the buffer as loads do */
+  int32_t is_known; /* whether the place in the group is known for every load */
+  uint32_t places;  /* a bit for each place of the group that a load reads */
 } Search;
 
 static int32_t enter_let(void *context, const BpIrNode *node) {
@@ -158,7 +158,7 @@ int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *
 
 /* ---- Loads ------------------------------------------------------------------------------- */
 
-/* Whether an expression keeps its value while its variables are in scope. */
+/* Whether an expression has the same value wherever its variables are in scope. */
 static int is_stable(BpEmitter *e, const BpIrNode *node) {
   static const int8_t answers[] = {0, 1};
   int32_t kind = e->ir->kind(node);
@@ -189,7 +189,7 @@ static int is_same(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
   return 1;
 }
 
-/* Removes the constants from a sum. */
+/* Separates the constants from a sum. */
 static const BpIrNode *without_constant(BpEmitter *e, const BpIrNode *node, int64_t *sum) {
   int64_t value = 0;
   *sum = 0;
@@ -225,7 +225,7 @@ static const char *load_texel(BpEmitter *e, const BpTexel *texel) {
   return name;
 }
 
-/* Allocates the list of kept texels at its first use. */
+/* Allocates the list of kept texels on the first call. */
 static int make_room(BpEmitter *e) {
   if (!e->texels)
     e->texels = bp__arena_alloc(e, sizeof(*e->texels) * MOST_TEXELS);
@@ -236,7 +236,7 @@ BpExpr bp__texel_element(BpEmitter *e, const BpSymbol *symbol, const BpIrNode *i
   BpTexel texel = {.symbol = symbol};
   int64_t sum = 0, place = 0;
   texel.base = without_constant(e, index, &sum);
-  if (symbol->texel_lanes > 1) /* the base alone may be at any place in a group */
+  if (symbol->texel_lanes > 1) /* `base` alone may be at any place in a group */
     place = remainder_in_group(group_place(e, texel.base, DEEPEST) + sum);
   texel.first = sum - place;
   int is_kept = is_stable(e, texel.base) && make_room(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of types in the dialect; vector types and helpers are declared when first used. */
+/* Names of types in the dialect; vector types and helpers are declared at their first use. */
 #include "compiler/emit/emit.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ const char *bp__dtype_name(BpEmitter *e, BpDataType dtype) {
   return dtype.lanes == 1 ? name : bp__format(e, "%sx%d", name, dtype.lanes);
 }
 
-/* Whether `name` is new; it is recorded. */
+/* Whether `name` is not declared yet; records the name. */
 static int first_use(BpEmitter *e, const char *name) {
   const char *line = bp__format(e, "\n%s\n", name);
   if (e->types.data && strstr(e->types.data, line))

@@ -129,7 +129,7 @@ static BpExpr ramp(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Shuffles ---------------------------------------------------------------------------- */
 
-/* One lane of the concatenated operands. */
+/* One lane of the concatenated operands of a shuffle. */
 static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vectors,
                            int64_t lane) {
   for (int32_t i = 0; i < e->ir->int_value(node); i++) {
@@ -141,7 +141,8 @@ static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vec
   return bp__text(bp__fail(e, BP_ERROR_VALUE, "a shuffle picks a lane that is not there"));
 }
 
-/* Whether the language's own shuffle serves: one or two equal vectors of numbers. */
+/* Whether the language's own shuffle can express the node: one vector, or two vectors of equal
+ * type, of numbers. */
 static int is_simple_shuffle(BpEmitter *e, const BpIrNode *node) {
   int64_t count = e->ir->int_value(node);
   BpDataType result = e->ir->dtype(node);
@@ -202,7 +203,7 @@ static int32_t reduction_kind(BpEmitter *e, const BpIrNode *node) {
   return BP_IR_ADD;
 }
 
-/* Half of a vector: its lanes from `first` on. */
+/* Half of a vector: the lanes from lane `first` on. */
 static BpExpr half_of(BpEmitter *e, BpExpr vector, BpDataType half, int32_t first) {
   BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * half.lanes);
   if (!lanes)
