@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of what public functions are given. It repeats core/registry/given.h and sized.h, because
- * one library may not include private headers of another. */
+/* Checks of the arguments of public functions. This file repeats core/registry/given.h and sized.h,
+ * because a library must not include private headers of another. */
 #ifndef BACKPLANE_GRAPH_IO_GIVEN_H
 #define BACKPLANE_GRAPH_IO_GIVEN_H
 
@@ -9,7 +9,7 @@
 
 #include <backplane/error.h>
 
-/* Whether a pointer that a public function was given is not NULL: 1; or 0, with an error. */
+/* Whether a pointer argument of a public function is not NULL; 0 with an error if it is. */
 #define BP_GIVEN(argument) ((argument) ? 1 : bp__not_given(#argument, __func__))
 
 static inline int bp__not_given(const char *argument, const char *function) {
@@ -17,11 +17,12 @@ static inline int bp__not_given(const char *argument, const char *function) {
   return 0;
 }
 
-/* No version of a structure is longer; a larger size was not set. */
+/* The maximum of struct_size in any version of a structure; a larger size was not set by the
+ * caller. */
 #define BP_MAX_STRUCT_SIZE 4096
 
-/* Refuses a structure of a later version in which a member is set that this one does not know. 0,
- * or -1 with an error that names `type`. */
+/* Fails with -1 if a structure of a later version has a member set that is unknown in this version;
+ * the error names `type`. */
 static inline int bp__check_tail(const char *type, const void *given, uint64_t size, size_t known) {
   for (uint64_t at = known; at < size; at++)
     if (((const char *)given)[at])

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text: one place for the size, the memory and the failure. */
+/* Formats JSON documents as text. */
 #include "graph/io/json.h"
 
 #include <stdlib.h>
 
 #include <backplane/error.h>
 
-/* Not json_dumps: its text is freed by the function that an application may have given to jansson,
- * which is not free. */
+/* json_dumps is not used: its text must be freed by the function that an application may have given
+ * to jansson, which may not be free. */
 char *bp__json_take_text(json_t *document) {
   size_t size = document ? json_dumpb(document, NULL, 0, JSON_COMPACT) : 0;
   char *text = size ? malloc(size + 1) : NULL;

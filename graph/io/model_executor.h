@@ -1,34 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executors: tables of functions by which exec/model.c makes and runs models. One executor runs
- * graphs (exec/graph_model.c), the other one Relax executables (relax/context.c). */
+/* The executors: tables of functions with which exec/model.c makes and runs models. One executor
+ * runs graphs (exec/graph_model.c), the other runs Relax executables (relax/context.c). */
 #ifndef BACKPLANE_GRAPH_IO_MODEL_EXECUTOR_H
 #define BACKPLANE_GRAPH_IO_MODEL_EXECUTOR_H
 
 #include <backplane/graph/model.h>
 
-/* A call that a profiled run made. */
+/* A call of a kernel or function in a profiled run. */
 typedef struct BpModelCall {
-  const char *name; /* unique in the run */
+  const char *name; /* name that is unique in the run */
   const char *function;
   const BpTensorView *outputs;
   uint32_t num_outputs;
-  int64_t start_ns; /* since the run began */
+  int64_t start_ns; /* nanoseconds since the run began */
   int64_t duration_ns;
 } BpModelCall;
 
-/* Receives a call, after it, the device idle; `call` is borrowed. 0 goes on, 1 ends the profile
- * with no error, -1 makes the run fail with the visitor's error. */
+/* Receives a call after it has run and the device is idle; `call` is borrowed. Returns 0 to
+ * continue, 1 to end the profile without an error, or -1 to make the run fail with the visitor's
+ * error. */
 typedef int (*BpModelCallVisit)(void *visitor, const BpModelCall *call);
 
-/* Indices of inputs and outputs are below the counts that `infos` gives. A function that can fail
- * returns NULL or -1 with an error. A slot that may be NULL says what its absence means. */
+/* The functions of an executor. Indices of inputs and outputs are below the counts that `infos`
+ * returns. A function that can fail returns NULL or -1 with an error. The comment of a slot that
+ * may be NULL says what NULL means. */
 typedef struct BpModelExecutor {
   /* ---- Modules */
 
-  /* The module of a model that this executor runs: `module` or an import of it (borrowed). NULL,
-   * and no error raised, if there is none. The other functions take the module found. */
+  /* Returns the module of a model that the executor runs: `module` or one of its imports
+   * (borrowed); NULL without an error if there is none. The functions of an executor other than
+   * `find` take the module that `find` returns. */
   BpModule *(*find)(BpModule *module);
-  /* bp_model_select_devices; `capacity` is at least 1, and the caller frees *report on failure. */
+  /* Implements bp_model_select_devices; `capacity` is at least 1, and the caller frees *report on
+   * failure. */
   int (*select_devices)(BpModule *module, const char *preferences, BpDevice *devices,
                         size_t capacity, size_t *num_devices, char **report);
   /* bp_model_visit_tensors. */
@@ -36,46 +40,46 @@ typedef struct BpModelExecutor {
 
   /* ---- Models: any thread */
 
-  /* Makes a model (transfer full). The caller keeps the module alive; there is at least one
+  /* Makes a model (transfer full). The caller keeps the module alive and passes at least one
    * device. */
   void *(*create)(BpModule *module, const BpDevice *devices, size_t num_devices);
   void (*free)(void *model);
-  /* The devices that the model uses; borrowed. */
+  /* Returns the devices that the model uses; borrowed. */
   const BpDevice *(*devices)(const void *model, size_t *num_devices);
-  /* The inputs (BP_TENSOR_INPUT) or the outputs (BP_TENSOR_OUTPUT); borrowed. */
+  /* Returns the inputs (BP_TENSOR_INPUT) or the outputs (BP_TENSOR_OUTPUT); borrowed. */
   const BpModelTensorInfo *(*infos)(const void *model, int32_t role, uint32_t *count);
   /* bp_model_memory. */
   void (*memory)(const void *model, uint64_t *parameters, uint64_t *planned);
-  /* bp_model_planned_expression; NULL: all shapes are known. */
+  /* Implements bp_model_planned_expression; a NULL slot means that all shapes are known. */
   const char *(*storage)(const void *model, const char **likely);
-  /* Target number `index` of the model's module (borrowed), NULL from the last on; NULL: the
-   * targets are unknown. */
+  /* Returns target number `index` of the model's module (borrowed), or NULL if `index` is too
+   * large; a NULL slot means that the targets are unknown. */
   const char *(*target)(const void *model, int32_t index);
-  /* The graph as JSON (borrowed); NULL: there is no graph. */
+  /* Returns the graph as JSON (borrowed); a NULL slot means that the model has no graph. */
   const char *(*graph_json)(const void *model);
 
   /* ---- Contexts: one thread at a time, except `cancel` */
 
-  /* Makes a context of a model (transfer full), which the caller keeps alive. */
+  /* Makes a context of a model (transfer full); the caller keeps the model alive. */
   void *(*context_create)(void *model);
   void (*context_free)(void *context);
-  /* Copies a value in. */
+  /* Copies a value into an input. */
   int (*set_input)(void *context, uint32_t input, const BpTensorView *value);
-  /* Uses the caller's tensor until the input is set or bound again. */
+  /* Binds the caller's tensor to an input until the input is set or bound again. */
   int (*bind_input)(void *context, uint32_t input, BpTensor *value);
-  /* bp_model_bind_cache, bp_model_cache_length and bp_model_set_cache_length. NULL, all three of
-   * them: inputs do not grow. */
+  /* Implement bp_model_bind_cache, bp_model_cache_length and bp_model_set_cache_length. All three
+   * slots are NULL if inputs cannot grow. */
   int (*bind_cache)(void *context, uint32_t input, uint32_t output, BpTensor *memory,
                     int64_t length);
   int64_t (*cache_length)(const void *context, uint32_t input);
   int (*set_cache_length)(void *context, uint32_t input, int64_t length);
   /* Queues a run. */
   int (*run)(void *context);
-  /* bp_model_cancel; NULL: a run has no place where it could stop. */
+  /* Implements bp_model_cancel; a NULL slot means that a run has no point at which it can stop. */
   void (*cancel)(void *context);
-  /* Runs, and tells each call. */
+  /* Runs the model and calls `visit` for each call of the run. */
   int (*profile)(void *context, BpModelCallVisit visit, void *visitor);
-  /* Waits, and gives an output of the last run (transfer none). */
+  /* Waits for the last run and returns one of its outputs (transfer none). */
   BpTensor *(*output)(void *context, uint32_t output);
 } BpModelExecutor;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy's .npy files. The header is a Python dictionary literal with three known keys; only the
- * forms that NumPy writes are accepted. */
+/* Reads and writes NumPy's .npy files. The header is a Python dictionary literal with three known
+ * keys; only the forms that NumPy writes are accepted. */
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
@@ -19,14 +19,14 @@
 
 #define MAGIC              "\x93NUMPY"
 #define MAGIC_SIZE         6
-#define START_SIZE         (MAGIC_SIZE + 4) /* and the version, and the length of the header */
+#define START_SIZE         (MAGIC_SIZE + 4) /* magic, version, and length of the header */
 #define MAX_HEADER         65536
 #define MAX_WRITTEN_HEADER 2048
 #define MAX_NDIM           32
 #define ALIGNMENT          64
 #define MAX_ELEMENT        16
 
-/* Element types by NumPy's letter. A type that DLPack has and NumPy lacks has none. */
+/* Element types by NumPy's letter. A DLPack type that NumPy lacks has no letter. */
 static const struct {
   char letter;
   uint8_t code;
@@ -132,7 +132,7 @@ static int read_header(const char *path, FILE *file, NpyHeader *header) {
 
 /* ---- Reading and writing ----------------------------------------------------------------- */
 
-/* Refuses a shape that the file, of `size` bytes, cannot fill, before memory is asked for. */
+/* Fails, before memory is allocated, if a file of `size` bytes is too short for its shape. */
 static int check_size(const char *path, FILE *file, int64_t size, const NpyHeader *header,
                       int64_t *bytes) {
   BpTensorView view = {
@@ -186,11 +186,11 @@ BpTensor *bp_npy_read(const char *path) {
 BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name) {
   if (!BP_GIVEN(bytes) || !BP_GIVEN(name))
     return NULL;
-  if (bytes->size == 0) { /* some C libraries make no stream of zero bytes */
+  if (bytes->size == 0) { /* some C libraries cannot open a stream of zero bytes */
     bad_file(name, "it is empty");
     return NULL;
   }
-  FILE *file = fmemopen((void *)bytes->data, bytes->size, "rb"); /* it is only read */
+  FILE *file = fmemopen((void *)bytes->data, bytes->size, "rb"); /* the stream only reads */
   if (!file) {
     bp_error_raise(BP_ERROR_MEMORY, "%s: %s", name, strerror(errno));
     return NULL;
@@ -200,8 +200,8 @@ BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name) {
   return tensor;
 }
 
-/* Formats what is before the elements, so that they start at a multiple of ALIGNMENT, and returns
- * its size. */
+/* Formats the bytes before the elements, so that the elements start at a multiple of ALIGNMENT;
+ * returns the number of formatted bytes. */
 static int format_header(const BpTensorView *tensor, char *text, size_t size) {
   char letter = 0;
   for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
@@ -229,7 +229,8 @@ static int format_header(const BpTensorView *tensor, char *text, size_t size) {
   return padded;
 }
 
-/* The file's bytes (transfer full, free) and how many they are; NULL with an error. */
+/* Encodes a tensor as the bytes of a file (transfer full, free) and sets *size; NULL with an
+ * error. */
 static char *encode(const BpTensorView *tensor, size_t *size) {
   char header[MAX_WRITTEN_HEADER];
   int head = format_header(tensor, header, sizeof header);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte streams of artifacts. The machine is little-endian; configure refuses others. */
+/* Byte streams of artifacts. The machine is little-endian; configure rejects other machines. */
 #include "graph/io/stream.h"
 
 #include <inttypes.h>
@@ -10,11 +10,12 @@
 #include <backplane/object.h>
 
 /* TVM's saved array: magic, reserved, device, ndim, dtype, shape, bytes, data. The reserved word is
- * 0 in TVM's files; in ours it is how many bytes, 1 to ALIGNMENT, come before aligned data. */
+ * 0 in TVM's files; in Backplane's aligned form it is the number of bytes, 1 to ALIGNMENT, before
+ * the data. */
 #define ARRAY_MAGIC 0xDD5E40F096B4A13Full
-#define HEAD_SIZE   40 /* without the shape */
+#define HEAD_SIZE   40 /* size of the head without the shape */
 #define MAX_NDIM    32
-#define ALIGNMENT   64 /* a line of the caches, and the largest vector */
+#define ALIGNMENT   64 /* size of a cache line, and of the largest vector */
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
@@ -123,7 +124,7 @@ static int read_array_head(BpStreamReader *reader, BpTensorView *view, int64_t *
     return bad_stream(reader, "an array's data are not where its head ends");
   if (view->ndim < 0 || view->ndim > MAX_NDIM)
     return bad_stream(reader, "an array has an impossible number of dimensions");
-  if (view->dtype.code == BP_DTYPE_UINT && view->dtype.bits == 1) /* TVM's boolean until 0.19 */
+  if (view->dtype.code == BP_DTYPE_UINT && view->dtype.bits == 1) /* boolean type until TVM 0.19 */
     view->dtype = (BpDataType){BP_DTYPE_BOOL, 8, view->dtype.lanes};
   if (view->dtype.code > BP_DTYPE_BOOL || !view->dtype.bits || !view->dtype.lanes)
     return bad_stream(reader, "an array has an unknown element type");
@@ -136,7 +137,7 @@ static void release_owner(BpManagedTensorVersioned *managed) {
   free(managed);
 }
 
-/* A tensor whose data stay in the bytes that are read. */
+/* Makes a tensor whose data stay in the bytes of the stream. */
 static BpTensor *wrap_data(const BpStreamReader *reader, const BpTensorView *view) {
   BpManagedTensorVersioned *managed = malloc(sizeof(*managed));
   if (!managed) {

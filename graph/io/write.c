@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing whole files. */
+/* Writes whole files. */
 #include "graph/io/write.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 
 #include <backplane/error.h>
 
-/* Creates a file with a name of its own beside `path` (transfer full, free). */
+/* Creates a file with a unique name in the folder of `path`; *name is the name (transfer full,
+ * free). */
 static int create_beside(const char *path, char **name) {
   size_t size = strlen(path) + sizeof ".01234567.tmp";
   uint32_t number;
@@ -31,10 +32,11 @@ static int create_beside(const char *path, char **name) {
   return fd;
 }
 
-/* A file that grows beyond the limit of this process, or a pipe without a reader, is an error: the
- * signals are blocked meanwhile, and removed if the call caused them. */
+/* Signals blocked during a write, so that a file larger than the process' limit, or a pipe without
+ * a reader, gives an error instead of ending the program. A signal that the write caused is
+ * removed. */
 typedef struct Held {
-  sigset_t mask;    /* the thread's mask before */
+  sigset_t mask;    /* mask of the thread before the write */
   sigset_t pending; /* signals that were pending before */
 } Held;
 
@@ -47,7 +49,7 @@ static void hold(Held *held) {
   pthread_sigmask(SIG_BLOCK, &signals, &held->mask);
 }
 
-/* Restores the mask; keeps errno. */
+/* Restores the signal mask and keeps errno. */
 static void release(const Held *held) {
   const struct timespec now = {0};
   const int error = errno, number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
