@@ -14,7 +14,7 @@
 
 struct BpArenaChunk {
   struct BpArenaChunk *next;
-  size_t used; /* from the start of this struct */
+  size_t used; /* offset of the free bytes from the start of the chunk */
   size_t size;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a compilation: an arena freed as a whole, and a growing list of pointers. Allocations
- * whose size depends on an input come from here, because running out of memory is an error, not an
- * abort. */
+/* Memory of a compilation: an arena, which is freed as a whole, and a growing list of pointers.
+ * Allocations whose size depends on an input come from the arena, because exhausted memory must be
+ * an error, not an abort. */
 #ifndef BACKPLANE_GRAPH_IR_ARENA_H
 #define BACKPLANE_GRAPH_IR_ARENA_H
 
@@ -10,20 +10,21 @@
 
 #include <backplane/api.h>
 
-/* Zero-initialise; one thread at a time. */
+/* An arena; initialise it with zeros. An arena is not thread-safe. */
 typedef struct BpArena {
   struct BpArenaChunk *chunks;
 } BpArena;
 
-/* Zeroed memory aligned to 64 bytes, valid until the arena is freed; NULL with BP_ERROR_MEMORY. */
+/* Allocates zeroed memory aligned to 64 bytes, valid until the arena is freed; NULL with
+ * BP_ERROR_MEMORY. */
 void *bp__arena_alloc(BpArena *arena, size_t size);
-/* `count` elements of `size` bytes; an overflow is BP_ERROR_MEMORY. */
+/* Allocates `count` elements of `size` bytes; an overflow fails with BP_ERROR_MEMORY. */
 void *bp__arena_alloc_array(BpArena *arena, size_t count, size_t size);
 char *bp__arena_strdup(BpArena *arena, const char *text);
 char *bp__arena_printf(BpArena *arena, const char *format, ...) BP_PRINTF(2, 3);
 void bp__arena_free(BpArena *arena);
 
-/* A list of pointers; zero-initialise, bp__list_free at the end. */
+/* A list of pointers; initialise it with zeros, free it with bp__list_free. */
 typedef struct BpList {
   void **items;
   size_t size;
@@ -31,7 +32,7 @@ typedef struct BpList {
 } BpList;
 
 int bp__list_push(BpList *list, void *item);
-/* The place of an item in the list, or -1. */
+/* The index of an item in the list, or -1. */
 int32_t bp__list_index(const BpList *list, const void *item);
 void bp__list_free(BpList *list);
 

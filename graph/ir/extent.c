@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic of open extents: polynomials with integer coefficients over atoms. */
+/* Arithmetic of open extents, which are polynomials with integer coefficients over atoms. */
 #include "graph/ir/extent.h"
 
 #include <inttypes.h>
@@ -14,14 +14,14 @@
 
 typedef enum Kind { SYMBOL, SUM, QUOTIENT, LEAST, GREATEST } Kind;
 
-/* A number times atoms, by their places in order. */
+/* A term: a number times atoms; the factors are the atoms' places, sorted. */
 typedef struct Term {
   int64_t multiple;
   int32_t num_factors;
   int32_t factors[MAX_FACTORS];
 } Term;
 
-/* constant + terms, in the order of their factors; no term is 0. */
+/* A sum: constant + terms, sorted by their factors; no term is 0. */
 typedef struct Sum {
   int64_t constant;
   int32_t count;
@@ -34,7 +34,7 @@ typedef struct Expression {
   const char *name; /* SYMBOL */
   int64_t likely;   /* SYMBOL */
   int64_t least;    /* SYMBOL */
-  int64_t a, b;     /* QUOTIENT, LEAST, GREATEST; SYMBOL: a is its definition */
+  int64_t a, b;     /* operands of QUOTIENT, LEAST, GREATEST; `a`: definition of a SYMBOL */
   Sum sum;          /* SUM */
 } Expression;
 
@@ -92,7 +92,7 @@ static bool expressions_equal(const Expression *a, const Expression *b) {
   return a->kind == SUM ? sums_equal(&a->sum, &b->sum) : a->a == b->a && a->b == b->b;
 }
 
-/* The place of an expression, which is added where it is new. */
+/* The place of an expression, which is added to the table if it is new. */
 static int64_t intern(BpExtents *extents, const Expression *expression) {
   for (size_t i = 0; i < extents->expressions->size; i++)
     if (expressions_equal(extents->expressions->items[i], expression))
@@ -171,7 +171,7 @@ static void add_term(Sum *sum, const Term *term) {
   sum->terms[at] = *term;
 }
 
-/* sum + other * factor */
+/* Computes sum + other * factor in `sum`. */
 static void add_scaled(Sum *sum, const Sum *other, int64_t factor) {
   int64_t constant;
   sum->is_none |= other->is_none;
@@ -193,7 +193,7 @@ static int compare_places(const void *a, const void *b) {
   return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* sum + other * term */
+/* Computes sum + other * term in `sum`. */
 static void add_product(Sum *sum, const Sum *other, const Term *by) {
   for (int32_t i = 0; i < other->count && !sum->is_none; i++) {
     Term term = other->terms[i];
@@ -217,7 +217,7 @@ static void add_product(Sum *sum, const Sum *other, const Term *by) {
     add_term(sum, &alone);
 }
 
-/* The number or the expression that a sum is. */
+/* The extent for a sum: a number or an expression. */
 static int64_t extent_of(BpExtents *extents, const Sum *sum) {
   if (sum->is_none)
     return BP_EXTENT_NONE;
@@ -244,7 +244,7 @@ int64_t bp__extent_product(BpExtents *extents, const int64_t *factors, int32_t c
 
 /* ---- Quotients, minima and maxima -------------------------------------------------------- */
 
-/* Takes the factors of `by` out of a term. False: it does not have them all. */
+/* Divides a term by `by`; false if the term lacks a factor of `by`. */
 static bool divide_term(Term *term, const Term *by) {
   if (term->multiple % by->multiple != 0)
     return false;
@@ -261,12 +261,12 @@ static bool divide_term(Term *term, const Term *by) {
   return true;
 }
 
-/* The first term, which is the constant where there is no other. */
+/* The first term of a sum; the constant if the sum has no term. */
 static Term leading_term(const Sum *sum) {
   return sum->count > 0 ? sum->terms[0] : (Term){sum->constant, 0, {0}};
 }
 
-/* sum += other * by; `by` may be a number. */
+/* Computes sum += other * by, where `by` may be a number. */
 static void add_multiple(Sum *sum, const Sum *other, const Term *by) {
   if (by->num_factors > 0)
     add_product(sum, other, by);
@@ -274,7 +274,7 @@ static void add_multiple(Sum *sum, const Sum *other, const Term *by) {
     add_scaled(sum, other, by->multiple);
 }
 
-/* x / by by long division, where nothing remains. */
+/* Divides x by `by` by long division; false if the remainder is not 0. */
 static bool divide_exactly(const Sum *x, const Sum *by, Sum *quotient) {
   const Sum one = {.constant = 1};
   const Term divisor = leading_term(by);
@@ -299,8 +299,8 @@ static int64_t floor_quotient(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Moves from x to the quotient what a number divides: floor((n * q + r) / n) is q + floor(r / n).
- * No multiple that is left is negative, or as large as the number. */
+/* Moves from x to the quotient the multiples of a number: floor((n * q + r) / n) is q + floor(r /
+ * n). The multiples that remain in x are at least 0 and less than the number. */
 static void divide_parts(Sum *x, int64_t number, Sum *quotient) {
   int32_t left = 0;
   *quotient = (Sum){.constant = floor_quotient(x->constant, number)};
@@ -342,7 +342,7 @@ int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
   return intern(extents, &(Expression){.kind = QUOTIENT, .a = a, .b = b});
 }
 
-/* Where no lower bound is known. */
+/* The lower bound of an expression without a known lower bound. */
 #define UNBOUNDED INT64_MIN
 
 static int64_t lower_bound(const BpExtents *extents, int64_t extent);
@@ -393,8 +393,8 @@ static bool sum_is_not_negative(const BpExtents *extents, const Sum *sum) {
 
 static int64_t name_expression(BpExtents *extents, int64_t extent);
 
-/* The extent, or a symbol for it if it is a sum of more terms. What may be negative has no symbol:
- * symbols are at least 0. */
+/* A symbol for an extent that is a sum of more than `most_terms` terms, or the extent itself. An
+ * extent that may be negative gets no symbol: symbols are at least 0. */
 static int64_t shortened(BpExtents *extents, int64_t extent, int32_t most_terms) {
   Sum sum = sum_of(extents, extent);
   return sum.count > most_terms && sum_is_not_negative(extents, &sum)
@@ -422,8 +422,8 @@ static Sum multiply(const BpExtents *extents, int64_t a, int64_t b) {
   return product;
 }
 
-/* The result of an operation. If it has too many terms, it is computed again of operands of at most
- * `most_terms`. */
+/* The result of an operation. If the result has too many terms, the operation is repeated with
+ * operands that are shortened to `most_terms` terms. */
 static int64_t computed(BpExtents *extents,
                         Sum (*operation)(const BpExtents *extents, int64_t a, int64_t b), int64_t a,
                         int64_t b, int32_t most_terms) {
@@ -449,7 +449,7 @@ int64_t bp__extent_multiply(BpExtents *extents, int64_t a, int64_t b) {
   return computed(extents, multiply, a, b, 1);
 }
 
-/* a - b without making it an expression. */
+/* a - b as a sum that is not added to the table. */
 static Sum difference(const BpExtents *extents, int64_t a, int64_t b) {
   Sum sum = subtract(extents, a, b);
   if (sum.is_none)
@@ -528,12 +528,12 @@ static bool is_of_symbols(const BpExtents *extents, const Sum *sum) {
   return true;
 }
 
-/* The symbol that is defined as an open extent. */
+/* The symbol that is defined as a given open extent. */
 static int64_t name_expression(BpExtents *extents, int64_t extent) {
   Sum sum = sum_of(extents, extent);
   char text[48], name[80];
   int64_t least = sum_bound(extents, &sum), likely = bp__extent_likely(extents, extent);
-  /* The text may be cut; the number is that of the expression. */
+  /* The text may be cut; the number, the place of the expression, makes the name unique. */
   snprintf(name, sizeof(name), "%s#%" PRId32,
            bp__extent_format(extents, extent, text, sizeof(text)), place_of(extent));
   return intern(extents, &(Expression){.kind = SYMBOL,
@@ -618,7 +618,7 @@ const void *bp__extent_fold(const BpExtents *extents, int64_t extent, const BpEx
                      bp__extent_fold(extents, expression->b, fold));
 }
 
-/* Appends to a text as far as there is room. */
+/* Appends to a text as many characters as fit. */
 static void append(char *text, size_t size, const char *more) {
   size_t used = strlen(text);
   snprintf(text + used, size - used, "%s", more);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph IR: making values and nodes, reading them, and rewriting the list of nodes. */
+/* The graph IR: makes values and nodes, reads them, and rewrites the list of nodes. */
 #include "graph/ir/graph.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static const BpGraphBudget *budget_of(const BpGraph *graph) {
 /* The defaults of BpCompileLimits. */
 #define MOST_NODES       200000
 #define MOST_BYTES       ((int64_t)1 << 30)
-#define MOST_BYTES_GIVEN 8 /* for each that the model has */
+#define MOST_BYTES_GIVEN 8 /* factor on the bytes of the model's constants that a graph may use */
 #define MOST_WORK        ((int64_t)1 << 34)
 #define MOST_FUNCTIONS   5000
 
@@ -141,7 +141,7 @@ static int check_shape(const char *name, BpDataType dtype, const int64_t *shape,
   }
   for (int32_t i = 0; i < ndim; i++)
     if (shape[i] == BP_EXTENT_NONE)
-      return -1; /* its maker raised the error */
+      return -1; /* the function that made the value raised the error */
   if (bp__extents_any_open(shape, ndim))
     return 0;
   for (int32_t i = 0; i < ndim; i++)
@@ -267,14 +267,14 @@ double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
   return value;
 }
 
-/* The upper bits of a float32, ties to even; a NaN stays one. */
+/* Converts the bits of a float32 to a bfloat16, rounding to nearest even; a NaN stays NaN. */
 static uint16_t float_to_bfloat(uint32_t bits) {
   if ((bits & 0x7fffffff) > 0x7f800000)
     return (uint16_t)(bits >> 16 | 0x40);
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Half the bits of a float32 to the nearest binary16, ties to even. */
+/* Converts the bits of a float32 to the nearest binary16, rounding ties to even. */
 static uint16_t float_to_half(uint32_t bits) {
   uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
   float magnitude;

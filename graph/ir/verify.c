@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verifier of graphs, for faults of passes. */
+/* The verifier of graphs, which finds faults of passes. */
 #include <stdlib.h>
 
 #include <backplane/error.h>
@@ -8,7 +8,7 @@
 
 typedef struct Verifier {
   const BpGraph *graph;
-  const BpGraphValue **known; /* by id: inputs, constants and outputs of nodes so far */
+  const BpGraphValue **known; /* inputs, constants and outputs of the nodes so far, by id */
 } Verifier;
 
 static int fault(const char *what, const BpGraphNode *node) {
@@ -19,7 +19,7 @@ static bool is_in_graph(const Verifier *verifier, const BpGraphValue *value) {
   return value && value->id >= 0 && value->id < verifier->graph->num_values;
 }
 
-/* Makes a value known; false if another place gave it, or a value of the same number. */
+/* Records a value; false if it, or another value with the same id, was recorded before. */
 static bool add(const Verifier *verifier, const BpGraphValue *value) {
   if (verifier->known[value->id])
     return false;
@@ -27,7 +27,8 @@ static bool add(const Verifier *verifier, const BpGraphValue *value) {
   return true;
 }
 
-/* Whether a value can be read here. Constants and vectors of extents come from no node. */
+/* Whether a node may read a value at its position. No node produces constants and vectors of
+ * extents. */
 static bool is_readable(const Verifier *verifier, const BpGraphValue *value) {
   if (!is_in_graph(verifier, value))
     return false;
