@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AffineGrid: the places of the elements of a picture, from -1 to 1 along each axis, moved by an
+/* AffineGrid: the positions of a picture's elements, from -1 to 1 along each axis, moved by an
  * affine map for each picture of a batch. */
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
@@ -7,12 +7,12 @@
 
 #define MOST_AXES 3
 
-/* A batch of pictures whose size is an input of the node. */
+/* A batch of pictures, whose size is an input of the node. */
 typedef struct Pictures {
   BpVectorMaker m;
-  BpGraphValue *maps; /* [pictures, rank, rank + 1] */
+  BpGraphValue *maps; /* affine maps, [pictures, rank, rank + 1] */
   int32_t rank;
-  BpGraphValue *size; /* pictures, channels, and the extents of a picture */
+  BpGraphValue *size; /* numbers of pictures and channels, and the extents of a picture */
   int64_t extents[MOST_AXES + 2];
 } Pictures;
 
@@ -51,7 +51,7 @@ static BpGraphValue *number(const Pictures *pictures, float value) {
   return in_type(pictures, bp__graph_float_scalar(pictures->m.graph, value));
 }
 
-/* The places along an axis, for all axes of the result. */
+/* The positions along an axis, for all axes of the result. */
 static BpGraphValue *places_along(const Pictures *pictures, int32_t axis) {
   BpVectorMaker m = pictures->m;
   BpGraphValue *one = number(pictures, 1), *two = number(pictures, 2);
@@ -69,7 +69,7 @@ static BpGraphValue *places_along(const Pictures *pictures, int32_t axis) {
   return places ? bp__op_reshape(m.graph, m.node, places, shape, pictures->rank - axis + 1) : NULL;
 }
 
-/* A column of the maps, for all places of a picture. */
+/* A column of the maps, for all positions of a picture. */
 static BpGraphValue *column(const Pictures *pictures, int32_t index) {
   BpVectorMaker m = pictures->m;
   int64_t shape[MOST_AXES + 2] = {pictures->maps->shape[0], 1, 1, 1, 1};
@@ -78,7 +78,7 @@ static BpGraphValue *column(const Pictures *pictures, int32_t index) {
   return value ? bp__op_reshape(m.graph, m.node, value, shape, 2 + pictures->rank) : NULL;
 }
 
-/* The last axis of a picture is the first of a place. */
+/* The last axis of a picture is the first coordinate of a position. */
 BP_ROW_EXPAND(affine_grid) {
   Pictures pictures = {.m = {graph, node}, .maps = node->inputs[0]};
   if (!bp__dtype_is_float(pictures.maps->dtype))

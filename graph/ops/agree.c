@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents of inputs that must be equal or broadcast, where inference cannot show that they do. The
- * run checks them and fails if they do not. The nodes after the check assume that they do. */
+/* Extents of inputs that must be equal or broadcast, where inference cannot prove that they are. A
+ * run compares the extents of the inputs and fails if the extents do not match. The nodes after the
+ * check assume a match. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +12,16 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* The likely value of an extent that only a run knows. Functions are scheduled for it. */
+/* The likely value of an extent that only a run knows, for which functions are scheduled. */
 #define LIKELY_EXTENT 64
 
-/* The extent of an input at a dimension of the `ndim` that it broadcasts to. */
+/* The extent of an input at one of the `ndim` dimensions to which the input broadcasts. */
 static int64_t extent_at(const BpGraphValue *value, int32_t ndim, int32_t dimension) {
   int32_t own = dimension - (ndim - value->ndim);
   return own < 0 ? 1 : value->shape[own];
 }
 
-/* Appends what tells a body from others: its places in the lists of those around it. */
+/* Appends text that identifies a body: its positions in the lists of the graphs around it. */
 static void append_body(const BpGraph *graph, char *text, size_t size) {
   if (!graph->outer)
     return;
@@ -32,23 +33,23 @@ static void append_body(const BpGraph *graph, char *text, size_t size) {
   snprintf(text + length, size - length, "@%zu", place);
 }
 
-/* The symbol for the extent to which two open extents broadcast. All nodes of a graph share it, but
- * a symbol that a body binds does not exist outside of that body. Kernels compute with the symbol:
- * an expression of the two would make each of their indices as long again. */
+/* The symbol for the extent to which two open extents broadcast. All nodes of a graph share the
+ * symbol, but a symbol that a body binds does not exist outside the body. Kernels compute with the
+ * symbol, because an expression of the two extents would double the length of their indices. */
 static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
   const BpExtents *extents = &graph->extents;
   char one[64], other[64], name[512];
   bp__extent_format(extents, a, one, sizeof(one));
   bp__extent_format(extents, b, other, sizeof(other));
-  /* The texts may be cut; the numbers are those of the expressions. */
+  /* The texts may be cut; the integers of the extents make the name unique. */
   snprintf(name, sizeof(name), "%s|%s#%" PRId64 "|%" PRId64, one, other, a - bp__extents_at(0),
            b - bp__extents_at(0));
   append_body(graph, name, sizeof(name));
   return bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT);
 }
 
-/* The extent to which two extents broadcast. BP_EXTENT_NONE if they do not (no error raised), or if
- * memory is exhausted. */
+/* The extent to which two extents broadcast; BP_EXTENT_NONE if they do not broadcast (no error
+ * raised), or if memory is exhausted. */
 static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
   if (a == b || b == 1)
     return a;
@@ -60,7 +61,7 @@ static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
 }
 
 /* Computes the extents to which the inputs broadcast along the first `num_dims` of `ndim`
- * dimensions; false if they do not. */
+ * dimensions; false if they do not broadcast. */
 static bool broadcast_of(BpGraph *graph, const BpGraphNode *node, int32_t ndim, int32_t num_dims,
                          int64_t *common) {
   for (int32_t d = 0; d < num_dims; d++) {
@@ -80,11 +81,11 @@ static BpGraphValue *binary(BpGraph *graph, const BpGraphNode *node, const char 
   return bp__op_binary(graph, node, op, a, b);
 }
 
-/* The extents that one node computes. A kernel takes each as a scalar, and devices may take 128
- * bytes of scalars. */
+/* The maximum number of extents that one node computes: a kernel takes each as a scalar, and
+ * devices may limit scalars to 128 bytes. */
 #define MAX_EXTENTS 8
 
-/* The extents of some inputs, a row for each; `from` is the number of the first. */
+/* The extents of some inputs, a row for each input; `from` is the index of the first input. */
 static BpGraphValue *rows_of_extents(BpVectorMaker m, int32_t from, int32_t count, int32_t ndim,
                                      int32_t num_dims) {
   int64_t shapes[MAX_EXTENTS], matrix[] = {count, num_dims};
@@ -97,15 +98,15 @@ static BpGraphValue *rows_of_extents(BpVectorMaker m, int32_t from, int32_t coun
                         2);
 }
 
-/* The largest or the smallest of each column, "ReduceMax" or "ReduceMin". */
+/* The largest or smallest number of each column, by "ReduceMax" or "ReduceMin". */
 static BpGraphValue *of_columns(BpVectorMaker m, const char *op, BpGraphValue *matrix) {
   BpGraphAttr keepdims = bp__attr_int(m.graph, "keepdims", 0);
   return bp__op_apply(m.graph, "", op, m.node->name, (BpGraphValue *[]){matrix, v_number(m, 0)}, 2,
                       &keepdims, 1);
 }
 
-/* The extents as a run has them, -1 where two do not broadcast: the largest and the smallest of
- * those that are not 1 differ. */
+/* Computes the broadcast extents in a run, -1 for extents that do not broadcast: the largest and
+ * the smallest extent other than 1 differ. */
 static BpGraphValue *computed_broadcast(BpVectorMaker m, int32_t ndim, int32_t num_dims) {
   BpGraphValue *none = v_number(m, -1), *beyond = v_number(m, INT64_MAX), *one = v_number(m, 1);
   BpGraphValue *largest = none, *smallest = beyond;
@@ -121,7 +122,7 @@ static BpGraphValue *computed_broadcast(BpVectorMaker m, int32_t ndim, int32_t n
   return v_choose(m, v_binary(m, "Equal", smallest, beyond), one, extents);
 }
 
-/* The input with the extents of `common` where its own are others that are not 1. */
+/* The input with the extents of `common` in place of its own extents that differ and are not 1. */
 static BpGraphValue *expanded(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                               int32_t ndim, int32_t num_dims, const int64_t *common) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -136,7 +137,8 @@ static BpGraphValue *expanded(BpGraph *graph, const BpGraphNode *node, BpGraphVa
                  : bp__op_apply(graph, "backplane", "ExpandIn", node->name, inputs, 2, NULL, 0);
 }
 
-/* Lets the inputs broadcast along the first `num_dims` of `ndim` dimensions; 1: they do not. */
+/* Makes the inputs broadcast along the first `num_dims` of `ndim` dimensions; returns 1 if they
+ * cannot. */
 static int agree_to_broadcast(BpGraph *graph, BpGraphNode *node, int32_t ndim, int32_t num_dims) {
   int64_t common[BP_GRAPH_MAX_NDIM];
   if (num_dims == 0)
@@ -161,7 +163,7 @@ static int agree_of_elements(BpGraph *graph, BpGraphNode *node) {
   return agree_to_broadcast(graph, node, ndim, ndim);
 }
 
-/* Whether two extents of the shapes are numbers, and different. */
+/* Whether a dimension has different numbers as extents in the two shapes. */
 static bool surely_differ(const int64_t *a, const int64_t *b, int32_t ndim) {
   for (int32_t d = 0; d < ndim; d++)
     if (a[d] != b[d] && !bp__extent_is_open(a[d]) && !bp__extent_is_open(b[d]))
@@ -209,7 +211,8 @@ int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *exten
              : -1;
 }
 
-/* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */
+/* Requires an input to have the given extents, which a run checks; returns 1 if two numbers
+ * differ. */
 static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {
   BpGraphValue *value = node->inputs[input];
   if (surely_differ(shape, value->shape, value->ndim))
@@ -218,7 +221,8 @@ static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64
   return node->inputs[input] ? 0 : -1;
 }
 
-/* The second operand has as many rows as the first has columns, and what lies before broadcasts. */
+/* Makes the operands of a product agree: the second has as many rows as the first has columns, and
+ * leading dimensions broadcast. */
 static int agree_of_product(BpGraph *graph, BpGraphNode *node) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -232,7 +236,7 @@ static int agree_of_product(BpGraph *graph, BpGraphNode *node) {
                                             : agree_to_broadcast(graph, node, ndim, ndim - 2);
 }
 
-/* The input of a convolution has the channels that its weights take. */
+/* Makes the input of a convolution have as many channels as the weights take. */
 static int agree_of_channels(BpGraph *graph, BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
   bool is_transpose = !strcmp(node->op->name, "ConvTranspose");
@@ -245,7 +249,8 @@ static int agree_of_channels(BpGraph *graph, BpGraphNode *node) {
   return require(graph, node, 0, shape);
 }
 
-/* All inputs but for the axis have the extents of the first, or those that are numbers. */
+/* Makes the inputs of a concatenation agree: except along the axis, all have the extents of the
+ * first, or the extents that are numbers. */
 static int agree_of_parts(BpGraph *graph, BpGraphNode *node) {
   const BpGraphValue *first = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -269,7 +274,7 @@ static int agree_of_parts(BpGraph *graph, BpGraphNode *node) {
   return 0;
 }
 
-/* The axes that go have extent 1. */
+/* Makes the axes that a Squeeze removes have extent 1. */
 static int agree_to_squeeze(BpGraph *graph, BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM];
@@ -283,8 +288,8 @@ static int agree_to_squeeze(BpGraph *graph, BpGraphNode *node) {
   return count < 0 ? 1 : require(graph, node, 0, shape);
 }
 
-/* 0: the inputs agree now, as far as is known here; 1: they do not, or nobody knows how they could;
- * 2: other nodes were appended in the place of this one. */
+/* Makes the inputs of a node agree. Returns 0 if the inputs agree as far as is known when
+ * compiling, 1 if they disagree, 2 if other nodes were appended instead of this node. */
 static int agree(BpGraph *graph, BpGraphNode *node) {
   if (node->op->fusion == BP_FUSE_ELEMENTWISE && node->num_inputs > 1)
     return agree_of_elements(graph, node);
@@ -302,8 +307,8 @@ static int agree(BpGraph *graph, BpGraphNode *node) {
   return left < 0 ? -1 : left + 1;
 }
 
-/* Lets inputs agree of which a refusal, which is raised, says that only a run knows whether they
- * do. 1: the refusal stays. */
+/* Makes inputs agree after a raised error said that only a run knows whether they do. Returns 1 if
+ * the error stays. */
 static int agree_after_refusal(BpGraph *graph, BpGraphNode *node,
                                int (*agreement)(BpGraph *graph, BpGraphNode *node)) {
   if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !bp__graph_is_open(graph) || *node->op->domain)

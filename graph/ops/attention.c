@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and rotary embeddings, by other operators. Heads are an axis of their own, (batch,
- * heads, length, size), or part of the last axis, (batch, length, heads * size). */
+/* Attention and rotary embeddings, built from other operators. Heads are an axis of their own,
+ * (batch, heads, length, size), or part of the last axis, (batch, length, heads * size). */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static BpGraphValue *where(BpGraph *graph, const BpGraphNode *node, BpGraphValue
                       (BpGraphValue *[]){condition, then, otherwise}, 3, NULL, 0);
 }
 
-/* (batch, length, heads * size) as (batch, length, heads, size). */
+/* Reshapes (batch, length, heads * size) to (batch, length, heads, size). */
 static BpGraphValue *split_heads(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  int64_t heads) {
   if (bp__extent_is_open(x->shape[2]) || heads < 1 || x->shape[2] % heads != 0) {
@@ -34,9 +34,9 @@ static BpGraphValue *split_heads(BpGraph *graph, const BpGraphNode *node, BpGrap
 /* ---- Rotary embeddings ------------------------------------------------------------------- */
 
 typedef struct Rotary {
-  BpGraphValue *x;    /* with four dimensions */
-  int32_t length;     /* the axis of the positions */
-  int64_t size, half; /* of what is turned: the first elements of each head, in pairs */
+  BpGraphValue *x;    /* input with four dimensions */
+  int32_t length;     /* axis of the positions */
+  int64_t size, half; /* number of rotated elements, the first of each head, and number of pairs */
 } Rotary;
 
 static int read_rotary(BpGraph *graph, const BpGraphNode *node, Rotary *rotary) {
@@ -58,7 +58,7 @@ static int read_rotary(BpGraph *graph, const BpGraphNode *node, Rotary *rotary) 
   return 0;
 }
 
-/* A row of the cache for each place, shaped to broadcast over the heads. */
+/* A row of the cache for each position, with a shape that broadcasts over the heads. */
 static BpGraphValue *rotary_rows(BpGraph *graph, const BpGraphNode *node, const Rotary *rotary,
                                  int32_t input) {
   BpGraphValue *rows = node->inputs[input], *places = bp__node_input(node, 3);
@@ -80,7 +80,7 @@ static BpGraphValue *rotary_rows(BpGraph *graph, const BpGraphNode *node, const 
   return bp__op_reshape(graph, node, rows, shape, 4);
 }
 
-/* The first or the second elements of the pairs: every other one, or halves. */
+/* The first or the second elements of the pairs: every other element, or a half. */
 static BpGraphValue *rotary_part(BpGraph *graph, const BpGraphNode *node, const Rotary *rotary,
                                  int64_t part) {
   int64_t axis = 3, start = part, step = 2, end = rotary->size;
@@ -95,7 +95,7 @@ static BpGraphValue *rotary_part(BpGraph *graph, const BpGraphNode *node, const 
   return bp__op_apply(graph, "", "Slice", node->name, inputs, 5, NULL, 0);
 }
 
-/* The pairs back in their places. */
+/* Joins the first and second elements of the pairs at their original positions. */
 static BpGraphValue *join_parts(BpGraph *graph, const BpGraphNode *node, const Rotary *rotary,
                                 BpGraphValue *first, BpGraphValue *second) {
   int64_t shape[5] = {0};
@@ -136,9 +136,9 @@ BP_ROW_EXPAND(rotary_embedding) {
 typedef struct Attention {
   BpGraph *graph;
   const BpGraphNode *node;
-  BpGraphValue *q, *k, *v; /* (batch, heads, length, size), k and v with what is past */
-  int64_t past;            /* places of k before its own input, an extent */
-  int64_t groups;          /* heads of q for each head of k */
+  BpGraphValue *q, *k, *v; /* (batch, heads, length, size); k and v include the past */
+  int64_t past;            /* number of past keys, an extent */
+  int64_t groups;          /* number of heads of q for each head of k */
 } Attention;
 
 static BpGraphValue *heads_of(const Attention *at, int32_t input, const char *count) {
@@ -156,13 +156,13 @@ static BpGraphValue *heads_of(const Attention *at, int32_t input, const char *co
 
 #define MISFIT "its query, key and value do not fit each other"
 
-/* Keys or values: those of the past, then the new ones. */
+/* Keys or values: the past ones, then the new ones. */
 static BpGraphValue *with_past(const Attention *at, int32_t input, BpGraphValue *x) {
   BpGraphValue *past = bp__node_input(at->node, input);
   return past && x ? concat(at->graph, at->node, past, x, 2) : x;
 }
 
-/* Heads and their sizes are known when the graph is compiled. */
+/* Checks the heads and their sizes, which must be known when the graph is compiled. */
 static int check_heads(Attention *at) {
   const int64_t *q = at->q->shape, *k = at->k->shape, *v = at->v->shape;
   const int64_t known[] = {q[1], q[3], k[1], k[3], v[1], v[3]};
@@ -174,7 +174,8 @@ static int check_heads(Attention *at) {
   return 0;
 }
 
-/* Keys and values have the batches of the queries, and one length; a run compares what is open. */
+/* Checks that keys and values have the batches of the queries and one length; a run compares open
+ * extents. */
 static int match_lengths(Attention *at) {
   int64_t k[] = {at->q->shape[0], at->k->shape[1], at->k->shape[2], at->k->shape[3]};
   int64_t v[] = {k[0], k[1], k[2], at->v->shape[3]};
@@ -198,7 +199,7 @@ static int read_attention(Attention *at) {
   return check_heads(at) || match_lengths(at) ? -1 : 0;
 }
 
-/* 0, 1, ... along the axis `axis` of `ndim`. */
+/* The numbers 0, 1, ... along axis `axis` of `ndim` dimensions. */
 static BpGraphValue *places(const Attention *at, int64_t count, int32_t ndim, int32_t axis) {
   int64_t shape[4] = {1, 1, 1, 1};
   shape[axis] = count;
@@ -210,12 +211,12 @@ static BpGraphValue *binary(const Attention *at, const char *op, BpGraphValue *a
   return bp__op_binary(at->graph, at->node, op, a, b);
 }
 
-/* A number, which may be an open extent, as data. */
+/* A number, which may be an open extent, as a value. */
 static BpGraphValue *number(const Attention *at, int64_t value) {
   return bp__op_extents(at->graph, at->node, &value, 1);
 }
 
-/* How many keys are valid for each batch, (batch, 1, 1, 1), or NULL where all are. */
+/* Reads the number of valid keys for each batch, (batch, 1, 1, 1); NULL if all keys are valid. */
 static int valid_keys(const Attention *at, BpGraphValue **valid) {
   BpGraphValue *lengths = bp__node_input(at->node, 6);
   int64_t shape[] = {at->q->shape[0], 1, 1, 1};
@@ -227,14 +228,14 @@ static int valid_keys(const Attention *at, BpGraphValue **valid) {
   return *valid ? 0 : -1;
 }
 
-/* Adds a condition to those that were there. */
+/* Combines a further condition with the conditions so far. */
 static int demand(const Attention *at, BpGraphValue **allowed, BpGraphValue *more) {
   *allowed = *allowed && more ? binary(at, "And", *allowed, more) : more;
   return *allowed ? 0 : -1;
 }
 
-/* Which keys a query may see, by their places and by a mask of bool; NULL: all. A query has the
- * place that it has among the valid keys. */
+/* Computes which keys a query may attend to, by their positions and by a bool mask; NULL if it may
+ * attend to all. A query has its position among the valid keys. */
 static int allowed_keys(const Attention *at, BpGraphValue *mask, BpGraphValue **allowed) {
   int64_t queries = at->q->shape[2], keys = at->k->shape[2];
   int64_t left = bp__node_int(at->node, "left_window_size", -1);
@@ -255,8 +256,8 @@ static int allowed_keys(const Attention *at, BpGraphValue *mask, BpGraphValue **
   return valid ? demand(at, allowed, binary(at, "Less", key, valid)) : 0;
 }
 
-/* The mask with as many keys as there are; those it lacks are masked. Where a number of keys is
- * open, the mask has to have them all. */
+/* Pads the mask to the number of keys; the added keys are masked out. If the number of keys is
+ * open, the mask must include all keys. */
 static BpGraphValue *padded_mask(const Attention *at, BpGraphValue *mask) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, keys = at->k->shape[2];
   BpGraphValue *fill;
@@ -281,8 +282,8 @@ static BpGraphValue *padded_mask(const Attention *at, BpGraphValue *mask) {
   return bp__op_apply(at->graph, "", "Pad", at->node->name, inputs, 3, NULL, 0);
 }
 
-/* The bias that is added to the products: minus infinity where a query may not see a key. NULL:
- * none. */
+/* Makes the bias that is added to the products: minus infinity where a query may not attend to a
+ * key; NULL if no bias is needed. */
 static int make_bias(const Attention *at, BpGraphValue **bias) {
   BpGraphValue *mask = bp__node_input(at->node, 3), *allowed;
   BpGraphValue *zero = bp__op_scalar(at->graph, at->node, at->q, 0);
@@ -300,7 +301,8 @@ static int make_bias(const Attention *at, BpGraphValue **bias) {
   return (mask || allowed) && !*bias ? -1 : 0;
 }
 
-/* Products of the queries, as heads of the keys, with `other`: heads that share a key are rows. */
+/* Multiplies the queries, grouped by the heads of the keys, by `other`: heads that share a key
+ * become rows. */
 static BpGraphValue *grouped_product(const Attention *at, BpGraphValue *x, BpGraphValue *other) {
   if (!x || !other)
     return NULL;
@@ -312,11 +314,12 @@ static BpGraphValue *grouped_product(const Attention *at, BpGraphValue *x, BpGra
   x = binary(at, "MatMul", bp__op_reshape(at->graph, at->node, x, rows, 4), other);
   if (!x)
     return NULL;
-  out[0] = x->shape[0]; /* the batches of both */
+  out[0] = x->shape[0]; /* both operands have the same batches */
   return bp__op_reshape(at->graph, at->node, x, out, 4);
 }
 
-/* The probabilities, in the type of softmax_precision; a query that may see no key has none. */
+/* The probabilities, in the type of softmax_precision; they are 0 for a query that may attend to no
+ * key. */
 static BpGraphValue *probabilities(const Attention *at, BpGraphValue *scores, BpGraphValue *bias) {
   BpDataType dtype = at->q->dtype;
   int64_t last = -1;

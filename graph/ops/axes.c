@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Axes that depend on the data. How many they are is known, and so is the rank of what they lead
- * to: a run computes for each axis of the input whether it is among them. */
+/* Axes that depend on the data. The number of axes is known, and so is the rank of the result: a
+ * run computes for each axis of the input whether it is chosen. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* Axes of `ndim`, as a run has them. */
+/* Chosen axes among `ndim` axes, which a run knows. */
 typedef struct Chosen {
   int64_t count;
-  BpGraphValue *is_chosen; /* for each of `ndim`: 1 or 0 */
-  BpGraphValue *is_valid;  /* one bool: each is an axis, and none is there twice */
+  BpGraphValue *is_chosen; /* 1 or 0 for each axis */
+  BpGraphValue *is_valid;  /* one bool: whether each number is an axis, and none occurs twice */
 } Chosen;
 
 static int read_chosen(BpVectorMaker m, int32_t ndim, Chosen *chosen) {
@@ -36,7 +36,7 @@ static BpGraphValue *pick(BpVectorMaker m, const Chosen *chosen, BpGraphValue *t
   return v_choose(m, v_binary(m, "Equal", chosen->is_chosen, v_number(m, 1)), then, otherwise);
 }
 
-/* The vector, or -1 everywhere if the axes are not valid. */
+/* Returns the vector, or -1 in every element if the axes are not valid. */
 static BpGraphValue *valid(BpVectorMaker m, const Chosen *chosen, BpGraphValue *vector) {
   return v_choose(m, chosen->is_valid, vector, v_number(m, -1));
 }
@@ -60,7 +60,7 @@ static BpGraphValue *rest_of(BpVectorMaker m, const Chosen *chosen, BpGraphValue
 
 static const char *const bad_axes = "its axes are none of its input's, or there twice";
 
-/* Gives the node's first output the extents that are left of it. */
+/* Sets the extents of the node's first output to the extents of the axes that are not chosen. */
 static int drop_axes(BpVectorMaker m, BpGraphNode *node, const Chosen *chosen, BpGraphValue *from,
                      BpGraphValue *extents, const char *complaint) {
   BpGraphValue *shape;
@@ -88,7 +88,7 @@ int bp__bind_squeeze(BpVectorMaker m, BpGraphNode *node) {
       pick(m, &chosen, v_choose(m, is_one, v_number(m, 1), v_number(m, 0)), v_number(m, 0)));
   BpGraphValue *fits = v_binary(m, "Equal", ones, v_number(m, chosen.count));
   chosen.is_valid = v_binary(m, "And", chosen.is_valid, fits);
-  /* Checked even where nothing is left to bind. */
+  /* The axes are checked even if no extent is left to bind. */
   if (!bp__op_bind(
           m.graph, node, valid(m, &chosen, v_number(m, 0)), (int64_t[]){0},
           "its axes are none of its input's, are there twice, or have other extents than 1"))
@@ -116,8 +116,9 @@ int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node) {
 
 /* ---- Reductions -------------------------------------------------------------------------- */
 
-/* Each axis twice: once with its extent, and once with 1. Which is first says whether it is
- * reduced; a reduction over the second half is the one wanted. */
+/* Reduces over axes that only a run knows. Each axis is doubled: it occurs once with its extent,
+ * and once with extent 1. Which of the two is first tells whether the axis is reduced; the
+ * reduction over the second half of the axes gives the result. */
 int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *in = node->inputs[0], *inputs[2];
   int32_t ndim = in->ndim;
@@ -156,7 +157,7 @@ int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node) {
   return drop_axes(m, node, &chosen, reduction->outputs[0], extents, bad_axes);
 }
 
-/* Of the two indices of an axis one is 0. */
+/* One of the two indices of a doubled axis is 0, so their sum is the index. */
 static const BpIrNode *twice_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
@@ -172,7 +173,7 @@ BP_ROW_COMPUTE(twice_in) {
 
 /* ---- Running sums ------------------------------------------------------------------------ */
 
-/* The product of the extents where a comparison with the axis holds. */
+/* The product of the extents of the axes whose comparison with the axis is true. */
 static BpGraphValue *product_where(BpVectorMaker m, const char *compare, BpGraphValue *axis,
                                    BpGraphValue *extents, int32_t ndim) {
   BpGraphValue *holds = v_binary(m, compare, v_places(m, ndim), axis);
@@ -193,8 +194,8 @@ BpGraphValue *bp__vector_around(BpVectorMaker m, BpGraphValue *axis, int32_t ndi
   return bp__op_bind(m.graph, m.node, shape, NULL, "its axis is none of its input's");
 }
 
-/* CumSum and CumProd with an axis that only a run knows: the axes before it and those behind it are
- * fused, so that the operator runs along the middle one of three axes. */
+/* Binds CumSum and CumProd with an axis that only a run knows: the axes before it and the axes
+ * after it are fused, so that the operator runs along the middle one of three axes. */
 int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *in = node->inputs[0];
   int64_t count;
@@ -217,7 +218,7 @@ int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
 
 /* ---- Trilu ------------------------------------------------------------------------------- */
 
-/* 0, 1, 2 and so on up to an extent. */
+/* The vector 0, 1, 2 and so on up to an extent. */
 static BpGraphValue *counting(BpVectorMaker m, int64_t extent) {
   BpGraphAttr attrs[] = {bp__attr_int(m.graph, "start", 0), bp__attr_int(m.graph, "step", 1),
                          bp__attr_int(m.graph, "count", extent)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents that depend on the data. A run computes them as a vector of int64, and Bind makes its
- * elements extents from there on: symbols that are new. A negative element is an error of the run,
- * by which the computations of this file say that there is no such shape. */
+/* Extents that depend on the data. A run computes extents as a vector of int64, and the node Bind
+ * makes the vector's elements extents: new symbols. A negative element is an error of the run; the
+ * computations of extents return -1 for an impossible shape. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -17,12 +17,12 @@ BP_ROW_INFER(bind) {
   return bp__op_bad(node, "other rows make it, and models do not have it");
 }
 
-/* The most elements of a vector that a run binds (graph/relax/builtin.c). */
+/* The maximum number of elements of a vector that a run binds (graph/relax/builtin.c). */
 #define MAX_BOUND 64
 
 /* ---- Symbols ----------------------------------------------------------------------------- */
 
-/* The likely value of such an extent. Functions are scheduled for it. */
+/* The likely value of a bound extent, for which functions are scheduled. */
 #define LIKELY_EXTENT 64
 
 int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node) {
@@ -36,7 +36,7 @@ int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node) {
   }
 }
 
-/* Elements that are given, or symbols for those that are not, which are BP_EXTENT_NONE. */
+/* The given elements, with new symbols for elements that are BP_EXTENT_NONE. */
 static int64_t *name_elements(BpGraph *graph, const BpGraphNode *node, const int64_t *given,
                               int64_t count) {
   int64_t *elements = bp__arena_alloc_array(&graph->arena, (size_t)count + 1, sizeof(*elements));
@@ -55,7 +55,7 @@ static int check_can_bind(const BpGraph *graph, const BpGraphNode *node) {
                                   "--target");
 }
 
-/* Whether a run need not look at the vector. */
+/* Whether a run need not check the vector. */
 static bool is_settled(BpGraph *graph, const BpGraphValue *vector) {
   for (int64_t i = 0; vector->extents && i < bp__value_num_elements(vector); i++)
     if (!bp__extent_at_least(&graph->extents, vector->extents[i], 0))
@@ -63,7 +63,7 @@ static bool is_settled(BpGraph *graph, const BpGraphValue *vector) {
   return vector->data || vector->extents;
 }
 
-/* Whether a constant has the elements that are given, and none that is negative. */
+/* Whether a constant has the given elements, and no negative one. */
 static bool is_as_given(const BpGraphValue *vector, const int64_t *given) {
   for (int64_t i = 0; i < bp__value_num_elements(vector); i++) {
     int64_t element = bp__value_get_int(vector, i);
@@ -128,7 +128,7 @@ int bp__op_require(BpGraph *graph, const BpGraphNode *node, int64_t extent, cons
   condition->extent = extent;
   condition->complaint =
       bp__arena_printf(&graph->arena, "node '%s' (%s): %s", node->name, node->op->name, complaint);
-  /* A body may not be run, and what follows would hold outside of it, too. */
+  /* A body may not run at all, and a requirement made in it would hold outside it, too. */
   if (!graph->outer)
     bp__extent_require(&graph->extents, extent);
   return condition->complaint ? bp__list_push(&graph->conditions, condition) : -1;
@@ -136,7 +136,7 @@ int bp__op_require(BpGraph *graph, const BpGraphNode *node, int64_t extent, cons
 
 /* ---- Vectors ----------------------------------------------------------------------------- */
 
-/* The vector after `count` ones are put before it. */
+/* The vector with `count` ones before it. */
 static BpGraphValue *after_ones(BpVectorMaker m, BpGraphValue *vector, int64_t count) {
   int64_t ones[BP_GRAPH_MAX_NDIM];
   for (int64_t i = 0; i < count; i++)
@@ -177,7 +177,8 @@ int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGra
 
 /* ---- Reshape ----------------------------------------------------------------------------- */
 
-/* The extents that 0 stands for: those of the input, and where it has none, no extent. */
+/* The extents that 0 copies in a Reshape: the input's extents; a 0 beyond the input's dimensions
+ * copies none. */
 static BpGraphValue *copied_extents(BpVectorMaker m, int64_t count) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t extents[BP_GRAPH_MAX_NDIM];
@@ -186,8 +187,8 @@ static BpGraphValue *copied_extents(BpVectorMaker m, int64_t count) {
   return v_extents(m, extents, count);
 }
 
-/* The shape that it has, or, where it cannot have the one wanted, negative extents; *given are the
- * elements that are known, or NULL. */
+/* The shape that a Reshape gives, or negative extents if the wanted shape is impossible; *given are
+ * the known elements, or NULL. */
 static BpGraphValue *reshaped(BpVectorMaker m, BpGraphValue *shape, int64_t count,
                               const int64_t **given) {
   const BpGraphValue *in = m.node->inputs[0];
@@ -223,7 +224,7 @@ static int bind_reshape(BpVectorMaker m, BpGraphNode *node) {
   return bp__vector_replace(m, node, "ViewIn", shape, NULL, 0);
 }
 
-/* A view in the shape that a vector has, which the run has checked. */
+/* A view with the shape in a vector, which the run has checked. */
 BP_ROW_INFER(view_in) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   int32_t ndim = bp__op_const_extents(node, 1, shape, BP_GRAPH_MAX_NDIM);
@@ -253,8 +254,7 @@ static int bind_expand(BpVectorMaker m, BpGraphNode *node) {
   return bp__vector_replace(m, node, "ExpandIn", shape, NULL, 0);
 }
 
-/* Where an extent that is open may be 1 or the one wanted, its last place stands for those beyond.
- */
+/* An open extent may be 1 or the wanted extent: the index is clamped to the last element. */
 static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -275,12 +275,12 @@ BP_ROW_COMPUTE(expand_in) {
 
 /* ---- Slice ------------------------------------------------------------------------------- */
 
-/* The axes that are sliced, or all where these depend on the data as well, and along each its
- * extent and how it is sliced. */
+/* The sliced axes, or all axes if the sliced ones depend on the data; and for each axis its extent,
+ * bounds and step. */
 typedef struct Slicing {
   int64_t count, axes[BP_GRAPH_MAX_NDIM], extents[BP_GRAPH_MAX_NDIM];
   BpGraphValue *starts, *ends, *steps;
-  BpGraphValue *is_valid; /* for each axis, or NULL: they are */
+  BpGraphValue *is_valid; /* whether each axis is valid, or NULL if all are */
 } Slicing;
 
 static int read_slicing(BpVectorMaker m, Slicing *slicing) {
@@ -300,7 +300,7 @@ static int read_slicing(BpVectorMaker m, Slicing *slicing) {
   return slicing->steps ? 0 : -1;
 }
 
-/* The axes of a slice where they are known. */
+/* Reads the axes of a slice that are known. */
 static int read_axes(const BpGraphNode *node, Slicing *slicing) {
   int32_t count = bp__op_ints(node, 3, NULL, slicing->axes, BP_GRAPH_MAX_NDIM);
   if (count == -1)
@@ -319,8 +319,8 @@ static int read_axes(const BpGraphNode *node, Slicing *slicing) {
   return 0;
 }
 
-/* Puts numbers that are given for some axes into the order of all axes; the others get `otherwise`.
- * `is_at` has a row for each axis of the input. */
+/* Puts numbers that are given for some axes into the order of all axes; the other axes get
+ * `otherwise`. `is_at` has a row for each axis of the input. */
 static BpGraphValue *spread(BpVectorMaker m, BpGraphValue *is_at, BpGraphValue *given,
                             int64_t otherwise) {
   BpGraphValue *axis = v_number(m, 1);
@@ -333,8 +333,8 @@ static BpGraphValue *spread(BpVectorMaker m, BpGraphValue *is_at, BpGraphValue *
   return v_choose(m, v_binary(m, "Equal", times, v_number(m, 0)), v_number(m, otherwise), sum);
 }
 
-/* Makes the slicing one along all axes, by those that a run gives: each of them in its range, and
- * none twice. */
+/* Makes the slicing one along all axes, from axes that a run knows: each must be in range, and none
+ * may occur twice. */
 static int spread_axes(BpVectorMaker m, Slicing *slicing) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t count, column[] = {in->ndim, 1};
@@ -360,7 +360,8 @@ static int spread_axes(BpVectorMaker m, Slicing *slicing) {
   return slicing->steps ? 0 : -1;
 }
 
-/* A bound of the slice: from the end where it is negative, and not beyond what its step reaches. */
+/* A bound of the slice: counted from the end if it is negative, and clamped to the range that the
+ * step can reach. */
 static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *extent,
                            BpGraphValue *back) {
   given = v_choose(m, v_binary(m, "Less", given, v_number(m, 0)), v_binary(m, "Add", given, extent),
@@ -369,14 +370,14 @@ static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *e
   return v_least(m, given, v_binary(m, "Sub", extent, back));
 }
 
-/* For each axis: the start of the slice, then its number of elements, then its step upward and its
- * step downward. One of the two steps is 0. */
+/* For each axis: the start of the slice, then its number of elements, its step upward and its step
+ * downward. One of the two steps is 0. */
 static BpGraphValue *places(BpVectorMaker m, const Slicing *slicing) {
   BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
   BpGraphValue *extent = v_extents(m, slicing->extents, slicing->count);
   BpGraphValue *steps =
       v_binary(m, "Add", slicing->steps, v_binary(m, "Mul", slicing->starts, zero));
-  /* A longer step leaves the first element alone, as these do. */
+  /* A step longer than INT32_MAX takes only the first element, as a step of INT32_MAX does. */
   steps = v_least(m, v_greatest(m, steps, v_number(m, -INT32_MAX)), v_number(m, INT32_MAX));
   BpGraphValue *ups = v_greatest(m, steps, zero);
   BpGraphValue *downs = v_greatest(m, v_binary(m, "Sub", zero, steps), zero);
@@ -462,8 +463,8 @@ BP_ROW_COMPUTE(slice_in) {
 
 /* ---- Split ------------------------------------------------------------------------------- */
 
-/* The lengths that the node names, or those of parts that are as long as can be, the last aside;
- * `given` are those that are known, else BP_EXTENT_NONE. */
+/* The lengths of the parts of a Split: the given lengths, or equal lengths with a shorter last
+ * part; `given` are the known lengths, else BP_EXTENT_NONE. */
 static BpGraphValue *split_lengths(BpVectorMaker m, int64_t extent, int64_t *given) {
   BpExtents *extents = &m.graph->extents;
   const BpGraphAttr *attr = bp__node_attr(m.node, "split");
@@ -489,7 +490,7 @@ static BpGraphValue *split_lengths(BpVectorMaker m, int64_t extent, int64_t *giv
   return last == BP_EXTENT_NONE ? NULL : v_extents(m, given, parts);
 }
 
-/* Binds the lengths in pieces of at most MAX_BOUND, and sets `given` to what they are then. */
+/* Binds the lengths in pieces of at most MAX_BOUND, and sets `given` to the bound extents. */
 static int bind_lengths(BpVectorMaker m, BpGraphValue *lengths, int64_t *given) {
   int64_t count = lengths ? m.node->num_outputs : 0;
   for (int64_t i = 0; i < count; i += MAX_BOUND) {
@@ -542,7 +543,7 @@ int bp__bind_split(BpVectorMaker m, BpGraphNode *node) {
 
 /* ---- Others ------------------------------------------------------------------------------ */
 
-/* Elements of the input are extents, or factors of them. */
+/* Binds elements of an input that are extents, or factors of extents. */
 static int bind_plainly(BpVectorMaker m, BpGraphNode *node, int32_t input, const char *complaint) {
   int64_t count;
   BpGraphValue *vector = bp__vector_read(m, input, 2 * BP_GRAPH_MAX_NDIM, &count);
@@ -576,10 +577,10 @@ static int bind_max_unpool(BpVectorMaker m, BpGraphNode *node) {
   return bind_plainly(m, node, 2, "its output_shape has a negative extent");
 }
 
-/* Inputs that steer inference. */
+/* The operators with inputs that steer inference. */
 static const struct {
-  const char *op;      /* or the common prefix of several names */
-  int32_t first, last; /* the inputs that may depend on the data */
+  const char *op;      /* name, or the common prefix of several names */
+  int32_t first, last; /* range of the inputs that may depend on the data */
   int (*bind)(BpVectorMaker m, BpGraphNode *node);
 } binders[] = {
     {"Reshape", 1, 1, bind_reshape},     {"Expand", 1, 1, bind_expand},

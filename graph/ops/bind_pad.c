@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pad by pads, or along axes, that depend on the data. */
+/* Pad with pads, or along axes, that depend on the data. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,11 +7,12 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* The numbers that a run computes for each axis: its new extent; the number of elements that are
- * added before it; and the start and the length of the part of the input that is kept. */
+/* The numbers that a run computes for each axis: the new extent; the number of elements added
+ * before the axis; and the start and the length of the kept part of the input. */
 enum { EXTENT, BEFORE, START, LEFT, NUM_KINDS };
 
-/* The pads in the order of the axes of the input; *is_valid: the axes are that, each there once. */
+/* Puts the pads into the order of the input's axes; *is_valid tells whether each axis is valid and
+ * occurs once. */
 static int spread_pads(BpVectorMaker m, BpGraphValue **begin, BpGraphValue **end,
                        BpGraphValue **is_valid) {
   int32_t ndim = m.node->inputs[0]->ndim;
@@ -40,13 +41,13 @@ static int spread_pads(BpVectorMaker m, BpGraphValue **begin, BpGraphValue **end
   return *begin && *end && *is_valid ? 0 : -1;
 }
 
-/* Pads that are not small are taken for none that there can be. */
+/* Whether pads are small; a larger pad is treated as impossible. */
 static BpGraphValue *is_small(BpVectorMaker m, BpGraphValue *pads) {
   return v_binary(m, "And", v_binary(m, "LessOrEqual", pads, v_number(m, INT32_MAX)),
                   v_binary(m, "GreaterOrEqual", pads, v_number(m, -INT32_MAX)));
 }
 
-/* Computes those of these numbers that are known when the pads are constants; the others are
+/* Computes the numbers that are known when the pads are constants; the others are
  * BP_EXTENT_NONE. */
 static int know_kinds(BpVectorMaker m, const BpGraphValue *begin, const BpGraphValue *end,
                       int64_t *known) {
@@ -121,7 +122,8 @@ BP_ROW_INFER(pad_in) {
                                  : bp__node_set_output(graph, node, 0, in->dtype, kinds, in->ndim);
 }
 
-/* The place in what is left of an axis that a place before, in or behind it copies. */
+/* The position, in the kept part of an axis, that a position before, in or after that part
+ * copies. */
 static const BpIrNode *copied(BpIrModule *ir, const char *mode, const BpIrNode *place,
                               const BpIrNode *left) {
   const BpIrNode *zero = x_index(ir, 0), *one = x_index(ir, 1), *last = x_sub(ir, left, one);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel-blocked layout: a tensor (batch, channels, height, width) as (batch, blocks, height,
  * width, block), so that a vector holds neighbouring channels. The last block may have spare
- * channels, which hold anything, NaN and infinity too. Operators keep channels apart, or reduce
- * over channels with bp__reduce_channels, which leaves spare ones out: so no channel is ever
- * computed from a spare one. graph/build/layout.c makes these operators, and nothing else does. */
+ * channels, whose elements are undefined and may be NaN or infinity. Operators keep channels apart,
+ * or reduce over channels with bp__reduce_channels, which leaves out spare channels: so no channel
+ * is ever computed from a spare one. Only graph/build/layout.c makes operators on blocked
+ * tensors. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -68,9 +69,9 @@ BP_ROW_COMPUTE(unblock) {
 
 /* ---- Concatenation ----------------------------------------------------------------------- */
 
-/* Along channels that need not fill blocks, in `parts` of a block that no input begins inside of:
- * the output (n, blocks, h, w, block / part, part) is in memory a blocked tensor. Attributes: part,
- * and the channels of the inputs. */
+/* Concatenates along channels that need not fill blocks, in `parts` of a block such that no input
+ * begins inside a part: the output (n, blocks, h, w, block / part, part) has the memory layout of a
+ * blocked tensor. Attributes: part, and the channels of the inputs. */
 typedef struct Concat {
   const BpOpCompute *op;
   int64_t part, channels[BP_OP_MAX_INPUTS];
@@ -115,7 +116,7 @@ static const BpIrNode *concat_blocked_body(BpTe *te, const BpIrNode *const *axes
                                   x_add(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, at, block), axes[5])};
     const BpIrNode *inside =
         x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, x_index(ir, in[1] * in[4])));
-    /* Beyond the last channel, where it does not fill its block, it does not matter. */
+    /* Elements beyond the last channel, if it does not fill its block, may have any value. */
     result = result ? bp_ir_select(ir, x_ge(ir, at, x_index(ir, concat->channels[i])), result,
                                    bp_te_read(te, concat->op->inputs[i], indices))
                     : bp_te_read_if(te, concat->op->inputs[i], indices, inside);
@@ -134,14 +135,14 @@ BP_ROW_COMPUTE(concat_blocked) {
 
 /* ---- Convolution ------------------------------------------------------------------------- */
 
-/* Its attributes, all given: strides, pads and dilations over height and width, and of dense
- * weights the channels of the input, which is blocked, or plain with 4 dimensions. Weights: dense
- * (blocks out, blocks in, kernel height, width, block in, block out) depthwise  (blocks, kernel
- * height, width, block) */
+/* The attributes of a blocked convolution, all present: strides, pads and dilations over height and
+ * width and, for dense weights, the channels of the input, which is blocked, or plain with 4
+ * dimensions. Weights: dense (blocks out, blocks in, kernel height, width, block in, block out)
+ * depthwise (blocks, kernel height, width, block) */
 typedef struct Blocked {
   const BpOpCompute *op;
   int64_t strides[2], pads[4], dilations[2], kernel[2];
-  int is_plain; /* the input */
+  int is_plain; /* whether the input is plain */
   BpTeTensor *input;
   BpTeTensor *sums;
 } Blocked;
@@ -213,7 +214,7 @@ static int pad_input(Blocked *conv) {
   return conv->input ? 0 : -1;
 }
 
-/* Where tap k of the window at `axis` is. */
+/* The index, in the padded input, of tap k of a window along spatial dimension `i`. */
 static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const *axes, int32_t i,
                            const BpIrNode *k) {
   BpIrModule *ir = bp_te_ir(te);
@@ -221,8 +222,8 @@ static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const 
                x_mul(ir, k, x_index(ir, conv->dilations[i])));
 }
 
-/* Reduced over the channels, and inside of each block of them, or of each channel of a plain input,
- * over the window. */
+/* The convolution is reduced over the channel blocks and, inside each block or each channel of a
+ * plain input, over the window. */
 static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocked *conv = context;
   const int64_t *extents = conv->op->node->inputs[1]->shape;
@@ -281,10 +282,10 @@ BP_ROW_COMPUTE(conv_blocked) {
 
 /* ---- Convolution and depth to space ------------------------------------------------------ */
 
-/* A pointwise convolution whose channels become k x k neighbouring pixels: a transposed convolution
- * without overlap is one. Attribute: the channels of the input. Weights (k, k, blocks out, blocks
- * in, block in, block out), bias (k, k, blocks out, block out). The output (n, blocks, h, k, w, k,
- * block) is in memory what a blocked tensor of k * h by k * w pixels is. */
+/* A pointwise convolution whose channels become k x k neighbouring pixels, such as a transposed
+ * convolution without overlap. Attribute: the channels of the input. Weights (k, k, blocks out,
+ * blocks in, block in, block out), bias (k, k, blocks out, block out). The output (n, blocks, h, k,
+ * w, k, block) has the memory layout of a blocked tensor of k * h by k * w pixels. */
 BP_ROW_INFER(conv_to_space) {
   const int64_t *in = node->inputs[0]->shape, *weights = node->inputs[1]->shape;
   int64_t shape[7] = {in[0], weights[2], in[2], weights[0], in[3], weights[1], weights[5]};

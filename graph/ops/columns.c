@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators whose elements of a picture are arranged as columns, one for each window: DeformConv,
- * whose windows read at places that are data, and Col2Im, which adds columns up to a picture. */
+/* Operators that arrange a picture's elements as columns, one for each window: DeformConv, whose
+ * windows read at positions that are data, and Col2Im, which adds columns up to a picture. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* The index of a place among all in the order of rows. */
+/* The row-major index of a position. */
 static const BpIrNode *flat_index(BpIrModule *ir, const BpIrNode *const *places,
                                   const int64_t *extents, int32_t count) {
   const BpIrNode *index = x_index(ir, 0);
@@ -34,8 +34,9 @@ static int64_t product_of(const int64_t *values, int32_t count) {
 
 /* ---- DeformConv -------------------------------------------------------------------------- */
 
-/* The picture where each place of each window looks: (batch, channels, window, places). Inputs:
- * those of DeformConv without the weights and the bias. */
+/* DeformSample: the elements of the picture that each element of each window reads: (batch,
+ * channels, window, positions). DeformSample has the inputs of DeformConv without the weights and
+ * the bias. */
 BP_ROW_INFER(deform_sample) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[2 + 2 * BP_GRAPH_MAX_NDIM] = {in->shape[0], in->shape[1]};
@@ -51,10 +52,10 @@ typedef struct Deform {
   const BpOpCompute *op;
   BpIrModule *ir;
   BpOpWindow window;
-  BpDataType dtype; /* in which it is computed */
+  BpDataType dtype; /* type in which it is computed */
 } Deform;
 
-/* Number `part` of the `parts` that an input has for the place of the window. */
+/* Number `part` of the `parts` numbers that an input has for an element of the window. */
 static const BpIrNode *read_of_place(const Deform *d, int32_t input, const BpIrNode *const *axes,
                                      int64_t parts, int64_t part) {
   BpIrModule *ir = d->ir;
@@ -71,7 +72,8 @@ static const BpIrNode *read_of_place(const Deform *d, int32_t input, const BpIrN
   return x_wide(ir, bp_te_read(d->op->te, d->op->inputs[input], at));
 }
 
-/* Linear interpolation between the elements around the place; outside of the picture is zero. */
+/* Interpolates linearly between the elements around a position; elements outside the picture are
+ * zero. */
 static const BpIrNode *deform_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Deform *d = context;
   const BpOpWindow *w = &d->window;
@@ -135,7 +137,8 @@ static int check_deform(BpGraph *graph, const BpGraphNode *node, BpOpWindow *win
   return bp__op_window(&graph->extents, node, weights->shape + 2, window);
 }
 
-/* An input with `parts` numbers for each place of the window, at each place of the output. */
+/* Reads an input with `parts` numbers for each element of the window, at each position of the
+ * output. */
 static int read_places(BpGraph *graph, const BpGraphNode *node, const BpOpWindow *window,
                        int32_t input, int64_t parts, BpGraphValue **value) {
   int64_t shape[BP_GRAPH_MAX_NDIM] = {node->inputs[PICTURE]->shape[0]};
@@ -154,7 +157,8 @@ static int read_places(BpGraph *graph, const BpGraphNode *node, const BpOpWindow
   return *value ? 0 : -1;
 }
 
-/* Samples the picture; then it is a product of the weights and the columns of each group. */
+/* DeformConv samples the picture; the result is the product of the weights and the columns of each
+ * group. */
 BP_ROW_EXPAND(deform_conv) {
   static const char *const passed[] = {"strides", "pads", "dilations", "offset_group"};
   const BpGraphValue *in = node->inputs[PICTURE], *weights = node->inputs[WEIGHTS];
@@ -194,7 +198,8 @@ BP_ROW_EXPAND(deform_conv) {
 
 /* ---- Col2Im ------------------------------------------------------------------------------ */
 
-/* Sizes of the blocks and of the picture; `out` of the window is how many blocks there are. */
+/* Reads the sizes of the blocks and of the picture; `out` of the window is set to the number of
+ * blocks. */
 static int read_blocks(const BpGraphNode *node, BpOpWindow *w) {
   int64_t image[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM];
   int32_t rank = bp__op_const_ints(node, 1, image, BP_GRAPH_MAX_NDIM - 2), count;
@@ -220,7 +225,8 @@ static int read_blocks(const BpGraphNode *node, BpOpWindow *w) {
   return 0;
 }
 
-/* Whether the product of the positive `values` is `product`, which may be smaller by far. */
+/* Whether all `values` are positive and their product is `product`, even if the product
+ * overflows. */
 static bool has_product(const int64_t *values, int32_t count, int64_t product) {
   for (int32_t i = 0; i < count; i++) {
     if (values[i] < 1 || product % values[i] != 0)
@@ -259,7 +265,7 @@ typedef struct Blocks {
   BpOpWindow window;
 } Blocks;
 
-/* The sum of the elements of all blocks that lie at the place. */
+/* The sum of the elements of all blocks at a position of the picture. */
 static const BpIrNode *col2im_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocks *blocks = context;
   const BpOpWindow *w = &blocks->window;
@@ -295,7 +301,7 @@ BP_ROW_COMPUTE(col2im) {
 
 /* ---- Col2Im by shapes that depend on the data -------------------------------------------- */
 
-/* The picture, a block and how many blocks there are along each axis, as vectors. */
+/* The sizes of the picture and of a block, and the number of blocks along each axis, as vectors. */
 typedef struct BlocksOfData {
   int64_t rank;
   BpGraphValue *image, *block, *counts;
@@ -336,7 +342,7 @@ static BpGraphValue *view(BpVectorMaker m, BpGraphValue *value, const int64_t *s
   return bp__op_apply(m.graph, "backplane", "ViewIn", m.node->name, inputs, 2, NULL, 0);
 }
 
-/* The extents of the output behind the first, and the size of a block after the channels. */
+/* Binds the extents of the output after the first, and the size of a block after the channels. */
 static BpGraphValue *bind_blocks(BpVectorMaker m, const BlocksOfData *b) {
   const BpGraphValue *in = m.node->inputs[0];
   BpGraphValue *both[] = {b->image, b->block};
@@ -359,7 +365,7 @@ static BpGraphValue *bind_blocks(BpVectorMaker m, const BlocksOfData *b) {
                      "multiple of the size of a block");
 }
 
-/* Takes the last of the numbers of a mixed radix off: *rest becomes what is left. */
+/* Takes the last digit of a mixed-radix number; *rest is set to the other digits. */
 static BpGraphValue *take_digit(BpVectorMaker m, BpGraphValue **rest, BpGraphValue *radix) {
   radix = v_greatest(m, radix, v_number(m, 1));
   BpGraphValue *digit = v_binary(m, "Mod", *rest, radix);
@@ -367,8 +373,8 @@ static BpGraphValue *take_digit(BpVectorMaker m, BpGraphValue **rest, BpGraphVal
   return digit;
 }
 
-/* Where in the picture, its axes fused, each element of each column goes: beyond its end for those
- * that lie in the pads. (elements, columns). */
+/* The position in the picture, with its axes fused, of each element of each column: (elements,
+ * columns). Elements in the pads get a position beyond the picture's end. */
 static BpGraphValue *places_of_elements(BpVectorMaker m, const BlocksOfData *b, int64_t elements,
                                         int64_t columns) {
   BpGraphValue *element = bp__op_counting(m.graph, m.node, elements);
@@ -393,7 +399,7 @@ static BpGraphValue *places_of_elements(BpVectorMaker m, const BlocksOfData *b, 
   return v_choose(m, inside, flat, size);
 }
 
-/* Adds each element of each column to its place. */
+/* Adds each element of each column to its position in the picture. */
 int bp__bind_col2im(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *in = node->inputs[0], *inputs[3];
   int64_t shape[BP_GRAPH_MAX_NDIM] = {in->shape[0]}, flat[3] = {1, 1};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operators of control flow. Nothing is computed for them, and no pass infers their shapes. */
+/* The operators of control flow, which are not computed, and whose shapes no pass infers. */
 #include "graph/ops/control.h"
 
 const BpOp bp__op_branch = {.name = "Branch",
@@ -51,14 +51,15 @@ int bp__graph_has_control(const BpGraph *graph) {
   return 0;
 }
 
-/* The value whose memory this one is. */
+/* The value whose memory a value uses. */
 static const BpGraphValue *root(const BpGraphValue *value) {
   while (value->producer && value->producer->op->fusion == BP_FUSE_VIEW)
     value = value->producer->inputs[0];
   return value;
 }
 
-/* Whether a body may give one of its inputs, or a node in it that the machine runs may. */
+/* Whether an output of a body may be one of its inputs, directly or through a node that the machine
+ * executes. */
 static bool body_hands_on(const BpGraph *body, const BpGraphValue *input) {
   for (size_t i = 0; i < body->outputs.size; i++)
     if (root(body->outputs.items[i]) == input)
@@ -79,7 +80,7 @@ bool bp__control_hands_on(const BpGraphNode *node, int32_t input) {
   bool is_loop = node->op == &bp__op_loop;
   int32_t first = is_loop ? 2 : 1, carried = (int32_t)bp__node_int(node, "carried", 0);
   if (is_loop && input >= first && input < first + carried)
-    return true; /* where no iteration runs */
+    return true; /* without an iteration the carried value is the input */
   first += carried;
   for (int32_t b = 0; b < node->num_bodies; b++) {
     const BpList *inputs = &node->bodies[b]->inputs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and its transpose, over any number of spatial dimensions, with groups, in the plain
- * layout (batch, channels, spatial ...). blocked.c has the channel-blocked forms. */
+/* Convolution and transposed convolution over any number of spatial dimensions, with groups, in the
+ * plain layout (batch, channels, spatial ...). blocked.c has the channel-blocked forms. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -79,8 +79,8 @@ static BpTeTensor *padded_input(const ConvBody *body) {
   return bp__op_tensor(body->op, "padded", shape, in->ndim, padded_body, (void *)(uintptr_t)body);
 }
 
-/* The sum over the channels of the group and the window. A depthwise one has one channel a group,
- * and no axis for it. */
+/* The sum over the channels of the group and the window. A depthwise convolution has one channel a
+ * group, and no axis for channels. */
 static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const ConvBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -139,8 +139,8 @@ BP_ROW_COMPUTE(conv) {
 
 #define REMOVES_TOO_MUCH "its padding removes more than its output has"
 
-/* The extents that the output shall have: output_shape, which may begin with those of the batch and
- * the channels, or with auto_pad as many elements as strides. 1: the pads say. */
+/* Reads the extents of the output: output_shape, which may begin with the batch and the channels;
+ * with auto_pad, as many elements as strides. Returns 1 if the pads determine the extents. */
 static int wanted_output(BpExtents *extents, const BpGraphNode *node, const BpOpWindow *window,
                          int64_t *out) {
   const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
@@ -212,9 +212,9 @@ BP_ROW_INFER(conv_transpose) {
   return set_spatial_output(graph, node, weights->shape[1] * groups, window.out);
 }
 
-/* The index of the input that the tap `k` adds to output `y`: (y + pad - k * dilation) / stride, if
- * that is whole and inside of the input. If the kernel is as large as the stride, callers pass only
- * the tap that divides: then k is the remainder. */
+/* The index of the input that tap `k` adds to output `y`: (y + pad - k * dilation) / stride, if
+ * that is an integer inside the input. If the kernel is as large as the stride, callers pass only
+ * the tap for which the division is exact: k is the remainder. */
 static const BpIrNode *tap_source(const ConvBody *body, int32_t i, const BpIrNode *y,
                                   const BpIrNode *k, const BpIrNode **inside) {
   const BpOpWindow *window = body->window;
@@ -266,7 +266,8 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
   }
   value = inside ? bp_te_read_if(te, body->op->inputs[0], in, inside)
                  : bp_te_read(te, body->op->inputs[0], in);
-  /* The weight of a tap that is not there may be infinite: 0 of it would be NaN. */
+  /* The weight of a tap outside the input may be infinite, and 0 times it would be NaN, so it is
+   * not read. */
   weight = inside ? bp_te_read_if(te, body->op->inputs[1], w, inside)
                   : bp_te_read(te, body->op->inputs[1], w);
   return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, value, weight), reduce, count);

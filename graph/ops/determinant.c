@@ -18,7 +18,7 @@ typedef struct Elimination {
   BpTe *te;
   BpIrModule *ir;
   BpIrBlock *block;
-  BpTeTensor *matrix; /* a copy, which elimination turns into an upper triangle */
+  BpTeTensor *matrix; /* a copy of the matrix, which elimination turns into an upper triangle */
   const BpIrNode *const *rows;
   int32_t num_rows;
   const BpIrNode *size;
@@ -60,8 +60,8 @@ static void copy_matrix(const Elimination *e, BpTeTensor *in) {
   bp_ir_block_close(e->block);
 }
 
-/* Brings the largest element of the column at and below the diagonal to it. A NaN counts as larger
- * than all before it, so that it reaches the product. */
+/* Exchanges rows so that the largest element of the column, at and below the diagonal, is on the
+ * diagonal. A NaN counts as larger than all elements before it, so that it reaches the product. */
 static void bring_pivot(const Elimination *e, const BpIrNode *step, const BpIrNode *product) {
   BpIrModule *ir = e->ir;
   const BpIrNode *next = x_add(ir, step, x_index(ir, 1));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Einsum, said in terms of others: operands are multiplied one after the other, as matrix products
- * where an index is summed over, and an index is summed over as soon as nothing later has it. */
+/* Einsum, built from other operators: operands are multiplied one after the other, as matrix
+ * products over summed indices, and an index is summed over as soon as no later operand has it. */
 #include <string.h>
 
 #include "graph/ops/rows.h"
 
-/* Labels of axes: letters, and numbers from here on for the axes of an ellipsis, counted from the
- * last one. */
+/* Labels of axes: letters, and numbers from ELLIPSIS on for the axes of an ellipsis, counted from
+ * the last axis. */
 #define ELLIPSIS 256
 
 /* A list of axes by their labels. */
@@ -15,7 +15,7 @@ typedef struct Labels {
   int32_t at[BP_GRAPH_MAX_NDIM];
 } Labels;
 
-/* A factor: a value and what its axes are called. */
+/* A factor: a value and the labels of its axes. */
 typedef struct Term {
   BpGraphValue *value;
   Labels labels;
@@ -24,7 +24,7 @@ typedef struct Term {
 typedef struct Einsum {
   BpGraph *graph;
   const BpGraphNode *node;
-  Term *terms; /* one for each input */
+  Term *terms; /* a term for each input */
   Labels out;
 } Einsum;
 
@@ -49,8 +49,8 @@ static int add_label(const BpGraphNode *node, Labels *labels, int32_t label) {
   return 0;
 }
 
-/* Reads labels from `*text` up to what ends a term; an ellipsis stands for `open` axes. Returns
- * whether there was one, -1 for an error. */
+/* Reads labels from `*text` up to the end of a term; an ellipsis stands for `open` axes. Returns
+ * whether the term has an ellipsis, or -1 with an error. */
 static int read_labels(const BpGraphNode *node, const char **text, int32_t open, Labels *labels) {
   int has_ellipsis = 0;
   labels->count = 0;
@@ -73,7 +73,7 @@ static int read_labels(const BpGraphNode *node, const char **text, int32_t open,
   return has_ellipsis;
 }
 
-/* Gives the axes of an operand their labels; `*most` becomes at least the number of axes of its
+/* Labels the axes of an operand; `*most` is raised to the number of axes of the operand's
  * ellipsis. */
 static int read_term(const BpGraphNode *node, const char **text, Term *term, int32_t *most) {
   const char *again = *text;
@@ -97,8 +97,8 @@ static int32_t count_label(const Einsum *einsum, int32_t label) {
   return count;
 }
 
-/* Without an output in the equation it has the axes of the ellipsis, then the labels that are there
- * once, in the order of their characters. */
+/* The output of an equation without one has the axes of the ellipsis, then the labels that occur
+ * once, in alphabetical order. */
 static int implied_output(Einsum *einsum, int32_t most) {
   einsum->out.count = 0;
   for (int32_t i = most - 1; i >= 0; i--)
@@ -151,7 +151,7 @@ static int read_equation(Einsum *einsum) {
 
 /* ---- One term ---------------------------------------------------------------------------- */
 
-/* Puts the axes into the order of `labels`, which has all of them. */
+/* Transposes the axes of a term into the order of `labels`, which contains all of them. */
 static int arrange(const Einsum *einsum, Term *term, const Labels *labels) {
   int64_t perm[BP_GRAPH_MAX_NDIM];
   int32_t moved = 0;
@@ -165,7 +165,8 @@ static int arrange(const Einsum *einsum, Term *term, const Labels *labels) {
   return term->value ? 0 : -1;
 }
 
-/* Elements whose indices along axes `a` < `b` are equal: with those last, every extent + 1st. */
+/* Takes the elements whose indices along axes `a` < `b` are equal: if these axes are last and
+ * fused, every element at a multiple of extent + 1. */
 static int take_diagonal(const Einsum *einsum, Term *term, int32_t a, int32_t b) {
   const BpGraphValue *in = term->value;
   int64_t perm[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM], n = in->shape[a], label;
@@ -211,7 +212,7 @@ static int take_diagonals(const Einsum *einsum, Term *term) {
   return 0;
 }
 
-/* Whether the output or a term from `next` on has the label. */
+/* Whether the output, or a term from `next` on, has the label. */
 static int is_needed(const Einsum *einsum, int32_t label, int32_t next) {
   int needed = find_label(&einsum->out, label) >= 0;
   for (int32_t i = next; i < einsum->node->num_inputs; i++)
@@ -219,7 +220,7 @@ static int is_needed(const Einsum *einsum, int32_t label, int32_t next) {
   return needed;
 }
 
-/* Sums over the axes that neither `other` (or NULL) has nor anything later. */
+/* Sums over the axes that neither `other` (or NULL), a later term nor the output has. */
 static int sum_out(const Einsum *einsum, Term *term, const Term *other, int32_t next) {
   int64_t axes[BP_GRAPH_MAX_NDIM];
   int32_t count = 0, kept = 0;
@@ -242,8 +243,8 @@ static int sum_out(const Einsum *einsum, Term *term, const Term *other, int32_t 
 
 /* ---- Two terms --------------------------------------------------------------------------- */
 
-/* Of axes that both have, one of extent 1 is dropped beside a longer one. Others have one extent,
- * which a run checks where it is open. */
+/* Drops an axis of extent 1 that the other term has with a longer extent. Two axes with a common
+ * label must have one extent, which a run checks if it is open. */
 static int drop_single(const Einsum *einsum, Term *term, const Term *other) {
   int64_t shape[BP_GRAPH_MAX_NDIM], same[BP_GRAPH_MAX_NDIM] = {0};
   int32_t kept = 0, count = term->labels.count;
@@ -264,7 +265,7 @@ static int drop_single(const Einsum *einsum, Term *term, const Term *other) {
   return term->value ? 0 : -1;
 }
 
-/* The axes of a pair: those that both have and that stay, those summed over, those of one. */
+/* The axes of a pair of terms: common axes that stay, summed axes, and axes of only one term. */
 typedef struct Pair {
   Labels batch, summed, left, right;
 } Pair;
@@ -293,7 +294,7 @@ static void append(Labels *labels, const Labels *more) {
     push(labels, more->at[i]);
 }
 
-/* Arranges the axes as `batch`, `first` and `last`, and makes each of these one axis. */
+/* Arranges the axes as `batch`, `first` and `last`, and fuses each of the lists to one axis. */
 static BpGraphValue *as_matrix(const Einsum *einsum, Term *term, const Labels *batch,
                                const Labels *first, const Labels *last) {
   int64_t shape[3] = {1, 1, 1};
@@ -317,7 +318,7 @@ static int64_t extent_of(const Term *a, const Term *b, int32_t label) {
   return at >= 0 ? a->value->shape[at] : b->value->shape[find_label(&b->labels, label)];
 }
 
-/* The axes of the term as the axes of the same labels in `all`, and extent 1 for the others. */
+/* Reshapes the term to the axes of `all`; an axis whose label the term lacks has extent 1. */
 static BpGraphValue *spread(const Einsum *einsum, Term *term, const Labels *all) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   Labels order = {0};
@@ -333,7 +334,7 @@ static BpGraphValue *spread(const Einsum *einsum, Term *term, const Labels *all)
   return bp__op_reshape(einsum->graph, einsum->node, term->value, shape, all->count);
 }
 
-/* Makes `a` the product of both; `next` is the first term of those that are left. */
+/* Replaces `a` by the product of both terms; `next` is the first of the remaining terms. */
 static int multiply(const Einsum *einsum, Term *a, Term *b, int32_t next) {
   BpGraph *graph = einsum->graph;
   Labels all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise operators: types and shapes, and the one computation behind all of them, which
- * applies a row's scalar to broadcast inputs. scalar.c has the scalars. */
+/* Element-wise operators: types and shapes, and the one computation of all of them, which applies a
+ * row's scalar function to broadcast inputs. scalar.c has the scalar functions. */
 #include <string.h>
 
 #include <backplane/object.h>
@@ -30,7 +30,7 @@ BP_ROW_INFER(elementwise) {
   return same_types(node, 0) ? -1 : broadcast_output(graph, node, node->inputs[0]->dtype);
 }
 
-/* Of other types the code would compute with constants that are cut to them. */
+/* Accepts only float types: for other types the code would convert its constants to integers. */
 static int check_float(const BpGraphNode *node) {
   char text[BP_VALUE_TEXT];
   return bp__dtype_is_float(node->inputs[0]->dtype)
@@ -105,7 +105,7 @@ BP_ROW_INFER(cast) {
 
 /* ---- Computation ------------------------------------------------------------------------- */
 
-/* tensor[axes], its shape, which is that of `value`, being broadcast to that of `ndim` axes. */
+/* Reads tensor[axes]; the tensor has the shape of `value`, which broadcasts to `ndim` axes. */
 static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpGraphValue *value,
                                       const BpIrNode *const *axes, int32_t ndim) {
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
@@ -136,8 +136,8 @@ BP_ROW_COMPUTE(elementwise) {
 
 /* ---- Folding and expansion --------------------------------------------------------------- */
 
-/* Large weights that a model stores as float16 become float32 here, not in the interpreter. 64-bit
- * integers would be rounded twice. */
+/* Large float16 weights that become float32 are converted by this fold, not in the interpreter.
+ * 64-bit integers are left out, because they would be rounded twice. */
 BP_ROW_FOLD(cast) {
   const BpGraphValue *in = node->inputs[0];
   BpGraphValue *out = node->outputs[0];
@@ -155,7 +155,7 @@ BP_ROW_FOLD(cast) {
   return 0;
 }
 
-/* A variadic operator as a chain of one with two operands. */
+/* Expands a variadic operator to a chain of a two-operand operator. */
 static BpGraphValue *chain(BpGraph *graph, BpGraphNode *node, const char *op) {
   if (bp__op_agree_elements(graph, node))
     return NULL;
@@ -192,7 +192,7 @@ BP_ROW_EXPAND(mean) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* a * sigmoid(alpha * a) * b, of equal shapes. */
+/* SwiGLU: a * sigmoid(alpha * a) * b, with operands of equal shapes. */
 BP_ROW_EXPAND(swiglu) {
   BpGraphValue *gate = node->inputs[0];
   if (!bp__value_same_shape(gate, node->inputs[1]))
@@ -204,7 +204,7 @@ BP_ROW_EXPAND(swiglu) {
 
 /* ---- Of com.microsoft --------------------------------------------------------------------- */
 
-/* x, plus the vector over its last dimension that input 1 is if it is there. */
+/* x plus the optional input 1, a vector over the last dimension of x. */
 static BpGraphValue *with_bias(BpGraph *graph, const BpGraphNode *node) {
   BpGraphValue *x = node->inputs[0], *bias = bp__node_input(node, 1);
   char text_x[BP_VALUE_TEXT], text_bias[BP_VALUE_TEXT];
@@ -233,7 +233,7 @@ BP_ROW_EXPAND(fast_gelu) {
   return expand_gelu(graph, node, "tanh");
 }
 
-/* x * sigmoid(alpha * x). */
+/* QuickGelu: x * sigmoid(alpha * x). */
 BP_ROW_EXPAND(quick_gelu) {
   BpGraphValue *x = node->inputs[0], *alpha, *gate;
   alpha = bp__op_scalar(graph, node, x, bp__node_float(node, "alpha", 1.702f));

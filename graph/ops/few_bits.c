@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of few bits (com.microsoft's MatMulNBits): a column of the second operand
- * is cut into blocks, each with a scale and a zero point. Weights stay as they are stored; a
- * product makes numbers of them in registers. */
+ * is divided into blocks, each with a scale and a zero point. Weights stay in memory as they are
+ * stored; a product converts them to numbers in registers. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -10,14 +10,14 @@
 #define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 
-/* Columns that lie beside each other, for vectors of at most so many elements. */
+/* The number of columns that are stored side by side, and so the maximum length of vectors. */
 #define PANEL 16
 
-/* The second operand, `columns` of `rows` numbers. */
+/* The second operand, a matrix of numbers with `columns` columns and `rows` rows. */
 typedef struct Weights {
   int64_t columns, rows, bits;
-  int64_t block, num_blocks; /* of a column */
-  int64_t bytes;             /* of a block */
+  int64_t block, num_blocks; /* rows and number of the blocks of a column */
+  int64_t bytes;             /* bytes of a block */
 } Weights;
 
 static int check_count(const BpGraphNode *node, int32_t input, int64_t count) {
@@ -66,7 +66,8 @@ static int read_weights(const BpGraphNode *node, Weights *w) {
              : 0;
 }
 
-/* Columns of `inner` elements in panels: [panels, inner, PANEL], or one that has them all. */
+/* Arranges columns of `inner` elements in panels: [panels, inner, PANEL], or one panel of all
+ * columns. */
 static BpGraphValue *in_panels(BpGraph *graph, const BpGraphNode *node, const Weights *w,
                                BpGraphValue *value, int64_t inner) {
   int64_t panel = w->columns % PANEL == 0 ? PANEL : w->columns;
@@ -75,7 +76,8 @@ static BpGraphValue *in_panels(BpGraph *graph, const BpGraphNode *node, const We
   return value ? bp__op_transpose(graph, node, value, perm, 3) : NULL;
 }
 
-/* Zero points of `bits` bits each, whose columns begin at bytes, as [columns, blocks]. */
+/* Unpacks zero points of `bits` bits each, whose columns begin at whole bytes, to [columns,
+ * blocks]. */
 static BpGraphValue *unpacked_zeros(BpGraph *graph, const BpGraphNode *node, const Weights *w) {
   int64_t each = 8 / w->bits, bytes = (w->num_blocks + each - 1) / each;
   const int64_t flat = w->columns * bytes, shape[] = {w->columns, bytes * each};
@@ -91,7 +93,8 @@ static BpGraphValue *unpacked_zeros(BpGraph *graph, const BpGraphNode *node, con
   return value ? bp__op_slice(graph, node, value, 1, 0, w->num_blocks) : NULL;
 }
 
-/* Zero points as floats: as they are given, or the middle of what the bits can say. */
+/* The zero points as floats: the given ones, or the middle of the numbers that `bits` bits can
+ * represent. */
 static BpGraphValue *zeros(BpGraph *graph, const BpGraphNode *node, const Weights *w) {
   BpGraphValue *value = bp__node_input(node, 3);
   if (!value)
@@ -142,7 +145,7 @@ BP_ROW_EXPAND(matmul_nbits) {
 
 /* ---- The product ------------------------------------------------------------------------- */
 
-/* Inputs are a, the bytes, the scales and the offsets, the last three in panels. */
+/* The inputs are a, the bytes, the scales and the offsets; the last three are in panels. */
 BP_ROW_INFER(matmul_bits) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -151,7 +154,7 @@ BP_ROW_INFER(matmul_bits) {
   return bp__node_set_output(graph, node, 0, a->dtype, shape, a->ndim);
 }
 
-/* Number `place` of a byte. */
+/* Number `place` of the numbers in a byte. */
 static const BpIrNode *number_in(BpIrModule *ir, const BpIrNode *byte, int64_t place,
                                  int64_t bits) {
   const BpIrNode *shift = x_number(ir, INT32, (double)(place * bits));

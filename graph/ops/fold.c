@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folding: a node whose inputs are constants is computed now. This removes arithmetic on shapes.
- * Rows that have a `fold` do it themselves; all others are lowered. A small computation is
- * interpreted; a larger one is compiled for this machine's CPU and run, if there is a compiler. A
- * computation that exceeds the graph's budget stays a node. */
+/* Folding: a node whose inputs are constants is computed now. Folding removes arithmetic on shapes.
+ * A row with a `fold` function folds its nodes itself; the nodes of other rows are lowered. A small
+ * computation is interpreted; a larger one is compiled for this machine's CPU and run, if a
+ * compiler is installed. A computation that exceeds the graph's budget stays a node. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +17,27 @@
 #define MAX_FOLDED_OUTPUTS 16
 #define MAX_FOLDED_ARGS    (BP_OP_MAX_INPUTS + MAX_FOLDED_OUTPUTS)
 
-/* Iterations up to which interpreting takes no longer than a compiler; and how far it goes where
- * there is none, or where nobody knows how many there will be. */
+/* The number of iterations up to which interpreting takes no longer than compiling; and the maximum
+ * number of interpreted iterations, if no compiler is installed or the number of iterations is
+ * unknown. */
 #define LITTLE_WORK      (1 << 20)
 #define MOST_INTERPRETED (1 << 22)
 
-/* Costs that count against the budget. The unit is an iteration of compiled code,
+/* The costs that count against the budget. The unit of costs is an iteration of compiled code,
  * which takes some nanoseconds. */
-#define COST_INTERPRETED 64        /* of an iteration */
-#define COST_OF_COMPILER (1 << 28) /* of one function */
+#define COST_INTERPRETED 64        /* cost of an interpreted iteration */
+#define COST_OF_COMPILER (1 << 28) /* cost of compiling one function */
 
-/* Statements of the interpreter for an iteration: loops around it, and names in it. */
+/* The number of statements that the interpreter executes for an iteration: the loops around it and
+ * the names in it. */
 #define STATEMENTS 16
 
-/* Elements beyond which a constant is not made of smaller ones by repeating them alone. */
+/* The number of elements above which a constant is not made by only repeating elements of smaller
+ * constants. */
 #define MANY_ELEMENTS (1 << 20)
 
-/* A computation that is folded. The arguments of its function are the node's inputs that are
- * present, then its outputs. */
+/* A computation that is folded. The arguments of its function are the node's present inputs, then
+ * its outputs. */
 typedef struct Fold {
   BpGraphNode *node;
   BpTe *te;
@@ -43,7 +46,7 @@ typedef struct Fold {
   double work; /* iterations */
 } Fold;
 
-/* Whether a shape is known only at run time: then so is how many elements there are. */
+/* Whether an output's shape, and so its number of elements, is known only at run time. */
 static int has_open_output(const BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_outputs; i++)
     if (bp__value_is_open(node->outputs[i]))
@@ -94,8 +97,8 @@ static int64_t total_elements(BpGraphValue *const *values, int32_t count) {
   return total;
 }
 
-/* Whether the constant is worth its memory: repeated elements are as quickly read where they are.
- */
+/* Whether the constant is worth its memory: reading repeated elements of a smaller constant is as
+ * fast. */
 static int is_worth_keeping(const Fold *fold) {
   const BpGraphNode *node = fold->node;
   int64_t elements = total_elements(node->outputs, node->num_outputs);
@@ -133,7 +136,8 @@ static void make_arguments(const BpGraphNode *node, Arguments *args) {
 
 /* ---- Two ways ---------------------------------------------------------------------------- */
 
-/* 0: the data is there; 1: it takes too long; -1: an error. */
+/* Interprets the computation: 0 if the data is complete, 1 if it takes too long, -1 with an
+ * error. */
 static int interpret(const Fold *fold) {
   BpLowerOptions options = {.struct_size = sizeof(options)};
   int64_t steps = (int64_t)MOST_INTERPRETED * STATEMENTS;
@@ -151,8 +155,8 @@ static int interpret(const Fold *fold) {
   return 1;
 }
 
-/* The function for this machine (transfer full); NULL, and no error raised: there is no compiler.
- */
+/* Compiles the function for this machine (transfer full); NULL without an error if no compiler is
+ * installed. */
 static BpModule *compile(BpGraphNode *node) {
   BpTarget *target = bp_target_parse("c");
   BpLowerOptions options = {.struct_size = sizeof(options), .target = target};
@@ -185,7 +189,7 @@ static int run_compiled(const Fold *fold, BpModule *code) {
   return status;
 }
 
-/* As the work is: 0, 1 or -1, as of interpret(). */
+/* Interprets or compiles the computation, by its work; returns 0, 1 or -1 as interpret() does. */
 static int compute(BpGraph *graph, const Fold *fold) {
   double interpreted = isinf(fold->work) ? MOST_INTERPRETED : fold->work;
   BpModule *code = NULL;
@@ -202,7 +206,7 @@ static int compute(BpGraph *graph, const Fold *fold) {
   return interpret(fold);
 }
 
-/* Gives the outputs memory: 0, 1 if the budget has not so much, or -1. */
+/* Allocates memory for the outputs: 0, 1 if the budget is too small, or -1 with an error. */
 static int give_memory(BpGraph *graph, const BpGraphNode *node) {
   int64_t bytes = 0;
   for (int32_t i = 0; i < node->num_outputs; i++)
@@ -215,7 +219,7 @@ static int give_memory(BpGraph *graph, const BpGraphNode *node) {
   return 0;
 }
 
-/* 0, 1 or -1, as of interpret(). */
+/* Evaluates a node: 0, 1 or -1, as interpret() returns. */
 static int evaluate(BpGraph *graph, BpGraphNode *node) {
   Fold fold = {.node = node, .te = bp_te_create()};
   int status = fold.te && !make_tensors(&fold) ? !is_worth_keeping(&fold) : -1;
@@ -237,7 +241,7 @@ int bp__op_fold(BpGraph *graph, BpGraphNode *node) {
   int status = node->op->fold ? node->op->fold(graph, node) : 1;
   if (status > 0 && is_constant(node))
     status = evaluate(graph, node);
-  /* An output without data consists of extents; a node of its own computes it. */
+  /* An output without data consists of extents, which a node of its own computes. */
   for (int32_t i = 0; i < node->num_outputs && status == 0; i++)
     if (node->outputs[i]->data)
       node->outputs[i]->producer = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FusedConv and FusedGemm of com.microsoft: an operator and a function of its result, which
- * optimisers write for two nodes. */
+/* FusedConv and FusedGemm of com.microsoft: an operator and an activation function of its result,
+ * which optimisers write for two nodes. */
 #include <string.h>
 
 #include "graph/ops/rows.h"
 
-/* The functions, and which numbers they take, by the names of their attributes. */
+/* The activation functions, and the numbers that they take, by the names of their attributes. */
 static const struct {
   const char *name;
   const char *numbers[2];
@@ -24,8 +24,8 @@ static const struct {
     {"Clip", {NULL}},
 };
 
-/* The function that the node names, of a value; `numbers` are what it takes, by place, NULL for the
- * defaults. */
+/* Applies the activation function that the node names to a value. `numbers` are the function's
+ * numbers in order; a NULL number is the default. */
 static BpGraphValue *activated(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                                const float *const *numbers) {
   const char *name = bp__node_str(node, "activation", "");
@@ -58,7 +58,8 @@ static BpGraphValue *activated(BpGraph *graph, const BpGraphNode *node, BpGraphV
   return bp__op_apply(graph, "", name, node->name, &value, 1, attrs, count);
 }
 
-/* The operator of ONNX with the node's inputs and those attributes that are not the function's. */
+/* Applies the operator of ONNX to the node's inputs, with the attributes that do not belong to the
+ * activation function. */
 static BpGraphValue *apply_first(BpGraph *graph, const BpGraphNode *node, const char *op,
                                  int32_t num_inputs) {
   static const char own[] = "activation";
@@ -73,7 +74,7 @@ static BpGraphValue *apply_first(BpGraph *graph, const BpGraphNode *node, const 
                : NULL;
 }
 
-/* Inputs: those of Conv, and what is added before the function. */
+/* The inputs are the inputs of Conv, and a value that is added before the activation function. */
 BP_ROW_EXPAND(fused_conv) {
   const BpGraphAttr *given = bp__node_attr(node, "activation_params");
   const float *numbers[2] = {NULL, NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather, GatherElements and GatherND: they read elements of one input at the indices in another.
- */
+/* Gather, GatherElements and GatherND, which read elements of one input at the indices in
+ * another. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -35,8 +35,8 @@ BP_ROW_INFER(gather) {
   return 0;
 }
 
-/* The element of input 0, or zero where one of `count` axes, which may turn out to be empty, has no
- * nearest element. */
+/* Reads the element of input 0; zero if one of `count` axes is empty in a run and so has no nearest
+ * element. */
 static const BpIrNode *read_nearest(const BpOpCompute *op, const BpIrNode *const *indices,
                                     int32_t first, int32_t count) {
   BpIrModule *ir = bp_te_ir(op->te);
@@ -72,7 +72,7 @@ BP_ROW_COMPUTE(gather) {
   return bp__op_give_body(op, op->node->op->name, gather_body, outputs);
 }
 
-/* But for the axis, the indices have at most the extents of the data. */
+/* Checks that the extents of the indices, except along the axis, are at most those of the data. */
 BP_ROW_EXPAND(gather_elements) {
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
   int64_t most[BP_GRAPH_MAX_NDIM];
@@ -117,8 +117,8 @@ BP_ROW_COMPUTE(gather_elements) {
 
 /* ---- GatherND ---------------------------------------------------------------------------- */
 
-/* Of the output's dimensions, the first `batch` are those of both inputs, and those up to `outer`
- * those of the indices, whose last one holds `depth` indices. */
+/* The dimensions of GatherND's output: the first `batch` are the batch of both inputs, the
+ * dimensions up to `outer` are those of the indices, whose last dimension holds `depth` indices. */
 typedef struct GatherNd {
   int32_t batch, outer, depth;
 } GatherNd;
@@ -139,7 +139,7 @@ static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
   return 0;
 }
 
-/* The batch extents of the indices must equal those of the data. */
+/* Checks that the batch extents of the indices equal those of the data. */
 BP_ROW_EXPAND(gather_nd) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   GatherNd at;

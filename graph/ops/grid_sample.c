@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GridSample: each element of the output is interpolated at a place of the input that a grid gives.
- */
+/* GridSample, which interpolates each element of the output at a position of the input that a grid
+ * gives. */
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +12,9 @@ typedef enum Padding { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } Padding;
 typedef struct Sampling {
   const BpOpCompute *op;
   BpIrModule *ir;
-  BpDataType dtype; /* in which it is computed */
-  int32_t rank;     /* of the space */
-  int32_t taps;     /* along each dimension: 1, 2 or 4 */
+  BpDataType dtype; /* type in which it is computed */
+  int32_t rank;     /* number of spatial dimensions */
+  int32_t taps;     /* number of taps along each dimension: 1, 2 or 4 */
   int is_aligned;   /* -1 and 1 are the centres of the outer elements, not their edges */
   Padding padding;
 } Sampling;
@@ -43,7 +43,7 @@ static int read_sampling(const BpGraphNode *node, Sampling *sampling) {
   return 0;
 }
 
-/* The grid has the batches of the input. */
+/* Checks that the grid has the batches of the input. */
 BP_ROW_EXPAND(grid_sample) {
   const BpGraphValue *in = node->inputs[0], *grid = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -79,7 +79,7 @@ static const BpIrNode *number(const Sampling *s, double value) {
   return x_number(s->ir, s->dtype, value);
 }
 
-/* `times` the extent of a dimension of the space and `plus`, as a number and as an index. */
+/* `times` the extent of a spatial dimension plus `plus`, as a number and as an index. */
 static const BpIrNode *extent_index(const Sampling *s, int32_t dimension, int64_t times,
                                     int64_t plus) {
   const BpIrNode *extent = bp__op_extent(s->op, s->op->node->inputs[0]->shape[2 + dimension]);
@@ -95,7 +95,7 @@ static const BpIrNode *extent_number(const Sampling *s, int32_t dimension, int64
   return index ? bp_ir_cast(s->ir, s->dtype, index) : NULL;
 }
 
-/* The coordinate in elements, from one between -1 and 1. */
+/* Converts a coordinate between -1 and 1 to elements. */
 static const BpIrNode *in_elements(const Sampling *s, const BpIrNode *at, int32_t dimension) {
   BpIrModule *ir = s->ir;
   at = x_add(ir, at, number(s, 1));
@@ -105,7 +105,7 @@ static const BpIrNode *in_elements(const Sampling *s, const BpIrNode *at, int32_
                number(s, 0.5));
 }
 
-/* A coordinate outside of the borders is brought back into them. */
+/* Reflects or clamps a coordinate outside the borders to a coordinate inside. */
 static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int32_t dimension) {
   BpIrModule *ir = s->ir;
   const BpIrNode *edge = number(s, s->is_aligned ? 0 : -0.5), *zero = number(s, 0);
@@ -126,7 +126,7 @@ static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int32
   return bp_ir_select(ir, outside, inner, at);
 }
 
-/* The element that stands for one outside of the input. A period of 0 has the one element 0. */
+/* The element that replaces an element outside the input. If the period is 0, it is element 0. */
 static const BpIrNode *element_at(const Sampling *s, const BpIrNode *index, int32_t dimension) {
   BpIrModule *ir = s->ir;
   if (s->padding == PAD_REFLECTION) {
@@ -153,7 +153,7 @@ static const BpIrNode *weight_at(const Sampling *s, const BpIrNode *distance) {
   return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_LE, d, one), near, far);
 }
 
-/* The coordinate of dimension `i`. The grid has the last dimension first. */
+/* The coordinate of dimension `i`. The grid stores the last dimension first. */
 static const BpIrNode *coordinate(BpTe *te, const Sampling *s, const BpIrNode *const *axes,
                                   int32_t i) {
   const BpIrNode *place[BP_GRAPH_MAX_NDIM] = {axes[0]};
@@ -186,7 +186,7 @@ static const BpIrNode *grid_sample_body(BpTe *te, const BpIrNode *const *axes, v
     const BpIrNode *extent = extent_index(s, i, 1, 0), *within = NULL;
     if (s->padding == PAD_ZEROS)
       within = x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, extent));
-    else if (bp__extent_is_open(in->shape[2 + i])) /* it may turn out to be empty */
+    else if (bp__extent_is_open(in->shape[2 + i])) /* an open extent may be 0 in a run */
       within = x_lt(ir, x_index(ir, 0), extent);
     if (within)
       inside = inside ? x_and(ir, inside, within) : within;

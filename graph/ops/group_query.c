@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GroupQueryAttention of com.microsoft, in terms of ONNX's operators: causal attention over keys
- * and values that are kept from run to run. Source: onnxruntime's docs/ContribOperators.md, for
+/* GroupQueryAttention of com.microsoft, built from ONNX's operators: causal attention over keys and
+ * values that are kept from run to run. Source: onnxruntime's docs/ContribOperators.md, for
  * operator set 1 of the domain.
  *
- * The past has as many places as the longest batch has keys. Batch b has seqlens_k[b] + 1 keys in
- * all; its new ones are put behind those that it had, and what the present has beyond them is not
+ * The past has space for as many keys as the longest batch has. Batch b has seqlens_k[b] + 1 keys
+ * in all; its new keys follow its past keys, and elements of the present after its last key are not
  * read. */
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
@@ -12,12 +12,12 @@
 typedef struct GroupQuery {
   BpGraph *graph;
   BpGraphNode *node;
-  int64_t heads[2];        /* of the queries; of the keys and values */
-  int64_t size;            /* of a head */
-  int64_t length;          /* new queries, keys and values of a batch, an extent */
-  int64_t past, keys;      /* places of the past and of the present, extents */
-  BpGraphValue *q, *kv[2]; /* (batch, length, heads * size); then (batch, heads, keys, size) */
-  BpGraphValue *before;    /* keys of each batch that are not new, (batch, 1) */
+  int64_t heads[2];        /* number of heads of the queries, and of the keys and values */
+  int64_t size;            /* size of a head */
+  int64_t length;          /* number of new queries, keys and values of a batch, an extent */
+  int64_t past, keys;      /* numbers of keys in the past and in the present, extents */
+  BpGraphValue *q, *kv[2]; /* (batch, length, heads * size), later (batch, heads, keys, size) */
+  BpGraphValue *before;    /* number of past keys of each batch, (batch, 1) */
 } GroupQuery;
 
 static BpGraphValue *binary(const GroupQuery *at, const char *op, BpGraphValue *a,
@@ -43,7 +43,8 @@ static BpGraphValue *concat(const GroupQuery *at, BpGraphValue *a, BpGraphValue 
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-/* Queries, keys and values in one input: heads of the one, of the others, and of the last. */
+/* Separates queries, keys and values that are one input: the heads of queries, then of keys, then
+ * of values. */
 static int unpack(GroupQuery *at) {
   BpGraphValue *all = at->q;
   int64_t queries = at->heads[0] * at->size, others = at->heads[1] * at->size;
@@ -72,7 +73,7 @@ static int read_heads(GroupQuery *at) {
   return is_packed ? unpack(at) : 0;
 }
 
-/* The new keys or values, and the past ones, have the batches and the heads of the queries. */
+/* Checks that new and past keys or values have the batches and the heads of the queries. */
 static int check_values(GroupQuery *at, int32_t index) {
   static const char complaint[] = "its query, key, value and past do not fit each other";
   BpGraphValue *past = bp__node_input(at->node, 3 + index);
@@ -90,13 +91,14 @@ static int check_values(GroupQuery *at, int32_t index) {
   "its total_sequence_length or seqlens_k is not the number of keys, past and new: a cache with "  \
   "more places than it has keys is not supported"
 
-/* 0 where two vectors of one number agree, else less. */
+/* 0 if two vectors of one number are equal, else a negative number. */
 static BpGraphValue *agreement(const GroupQuery *at, BpGraphValue *a, BpGraphValue *b) {
   return binary(at, "Sub", number(at, 0),
                 bp__op_unary(at->graph, at->node, "Abs", binary(at, "Sub", a, b)));
 }
 
-/* 0 or more where the keys before the new ones fit in the past; those of one batch fill it. */
+/* 0 or more if the past keys of each batch fit in the past, which a single batch must fill; else
+ * negative. */
 static BpGraphValue *lengths_agree(const GroupQuery *at) {
   const int64_t count[] = {at->q->shape[0]};
   BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
@@ -107,7 +109,7 @@ static BpGraphValue *lengths_agree(const GroupQuery *at) {
   return binary(at, "Sub", past, binary(at, "ReduceMax", before, number(at, 0)));
 }
 
-/* The integers of an input, as many as `count` says, (count). NULL with an error. */
+/* The `count` integers of an input as a vector; NULL with an error. */
 static BpGraphValue *numbers(const GroupQuery *at, int32_t input, int64_t count) {
   static const char complaint[] = "its seqlens_k is not one number for each batch, or its "
                                   "total_sequence_length is not one";
@@ -117,8 +119,8 @@ static BpGraphValue *numbers(const GroupQuery *at, int32_t input, int64_t count)
   return bp__op_reshape(at->graph, at->node, value, &count, 1);
 }
 
-/* How many keys there are: those of a present that is longer than its keys are not told from the
- * others, so a run checks the lengths. */
+/* Computes the number of keys. Keys of a present that is too long cannot be told from its other
+ * elements, so a run checks the lengths. */
 static int count_keys(GroupQuery *at) {
   static const int64_t zeros[2];
   const int64_t column[] = {at->q->shape[0], 1};
@@ -130,10 +132,10 @@ static int count_keys(GroupQuery *at) {
     return -1;
   at->before = binary(at, "Sub", binary(at, "Add", lengths, number(at, 1)),
                       bp__op_extents(at->graph, at->node, &at->length, 1));
-  at->before = binary(at, "Max", at->before, number(at, 0)); /* a first run may be padded */
+  at->before = binary(at, "Max", at->before, number(at, 0)); /* the first run may be padded */
   at->before = bp__op_reshape(at->graph, at->node, at->before, column, 2);
   total = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
-  lengths = concat(at, lengths, number(at, 0), 0); /* none is negative */
+  lengths = concat(at, lengths, number(at, 0), 0); /* no length may be negative */
   lengths = concat(at, lengths_agree(at), binary(at, "ReduceMin", lengths, number(at, 0)), 0);
   return bp__op_bind(at->graph, at->node, total, zeros, TOTAL) &&
                  bp__op_bind(at->graph, at->node, lengths, zeros, TOTAL)
@@ -143,7 +145,7 @@ static int count_keys(GroupQuery *at) {
 
 /* ---- Keys and values --------------------------------------------------------------------- */
 
-/* The places of the new queries, (batch, length). */
+/* The positions of the new queries, (batch, length). */
 static BpGraphValue *places(const GroupQuery *at) {
   return binary(at, "Add", at->before, bp__op_counting(at->graph, at->node, at->length));
 }
@@ -158,8 +160,8 @@ static BpGraphValue *rotated(const GroupQuery *at, BpGraphValue *x, int64_t head
   return bp__op_apply(at->graph, "", "RotaryEmbedding", at->node->name, inputs, 4, attrs, 3);
 }
 
-/* The positions by which new queries and keys are rotated: their own places, or the input
- * position_ids. A run without a past takes only the first number of position_ids and counts on from
+/* The positions by which new queries and keys are rotated: their own positions, or the input
+ * position_ids. A run without a past takes only the first number of position_ids and counts from
  * it. */
 static BpGraphValue *rotary_places(const GroupQuery *at) {
   static const int64_t all = -1;
@@ -201,8 +203,8 @@ static int rotate(GroupQuery *at) {
   return at->q && at->kv[0] ? 0 : -1;
 }
 
-/* The rows that the present takes from the past and the new rows, (batch, past + length, columns):
- * their numbers among the rows of all batches, (batch * keys). */
+/* The numbers of the rows that the present takes from the past and the new rows, (batch, past +
+ * length, columns), among the rows of all batches: (batch * keys). */
 static BpGraphValue *rows_of_present(const GroupQuery *at) {
   const int64_t batch = at->q->shape[0], column[] = {batch, 1};
   BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);
@@ -216,7 +218,7 @@ static BpGraphValue *rows_of_present(const GroupQuery *at) {
   return binary(at, "Add", row, binary(at, "Mul", first, keys));
 }
 
-/* Each batch's new rows behind those that it had. */
+/* Appends each batch's new rows to its past rows. */
 static BpGraphValue *behind_each(const GroupQuery *at, BpGraphValue *past, BpGraphValue *rows) {
   static const int64_t perm[] = {0, 2, 1, 3};
   const int64_t batch = at->q->shape[0], columns = at->heads[1] * at->size;
@@ -247,8 +249,8 @@ static BpGraphValue *present(const GroupQuery *at, int32_t index) {
 
 /* ---- Attention --------------------------------------------------------------------------- */
 
-/* Which keys a query may see, (batch, 1, length, keys): those up to its own place and, with a
- * window, so many of them; as bool, or as what is added to the products. */
+/* The keys to which a query may attend, (batch, 1, length, keys): the keys up to its own position
+ * and, with a window, only the last ones; as bool, or as the bias that is added to the products. */
 static BpGraphValue *mask(const GroupQuery *at) {
   const int64_t shape[] = {at->q->shape[0], 1, at->length, 1};
   int64_t window = bp__node_int(at->node, "local_window_size", -1);
@@ -295,8 +297,8 @@ static int check_use(const BpGraphNode *node) {
   return 0;
 }
 
-/* Inputs: query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache,
- * sin_cache, position_ids, attention_bias, head_sink. */
+/* The inputs are query, key, value, past_key, past_value, seqlens_k, total_sequence_length,
+ * cos_cache, sin_cache, position_ids, attention_bias, head_sink. */
 BP_ROW_EXPAND(group_query_attention) {
   GroupQuery at = {.graph = graph,
                    .node = node,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of a GRU. Gates: update, reset, hidden. The input of its own is a bias that is added to
- * the product of the state for the last gate: (hidden). */
+/* The steps of a GRU. The gates of a GRU are update, reset and hidden. The GRU's own input is a
+ * bias that is added to the product of the state for the last gate: (hidden). */
 #include "graph/ops/recurrent.h"
 
 enum { UPDATE, RESET, HIDDEN };
 
 typedef struct Gru {
   BpCell cell;
-  int resets_product;  /* linear_before_reset: the reset gate meets the product, not the state */
-  BpTeTensor *product; /* of the state, for all gates, or for all but the last */
-  BpTeTensor *kept;    /* the state as it was reset */
-  BpTeTensor *of_kept; /* its product for the last gate */
+  int resets_product;  /* linear_before_reset: reset multiplies the product, not the state */
+  BpTeTensor *product; /* product of the state for all gates, or for all but the last */
+  BpTeTensor *kept;    /* the state after the reset gate */
+  BpTeTensor *of_kept; /* product of `kept` for the last gate */
 } Gru;
 
 static const BpIrNode *gate(const Gru *gru, const BpIrNode *const *axes, int64_t which) {
@@ -24,7 +24,7 @@ static const BpIrNode *kept_body(BpTe *te, const BpIrNode *const *axes, void *co
   return x_mul(gru->cell.ir, gate(gru, axes, RESET), bp_te_read(te, gru->cell.state, axes));
 }
 
-/* The part of the last gate that depends on the state, with its bias. */
+/* The part of the last gate that depends on the state, with the gate's bias. */
 static const BpIrNode *from_state(const Gru *gru, const BpIrNode *const *axes) {
   BpIrModule *ir = gru->cell.ir;
   const BpIrNode *product = gru->resets_product
@@ -35,7 +35,7 @@ static const BpIrNode *from_state(const Gru *gru, const BpIrNode *const *axes) {
   return gru->resets_product ? x_mul(ir, gate(gru, axes, RESET), product) : product;
 }
 
-/* update * before + (1 - update) * fresh */
+/* The new state: update * before + (1 - update) * fresh. */
 static int step_body(BpTe *te, const BpIrNode *const *axes, void *context,
                      const BpIrNode **values) {
   const Gru *gru = context;

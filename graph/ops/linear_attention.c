@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LinearAttention: each head has a state, a matrix of keys by values, which every token changes and
- * then reads. The columns of a state are independent of each other: each is a row of statements
- * that go through the tokens in order. */
+ * then reads. The columns of a state are independent of each other: a row of statements computes
+ * each, token by token. */
 #include <math.h>
 #include <string.h>
 
@@ -12,13 +12,13 @@ enum { QUERY, KEY, VALUE, PAST, DECAY, BETA, NUM_INPUTS };
 
 /* ---- The steps --------------------------------------------------------------------------- */
 
-/* Inputs: those of LinearAttention, all with the batches and tokens of the query; `decay` is what
- * the state is multiplied by. */
+/* The steps of LinearAttention. The inputs are the inputs of LinearAttention, all with the batches
+ * and tokens of the query; `decay` is multiplied with the state. */
 typedef struct Sizes {
-  int64_t batch, tokens;            /* may be open */
-  int64_t heads, groups;            /* heads of keys, and heads of queries for each of them */
-  int64_t keys, values;             /* sizes of a head */
-  const BpGraphValue *decay, *beta; /* or NULL */
+  int64_t batch, tokens;            /* extents, may be open */
+  int64_t heads, groups;            /* number of heads of keys, and of heads of queries for each */
+  int64_t keys, values;             /* size of a head of keys, and of values */
+  const BpGraphValue *decay, *beta; /* NULL for a rule without it */
 } Sizes;
 
 static Sizes sizes_of(const BpGraphNode *node) {
@@ -50,7 +50,7 @@ typedef struct Steps {
   BpIrBlock *block;
   Sizes sizes;
   BpTeTensor *out, *state;
-  const BpIrNode *const *rows; /* batch, head, column */
+  const BpIrNode *const *rows; /* indices of batch, head and column */
   const BpIrNode *token;
 } Steps;
 
@@ -58,7 +58,7 @@ static const BpIrNode *loop(const Steps *s, const char *name, int64_t extent) {
   return bp_ir_block_for(s->block, name, x_index(s->ir, 0), bp__op_extent(s->op, extent));
 }
 
-/* Element `place` of part `part` of the last axis, whose parts have `size` elements, of a token. */
+/* Element `place` of part `part` of a token's last axis, whose parts have `size` elements. */
 static const BpIrNode *read_token(const Steps *s, int32_t input, const BpIrNode *part, int64_t size,
                                   const BpIrNode *place) {
   const BpIrNode *last = x_mul(s->ir, part, x_index(s->ir, size));
@@ -76,7 +76,7 @@ static void write_column(const Steps *s, const BpIrNode *key, const BpIrNode *va
   bp_ir_block_add(s->block, bp_te_write(s->op->te, s->state, at, value));
 }
 
-/* An element of the column as the token finds it, after its decay. */
+/* An element of the column before the token changes it, after its decay. */
 static const BpIrNode *decayed(const Steps *s, const BpIrNode *key) {
   const BpIrNode *value = read_column(s, s->state, key);
   if (!s->sizes.decay)
@@ -95,7 +95,7 @@ static void add_to(const Steps *s, const BpIrNode *sum, const BpIrNode *term) {
   bp_ir_block_assign(s->block, sum, x_add(s->ir, bp_ir_block_value(s->block, sum), term));
 }
 
-/* The number that the token adds to the column: its value or, by a delta rule, beta times the
+/* The number that the token adds to the column: its value or, in a delta rule, beta times the
  * difference between its value and the column's value for its key. */
 static const BpIrNode *written(const Steps *s, const BpIrNode *zero) {
   BpIrModule *ir = s->ir;
@@ -112,7 +112,7 @@ static const BpIrNode *written(const Steps *s, const BpIrNode *zero) {
                                x_sub(ir, value, bp_ir_block_value(s->block, found))));
 }
 
-/* Computes the outputs of the token's queries for this column. */
+/* Computes the outputs of the token's queries for the current column. */
 static void read_out(const Steps *s, const BpIrNode *zero) {
   BpIrModule *ir = s->ir;
   const BpGraphNode *node = s->op->node;
@@ -169,7 +169,7 @@ BP_ROW_COMPUTE(linear_steps) {
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
-/* Whether the rule asks for a decay and for a beta. */
+/* Reads the rule: whether it needs a decay, and whether it needs a beta. */
 static int read_rule(const BpGraphNode *node) {
   static const struct {
     const char *name;
@@ -218,7 +218,7 @@ static int check_inputs(const BpGraphNode *node) {
   return 0;
 }
 
-/* The inputs with the batches and tokens of the query, which a run checks where they are open. */
+/* Expands the inputs to the batches and tokens of the query; a run checks open extents. */
 static int match_inputs(BpGraph *graph, const BpGraphNode *node, BpGraphValue **inputs) {
   static const char complaint[] = "its inputs do not fit its query and its numbers of heads";
   Sizes s = sizes_of(node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses, said in terms of other operators. Classes are axis 1 of the scores; each other place has
- * one label. */
+/* Losses, built from other operators. Axis 1 of the scores is the classes; each position along the
+ * other axes has one label. */
 #include <string.h>
 
 #include "graph/ops/rows.h"
@@ -9,9 +9,9 @@ typedef struct Loss {
   BpGraph *graph;
   const BpGraphNode *node;
   BpGraphValue *scores;  /* logarithms of probabilities */
-  BpGraphValue *labels;  /* int64, of the shape of the scores, but one class */
-  BpGraphValue *ignored; /* bool for each label: it is ignored; or NULL */
-  BpGraphValue *weights; /* one for each class; or NULL: all 1 */
+  BpGraphValue *labels;  /* int64 labels; the shape of the scores, but with one class */
+  BpGraphValue *ignored; /* bool for each label, whether it is ignored; or NULL */
+  BpGraphValue *weights; /* a weight for each class; NULL: all are 1 */
 } Loss;
 
 static BpGraphValue *where(const Loss *loss, BpGraphValue *then, BpGraphValue *otherwise) {
@@ -19,7 +19,7 @@ static BpGraphValue *where(const Loss *loss, BpGraphValue *then, BpGraphValue *o
                       (BpGraphValue *[]){loss->ignored, then, otherwise}, 3, NULL, 0);
 }
 
-/* Of extents that are open a run finds out whether they fit. */
+/* Checks the labels; a run checks open extents. */
 static int check_labels(Loss *loss) {
   const BpGraphNode *node = loss->node;
   const BpGraphValue *scores = loss->scores, *labels = node->inputs[1];
@@ -45,7 +45,7 @@ static int check_labels(Loss *loss) {
   return loss->labels && (loss->weights || !weights) ? 0 : -1;
 }
 
-/* Labels that are ignored select class 0, and their weight is 0. */
+/* Reads the labels: an ignored label selects class 0, and its weight is 0. */
 static int read_labels(Loss *loss) {
   const BpGraphNode *node = loss->node;
   BpGraphValue *weights = loss->weights;
@@ -75,7 +75,7 @@ static BpGraphValue *total(const Loss *loss, const char *op, BpGraphValue *value
   return bp__op_apply(loss->graph, "", op, loss->node->name, &value, 1, &keepdims, 1);
 }
 
-/* The loss of the labels, reduced by the attribute `reduction`. */
+/* The loss of the labels, reduced as the attribute `reduction` states. */
 static BpGraphValue *make_loss(Loss *loss) {
   const BpGraphNode *node = loss->node;
   const char *reduction = bp__node_str(node, "reduction", "mean");

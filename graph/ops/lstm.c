@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of an LSTM. Gates: input, output, forget, cell. Inputs of its own: the cell before the
- * first step, and peepholes, three times (hidden). */
+/* The steps of an LSTM. The gates of an LSTM are input, output, forget and cell. The LSTM's own
+ * inputs are the cell before the first step, and the peepholes, three times (hidden). */
 #include "graph/ops/recurrent.h"
 
 enum { INPUT, OUTPUT, FORGET, CELL };
 
-/* In the order of the peepholes. */
+/* The peepholes, in their order in the input. */
 enum { OF_INPUT, OF_OUTPUT, OF_FORGET };
 
 typedef struct Lstm {
   BpCell cell;
-  BpTeTensor *content; /* of the cell, before a step */
+  BpTeTensor *content; /* content of the cell before a step */
   BpTeTensor *product;
 } Lstm;
 

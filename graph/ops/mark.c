@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that tell places apart by their indices: marks at one place of a row, places that hold
- * something, the turned start of a sequence. */
+/* Operators that distinguish positions by their indices: OneHot, Hardmax, EyeLike, NonZero,
+ * Compress, ReverseSequence. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -15,8 +15,8 @@ BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t c
   return bp__op_apply(graph, "backplane", "Counting", node->name, NULL, 0, attrs, 3);
 }
 
-/* Whether the index that each row has is that of the place, along `axis` of the result; in `rows`
- * that axis has extent 1. */
+/* Whether the index in each row equals the position along `axis` of the result; `rows` has extent 1
+ * along the axis. */
 static BpGraphValue *marks(BpGraph *graph, const BpGraphNode *node, BpGraphValue *rows,
                            int32_t axis, int64_t extent) {
   int64_t shape[BP_GRAPH_MAX_NDIM] = {extent};
@@ -28,7 +28,7 @@ static BpGraphValue *marks(BpGraph *graph, const BpGraphNode *node, BpGraphValue
   return bp__op_binary(graph, node, "Equal", rows, places);
 }
 
-/* The depth as a vector of one element, whose value is an extent from then on. */
+/* The depth as a vector of one element, which becomes an extent. */
 static BpGraphValue *read_depth(BpGraph *graph, const BpGraphNode *node, int64_t *depth) {
   BpGraphValue *value = node->inputs[1];
   BpVectorMaker m = {graph, node};
@@ -55,7 +55,7 @@ static BpGraphValue *read_depth(BpGraph *graph, const BpGraphNode *node, int64_t
   return value;
 }
 
-/* Indices below zero count from the depth; those outside of it mark nothing. */
+/* OneHot: negative indices count from the depth; indices outside the depth set no element. */
 BP_ROW_EXPAND(one_hot) {
   BpGraphValue *indices = node->inputs[0], *values = node->inputs[2], *wide, *rows;
   int64_t shape[BP_GRAPH_MAX_NDIM + 1], zero = 0, extent = 0;
@@ -82,8 +82,8 @@ BP_ROW_EXPAND(one_hot) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* One at the first of the largest elements, else zero. Before version 13 all axes from `axis` on
- * are one. */
+/* Hardmax: one at the first of the largest elements, else zero. Before version 13 all axes from
+ * `axis` on count as one axis. */
 BP_ROW_EXPAND(hardmax) {
   BpGraphValue *x = node->inputs[0];
   const BpGraphValue *in = x;
@@ -112,7 +112,7 @@ BP_ROW_EXPAND(hardmax) {
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
-/* One where a column is `k` behind its row. */
+/* An identity matrix with open extents: one where the column minus the row is `k`. */
 static BpGraphValue *open_eye(BpGraph *graph, const BpGraphNode *node, BpDataType dtype,
                               int64_t k) {
   const int64_t *shape = node->inputs[0]->shape, column[] = {shape[0], 1};
@@ -149,7 +149,7 @@ BP_ROW_EXPAND(eye_like) {
   return 0;
 }
 
-/* How many places of a constant hold something other than zero. */
+/* The number of elements of a constant that are not zero. */
 static int64_t count_marked(const BpGraphValue *value) {
   int64_t count = 0;
   for (int64_t i = 0, n = bp__value_num_elements(value); i < n; i++)
@@ -187,7 +187,7 @@ BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphV
                       (BpGraphValue *[]){marked->outputs[0], count}, 2, NULL, 0);
 }
 
-/* The indices that places in the order of rows stand for, one row for each dimension. */
+/* The indices, one row for each dimension, of positions that are given as row-major numbers. */
 static BpGraphValue *indices_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *places) {
   const BpGraphValue *in = node->inputs[0];
   BpGraphValue *rows[BP_GRAPH_MAX_NDIM];
@@ -219,7 +219,8 @@ BP_ROW_EXPAND(non_zero) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* A list of the places that are true, with zeros behind, and how many these are. */
+/* Marked: a list of the positions that are true, followed by zeros, and the number of these
+ * positions. */
 BP_ROW_INFER(marked) {
   int64_t one = 1;
   return bp__node_set_output(graph, node, 0, BP__INT64, node->inputs[0]->shape, 1) ||
@@ -252,7 +253,7 @@ BP_ROW_COMPUTE(marked) {
   return bp__op_statements(op, NULL, 0, results, 2, marked_body, &copy, outputs);
 }
 
-/* The start of a vector, as long as a vector of extents says. */
+/* The first elements of a vector, as many as a vector of extents states. */
 static const BpIrNode *first_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   return bp_te_read(te, op->inputs[0], axes);
@@ -262,7 +263,7 @@ BP_ROW_COMPUTE(first) {
   return bp__op_give_body(op, "First", first_body, outputs);
 }
 
-/* The places that a constant condition selects. */
+/* The positions that a constant condition selects. */
 static BpGraphValue *constant_choice(BpGraph *graph, const BpGraphNode *node) {
   const BpGraphValue *condition = node->inputs[1];
   int64_t count = count_marked(condition), found = 0;
@@ -273,7 +274,7 @@ static BpGraphValue *constant_choice(BpGraph *graph, const BpGraphNode *node) {
   return chosen;
 }
 
-/* Gathers what a condition selects, along an axis or of all elements. */
+/* Compress: gathers the elements that a condition selects, along an axis or from all elements. */
 BP_ROW_EXPAND(compress) {
   BpGraphValue *in = node->inputs[0], *condition = node->inputs[1];
   int64_t all = -1;

@@ -5,8 +5,8 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* numpy's matmul: leading dimensions broadcast, a vector becomes a row or a column which the output
- * lacks. */
+/* MatMul as in numpy: leading dimensions broadcast; a vector becomes a row or a column, which the
+ * output lacks. */
 BP_ROW_INFER(matmul) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM + 2];
@@ -31,7 +31,7 @@ BP_ROW_INFER(matmul) {
   return bp__node_set_output(graph, node, 0, a->dtype, shape, ndim);
 }
 
-/* Computes the leading `batch` indices of an operand from those of the output. */
+/* Computes the leading `batch` indices of an operand from the indices of the output. */
 static void batch_indices(BpTe *te, const BpGraphValue *operand, int32_t batch, int32_t out_batch,
                           const BpIrNode *const *axes, const BpIrNode **indices) {
   for (int32_t i = 0; i < batch; i++)
@@ -65,9 +65,9 @@ BP_ROW_COMPUTE(matmul) {
 
 /* ---- With a packed operand --------------------------------------------------------------- */
 
-/* Matrices (..., inner, columns) as (..., panels, inner, panel): columns in panels as wide as a
- * tile of the result, zero beyond the last; each panel is read from front to back.
- * graph/build/pack.c makes these operators, and nothing else does. */
+/* Panels: matrices as (..., panels, inner, panel). Columns are in panels as wide as a tile of the
+ * result, with zeros after the last column; a product reads each panel from front to back. Only
+ * graph/build/pack.c makes operators on panels. */
 BP_ROW_INFER(panels) {
   const BpGraphValue *in = node->inputs[0];
   int64_t panel = bp__node_int(node, "panel", 1), shape[BP_GRAPH_MAX_NDIM + 1];
@@ -120,8 +120,8 @@ BP_ROW_FOLD(panels) {
   return 0;
 }
 
-/* The product with a second operand in panels, whose batch dimensions broadcast with the first's.
- */
+/* The product with a second operand in panels, whose batch dimensions broadcast with those of the
+ * first operand. */
 BP_ROW_INFER(matmul_packed) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -162,7 +162,7 @@ BP_ROW_COMPUTE(matmul_packed) {
 
 /* ---- Gemm -------------------------------------------------------------------------------- */
 
-/* alpha * A' * B' + beta * C. */
+/* Gemm: alpha * A' * B' + beta * C. */
 static BpGraphValue *gemm_operand(BpGraph *graph, BpGraphNode *node, int32_t index,
                                   const char *flag) {
   BpGraphValue *value = node->inputs[index];
@@ -196,9 +196,9 @@ BP_ROW_EXPAND(gemm) {
   return sum ? 0 : -1;
 }
 
-/* alpha * A' * B' with leading dimensions. The operand whose flag for batches is set has its first
- * dimension before the last one, and then, where the other flag names it, its last two dimensions
- * exchanged. A vector stays as it is. */
+/* FusedMatMul: alpha * A' * B' with leading dimensions. If an operand's transBatch flag is set, its
+ * first dimension moves before its last; if its trans flag is set, its last two dimensions are
+ * exchanged. A vector is unchanged. */
 static BpGraphValue *fused_operand(BpGraph *graph, BpGraphNode *node, int32_t index,
                                    const char *flag, const char *batch_flag) {
   BpGraphValue *value = node->inputs[index];

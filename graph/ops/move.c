@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that move elements: each element of the output is one of an input, or a constant. */
+/* Operators that move elements: each element of the output is an element of an input, or a
+ * constant. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,7 @@ BP_ROW_COMPUTE(transpose) {
   return bp__op_give_body(op, op->node->op->name, transpose_body, outputs);
 }
 
-/* Weights are often stored transposed, and are too many for the interpreter. */
+/* Weights are often stored transposed, and are too many elements for the interpreter. */
 BP_ROW_FOLD(transpose) {
   const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
   int64_t perm[BP_GRAPH_MAX_NDIM], strides[BP_GRAPH_MAX_NDIM], index[BP_GRAPH_MAX_NDIM] = {0};
@@ -117,7 +118,7 @@ BP_ROW_INFER(concat) {
   return set_output_like(graph, node, shape, first->ndim);
 }
 
-/* A chain of choices; each input is read where the index is in its part. */
+/* A concatenation is a chain of selects; each input is read where the index is in its part. */
 static const BpIrNode *concat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -146,11 +147,11 @@ BP_ROW_COMPUTE(concat) {
   return bp__op_give_body(op, op->node->op->name, concat_body, outputs);
 }
 
-/* The most parts of one concatenation along open extents. Its kernel takes each as a scalar, and
- * devices may take 128 bytes of scalars. */
+/* The maximum number of parts of one concatenation along open extents: its kernel takes each extent
+ * as a scalar, and devices may limit scalars to 128 bytes. */
 #define MAX_OPEN_PARTS 12
 
-/* The most inputs that one node concatenates; -1: an input is missing. */
+/* The maximum number of inputs that one node concatenates; -1 if an input is missing. */
 static int32_t most_parts(const BpGraphNode *node) {
   int32_t most = BP_OP_MAX_INPUTS;
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -162,8 +163,8 @@ static int32_t most_parts(const BpGraphNode *node) {
   return most;
 }
 
-/* A part of a concatenation. Its extent along the axis gets a name: as a sum, it would take every
- * function that reads it a scalar for each term. */
+/* A part of a concatenation. An open extent along the axis gets a symbol: a sum of several terms
+ * would cost every function that reads it a scalar for each term. */
 static BpGraphValue *concat_part(BpGraph *graph, const BpGraphNode *node, int32_t first,
                                  int32_t count) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -209,10 +210,10 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-/* A bound of a slice inside [0, extent], where one of the two is open. */
+/* A bound of a slice clamped to [0, extent], where the bound or the extent is open. */
 static int64_t open_bound(BpExtents *extents, int64_t bound, int64_t extent) {
   if (!bp__extent_is_open(bound) && bound >= INT32_MAX)
-    return extent; /* exporters write the greatest integer for the end */
+    return extent; /* exporters write the greatest integer as the end */
   if (!bp__extent_is_open(bound) && bound < 0)
     return bp__extent_max(extents, bp__extent_add(extents, extent, bound), 0);
   return bp__extent_min(extents, bound, extent);
@@ -254,8 +255,8 @@ static int slice_axis(BpExtents *extents, const BpGraphNode *node, Slices *slice
   return 0;
 }
 
-/* The bounds along the axes. The least numbers of int64, which exporters write for the beginning,
- * would be taken for open extents. */
+/* Reads the bounds along the axes. The least int64 numbers, which exporters write for the
+ * beginning, are replaced, because they would stand for open extents. */
 static int32_t slice_bounds(const BpGraphNode *node, int32_t input, const char *attr,
                             int64_t *bounds) {
   const BpGraphValue *given = bp__node_input(node, input);
@@ -319,8 +320,8 @@ BP_ROW_COMPUTE(slice) {
   return bp__op_give_body(op, op->node->op->name, slice_body, outputs);
 }
 
-/* A slice whose elements are contiguous in a constant shares the constant's memory, however large
- * it is. */
+/* A slice whose elements are contiguous in a constant shares the constant's memory, so any size is
+ * folded. */
 BP_ROW_FOLD(slice) {
   const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
   int64_t from = 0, is_cut = 0;
@@ -409,8 +410,8 @@ static int read_pads(const BpGraphNode *node, int64_t *begin, int64_t *end) {
   return 0;
 }
 
-/* The number of elements that a negative pad removes, and the number that two pads leave of an
- * axis. */
+/* The number of elements that a negative pad removes, and the number of elements of an axis that
+ * two pads leave. */
 static int64_t removed(int64_t pad) {
   return pad < 0 ? -pad : 0;
 }
@@ -450,8 +451,8 @@ BP_ROW_INFER(pad) {
   return set_output_like(graph, node, shape, in->ndim);
 }
 
-/* Where the element at `i` of an axis comes from that pads, or negative ones cut, at its ends: from
- * what is left of it. */
+/* The index in the remaining part of an axis from which a padded axis copies element `i`; negative
+ * pads cut the ends off. */
 static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const BpIrNode *i,
                                        int64_t first, int64_t left) {
   const BpIrNode *zero = x_index(ir, 0), *last = x_index(ir, left - 1);
@@ -532,7 +533,7 @@ BP_ROW_INFER(expand) {
   return set_output_like(graph, node, shape, ndim);
 }
 
-/* Extent 1 is repeated, and new leading dimensions. */
+/* Expand: repeats dimensions of extent 1, and adds leading dimensions. */
 static const BpIrNode *expand_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *in = op->node->inputs[0];
@@ -567,8 +568,8 @@ BP_ROW_INFER(tile) {
   return set_output_like(graph, node, shape, count);
 }
 
-/* Repeating a dimension of extent e expands [1, e] to [repeats, e]: this reads without divisions,
- * and in long runs. */
+/* Tile: repeating a dimension of extent e expands [1, e] to [repeats, e], which reads without
+ * divisions and in long runs. */
 BP_ROW_EXPAND(tile) {
   BpGraphValue *in = node->inputs[0], *inputs[2];
   int64_t repeats[BP_GRAPH_MAX_NDIM], from[2 * BP_GRAPH_MAX_NDIM], to[2 * BP_GRAPH_MAX_NDIM];
@@ -742,7 +743,7 @@ BP_ROW_COMPUTE(trilu) {
 
 /* ---- CenterCropPad ----------------------------------------------------------------------- */
 
-/* The axis with that extent: its middle, or it between zeros. */
+/* Gives the axis an extent: takes its middle, or pads it with zeros at both ends. */
 static BpGraphValue *center_along(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                   int32_t axis, int64_t extent) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, more = x ? extent - x->shape[axis] : 0;
@@ -755,7 +756,8 @@ static BpGraphValue *center_along(BpGraph *graph, const BpGraphNode *node, BpGra
   return bp__op_binary(graph, node, "Pad", x, bp__graph_int_vector(graph, pads, 2 * x->ndim));
 }
 
-/* By a slice and pads that a run finds. A negative extent makes pads that there are not. */
+/* CenterCropPad by a slice and by pads that a run computes. A negative extent makes pads that are
+ * impossible, so that the run fails. */
 static int center_in(BpVectorMaker m, BpGraphNode *node, const int64_t *axes, int32_t count) {
   const BpGraphValue *in = node->inputs[0];
   int64_t own[BP_GRAPH_MAX_NDIM], dims[BP_GRAPH_MAX_NDIM], given;
@@ -800,7 +802,7 @@ BP_ROW_EXPAND(center_crop_pad) {
   for (int32_t i = 0; count == -2 && i < ndim; i++)
     axes[i] = i;
   count = count == -2 ? ndim : count;
-  /* Slices and pads by expressions of open extents would make code of thousands of lines. */
+  /* Slices and pads by expressions of open extents would produce thousands of lines of code. */
   if (bp__value_is_open(x) && !bp__vector_is_of_data(node, 1))
     return bp__op_error(node, "its input has open extents, and its shape is known when compiling");
   if (!node->inputs[1]->data)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and rotary embeddings of com.microsoft, in terms of ONNX's. Source: onnxruntime's
- * docs/ContribOperators.md, for operator set 1 of the domain.
- */
+/* Attention and rotary embeddings of com.microsoft, built from ONNX's operators. Source:
+ * onnxruntime's docs/ContribOperators.md, for operator set 1 of the domain. */
 #include <string.h>
 
 #include "graph/ops/op.h"
@@ -9,7 +8,7 @@
 
 /* ---- Rotary embeddings ------------------------------------------------------------------- */
 
-/* Positions (batch, length) from those of the node, which may be the first one of all rows. */
+/* The positions (batch, length) of a node that may give only the first position of all rows. */
 static BpGraphValue *rotary_positions(BpGraph *graph, const BpGraphNode *node, int32_t axis) {
   const BpGraphValue *x = node->inputs[0];
   BpGraphValue *given = node->inputs[1], *all;
@@ -35,7 +34,7 @@ BP_ROW_EXPAND(microsoft_rotary_embedding) {
     return bp__op_bad(node, "its input and its cache have %d and %d dimensions, not 3 or 4, and 2",
                       x->ndim, cosine->ndim);
   if (heads == 0 && x->ndim == 3 && cosine->shape[1] > 0 && !bp__extent_is_open(x->shape[2]))
-    heads = x->shape[2] / (2 * cosine->shape[1]); /* heads are turned whole */
+    heads = x->shape[2] / (2 * cosine->shape[1]); /* without num_heads, whole heads are rotated */
   BpGraphAttr attrs[] = {bp__attr_int(graph, "interleaved", bp__node_int(node, "interleaved", 0)),
                          bp__attr_int(graph, "num_heads", heads),
                          bp__attr_int(graph, "rotary_embedding_dim", size)};
@@ -50,19 +49,19 @@ BP_ROW_EXPAND(microsoft_rotary_embedding) {
 typedef struct MultiHead {
   BpGraph *graph;
   BpGraphNode *node;
-  BpGraphValue *q, *k, *v;   /* (batch, length, heads * size), k and v also with heads as axis 1 */
-  BpGraphValue *past[2];     /* of k and v, or NULL */
-  BpGraphValue *mask, *bias; /* of keys; added to the products; or NULL */
+  BpGraphValue *q, *k, *v;   /* (batch, length, heads * size); k and v also with heads as axis 1 */
+  BpGraphValue *past[2];     /* past keys and past values, or NULL */
+  BpGraphValue *mask, *bias; /* mask of the keys, and bias of the products; each may be NULL */
 } MultiHead;
 
-/* How many keys there are with those of the past. */
+/* The number of keys, including the past ones. */
 static int64_t num_keys(const MultiHead *at) {
   int64_t keys = at->k->shape[at->k->ndim == 4 ? 2 : 1];
   return at->past[0] ? bp__extent_add(&at->graph->extents, at->past[0]->shape[2], keys) : keys;
 }
 
-/* Whether a query may see a key, as bool that broadcasts to (batch, heads, queries, keys). A mask
- * of one dimension gives the number of valid keys. */
+/* Whether a query may attend to a key, as a bool that broadcasts to (batch, heads, queries, keys).
+ * A mask of one dimension contains the number of valid keys. */
 static BpGraphValue *visible(const MultiHead *at) {
   static const int64_t zero;
   static const char complaint[] = "its mask does not fit its queries and keys";
@@ -86,7 +85,7 @@ static BpGraphValue *visible(const MultiHead *at) {
                                   bp__graph_int_vector(at->graph, &zero, 1));
 }
 
-/* Makes the bias that is added to the products; NULL for none. */
+/* Makes the bias that is added to the products; NULL if no bias is needed. */
 static int make_bias(MultiHead *at, BpGraphValue **sum) {
   float filter = bp__node_float(at->node, "mask_filter_value", -10000);
   *sum = at->bias;
@@ -99,7 +98,7 @@ static int make_bias(MultiHead *at, BpGraphValue **sum) {
   return *sum ? 0 : -1;
 }
 
-/* Appends ONNX's Attention with so many outputs. NULL with an error. */
+/* Appends ONNX's Attention with `num_outputs` outputs; NULL with an error. */
 static BpGraphNode *make_attention(MultiHead *at, int32_t num_outputs) {
   BpGraphAttr attrs[4];
   BpGraphNode *attention;
@@ -123,7 +122,7 @@ static BpGraphNode *make_attention(MultiHead *at, int32_t num_outputs) {
   return attention && !bp__op_append(at->graph, attention) ? attention : NULL;
 }
 
-/* x with its part of the bias, which `first` tells. */
+/* Adds to x its part of the bias, which begins at `first`. */
 static BpGraphValue *with_bias(const MultiHead *at, BpGraphValue *bias, int64_t first,
                                BpGraphValue *x) {
   return bp__op_binary(at->graph, at->node, "Add", x,
@@ -147,7 +146,8 @@ static int add_biases(MultiHead *at, BpGraphValue *bias) {
   return at->q && at->k && at->v ? 0 : -1;
 }
 
-/* The keys, which are as many as the queries: with more, onnxruntime's last query sees them all. */
+/* Checks that there are as many keys as queries: with more keys, onnxruntime's last query attends
+ * to all of them. */
 static BpGraphValue *as_many_keys(const MultiHead *at) {
   int64_t shape[4] = {0};
   for (int32_t i = 0; i < at->k->ndim; i++)
@@ -157,7 +157,8 @@ static BpGraphValue *as_many_keys(const MultiHead *at) {
                          "unidirectional wants as many keys as queries");
 }
 
-/* Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value. */
+/* The inputs are query, key, value, bias, key_padding_mask, attention_bias, past_key,
+ * past_value. */
 BP_ROW_EXPAND(multi_head_attention) {
   MultiHead at = {.graph = graph, .node = node};
   at.q = bp__node_input(node, 0);
@@ -190,7 +191,7 @@ BP_ROW_EXPAND(multi_head_attention) {
   return 0;
 }
 
-/* The widths of queries, keys and values in one product. */
+/* Reads the widths of queries, keys and values in their common product. */
 static int read_widths(const BpGraphNode *node, int64_t total, int64_t *widths) {
   const BpGraphAttr *given = bp__node_attr(node, "qkv_hidden_sizes");
   if (given && given->count != 3)
@@ -206,7 +207,7 @@ static int read_widths(const BpGraphNode *node, int64_t total, int64_t *widths) 
   return 0;
 }
 
-/* The keys and the values that one tensor has of the past. */
+/* Separates the past keys and the past values, which are one tensor. */
 static int read_past(MultiHead *at, BpGraphValue *past) {
   if (!past)
     return 0;
@@ -222,7 +223,7 @@ static int read_past(MultiHead *at, BpGraphValue *past) {
   return 0;
 }
 
-/* The keys and the values in one tensor, for the next run. */
+/* Joins the keys and the values to one tensor, for the next run. */
 static BpGraphValue *joined(const MultiHead *at, BpGraphValue *const *parts) {
   int64_t first = 0;
   BpGraphValue *axes = bp__graph_int_vector(at->graph, &first, 1), *rows[2];
@@ -247,8 +248,8 @@ static int give_attention(MultiHead *at) {
   return !has_present || at->node->outputs[1] ? 0 : -1;
 }
 
-/* Inputs: input, weights, bias, mask_index, past, attention_bias; the weights of queries, keys and
- * values are one matrix. */
+/* The inputs are input, weights, bias, mask_index, past, attention_bias; the weights of queries,
+ * keys and values are one matrix. */
 BP_ROW_EXPAND(microsoft_attention) {
   MultiHead at = {.graph = graph,
                   .node = node,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types that only store: floats of 8 and 4 bits, integers of 4 and 2. Nothing computes in them, and
- * no target knows them: an operator sees their elements as bytes, one each, which are the codes of
- * floats and the numbers of integers. Between operators, and outside, elements of less than a byte
- * are packed, the first in the lowest bits. */
+/* Types that only store: floats of 8 and 4 bits, integers of 4 and 2. No operator computes in
+ * storage-only types, and no target has them: an operator sees each element as a byte, which is the
+ * code of a float or the value of an integer. In a tensor between operators, and in inputs and
+ * outputs, elements of less than a byte are packed, the first element in the lowest bits. */
 #include <math.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@
 #define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 
-/* A sign bit, an exponent and `fraction` bits. */
+/* A float format of a sign bit, an exponent and `fraction` bits. */
 typedef struct Format {
   uint8_t code;
   uint8_t bits;
   int32_t fraction, bias;
   int32_t largest;  /* code of the largest finite number */
-  int32_t overflow; /* code of more, if it does not saturate */
+  int32_t overflow; /* code of a larger number if the conversion does not saturate */
   int32_t nan;
   int has_inf, has_nan, has_minus_zero;
 } Format;
@@ -61,7 +61,7 @@ static const BpIrNode *masked(BpIrModule *ir, const BpIrNode *a, int64_t mask) {
   return bp_ir_binary(ir, BP_IR_BIT_AND, a, int_of(ir, mask));
 }
 
-/* The number whose multiples are the numbers below the smallest normal one. */
+/* The step between subnormal numbers. */
 static double step_of(const Format *f) {
   return ldexp(1, 1 - f->bias - f->fraction);
 }
@@ -89,7 +89,7 @@ BP_ROW_SCALAR(decode_float) {
                        x_mul(ir, value, x_number(ir, BP__FLOAT32, -1)), value);
   if (!f->has_nan)
     return value;
-  /* Codes above infinity; the one code; or that of minus zero. */
+  /* NaN has the codes above infinity, a single code, or the code of minus zero. */
   const BpIrNode *is_nan = f->has_minus_zero
                                ? x_lt(ir, int_of(ir, f->has_inf ? f->overflow : f->largest), rest)
                                : bp_ir_binary(ir, BP_IR_EQ, code, int_of(ir, f->nan));
@@ -100,8 +100,8 @@ BP_ROW_INFER(encode_float) {
   return bp__node_set_output(graph, node, 0, UINT8, node->inputs[0]->shape, node->inputs[0]->ndim);
 }
 
-/* The code of a magnitude, `bits` being those of a float32, to the nearest, halves to even; beyond
- * the largest it goes on. */
+/* Encodes a magnitude, given by the bits of a float32, to the nearest code, halves to even; a
+ * magnitude beyond the largest number gets a code beyond the largest number's. */
 static const BpIrNode *encode_magnitude(BpIrModule *ir, const Format *f, const BpIrNode *bits) {
   int32_t shift = 23 - f->fraction;
   const BpIrNode *last = masked(ir, shifted(ir, bits, shift), 1);
@@ -109,7 +109,8 @@ static const BpIrNode *encode_magnitude(BpIrModule *ir, const Format *f, const B
       x_add(ir, x_add(ir, bits, int_of(ir, (INT64_C(1) << (shift - 1)) - 1)), last);
   const BpIrNode *normal =
       x_sub(ir, shifted(ir, rounded, shift), int_of(ir, (int64_t)(127 - f->bias) << f->fraction));
-  /* A sum with 2^23 steps has steps in its last place. */
+  /* The last bit of a float32 that 2^23 steps were added to is one step, so the addition rounds to
+   * steps. */
   const BpIrNode *large = x_number(ir, BP__FLOAT32, ldexp(step_of(f), 23));
   const BpIrNode *small =
       x_sub(ir, same_bits(ir, INT32, x_add(ir, same_bits(ir, BP__FLOAT32, bits), large)),
@@ -143,7 +144,7 @@ BP_ROW_INFER(view_as) {
   return bp__node_set_output(graph, node, 0, dtype, shape, ndim);
 }
 
-/* Bytes of `bits` bits an element as `count` integers of a byte. */
+/* Unpacks bytes of elements with `bits` bits to `count` integers of a byte. */
 BP_ROW_INFER(unpack) {
   int64_t count = bp__node_int(node, "count", 0);
   return bp__node_set_output(graph, node, 0, bp__node_int(node, "is_signed", 0) ? INT8 : UINT8,
@@ -174,7 +175,7 @@ BP_ROW_COMPUTE(unpack) {
                      bp_te_compute(op->te, "unpack", out->shape, out->ndim, unpack_body, &copy));
 }
 
-/* The other way: of each byte the lowest bits. */
+/* Packs the lowest bits of each byte. */
 BP_ROW_INFER(pack) {
   int64_t each = 8 / bp__node_int(node, "bits", 4);
   int64_t count = (node->inputs[0]->shape[0] + each - 1) / each;
@@ -255,7 +256,7 @@ static BpGraphValue *decode(BpGraph *graph, const BpGraphNode *node, BpGraphValu
   return bp__op_apply(graph, "backplane", "DecodeFloat", node->name, &bytes, 1, &kind, 1);
 }
 
-/* Integers lose the bits that do not fit. */
+/* Encodes a value; integers lose the bits that do not fit. */
 static BpGraphValue *encode(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                             BpDataType dtype) {
   if (find_format(dtype.code)) {
@@ -269,7 +270,7 @@ static BpGraphValue *encode(BpGraph *graph, const BpGraphNode *node, BpGraphValu
   return bp__op_of_bytes(graph, node, value, dtype);
 }
 
-/* Converts a value from or to a type that is only stored, not computed with. */
+/* Converts a value from or to a storage-only type. */
 static BpGraphValue *recoded(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              BpDataType dtype) {
   if (bp__dtype_is_narrow(value->dtype))
@@ -316,7 +317,7 @@ BP_ROW_EXPAND(bit_cast) {
 
 /* ---- Operators of bytes ------------------------------------------------------------------ */
 
-/* Whether the node takes elements from one place to another, whatever they are. */
+/* Whether the node only moves elements, so that their type does not matter. */
 static int moves(const BpGraphNode *node) {
   const char *name = node->op->name;
   if (!strcmp(name, "Pad") && bp__node_attr(node, "value"))

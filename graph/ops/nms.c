@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NonMaxSuppression: of the boxes of each class those that overlap no better one by much. The boxes
- * come in the order of their scores; statements decide about one after the other, and what they
- * keep is found as by NonZero. */
+/* NonMaxSuppression keeps, of the boxes of each class, those that do not overlap a better box by
+ * much. The boxes are sorted by their scores; statements decide about each box in turn, and NonZero
+ * finds the kept boxes. */
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,9 @@
 
 /* ---- Which are kept ---------------------------------------------------------------------- */
 
-/* Whether each box is kept, by the order of the scores: of the boxes, the scores in order and where
- * they were, how many may be kept, the most that two may overlap, and the least score. */
+/* KeepBoxes: whether each box is kept, in the order of the scores. The inputs are the boxes, the
+ * sorted scores and their original positions, the maximum number of kept boxes, the maximum
+ * overlap, and the minimum score. */
 enum { BOXES, SCORES, ORDER, MOST, OVERLAP, LEAST };
 
 BP_ROW_INFER(keep_boxes) {
@@ -39,7 +40,8 @@ static const BpIrNode *read_at(const Suppression *s, BpTeTensor *tensor, const B
   return bp_te_read(s->op->te, tensor, (const BpIrNode *[]){s->batch, s->class, place});
 }
 
-/* The box at a place of the order: its corners, in any order, or its centre and its size. */
+/* Reads the box at a position of the order: its corners, in any order, or its centre and its
+ * size. */
 static Box read_box(const Suppression *s, BpIrBlock *block, const BpIrNode *place) {
   const BpIrNode *index = bp_ir_block_let(
       block, "box", bp_ir_cast(s->ir, BP__INT64, read_at(s, s->op->inputs[ORDER], place)));
@@ -67,8 +69,8 @@ static const BpIrNode *area(BpIrModule *ir, const BpIrNode *const *low,
   return x_mul(ir, x_sub(ir, high[0], low[0]), x_sub(ir, high[1], low[1]));
 }
 
-/* Whether the part that two boxes share of what they cover is more than the number. Boxes without
- * an area share nothing. */
+/* Whether the intersection of two boxes divided by their union exceeds a number. Boxes without an
+ * area do not overlap. */
 static const BpIrNode *overlap(BpIrModule *ir, Box a, Box b, const BpIrNode *most) {
   const BpIrNode *low[2], *high[2], *zero = x_number(ir, BP__FLOAT32, 0);
   for (int32_t i = 0; i < 2; i++) {
@@ -132,7 +134,7 @@ BP_ROW_COMPUTE(keep_boxes) {
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
-/* Input `index` as a vector of one element, or a constant where it is left out. */
+/* Input `index` as a vector of one element, or a constant if the input is absent. */
 static BpGraphValue *number_of(BpVectorMaker m, int32_t index, BpDataType dtype, double otherwise) {
   BpGraphValue *value = bp__node_input(m.node, index);
   int64_t one = 1;
@@ -158,7 +160,7 @@ static int check_boxes(const BpGraphNode *node) {
   return 0;
 }
 
-/* Each class' boxes by their scores, and which of them are kept. */
+/* Sorts each class' boxes by their scores, and computes which of them are kept. */
 static BpGraphValue *keep(BpVectorMaker m, BpGraphValue **order) {
   BpGraphValue *boxes = m.node->inputs[0], *scores = m.node->inputs[1];
   BpGraphValue *inputs[] = {scores, bp__graph_int_vector(m.graph, &scores->shape[2], 1)};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Normalisations, said in terms of other operators. */
+/* Normalisations, built from other operators. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "graph/ops/rows.h"
 
-/* A vector over the channels, shaped to broadcast over a tensor of `ndim` dimensions. */
+/* Reshapes a vector over the channels to broadcast over a tensor of `ndim` dimensions. */
 static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                                    int32_t ndim) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -17,8 +17,8 @@ static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGr
   return bp__op_reshape(graph, node, vector, shape, ndim);
 }
 
-/* x * scale + shift with both known: scale = gamma / sqrt(variance + epsilon), shift = beta - mean
- * * scale. Constants fold to two vectors, which a convolution before takes up. */
+/* BatchNormalization is x * scale + shift with scale = gamma / sqrt(variance + epsilon) and shift =
+ * beta - mean * scale. Constants fold to two vectors, which a preceding convolution can absorb. */
 BP_ROW_EXPAND(batch_normalization) {
   BpGraphValue *x = node->inputs[0], *scale, *shift, *wide[5];
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
@@ -49,13 +49,13 @@ static int is_half(const BpGraphValue *value) {
   return value->dtype.code == BP_DTYPE_FLOAT && value->dtype.bits == 16;
 }
 
-/* Moments that standardising computes beside its result. */
+/* The moments that `standardize` returns beside its result. */
 typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
 
-/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). For
- * float16 and bfloat16 ONNX computes it in float32, and gives the moments in float32. */
+/* (x - mean) / deviation over the given axes, with deviation = sqrt(variance + epsilon). For
+ * float16 and bfloat16 ONNX computes in float32, and returns the moments in float32. */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count, Moments *moments) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;
@@ -110,8 +110,8 @@ BP_ROW_EXPAND(layer_normalization) {
   return x && (node->num_outputs < 3 || node->outputs[2]) ? 0 : -1;
 }
 
-/* Channels in groups: (batch, groups, the rest) is standardised over the rest. From version 21 on
- * scale and bias are given a channel, before that a group. */
+/* GroupNormalization standardises (batch, groups, rest) over the rest. From version 21 on scale and
+ * bias have an element for each channel, before that for each group. */
 BP_ROW_EXPAND(group_normalization) {
   BpGraphValue *x = node->inputs[0], *scale = node->inputs[1], *bias = node->inputs[2];
   int64_t groups = bp__node_int(node, "num_groups", 0), axis = 2;
@@ -143,7 +143,8 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Rows of zeros stay zero: the norm is at least the least normal number. */
+/* LpNormalization: rows of zeros stay zero, because the norm is at least the least normal
+ * number. */
 BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axis = bp__node_int(node, "axis", -1), p = bp__node_int(node, "p", 2);
@@ -158,8 +159,9 @@ BP_ROW_EXPAND(lp_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* x / sqrt(mean of squares + epsilon) * scale, over the axes from `axis` on; all but the scale is
- * computed in the type of stash_type, which is float32 or the wider one of x. */
+/* RMSNormalization: x / sqrt(mean of squares + epsilon) * scale, over the axes from `axis` on. All
+ * but the product with the scale is computed in the type of stash_type, float32 or the wider type
+ * of x. */
 BP_ROW_EXPAND(rms_normalization) {
   BpGraphValue *x = node->inputs[0], *wide, *square;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
@@ -203,7 +205,7 @@ BP_ROW_EXPAND(mean_variance_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* A vector over the last dimension of x. */
+/* Checks that an input is a vector over the last dimension of x. */
 static int check_over_last(const BpGraphNode *node, int32_t index) {
   const BpGraphValue *x = node->inputs[0], *vector = bp__node_input(node, index);
   char text_x[BP_VALUE_TEXT], text[BP_VALUE_TEXT];
@@ -213,9 +215,9 @@ static int check_over_last(const BpGraphNode *node, int32_t index) {
                     index, bp__value_format(vector, text), bp__value_format(x, text_x));
 }
 
-/* The normalisation over the last dimension of x + skip + bias; output 3 is that sum. Both of
- * com.microsoft: SkipLayerNormalization has inputs 2 gamma, 3 beta, 4 bias, the simplified one 2
- * gamma, 3 bias. */
+/* Normalises x + skip + bias over the last dimension; output 3 is the sum. In com.microsoft,
+ * SkipLayerNormalization has inputs 2 gamma, 3 beta, 4 bias; SkipSimplifiedLayerNormalization has
+ * inputs 2 gamma, 3 bias. */
 static int expand_skip(BpGraph *graph, BpGraphNode *node, const char *op, int32_t at_bias) {
   BpGraphValue *x = node->inputs[0], *skip = node->inputs[1], *parts[3];
   static const float least = 1e-12f;
@@ -255,7 +257,7 @@ BP_ROW_EXPAND(skip_simplified_layer_normalization) {
   return expand_skip(graph, node, "RMSNormalization", 3);
 }
 
-/* Rows of an embedding, (rows, size), for the places that an input gives. */
+/* Rows of an embedding, (rows, size), at the indices in an input. */
 static BpGraphValue *embedded(BpGraph *graph, const BpGraphNode *node, int32_t table,
                               int32_t places) {
   BpGraphValue *inputs[] = {bp__node_input(node, table), bp__node_input(node, places)};
@@ -266,7 +268,7 @@ static BpGraphValue *embedded(BpGraph *graph, const BpGraphNode *node, int32_t t
   return bp__op_apply(graph, "", "Gather", node->name, inputs, 2, NULL, 0);
 }
 
-/* The first rows of the embedding of positions, as many as a row has tokens. */
+/* The first rows of the position embedding, as many as a row has tokens. */
 static BpGraphValue *first_positions(BpGraph *graph, const BpGraphNode *node) {
   static const char complaint[] = "it has more tokens than its position_embedding has rows";
   BpGraphValue *table = node->inputs[3];
@@ -276,7 +278,7 @@ static BpGraphValue *first_positions(BpGraph *graph, const BpGraphNode *node) {
   return bp__op_binary(graph, node, "Gather", table, bp__op_counting(graph, node, length));
 }
 
-/* How many elements of each row of the mask are 1, as int32; without a mask none. */
+/* The number of elements that are 1 in each row of the mask, as int32; 0 without a mask. */
 static BpGraphValue *count_mask(BpGraph *graph, const BpGraphNode *node) {
   static const int64_t one = 1, zero = 0, last = -1;
   BpGraphAttr keep = bp__attr_int(graph, "keepdims", 0);
@@ -293,9 +295,9 @@ static BpGraphValue *count_mask(BpGraph *graph, const BpGraphNode *node) {
   return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, &keep, 1);
 }
 
-/* Inputs: input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma,
- * beta, mask, position_ids. Outputs: the normalised sum of the embeddings, the valid tokens of each
- * row, the sum. */
+/* The inputs are input_ids, segment_ids, word_embedding, position_embedding, segment_embedding,
+ * gamma, beta, mask, position_ids. The outputs are the normalised sum of the embeddings, the number
+ * of valid tokens in each row, and the sum. */
 BP_ROW_EXPAND(embed_layer_normalization) {
   static const float least = 1e-12f;
   const BpGraphAttr *given = bp__node_attr(node, "epsilon");
@@ -308,7 +310,7 @@ BP_ROW_EXPAND(embed_layer_normalization) {
   parts[0] = bp__op_binary(graph, node, "Add", word, position);
   if (bp__node_input(node, 1))
     parts[0] = bp__op_binary(graph, node, "Add", parts[0], embedded(graph, node, 4, 1));
-  else if (bp__node_input(node, 4)) /* all tokens are of the first segment */
+  else if (bp__node_input(node, 4)) /* all tokens belong to the first segment */
     parts[0] = bp__op_binary(graph, node, "Add", parts[0],
                              bp__op_slice(graph, node, node->inputs[4], 0, 0, 1));
   parts[1] = node->inputs[5];

@@ -32,8 +32,8 @@ static bool has_open_input(const BpGraphNode *node) {
   return false;
 }
 
-/* With open extents an apparent fault of the model may be none when it runs, so the error then says
- * "not implemented". */
+/* With open extents an apparent fault of the model may not occur in a run, so the error is
+ * BP_ERROR_NOT_IMPLEMENTED. */
 int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
   bool is_open = has_open_input(node);
   va_list args;
@@ -45,9 +45,9 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
 
 /* ---- Reading constants and attributes ---------------------------------------------------- */
 
-/* A file's least integers would be taken for open extents. They become the least number that is
- * none: Slice uses them for the beginning, and every other use refuses both. Passes may give
- * extents as attributes, and a file's are read by the importer. */
+/* The least integers of a file would stand for open extents. So they become the least number that
+ * is no open extent: Slice takes that number as the beginning, and all other operators reject it.
+ * The extents in attributes that passes make stay unchanged; the importer reads those of a file. */
 static void keep_closed(int64_t *values, int64_t count) {
   for (int64_t i = 0; i < count; i++)
     if (bp__extent_is_open(values[i]))
@@ -214,7 +214,8 @@ static int64_t span_of(const BpOpWindow *w, int32_t i) {
   return (w->kernel[i] - 1) * w->dilations[i] + 1;
 }
 
-/* Half of the elements that n windows need beyond the input, n being the input by the stride. */
+/* Pads for auto_pad: half of the elements that ceil(input / stride) windows need beyond the input
+ * on each side. */
 static int same_padding(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, int lower) {
   for (int32_t i = 0; i < w->rank; i++) {
     int64_t stride = w->strides[i];
@@ -264,7 +265,7 @@ static int window_output(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, i
                       (long long)span_of(w, i), (long long)(room + span_of(w, i)));
   int64_t last = bp__extent_divide(e, room, stride);
   if (w->rounds_up) {
-    /* A window more where one is begun, if it begins before the pads at the end. */
+    /* ceil_mode adds a window that begins before the pads at the end. */
     int64_t begun = bp__extent_divide(e, bp__extent_add(e, room, stride - 1), stride);
     int64_t inside = bp__extent_add(e, bp__extent_add(e, w->in[i], w->pad_begin[i]), -1);
     begun = bp__extent_min(e, begun, bp__extent_divide(e, inside, stride));
@@ -343,13 +344,13 @@ BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
 
 /* ---- Computing --------------------------------------------------------------------------- */
 
-/* Up to which functions take open extents. */
+/* The maximum value of an open extent for which functions are correct. */
 #define GREATEST_EXTENT INT32_MAX
 
 typedef struct ExtentNodes {
   BpIrModule *ir;
   const BpIrNode *const *symbols;
-  const BpOpCompute *op; /* whose function gets a parameter for a symbol that it uses first */
+  const BpOpCompute *op; /* the function that gets a parameter for a symbol at its first use */
 } ExtentNodes;
 
 static const void *number_node(void *context, int64_t number) {
@@ -419,7 +420,7 @@ BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t
 
 int bp__op_give_body(const BpOpCompute *op, const char *name, BpTeBody body, BpTeTensor **outputs) {
   const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op; /* a context is not const */
+  BpOpCompute copy = *op; /* the context parameter is not const */
   return bp__op_give(outputs, bp__op_tensor(op, name, out->shape, out->ndim, body, &copy));
 }
 
@@ -509,7 +510,7 @@ static int check_arity(const BpGraphNode *node) {
   return 0;
 }
 
-/* Refuses open extents of a row that does not take them. */
+/* Fails if a row does not accept the open extents of its node. */
 static int check_open(const BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_inputs && node->op->open != BP_OPEN_ALL; i++) {
     const BpGraphValue *value = node->inputs[i];
@@ -524,7 +525,8 @@ static int check_open(const BpGraphNode *node) {
   return 0;
 }
 
-/* Extents that steer inference are part of the node, and need not be computed for it. */
+/* Removes inputs that are extents and only steer inference: the node needs no computed value of
+ * them. */
 static int detach_extents(BpGraph *graph, BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphValue *value = node->inputs[i];
@@ -538,7 +540,7 @@ static int detach_extents(BpGraph *graph, BpGraphNode *node) {
   return 0;
 }
 
-/* Extents that are arguments are computed: a vector of them that no node makes is given one. */
+/* Makes nodes that compute the vectors of extents which are arguments of a node. */
 static int attach_extents(BpGraph *graph, BpGraphNode *node) {
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphValue *value = bp__op_argument(node, i);

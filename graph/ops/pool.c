@@ -64,8 +64,8 @@ static const BpIrNode *lowest(BpIrModule *ir, BpDataType dtype) {
   return bp_ir_int(ir, dtype, dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0);
 }
 
-/* Places of a window: reduction axes, indices into the input, and whether these are inside of it,
- * NULL where all are. */
+/* The elements of a window: reduction axes, indices into the input, and whether the indices are
+ * inside the input; NULL if all are. */
 typedef struct Places {
   const BpIrNode *axes[BP_GRAPH_MAX_NDIM], *in[BP_GRAPH_MAX_NDIM], *inside;
   int32_t count;
@@ -109,7 +109,7 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
                       places.count);
 }
 
-/* The first place, in order of memory, whose element is the largest one; NaN is the largest. */
+/* The index of the first element, in memory order, that is largest; NaN is the largest. */
 static const BpIrNode *place_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const PoolBody *body = context;
   const BpGraphValue *in = body->op->node->inputs[0];
@@ -137,7 +137,7 @@ typedef struct Turned {
   BpTeTensor *places;
 } Turned;
 
-/* The place where the spatial dimensions are stored last to first. */
+/* Converts the index to storage_order 1, where the spatial dimensions are stored last to first. */
 static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Turned *turned = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -167,8 +167,9 @@ static int compute_places(const BpOpCompute *op, PoolBody *body, BpTeTensor **ou
                      bp__op_tensor(op, "turned", out->shape, out->ndim, turned_body, &turned));
 }
 
-/* How many places of the window along dimension `i` count: all inside the input, or inside the
- * padded input, which ceil_mode may exceed. One at least, for the average of none is 0. */
+/* The number of counted elements of the window along dimension `i`: those inside the input, or
+ * inside the padded input, which ceil_mode may exceed. The number is at least 1, because the
+ * average of no element is 0. */
 static const BpIrNode *places(BpIrModule *ir, const PoolBody *body, int32_t i, const BpIrNode *axis,
                               int with_pads) {
   const BpOpWindow *w = &body->window;
@@ -263,8 +264,8 @@ static int unpooled_shape(BpGraph *graph, const BpGraphNode *node, int64_t *shap
   return 0;
 }
 
-/* The shape that the output is to have, and how many zeros that is after the shape from which
- * MaxPool made the input, as pads. */
+/* Computes the shape of the output, and as pads the number of zeros by which it exceeds the shape
+ * that MaxPool pooled. */
 static int zeros_after(BpGraph *graph, const BpGraphNode *node, const int64_t *shape,
                        int64_t *wanted, int64_t *pads) {
   int32_t ndim = node->inputs[0]->ndim;
@@ -284,7 +285,8 @@ static int zeros_after(BpGraph *graph, const BpGraphNode *node, const int64_t *s
   return 0;
 }
 
-/* Each element at its place among zeros. An output_shape beyond that has zeros after it. */
+/* MaxUnpool: puts each element at its index among zeros. If output_shape is larger, zeros
+ * follow. */
 BP_ROW_EXPAND(max_unpool) {
   static const char misfit[] = "its indices are not an integer for each element";
   BpGraphValue *x = node->inputs[0], *places = node->inputs[1], *parts[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph as text: one line a node, for people who read dumps. */
+/* Prints the graph as text, one line for each node, for people who read dumps. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void print_node(FILE *out, const BpGraphNode *node, int depth) {
   }
 }
 
-/* A body and its nodes have more space before them than the graph around it. */
+/* The nodes of a body are indented more than the graph around it. */
 static void print_graph(FILE *out, const BpGraph *graph, int depth) {
   for (size_t i = 0; i < graph->inputs.size; i++) {
     indent(out, depth);
@@ -80,7 +80,7 @@ static void print_graph(FILE *out, const BpGraph *graph, int depth) {
 char *bp__graph_print(const BpGraph *graph) {
   char *text = NULL;
   size_t size;
-  errno = 0; /* without memory the C library drops text, and only errno tells */
+  errno = 0; /* if memory is exhausted, the C library drops text, and only errno shows it */
   FILE *out = open_memstream(&text, &size);
   if (!out) {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised operators that only com.microsoft has. They compute in float32: integers are
- * dequantised, ONNX's operator is applied, its result is quantised. Source: onnxruntime's
- * docs/ContribOperators.md.
- */
+/* Quantised operators that only com.microsoft has. Quantised operators compute in float32: integers
+ * are dequantised, ONNX's operator is applied, and its result is quantised. Source: onnxruntime's
+ * docs/ContribOperators.md. */
 #include <string.h>
 
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-/* Operators here have fewer attributes than this. */
+/* The maximum number of attributes of a quantised operator. */
 #define MAX_ATTRS 12
 
 /* ---- Integers and floats ----------------------------------------------------------------- */
 
-/* Checks that input `index` is there and, if it is a scale or a zero point, one element. */
+/* Checks that input `index` is present and, if it is a scale or a zero point, has one element. */
 static int check_input(const BpGraphNode *node, int32_t index, int is_parameter) {
   const BpGraphValue *value = bp__node_input(node, index);
   if (!value)
@@ -23,8 +22,8 @@ static int check_input(const BpGraphNode *node, int32_t index, int is_parameter)
   return 0;
 }
 
-/* A value with the scale of input `scale` and the zero point after it, which may be absent: through
- * QuantizeLinear or DequantizeLinear. NULL with an error. */
+/* Converts a value by QuantizeLinear or DequantizeLinear, with the scale in input `scale` and the
+ * zero point in the next input, which may be absent; NULL with an error. */
 static BpGraphValue *convert(BpGraph *graph, const BpGraphNode *node, const char *op,
                              BpGraphValue *value, int32_t scale, const BpGraphAttr *attr) {
   BpGraphValue *zero = bp__node_input(node, scale + 1);
@@ -34,14 +33,15 @@ static BpGraphValue *convert(BpGraph *graph, const BpGraphNode *node, const char
   return bp__op_apply(graph, "", op, node->name, inputs, zero ? 3 : 2, attr, attr ? 1 : 0);
 }
 
-/* Input `index`, its scale and its zero point, as floats. */
+/* Input `index`, dequantised by its scale and its zero point, the next two inputs. */
 static BpGraphValue *dequantized(BpGraph *graph, const BpGraphNode *node, int32_t index) {
   if (check_input(node, index, 0))
     return NULL;
   return convert(graph, node, "DequantizeLinear", node->inputs[index], index + 1, NULL);
 }
 
-/* Makes output 0 of floats, by the scale of input `scale`; integers of the type of `like`. */
+/* Quantises floats to output 0 by the scale of input `scale`; the integers have the type of
+ * `like`. */
 static int give_quantized(BpGraph *graph, BpGraphNode *node, BpGraphValue *value, int32_t scale,
                           const BpGraphValue *like) {
   BpGraphAttr dtype = bp__attr_int(graph, "output_dtype", bp__dtype_to_onnx(like->dtype));
@@ -51,7 +51,7 @@ static int give_quantized(BpGraph *graph, BpGraphNode *node, BpGraphValue *value
 
 /* ---- Channels and attributes ------------------------------------------------------------- */
 
-/* x with its channels, axis 1, last, or back. */
+/* Moves the channels of x from axis 1 to the last axis, or back. */
 static BpGraphValue *channels_last(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                    int is_back) {
   int64_t perm[BP_GRAPH_MAX_NDIM];
@@ -64,8 +64,8 @@ static BpGraphValue *channels_last(BpGraph *graph, const BpGraphNode *node, BpGr
   return bp__op_transpose(graph, node, x, perm, x->ndim);
 }
 
-/* ONNX's operator with the node's attributes but those that only com.microsoft has; between
- * transpositions where channels are last. */
+/* Applies ONNX's operator with the node's attributes except those that only com.microsoft has,
+ * between transpositions if channels are last. */
 static BpGraphValue *apply(BpGraph *graph, const BpGraphNode *node, const char *op,
                            BpGraphValue *const *inputs, int32_t num_inputs, int is_last) {
   BpGraphValue *first = is_last ? channels_last(graph, node, inputs[0], 1) : inputs[0], *result;
@@ -82,13 +82,14 @@ static BpGraphValue *apply(BpGraph *graph, const BpGraphNode *node, const char *
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* ONNX's name of QLinearX. */
+/* The name of ONNX's operator for QLinearX: X. */
 static const char *plain_name(const BpGraphNode *node) {
   return node->op->name + strlen("QLinear");
 }
 
 BP_ROW_EXPAND(qlinear_unary) {
-  /* onnxruntime divides by the whole window beyond the padding, ONNX by what lies in it. */
+  /* With ceil_mode and count_include_pad, onnxruntime divides by the size of the whole window, ONNX
+   * by the part inside the padded input. */
   if (bp__node_int(node, "ceil_mode", 0) && bp__node_int(node, "count_include_pad", 0))
     return bp__op_error(node, "ceil_mode with count_include_pad is not supported");
   BpGraphValue *x = dequantized(graph, node, 0);
@@ -98,7 +99,7 @@ BP_ROW_EXPAND(qlinear_unary) {
   return give_quantized(graph, node, x, 3, node->inputs[0]);
 }
 
-/* Before operator set 13 the axes from `axis` on were one. */
+/* Before operator set 13 all axes from `axis` on count as one axis. */
 BP_ROW_EXPAND(qlinear_softmax) {
   const BpGraphValue *x = bp__node_input(node, 0);
   int64_t axis = bp__node_int(node, "axis", -1), opset = bp__node_int(node, "opset", 13);
@@ -127,7 +128,7 @@ BP_ROW_EXPAND(qlinear_where) {
                         node->inputs[1]);
 }
 
-/* Inputs: the scale and the zero point of the output, then three for each part. */
+/* The inputs are the scale and the zero point of the output, then three inputs for each part. */
 BP_ROW_EXPAND(qlinear_concat) {
   int32_t count = (node->num_inputs - 2) / 3;
   BpGraphValue **parts;
@@ -145,8 +146,8 @@ BP_ROW_EXPAND(qlinear_concat) {
       node->inputs[2]);
 }
 
-/* A product of integers is exact: alpha * scale of A * scale of B is applied to the sums, among
- * which is the bias. Without a scale of the output it stays in floats. */
+/* The product of integers is exact: the sums, which include the bias, are multiplied by alpha *
+ * scale of A * scale of B. Without a scale of the output the result is float. */
 BP_ROW_EXPAND(qgemm) {
   BpGraphValue *inputs[4], *sums, *scale;
   static const int32_t places[] = {0, 3, 2, 5};
@@ -183,7 +184,7 @@ BP_ROW_EXPAND(qgemm) {
   return sums ? 0 : -1;
 }
 
-/* A is quantised as it comes; the rest are inputs of MatMulIntegerToFloat. */
+/* A is quantised in the run; the other inputs are inputs of MatMulIntegerToFloat. */
 BP_ROW_EXPAND(dynamic_quantize_matmul) {
   if (check_input(node, 0, 0) || check_input(node, 1, 0) || check_input(node, 2, 0))
     return -1;
@@ -202,7 +203,7 @@ BP_ROW_EXPAND(dynamic_quantize_matmul) {
   return 0;
 }
 
-/* MaxPool with channels last. */
+/* MaxPool with the channels as the last axis. */
 BP_ROW_EXPAND(nhwc_max_pool) {
   if (check_input(node, 0, 0))
     return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised operators, in terms of others. Differences from zero points, products and sums are
- * int32; scales are applied in float32, halves are rounded to even before the zero point is added.
- */
+/* Quantised operators, built from other operators. Differences from zero points, products and sums
+ * are int32; scales are applied in float32, and numbers are rounded, halves to even, before the
+ * zero point is added. */
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
@@ -14,7 +14,7 @@ static int is_integer(BpDataType dtype) {
 
 /* ---- Scales and zero points -------------------------------------------------------------- */
 
-/* The one element of a value of any rank, as a scalar. */
+/* The single element of a value of any rank, as a scalar. */
 static BpGraphValue *single(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value) {
   if (value->ndim == 0)
     return value;
@@ -24,8 +24,8 @@ static BpGraphValue *single(BpGraph *graph, const BpGraphNode *node, BpGraphValu
   return NULL;
 }
 
-/* The same, or a vector along `axis` of a tensor of `ndim` dimensions, whose extent there is
- * `extent`. */
+/* The single element of a value as a scalar, or a vector along `axis` of a tensor of `ndim`
+ * dimensions, with the extent `extent`. */
 static BpGraphValue *along(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int32_t axis, int32_t ndim, int64_t extent) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -42,7 +42,7 @@ static BpGraphValue *along(BpGraph *graph, const BpGraphNode *node, BpGraphValue
   return bp__op_reshape(graph, node, value, shape, ndim);
 }
 
-/* Each element for `block` elements of x along `axis`, the last of them for what is left. */
+/* Repeats each element for `block` elements of x along `axis`; the last element covers the rest. */
 static BpGraphValue *along_blocks(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                                   const BpGraphValue *x, int32_t axis, int64_t block) {
   int64_t extent = x->shape[axis];
@@ -61,8 +61,8 @@ static BpGraphValue *along_blocks(BpGraph *graph, const BpGraphNode *node, BpGra
   return all && all->shape[axis] != extent ? bp__op_slice(graph, node, all, axis, 0, extent) : all;
 }
 
-/* Input `index` of QuantizeLinear or DequantizeLinear, as broadcast with input 0; integers of less
- * than a byte as bytes. */
+/* Input `index` of QuantizeLinear or DequantizeLinear, broadcast to input 0; integers of less than
+ * a byte become bytes. */
 static BpGraphValue *parameter(BpGraph *graph, const BpGraphNode *node, int32_t index) {
   const BpGraphValue *x = node->inputs[0];
   BpGraphValue *value = node->inputs[index];
@@ -90,7 +90,7 @@ static int is_zero(const BpGraphValue *value) {
   return value->data != NULL;
 }
 
-/* x less its zero point, which may be absent, as int32. */
+/* x minus its zero point, which may be absent, as int32. */
 static BpGraphValue *centred(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                              BpGraphValue *zero) {
   BpGraphValue *wide = bp__op_cast(graph, node, x, INT32);
@@ -99,12 +99,12 @@ static BpGraphValue *centred(BpGraph *graph, const BpGraphNode *node, BpGraphVal
   return bp__op_binary(graph, node, "Sub", wide, bp__op_cast(graph, node, zero, INT32));
 }
 
-/* A number of the type float32. */
+/* A float32 constant. */
 static BpGraphValue *constant(BpGraph *graph, double number) {
   return bp__graph_float_scalar(graph, (float)number);
 }
 
-/* Numbers in units of their scale as integers of a type; `zero` may be NULL. */
+/* Converts numbers in units of their scale to integers of a type; `zero` may be NULL. */
 static BpGraphValue *quantized(BpGraph *graph, const BpGraphNode *node, BpGraphValue *number,
                                BpGraphValue *zero, BpDataType dtype) {
   int is_signed = dtype.code == BP_DTYPE_INT;
@@ -122,7 +122,8 @@ static BpGraphValue *quantized(BpGraph *graph, const BpGraphNode *node, BpGraphV
 
 /* ---- Between numbers and integers -------------------------------------------------------- */
 
-/* The type that an attribute numbers, `otherwise` if it is absent or 0; -1 with an error. */
+/* The type that an attribute states by its number, `otherwise` if the attribute is absent or 0; -1
+ * with an error. */
 static int type_attr(const BpGraphNode *node, const char *name, BpDataType otherwise,
                      BpDataType *dtype) {
   int64_t number = bp__node_int(node, name, 0);
@@ -133,7 +134,7 @@ static int type_attr(const BpGraphNode *node, const char *name, BpDataType other
   return 0;
 }
 
-/* A type of floats has no zero point but 0. */
+/* Fails if a float type has a zero point other than 0. */
 static int check_no_zero(const BpGraphNode *node, const BpGraphValue *zero) {
   for (int64_t i = 0; zero && zero->data && i < bp__value_num_bytes(zero); i++)
     if (((const char *)zero->data)[i])
@@ -207,7 +208,7 @@ BP_ROW_EXPAND(dynamic_quantize_linear) {
   least = extreme(graph, node, "ReduceMin", "Min");
   range = bp__op_binary(graph, node, "Sub", extreme(graph, node, "ReduceMax", "Max"), least);
   scale = bp__op_binary(graph, node, "Div", range, constant(graph, 255));
-  /* Zeros alone leave the scale open. */
+  /* If all elements are zero, any scale is correct. */
   scale = bp__op_apply(
       graph, "", "Where", node->name,
       (BpGraphValue *[]){bp__op_binary(graph, node, "Equal", range, constant(graph, 0)),
@@ -232,7 +233,7 @@ static int check_bytes(const BpGraphNode *node, int32_t index) {
   return 0;
 }
 
-/* A scale or a zero point of the rows of a matrix: a vector stands for a column. */
+/* A scale or a zero point for the rows of a matrix: a vector becomes a column. */
 static BpGraphValue *of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              const BpGraphValue *matrix) {
   if (!value || (value->ndim != 1 && bp__value_num_elements(value) != 1))
@@ -241,7 +242,7 @@ static BpGraphValue *of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphVal
                           : along(graph, node, value, 0, 2, matrix->shape[matrix->ndim - 2]);
 }
 
-/* Like of_rows, for columns, to which a vector broadcasts. */
+/* A scale or a zero point for the columns of a matrix, to which a vector broadcasts. */
 static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                                 const BpGraphValue *matrix) {
   if (!value || (value->ndim != 1 && bp__value_num_elements(value) != 1))
@@ -250,7 +251,7 @@ static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraph
                           : along(graph, node, value, 0, 1, matrix->shape[matrix->ndim - 1]);
 }
 
-/* The product of inputs `a` and `b` less their zero points, inputs `za` and `zb` if there. */
+/* The product of inputs `a` and `b` minus their zero points, the optional inputs `za` and `zb`. */
 static BpGraphValue *product(BpGraph *graph, const BpGraphNode *node, int32_t a, int32_t b,
                              int32_t za, int32_t zb) {
   BpGraphValue *zero_a = bp__node_input(node, za), *zero_b = bp__node_input(node, zb);
@@ -268,7 +269,7 @@ BP_ROW_EXPAND(matmul_integer) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The product of integers in floats: sums * (scale of A * scale of B) + bias. */
+/* MatMulIntegerToFloat: sums * (scale of A * scale of B) + bias. */
 BP_ROW_EXPAND(matmul_integer_to_float) {
   BpGraphValue *sums = product(graph, node, 0, 1, 4, 5), *bias = bp__node_input(node, 6), *scale;
   if (!sums)
@@ -283,8 +284,8 @@ BP_ROW_EXPAND(matmul_integer_to_float) {
   return sums ? 0 : -1;
 }
 
-/* Integers of the scale a * b as integers of the scale y; all three are of one float type, and
- * multiplied in it. */
+/* Converts integers of the scale a * b to integers of the scale y; the three scales have one float
+ * type, in which they are multiplied. */
 static BpGraphValue *rescaled(BpGraph *graph, const BpGraphNode *node, BpGraphValue *sums,
                               BpGraphValue *a, BpGraphValue *b, BpGraphValue *y,
                               BpGraphValue *zero) {
@@ -319,8 +320,8 @@ static BpGraphValue *of_channels(BpGraph *graph, const BpGraphNode *node, BpGrap
   return along(graph, node, value, axis, weights->ndim, weights->ndim > 0 ? weights->shape[0] : 1);
 }
 
-/* The convolution of inputs 0 and `w` less their zero points, inputs `zx` and `zw` if there; `bias`
- * may be NULL. Zeros are padded to the input less its zero point. */
+/* The convolution of inputs 0 and `w` minus their zero points, the optional inputs `zx` and `zw`;
+ * `bias` may be NULL. The input minus its zero point is padded with zeros. */
 static BpGraphValue *convolution(BpGraph *graph, const BpGraphNode *node, int32_t w, int32_t zx,
                                  int32_t zw, BpGraphValue *bias) {
   BpGraphValue *weights = node->inputs[w];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent layers: LSTM, GRU and RNN as products and steps, and what the steps share. */
+/* Recurrent layers: LSTM, GRU and RNN as products and steps, and the common parts of the steps. */
 #include "graph/ops/recurrent.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 /* ---- Activations ------------------------------------------------------------------------- */
 
-/* The numbers that a function takes, and their defaults. */
+/* The activation functions, the numbers that each takes, and the numbers' defaults. */
 typedef struct Activation {
   const char *name;
   int32_t num_numbers;
@@ -111,7 +111,7 @@ typedef struct Product {
   int64_t first;
 } Product;
 
-/* The weight of term `k` for a column, which may be one of a panel (graph/build/pack.c). */
+/* The weight of term `k` for a column, which may be in a panel (graph/build/pack.c). */
 static const BpIrNode *read_weight(const BpCell *cell, const BpIrNode *k, const BpIrNode *column) {
   const BpGraphValue *weights = cell->op->node->inputs[1];
   if (weights->ndim == 2)
@@ -122,7 +122,7 @@ static const BpIrNode *read_weight(const BpCell *cell, const BpIrNode *k, const 
   return bp_te_read(cell->te, cell->op->inputs[1], at);
 }
 
-/* axes: step, row of the batch, gate, column */
+/* The axes are step, row of the batch, gate and column. */
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Product *product = context;
   BpIrModule *ir = product->cell->ir;
@@ -183,7 +183,8 @@ const BpIrNode *bp__cell_activate(const BpCell *cell, int32_t index, const BpIrN
 
 /* ---- Inference --------------------------------------------------------------------------- */
 
-/* Of the operators that make the steps, which only this file makes: shapes are right. */
+/* The operators of the steps. Only the rows of recurrent layers make nodes of LSTMSteps, GRUSteps
+ * and RNNSteps, so the shapes of their inputs are correct. */
 BP_ROW_INFER(recurrent_steps) {
   const BpGraphValue *x = node->inputs[0];
   const BpGraphValue *weights = node->inputs[1];
@@ -202,13 +203,13 @@ BP_ROW_INFER(recurrent_steps) {
 typedef struct Recurrent {
   BpGraph *graph;
   BpGraphNode *node;
-  BpGraphValue *x; /* (steps, batch, input) */
+  BpGraphValue *x; /* input, (steps, batch, input) */
   const char *steps_name;
-  int64_t steps, batch; /* may be open */
+  int64_t steps, batch; /* extents, may be open */
   int64_t input, hidden, directions;
   int32_t gates, functions, states;
-  const char **names; /* of activations, of the graph's memory */
-  float *numbers;     /* two for each, likewise */
+  const char **names; /* names of activation functions, in memory of the graph */
+  float *numbers;     /* two numbers for each function, in memory of the graph */
 } Recurrent;
 
 static BpGraphValue *binary(const Recurrent *r, const char *op, BpGraphValue *a, BpGraphValue *b) {
@@ -220,7 +221,8 @@ static BpGraphValue *transpose(const Recurrent *r, BpGraphValue *value, const in
   return bp__op_transpose(r->graph, r->node, value, perm, count);
 }
 
-/* Of an optional input (directions, ...) what belongs to one direction; NULL if it is absent. */
+/* The part of an optional input (directions, ...) that belongs to one direction; NULL if the input
+ * is absent. */
 static BpGraphValue *part(const Recurrent *r, BpGraphValue *whole, int64_t direction) {
   BpGraphValue *slice =
       whole ? bp__op_slice(r->graph, r->node, whole, 0, direction, direction + 1) : NULL;
@@ -235,7 +237,7 @@ static BpGraphValue *of_gates(const Recurrent *r, BpGraphValue *value, int64_t f
                : NULL;
 }
 
-/* An input that is there has that shape; of extents that are open a run finds out. */
+/* Checks that an input, if present, has a shape; a run checks open extents. */
 static int check_shape(const Recurrent *r, int32_t input, const int64_t *shape, int32_t ndim) {
   BpGraphValue *value = bp__node_input(r->node, input);
   char complaint[96];
@@ -264,13 +266,13 @@ static int check_inputs(const Recurrent *r) {
   return check_shape(r, 5, state, 3) || check_shape(r, 6, state, 3) ? -1 : 0;
 }
 
-/* The next number of a list for functions that take one; `otherwise` beyond its end. */
+/* The next number of a list, for functions that take one; `otherwise` after its end. */
 static float next_number(const BpGraphAttr *list, int32_t *used, double otherwise) {
   return list && *used < list->count ? list->floats[(*used)++] : (float)otherwise;
 }
 
-/* The functions of all directions and their numbers, which the lists give in the order of the
- * functions that take any. */
+/* Reads the activation functions of all directions, and their numbers, which the lists state in the
+ * order of the functions that take one. */
 static int read_activations(Recurrent *r) {
   static const char *const defaults[] = {"Sigmoid", "Tanh", "Tanh"};
   const BpGraphAttr *attr = bp__node_attr(r->node, "activations");
@@ -332,7 +334,7 @@ static int read_layer(Recurrent *r) {
 
 /* ---- One direction ----------------------------------------------------------------------- */
 
-/* (batch, hidden) of an optional input. */
+/* The first state, (batch, hidden), from an optional input. */
 static int first_state(const Recurrent *r, int32_t input, int64_t direction, BpGraphValue **state) {
   BpGraphValue *given = bp__node_input(r->node, input);
   *state = NULL;
@@ -344,7 +346,7 @@ static int first_state(const Recurrent *r, int32_t input, int64_t direction, BpG
   return *state ? 0 : -1;
 }
 
-/* All steps' x W' + bias. */
+/* Computes x * W' + bias for all steps. */
 static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64_t direction) {
   BpGraphValue *weights = part(r, r->node->inputs[1], direction);
   int64_t rows[] = {bp__extent_multiply(&r->graph->extents, r->steps, r->batch), r->input};
@@ -358,8 +360,8 @@ static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64
   return x ? bp__op_reshape(r->graph, r->node, x, shape, 3) : NULL;
 }
 
-/* Both biases go to the input's product; but a GRU's for the state of the last gate stays apart,
- * where a reset may come between. */
+/* Both biases are added to the input's product, except a GRU's bias of the state for the last gate,
+ * which a reset may multiply. */
 static int read_biases(const Recurrent *r, int64_t direction, BpGraphValue **bias,
                        BpGraphValue **apart) {
   int keeps_apart = r->functions == 2 && bp__node_int(r->node, "linear_before_reset", 0);
@@ -385,7 +387,7 @@ static int read_biases(const Recurrent *r, int64_t direction, BpGraphValue **bia
   return *bias ? 0 : -1;
 }
 
-/* Lists the attributes of the operator for the steps. */
+/* Lists the attributes of the operator of the steps. */
 static int32_t list_attrs(const Recurrent *r, int64_t direction, BpGraphAttr *attrs) {
   const char *way = bp__node_str(r->node, "direction", "");
   int32_t first = (int32_t)direction * r->functions, count = 0;
@@ -405,7 +407,7 @@ static int32_t list_attrs(const Recurrent *r, int64_t direction, BpGraphAttr *at
   return count;
 }
 
-/* Makes the steps of one direction: all states, then the last ones. */
+/* Makes the steps of one direction; the results are all states, then the last states. */
 static int run_direction(const Recurrent *r, int64_t direction, BpGraphValue **results) {
   BpGraphValue *inputs[6] = {NULL}, *bias, *apart;
   BpGraphAttr attrs[6];
@@ -432,7 +434,8 @@ static int run_direction(const Recurrent *r, int64_t direction, BpGraphValue **r
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-/* Joins what both directions give; `shape` is that of one, with a dimension for the direction. */
+/* Joins the results of both directions; `shape` is the shape of one result, with a dimension for
+ * the direction. */
 static BpGraphValue *join(const Recurrent *r, BpGraphValue *const *values, const int64_t *shape,
                           int32_t ndim, int64_t axis) {
   BpGraphAttr attr = bp__attr_int(r->graph, "axis", axis);
@@ -445,7 +448,7 @@ static BpGraphValue *join(const Recurrent *r, BpGraphValue *const *values, const
                       1);
 }
 
-/* Output `index` of the layer from those of the directions. */
+/* Makes output `index` of the layer from the outputs of the directions. */
 static BpGraphValue *make_output(const Recurrent *r, BpGraphValue *const *values, int32_t index) {
   int batch_first = bp__node_int(r->node, "layout", 0) != 0;
   int64_t each[] = {r->steps, 1, r->batch, r->hidden}, last[] = {1, r->batch, r->hidden};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over axes: sums and their kin, the place of the largest, softmax, running sums. */
+/* Reductions over axes: sums and similar reductions, the index of the largest element, softmax,
+ * running sums. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -7,8 +8,8 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* The operations that each operator of the family applies to an element before the reduction, and
- * to the result after it. */
+/* The operations that each reduction operator applies to an element before the reduction, and to
+ * the result after it. */
 typedef struct Reduction {
   const char *op;
   int32_t kind; /* BP_TE_* */
@@ -36,12 +37,13 @@ static const Reduction *find_reduction(const BpGraphNode *node) {
   return NULL;
 }
 
-/* Which axes of the input are reduced; those kept have extent 1 in the output, or are gone. */
+/* The axes of the input that are reduced; with keepdims they have extent 1 in the output, otherwise
+ * the output lacks them. */
 typedef struct Axes {
   int reduced[BP_GRAPH_MAX_NDIM];
   int keepdims;
-  int64_t count;  /* elements reduced into one; -1: open */
-  int64_t extent; /* of the one axis of ArgMax and ArgMin */
+  int64_t count;  /* number of elements reduced into one; -1: open */
+  int64_t extent; /* extent of the one axis of ArgMax and ArgMin */
 } Axes;
 
 static int read_axes(const BpGraphNode *node, Axes *axes) {
@@ -97,8 +99,8 @@ BP_ROW_INFER(reduce) {
   return set_reduced(graph, node, &axes, in->dtype);
 }
 
-/* The result for no elements: zero for a sum, one for a product, the end of the type's range for an
- * extreme, followed by the operation after the sum. */
+/* The result of reducing no elements: zero for a sum, one for a product, the limit of the type for
+ * an extreme; then the operation after the reduction is applied. */
 static double reduced_nothing(const Reduction *reduction, BpDataType dtype) {
   int is_signed = dtype.code == BP_DTYPE_INT;
   double most = bp__dtype_is_float(dtype) ? HUGE_VAL : ldexp(1, dtype.bits - is_signed);
@@ -111,7 +113,7 @@ static double reduced_nothing(const Reduction *reduction, BpDataType dtype) {
   return reduction->after == DIVIDE ? (double)NAN : reduction->kind == BP_TE_PROD;
 }
 
-/* Extremes of bool are those of 0 and 1. */
+/* Reduces bool to its extremes, as the extremes of 0 and 1. */
 static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
   BpGraphValue *inputs[2] = {
       bp__op_cast(graph, node, node->inputs[0], (BpDataType){BP_DTYPE_UINT, 8, 1}),
@@ -122,7 +124,7 @@ static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Fills it with a number; one beyond an integer's type gives its largest. */
+/* Fills a value with a number; a number beyond an integer type becomes the type's largest. */
 static void fill(BpGraphValue *value, double number) {
   uint8_t *bytes = bp__graph_constant_data(value);
   int32_t width = value->dtype.bits / 8;
@@ -138,7 +140,7 @@ static void fill(BpGraphValue *value, double number) {
       memcpy(bytes + i * width, &whole, (size_t)width);
 }
 
-/* Of no elements, or of bool. */
+/* Expands reductions of no elements, or of bool. */
 BP_ROW_EXPAND(reduce) {
   const Reduction *reduction = find_reduction(node);
   BpGraphValue *out;
@@ -166,10 +168,11 @@ typedef struct ReduceBody {
   const BpOpCompute *op;
   const Reduction *reduction;
   const Axes *axes;
-  BpTeTensor *shift; /* of LogSumExp: the largest element, subtracted first */
+  BpTeTensor *shift; /* LogSumExp: the largest element, which is subtracted first */
 } ReduceBody;
 
-/* Indices into the input: reduction axes, and the axes of the output for the rest. */
+/* The indices into the input: reduction axes for reduced axes, the axes of the output for
+ * others. */
 static int32_t input_indices(const BpOpCompute *op, const Axes *axes,
                              const BpIrNode *const *out_axes, const BpIrNode **indices,
                              const BpIrNode **reduce_axes) {
@@ -187,7 +190,7 @@ static int32_t input_indices(const BpOpCompute *op, const Axes *axes,
   return count;
 }
 
-/* The largest element, or 0 if it is infinite: infinity minus itself would be NaN. */
+/* The largest element, or 0 if that is infinite: infinity minus itself would be NaN. */
 static const BpIrNode *read_shift(BpTe *te, BpTeTensor *shift, const BpIrNode *const *axes) {
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *largest = bp_te_read(te, shift, axes);
@@ -218,7 +221,7 @@ typedef struct FinishBody {
   BpTeTensor *reduced;
 } FinishBody;
 
-/* The number of elements reduced into one, where it is open, in the type of a value. */
+/* The open number of elements reduced into one, in the type of a value. */
 static const BpIrNode *open_count(BpTe *te, const ReduceBody *body, BpDataType dtype) {
   const BpGraphValue *in = body->op->node->inputs[0];
   BpIrModule *ir = bp_te_ir(te);
@@ -271,7 +274,7 @@ BP_ROW_COMPUTE(reduce) {
       outputs, bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, finish_body, &finish));
 }
 
-/* Global pooling is a reduction over all but the first two axes. */
+/* Global pooling is a reduction over all axes but the first two. */
 BP_ROW_EXPAND(global_pool) {
   const char *op = !strcmp(node->op->name, "GlobalMaxPool") ? "ReduceMax" : "ReduceMean";
   int64_t axes[BP_GRAPH_MAX_NDIM];
@@ -285,7 +288,7 @@ BP_ROW_EXPAND(global_pool) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The p-norm over all but the first two axes. */
+/* GlobalLpPool is the p-norm over all axes but the first two. */
 BP_ROW_EXPAND(global_lp_pool) {
   int64_t axes[BP_GRAPH_MAX_NDIM], p = bp__node_int(node, "p", 2);
   BpGraphValue *x = node->inputs[0], *list;
@@ -333,8 +336,7 @@ BP_ROW_INFER(arg_reduce) {
   return set_reduced(graph, node, &axes, BP__INT64);
 }
 
-/* The first (or last) place whose element is the extreme one, which `shift` holds. NaN is extreme.
- */
+/* The index of the first (or last) element that equals the extreme in `shift`. NaN is extreme. */
 static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
   const ReduceBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -371,7 +373,7 @@ BP_ROW_COMPUTE(arg_reduce) {
 
 /* ---- Softmax ----------------------------------------------------------------------------- */
 
-/* Before version 13 it works on all axes from `axis` on, as if they were one. */
+/* The axes of a Softmax: before version 13 it works on all axes from `axis` on as one axis. */
 static int softmax_axes(const BpGraphNode *node, Axes *axes) {
   int32_t axis, ndim = node->inputs[0]->ndim;
   memset(axes, 0, sizeof(*axes));
@@ -395,11 +397,11 @@ BP_ROW_INFER(softmax) {
 
 typedef struct SoftmaxBody {
   ReduceBody reduce;
-  BpTeTensor *shifted; /* x - max, or its exponential */
+  BpTeTensor *shifted; /* x - max, or the exponential of that */
   BpTeTensor *sum;
 } SoftmaxBody;
 
-/* The element of a reduced tensor that belongs to the output's element. */
+/* Reads the element of a reduced tensor that belongs to the output's element. */
 static const BpIrNode *read_reduced(BpTe *te, const SoftmaxBody *body, BpTeTensor *tensor,
                                     const BpIrNode *const *axes) {
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
@@ -437,7 +439,7 @@ static const BpIrNode *softmax_body(BpTe *te, const BpIrNode *const *axes, void 
   const BpIrNode *sum = read_reduced(te, body, body->sum, axes);
   if (is_log(body))
     return x_sub(ir, value, x_call1(ir, "log", sum));
-  return x_mul(ir, value, x_div(ir, x_number(ir, x_dtype(sum), 1), sum)); /* one division a row */
+  return x_mul(ir, value, x_div(ir, x_number(ir, x_dtype(sum), 1), sum)); /* one division per row */
 }
 
 BP_ROW_COMPUTE(softmax) {
@@ -482,11 +484,11 @@ BP_ROW_INFER(running) {
 
 typedef struct Running {
   const BpOpCompute *op;
-  BpTeTensor *result; /* of the elements before, in the accumulator's type */
+  BpTeTensor *result; /* result of the elements before, in the accumulator's type */
   int is_product;
 } Running;
 
-/* Of no elements. */
+/* The running result before the first element. */
 static const BpIrNode *running_initial(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Running *running = context;
   (void)axes;
@@ -494,7 +496,8 @@ static const BpIrNode *running_initial(BpTe *te, const BpIrNode *const *axes, vo
                   running->is_product);
 }
 
-/* The result with the element, and the output: that result or, if exclusive, the one before. */
+/* Computes the result that includes the element, and the output: the new result or, if exclusive,
+ * the previous one. */
 static int running_body(BpTe *te, const BpIrNode *const *axes, void *context,
                         const BpIrNode **values) {
   const Running *running = context;
@@ -509,7 +512,7 @@ static int running_body(BpTe *te, const BpIrNode *const *axes, void *context,
   return values[1] ? 0 : -1;
 }
 
-/* Where extents are open: a row at a time, all along the axis. */
+/* With open extents, statements compute a row at a time, along the whole axis. */
 typedef struct RunningRows {
   const BpOpCompute *op;
   int32_t axis;

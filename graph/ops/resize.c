@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resizing, one axis at a time: every element of the output is a weighted sum of a few elements
- * along that axis, whose places and weights are tables made here. So each interpolation mode and
- * each rule for coordinates is a way to fill a table, and generated code knows none of them. */
+ * along the axis, whose positions and weights are tables made when compiling. So each interpolation
+ * mode and each coordinate rule is only a way to fill a table, and generated code does not depend
+ * on modes and rules. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,11 @@
 #include "graph/ops/resize.h"
 #include "graph/ops/rows.h"
 
-/* How one axis is resized. */
+/* The sizes and scale by which one axis is resized. */
 typedef struct ResizeAxis {
   int64_t in, out;
   float scale;
-  float start, end; /* the part that is cropped out of it, as fractions of its length */
+  float start, end; /* cropped part of the axis, as fractions of its length */
 } ResizeAxis;
 
 bool bp__resize_is_crop(const BpResize *r) {
@@ -58,7 +59,8 @@ static float round_nearest(const BpResize *r, float x, float scale) {
   return ceilf(x - 0.5f);
 }
 
-/* By how much the distances of neighbours shrink: antialiasing takes in as many more of them. */
+/* The factor by which the distances of neighbours shrink, so that antialiasing includes more of
+ * them. */
 static float tap_scale(const BpResize *r, float scale) {
   return r->antialias && scale < 1.0f ? scale : 1.0f;
 }
@@ -79,7 +81,7 @@ static float tap_weight(const BpResize *r, float d) {
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* Fills one row of the tables. */
+/* Fills one row of the tables of positions and weights. */
 static void fill_taps(const BpResize *r, float x, const ResizeAxis *axis, int32_t *place,
                       float *weight) {
   int32_t taps = bp__resize_num_taps(r, axis->scale);
@@ -97,7 +99,7 @@ static void fill_taps(const BpResize *r, float x, const ResizeAxis *axis, int32_
     weight[t] /= total;
 }
 
-/* The factor by which a nearest table repeats each element in turn, or 0. */
+/* The factor by which a table of nearest elements repeats each element in turn, or 0. */
 static int64_t repeat_factor(const int32_t *places, int64_t in, int64_t out) {
   int64_t factor = out / in;
   if (factor < 1 || factor * in != out)
@@ -108,7 +110,7 @@ static int64_t repeat_factor(const int32_t *places, int64_t in, int64_t out) {
   return factor;
 }
 
-/* Enough elements to see what a rule does. */
+/* The number of elements that suffices to tell which factor a rule has. */
 #define SAMPLE 64
 
 int64_t bp__resize_repeats(const BpResize *r, float scale) {
@@ -124,7 +126,7 @@ int64_t bp__resize_repeats(const BpResize *r, float scale) {
   return repeat_factor(places, axis.in, axis.out);
 }
 
-/* Elements whose place lies outside of the input become the extrapolation value. */
+/* Replaces elements whose position is outside the input by the extrapolation value. */
 static BpGraphValue *extrapolated(BpGraph *graph, const BpResize *r, BpGraphValue *x, int32_t dim,
                                   const ResizeAxis *axis) {
   int64_t shape[BP_GRAPH_MAX_NDIM] = {axis->out};
@@ -201,7 +203,7 @@ static int check_modes(const BpResize *r) {
   return 0;
 }
 
-/* Axes that stay as they are have extents and a scale that say so. */
+/* Resizes all axes except those with equal extents, a scale of 1 and no cropping. */
 static int resize_all(BpGraph *graph, BpGraphNode *node, const BpResize *r,
                       const ResizeAxis *axes) {
   BpGraphValue *x = node->inputs[0];
@@ -227,14 +229,14 @@ static int read_scale(const BpGraphNode *node, double given, ResizeAxis *axis) {
   axis->scale = (float)given;
   if (bp__extent_is_open(axis->in) && axis->scale == 1.0f)
     return 0;
-  float extent = floorf((float)axis->in * axis->scale); /* in float32, as ONNX infers the shape */
+  float extent = floorf((float)axis->in * axis->scale); /* float32, as ONNX infers shapes */
   if (!(axis->scale > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
     return bp__op_bad(node, "a scale is %g", given);
   axis->out = (int64_t)extent;
   return 0;
 }
 
-/* The axes that are resized, all by default. Returns the count, or -1. */
+/* Reads the axes that are resized, by default all. Returns the count, or -1 with an error. */
 static int32_t read_axes(const BpGraphNode *node, ResizeAxis *axes, int32_t *dims) {
   const BpGraphValue *x = node->inputs[0];
   int64_t given[BP_GRAPH_MAX_NDIM];
@@ -253,7 +255,8 @@ static int32_t read_axes(const BpGraphNode *node, ResizeAxis *axes, int32_t *dim
   return count == -2 ? x->ndim : count;
 }
 
-/* Sizes that keep the picture's proportions lie within those given, or beyond them. */
+/* Changes the sizes so that they keep the picture's proportions, and are at most, or at least, the
+ * given sizes. */
 static void keep_ratio(ResizeAxis *axes, const int32_t *dims, int32_t count, int is_within) {
   float scale = axes[dims[0]].scale;
   for (int32_t i = 1; i < count; i++)
@@ -281,7 +284,7 @@ static int read_sizes(const BpGraphNode *node, ResizeAxis *axes, const int32_t *
   return 0;
 }
 
-/* The region that is cropped out: starts, then ends. */
+/* Reads the region that is cropped: starts, then ends. */
 static int read_region(const BpGraphNode *node, ResizeAxis *axes, const int32_t *dims,
                        int32_t count) {
   const BpGraphValue *region = bp__node_input(node, 1);
@@ -315,7 +318,7 @@ static bool is_of_data(const BpGraphValue *value) {
   return value && !value->data && !value->extents;
 }
 
-/* Whether an axis that is resized has an open extent. */
+/* Whether any resized axis has an open extent. */
 static bool resizes_open(const BpResize *r, const int32_t *dims, int32_t count) {
   int64_t sizes[BP_GRAPH_MAX_NDIM];
   bool has_sizes = r->sizes && bp__op_const_extents(r->node, 3, sizes, BP_GRAPH_MAX_NDIM) == count;
@@ -349,7 +352,7 @@ static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
 }
 
 BP_ROW_EXPAND(resize) {
-  bool is_old = node->version < 11; /* its second and last input is the scales */
+  bool is_old = node->version < 11; /* before version 11 the second and last input is the scales */
   BpResize r = {.node = node,
                 .mode = bp__node_str(node, "mode", "nearest"),
                 .coordinate = bp__node_str(node, "coordinate_transformation_mode",
@@ -383,8 +386,8 @@ BP_ROW_EXPAND(upsample) {
 
 /* ---- One axis ---------------------------------------------------------------------------- */
 
-/* Inputs: x, and unless the attribute `repeat` is positive, places (extent x taps), and for more
- * than one tap, weights. */
+/* The inputs of ResizeAxis are x and, unless the attribute `repeat` is positive, positions (extent
+ * x taps) and, for more than one tap, weights. */
 BP_ROW_INFER(resize_axis) {
   const BpGraphValue *x = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM], repeat = bp__node_int(node, "repeat", 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizing whose sizes, scales or region a run knows: the tables of places and weights that
- * resize.c makes are computed by nodes then, from the scale of each axis and the extents before and
- * after. */
+/* Resizes by sizes, scales or a region that only a run knows: nodes compute the tables of positions
+ * and weights that resize.c makes when compiling, from the scale of each axis and the extents
+ * before and after. */
 #include <math.h>
 #include <string.h>
 
@@ -12,17 +12,16 @@
 
 static const BpDataType int32 = {BP_DTYPE_INT, 32, 1};
 
-/* The numbers from which the tables of the resized axes are made. */
+/* The numbers from which nodes compute the tables of the resized axes. */
 typedef struct Plan {
   BpVectorMaker m;
   const BpResize *r;
   const int32_t *dims;
   int32_t count;
-  BpGraphValue *scales;  /* float32, of each axis, */
-  BpGraphValue *numbers; /* and behind these, if a region is cropped, its starts and its ends */
-  BpGraphValue *extents; /* of each axis, first after and then before resizing */
-  int64_t known[2 * BP_GRAPH_MAX_NDIM]; /* those of these extents that are known, else
-                                         * BP_EXTENT_NONE */
+  BpGraphValue *scales;  /* float32 scale of each axis */
+  BpGraphValue *numbers; /* scales and, if a region is cropped, its starts and its ends */
+  BpGraphValue *extents; /* extents of each axis after, then before resizing */
+  int64_t known[2 * BP_GRAPH_MAX_NDIM]; /* the extents that are known, else BP_EXTENT_NONE */
 } Plan;
 
 /* ---- Scales and extents ------------------------------------------------------------------ */
@@ -37,7 +36,7 @@ static BpGraphValue *rounded_down(BpVectorMaker m, BpGraphValue *value) {
   return value ? bp__op_cast(m.graph, m.node, value, BP__INT64) : NULL;
 }
 
-/* A vector of floats of an input, as many as are wanted; NULL: an error. */
+/* Reads a vector of floats, `count` of them, from an input; NULL with an error. */
 static BpGraphValue *read_floats(BpVectorMaker m, BpGraphValue *value, int64_t count,
                                  const char *what) {
   if (!value || !bp__dtype_is_float(value->dtype) || bp__value_is_open(value) ||
@@ -52,7 +51,7 @@ static bool keeps_ratio(const Plan *plan) {
   return strcmp(bp__node_str(plan->m.node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0;
 }
 
-/* The extents by the scales; *fits: which are. */
+/* Computes the extents from the scales; *fits tells which extents are valid. */
 static BpGraphValue *extents_by_scales(Plan *plan, BpGraphValue *own, BpGraphValue **fits) {
   BpVectorMaker m = plan->m;
   plan->scales = read_floats(m, plan->r->scales, plan->count, "scales");
@@ -60,7 +59,7 @@ static BpGraphValue *extents_by_scales(Plan *plan, BpGraphValue *own, BpGraphVal
   return rounded_down(m, v_binary(m, "Mul", as_floats(m, own), plan->scales));
 }
 
-/* The extents by the sizes, which may be bounds alone. */
+/* Computes the extents from the sizes, which may only be bounds. */
 static BpGraphValue *extents_by_sizes(Plan *plan, BpGraphValue *own, BpGraphValue **fits) {
   BpVectorMaker m = plan->m;
   int64_t count;
@@ -82,7 +81,8 @@ static BpGraphValue *extents_by_sizes(Plan *plan, BpGraphValue *own, BpGraphValu
                                   bp__graph_float_scalar(m.graph, 0.5f)));
 }
 
-/* An extent by a scale that is known: of an open one, by a factor that floats multiply exactly. */
+/* The extent that a known scale gives; for an open extent the scale must be a factor that floats
+ * multiply exactly. */
 static int64_t scaled_extent(BpExtents *extents, int64_t in, float scale) {
   if (!bp__extent_is_open(in)) {
     float out = floorf((float)in * scale);
@@ -178,8 +178,8 @@ static BpGraphValue *make_table(const Plan *plan, int32_t axis, int32_t taps, co
                       (int32_t)(sizeof(attrs) / sizeof(attrs[0])));
 }
 
-/* Makes the weights of each sum. With `exclude_outside` or `antialias` they are divided by their
- * total. */
+/* Makes the weights of each sum. If `exclude_outside` or `antialias` is set, the weights are
+ * divided by their sum. */
 static BpGraphValue *make_weights(const Plan *plan, int32_t axis, int32_t taps) {
   BpVectorMaker m = plan->m;
   BpGraphValue *weights = make_table(plan, axis, taps, "weights");
@@ -192,7 +192,7 @@ static BpGraphValue *make_weights(const Plan *plan, int32_t axis, int32_t taps) 
                   v_choose(m, is_none, bp__graph_float_scalar(m.graph, 1), total));
 }
 
-/* The scale of an axis where it is known, else 0. */
+/* The known scale of an axis, else 0. */
 static float known_scale(const Plan *plan, int32_t axis) {
   const BpGraphValue *scales = plan->r->scales;
   if (plan->r->sizes)
@@ -247,7 +247,7 @@ int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const in
 
 /* ---- One axis ---------------------------------------------------------------------------- */
 
-/* A sum over the taps. Elements that count nothing are none, be they infinite. */
+/* The sum over the taps. Elements of weight 0 are left out, because they may be infinite. */
 static const BpIrNode *resize_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -274,8 +274,9 @@ BP_ROW_COMPUTE(resize_in) {
 
 /* ---- Tables ------------------------------------------------------------------------------ */
 
-/* Inputs: scales, and starts and ends; extents after and before. Gives `places` (int32, extent x
- * taps), `weights` (float32, likewise) or what lies `outside` (bool, extent x 1 x 1 ...). */
+/* The inputs of ResizeTable are scales, and starts and ends; then extents after and before. The
+ * output is positions (int32, extent x taps), weights (float32, extent x taps) or, for each
+ * position, whether it is outside (bool, extent x 1 x 1 ...). */
 BP_ROW_INFER(resize_table) {
   int64_t extents[2 * BP_GRAPH_MAX_NDIM];
   int64_t shape[BP_GRAPH_MAX_NDIM] = {0, bp__node_int(node, "taps", 1)};
@@ -299,7 +300,7 @@ typedef struct Element {
   BpTe *te;
   BpIrModule *ir;
   const BpOpCompute *op;
-  const BpIrNode *place, *in, *out, *scale; /* the place along the axis, and the rest, as floats */
+  const BpIrNode *place, *in, *out, *scale; /* position along the axis, extents, scale, as floats */
 } Element;
 
 static const BpIrNode *number(const Element *e, double value) {
@@ -328,7 +329,7 @@ static const BpIrNode *cropped_coordinate(const Element *e) {
                       x_add(ir, x_mul(ir, start, last), apart));
 }
 
-/* As source_coordinate of resize.c. */
+/* Computes the coordinate as source_coordinate of resize.c does. */
 static const BpIrNode *coordinate(const Element *e) {
   BpIrModule *ir = e->ir;
   const char *how = bp__node_str(e->op->node, "coordinate", "");
@@ -366,7 +367,7 @@ static const BpIrNode *rounded(const Element *e, const BpIrNode *x) {
                                           : x_call1(ir, "floor", x_add(ir, x, half));
 }
 
-/* As tap_weight of resize.c. */
+/* Computes the weight as tap_weight of resize.c does. */
 static const BpIrNode *tap_weight(const Element *e, const BpIrNode *distance) {
   BpIrModule *ir = e->ir;
   const BpIrNode *d = x_abs(ir, distance), *one = number(e, 1), *zero = number(e, 0);

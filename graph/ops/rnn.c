@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of a plain recurrent layer: one function of the sum of both products. */
+/* The steps of a plain recurrent layer: one activation function of the sum of both products. */
 #include "graph/ops/recurrent.h"
 
 typedef struct Rnn {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RoiAlign and MaxRoiPool: parts of pictures, regions that data says, as pictures of one size. How
- * many places an element is made of depends on its region, so statements go through them. */
+/* RoiAlign and MaxRoiPool, which turn parts of pictures, regions given as data, into pictures of
+ * one size. The number of positions that an element depends on varies with its region, so
+ * statements go through them. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -10,8 +11,8 @@ typedef struct Roi {
   const BpOpCompute *op;
   BpIrModule *ir;
   BpIrBlock *block;
-  BpDataType dtype;            /* in which it is computed */
-  const BpIrNode *const *rows; /* region, channel, row and column */
+  BpDataType dtype;            /* type in which it is computed */
+  const BpIrNode *const *rows; /* indices of region, channel, row and column */
   const BpIrNode *batch;
 } Roi;
 
@@ -37,7 +38,7 @@ static const BpIrNode *let(const Roi *roi, const char *name, const BpIrNode *val
   return bp_ir_block_let(roi->block, name, value);
 }
 
-/* Number `index` of the region. */
+/* Number `index` of the region's numbers. */
 static const BpIrNode *region(const Roi *roi, int64_t index) {
   const BpIrNode *at[] = {roi->rows[0], x_index(roi->ir, index)};
   return x_wide(roi->ir, bp_te_read(roi->op->te, roi->op->inputs[1], at));
@@ -56,7 +57,7 @@ static double scale_of(const BpGraphNode *node) {
   return (double)bp__node_float(node, "spatial_scale", 1);
 }
 
-/* The element of the output has its value. */
+/* Stores the value of an element of the output. */
 static void give(const Roi *roi, BpTeTensor *out, const BpIrNode *value) {
   value = value ? bp_ir_cast(roi->ir, bp_te_tensor_dtype(out), value) : NULL;
   bp_ir_block_add(roi->block, bp_te_write(roi->op->te, out, roi->rows, value));
@@ -104,7 +105,7 @@ static bool is_maximum(const BpGraphNode *node) {
   return !strcmp(bp__node_str(node, "mode", "avg"), "max");
 }
 
-/* As many batch indices as regions, which a run checks where they are open. */
+/* Checks that there are as many batch indices as regions; a run checks open extents. */
 BP_ROW_EXPAND(roi_align) {
   BpGraphValue *places = node->inputs[2];
   if (check_pictures(node, 4))
@@ -133,8 +134,9 @@ BP_ROW_INFER(roi_align) {
                     bp__node_int(node, "output_width", 1));
 }
 
-/* How many places an element takes along a dimension, and which of them may lie in the picture:
- * with a number that the region decides, they are at most an element of the picture apart. */
+/* The number of positions that an element samples along a dimension, and the range of them that may
+ * be inside the picture. If the region determines the number, positions are at most an element of
+ * the picture apart. */
 typedef struct Grid {
   const BpIrNode *count, *first, *end;
 } Grid;
@@ -156,8 +158,8 @@ static Grid grid_of(const Roi *roi, const Side *side, const BpIrNode *from) {
                 let(roi, "end", x_min(ir, x_add(ir, x_min(ir, high, least), margin), least))};
 }
 
-/* A place along a dimension: whether it lies in the picture, the elements beside it and what they
- * weigh. */
+/* A position along a dimension: whether it is inside the picture, the elements beside it, and their
+ * weights. */
 typedef struct Tap {
   const BpIrNode *inside, *index[2], *weight[2];
 } Tap;
@@ -183,7 +185,8 @@ static Tap tap_of(const Roi *roi, const Side *side, const Grid *grid, const BpIr
   return tap;
 }
 
-/* The picture at a place: the sum, or the largest, of what the elements around it weigh. */
+/* Samples the picture at a position: the sum, or the largest, of the weighted elements around
+ * it. */
 static const BpIrNode *sample(const Roi *roi, const Tap *row, const Tap *column, int32_t op) {
   BpIrModule *ir = roi->ir;
   const BpIrNode *result = NULL;
@@ -255,7 +258,7 @@ static int align_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
   result = bp_ir_block_value(block, sum);
   if (op == BP_IR_ADD) {
     result = x_div(ir, result, as_number(roi, x_max(ir, all, x_index(ir, 1))));
-  } else { /* places outside of the picture count as zero */
+  } else { /* positions outside the picture count as zero */
     const BpIrNode *taken =
         x_mul(ir, x_sub(ir, grids[0].end, grids[0].first), x_sub(ir, grids[1].end, grids[1].first));
     result = bp_ir_select(ir, x_lt(ir, taken, all), x_max(ir, result, zero), result);
@@ -280,7 +283,7 @@ BP_ROW_INFER(max_roi_pool) {
   return set_output(graph, node, shape[0], shape[1]);
 }
 
-/* The nearest integer; halves go away from zero. */
+/* The nearest integer; halves are rounded away from zero. */
 static const BpIrNode *nearest(const Roi *roi, const BpIrNode *value) {
   BpIrModule *ir = roi->ir;
   const BpIrNode *size = x_call1(ir, "abs", value), *whole = x_call1(ir, "floor", size);
@@ -290,7 +293,7 @@ static const BpIrNode *nearest(const Roi *roi, const BpIrNode *value) {
                                     x_sub(ir, number(roi, 0), whole), whole));
 }
 
-/* Where an element begins, or the next one, in the picture. */
+/* The row or column of the picture at which an element, or the next element, begins. */
 static const BpIrNode *edge(const Roi *roi, const Side *side, const BpIrNode *place,
                             const char *rounding) {
   BpIrModule *ir = roi->ir;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions that rows of the operator table name, by the file that holds them. */
+/* The functions that rows of the operator table name, by the file that defines them. */
 #ifndef BACKPLANE_GRAPH_OPS_ROWS_H
 #define BACKPLANE_GRAPH_OPS_ROWS_H
 
@@ -17,15 +17,15 @@
 BP_ROW_INFER(elementwise);
 BP_ROW_INFER(floats);
 BP_ROW_INFER(logic);     /* inputs of one type, which is the output's; shapes broadcast */
-BP_ROW_INFER(compare);   /* the same, the output is bool */
-BP_ROW_INFER(predicate); /* one input, the output is bool */
+BP_ROW_INFER(compare);   /* inputs of one type, bool output; shapes broadcast */
+BP_ROW_INFER(predicate); /* one input, bool output */
 BP_ROW_INFER(cast);
 BP_ROW_INFER(where);
 BP_ROW_INFER(pow);
 BP_ROW_INFER(prelu);
 BP_ROW_INFER(clip);
 BP_ROW_INFER(bit_shift);
-BP_ROW_COMPUTE(elementwise); /* by the row's scalar */
+BP_ROW_COMPUTE(elementwise); /* computes by the row's scalar function */
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);
@@ -33,7 +33,7 @@ BP_ROW_EXPAND(swiglu);
 BP_ROW_EXPAND(bias_gelu);
 BP_ROW_EXPAND(fast_gelu);
 BP_ROW_EXPAND(quick_gelu);
-BP_ROW_EXPAND(extreme); /* Max and Min, of any number but two */
+BP_ROW_EXPAND(extreme); /* Max and Min of any number of inputs but two */
 
 /* scalar.c */
 BP_ROW_SCALAR(abs);
@@ -104,7 +104,7 @@ BP_ROW_SCALAR(bit_not);
 BP_ROW_SCALAR(bit_shift);
 BP_ROW_SCALAR(where);
 
-/* shape.c: views and what is known from shapes */
+/* shape.c: views, and values that shapes determine */
 BP_ROW_INFER(reshape);
 BP_ROW_INFER(flatten);
 BP_ROW_INFER(squeeze);
@@ -119,7 +119,7 @@ BP_ROW_EXPAND(dropout);
 BP_ROW_EXPAND(constant);
 BP_ROW_EXPAND(constant_of_shape);
 BP_ROW_EXPAND(range);
-BP_ROW_INFER(counting); /* a range whose length is open */
+BP_ROW_INFER(counting); /* a range of open length */
 BP_ROW_COMPUTE(counting);
 
 /* settle.c */
@@ -143,7 +143,7 @@ BP_ROW_INFER(trilu);
 BP_ROW_INFER(tile);
 BP_ROW_COMPUTE(transpose);
 BP_ROW_COMPUTE(concat);
-BP_ROW_EXPAND(concat); /* of many as one of concatenations */
+BP_ROW_EXPAND(concat); /* expands a Concat of many inputs */
 BP_ROW_COMPUTE(slice);
 BP_ROW_COMPUTE(pad);
 BP_ROW_COMPUTE(gather);
@@ -160,7 +160,7 @@ BP_ROW_FOLD(slice);
 BP_ROW_EXPAND(split);
 BP_ROW_EXPAND(center_crop_pad);
 
-/* scatter.c: updates of elements */
+/* scatter.c: operators that update elements */
 BP_ROW_EXPAND(scatter_elements);
 BP_ROW_INFER(scatter_elements);
 BP_ROW_EXPAND(scatter_nd);
@@ -180,7 +180,7 @@ BP_ROW_COMPUTE(uniques);
 /* einsum.c */
 BP_ROW_EXPAND(einsum);
 
-/* mark.c: operators that tell places apart by their indices */
+/* mark.c: operators that distinguish positions by their indices */
 BP_ROW_EXPAND(one_hot);
 BP_ROW_EXPAND(hardmax);
 BP_ROW_EXPAND(eye_like);
@@ -202,7 +202,7 @@ BP_ROW_COMPUTE(reduce);
 BP_ROW_COMPUTE(arg_reduce);
 BP_ROW_COMPUTE(softmax);
 BP_ROW_COMPUTE(running);
-BP_ROW_EXPAND(reduce); /* of no elements and of bool; else it is computed */
+BP_ROW_EXPAND(reduce); /* expands reductions of no elements and of bool */
 BP_ROW_EXPAND(global_pool);
 BP_ROW_EXPAND(global_lp_pool);
 
@@ -250,8 +250,8 @@ BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);
 BP_ROW_EXPAND(fused_matmul);
 
-/* narrow.c: types that only store */
-BP_ROW_EXPAND(cast); /* from and to such types */
+/* narrow.c: storage-only types */
+BP_ROW_EXPAND(cast); /* casts from and to storage-only types */
 BP_ROW_EXPAND(cast_like);
 BP_ROW_EXPAND(bit_cast);
 BP_ROW_INFER(view_as);
@@ -264,7 +264,7 @@ BP_ROW_COMPUTE(pack);
 BP_ROW_SCALAR(decode_float);
 BP_ROW_SCALAR(encode_float);
 
-/* quantize.c: quantised operators, in terms of others */
+/* quantize.c: quantised operators, built from others */
 BP_ROW_EXPAND(quantize_linear);
 BP_ROW_EXPAND(dequantize_linear);
 BP_ROW_EXPAND(dynamic_quantize_linear);
@@ -274,7 +274,7 @@ BP_ROW_EXPAND(conv_integer);
 BP_ROW_EXPAND(qlinear_matmul);
 BP_ROW_EXPAND(qlinear_conv);
 
-/* qlinear.c: quantised operators that compute in floats, in terms of others */
+/* qlinear.c: quantised operators that compute in floats, built from others */
 BP_ROW_EXPAND(qlinear_unary);
 BP_ROW_EXPAND(qlinear_binary);
 BP_ROW_EXPAND(qlinear_softmax);
@@ -284,7 +284,7 @@ BP_ROW_EXPAND(qgemm);
 BP_ROW_EXPAND(dynamic_quantize_matmul);
 BP_ROW_EXPAND(nhwc_max_pool);
 
-/* normalize.c: normalisations, in terms of others */
+/* normalize.c: normalisations, built from other operators */
 BP_ROW_EXPAND(batch_normalization);
 BP_ROW_EXPAND(instance_normalization);
 BP_ROW_EXPAND(layer_normalization);
@@ -296,7 +296,7 @@ BP_ROW_EXPAND(skip_layer_normalization);
 BP_ROW_EXPAND(skip_simplified_layer_normalization);
 BP_ROW_EXPAND(embed_layer_normalization);
 
-/* loss.c: losses, in terms of others */
+/* loss.c: losses, built from other operators */
 BP_ROW_EXPAND(negative_log_likelihood_loss);
 BP_ROW_EXPAND(softmax_cross_entropy_loss);
 
@@ -306,7 +306,7 @@ BP_ROW_INFER(tensor_scatter);
 BP_ROW_COMPUTE(tensor_scatter);
 BP_ROW_EXPAND(causal_conv);
 
-/* spectral.c: Fourier transforms, in terms of others, and their constants */
+/* spectral.c: Fourier transforms, built from products, and their constants */
 BP_ROW_EXPAND(window);
 BP_ROW_EXPAND(mel_weight_matrix);
 BP_ROW_EXPAND(dft);
@@ -326,8 +326,8 @@ BP_ROW_COMPUTE(deform_sample);
 BP_ROW_INFER(col2im);
 BP_ROW_COMPUTE(col2im);
 
-/* roi.c: regions of pictures */
-BP_ROW_EXPAND(roi_align); /* only checks; it is computed */
+/* roi.c: operators on regions of pictures */
+BP_ROW_EXPAND(roi_align); /* only checks; the node is computed */
 BP_ROW_INFER(roi_align);
 BP_ROW_COMPUTE(roi_align);
 BP_ROW_INFER(max_roi_pool);
@@ -346,19 +346,19 @@ BP_ROW_COMPUTE(linear_steps);
 BP_ROW_EXPAND(rotary_embedding);
 BP_ROW_EXPAND(attention);
 
-/* multi_head.c: those of com.microsoft, in terms of ONNX's */
+/* multi_head.c: operators of com.microsoft, built from ONNX's */
 BP_ROW_EXPAND(microsoft_rotary_embedding);
 BP_ROW_EXPAND(microsoft_attention);
 BP_ROW_EXPAND(multi_head_attention);
 
-/* fused.c: operators and functions of what they give */
+/* fused.c: operators with an activation function of their result */
 BP_ROW_EXPAND(fused_conv);
 BP_ROW_EXPAND(fused_gemm);
 
-/* group_query.c: as multi_head.c */
+/* group_query.c: GroupQueryAttention of com.microsoft, built from ONNX's operators */
 BP_ROW_EXPAND(group_query_attention);
 
-/* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
+/* recurrent.c: recurrent layers, as products and steps; and the steps of each kind */
 BP_ROW_EXPAND(lstm);
 BP_ROW_EXPAND(gru);
 BP_ROW_EXPAND(rnn);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element of each element-wise operator. The names of intrinsics are those of docs/ir.md. */
+/* Computes one element of each element-wise operator. docs/ir.md documents the names of
+ * intrinsics. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -66,10 +67,10 @@ BP_ROW_SCALAR(neg) {
   return x_sub(ir, number(ir, args[0], 0), args[0]);
 }
 
-/* To the nearest, halves to even. */
+/* Rounds to the nearest integer, halves to even. */
 INTRINSIC(round, "round")
 
-/* NaN and zeros give themselves. */
+/* The sign of NaN or zero is the number itself. */
 BP_ROW_SCALAR(sign) {
   const BpIrNode *x = args[0], *zero = number(ir, x, 0);
   (void)node;
@@ -87,7 +88,7 @@ BP_ROW_SCALAR(relu) {
   return x_max(ir, args[0], number(ir, args[0], 0));
 }
 
-/* x where it is not negative, else `otherwise`. */
+/* x if it is not negative, else `otherwise`. */
 static const BpIrNode *unless_negative(BpIrModule *ir, const BpIrNode *x,
                                        const BpIrNode *otherwise) {
   return bp_ir_select(ir, x_lt(ir, x, number(ir, x, 0)), otherwise, x);
@@ -147,7 +148,7 @@ BP_ROW_SCALAR(hard_swish) {
   return x_mul(ir, x, clamp01(ir, x_add(ir, scaled, number(ir, x, 0.5))));
 }
 
-/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow. */
+/* Softplus: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow. */
 static const BpIrNode *softplus(BpIrModule *ir, const BpIrNode *x) {
   const BpIrNode *zero = number(ir, x, 0), *one = number(ir, x, 1);
   const BpIrNode *decay = x_call1(ir, "exp", x_sub(ir, zero, x_call1(ir, "abs", x)));
@@ -261,7 +262,8 @@ BINARY(bit_and, BP_IR_BIT_AND)
 BINARY(bit_or, BP_IR_BIT_OR)
 BINARY(bit_xor, BP_IR_BIT_XOR)
 
-/* fmod 0: the sign of the divisor; 1: that of the dividend, as C's fmod. */
+/* Mod: with fmod 0 the result has the sign of the divisor; with fmod 1 the sign of the dividend, as
+ * in C. */
 BP_ROW_SCALAR(mod) {
   int like_c = bp__node_int(node, "fmod", 0) != 0;
   const BpIrNode *rest, *zero;
@@ -276,14 +278,14 @@ BP_ROW_SCALAR(mod) {
       x_add(ir, rest, args[1]), rest);
 }
 
-/* pow(x, 0.5): of -0 it is 0, and of minus infinity infinity, unlike the square root. */
+/* pow(x, 0.5), which unlike the square root gives 0 for -0 and infinity for minus infinity. */
 static const BpIrNode *root(BpIrModule *ir, const BpIrNode *x) {
   const BpIrNode *is_lowest = bp_ir_binary(ir, BP_IR_EQ, x, number(ir, x, -HUGE_VAL));
   return bp_ir_select(ir, is_lowest, number(ir, x, HUGE_VAL),
                       x_call1(ir, "sqrt", x_add(ir, x, number(ir, x, 0))));
 }
 
-/* Small powers, which are most of those in models, without the function. */
+/* Small powers, the most frequent ones in models, are computed without the intrinsic. */
 BP_ROW_SCALAR(pow) {
   const BpIrNode *x = args[0], *pair[2];
   const BpGraphValue *exponent = node->inputs[1];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scattering: a copy of the data in which updates replace some elements, or are combined with them.
  * Rows whose updates never reach another row run in parallel. The updates of a row are applied in
- * their order, so an element keeps its last update. An index outside of the data changes
- * nothing. */
+ * order, so an element keeps its last update. An update with an index outside the data is
+ * ignored. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -44,7 +44,7 @@ typedef struct Scatter {
   BpIrBlock *block;
   BpTeTensor *out;
   const BpGraphValue *data, *indices;
-  int32_t axis;      /* of ScatterElements */
+  int32_t axis;      /* axis of ScatterElements */
   int32_t reduction; /* BP_IR_* */
 } Scatter;
 
@@ -67,7 +67,7 @@ static void copy_element(const Scatter *scatter, const BpIrNode *const *at) {
                               bp_te_read(scatter->op->te, scatter->op->inputs[0], at)));
 }
 
-/* Element `at` of the output, by the one of the updates at `from`. */
+/* Updates element `at` of the output with the update at `from`. */
 static void update_element(const Scatter *scatter, const BpIrNode *const *at,
                            const BpIrNode *const *from) {
   BpTe *te = scatter->op->te;
@@ -79,8 +79,8 @@ static void update_element(const Scatter *scatter, const BpIrNode *const *at,
   bp_ir_block_add(scatter->block, bp_te_write(te, scatter->out, at, value));
 }
 
-/* The index at `from`, counted from the start, of an axis of the data; `inside` becomes whether it
- * and those before it are in there. */
+/* Reads the index at `from`, counted from the start, of an axis of the data; `inside` is set to
+ * whether the index and all earlier ones are inside the data. */
 static const BpIrNode *read_index(const Scatter *scatter, const BpIrNode *const *from, int32_t axis,
                                   const BpIrNode **inside) {
   BpIrModule *ir = scatter->ir;
@@ -108,7 +108,8 @@ static int scatter_axis(const BpGraphNode *node, int32_t *axis) {
   return bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, axis);
 }
 
-/* Indices and updates have one shape, which but for the axis is at most that of the data. */
+/* Checks that indices and updates have one shape, whose extents, except along the axis, are at most
+ * those of the data. */
 BP_ROW_EXPAND(scatter_elements) {
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
   int64_t most[BP_GRAPH_MAX_NDIM];
@@ -136,7 +137,7 @@ static bool has_more(const Scatter *scatter, int32_t axis) {
   return axis != scatter->axis && scatter->indices->shape[axis] != scatter->data->shape[axis];
 }
 
-/* A row contains all elements along the axis. */
+/* A row of ScatterElements contains all elements along the axis. */
 static int scatter_elements_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                                  BpTeTensor *const *tensors, void *context) {
   Scatter *scatter = context;
@@ -179,7 +180,8 @@ BP_ROW_COMPUTE(scatter_elements) {
 
 /* ---- Whole parts ------------------------------------------------------------------------- */
 
-/* The updates have the shape of the indices, and then that of the parts of the data. */
+/* Checks that the updates have the shape of the indices, followed by the shape of the updated parts
+ * of the data. */
 BP_ROW_EXPAND(scatter_nd) {
   static const char complaint[] = "the shape of its updates is not that of its indices and then "
                                   "that of the parts of its data";
@@ -207,7 +209,7 @@ BP_ROW_INFER(scatter_nd) {
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
 
-/* A row is one place of the parts, in all of them. */
+/* A row of ScatterND is one position of the updated parts, in all parts. */
 static int scatter_nd_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                            BpTeTensor *const *tensors, void *context) {
   Scatter *scatter = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extents as values: Shape of a tensor with open extents, and the values that models compute from
- * it to reshape other tensors. When the model is compiled, each element of such a value is known as
- * an expression. A node that needs the value as data gets it computed by the run. */
+ * it to reshape other tensors. When the model is compiled, each element of a value of extents is
+ * known as an expression. If a node needs the value as data, the run computes it. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -47,7 +47,7 @@ BP_ROW_INFER(extents) {
   return bp__op_bad(node, "passes make it, and models do not have it");
 }
 
-/* The element at a place from `first` up to `end`: choices that are not nested deep. */
+/* The element at a position from `first` up to `end`, by selects that are not nested deeply. */
 static const BpIrNode *extent_at(const BpOpCompute *op, const BpIrNode *place, int64_t first,
                                  int64_t end) {
   BpIrModule *ir = bp_te_ir(op->te);
@@ -75,13 +75,13 @@ BP_ROW_COMPUTE(extents) {
 
 /* ---- As expressions ---------------------------------------------------------------------- */
 
-/* Element i of an input that is broadcast to `count`. */
+/* Element i of an input that is broadcast to `count` elements. */
 static int64_t element_of(const BpGraphValue *value, int64_t i) {
   int64_t at = bp__value_num_elements(value) == 1 ? 0 : i;
   return value->extents ? value->extents[at] : bp__value_get_int(value, at);
 }
 
-/* Whether a constant has numbers that would be taken for open extents. */
+/* Whether a constant contains integers that stand for open extents. */
 static bool has_least_integers(const BpGraphValue *value) {
   if (!value->data || !bp__dtype_equal(value->dtype, BP__INT64))
     return false;
@@ -91,8 +91,8 @@ static bool has_least_integers(const BpGraphValue *value) {
   return false;
 }
 
-/* Whether the elements of the inputs from `first` on are known, and lie at the places of the
- * output's. */
+/* Whether the elements of the inputs from `first` on are known, and at the same positions as the
+ * output's elements. */
 static bool are_known(const BpGraphNode *node, int32_t first) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -107,8 +107,8 @@ static bool are_known(const BpGraphNode *node, int32_t first) {
   return true;
 }
 
-/* Quotients round to zero in ONNX: to the floor where nothing is negative. BP_EXTENT_NONE without
- * an error: nobody knows. */
+/* The quotient of two extents. ONNX rounds to zero, which is the floor if no operand is negative.
+ * Returns BP_EXTENT_NONE without an error if the quotient is unknown. */
 static int64_t quotient(BpExtents *extents, int64_t a, int64_t b) {
   bool rounds_down = bp__extent_at_least(extents, a, 0) && bp__extent_at_least(extents, b, 1);
   return rounds_down ? bp__extent_divide(extents, a, b) : BP_EXTENT_NONE;
@@ -127,7 +127,7 @@ static int64_t *new_elements(BpGraph *graph, const BpGraphNode *node) {
                                sizeof(int64_t));
 }
 
-/* Sums and the like of elements. */
+/* Settles sums, differences, products, quotients and the like of elements. */
 static int settle_arithmetic(BpGraph *graph, BpGraphNode *node) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
   for (size_t k = 0; k < sizeof(arithmetic) / sizeof(arithmetic[0]); k++) {
@@ -147,7 +147,7 @@ static int settle_arithmetic(BpGraph *graph, BpGraphNode *node) {
   return 1;
 }
 
-/* Comparisons that can be decided: exporters ask whether an extent is -1. */
+/* Settles comparisons that can be decided: exporters test whether an extent is -1. */
 static int settle_equal(BpGraph *graph, BpGraphNode *node) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
   if (strcmp(node->op->name, "Equal") || !are_known(node, 0))
@@ -173,8 +173,8 @@ static int settle_where(BpGraph *graph, BpGraphNode *node) {
   return elements ? bp__op_give_extents(graph, node, elements) : -1;
 }
 
-/* Whether a row moves elements of its inputs, whatever they are, to its output; from the first
- * input alone, but for operators of any number of them. */
+/* Whether a row only moves elements of its inputs to its output, whatever their values: elements of
+ * the first input, or of all inputs of a variadic operator. */
 static bool is_moving(const BpGraphNode *node) {
   bool is_any = !strcmp(node->op->name, "Cast") || !strcmp(node->op->name, "Concat");
   if (!is_any && node->op->fusion != BP_FUSE_INJECTIVE && node->op->fusion != BP_FUSE_VIEW)
@@ -189,7 +189,7 @@ static bool is_moving(const BpGraphNode *node) {
   return bp__dtype_equal(node->outputs[0]->dtype, BP__INT64) && node->num_outputs == 1;
 }
 
-/* Folds the node as if what stands for extents were data. */
+/* Folds the node as if the integers of extents were data. */
 static int settle_moving(BpGraph *graph, BpGraphNode *node) {
   if (!is_moving(node))
     return 1;

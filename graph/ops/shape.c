@@ -37,7 +37,8 @@ static int set_view(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int
                       bp__extent_format(extents, before, from, sizeof(from)));
 }
 
-/* 0 copies the extent of the input (unless allowzero), -1 stands for what is left. */
+/* Reshape: 0 copies the extent of the input (unless allowzero), -1 stands for the remaining
+ * extent. */
 BP_ROW_INFER(reshape) {
   const BpGraphValue *in = node->inputs[0];
   BpExtents *extents = &graph->extents;
@@ -81,7 +82,7 @@ BP_ROW_INFER(flatten) {
   return set_view(graph, node, shape, 2);
 }
 
-/* Marks in `chosen` the axes of a tensor of `ndim` dimensions. */
+/* Marks in `chosen` the given axes of a tensor of `ndim` dimensions. */
 static int choose_axes(const BpGraphNode *node, const int64_t *axes, int32_t count, int32_t ndim,
                        int *chosen) {
   memset(chosen, 0, (size_t)ndim * sizeof(*chosen));
@@ -149,7 +150,7 @@ BP_ROW_EXPAND(identity) {
   return 0;
 }
 
-/* Nothing is dropped when a model is not being trained. */
+/* Dropout returns its input: training mode is not supported. */
 BP_ROW_EXPAND(dropout) {
   const BpGraphValue *training = bp__node_input(node, 2);
   if (training && (!training->data || bp__value_get_int(training, 0)))
@@ -159,7 +160,7 @@ BP_ROW_EXPAND(dropout) {
     return 0;
   if (bp__value_is_open(node->inputs[0]))
     return bp__op_error(node, "the mask of an input whose extents are open is not supported");
-  /* The mask: all true; before version 10 in the type of the input. */
+  /* The mask of Dropout is all true; before version 10 it has the type of the input. */
   BpGraphValue *kept = bp__graph_float_scalar(graph, 1.0f);
   BpDataType dtype = node->version < 10 ? node->inputs[0]->dtype : BP__BOOL;
   BpGraphValue *inputs[] = {
@@ -231,7 +232,7 @@ BP_ROW_EXPAND(constant) {
   return 0;
 }
 
-/* A constant of one element, broadcast. */
+/* ConstantOfShape broadcasts a constant of one element. */
 BP_ROW_EXPAND(constant_of_shape) {
   const BpGraphAttr *attr = bp__node_attr(node, "value");
   BpGraphValue *value = attr ? attr->tensor : bp__graph_float_scalar(graph, 0.0f);
@@ -257,8 +258,8 @@ BP_ROW_EXPAND(constant_of_shape) {
   return 0;
 }
 
-/* The integers of a range, which doubles would not hold; -1 without an error: too many, or a step
- * of 0. */
+/* The number of elements of an integer range, computed in integers, because doubles would lose
+ * digits; -1 without an error for too many elements, or a step of 0. */
 static int64_t int_range_count(const int64_t bounds[3]) {
   int64_t start = bounds[0], limit = bounds[1], step = bounds[2];
   uint64_t distance =
@@ -337,7 +338,7 @@ static BpGraphValue *real(const Bounds *b, double value) {
   return constant;
 }
 
-/* How many integers there are; -1: a step of 0, or a distance beyond int64. */
+/* The number of integers in the range; -1 for a step of 0, or a distance beyond int64. */
 static BpGraphValue *count_of_integers(const Bounds *b) {
   BpGraphValue *zero = integer(b, 0), *distance = combine(b, "Sub", b->limit, b->start);
   BpGraphValue *rises = combine(b, "Greater", b->step, zero);
@@ -353,7 +354,7 @@ static BpGraphValue *count_of_integers(const Bounds *b) {
   return pick(b, is_none, integer(b, -1), count);
 }
 
-/* How many numbers there are; -1: the quotient is no number. */
+/* The number of floats in the range; -1 if the quotient is NaN. */
 static BpGraphValue *count_of_numbers(const Bounds *b) {
   BpGraphValue *count = combine(b, "Div", combine(b, "Sub", b->limit, b->start), b->step);
   count = bp__op_unary(b->graph, b->node, "Ceil", count);
@@ -382,7 +383,7 @@ static int range_of_data(BpGraph *graph, BpGraphNode *node, int is_int) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* A range of int64 whose end is open. */
+/* An int64 range whose end is open. */
 static int open_range(BpGraph *graph, BpGraphNode *node) {
   BpExtents *extents = &graph->extents;
   int64_t bounds[3];

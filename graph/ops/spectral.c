@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fourier transforms, said as products with small matrices. The last axis of a signal holds its
- * real and, if it is complex, its imaginary parts. */
+/* Fourier transforms, built from products with small matrices. The last axis of a signal contains
+ * the real and, if the signal is complex, the imaginary parts. */
 #include <math.h>
 #include <string.h>
 
@@ -13,23 +13,23 @@
 
 /* ---- Transforms -------------------------------------------------------------------------- */
 
-#define DENSE_LENGTH  64   /* at most so long, a transform is one product */
-#define LONGEST_PRIME 1024 /* of a factor that cannot be taken apart */
+#define DENSE_LENGTH  64   /* maximum length of a transform that is a single product */
+#define LONGEST_PRIME 1024 /* maximum size of a prime factor */
 
 typedef struct Transform {
   BpGraph *graph;
   const BpGraphNode *node;
-  BpDataType dtype; /* in which it is computed */
-  int is_inverse;   /* not divided by its length */
+  BpDataType dtype; /* type in which it is computed */
+  int is_inverse;   /* inverse transform, without the division by its length */
 } Transform;
 
-/* The angle of the product of two indices, of so many in a circle. */
+/* The angle of the product of two indices, where `length` indices make a full circle. */
 static double angle_of(const Transform *t, int64_t a, int64_t b, int64_t length) {
   double turn = 2 * PI * (double)(a * b % length) / (double)length;
   return t->is_inverse ? turn : -turn;
 }
 
-/* The matrix from `parts` (1: real, 2: complex) of each of `length` elements to both parts of the
+/* The matrix from the `parts` parts (1: real, 2: complex) of `length` elements to both parts of the
  * first `bins` results. */
 static BpGraphValue *transform_matrix(const Transform *t, int64_t length, int64_t parts,
                                       int64_t bins) {
@@ -48,7 +48,7 @@ static BpGraphValue *transform_matrix(const Transform *t, int64_t length, int64_
   return matrix;
 }
 
-/* The parts of the factors by which the results of the first step are turned. */
+/* The real and imaginary parts of the factors that rotate the results of the first step. */
 static BpGraphValue *turns(const Transform *t, int64_t rows, int64_t columns, int is_sine) {
   int64_t shape[3] = {rows, columns, 1};
   BpGraphValue *value = bp__graph_constant(t->graph, t->node->name, t->dtype, shape, 3, NULL);
@@ -68,7 +68,7 @@ static BpGraphValue *concat(const Transform *t, BpGraphValue *a, BpGraphValue *b
   return bp__op_apply(t->graph, "", "Concat", t->node->name, (BpGraphValue *[]){a, b}, 2, &attr, 1);
 }
 
-/* Complex products of x, (batch, rows, columns, 2), with its turns. */
+/* The complex products of x, (batch, rows, columns, 2), with the rotation factors. */
 static BpGraphValue *turned(const Transform *t, BpGraphValue *x, int64_t rows, int64_t columns) {
   BpGraphValue *cosines = turns(t, rows, columns, 0), *sines = turns(t, rows, columns, 1);
   BpGraphValue *real = bp__op_slice(t->graph, t->node, x, 3, 0, 1);
@@ -78,7 +78,7 @@ static BpGraphValue *turned(const Transform *t, BpGraphValue *x, int64_t rows, i
       binary(t, "Add", binary(t, "Mul", real, sines), binary(t, "Mul", imaginary, cosines)), 3);
 }
 
-/* The largest factor of a dense step, else the least prime one. */
+/* The largest factor that a single product can transform, else the least prime factor. */
 static int64_t factor_of(int64_t length) {
   for (int64_t factor = DENSE_LENGTH / 2; factor > 1; factor--)
     if (length % factor == 0)
@@ -89,9 +89,9 @@ static int64_t factor_of(int64_t length) {
   return length;
 }
 
-/* The cosines and sines of transform_matrix where only a run knows the length, (length, bins, 1).
- * Integers take whole quarters of the circle off, so that what is left is at most an eighth of it,
- * and the numbers are as exact as those of a constant matrix. */
+/* Computes the cosines and sines of transform_matrix, (length, bins, 1), for a length that only a
+ * run knows. Integer arithmetic subtracts whole quarters of the circle, so that the remaining angle
+ * is at most an eighth of the circle, and the numbers are as exact as in a constant matrix. */
 static int waves_in(const Transform *t, int64_t length, int64_t bins, BpGraphValue *waves[2]) {
   BpVectorMaker m = {t->graph, t->node};
   int64_t shape[] = {length, bins, 1};
@@ -113,7 +113,7 @@ static int waves_in(const Transform *t, int64_t length, int64_t bins, BpGraphVal
   BpGraphValue *cosine = bp__op_unary(t->graph, t->node, "Cos", angle);
   BpGraphValue *sine = bp__op_unary(t->graph, t->node, "Sin", angle);
   BpGraphValue *is_odd = v_binary(m, "Equal", v_binary(m, "Mod", quarter, two), v_number(m, 1));
-  for (int i = 0; i < 2; i++) { /* 0: a cosine, which is negative in quarters 1 and 2 */
+  for (int i = 0; i < 2; i++) { /* i is 0 for a cosine, which is negative in quarters 1 and 2 */
     BpGraphValue *place = v_binary(m, "Mod", v_binary(m, "Add", quarter, v_number(m, 1 - i)), four);
     BpGraphValue *is_negative = v_binary(m, "GreaterOrEqual", place, two);
     if (i == 1 && !t->is_inverse)
@@ -125,7 +125,7 @@ static int waves_in(const Transform *t, int64_t length, int64_t bins, BpGraphVal
   return waves[0] && waves[1] ? 0 : -1;
 }
 
-/* A transform of a length that only a run knows: one product. */
+/* A transform as one product, of a length that only a run knows. */
 static BpGraphValue *transformed_open(const Transform *t, BpGraphValue *x, int64_t bins) {
   BpExtents *extents = &t->graph->extents;
   int64_t length = x->shape[1], parts = x->shape[2];
@@ -148,15 +148,15 @@ static BpGraphValue *transformed_open(const Transform *t, BpGraphValue *x, int64
   return bp__op_reshape(t->graph, t->node, x, last, 3);
 }
 
-/* The first `bins` or more results of a transform along axis 1 of x, (batch, length, parts):
- * Cooley and Tukey's, where with length = r * m element m * a + b and result c + r * d are found by
- * a transform of r over a, a turn, and one of m over b. */
+/* The first `bins` or more results of a transform along axis 1 of x, (batch, length, parts), by
+ * Cooley and Tukey's algorithm: with length = r * m, elements m * a + b give results c + r * d by a
+ * transform of length r over a, a rotation, and a transform of length m over b. */
 static BpGraphValue *transformed(const Transform *t, BpGraphValue *x, int64_t bins) {
   static const int64_t swap[] = {0, 2, 1, 3};
   if (!x)
     return NULL;
   int64_t batch = x->shape[0], length = x->shape[1], parts = x->shape[2];
-  BpExtents *extents = &t->graph->extents; /* the batch may be open */
+  BpExtents *extents = &t->graph->extents; /* the batch may be an open extent */
   if (bp__extent_is_open(length))
     return transformed_open(t, x, bins);
   int64_t r = length <= DENSE_LENGTH ? length : factor_of(length), m = length / r;
@@ -187,7 +187,7 @@ static BpGraphValue *transformed(const Transform *t, BpGraphValue *x, int64_t bi
   return bp__op_reshape(t->graph, t->node, x, last, 3);
 }
 
-/* The first `count` elements along axis 1, with zeros after those that are there. */
+/* The first `count` elements along axis 1, padded with zeros. */
 static BpGraphValue *resized(const Transform *t, BpGraphValue *x, int64_t count) {
   int64_t pads[6] = {0};
   if (x && x->shape[1] != count &&
@@ -203,8 +203,8 @@ static BpGraphValue *resized(const Transform *t, BpGraphValue *x, int64_t count)
   return bp__op_as_shape(t->graph, t->node, x, shape, "its padded signal has another length");
 }
 
-/* All `length` results from the first half of them, as those of a real signal have them: the rest
- * are their mirrored conjugates. */
+/* All `length` results of a real signal from the first half: the others are the mirrored
+ * conjugates. */
 static BpGraphValue *mirrored(const Transform *t, BpGraphValue *x, int64_t length) {
   BpExtents *extents = &t->graph->extents;
   int64_t start = bp__extent_divide(extents, bp__extent_add(extents, length, -1), 2);
@@ -225,7 +225,7 @@ static BpGraphValue *mirrored(const Transform *t, BpGraphValue *x, int64_t lengt
   return concat(t, x, binary(t, "Mul", rest, signs), 1);
 }
 
-/* The results of x, (batch, elements, parts), padded or cut to `length`. */
+/* The transform of x, (batch, elements, parts), padded or cut to `length`. */
 static BpGraphValue *spectrum(const Transform *t, BpGraphValue *x, int64_t length, int is_half) {
   BpExtents *extents = &t->graph->extents;
   int64_t bins =
@@ -253,7 +253,7 @@ static int check_signal(const BpGraphNode *node, int32_t min_ndim) {
   return 0;
 }
 
-/* The extents of the output before its parts, where the one along the axis becomes `length`. */
+/* The extents of the output before its parts; the extent along the axis becomes `length`. */
 static BpGraphValue *extents_around(BpVectorMaker m, BpGraphValue *axis, int64_t length) {
   const BpGraphValue *x = m.node->inputs[0];
   int32_t ndim = x->ndim - 1;
@@ -264,7 +264,7 @@ static BpGraphValue *extents_around(BpVectorMaker m, BpGraphValue *axis, int64_t
   return bp__op_bind(m.graph, m.node, extents, NULL, "its axis is none of its input's");
 }
 
-/* A transform along an axis that only a run knows: along the middle one of three. */
+/* Transforms along an axis that only a run knows: the middle one of three fused axes. */
 static int transform_around(BpVectorMaker m, BpGraphNode *node, BpGraphValue *axis) {
   BpGraphValue *x = node->inputs[0], *inputs[3] = {NULL, bp__node_input(node, 1), v_number(m, 1)};
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -301,7 +301,7 @@ static int transform_around(BpVectorMaker m, BpGraphNode *node, BpGraphValue *ax
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Makes a number of at least 1 an extent, if only a run knows it. */
+/* Makes a number of at least 1 an extent if only a run knows it. */
 static int bind_whole(BpVectorMaker m, BpGraphNode *node, int32_t input, const char *complaint) {
   int64_t count;
   if (!bp__vector_is_of_data(node, input))
@@ -316,8 +316,8 @@ static int bind_whole(BpVectorMaker m, BpGraphNode *node, int32_t input, const c
   return node->inputs[input] ? 0 : -1;
 }
 
-/* The inputs that only a run knows: the length becomes an extent, and an axis the middle one of
- * three, with the parts behind them. */
+/* Binds the inputs of DFT that only a run knows: the length becomes an extent, and the axis the
+ * middle one of three, followed by the parts. */
 int bp__bind_dft(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *axis;
   int64_t count;
@@ -332,7 +332,7 @@ int bp__bind_dft(BpVectorMaker m, BpGraphNode *node) {
   return transform_around(m, node, axis) ? -1 : 1;
 }
 
-/* Version 17 has the axis as an attribute, 1 by default. */
+/* The axis of a DFT; version 17 has it as an attribute, 1 by default. */
 static int transform_axis(const BpGraphNode *node, int32_t *axis) {
   int64_t given = node->version < 20 ? bp__node_int(node, "axis", 1) : -2;
   int32_t ndim = node->inputs[0]->ndim;
@@ -364,7 +364,7 @@ BP_ROW_EXPAND(dft) {
                       (long long)x->shape[ndim - 1]);
   for (int32_t i = 0; i < ndim; i++)
     perm[i] = i;
-  perm[axis] = ndim - 2; /* its own inverse: the axis and the last but one change places */
+  perm[axis] = ndim - 2; /* exchanges the last axis but one with the axis: its own inverse */
   perm[ndim - 2] = axis;
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = x->shape[perm[i]];
@@ -385,8 +385,8 @@ BP_ROW_EXPAND(dft) {
 
 /* ---- STFT -------------------------------------------------------------------------------- */
 
-/* Cuts a signal, (batch, elements, parts), into frames that begin `step` elements apart: (batch,
- * frames, length, parts). */
+/* Frames: cuts a signal, (batch, elements, parts), into frames that begin `step` elements apart:
+ * (batch, frames, length, parts). */
 BP_ROW_INFER(frames) {
   const BpGraphValue *in = node->inputs[0];
   BpExtents *extents = &graph->extents;
@@ -414,7 +414,8 @@ BP_ROW_COMPUTE(frames) {
   return bp__op_give_body(op, "Frames", frames_body, outputs);
 }
 
-/* The distance of frames and their length; the window, or NULL, becomes one of that length. */
+/* Reads the distance of frames and their length; the window, or NULL, becomes a window of that
+ * length. */
 static int read_frames(BpGraph *graph, const BpGraphNode *node, int64_t *step, int64_t *length,
                        BpGraphValue **window) {
   const BpGraphValue *x = node->inputs[0];
@@ -440,7 +441,7 @@ static int read_frames(BpGraph *graph, const BpGraphNode *node, int64_t *step, i
   return bp__node_input(node, 2) && !*window ? -1 : 0;
 }
 
-/* The inputs that only a run knows become extents. */
+/* Makes extents of the inputs of STFT that only a run knows. */
 int bp__bind_stft(BpVectorMaker m, BpGraphNode *node) {
   return bind_whole(m, node, 1, "its frame_step is below 1") ||
                  bind_whole(m, node, 3, "its frame_length is below 1")

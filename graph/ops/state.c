@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators with a state that one run leaves to the next: a cache of a fixed length, the end of a
+/* Operators with a state that one run passes to the next: a cache of a fixed length, the end of a
  * sequence. */
 #include <string.h>
 
@@ -31,7 +31,8 @@ static int read_tensor_scatter(const BpGraphNode *node, int32_t *result) {
   return 0;
 }
 
-/* The update is at most as long as the cache along the axis, and has the cache's other extents. */
+/* Checks that the update is at most as long as the cache along the axis, and has the cache's other
+ * extents. */
 BP_ROW_EXPAND(tensor_scatter) {
   const BpGraphValue *cache = node->inputs[0], *update = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -57,7 +58,8 @@ BP_ROW_INFER(tensor_scatter) {
   return bp__node_set_output(graph, node, 0, cache->dtype, cache->shape, cache->ndim);
 }
 
-/* The element of the update that was written at this place, or what the cache had. */
+/* The element of the update that is written at a position of the cache, or else the element of the
+ * cache. */
 static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *cache = op->node->inputs[0], *update = op->node->inputs[1];
@@ -104,7 +106,7 @@ static int check_causal(const BpGraphNode *node) {
   return 0;
 }
 
-/* The sequence with what comes before it: the state, or zeros. */
+/* The sequence with its past before it: the state, or zeros. */
 static BpGraphValue *with_past(BpGraph *graph, const BpGraphNode *node) {
   BpGraphValue *past = bp__node_input(node, 3);
   int64_t pads[6] = {0, 0, node->inputs[1]->shape[2] - 1};
@@ -117,7 +119,7 @@ static BpGraphValue *with_past(BpGraph *graph, const BpGraphNode *node) {
                       &axis, 1);
 }
 
-/* A convolution of each channel that sees its past. */
+/* CausalConvWithState: a convolution of each channel over its current and past elements. */
 BP_ROW_EXPAND(causal_conv) {
   const char *activation = bp__node_str(node, "activation", "none");
   int64_t channels = node->inputs[0]->ndim > 1 ? node->inputs[0]->shape[1] : 0;

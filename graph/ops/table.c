@@ -4,8 +4,8 @@
 
 #include "graph/ops/rows.h"
 
-/* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others.
- * The OPEN ones take open extents, the FIRST ones those of input 0. */
+/* Rows by the kind of their functions: element-wise, computed, a view, built from other operators.
+ * Rows of OPEN macros take open extents, rows of FIRST macros only those of input 0. */
 #define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
   {                                                                                                \
     name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
@@ -22,7 +22,8 @@
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
         bp__compute_##compute, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT                             \
   }
-/* Its expansion checks its inputs, whose extents may be open, and leaves it to be computed. */
+/* A row whose expansion only checks its inputs, whose extents may be open, and leaves the node to
+ * be computed. */
 #define CHECKED(name, since, min, max, fusion, attrs, row)                                         \
   {                                                                                                \
     name, "", since, min, max, 1, 0, fusion, attrs, bp__infer_##row, NULL, bp__compute_##row,      \
@@ -81,7 +82,7 @@
   }
 
 static const BpOp table[] = {
-    /* One operand. */
+    /* Element-wise operators of one operand. */
     SCALAR("Abs", 6, 1, elementwise, abs, ""),
     SCALAR("Neg", 6, 1, elementwise, neg, ""),
     SCALAR("Sqrt", 6, 1, floats, sqrt, ""),
@@ -130,7 +131,7 @@ static const BpOp table[] = {
     {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
      bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
 
-    /* Two operands and more. */
+    /* Element-wise operators of two and more operands. */
     SCALAR("Add", 7, 2, elementwise, add, ""),
     SCALAR("Sub", 7, 2, elementwise, sub, ""),
     SCALAR("Mul", 7, 2, elementwise, mul, ""),
@@ -161,7 +162,7 @@ static const BpOp table[] = {
     OPEN_EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
     OPEN_EXPANDED("Mean", 6, 1, -1, 1, "", mean),
 
-    /* Shapes and constants. */
+    /* Operators on shapes, and constants. */
     VIEW("Reshape", 5, 1, 2, "allowzero:i shape:is", reshape),
     VIEW("Flatten", 1, 1, 1, "axis:i", flatten),
     VIEW("Squeeze", 1, 1, 2, "axes:is", squeeze),
@@ -177,11 +178,11 @@ static const BpOp table[] = {
     {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size, NULL,
      BP_OPEN_ALL, BP_BLOCKED_NOT},
 
-    /* Moving elements. */
+    /* Operators that move elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
      bp__compute_transpose, bp__fold_transpose, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
-    /* Not fused: a fused producer would be evaluated for every element of the output, also for
-     * those that other inputs give. */
+    /* Not fused: a fused producer would be evaluated for every output element, including those
+     * taken from other inputs. */
     {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
      bp__compute_concat, NULL, bp__expand_concat, BP_OPEN_ALL, BP_BLOCKED_CONCAT},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
@@ -389,7 +390,7 @@ static const BpOp table[] = {
     OPEN_EXPANDED("GRU", 7, 3, 6, 2, RECURRENT_ATTRS "linear_before_reset:i", gru),
     OPEN_EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
 
-    /* Made by other rows and by passes. */
+    /* Operators made by other rows and by passes. */
     {"Part", "backplane", 1, 0, -1, -1, 0, BP_FUSE_OPAQUE, "function:s", NULL, NULL, NULL, NULL,
      NULL, BP_OPEN_NONE, BP_BLOCKED_NOT},
     {"ViewAs", "backplane", 1, 1, 1, 1, 0, BP_FUSE_VIEW, "to:i shape:is", bp__infer_view_as, NULL,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TopK: of each row along an axis the first `k` elements in order, and where they were. A heap of
- * the best so far lies in the outputs, the worst of them at its root; at the end it is sorted
- * there. Equal elements keep their order. NaN counts as the largest number. */
+/* TopK: the first `k` elements, in order, of each row along an axis, and their positions. The
+ * outputs hold a heap of the best elements so far, with the worst of them at its root; at the end
+ * the heap is sorted in place. Equal elements keep their order. NaN counts as the largest
+ * number. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* `k` and the axis; a later version has `k` as an input. */
+/* Reads `k` and the axis; later versions have `k` as an input. */
 static int read_topk(const BpGraphNode *node, int32_t *axis, int64_t *k) {
   const BpGraphValue *in = node->inputs[0];
   int32_t count = bp__node_input(node, 1) ? bp__op_const_extents(node, 1, k, 1)
@@ -42,12 +43,12 @@ typedef struct TopK {
   BpIrModule *ir;
   BpIrBlock *block;
   const BpIrNode *const *rows;
-  BpTeTensor *const *heap; /* elements, and their places */
+  BpTeTensor *const *heap; /* elements of the heap, and their positions */
   int32_t axis;
-  const BpIrNode *k, *all; /* the elements of the heap, and of the row */
+  const BpIrNode *k, *all; /* numbers of elements of the heap and of the row */
 } TopK;
 
-/* An element and where it was. */
+/* An element and its position in the row. */
 typedef struct Entry {
   const BpIrNode *value, *place;
 } Entry;
@@ -67,7 +68,7 @@ static Entry heap_at(const TopK *top, const BpIrNode *index) {
   return (Entry){read_at(top, top->heap[0], index), read_at(top, top->heap[1], index)};
 }
 
-/* The entry as it is now, whatever becomes of its place in the heap. */
+/* Reads the entry into variables, so that later stores to the heap do not change it. */
 static Entry hold(const TopK *top, Entry entry) {
   return (Entry){bp_ir_block_let(top->block, "value", entry.value),
                  bp_ir_block_let(top->block, "place", entry.place)};
@@ -100,8 +101,8 @@ static const BpIrNode *is_before(const TopK *top, Entry a, Entry b) {
                       x_and(ir, is_tie, x_lt(ir, a.place, b.place)));
 }
 
-/* Puts an entry into the heap of `end` elements whose place `start` is free, below which it is one.
- */
+/* Puts an entry into the heap of `end` elements, whose element `start` is free and is the root of a
+ * valid heap. */
 static void sift(const TopK *top, const BpIrNode *start, const BpIrNode *end, Entry entry) {
   BpIrModule *ir = top->ir;
   BpIrBlock *block = top->block;
@@ -132,7 +133,7 @@ static const BpIrNode *loop(const TopK *top, const char *name, const BpIrNode *m
   return bp_ir_block_for(top->block, name, min, extent);
 }
 
-/* A heap of the first `k` elements. */
+/* Makes a heap of the first `k` elements. */
 static void fill_heap(const TopK *top) {
   BpIrModule *ir = top->ir;
   const BpIrNode *zero = x_index(ir, 0), *half = x_div(ir, top->k, x_index(ir, 2));

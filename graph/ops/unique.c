@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unique: the different rows of a matrix, or elements of a tensor. Statements sort the rows by
- * their places (heap sort), and find the groups of equal ones; a run binds how many these are. NaN
- * is equal to NaN, and larger than other numbers. */
+/* Unique: the different rows of a matrix, or elements of a tensor. Statements sort the indices of
+ * the rows (heap sort) and find the groups of equal rows; a run binds the number of groups. NaN is
+ * equal to NaN, and larger than other numbers. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-/* Rows of the table that the statements fill: for each group the first place, and how many rows are
- * equal to that; for each place its group; memory for the sort, and for the order of the groups. */
+/* Rows of the table that the statements fill: the first row and the size of each group; the group
+ * of each row; memory for the sort, and for the order of the groups. */
 enum { FIRST, COUNT, GROUP, ORDER, NUMBER, NUM_TABLE };
 
 BP_ROW_INFER(uniques) {
@@ -23,7 +23,7 @@ typedef struct Uniques {
   BpIrModule *ir;
   BpIrBlock *block;
   BpTeTensor *table;
-  const BpIrNode *rows, *columns; /* of the matrix */
+  const BpIrNode *rows, *columns; /* numbers of rows and columns of the matrix */
 } Uniques;
 
 static const BpIrNode *read_table(const Uniques *u, int64_t row, const BpIrNode *place) {
@@ -85,7 +85,7 @@ static const BpIrNode *compare(const Uniques *u, const BpIrNode *a, const BpIrNo
   return let(u, "order", value_of(u, sign));
 }
 
-/* Whether the row at place `a` comes before that at `b`: of equal ones the first. */
+/* Whether row `a` is sorted before row `b`; of equal rows the first one is. */
 static const BpIrNode *is_before(const Uniques *u, const BpIrNode *a, const BpIrNode *b) {
   const BpIrNode *sign = compare(u, a, b), *zero = x_index(u->ir, 0);
   const BpIrNode *is_tie = bp_ir_binary(u->ir, BP_IR_EQ, sign, zero);
@@ -93,8 +93,8 @@ static const BpIrNode *is_before(const Uniques *u, const BpIrNode *a, const BpIr
                       x_and(u->ir, is_tie, x_lt(u->ir, a, b)));
 }
 
-/* Puts a place into the heap of `end` places, whose root is the last of all, where `start` is free
- * and below which it is a heap. */
+/* Puts a row index into the heap of `end` indices, whose root is the last row in the order; element
+ * `start` is free and is the root of a valid heap. */
 static void sift(const Uniques *u, const BpIrNode *start, const BpIrNode *end,
                  const BpIrNode *entry) {
   BpIrModule *ir = u->ir;
@@ -136,7 +136,7 @@ static void sort(const Uniques *u) {
   bp_ir_block_close(u->block);
 }
 
-/* Numbers the groups of equal rows in their order; returns how many there are. */
+/* Numbers the groups of equal rows in their order; returns the number of groups. */
 static const BpIrNode *find_groups(const Uniques *u) {
   BpIrModule *ir = u->ir;
   const BpIrNode *zero = x_index(ir, 0), *one = x_index(ir, 1);
@@ -159,7 +159,7 @@ static const BpIrNode *find_groups(const Uniques *u) {
   return let(u, "all", value_of(u, count));
 }
 
-/* Gives the groups the order of their first places. */
+/* Sorts the groups by their first rows. */
 static void order_by_place(const Uniques *u, const BpIrNode *count) {
   BpIrModule *ir = u->ir;
   const BpIrNode *found = variable(u, "found", x_index(ir, 0));
@@ -172,7 +172,7 @@ static void order_by_place(const Uniques *u, const BpIrNode *count) {
   bp_ir_block_assign(u->block, found, x_add(ir, number, x_index(ir, 1)));
   bp_ir_block_close(u->block);
   bp_ir_block_close(u->block);
-  i = loop(u, "i", count); /* the counts, in the place of what ORDER has now as well */
+  i = loop(u, "i", count); /* moves the counts to row FIRST, whose contents ORDER has as well */
   put(u, FIRST, i, read_table(u, COUNT, read_table(u, GROUP, read_table(u, ORDER, i))));
   bp_ir_block_close(u->block);
   i = loop(u, "i", count);
@@ -217,7 +217,7 @@ BP_ROW_COMPUTE(uniques) {
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
-/* The matrix whose rows are compared: the elements, or what an axis has at each of its places. */
+/* The matrix whose rows are compared: the elements, or the slices along an axis. */
 static BpGraphValue *matrix_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *in,
                                int32_t axis) {
   int64_t perm[BP_GRAPH_MAX_NDIM] = {axis}, shape[] = {in->shape[axis], 1};
@@ -234,7 +234,7 @@ static BpGraphValue *matrix_of(BpGraph *graph, const BpGraphNode *node, BpGraphV
                         shape, 2);
 }
 
-/* A row of the table, as a vector. */
+/* A row of the table as a vector. */
 static BpGraphValue *row_of(BpVectorMaker m, BpGraphValue *table, int64_t row) {
   int64_t all = -1;
   BpGraphValue *part = bp__op_slice(m.graph, m.node, table, 0, row, row + 1);

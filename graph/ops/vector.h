@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes for vectors of int64 by which a node's shapes are computed when the model runs (bind.c,
- * axes.c). All have the name of that node. Operands that are NULL make results that are. */
+/* Nodes on vectors of int64 that compute a node's shapes when the model runs (bind.c, axes.c). All
+ * nodes on vectors have the name of the node that needs them. A NULL operand gives NULL. */
 #ifndef BACKPLANE_GRAPH_OPS_VECTOR_H
 #define BACKPLANE_GRAPH_OPS_VECTOR_H
 
@@ -11,7 +11,7 @@ typedef struct BpVectorMaker {
   const BpGraphNode *node;
 } BpVectorMaker;
 
-/* One number, which broadcasts; and extents as data. */
+/* A vector of one number, which broadcasts; and a vector of extents as data. */
 static inline BpGraphValue *v_number(BpVectorMaker m, int64_t value) {
   return bp__graph_int_vector(m.graph, &value, 1);
 }
@@ -34,7 +34,7 @@ static inline BpGraphValue *v_least(BpVectorMaker m, BpGraphValue *a, BpGraphVal
 static inline BpGraphValue *v_greatest(BpVectorMaker m, BpGraphValue *a, BpGraphValue *b) {
   return v_binary(m, "Max", a, b);
 }
-/* The sum or the product of all elements, "ReduceSum" or "ReduceProd". */
+/* The sum or the product of all elements, by "ReduceSum" or "ReduceProd". */
 static inline BpGraphValue *v_reduce(BpVectorMaker m, const char *op, BpGraphValue *a) {
   return bp__op_unary(m.graph, m.node, op, a);
 }
@@ -54,7 +54,7 @@ static inline BpGraphValue *v_column(BpVectorMaker m, BpGraphValue *vector) {
   int64_t shape[] = {-1, 1};
   return bp__op_reshape(m.graph, m.node, vector, shape, 2);
 }
-/* 0, 1, 2 and so on, at most BP_GRAPH_MAX_NDIM of them. */
+/* The vector 0, 1, 2 and so on, of at most BP_GRAPH_MAX_NDIM numbers. */
 static inline BpGraphValue *v_places(BpVectorMaker m, int32_t count) {
   int64_t places[BP_GRAPH_MAX_NDIM];
   for (int32_t i = 0; i < count; i++)
@@ -62,28 +62,29 @@ static inline BpGraphValue *v_places(BpVectorMaker m, int32_t count) {
   return bp__graph_int_vector(m.graph, places, count);
 }
 
-/* The extent that is an element of what bp__op_bind gave. */
+/* The extent that is an element of a vector from bp__op_bind. */
 static inline int64_t v_extent(const BpGraphValue *bound, int64_t index) {
   return bound->extents ? bound->extents[index] : bp__value_get_int(bound, index);
 }
 
-/* The input of the node as a vector of int64 whose length, at most `max`, is known; *count is -1 if
- * it is not there. NULL: an error, or it is not there. (bind.c) */
+/* An input of the node as a vector of int64 whose length is known and at most `max` (bind.c). If
+ * the input is absent, *count is -1 and the result NULL; NULL with an error on failure. */
 BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64_t *count);
-/* Whether only a run knows the input. */
+/* Whether only a run knows the elements of an input. */
 bool bp__vector_is_of_data(const BpGraphNode *node, int32_t input);
-/* Appends an operator of these files, of the node's first input and a vector, in the place of the
- * node; 1 on success. */
+/* Appends an operator on the node's first input and a vector instead of the node; returns 1 on
+ * success. */
 int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
                        const BpGraphAttr *attrs, int32_t num_attrs);
 
-/* The extents before, along and behind an axis of the node's first input that only a run knows, as
- * three that a run checks: those before are multiplied, and so are those behind. The axis, one
- * number that may count from the end, is one of the first `ndim`. (axes.c) */
+/* Three extents around an axis of the node's first input that only a run knows: the product of the
+ * extents before the axis, the axis' extent, and the product of the extents after it; a run checks
+ * them (axes.c). The axis is one number that may count from the end, and is one of the first `ndim`
+ * axes. */
 BpGraphValue *bp__vector_around(BpVectorMaker m, BpGraphValue *axis, int32_t ndim);
 
-/* Binders of inputs that say lengths (bind.c), axes (axes.c) and pads (bind_pad.c): as
- * bp__op_bind_inputs. */
+/* Bind inputs that are lengths (bind.c), axes (axes.c) and pads (bind_pad.c), as bp__op_bind_inputs
+ * does. */
 int bp__bind_split(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_squeeze(BpVectorMaker m, BpGraphNode *node);
@@ -91,7 +92,7 @@ int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_running(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_trilu(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_pad(BpVectorMaker m, BpGraphNode *node);
-/* Of blocks and a picture (columns.c), and of transforms (spectral.c). */
+/* Bind inputs of Col2Im (columns.c) and of transforms (spectral.c). */
 int bp__bind_col2im(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_dft(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_stft(BpVectorMaker m, BpGraphNode *node);

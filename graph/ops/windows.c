@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The constants that go with Fourier transforms: windows and the weights of mel bands. */
+/* The constants of Fourier transforms: windows and the weights of mel bands. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static int output_dtype(const BpGraphNode *node, BpDataType *dtype) {
 
 /* ---- Windows ----------------------------------------------------------------------------- */
 
-/* Sums of cosines of multiples of the angle. */
+/* The windows: sums of cosines of multiples of the angle. */
 static const struct {
   const char *name;
   double factors[3];
@@ -34,7 +34,7 @@ static BpGraphValue *float_number(BpGraph *graph, double value) {
   return bp__graph_float_scalar(graph, (float)value);
 }
 
-/* The window whose size a run knows, by nodes. */
+/* Computes a window, whose size only a run knows, by nodes. */
 static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const double *factors) {
   BpGraphValue *size = node->inputs[0], *zero, *one;
   zero = bp__op_cast(graph, node, float_number(graph, 0), size->dtype);
@@ -94,7 +94,7 @@ BP_ROW_EXPAND(window) {
 
 typedef struct Mel {
   int64_t bands, length, rate;
-  double low, high; /* ends in mel */
+  double low, high; /* ends of the bands in mel */
 } Mel;
 
 static int read_mel(const BpGraphNode *node, Mel *mel) {
@@ -118,17 +118,17 @@ static int read_mel(const BpGraphNode *node, Mel *mel) {
   return 0;
 }
 
-/* The bin in which edge `i` of the bands lies. */
+/* The bin that contains edge `i` of the bands. */
 static int64_t mel_bin(const Mel *mel, int64_t i) {
   double at = mel->low + (mel->high - mel->low) * (double)i / (double)(mel->bands + 2);
   double bin = (double)(mel->length + 1) * 700 * (pow(10, at) - 1) / (double)mel->rate;
   return bin < (double)mel->length / 2 ? (int64_t)bin : mel->length / 2;
 }
 
-/* What a run knows of the bands, as numbers of float64 that broadcast. */
+/* The numbers of the bands that only a run knows, as float64 values that broadcast. */
 typedef struct MelOfData {
   BpVectorMaker m;
-  BpGraphValue *length, *rate, *low, *step; /* step: from edge to edge, in mel */
+  BpGraphValue *length, *rate, *low, *step; /* `step` is the distance of edges in mel */
 } MelOfData;
 
 static BpGraphValue *wide_number(BpVectorMaker m, double value) {
@@ -154,7 +154,7 @@ static BpGraphValue *mel_of(BpVectorMaker m, BpGraphValue *edge) {
   return v_binary(m, "Div", bp__op_unary(m.graph, m.node, "Log", edge), wide_number(m, log(10)));
 }
 
-/* Binds the extents of the output, and reads the rest. NULL: an error. */
+/* Binds the extents of the output, and reads the other inputs; NULL with an error. */
 static BpGraphValue *read_mel_of_data(MelOfData *mel) {
   BpVectorMaker m = mel->m;
   BpGraphValue *numbers[3], *one = v_number(m, 1), *two = v_number(m, 2), *edges[2];
@@ -187,7 +187,7 @@ static BpGraphValue *read_mel_of_data(MelOfData *mel) {
                      "its bands, its length, its rate or its edges are none that there can be");
 }
 
-/* The bins in which the edges `first` and so on of the bands lie, as mel_bin. */
+/* The bins that contain the edges from `first` on of the bands, as mel_bin computes them. */
 static BpGraphValue *mel_bins(const MelOfData *mel, BpGraphValue *bands, double first) {
   BpVectorMaker m = mel->m;
   BpGraphValue *at = v_binary(m, "Add", bands, wide_number(m, first));
@@ -200,7 +200,7 @@ static BpGraphValue *mel_bins(const MelOfData *mel, BpGraphValue *bands, double 
   return bp__op_unary(m.graph, m.node, "Floor", v_binary(m, "Min", at, half));
 }
 
-/* (a - b) / (c - b), or 0 where c is b. */
+/* (a - b) / (c - b), or 0 if c equals b. */
 static BpGraphValue *slope(BpVectorMaker m, BpGraphValue *a, BpGraphValue *b, BpGraphValue *c) {
   BpGraphValue *length = v_binary(m, "Sub", c, b), *zero = wide_number(m, 0);
   BpGraphValue *is_none = v_binary(m, "Equal", length, zero);
@@ -208,8 +208,8 @@ static BpGraphValue *slope(BpVectorMaker m, BpGraphValue *a, BpGraphValue *b, Bp
   return v_choose(m, is_none, zero, v_binary(m, "Div", v_binary(m, "Sub", a, b), length));
 }
 
-/* The same where only a run knows an input, in float64: an edge is to lie in the bin in which it
- * lies when all are constants. */
+/* Computes the weights if only a run knows an input, in float64: an edge must be in the same bin as
+ * with constant inputs. */
 static int mel_of_data(BpGraph *graph, BpGraphNode *node, BpDataType dtype) {
   MelOfData mel = {.m = {graph, node}};
   BpVectorMaker m = mel.m;
@@ -231,7 +231,7 @@ static int mel_of_data(BpGraph *graph, BpGraphNode *node, BpDataType dtype) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* A triangle for each band, over the bins between three edges. */
+/* MelWeightMatrix: a triangle for each band, over the bins between three edges. */
 BP_ROW_EXPAND(mel_weight_matrix) {
   BpDataType dtype;
   Mel mel;

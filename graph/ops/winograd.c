@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions of stride one by Winograd's algorithm, in the blocked layout or the plain one: the
- * input is transformed tile by tile, the channels are summed by one matrix product for each pair of
- * points, and the sums are transformed back. graph/build/winograd.c decides where that pays. */
+ * input is transformed tile by tile, one matrix product for each pair of points sums the channels,
+ * and the sums are transformed back. graph/build/winograd.c decides which convolutions benefit. */
 #include "graph/ops/winograd.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static const BpIrNode *add_scaled(BpIrModule *ir, const BpIrNode *sum, double fa
 }
 
 /* One element of B' times `values`. The rows of points p and -p have the same terms of even index
- * and opposite ones of odd index: both sums are written alike for the two, and computed once. */
+ * and opposite terms of odd index: both rows use the same two sums, which are computed once. */
 static const BpIrNode *transform_input(BpIrModule *ir, const BpWinograd *w, int32_t point,
                                        const BpIrNode *const *values) {
   const BpIrNode *even = NULL, *odd = NULL;
@@ -88,8 +88,8 @@ static const BpIrNode *transform_input(BpIrModule *ir, const BpWinograd *w, int3
   return sign < 0 ? x_sub(ir, even, odd) : x_add(ir, even, odd);
 }
 
-/* One element of A' times `values`; points p and -p have the same power or opposite ones, so that
- * their sum and their difference serve all outputs. */
+/* One element of A' times `values`. Points p and -p have equal or opposite powers, so that their
+ * sum and their difference serve all outputs. */
 static const BpIrNode *transform_output(BpIrModule *ir, const BpWinograd *w, int32_t output,
                                         const BpIrNode *const *values) {
   const BpIrNode *sum = NULL;
@@ -107,8 +107,8 @@ static const BpIrNode *transform_output(BpIrModule *ir, const BpWinograd *w, int
   return sum;
 }
 
-/* The element `index`, below `count`, of a transform: loops over it are unrolled, and then one of
- * the expressions is left. */
+/* Element `index`, below `count`, of a transform: loops over the index are unrolled, after which
+ * one of the expressions is left. */
 typedef const BpIrNode *(*Transform)(BpIrModule *ir, const BpWinograd *w, int32_t element,
                                      const BpIrNode *const *values);
 
@@ -124,30 +124,31 @@ static const BpIrNode *choose_element(BpIrModule *ir, const BpWinograd *w, Trans
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
-/* Tiles of a plain image are counted together. Their number is an odd multiple of four: neighbours
- * can be read and written four at a time, and a tile's points do not all fall into one set of a
- * cache. */
+/* The number of tiles of a plain image, which are counted together. The number is an odd multiple
+ * of four: four neighbours can be read and written at a time, and a tile's points do not all map to
+ * one set of a cache. */
 static int64_t tiles_of_image(int64_t tiles) {
   int64_t fours = (tiles + BP_WINOGRAD_MULTIPLE - 1) / BP_WINOGRAD_MULTIPLE;
   return BP_WINOGRAD_MULTIPLE * (fours | 1);
 }
 
-/* Its attributes, all given: tile, the outputs of a tile along height and width, pads, and the
- * channels of the input, which is blocked, or plain; then a block is a channel. Weights,
- * transformed when compiling: (points along height, width, blocks out, blocks in, block in, block
- * out) where for a plain input all channels of the output are one block. */
+/* ConvWinograd. The attributes of ConvWinograd, all present, are: tile, the outputs of a tile along
+ * height and width; pads; and the channels of the input, which is blocked or plain. A block of a
+ * plain input is a channel. Weights, transformed when compiling: (points along height, width,
+ * blocks out, blocks in, block in, block out) where for a plain input all channels of the output
+ * are one block. */
 typedef struct Winograd {
   const BpOpCompute *op;
   int is_plain;
   BpWinograd height, width;
   int64_t pads[4];
-  int64_t out[2], tiles[2]; /* along height and width, */
-  int64_t grid[2];          /* and in the transformed tensors; the tiles of a plain image are one
-                             * row there */
-  BpTeTensor *before;       /* the input of the current stage */
+  int64_t out[2], tiles[2]; /* outputs and number of tiles along height and width */
+  int64_t grid[2];          /* extents of the tiles in the transformed tensors; one row for a plain
+                             * image */
+  BpTeTensor *before;       /* input of the current stage */
 } Winograd;
 
-/* Extents of a plain image are numbers. */
+/* Reads the attributes; the extents of a plain image must be numbers. */
 static int read_winograd(BpExtents *extents, const BpGraphNode *node, Winograd *w) {
   const int64_t *points = node->inputs[1]->shape;
   int64_t tile[2];
@@ -185,7 +186,7 @@ BP_ROW_INFER(conv_winograd) {
   return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
 }
 
-/* With the padding, and to the end of the last tile. */
+/* The input with its padding, up to the end of the last tile. */
 static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -199,7 +200,7 @@ static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *
   return x_wide(ir, bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns)));
 }
 
-/* The first element of the tile at a place of the grid, along height and width. */
+/* The first element, along height and width, of the tile at a position of the grid. */
 static void tile_origin(BpIrModule *ir, const Winograd *w, const BpIrNode *const *place,
                         const BpIrNode *origin[2]) {
   const BpIrNode *columns = x_index(ir, w->tiles[1]);
@@ -209,7 +210,8 @@ static void tile_origin(BpIrModule *ir, const Winograd *w, const BpIrNode *const
   origin[1] = x_mul(ir, x, x_index(ir, w->width.tile));
 }
 
-/* [n, block, tile y, tile x, row, point, channel] of [n, block, y, x, channel] */
+/* The rows of the transformed input: [n, block, tile y, tile x, row, point, channel] of [n, block,
+ * y, x, channel]. */
 static const BpIrNode *input_rows_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -223,7 +225,8 @@ static const BpIrNode *input_rows_body(BpTe *te, const BpIrNode *const *axes, vo
   return choose_element(ir, &w->width, transform_input, w->width.points, axes[5], values);
 }
 
-/* [n, point y, point x, block, tile y, tile x, channel] of the above */
+/* The transformed input: [n, point y, point x, block, tile y, tile x, channel] of its transformed
+ * rows. */
 static const BpIrNode *input_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -236,7 +239,8 @@ static const BpIrNode *input_body(BpTe *te, const BpIrNode *const *axes, void *c
   return choose_element(ir, &w->height, transform_input, w->height.points, axes[1], values);
 }
 
-/* The same dimensions, of the output; reduced over the channels of the input. */
+/* The product, with the dimensions of the transformed input but the blocks of the output, reduced
+ * over the channels of the input. */
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   const int64_t *extents = w->op->node->inputs[1]->shape;
@@ -252,7 +256,7 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
                       reduce, count);
 }
 
-/* [n, block, tile y, tile x, row, point, channel] of the above */
+/* The rows of the output: [n, block, tile y, tile x, row, point, channel] of the product. */
 static const BpIrNode *output_rows_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -269,12 +273,12 @@ static const BpIrNode *output_rows_body(BpTe *te, const BpIrNode *const *axes, v
   return choose_element(ir, &w->height, transform_output, w->height.tile, axes[4], values);
 }
 
-/* The channel in its block of an element of the output. */
+/* The channel, in its block, of an element of the output. */
 static const BpIrNode *channel_of(BpIrModule *ir, const Winograd *w, const BpIrNode *const *axes) {
   return w->is_plain ? x_index(ir, 0) : axes[4];
 }
 
-/* [n, block, y, x, channel] of the above */
+/* The output: [n, block, y, x, channel] of its rows. */
 static const BpIrNode *output_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -316,7 +320,7 @@ BP_ROW_COMPUTE(conv_winograd) {
     return -1;
   int64_t ty = w.grid[0], tx = w.grid[1], py = w.height.points, px = w.width.points;
   int64_t a = w.is_plain ? 1 : in[4], b = w.is_plain ? 1 : out[4];
-  /* The grid of a plain image may end in tiles below the last row of them. */
+  /* The grid of a plain image may end in tiles below the image's last row of tiles. */
   int64_t tile_rows = w.is_plain ? (tx + w.tiles[1] - 1) / w.tiles[1] : ty;
   int64_t rows = bp__extent_add(
       op->extents, bp__extent_multiply(op->extents, tile_rows, w.height.tile), w.height.taps - 1);
