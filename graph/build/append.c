@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that a model hands from one run to the next, longer by some rows each time, such as the
+/* Values that a model passes from one run to the next and that gain rows in each run, such as the
  * keys and values of a language model: present = Concat(past, new), where the past is an input that
- * nothing else reads and the present an output. Such a Concat needs no function: the machine copies
- * (graph/relax/append.c). If the caller keeps the memory, with room for more rows than there are,
- * the new rows alone are written behind the others, so what reads the present takes the extent of
- * the memory, its room, in place of the number of rows. The room is a symbol; tensors of one number
- * of rows have one room. */
+ * no other node reads and the present is an output. A Concat that appends rows needs no function:
+ * the machine copies the rows (graph/relax/append.c). If the caller keeps memory with room for
+ * further rows, the machine only writes the new rows after the past ones. So nodes that read the
+ * present use the extent of the memory, its room, instead of the number of rows. The room is a
+ * symbol; tensors with the same number of rows have the same room. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 typedef struct Appends {
   BpGraph *graph;
-  bool *bound; /* by place of an expression: a symbol that an input of the graph binds */
+  bool *bound; /* whether an input of the graph binds a symbol, by the symbol's place */
   int32_t num_bound;
 } Appends;
 
@@ -30,7 +30,7 @@ static void mark_bound(Appends *appends) {
   }
 }
 
-/* Whether the extent is open, and known as soon as the inputs are. */
+/* Whether the extent is open, and is known as soon as the inputs are. */
 static bool is_known_first(const Appends *appends, int64_t extent) {
   bool *marked = g_new0(bool, (gsize)appends->num_bound + 1);
   bool is_known = bp__extent_is_open(extent);
@@ -42,7 +42,8 @@ static bool is_known_first(const Appends *appends, int64_t extent) {
   return is_known;
 }
 
-/* What reads a tensor with room must compute each index: no view, body or part of a plugin does. */
+/* Whether a tensor may have room: all its readers must compute each index, so no view, body or part
+ * of a plugin may read it. */
 static bool can_have_room(const Appends *appends, const BpGraphValue *value) {
   int32_t as_output = 0;
   for (size_t i = 0; i < appends->graph->outputs.size; i++)
@@ -69,7 +70,7 @@ static bool is_append(const Appends *appends, const BpGraphNode *node, int32_t *
          can_have_room(appends, present);
 }
 
-/* The symbol for the room of tensors of that many rows. */
+/* The symbol for the room of tensors with `rows` rows. */
 static int64_t room_of(Appends *appends, int64_t rows) {
   BpExtents *extents = &appends->graph->extents;
   char text[256], name[300];

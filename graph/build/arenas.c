@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of programs, whose sizes are expressions: values that are not needed at once take turns in
- * a part of an arena, and a part is as large as the largest of them in a run. The assignment is
- * made here, once, by sizes that are likely; a run computes the sizes of the parts.
+/* Memory of programs, whose sizes are expressions: values that are not needed at the same time
+ * share a part of an arena, and in a run a part is as large as its largest value. The builder
+ * assigns values to parts once, by likely sizes; a run computes the sizes of the parts.
  *
  * Values are assigned from the largest to the smallest, each to the smallest part that is free
- * as long as it lives ("greedy by size for shared objects", Pisarchyk and Lee, Efficient Memory
- * Management for Deep Neural Net Inference, 2020). An arena is allocated as soon as its sizes are
- * known, so values whose extents are known later have an arena of their own. */
+ * during the value's lifetime ("greedy by size for shared objects", Pisarchyk and Lee, Efficient
+ * Memory Management for Deep Neural Net Inference, 2020). An arena is allocated as soon as its
+ * sizes are known, so values whose extents are known later have an arena of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "graph/ops/control.h"
 
 typedef struct Span {
-  int32_t first, last; /* groups: the one that computes the value, and the last that reads it */
+  int32_t first, last; /* first group: computes the value; last group: reads it last */
 } Span;
 
 typedef struct Planned {
@@ -31,8 +31,8 @@ typedef struct Planner {
   const BpGroups *groups;
   const int32_t *stages;
   BpProgramPlan *plan;
-  int32_t *root;  /* by value id: the value whose memory it is in */
-  int32_t *last;  /* by root */
+  int32_t *root;  /* value whose memory a value is in, by value id */
+  int32_t *last;  /* last group that reads a root value */
   GArray *values; /* Planned */
 } Planner;
 
@@ -40,7 +40,8 @@ static const BpGraphValue *value_at(const BpList *values, size_t index) {
   return values->items[index];
 }
 
-/* What a node that the machine runs hands on outlives the node. */
+/* Extends the lifetime of inputs that are outputs of a node which the machine executes, beyond that
+ * node. */
 static void keep_handed_on(Planner *planner, const BpGraphNode *node) {
   for (int32_t k = 0; k < node->num_inputs && bp__op_is_control(node); k++)
     if (node->inputs[k] && bp__control_hands_on(node, k))
@@ -68,7 +69,7 @@ static void find_lifetimes(Planner *planner) {
     planner->last[planner->root[value_at(&planner->graph->outputs, i)->id]] = INT32_MAX;
 }
 
-/* The stage in which the last of the extents is known; -1: none of them ever is. */
+/* The stage in which the last of a value's extents is known; -1 if one is never known. */
 static int32_t stage_of(const Planner *planner, const BpGraphValue *value) {
   int32_t stage = 0;
   for (int32_t i = 0; i < value->ndim && stage >= 0; i++) {
@@ -87,8 +88,8 @@ static double likely_bytes(const Planner *planner, const BpGraphValue *value) {
   return bytes;
 }
 
-/* Outputs of the graph are not planned, nor is what control flow hands on: they outlive the run, or
- * what runs the body. */
+/* Collects the values to plan. Outputs of the graph, and values that control flow passes on, are
+ * left out: they outlive the run, or the node that runs the body. */
 static void collect_values(Planner *planner) {
   for (size_t g = 0; g < planner->groups->groups.size; g++) {
     const BpGroup *group = planner->groups->groups.items[g];
@@ -139,13 +140,13 @@ static bool is_free(const BpProgramPart *part, Span span) {
   return true;
 }
 
-/* The part that is free, the smallest one; a new one if there is none. */
+/* The smallest free part; a new part if none is free. */
 static int32_t part_for(BpProgramPlan *plan, const Planned *planned) {
   int32_t arena = arena_for(plan, planned->place, planned->stage), best = -1;
   for (guint i = 0; i < plan->parts->len; i++) {
     const BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, i);
     if (part->arena == arena && is_free(part, planned->span))
-      best = (int32_t)i; /* parts are made from the largest to the smallest */
+      best = (int32_t)i; /* parts are made in decreasing size, so a later one is smaller */
   }
   if (best >= 0)
     return best;

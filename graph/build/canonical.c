@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewrites towards fewer kinds of nodes: transposes that move nothing or meet another, convolutions
- * over one dimension, transposed convolutions, constant factors. */
+/* Rewrites nodes to fewer kinds: transposes that move nothing or meet another transpose,
+ * convolutions over one dimension, transposed convolutions, constant factors. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static const BpGraphNode *node_before(const BpGraphNode *node) {
   return in ? in->producer : NULL;
 }
 
-/* 1 with the node's output replaced, -1 if `to` is NULL. */
+/* Replaces the node's output and returns 1; -1 if `to` is NULL. */
 static int replace(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *to) {
   return bp__rewrite_replace(rewrite, node->outputs[0], to) ? -1 : 1;
 }
@@ -34,7 +34,7 @@ static void read_perm(const BpGraphNode *node, int64_t *perm) {
     perm[i] = attr ? attr->ints[i] : ndim - 1 - i;
 }
 
-/* Whether the axes that are longer than 1 stay in order. */
+/* Whether a transpose keeps the order of the axes longer than 1. */
 static int moves_nothing(const BpGraphValue *in, const int64_t *perm) {
   int64_t last = -1;
   for (int32_t i = 0; i < in->ndim; i++) {
@@ -70,8 +70,8 @@ static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
       bp__op_reshape(rewrite->graph, node, in, node->outputs[0]->shape, node->outputs[0]->ndim));
 }
 
-/* A reduction of a transposed tensor reduces the tensor over the axes where they were, if what is
- * left is in order. */
+/* A reduction of a transposed tensor reduces the original tensor over the corresponding axes, if
+ * the remaining axes stay in order. */
 static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
   const BpGraphNode *before = node_before(node);
   int64_t perm[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM], last = -1;
@@ -108,13 +108,15 @@ static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 /* ---- Convolutions over one dimension ----------------------------------------------------- */
 
-/* One tap, one group: a matrix product over the channels. */
+/* Whether a convolution has one tap and one group, so that it is a matrix product over the
+ * channels. */
 static int is_pointwise(const BpGraphNode *node, const BpOpWindow *window) {
   return window->kernel[0] == 1 && window->strides[0] == 1 && window->pad_begin[0] == 0 &&
          window->pad_end[0] == 0 && bp__node_int(node, "group", 1) == 1;
 }
 
-/* Of a transposed tensor: the product with the tensor as it was, transposed after. */
+/* Computes a pointwise convolution of a transposed tensor as the product with the original tensor,
+ * transposed afterwards. */
 static BpGraphValue *as_product(BpGraph *graph, const BpGraphNode *node) {
   static const int64_t swap[3] = {0, 2, 1}, turn[2] = {1, 0};
   const char *name = node->name;
@@ -130,7 +132,7 @@ static BpGraphValue *as_product(BpGraph *graph, const BpGraphNode *node) {
   return bp__op_transpose(graph, node, result, swap, 3);
 }
 
-/* With a height of 1. */
+/* Computes a convolution over one dimension as one over two dimensions, with a height of 1. */
 static BpGraphValue *as_two_dimensional(BpGraph *graph, const BpGraphNode *node,
                                         const BpOpWindow *w) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1], *out = node->outputs[0];
@@ -174,15 +176,16 @@ static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 /* ---- Transposed convolutions ------------------------------------------------------------- */
 
-/* Of the outputs of a transposed convolution of stride s, those whose remainder by s is in a range
- * read the same inputs in one dimension: output q * s + remainder reads input q + first and
- * `taps` - 1 after it. */
+/* A range of remainders of a transposed convolution with stride s: the outputs whose remainder by s
+ * is in the range read the same inputs in one dimension. Output q * s + remainder reads input q +
+ * first and the `taps` - 1 inputs after it. */
 typedef struct Phases {
-  int64_t begin, count; /* the remainders */
+  int64_t begin, count; /* range of the remainders */
   int64_t first, taps;
 } Phases;
 
-/* Taps that begin and end differ at one remainder each, so a dimension has at most so many. */
+/* The maximum number of phases in a dimension: the first and the last tap change at one remainder
+ * each. */
 #define MAX_PHASES 3
 
 typedef struct Transposed {
@@ -190,18 +193,18 @@ typedef struct Transposed {
   const BpGraphNode *node;
   BpOpWindow w;
   int64_t groups;
-  int are_remainders_first; /* channels of the convolutions: (remainders, out), not (out, ...) */
+  int are_remainders_first; /* order of channels: (remainders, out) instead of (out, remainders) */
   Phases phases[BP_GRAPH_MAX_NDIM][MAX_PHASES];
   int32_t num_phases[BP_GRAPH_MAX_NDIM];
-  const Phases *chosen[BP_GRAPH_MAX_NDIM]; /* by dimension: those being computed */
-  int64_t places[BP_GRAPH_MAX_NDIM];       /* how many q there are */
+  const Phases *chosen[BP_GRAPH_MAX_NDIM]; /* the phases being computed, by dimension */
+  int64_t places[BP_GRAPH_MAX_NDIM];       /* number of values of q, by dimension */
 } Transposed;
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
-/* The number of elements that the last of these phases reads beyond the end of the input, in
+/* The number of elements that the last output of some phases reads beyond the end of the input, in
  * dimension `i`. */
 static int64_t beyond_end(const Transposed *transposed, int32_t i, const Phases *phases) {
   BpExtents *extents = &transposed->graph->extents;
@@ -210,9 +213,8 @@ static int64_t beyond_end(const Transposed *transposed, int32_t i, const Phases 
 }
 
 /* Finds the phases of dimension `i`. Output y is the sum over k of input (y + pad - k) / stride,
- * where that divides. Returns 0 for what a convolution cannot compute: no taps, negative padding,
- * padding that is open.
- */
+ * where the division is exact. Returns 0 for phases that a convolution cannot compute: no taps,
+ * negative padding, open padding. */
 static int find_phases(Transposed *transposed, int32_t i) {
   const BpOpWindow *w = &transposed->w;
   BpExtents *extents = &transposed->graph->extents;
@@ -239,7 +241,7 @@ static int find_phases(Transposed *transposed, int32_t i) {
   return 1;
 }
 
-/* Whether convolutions can compute it. */
+/* Whether convolutions can compute a transposed convolution; reads its attributes. */
 static int read_transposed(Transposed *transposed) {
   const BpGraphNode *node = transposed->node;
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
@@ -256,7 +258,7 @@ static int read_transposed(Transposed *transposed) {
   return 1;
 }
 
-/* How many of the outputs between two neighbours in q the chosen phases are. */
+/* The number of outputs of the chosen phases between two neighbouring values of q. */
 static int64_t count_chosen(const Transposed *transposed) {
   int64_t count = 1;
   for (int32_t i = 0; i < transposed->w.rank; i++)
@@ -264,8 +266,8 @@ static int64_t count_chosen(const Transposed *transposed) {
   return count;
 }
 
-/* The place in the weights of one channel that the chosen convolution's place `at` has, whose
- * dimensions are the remainders, then the taps. */
+/* The index, in the original weights of one channel, of the weight that the chosen convolution has
+ * at a remainder and a tap. */
 static int64_t weight_of(const Transposed *transposed, int64_t remainder, int64_t tap) {
   int64_t from = 0, size = 1;
   for (int32_t i = transposed->w.rank - 1; i >= 0; i--) {
@@ -280,15 +282,15 @@ static int64_t weight_of(const Transposed *transposed, int64_t remainder, int64_
   return from;
 }
 
-/* The channel of the chosen convolution that computes a remainder of channel `out` of all. The
- * channels of a group have to stay together. */
+/* The channel of the chosen convolution that computes a remainder of channel `out`. The channels of
+ * a group stay together. */
 static int64_t channel_of(const Transposed *transposed, int64_t out, int64_t remainder) {
   return transposed->are_remainders_first ? remainder * transposed->node->outputs[0]->shape[1] + out
                                           : out * count_chosen(transposed) + remainder;
 }
 
-/* Turns weights (in, out of a group, k...) into those of the chosen convolution, (remainders of all
- * out, in of a group, taps...). */
+/* Converts weights (in, out of a group, k...) to the weights of the chosen convolution, (remainders
+ * of all out, in of a group, taps...). */
 static BpGraphValue *phase_weights(const Transposed *transposed) {
   const BpGraphValue *from = transposed->node->inputs[1];
   int64_t in = from->shape[0] / transposed->groups, out = from->shape[1], kernel = 1, taps = 1;
@@ -324,7 +326,7 @@ static BpGraphValue *phase_bias(const Transposed *transposed) {
   return to;
 }
 
-/* The chosen phases, by a convolution: (n, channels, places...). */
+/* Computes the chosen phases by a convolution: (n, channels, positions...). */
 static BpGraphValue *phase_conv(const Transposed *transposed) {
   const BpGraphNode *node = transposed->node;
   int32_t rank = transposed->w.rank, num_inputs = bp__node_input(node, 2) ? 3 : 2;
@@ -349,8 +351,8 @@ static BpGraphValue *phase_conv(const Transposed *transposed) {
   return result;
 }
 
-/* All phases of the dimensions from `dimension` on, of the chosen ones of those before: (n, out,
- * remainders of each dimension..., places...). */
+/* Computes all phases of the dimensions from `dimension` on, with the chosen phases of the earlier
+ * dimensions: (n, out, remainders of each dimension..., positions...). */
 static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
   const BpGraphValue *out = transposed->node->outputs[0];
   int32_t rank = transposed->w.rank, count = transposed->num_phases[dimension];
@@ -375,7 +377,7 @@ static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
                       1);
 }
 
-/* (n, out, remainders..., places...) as (n, out, outputs...). */
+/* Reshapes (n, out, remainders..., positions...) to (n, out, outputs...). */
 static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phases) {
   int32_t rank = transposed->w.rank;
   int64_t perm[BP_GRAPH_MAX_NDIM] = {0, 1}, shape[BP_GRAPH_MAX_NDIM];
@@ -393,7 +395,8 @@ static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phas
       2 + rank);
 }
 
-/* One convolution to the places of squares, which the layout pass may compute where they go. */
+/* Whether one convolution computes all phases, so that its channels move to squares of positions;
+ * the layout pass may compute each at its final position. */
 static int is_depth_to_space(const Transposed *transposed) {
   return transposed->groups == 1 && transposed->w.rank == 2 &&
          transposed->w.strides[0] == transposed->w.strides[1] && transposed->num_phases[0] == 1 &&
@@ -410,7 +413,8 @@ static BpGraphValue *depth_to_space(Transposed *transposed) {
                       &block, 1);
 }
 
-/* As convolutions, each of the outputs that have the same taps, which are then interleaved. */
+/* Rewrites a transposed convolution as convolutions, one for all outputs with the same taps, whose
+ * results are interleaved. */
 static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
   Transposed transposed = {.graph = rewrite->graph, .node = node};
   const BpGraphValue *out = node->outputs[0];
@@ -427,12 +431,12 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 /* ---- Constant factors -------------------------------------------------------------------- */
 
-/* Of one element. */
+/* Whether a value is a constant of one element. */
 static int is_factor(const BpGraphValue *value) {
   return value->data && bp__dtype_is_float(value->dtype) && bp__value_num_elements(value) == 1;
 }
 
-/* A product with a constant of one element: sets *constant to that and gives the other operand. */
+/* For a product with a constant of one element: sets *constant and returns the other operand. */
 static BpGraphValue *scaled(const BpGraphNode *node, BpGraphValue **constant) {
   for (int32_t i = 0; i < 2 && is_op(node, "Mul"); i++)
     if (is_factor(node->inputs[i]) && !node->inputs[1 - i]->data) {
@@ -442,10 +446,10 @@ static BpGraphValue *scaled(const BpGraphNode *node, BpGraphValue **constant) {
   return NULL;
 }
 
-/* Makes *factor of a number, in the type and shape of `like`: 1, -1 with an error, or 0 if it is
- * not of full precision: 1e30 twice is infinite, and x times 1e30 twice need not be. It may change
- * the last bit of what it multiplies; of float16 and bfloat16, whose last bit counts for much, it
- * has to be exact. */
+/* Makes *factor of a number, in the type and shape of `like`. Returns 1, -1 with an error, or 0 if
+ * the factor would lose precision: 1e30 * 1e30 is infinite, but x * 1e30 * 1e30 need not be. The
+ * factor may change the last bit of a product; for float16 and bfloat16, which have few bits, it
+ * must be exact. */
 static int make_factor(BpGraph *graph, const BpGraphValue *like, double number,
                        BpGraphValue **factor) {
   BpDataType wide = bp_te_accumulator(like->dtype);
@@ -466,7 +470,7 @@ static BpGraphValue *product(BpRewrite *rewrite, const BpGraphNode *node, BpGrap
   return bp__op_apply(rewrite->graph, "", "Mul", node->name, inputs, 2, NULL, 0);
 }
 
-/* Constant divisors become factors, which are many times as fast, and two factors one. */
+/* Turns constant divisors into factors, which are many times as fast, and two factors into one. */
 static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *constant, *first, *value, *factor;
   double number;

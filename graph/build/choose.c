@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice between generated code and what graph compilers claim, by measured time: a model is
- * compiled both ways, and, where some parts are faster than generated code and others are not, with
- * the faster parts alone. All ways are run in turn. The times are kept in the cache, so that the
- * same model is measured once on a machine. */
+/* The choice between generated code and claimed parts, by measured time: a model is compiled both
+ * ways and, if only some parts are faster than generated code, also with only the faster parts. The
+ * compiled models run in turn. The times are stored in the cache, so that a model is measured once
+ * on a machine. */
 #include <glib.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,20 +20,20 @@
 #include "graph/build/choose.h"
 
 #define CACHE_SUBJECT "claims"
-#define MOST_NS       INT64_C(1000000000) /* of all runs of a way, after the first two */
+#define MOST_NS       INT64_C(1000000000) /* time of all runs of a model after the first two */
 #define MOST_ROUNDS   50
 #define RECORD_FORM   "parts 1"
-#define MOST_PARTS    65536 /* of a record that is believed */
+#define MOST_PARTS    65536 /* maximum number of parts in a valid record */
 
-/* The ways of compiling. */
+/* The ways of compiling a model. */
 enum { CLAIMED, GENERATED, MIXED, NUM_WAYS };
 
-/* What a measurement found: shortest runs in nanoseconds by way, MIXED 0 if there is none, and the
- * times of parts. */
+/* The result of a measurement: shortest runs in nanoseconds by way, 0 for a MIXED that was not
+ * compiled, and the times of parts. */
 typedef struct Record {
   int64_t ways[NUM_WAYS];
   int32_t num_parts;
-  BpPartTime *parts; /* is_kept: in the mixed way */
+  BpPartTime *parts; /* is_kept: whether the part is in the mixed way */
 } Record;
 
 /* ---- The key of a measurement ------------------------------------------------------------ */
@@ -46,7 +46,7 @@ static void hash_number(GChecksum *hash, int64_t number) {
   g_checksum_update(hash, (const guchar *)&number, sizeof number);
 }
 
-/* NULL has a hash, too. -1 with an error. */
+/* Hashes a target; NULL has a hash, too. Returns -1 with an error on failure. */
 static int hash_target(GChecksum *hash, const BpTarget *target) {
   char *text = target ? bp_target_format(target) : NULL;
   if (target && !text)
@@ -56,7 +56,7 @@ static int hash_target(GChecksum *hash, const BpTarget *target) {
   return 0;
 }
 
-/* The plugins that provide a function, and their versions. */
+/* Hashes the plugins that provide a function, and their versions. */
 static void hash_providers(GChecksum *hash, const BpPluginList *list, const char *table,
                            const char *kind) {
   char *wanted = g_strconcat(table, ".", kind, NULL);
@@ -73,7 +73,7 @@ static void hash_providers(GChecksum *hash, const BpPluginList *list, const char
   g_free(wanted);
 }
 
-/* The graph compilers and the generators of code. */
+/* Hashes the graph compilers and the code generators. */
 static void hash_compilers(GChecksum *hash, const BpCompileOptions *options) {
   BpPluginList *list = bp_plugin_list();
   for (int32_t i = 0; i < options->num_graph_compilers; i++)
@@ -98,8 +98,8 @@ static void hash_device(GChecksum *hash, BpDevice device) {
   bp_error_clear();
 }
 
-/* All that the times depend on. The values of weights beside the file are left out. NULL with an
- * error. */
+/* Makes a key of everything that the times depend on, except the values of weights in other files;
+ * NULL with an error. */
 static char *make_key(const char *path, const BpCompileOptions *options,
                       const BpDevice devices[2]) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
@@ -113,7 +113,7 @@ static char *make_key(const char *path, const BpCompileOptions *options,
                       (gssize)g_mapped_file_get_length(file));
   if (file)
     g_mapped_file_unref(file);
-  /* Shapes that are not there, or of an unknown size, are an error of the compilation. */
+  /* Absent shapes, or shapes of an unknown size, are errors of the compilation. */
   int are_there = options->shapes && options->shape_size >= sizeof(BpInputShape);
   for (int32_t i = 0; are_there && i < options->num_shapes; i++) {
     const BpInputShape *shape =
@@ -135,7 +135,7 @@ static char *make_key(const char *path, const BpCompileOptions *options,
   return key;
 }
 
-/* Reads a number behind `*at`, and moves it. */
+/* Reads the next number at `*at`, and moves `*at` past it. */
 static gboolean read_number(const char **at, int64_t *number) {
   char *end;
   *number = g_ascii_strtoll(*at, &end, 10);
@@ -194,7 +194,8 @@ typedef struct Side {
   int64_t best; /* nanoseconds of the shortest run */
 } Side;
 
-/* Floats from 0 to 1; zeros of other types, since integers may be indices. */
+/* Sets an input to floats from 0 to 1, or to zeros of another type, because integers may be
+ * indices. */
 static int set_input(BpModelContext *context, const BpModelTensorInfo *info) {
   BpTensorView view = {.device = {BP_DEVICE_CPU, 0},
                        .ndim = info->ndim,
@@ -225,7 +226,7 @@ static int set_input(BpModelContext *context, const BpModelTensorInfo *info) {
   return status;
 }
 
-/* One run, whose time is the side's if it is the shortest. */
+/* Runs a side once, and records the time if it is the shortest. */
 static int run_once(Side *side, int64_t *total) {
   int64_t start = g_get_monotonic_time();
   if (bp_model_run(side->context) || !bp_model_get_output(side->context, 0))
@@ -236,7 +237,7 @@ static int run_once(Side *side, int64_t *total) {
   return 0;
 }
 
-/* Makes a side ready: two runs, of which the first has what is done once. */
+/* Prepares a side: runs it twice, because the first run includes one-time work. */
 static int start_side(Side *side, const BpDevice devices[2]) {
   int64_t total = 0;
   side->model = bp_model_create(side->module, devices, 2);
@@ -260,7 +261,7 @@ static void stop_side(Side *side) {
   side->model = NULL;
 }
 
-/* All ways in turn, so that what else the machine does meets all. */
+/* Measures all sides in turn, so that other load on the machine affects all of them. */
 static int measure(Side *sides, int num_sides) {
   int64_t total = 0;
   int status = 0;
@@ -276,9 +277,9 @@ static int measure(Side *sides, int num_sides) {
 
 static void free_node(void *data);
 
-/* The nodes are told when it is known whether their parts are kept. */
+/* Nodes that are reported after it is known whether their parts are kept. */
 typedef struct Claimed {
-  GPtrArray *nodes; /* of BpClaimedNode, its texts owned */
+  GPtrArray *nodes; /* BpClaimedNode, which own their texts */
   int32_t num_claimed;
 } Claimed;
 
@@ -324,7 +325,7 @@ static int tell_nodes(const BpCompileOptions *options, const Claimed *claimed) {
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* The nodes of parts, by the functions that were reported. */
+/* Finds the nodes of parts by the functions that were reported for them. */
 static BpPartNodes find_parts(const Claimed *claimed) {
   BpPartNodes nodes = {.part_of = g_hash_table_new(g_str_hash, g_str_equal)};
   for (guint i = 0; i < claimed->nodes->len; i++) {
@@ -343,13 +344,13 @@ static BpPartNodes find_parts(const Claimed *claimed) {
   return nodes;
 }
 
-/* Less than a time by more than what two measurements of one thing differ by. */
+/* Whether a time is less than another by more than the noise of a measurement. */
 static gboolean is_clearly_less(int64_t a, int64_t b) {
   return a < b / 100 * 97;
 }
 
-/* Times the parts, and keeps those that are faster; whether these are some, and not all. A model
- * that has no times by operator has none of parts: it is kept as a whole or not. */
+/* Times the parts and keeps the faster ones; returns whether some but not all are kept. A model
+ * without times by operator has no times of parts, and is kept or dropped as a whole. */
 static gboolean choose_parts(const Claimed *claimed, const Side sides[2], Record *record) {
   BpPartNodes nodes = find_parts(claimed);
   int32_t num_used = 0, num_kept = 0;
@@ -371,15 +372,15 @@ static gboolean choose_parts(const Claimed *claimed, const Side sides[2], Record
 
 /* ---- The choice -------------------------------------------------------------------------- */
 
-/* The way that is kept: generated code, which needs no plugin, unless another is faster by more
- * than noise. */
+/* The fastest way; generated code, which needs no plugin, unless another way is faster by more than
+ * noise. */
 static int choose_way(const Record *record) {
   int way =
       record->ways[MIXED] > 0 && record->ways[MIXED] <= record->ways[CLAIMED] ? MIXED : CLAIMED;
   return is_clearly_less(record->ways[way], record->ways[GENERATED]) ? way : GENERATED;
 }
 
-/* Tells the times. */
+/* Reports the times to the caller. */
 static void tell_times(const BpCompileOptions *options, const Record *record, int is_recalled) {
   int way = choose_way(record);
   BpMeasuredClaims measured = {.struct_size = sizeof(measured),
@@ -395,7 +396,8 @@ static void tell_times(const BpCompileOptions *options, const Record *record, in
     options->measured(options->measured_context, &measured);
 }
 
-/* Compiles one way; the nodes are told to `claimed`, or, NULL, to the caller. */
+/* Compiles a model one way; the nodes are reported to `claimed` or, if that is NULL, to the
+ * caller. */
 static BpModule *compile_way(const OnnxModel *model, const BpCompileOptions *options,
                              BpCompile compile, int way, const Record *record, Claimed *claimed) {
   BpCompileOptions own = *options;
@@ -409,18 +411,18 @@ static BpModule *compile_way(const OnnxModel *model, const BpCompileOptions *opt
   return compile(model, &own, way == MIXED ? &choice : NULL);
 }
 
-/* Everything of a comparison. */
+/* The state of a comparison of ways. */
 typedef struct Comparison {
   const OnnxModel *model;
   const BpCompileOptions *options;
   BpCompile compile;
   const BpDevice *devices;
-  Claimed claimed[NUM_WAYS]; /* the nodes, by way */
+  Claimed claimed[NUM_WAYS]; /* the nodes of each way */
   Side sides[NUM_WAYS];
   Record record;
 } Comparison;
 
-/* Compiles a way, and makes it ready to be run. */
+/* Compiles the model one way, and prepares the side to run. */
 static int start_way(Comparison *c, int way) {
   Side *side = &c->sides[way];
   if (!side->module)
@@ -428,7 +430,7 @@ static int start_way(Comparison *c, int way) {
   return side->module ? start_side(side, c->devices) : -1;
 }
 
-/* Measures the ways that there are. */
+/* Compiles and measures all possible ways. */
 static int compare_ways(Comparison *c) {
   int status = start_way(c, CLAIMED) || start_way(c, GENERATED) ? -1 : 0;
   gboolean is_mixed = !status && choose_parts(&c->claimed[CLAIMED], c->sides, &c->record);
@@ -445,8 +447,8 @@ static int compare_ways(Comparison *c) {
                 : 0;
 }
 
-/* The artifact of the fastest way; NULL with an error. A target that has no code for what is
- * claimed leaves no choice, nor does a model of which nothing is claimed. */
+/* The artifact of the fastest way; NULL with an error. Without a comparison the claimed parts are
+ * kept: if nothing is claimed, or the target cannot generate code for the claimed nodes. */
 static BpModule *compare(Comparison *c, const char *key) {
   int way = CLAIMED, status = 0;
   Side *sides = c->sides;
@@ -485,7 +487,7 @@ static BpModule *compare_and_free(Comparison *c, const char *key) {
   return kept;
 }
 
-/* The best devices for the target and for the fallback. */
+/* Finds the best devices for the target and for the fallback. */
 static int find_devices(const BpCompileOptions *options, BpDevice devices[2]) {
   const BpTarget *const targets[] = {options->targets[0],
                                      options->fallback ? options->fallback : options->targets[0]};
@@ -514,7 +516,7 @@ BpModule *bp__build_choose(const char *path, const OnnxModel *model,
                    options->num_targets, options->num_graph_compilers, options->least_claimed);
     return NULL;
   }
-  /* Compiling raises the error of both; times that are recalled must not hide it. */
+  /* Compiling raises the error for having both; recalled times must not hide it. */
   if (!options->graph_compilers || options->is_reference)
     return compile(model, options, NULL);
   if (find_devices(options, devices))

@@ -10,24 +10,25 @@
 #include "graph/build/build.h"
 #include "graph/onnx/reader.h"
 
-/* Makes the artifact of a model whose data is loaded, with the parts of `choice` (NULL: all parts).
- * NULL with an error. */
+/* Makes the artifact of a model whose data is loaded, with the parts that `choice` keeps; NULL
+ * keeps all. Returns NULL with an error on failure. */
 typedef BpModule *(*BpCompile)(const OnnxModel *model, const BpCompileOptions *options,
                                const BpPartChoice *choice);
-/* The same with measures_claims, which the options have; `path` is that of the model, and `compile`
- * compiles it one way. (choose.c) */
+/* Compiles with the option measures_claims. `path` is the model's path, and `compile` compiles the
+ * model one way; NULL with an error (choose.c). */
 BpModule *bp__build_choose(const char *path, const OnnxModel *model,
                            const BpCompileOptions *options, BpCompile compile);
 
 /* The nodes of claimed parts. */
 typedef struct BpPartNodes {
   int32_t num_parts;
-  const char **functions; /* by number of the part, or NULL: it was handed back */
-  GHashTable *part_of;    /* by name of the node: the number */
+  const char **functions; /* function of each part, or NULL if it was handed back */
+  GHashTable *part_of;    /* number of the part, by the name of a node */
 } BpPartNodes;
 
-/* Fills in how long each part takes, and the same nodes as generated code; zeroed before. -1 with
- * an error: the models have no times by operator. (part_times.c) */
+/* Fills in the time of each part and of generated code for the same nodes; the caller zeroes
+ * `times` before. Returns -1 with an error if the models have no times by operator
+ * (part_times.c). */
 int bp__build_part_times(const BpPartNodes *nodes, BpModel *generated_model,
                          BpModelContext *claimed, BpModelContext *generated, BpPartTime *times);
 

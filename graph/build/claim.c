@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph compilers claim parts of a graph as the model has it (backplane/graph_compiler.h). What one
- * compiled becomes a node in the place of those of the part. The remaining nodes are compiled as
- * without graph compilers. */
+/* Graph compilers claim parts of a graph as the model has it (backplane/graph_compiler.h). A
+ * compiled part becomes one node that replaces the part's nodes. The remaining nodes are compiled
+ * as without graph compilers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,20 +66,21 @@ const BpGraphCompilerApi *bp__graph_compiler_find(const char *name) {
 
 /* ---- What can be claimed ----------------------------------------------------------------- */
 
-/* A node of the model that is offered, or a single node of the graph that is not. */
+/* A node of the model that is offered to graph compilers, or a single node of the graph that is not
+ * offered. */
 typedef struct Unit {
-  const BpGraphNode *node; /* as the model has it, or the single one */
-  size_t begin, end;       /* its nodes in the graph's list */
+  const BpGraphNode *node; /* node as the model has it, or the single node */
+  size_t begin, end;       /* range of its nodes in the graph's list */
   int32_t is_offered;
-  int32_t is_bound; /* not offered: a run decides on its extents */
-  int32_t shown;    /* its number in the view of the compiler that is asked, or -1 */
-  int32_t compiler; /* that takes it, or -1 */
-  double cost;      /* that the compiler gave; 0: none */
+  int32_t is_bound; /* not offered, because a run determines its extents */
+  int32_t shown;    /* number in the view of the compiler that is asked, or -1 */
+  int32_t compiler; /* compiler that takes the unit, or -1 */
+  double cost;      /* cost that the compiler states; 0: none */
   int32_t level;
-  int32_t part;         /* the first unit of its part, itself if it is alone */
-  int32_t next;         /* the next unit of the part, or -1 */
-  const char *function; /* that computes the part, once it is compiled */
-  const char *why;      /* the reasons of those that did not take it, or NULL */
+  int32_t part;         /* first unit of its part; the unit itself if it is alone */
+  int32_t next;         /* next unit of the part, or -1 */
+  const char *function; /* function of the compiled part, or NULL */
+  const char *why;      /* reasons of the compilers that declined it, or NULL */
 } Unit;
 
 typedef struct Claiming {
@@ -87,16 +88,16 @@ typedef struct Claiming {
   BpGraph *graph;
   Unit *units;
   int32_t num_units;
-  int32_t *maker;     /* by value id: the unit that makes it, or -1 */
-  uint8_t *is_read;   /* by value id: another unit reads it, or it is an output of the graph */
-  uint8_t *is_output; /* by value id: likewise, another part */
+  int32_t *maker;     /* unit that makes a value, by value id, or -1 */
+  uint8_t *is_read;   /* whether another unit or the graph's outputs read a value, by value id */
+  uint8_t *is_output; /* whether another part or the graph's outputs read a value, by value id */
 } Claiming;
 
-/* How many nodes there are and are claimed, in the graph and in the bodies. */
+/* The numbers of all nodes and of claimed nodes, in the graph and in the bodies. */
 typedef struct Tally {
   int32_t total, claimed;
   int32_t num_listed;
-  GString *unclaimed; /* the first few nodes that are not claimed, and why */
+  GString *unclaimed; /* the first few nodes that are not claimed, with the reasons */
 } Tally;
 
 static int is_in_list(const BpGraph *graph, const BpGraphNode *node) {
@@ -104,13 +105,14 @@ static int is_in_list(const BpGraph *graph, const BpGraphNode *node) {
          graph->nodes.items[node->id] == node;
 }
 
-/* Whether a run binds extents there: by a check of shapes, by data, or by what a body gives. */
+/* Whether a run binds extents at a node: by a check of shapes, by data, or by the outputs of a
+ * body. */
 static int binds_extents(const BpGraphNode *node) {
   return bp__op_is_bind(node) || bp__op_is_control(node);
 }
 
-/* A node can be claimed where it still stands for what it was: its outputs are computed, and by
- * itself, and each of its inputs is there. */
+/* Whether a node of the model can be offered: its outputs are computed, only by its own nodes, and
+ * all its inputs exist. */
 static int can_offer(const BpGraph *graph, const BpGraphNode *source, int32_t number) {
   for (int32_t i = 0; i < source->num_outputs; i++) {
     const BpGraphValue *value = source->outputs[i];
@@ -138,8 +140,8 @@ static void add_unit(Claiming *claiming, const Unit *like) {
   }
 }
 
-/* Adds the unit of a node of the model, or units of what it became, one for each node, if it cannot
- * be claimed. */
+/* Adds the unit of a node of the model or, if the node cannot be claimed, a unit for each node that
+ * it became. */
 static void add_units(Claiming *claiming, size_t *at) {
   const BpGraph *graph = claiming->graph;
   const BpGraphNode *first = graph->nodes.items[*at];
@@ -160,14 +162,14 @@ static void add_units(Claiming *claiming, size_t *at) {
   *at = end;
 }
 
-/* The unit that makes an input, or -1: it comes from outside, or is not given. */
+/* The unit that makes an input; -1 if the input comes from outside the units, or is absent. */
 static int32_t maker_of(const Claiming *claiming, const BpGraphNode *node, int32_t input) {
   const BpGraphValue *value = node->inputs[input];
   return value ? claiming->maker[value->id] : -1;
 }
 
-/* Marks by value id what is read by a unit of another group than the maker's, or is an output of
- * the graph (free). `group_of` gives the group. */
+/* Marks, by value id, the values that a unit of another group than the maker's reads, and outputs
+ * of the graph (free). `group_of` returns a unit's group. */
 static uint8_t *mark_outside(const Claiming *claiming, int32_t (*group_of)(const Unit *unit)) {
   uint8_t *marks = calloc((size_t)claiming->graph->num_values + 1, 1);
   if (!marks) {
@@ -228,7 +230,7 @@ static int takes_open(const BpGraphCompilerApi *api) {
   return BP_TABLE_HAS(api, flags) && api->flags & BP_GRAPH_COMPILER_OPEN_EXTENTS;
 }
 
-/* The graph as one graph compiler sees it. */
+/* Makes a view of the graph for one graph compiler. */
 static const BpOnnxGraph *view_all(Claiming *claiming, const BpGraphCompilerApi *api) {
   BpArena *arena = &claiming->graph->arena;
   const BpGraphNode **nodes =
@@ -269,11 +271,11 @@ static int fits_target(const BpBuild *build, const BpGraphCompilerApi *api) {
   return api->device_type == bp_target_device_type(build->target);
 }
 
-/* The graph compiler that gets a node, so far. */
+/* The best graph compiler for a node so far. */
 typedef struct Best {
-  double cost;      /* the least; 0: one that takes the node gave none, so the first gets it */
-  int32_t compiler; /* with that cost */
-  int32_t first;    /* the first that takes the node; -1: none does */
+  double cost;      /* least cost; 0: a compiler stated none, so the first one gets the node */
+  int32_t compiler; /* compiler with the least cost */
+  int32_t first;    /* first compiler that takes the node; -1: none does */
 } Best;
 
 static void enter_claim(Best *best, int32_t compiler, double cost) {
@@ -290,7 +292,7 @@ static int add_reason(const Claiming *claiming, Unit *unit, const char *compiler
   return unit->why ? 0 : -1;
 }
 
-/* Says that a node was not shown to a graph compiler for an open extent. */
+/* Adds to the reasons that a node was not shown to a graph compiler because of an open extent. */
 static int add_open_reason(const Claiming *claiming, Unit *unit, const BpGraphCompilerApi *api) {
   const BpGraphValue *value = find_open(unit->node);
   char extent[128], reason[512];
@@ -305,7 +307,7 @@ static int add_open_reason(const Claiming *claiming, Unit *unit, const BpGraphCo
   return add_reason(claiming, unit, api->name, reason);
 }
 
-/* Enters how a graph compiler answered for a node. */
+/* Records the answer of a graph compiler for a node. */
 static int enter_answer(Claiming *claiming, Unit *unit, int32_t index, const BpClaims *claims,
                         Best *best) {
   const BpGraphCompilerApi *api = claiming->build->compilers[index];
@@ -324,7 +326,7 @@ static int enter_answer(Claiming *claiming, Unit *unit, int32_t index, const BpC
   return 0;
 }
 
-/* Asks graph compiler `index`, and enters what it takes; `best` is by unit. */
+/* Asks graph compiler `index`, and records the nodes that it takes; `best` is by unit. */
 static int ask(Claiming *claiming, int32_t index, Best *best) {
   const BpGraphCompilerApi *api = claiming->build->compilers[index];
   const BpOnnxGraph *view = view_all(claiming, api);
@@ -367,10 +369,11 @@ static int32_t find_part(Claiming *claiming, int32_t unit) {
   return unit;
 }
 
-/* Connected units of one compiler and one level are a part. The level grows where a path goes from
- * one compiler's units, or the host's, to another's, and never falls: so no path that leaves a part
- * comes back to it, nor by way of other parts; and what is ordered by level can run in that order.
- * It grows behind each unit that binds extents, too: later units may compute with these. */
+/* Makes parts of connected units with the same compiler and level. The level grows where a path
+ * goes from one compiler's units, or the host's, to another's, and never falls: so no path that
+ * leaves a part returns to it, even through other parts, and parts can run in the order of their
+ * levels. The level grows after each unit that binds extents, too, because later units may compute
+ * with bound extents. */
 static int make_parts(Claiming *claiming) {
   Unit *units = claiming->units;
   int32_t least = 0;
@@ -405,7 +408,7 @@ static int make_parts(Claiming *claiming) {
   return claiming->is_output ? 0 : -1;
 }
 
-/* Why a module that was compiled cannot be used (g_free), or NULL. */
+/* Why a compiled module cannot be used (g_free), or NULL. */
 static char *find_fault(BpModule *module, const char *function) {
   BpFunction *found = NULL;
   if (!(bp_module_get_property(module) & BP_MODULE_BINARY_SERIALIZABLE))
@@ -419,8 +422,8 @@ static char *find_fault(BpModule *module, const char *function) {
   return found ? NULL : g_strdup_printf("its module has no function \"%s\"", function);
 }
 
-/* Compiles the part of a view: 0, and the module is among those of the build, or, handed back, the
- * reason in *fault (g_free); -1 with an error. */
+/* Compiles the part of a view. Returns 0 if the module was added to the build, or was handed back
+ * with the reason in *fault (g_free); -1 with an error. */
 static int compile_view(const Claiming *claiming, const BpGraphCompilerApi *api,
                         const BpOnnxGraph *view, const char *function, char **fault) {
   BpModule *module = NULL;
@@ -438,7 +441,8 @@ static int compile_view(const Claiming *claiming, const BpGraphCompilerApi *api,
   return *fault ? 0 : -1;
 }
 
-/* The names of the part's nodes, with line ends between, as graph JSON has those of a function. */
+/* Joins the names of the part's nodes with line breaks, as graph JSON lists the nodes of a
+ * function. */
 static const char *join_names(BpArena *arena, const BpOnnxGraph *view) {
   size_t size = 1;
   for (int32_t i = 0; i < view->num_nodes; i++)
@@ -449,7 +453,7 @@ static const char *join_names(BpArena *arena, const BpOnnxGraph *view) {
   return names;
 }
 
-/* The node that stands for the part: it reads the part's inputs and makes its outputs. */
+/* Makes the node that replaces the part: it reads the part's inputs and makes its outputs. */
 static BpGraphNode *make_node(const Claiming *claiming, const BpOnnxGraph *view,
                               const char *function) {
   BpGraph *graph = claiming->graph;
@@ -488,7 +492,7 @@ static const BpPartTime *find_loss(const BpBuild *build, int32_t number) {
              : NULL;
 }
 
-/* Says why a part is not kept. */
+/* Formats the reason why a part is not kept. */
 static char *explain_loss(const BpPartTime *time) {
   return g_strdup_printf("generated code is as fast: %.1f us, and the part that it claims %.1f us",
                          (double)time->generated_ns / 1e3, (double)time->claimed_ns / 1e3);
@@ -525,7 +529,7 @@ static int push_unit(BpGraph *graph, const Unit *unit, const BpList *old) {
   return 0;
 }
 
-/* The units by level, and else in the order that they have (free). */
+/* Sorts the units by level and, within a level, in their original order (free). */
 static int32_t *sort_units(const Claiming *claiming) {
   size_t count = (size_t)claiming->num_units;
   int32_t *order = calloc(count + 1, sizeof(*order));
@@ -546,7 +550,8 @@ static int32_t *sort_units(const Claiming *claiming) {
   return order;
 }
 
-/* Makes the list of nodes anew, with `nodes`, by the first unit of each part, in their place. */
+/* Rebuilds the list of nodes, with the node in `nodes` of each part's first unit in place of the
+ * part. */
 static int replace_nodes(const Claiming *claiming, BpGraphNode *const *nodes) {
   BpGraph *graph = claiming->graph;
   BpList old = graph->nodes;
@@ -598,7 +603,7 @@ static const char *reason_of(const Unit *unit) {
                           "imported";
 }
 
-/* The node of a unit as the model has it, if the importer read one. */
+/* The node of the model of a unit, or NULL if the importer read none. */
 static const BpGraphNode *node_of_model(const Claiming *claiming, const Unit *unit) {
   int32_t source = unit->is_offered ? 0 : unit->node->source;
   return source > 0 ? claiming->graph->sources.items[source - 1] : unit->node;
@@ -623,7 +628,7 @@ static int report_unit(const Claiming *claiming, const Unit *unit) {
                         unit->node->name);
 }
 
-/* Of a node that is not offered the graph may have several, which count once. */
+/* Whether a unit counts: of the several units of a node that is not offered only one counts. */
 static int is_counted(const Claiming *claiming, int32_t u) {
   const Unit *unit = &claiming->units[u];
   return unit->is_offered || unit->node->source == 0 || u == 0 || unit[-1].is_offered ||
@@ -650,7 +655,7 @@ static int report(const Claiming *claiming, Tally *tally) {
   return 0;
 }
 
-/* An error if too few nodes are claimed. */
+/* Fails if too few nodes are claimed. */
 static int check_share(const BpBuild *build, const Tally *tally) {
   double least = build->options->least_claimed;
   if (tally->claimed >= least * tally->total)
@@ -663,7 +668,7 @@ static int check_share(const BpBuild *build, const Tally *tally) {
 
 /* ---- The pass ---------------------------------------------------------------------------- */
 
-/* Whether any of them makes code for the target. */
+/* Whether any graph compiler makes code for the target. */
 static int any_fits(const BpBuild *build) {
   for (int32_t i = 0; i < build->num_compilers; i++)
     if (fits_target(build, build->compilers[i]))

@@ -22,18 +22,18 @@
 #include "graph/onnx/import.h"
 #include "graph/ops/control.h"
 
-/* What has to be left of a stack of 1 MiB when compiling begins. */
+/* The bytes of stack that must be free when a compilation begins; a stack of 1 MiB suffices. */
 #define LEAST_STACK ((size_t)768 << 10)
 
 /* ---- One target -------------------------------------------------------------------------- */
 
-/* Whether extents may be known only when the model runs. An artifact for several targets has one
- * graph for each, all of the same shapes. */
+/* Whether the graph may have extents that are known only when the model runs. An artifact for
+ * several targets has a graph for each target, all with the same shapes. */
 static int takes_open_extents(const BpBuild *build) {
   return build->options->num_targets == 1;
 }
 
-/* Whether something is left to a run: extents, bodies, or a check of what only a run knows. */
+/* Whether a run must decide something: extents, bodies, or checks of extents. */
 static bool needs_program(const BpGraph *graph) {
   if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
     return true;
@@ -59,8 +59,8 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   return bp__build_dump_graph(build, graph, "optimized.txt");
 }
 
-/* Says of what the target refused that code for the CPU may run it. How to ask for that depends on
- * the caller: a program has BpCompileOptions::fallback, a command has options. */
+/* Adds to the error that a fallback may run the nodes that the target rejects. Callers request a
+ * fallback in different ways: a program with BpCompileOptions::fallback, a command with options. */
 static BpModule *refuse(const BpBuild *build) {
   if (!build->fallback && bp_target_device_type(build->target) != BP_DEVICE_CPU &&
       bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
@@ -70,15 +70,15 @@ static BpModule *refuse(const BpBuild *build) {
   return NULL;
 }
 
-/* The module that the target's generator makes. If graph compilers took every node, it is the
- * module of their first part: such a target needs no generator. */
+/* Makes the module with the target's generator. If graph compilers took every node, the target
+ * needs no generator: the module of their first part is used. */
 static BpModule *generate(const BpBuild *build, BpIrModule *ir) {
   if (build->parts->size > 0 && bp_ir_table()->num_functions(ir) == 0)
     return bp_object_retain(build->parts->items[0]);
   return bp_target_build(ir, build->target);
 }
 
-/* Makes the fallback's code, if there is any, and the parts imports of the code. */
+/* Makes the fallback's code, if any, and makes it and the parts imports of the code. */
 static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *code) {
   if (bp_ir_table()->num_functions(beside) > 0) {
     BpModule *module = bp_target_build(beside, build->fallback);
@@ -93,7 +93,8 @@ static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *cod
   return 0;
 }
 
-/* The target's code, with the fallback's and that of graph compilers as imports. */
+/* Makes the target's code, with the fallback's code and the modules of graph compilers as
+ * imports. */
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                             BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
@@ -112,16 +113,16 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
   return code;
 }
 
-/* Everything of one target that lives until the artifact is made. */
+/* The data of one target that lives until the artifact is made. */
 typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
-  BpIrModule *irs[2]; /* by place; hold the descriptions of kernels */
-  BpList parts;       /* the modules (BpModule) that graph compilers made; owned */
-  char *text;         /* of the target */
+  BpIrModule *irs[2]; /* IR modules by device; they hold the descriptions of kernels */
+  BpList parts;       /* modules (BpModule) that graph compilers made; owned */
+  char *text;         /* text of the target */
   char *json;
   BpModule *code;
-  BpModule *program; /* of a graph with open extents; it has the code, and there is no JSON */
+  BpModule *program; /* program of a graph with open extents, with the code and without JSON */
   BpGraphParam *params;
   int32_t num_params;
 } TargetBuild;
@@ -144,8 +145,8 @@ static void forget_groups(TargetBuild *result) {
   }
 }
 
-/* Fuses nodes and builds their code. Nodes whose fused function the target refuses are not fused
- * the next time. */
+/* Fuses nodes and builds their code. The nodes of a fused function that the target rejects are not
+ * fused again. */
 static int build_fused(const BpBuild *build, TargetBuild *result) {
   while (try_code(build, result)) {
     int is_refused = bp_error_is(BP_ERROR_NOT_IMPLEMENTED);
@@ -215,7 +216,7 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* Compiles for each target; `choice` is that of one target, or NULL. */
+/* Compiles a model for each target; `choice` applies to a single target, or is NULL. */
 static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *options,
                             const BpPartChoice *choice, bool is_program) {
   const BpGraphCompilerApi *compilers[BP_BUILD_MAX_COMPILERS];
@@ -256,7 +257,7 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   return compile_as(model, options, choice, false);
 }
 
-/* Bytes of this thread's stack that are left; SIZE_MAX if that cannot be told, as for a stack that
+/* The number of bytes left on the current thread's stack; SIZE_MAX if unknown, as for a stack that
  * a program made itself. */
 static size_t stack_left(void) {
   pthread_attr_t attributes;
@@ -270,7 +271,7 @@ static size_t stack_left(void) {
   return failed || here < least || here - least > size ? SIZE_MAX : here - least;
 }
 
-/* An overflow of the stack would end the process. */
+/* Fails if the stack is too small: a stack overflow would end the process. */
 static int check_stack(void) {
   size_t left = stack_left();
   if (left >= LEAST_STACK)

@@ -37,8 +37,8 @@ int bp__build_dump_module(const BpBuild *build, const BpIrModule *module) {
   return status;
 }
 
-/* The file of a source, KIND.FORMAT, or, for a further module of the kind, KIND.2.FORMAT
- * (transfer none). `written`: the files so far. */
+/* The name of the file for a source: KIND.FORMAT, or KIND.2.FORMAT for the second module of the
+ * kind (transfer none). `written` contains the files so far. */
 static const char *find_free_file(GHashTable *written, const char *kind, const char *format) {
   char *name = g_strdup_printf("%s.%s", kind, format);
   for (unsigned number = 2; g_hash_table_contains(written, name); number++) {
@@ -73,8 +73,8 @@ static int dump_sources(const BpBuild *build, BpModule *code, GHashTable *writte
   return status;
 }
 
-/* Writes the source of a module and of what it imports, in the first format of the list that each
- * knows, or as text. A module that keeps no source has no file. */
+/* Writes the sources of a module and of its imports, each in the first format of the list that the
+ * module supports, or as text. A module that keeps no source has no file. */
 int bp__build_dump_sources(const BpBuild *build, BpModule *code) {
   if (!build->options->dump_dir)
     return 0;

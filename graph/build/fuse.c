@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fusion. A node and its immediate post-dominator, the first node that everything computed from it
  * flows through, may share a function if all nodes on the paths between them may: so the results of
- * the function are those of its last node, and no group can wait for itself (the algorithm is
+ * the function are the results of its last node, and no group depends on itself (the algorithm is
  * TVM's; Chen et al., OSDI 2018).
  *
- * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it, and a
- * convolution then a pooling that it can do in its tile; a reduction also the injective ones before
- * it. The other injective nodes form chains. */
+ * An anchor (convolution, product, pooling, reduction) is fused with the element-wise nodes after
+ * it; a convolution also with a following pooling that it can compute in its tile, a reduction also
+ * with the injective nodes before it. Injective nodes that join no reduction form chains. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,36 +17,36 @@
 #include "graph/ops/control.h"
 #include "graph/ops/rows.h"
 
-/* An intermediate that is read twice is computed twice, and so on along a chain: beyond this many
- * copies of one expression a group ends. */
+/* The maximum number of copies of one expression in a group: an intermediate value that is read
+ * twice is computed twice, and the copies multiply along a chain. */
 #define MAX_EXPRESSION_WEIGHT 256
 #define MAX_COPIES            8
 
-/* Injective nodes that may join a group. Scheduling a group takes time that grows with the square
- * of its nodes, and more of them save no memory traffic worth having. */
+/* The maximum number of injective nodes that join a group. The time for scheduling a group grows
+ * with the square of its nodes, and further nodes save little memory traffic. */
 #define MAX_JOINED 256
 
-/* A node that expands its input along open extents clamps each index at run time, and loops are
- * partitioned where a clamp begins to work: into a number of loops that grows with the square of
- * the clamps, since their order is unknown. At most so many join a group. */
+/* The maximum number of nodes in a group that expand an input along open extents. A node that
+ * expands an input clamps an index at run time, and loops are partitioned where a clamp starts to
+ * matter: the number of loops grows with the square of the clamps, whose order is unknown. */
 #define MAX_CLAMPS 4
 
-#define NOWHERE (-1) /* the outputs of the graph */
+#define NOWHERE (-1) /* stands for the outputs of the graph */
 
 typedef struct Fusion {
   const BpGraph *graph;
   int32_t count;
-  int32_t most_args;  /* of a group */
-  int has_lanes;      /* threads in lock-step run kernels, each with one reduction at most */
-  int32_t *dominator; /* by node id: the immediate post-dominator, NOWHERE for none */
-  int32_t *depth;     /* in that tree; NOWHERE has 0 */
-  int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
-  int32_t *args; /* by node id, of one that began a group: how many arguments its nodes have, those
-                    counted twice that two nodes read */
-  int32_t *weight; /* by node id: after an anchor, how many expressions its value takes; before
-                      the end of a chain, how many copies of it are computed */
-  int32_t *joined; /* by the id of a group's first node: injective nodes that have joined it */
-  int32_t *clamps; /* by the id of a group's first node: nodes that clamp indices */
+  int32_t most_args;  /* maximum number of arguments of a group */
+  int has_lanes;      /* threads in lock-step run kernels, each with at most one reduction */
+  int32_t *dominator; /* immediate post-dominator of a node, by node id; NOWHERE for none */
+  int32_t *depth;     /* depth in the tree of post-dominators; NOWHERE has 0 */
+  int32_t *group;     /* id of the node that began a node's group; -1 for no group yet */
+  int32_t *args;   /* number of arguments of a group, by the id of its first node; an argument that
+                    * two nodes read counts twice */
+  int32_t *weight; /* by node id: the number of expressions in a value after an anchor, or of
+                    * computed copies of a value before the end of a chain */
+  int32_t *joined; /* number of injective nodes in a group, by the id of its first node */
+  int32_t *clamps; /* number of nodes in a group that clamp indices, by the id of its first node */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -77,7 +77,7 @@ static void meet(Fusion *fusion, const BpGraphValue *value, int32_t consumer) {
   *dominator = *dominator == UNSEEN ? consumer : common(fusion, *dominator, consumer);
 }
 
-/* From the last node to the first: when a node is reached, all its consumers have been. */
+/* Goes from the last node to the first, so that all consumers of a node come before it. */
 static void find_dominators(Fusion *fusion) {
   for (int32_t i = 0; i < fusion->count; i++) {
     fusion->dominator[i] = UNSEEN;
@@ -99,8 +99,8 @@ static void find_dominators(Fusion *fusion) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* How many arguments the group of `leader` gets by a node: its inputs, less those that the group
- * computes, and less the node's output where the group reads it. */
+/* The number of arguments that a node adds to the group of `leader`: the node's inputs except those
+ * that the group computes, minus 1 if the group reads the node's output. */
 static int32_t added_args(const Fusion *fusion, int32_t leader, int32_t id, int32_t last) {
   const BpGraphNode *node = node_at(fusion, id);
   int32_t count = 0;
@@ -131,8 +131,8 @@ static void begin_group(Fusion *fusion, int32_t id) {
 
 typedef struct Growth {
   int32_t leader;
-  int32_t most;              /* the largest fusion class that may join */
-  const BpGraphValue *shape; /* the shape that a node must have to join the group; NULL: any */
+  int32_t most;              /* highest fusion class that may join */
+  const BpGraphValue *shape; /* shape that a node must have to join the group; NULL: any shape */
 } Growth;
 
 static int may_share(const BpGraphNode *a, const BpGraphNode *b) {
@@ -148,8 +148,8 @@ static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
          (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
 }
 
-/* Marks in `reached` every node from `from` up to `to` that is computed from `from`. Returns 0 if
- * one of them may not join. */
+/* Marks in `reached` every node that is on a path from `from` to `to`. Returns 0 if a marked node
+ * may not join the group. */
 static int between(const Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
                    uint8_t *reached) {
   memset(reached, 0, (size_t)(to - from + 1));
@@ -178,8 +178,8 @@ static int32_t expression_weight(const Fusion *fusion, const BpGraphNode *node, 
   return weight;
 }
 
-/* Takes what `reached` marks into the group; 0 and nothing taken if that would weigh too much or
- * have too many arguments. */
+/* Takes the nodes in `reached` into the group; returns 0, and takes none, if the group would get
+ * too much weight or too many arguments. */
 static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
                 const uint8_t *reached) {
   int32_t last = from, args = fusion->args[growth->leader];
@@ -201,7 +201,7 @@ static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
   return 0;
 }
 
-/* Follows the dominators of a group's end as long as they may join. */
+/* Takes the post-dominators of a group's end, one after the other, as long as they may join. */
 static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValue *shape,
                  uint8_t *reached) {
   Growth growth = {leader, most, shape};
@@ -212,7 +212,7 @@ static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValu
     end = next;
 }
 
-/* Whether it takes the largest of each window, and these lie side by side. */
+/* Whether a node takes the largest element of each window, and the windows are adjacent. */
 static int pools_side_by_side(const Fusion *fusion, const BpGraphNode *node) {
   BpExtents extents = fusion->graph->extents;
   BpOpWindow w;
@@ -226,7 +226,7 @@ static int pools_side_by_side(const Fusion *fusion, const BpGraphNode *node) {
   return 1;
 }
 
-/* Takes a pooling directly after the end of a blocked convolution's group into it. */
+/* Takes a pooling directly after a blocked convolution's group into the group. */
 static void take_pooling(Fusion *fusion, int32_t leader) {
   const BpGraphNode *conv = node_at(fusion, leader);
   int32_t end = leader, next = fusion->dominator[leader];
@@ -244,7 +244,8 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
   fusion->group[next] = leader;
 }
 
-/* How many copies of a node's value a group computes if they are computed where they are read. */
+/* The number of copies of a node's value that a group computes if it computes the value wherever it
+ * is read. */
 static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to) {
   int32_t copies = 0;
   for (int32_t reader = id + 1; reader <= to; reader++)
@@ -256,8 +257,8 @@ static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to) {
   return copies;
 }
 
-/* An injective node is computed inside the group of its dominator, if that is a chain of such nodes
- * or a reduction that has not yet been done there; else it begins a group. */
+/* Computes an injective node inside the group of its dominator, if that is a chain of such nodes,
+ * or a reduction that does not have an injective node yet; otherwise the node begins a group. */
 static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to];
   Growth growth = {leader, -1, NULL};
@@ -318,8 +319,8 @@ static int add_arg(BpGroup *group, BpGraphValue *value) {
   return bp__list_push(&group->args, value);
 }
 
-/* Lists the values of a group that are outputs: those whose id is set in `is_output`, or all if it
- * is NULL. */
+/* Lists the values of a group that are outputs: the values whose id is set in `is_output`, or all
+ * if it is NULL. */
 static int list_outputs(BpGroup *group, const uint8_t *is_output) {
   for (size_t i = 0; i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
@@ -331,7 +332,7 @@ static int list_outputs(BpGroup *group, const uint8_t *is_output) {
   return 0;
 }
 
-/* All that a node reads which the machine runs, constants of one element too. */
+/* Lists all values that a node of the machine reads, including constants of one element. */
 static int list_inputs(BpGroup *group, const BpGraphNode *node) {
   for (int32_t k = 0; k < node->num_inputs; k++)
     if (node->inputs[k] && add_arg(group, node->inputs[k]))
@@ -374,7 +375,7 @@ void bp__group_clear(BpGroup *group) {
   bp__list_free(&group->outputs);
 }
 
-/* Marks what is read outside of the group that computes it, by value id (free). */
+/* Marks, by value id, the values that are read outside the group that computes them (free). */
 static uint8_t *find_outputs(const Fusion *fusion) {
   uint8_t *is_output = calloc((size_t)fusion->graph->num_values + 1, 1);
   if (!is_output) {
@@ -397,7 +398,7 @@ static uint8_t *find_outputs(const Fusion *fusion) {
   return is_output;
 }
 
-/* A group runs where its last node stands: everything it reads has been computed by then. */
+/* A group runs at the position of its last node, when all values that it reads are computed. */
 static int list_groups(const Fusion *fusion, BpGroups *groups) {
   BpGroup **by_leader =
       bp__arena_alloc_array(&groups->arena, (size_t)fusion->count, sizeof(*by_leader));
@@ -425,12 +426,13 @@ static int list_groups(const Fusion *fusion, BpGroups *groups) {
   return status;
 }
 
-/* Of a kernel's arguments some are left for what the kernels of a group hand to each other. */
+/* The maximum number of arguments of a group. Some of a kernel's arguments are reserved for values
+ * between the kernels of a group. */
 static int32_t most_arguments(const BpTarget *target) {
   return (int32_t)bp_target_get_int(target, BP_TARGET_MAX_BUFFERS, 64) * 3 / 4;
 }
 
-/* Partitions the bodies of a node that the machine runs. */
+/* Partitions the bodies of a node that the machine executes. */
 static int group_bodies(const BpBuild *build, BpGroups *groups, BpGroup *group) {
   const BpGraphNode *node = group->nodes.items[0];
   int status = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph as JSON, in TVM's published form; graph/exec/artifact.h says what holds beyond it. */
+/* Formats the graph as JSON in TVM's published form; graph/exec/artifact.h documents the
+ * extensions. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "graph/build/build.h"
 #include "graph/io/json.h"
 
-#define MOST_WORK 1e18 /* that is written: readers take whole numbers of 64 bits */
+#define MOST_WORK 1e18 /* maximum written number: readers take 64-bit integers */
 
 typedef struct Writer {
   const BpBuild *build;
@@ -22,10 +23,10 @@ typedef struct Writer {
   BpGroups *groups;
   const BpMemoryPlan *plan;
   BpList entries;   /* BpGraphValue: outputs of nodes, in the order of the nodes */
-  int32_t *node_of; /* by value id: node index, or -1; and which of the node's outputs */
+  int32_t *node_of; /* index of the node that makes a value, or -1, and its output; by value id */
   int32_t *output_of;
   int32_t num_nodes;
-  size_t num_args; /* the first nodes: inputs and parameters, of one entry each */
+  size_t num_args; /* number of the first nodes: inputs and parameters, with one entry each */
 } Writer;
 
 /* Adds an entry (an output) of the node that is written next. */
@@ -35,7 +36,7 @@ static int add_entry(Writer *writer, BpGraphValue *value, int32_t output) {
   return bp__list_push(&writer->entries, value);
 }
 
-/* Adds a node of one output, unless it is there. */
+/* Adds a node with one output for a value, unless the value has one. */
 static int add_argument(Writer *writer, BpGraphValue *value) {
   if (writer->node_of[value->id] >= 0)
     return 0;
@@ -52,7 +53,7 @@ static int add_group(Writer *writer, const BpGroup *group) {
   return status;
 }
 
-/* Inputs, parameters, then the groups in order. */
+/* Numbers inputs, parameters, then the groups in order. */
 static int number_nodes(Writer *writer) {
   for (int32_t i = 0; i < writer->graph->num_values; i++)
     writer->node_of[i] = -1;
@@ -75,7 +76,7 @@ static int number_nodes(Writer *writer) {
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-/* Each of these makes a part of the document; NULL: there is no memory. */
+/* Returns a finished part of the document; NULL if `status` tells that memory ran out. */
 
 static json_t *finish(json_t *json, int status) {
   if (status == 0)
@@ -108,7 +109,7 @@ static json_t *make_argument(const char *name) {
   return finish(node, status);
 }
 
-/* The extents of the launch, in the order of the kernel's tags. */
+/* Formats the extents of the launch, in the order of the kernel's tags. */
 static json_t *make_launch(const BpKernelLaunch *kernel) {
   char text[BP_KERNEL_MAX_LAUNCH * sizeof("-9223372036854775808")] = "";
   size_t size = 0;
@@ -174,14 +175,14 @@ static json_t *make_storage(const Writer *writer, const BpGraphValue *value) {
   return json_integer(writer->plan->storage[value->id]);
 }
 
-/* The device type of an entry, as heterogeneous graphs of TVM have it. */
+/* The device type of an entry, as in heterogeneous graphs of TVM. */
 static json_t *make_device(const Writer *writer, const BpGraphValue *value) {
   const BpTarget *target =
       value->place == BP_PLACE_FALLBACK ? writer->build->fallback : writer->build->target;
   return json_integer(bp_target_device_type(target));
 }
 
-/* A list as TVM has it: [tag, list]. */
+/* Makes a list in TVM's form: [tag, list]. */
 static json_t *tag_list(const char *tag, json_t *list) {
   json_t *pair = json_array();
   int status = json_array_append_new(pair, json_string(tag));
@@ -189,7 +190,7 @@ static json_t *tag_list(const char *tag, json_t *list) {
   return finish(pair, status);
 }
 
-/* One fact of each entry. */
+/* Makes a list with one property of each entry. */
 static json_t *make_list(const Writer *writer, const char *tag,
                          json_t *(*make)(const Writer *writer, const BpGraphValue *value)) {
   json_t *list = json_array();
@@ -207,8 +208,8 @@ static json_t *make_output_names(const BpGraph *graph) {
   return tag_list("list_str", finish(names, status));
 }
 
-/* The names of the nodes that became one, of the model's file, each once, with line ends between.
- */
+/* The names of the nodes of the model's file that became one group, each once, with line breaks
+ * between them. */
 static json_t *make_node_names(const BpGroup *group) {
   GString *names = g_string_new(NULL);
   const char *last = "";
@@ -232,7 +233,8 @@ static json_t *make_all_node_names(const Writer *writer) {
   return tag_list("list_str", finish(list, status));
 }
 
-/* A number of each node as text, "" for 0: TVM's reader has no numbers that large. */
+/* Makes a list of one number of each node as text, "" for 0: TVM's reader does not support numbers
+ * that large. */
 static json_t *make_numbers(const Writer *writer, double (*get)(const BpGroup *group)) {
   json_t *list = json_array();
   int status = list ? 0 : -1;
@@ -270,7 +272,7 @@ static json_t *make_attrs(const Writer *writer) {
   return finish(attrs, status);
 }
 
-/* 0 to count - 1. */
+/* A list of the numbers 0 to count - 1. */
 static json_t *make_indices(size_t count) {
   json_t *indices = json_array();
   int status = indices ? 0 : -1;
@@ -279,7 +281,7 @@ static json_t *make_indices(size_t count) {
   return finish(indices, status);
 }
 
-/* Where the entries of each node begin, and where the last ones end. */
+/* Makes the list of the first entry of each node, followed by the number of entries. */
 static json_t *make_row_ptr(const Writer *writer) {
   json_t *rows = make_indices(writer->num_args);
   json_int_t entry = (json_int_t)writer->num_args;
@@ -309,8 +311,8 @@ static int is_input_name(const BpGraph *graph, const char *name) {
   return 0;
 }
 
-/* A parameter is named after its constant, with its index, so that no two are the same; nor is it
- * that of an input. */
+/* The name of a parameter: its constant's name and its index, so that no two parameters, and no
+ * parameter and input, have the same name. */
 static const char *param_name(Writer *writer, size_t index, const char *constant) {
   BpArena *arena = &writer->groups->arena;
   const char *name = bp__arena_printf(arena, "p%zu:%s", index, constant);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups as kernels: on a target with thread axes a group's function was split into kernels, which
- * the executor launches one by one. A buffer that one kernel writes and another reads becomes a
- * value of the graph, so that the memory plan provides it. */
+/* Splits groups into kernels: on a target with thread axes the executor launches a group's kernels
+ * one by one. A buffer that one kernel writes and another reads becomes a value of the graph, so
+ * that the memory plan allocates it. */
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaun
   return 0;
 }
 
-/* The values that the kernels of a group hand to each other. */
+/* Makes the values that the kernels of a group pass to each other. */
 static BpGraphValue **values_between(BpGraph *graph, const BpGroup *group) {
   const BpKernelList *list = group->kernels;
   const BpGraphValue *first = group->outputs.items[0];
@@ -67,7 +67,7 @@ static int expand(BpGraph *graph, BpGroups *groups, BpGroup *group, BpList *expa
   return status;
 }
 
-/* Frees what is in groups of one sort: kernels, or what was replaced by them. */
+/* Frees the groups of one kind: kernels, or the groups that kernels replaced. */
 static void free_groups(const BpList *list, int are_kernels) {
   for (size_t i = 0; i < list->size; i++) {
     BpGroup *group = list->items[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout choice: on targets with vectors, convolutions and what follows them work on
- * channel-blocked tensors (graph/ops/blocked.c). A tensor changes layout where an operator at hand
- * needs the other one, and at most once each way. */
+/* Layout choice: on targets with vectors, convolutions and the nodes after them work on
+ * channel-blocked tensors (graph/ops/blocked.c). A tensor changes layout where an operator needs
+ * the other layout, and at most once each way. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,26 +12,28 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-/* Vectors of fewer floats than these do not pay, nor do blocks of fewer channels. */
+/* The minimum number of floats in a vector, and of channels in a block, for which blocks pay. */
 #define FEWEST_LANES 4
-/* Dimensions of a blocked tensor, (n, c / b, h, w, b), */
+/* The number of dimensions of a blocked tensor, (n, c / b, h, w, b). */
 #define BLOCKED_NDIM 5
-/* and of one as ConvToSpace makes it, before a view joins the places: (n, c / b, h, k, w, k, b). */
+/* The number of dimensions of a blocked tensor as ConvToSpace makes it, before a view joins the
+ * dimensions: (n, c / b, h, k, w, k, b). */
 #define PLACES_NDIM 7
 
 typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
-  int64_t lanes;          /* float32 in a vector; blocks are of so many channels of any type */
-  int64_t threads;        /* in lock-step */
-  BpGraphValue **plain;   /* by id of a value before the pass: its replacement, */
-  BpGraphValue **blocked; /* in the plain and in the blocked layout, or NULL */
+  int64_t lanes;          /* float32 in a vector; channels in a block of any type */
+  int64_t threads;        /* number of threads in lock-step */
+  BpGraphValue **plain;   /* replacement in the plain layout, by a value's old id, or NULL */
+  BpGraphValue **blocked; /* replacement in the blocked layout, by a value's old id, or NULL */
   int32_t count;
 } Layout;
 
 /* ---- Constants in the layout ------------------------------------------------------------- */
 
-/* Channels in a block: those of a vector, fewer where there are fewer channels. */
+/* The number of channels in a block: as many as a vector has lanes, or fewer if the tensor has
+ * fewer channels. */
 static int64_t block_of(const Layout *layout, int64_t channels) {
   int64_t block = layout->lanes;
   while (block > FEWEST_LANES && block / 2 >= channels)
@@ -43,7 +45,8 @@ static int64_t blocks(int64_t channels, int64_t block) {
   return (channels + block - 1) / block;
 }
 
-/* Dense weights (out, in, h, w) as (out / b, in / a, h, w, a, b), zero beyond the channels. */
+/* Packs dense weights (out, in, h, w) as (out / b, in / a, h, w, a, b), with zeros beyond the
+ * channels. */
 static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_t a, int64_t b) {
   const int64_t *s = from->shape;
   int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a, b}, taps = s[2] * s[3];
@@ -57,7 +60,7 @@ static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_
   return to;
 }
 
-/* Depthwise weights (channels, 1, h, w) as (channels / b, h, w, b). */
+/* Packs depthwise weights (channels, 1, h, w) as (channels / b, h, w, b). */
 static BpGraphValue *pack_depthwise(BpGraph *graph, const BpGraphValue *from, int64_t b) {
   const int64_t *s = from->shape;
   int64_t shape[4] = {blocks(s[0], b), s[2], s[3], b}, taps = s[2] * s[3];
@@ -101,14 +104,14 @@ static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
   return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
 }
 
-/* Notes how many channels a blocked value has, for those who look at it. */
+/* Records the number of channels of a blocked value. */
 static BpGraphValue *with_channels(BpGraphValue *blocked, const BpGraphValue *plain) {
   if (blocked && blocked->ndim == BLOCKED_NDIM)
     blocked->channels = plain->shape[1];
   return blocked;
 }
 
-/* A value from before the pass in the plain layout. */
+/* The replacement, in the plain layout, of a value from before the pass. */
 static BpGraphValue *plain_of(Layout *layout, BpGraphValue *value) {
   if (!value || value->id >= layout->count)
     return value;
@@ -131,13 +134,14 @@ static int is_blocked(const Layout *layout, const BpGraphValue *value) {
   return value && value->id < layout->count && layout->blocked[value->id];
 }
 
-/* Says that the node's output is `blocked` now: 1, or -1 if that is NULL. */
+/* Sets the blocked replacement of the node's output: 1, or -1 if `blocked` is NULL. */
 static int set_blocked(Layout *layout, const BpGraphNode *node, BpGraphValue *blocked) {
   layout->blocked[node->outputs[0]->id] = with_channels(blocked, node->outputs[0]);
   return blocked ? 1 : -1;
 }
 
-/* Of ConvToSpace, or of what was computed from it: as the blocked form of `plain`. */
+/* Reshapes the output of ConvToSpace, or a value computed from it, to the blocked form of
+ * `plain`. */
 static BpGraphValue *reshape_blocked(Layout *layout, BpGraphValue *value,
                                      const BpGraphValue *plain) {
   if (!value)
@@ -161,12 +165,14 @@ static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a,
   return bp__attr_ints(name, list, list ? na + nb : 0);
 }
 
-/* The number of channels of a convolution's input. Its blocks may have room for more. */
+/* An attribute with the number of channels of a convolution's input, whose blocks may have spare
+ * channels. */
 static BpGraphAttr channels_attr(Layout *layout, const BpGraphNode *conv) {
   return bp__attr_int(layout->graph, "channels", conv->inputs[0]->shape[1]);
 }
 
-/* Beyond this many input channels a plain input is blocked first. */
+/* The maximum number of channels of an input that stays plain; an input with more is blocked
+ * first. */
 #define MAX_PLAIN_CHANNELS 4
 
 static int is_blockable_conv(const BpGraphNode *node) {
@@ -178,8 +184,8 @@ static int is_blockable_conv(const BpGraphNode *node) {
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
 
-/* The rows from `first` up to `end` of the output, computed by transforms: the window's pads are
- * less where rows of the input are left out. */
+/* Computes the rows from `first` up to `end` of the output by transforms; the window has smaller
+ * pads where rows of the input are left out. */
 static BpGraphValue *apply_slice(Layout *layout, const BpGraphNode *node, const BpOpWindow *window,
                                  const BpWinogradPlan *plan, BpGraphValue **inputs, int64_t first,
                                  int64_t end) {
@@ -192,8 +198,8 @@ static BpGraphValue *apply_slice(Layout *layout, const BpGraphNode *node, const 
                       bp__node_input(node, 2) ? 3 : 2, attrs, 3);
 }
 
-/* By transforms, where they pay: 1 with *result, NULL on error, or 0 if they do not; *inputs are
- * those of the operator, but for the weights. */
+/* Computes a convolution by transforms if they pay: returns 1 with *result, which is NULL with an
+ * error, or 0 if they do not pay. *inputs are the operator's inputs without the weights. */
 static int apply_winograd(Layout *layout, const BpGraphNode *node, const BpWinogradSite *site,
                           BpGraphValue **inputs, BpGraphValue **result) {
   BpGraphValue *slices[BP_WINOGRAD_MOST_SLICES];
@@ -239,7 +245,8 @@ static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpW
                                                               : 0;
 }
 
-/* Where threads run in lock-step, layouts stay plain; Winograd's transforms read plain images. */
+/* Converts a convolution for threads in lock-step: layouts stay plain, and Winograd's transforms
+ * read plain images. */
 static int convert_plain_conv(Layout *layout, BpGraphNode *node) {
   const int64_t *weights = node->inputs[1]->shape;
   BpGraphValue **result = &layout->plain[node->outputs[0]->id];
@@ -265,8 +272,8 @@ static int convert_plain_conv(Layout *layout, BpGraphNode *node) {
   return *result ? 1 : -1;
 }
 
-/* Whether a convolution takes less time than changing the layout of its output would: it has a few
- * products for each element, and its output leaves the graph. */
+/* Whether a convolution takes less time than a change of its output's layout: it has few products
+ * for each element, and its output is an output of the graph. */
 static int is_light(const Layout *layout, const BpGraphNode *node, const BpOpWindow *window) {
   const BpList *outputs = &layout->graph->outputs;
   if (node->inputs[1]->shape[1] * window->kernel[0] * window->kernel[1] > MAX_PLAIN_CHANNELS ||
@@ -318,8 +325,9 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
 
 /* ---- Depth to space ---------------------------------------------------------------------- */
 
-/* Weights (k * k * out, in, 1, 1) of a pointwise convolution before depth to space, as those of
- * ConvToSpace with `a` channels of input in a block and `b` of output; and its bias. */
+/* Packs the weights (k * k * out, in, 1, 1) of a pointwise convolution before a DepthToSpace as
+ * weights of ConvToSpace, with `a` channels of input and `b` of output in a block; and packs its
+ * bias. */
 static BpGraphValue *pack_places(BpGraph *graph, const BpGraphValue *from, int64_t k, int64_t a,
                                  int64_t b) {
   int64_t in = from->shape[1], out = from->shape[0] / (k * k);
@@ -352,8 +360,8 @@ static int is_pointwise(const Layout *layout, const BpGraphNode *conv) {
          !(w.pad_begin[0] | w.pad_begin[1] | w.pad_end[0] | w.pad_end[1]);
 }
 
-/* After a pointwise convolution that nothing else reads: each place is computed where it goes. Few
- * channels would leave lanes idle. */
+/* Converts a DepthToSpace after a pointwise convolution that no other node reads: each element is
+ * computed at its final position. Few channels would leave lanes idle. */
 static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   const BpGraphNode *conv = node->inputs[0]->producer;
   int64_t k = bp__node_int(node, "blocksize", 1), b = block_of(layout, node->outputs[0]->shape[1]);
@@ -375,8 +383,8 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   return set_blocked(layout, node, reshape_blocked(layout, result, node->outputs[0]));
 }
 
-/* Keeps the channels of a block apart: they become one more dimension, and the window has the
- * extent 1 there. */
+/* Converts a pooling: the channels of a block become one more dimension, in which the window has
+ * extent 1. */
 static int convert_pool(Layout *layout, BpGraphNode *node) {
   static const int64_t one = 1;
   int64_t begin[3] = {0}, end[3] = {0};
@@ -403,7 +411,8 @@ static int convert_pool(Layout *layout, BpGraphNode *node) {
       bp__op_apply(layout->graph, "", node->op->name, node->name, &in, 1, attrs, count));
 }
 
-/* Over height and width only. Without those dimensions the result is plain. */
+/* Converts a reduction over height and width. If the reduction drops height and width, the result
+ * is plain. */
 static int convert_reduce(Layout *layout, BpGraphNode *node) {
   int64_t axes[BP_GRAPH_MAX_NDIM];
   int32_t count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM);
@@ -447,7 +456,8 @@ static int64_t greatest_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-/* The channels that move together: no block of an input or of the output begins inside of them. */
+/* The number of channels that move together: no block of an input or of the output begins inside so
+ * large a part. */
 static int64_t part_of(const Layout *layout, const BpGraphNode *node, int64_t block) {
   int64_t part = block;
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -459,7 +469,7 @@ static int64_t part_of(const Layout *layout, const BpGraphNode *node, int64_t bl
   return part;
 }
 
-/* Along the channels, where inputs begin inside of blocks. */
+/* Concatenates along the channels if inputs begin inside blocks. */
 static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64_t block,
                                   int64_t part, BpGraphValue *const *inputs) {
   int64_t channels[BP_OP_MAX_INPUTS];
@@ -477,7 +487,8 @@ static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64
                  BLOCKED_NDIM);
 }
 
-/* Along the channels or behind them; parts of a few channels would be moved one by one. */
+/* Converts a concatenation along the channels or the dimensions after them, unless the parts have
+ * few channels, which would be moved one by one. */
 static int convert_concat(Layout *layout, BpGraphNode *node) {
   int64_t axis = bp__node_int(node, "axis", 1), b, part;
   BpGraphValue *inputs[BP_OP_MAX_INPUTS], *out = node->outputs[0];
@@ -523,8 +534,9 @@ static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_
   return reshape(layout, plain_of(layout, full), shape, BLOCKED_NDIM);
 }
 
-/* If every operand that is no number is a view of a result of ConvToSpace, and these results have
- * one shape, takes the results themselves and returns 1: then the node can join ConvToSpace. */
+/* If every operand with more than one element is a view of a result of ConvToSpace, and all results
+ * have one shape, takes the results as operands and returns 1: then the node can be fused with
+ * ConvToSpace. */
 static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
   const BpGraphValue *shape = NULL;
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -572,7 +584,8 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   return set_blocked(layout, node, is_view ? reshape_blocked(layout, result, out) : result);
 }
 
-/* By the column of the operator table: makes the node blocked (1), or leaves it plain (0). */
+/* The functions for the values of BpOpBlocked: each makes the node blocked (1) or leaves it plain
+ * (0). */
 static int (*const converters[BP_NUM_BLOCKED])(Layout *layout, BpGraphNode *node) = {
     [BP_BLOCKED_ELEMENTWISE] = convert_elementwise,
     [BP_BLOCKED_CONV] = convert_conv,

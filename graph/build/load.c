@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model that is ready to run, by one call: its devices are chosen by a list, and an ONNX file is
- * compiled for the first of them. */
+/* Loads a model that is ready to run with one call: a preference list chooses its devices, and an
+ * ONNX file is compiled for the first of them. */
 #include <backplane/graph/model.h>
 
 #include <inttypes.h>
@@ -21,7 +21,8 @@ static int is_onnx(const char *path) {
   return length >= tail && !strcasecmp(path + length - tail, ONNX_ENDING);
 }
 
-/* Compiles for the targets of the options, else for the device that the list chooses. */
+/* Compiles for the targets of the options or, without targets, for the device that the preferences
+ * choose. */
 static BpModule *compile_for(const char *path, const char *preferences,
                              const BpCompileOptions *given, char **report) {
   BpCompileOptions options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: every group becomes tensor expressions, a schedule, and a function of the IR module.
- * Groups that compute the same (same.c) share a function: constants are arguments, so layers of one
- * shape do. */
+ * Groups that compute the same (same.c) share a function: constants are arguments, so layers of
+ * equal shapes share one. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +24,7 @@
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* "fused_conv_add_relu", made unique by a number. */
+/* The name of a group's function: "fused_conv_add_relu", made unique by a number. */
 static const char *function_name(const BpBuild *build, BpArena *arena, const BpGroup *group,
                                  size_t number) {
   char text[MAX_NAME] = "fused";
@@ -38,7 +38,7 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
       text[used++] = (char)tolower(op[k]);
     text[used] = '\0';
   }
-  /* Host code of several targets ends up in one library. */
+  /* The host code of several targets is linked into one library. */
   if (group->place == BP_PLACE_FALLBACK)
     return bp__arena_printf(arena, "beside_%s_%s_%zu", bp_target_kind(build->target), text, number);
   return bp__arena_printf(arena, "%s_%zu", text, number);
@@ -51,12 +51,12 @@ typedef struct Lowering {
   const BpGraph *graph;
   BpOpSymbols symbols;
   const BpGroup *group;
-  BpTeTensor **args;    /* by argument of the group, then its outputs */
-  BpTeTensor ***values; /* by node of the group and output */
+  BpTeTensor **args;    /* tensor of each argument of the group, then of its outputs */
+  BpTeTensor ***values; /* tensor of each output of each node of the group */
   BpTransformStages *transforms;
 } Lowering;
 
-/* One element, written into the code. */
+/* The body of a constant of one element that is written into the code. */
 static const BpIrNode *immediate_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpGraphValue *value = context;
   (void)axes;
@@ -169,7 +169,7 @@ static void end_lowering(Lowering *lowering) {
   bp_te_free(lowering->te);
 }
 
-/* The steps that the loops of the group take, 0 where only a run knows. */
+/* The number of steps of the group's loops; 0 if only a run knows it. */
 static double count_work(const Lowering *lowering) {
   const BpGroup *group = lowering->group;
   double work = bp_te_work(lowering->te);
@@ -182,8 +182,8 @@ static double count_work(const Lowering *lowering) {
   return isfinite(work) ? work : 0;
 }
 
-/* The compiler's schedules look at the computation itself, except for transforms, whose stages only
- * the operator knows: `transforms` is what ConvWinograd left, zero in other groups. */
+/* Schedules a group. The compiler's schedules analyse the computation, except for transforms, whose
+ * stages only the operator knows: ConvWinograd sets `transforms`, which is zero in other groups. */
 static int schedule_group(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
                           BpTeTensor *const *outputs, int32_t num_outputs) {
   if (build->is_reference)
@@ -228,7 +228,7 @@ static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroups *
   return status;
 }
 
-/* Elements of what a node gives, if open extents are as is likely. */
+/* The number of output elements of a node, with likely values for open extents. */
 static double likely_elements(const BpGraph *graph, const BpGraphNode *node) {
   double sum = 0;
   for (int32_t i = 0; i < node->num_outputs; i++) {
@@ -240,7 +240,7 @@ static double likely_elements(const BpGraph *graph, const BpGraphNode *node) {
   return sum;
 }
 
-/* The steps of a node's loops; negative with an error: it has no loops that are counted. */
+/* The number of steps of a node's loops; negative with an error if its loops cannot be counted. */
 static double loop_steps(const BpGraph *graph, BpGraphNode *node) {
   BpTransformStages transforms = {0};
   BpGroup group = {.function = "node"};
@@ -272,7 +272,8 @@ static int has_thread_axes(const BpBuild *build) {
   return bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0;
 }
 
-/* Functions without thread axes are called, not launched: legalisation makes their grids loops. */
+/* Copies a list of kernels without launches: functions without thread axes are called, because
+ * legalisation turns their grids into loops. */
 static const BpKernelList *without_launches(BpGroups *groups, const BpKernelList *list) {
   size_t count = (size_t)list->num_kernels;
   BpKernelList *own = bp__arena_alloc(&groups->arena, sizeof(*own));
@@ -289,7 +290,7 @@ static const BpKernelList *without_launches(BpGroups *groups, const BpKernelList
   return own;
 }
 
-/* As the kernels that do its work. */
+/* Lowers a group to the kernels that do its work. */
 static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                         BpGroup *group, BpIrModule *module) {
   const BpKernelList *kernels = NULL;
@@ -311,7 +312,7 @@ static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *gro
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 
-/* Gives the group a function, that of an equal group if there is one. */
+/* Gives the group a function: the function of an equal group if one exists. */
 static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
                       GHashTable *known, BpIrModule *const modules[2]) {
   BpBuild beside = *build;
@@ -339,7 +340,7 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
                      modules[group->place]);
 }
 
-/* As bp__build_can_run; the group has a function's name. */
+/* Checks a group as bp__build_can_run does; the group's function has a name. */
 static int can_run_group(const BpBuild *build, const BpGraph *graph, BpGroup *group, char *why,
                          size_t size) {
   BpGroups groups = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of compiling, read and checked. */
+/* Reads and checks the options of a compilation. */
 #include "graph/build/options.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 #include "graph/io/given.h"
 
-/* A member of the limits; 0 where there are none, or where an older program's end before it. */
+/* A member of the limits; 0 without limits, or if an older program's structure ends before it. */
 #define LIMIT(limits, member)                                                                      \
   ((limits) && (limits)->struct_size >= offsetof(BpCompileLimits, member) + sizeof(int64_t)        \
        ? (limits)->member                                                                          \
@@ -30,7 +30,8 @@ int bp__options_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
   return 0;
 }
 
-/* Numbers below those that a file may have stand for open extents inside of the graph. */
+/* The least int64 numbers stand for open extents inside the graph, so an input shape may not
+ * contain them. */
 static int check_input_shape(const BpInputShape *input) {
   if (!input->name || (input->ndim > 0 && !input->shape))
     return bp_error_raise(BP_ERROR_VALUE, "BpInputShape::%s is NULL",
@@ -43,7 +44,7 @@ static int check_input_shape(const BpInputShape *input) {
   return 0;
 }
 
-/* Rows of the options may be longer than those of this version. */
+/* Each row of the shapes may be longer than BpInputShape in this version. */
 const BpInputShape *bp__options_shapes(const BpCompileOptions *options, BpArena *arena) {
   size_t count = options->num_shapes > 0 ? (size_t)options->num_shapes : 0;
   BpInputShape *own = bp__arena_alloc_array(arena, count + 1, sizeof(*own));
@@ -140,7 +141,8 @@ int bp__compile_options_copy(const BpCompileOptions *given, BpCompileOptions *op
   return 0;
 }
 
-/* A device runs the code for its kind: of two, one would never run. */
+/* Fails for two targets of one kind: a device runs the code for its kind, so one of them would
+ * never run. */
 int bp__options_check_targets(const BpCompileOptions *options) {
   for (int32_t i = 1; i < options->num_targets; i++)
     for (int32_t k = 0; k < i; k++)

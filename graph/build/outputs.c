@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs of the graph that no node computes get a node that copies. So do those of nodes that run
- * bodies: they may give what they were given. */
+/* Adds a copying node for each output of the graph that no node computes, and for outputs of nodes
+ * that run bodies, which may return their inputs. */
 #include <string.h>
 
 #include "graph/build/build.h"
 #include "graph/ops/control.h"
 
-/* The value whose bytes this one is. */
+/* The value whose bytes a value uses. */
 static const BpGraphValue *root(const BpGraphValue *value) {
   while (value->producer && value->producer->op->fusion == BP_FUSE_VIEW)
     value = value->producer->inputs[0];

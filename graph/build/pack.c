@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Second operands of products in the order in which tiles read them: in panels
- * (graph/ops/matmul.c). Constant ones are packed now, others at run time where that costs less than
- * it saves. */
+/* Packs second operands of products in panels (graph/ops/matmul.c), the order in which tiles read
+ * them. Constants are packed when compiling, other operands at run time if that costs less than it
+ * saves. */
 #include <string.h>
 
 #include <backplane/compiler/schedules.h>
@@ -10,9 +10,10 @@
 #include "graph/build/build.h"
 #include "graph/ops/rows.h"
 
-/* Rows of the result from which on packing a computed operand pays. */
+/* The number of rows of the result from which on packing a computed operand pays. */
 #define PACKED_ROWS 64
-/* Rows of a matrix that lie a multiple of this apart, in bytes, share a few sets of the caches. */
+/* Rows of a matrix share a few sets of the caches if their distance in bytes is a multiple of
+ * CONFLICT_BYTES. */
 #define CONFLICT_BYTES 2048
 
 static int is_product(const BpGraphNode *node) {
@@ -21,13 +22,13 @@ static int is_product(const BpGraphNode *node) {
          bp__value_num_elements(node->inputs[1]) > 0 && node->outputs[0]->ndim < BP_GRAPH_MAX_NDIM;
 }
 
-/* Rows of the result; of an open extent, enough of them. */
+/* The number of rows of the result; an open number counts as enough. */
 static int64_t rows_of(const BpGraphNode *node) {
   int64_t rows = node->inputs[0]->shape[node->inputs[0]->ndim - 2];
   return bp__extent_is_open(rows) ? PACKED_ROWS : rows;
 }
 
-/* Whether tiles miss the caches in an operand as it is, often enough to make up for a copy. */
+/* Whether tiles miss the caches in an unpacked operand so often that a packed copy pays. */
 static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
   const BpGraphValue *b = node->inputs[1];
   int64_t row = b->shape[b->ndim - 1] * (int64_t)bp_dtype_bytes(b->dtype);
@@ -38,11 +39,11 @@ static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
 
 typedef struct Packing {
   const BpTarget *target;
-  BpGraphValue **packed; /* by id: the packed form that a constant got the last time, or NULL */
+  BpGraphValue **packed; /* packed form of a constant, by id; NULL if it has none */
   int32_t num_values;
 } Packing;
 
-/* The operand in panels, made once for all products that read it. */
+/* Packs an operand in panels, once for all products that read it. */
 static BpGraphValue *packed(BpRewrite *rewrite, BpGraphValue *operand, int64_t panel) {
   Packing *packing = rewrite->context;
   BpGraphValue **known = operand->id < packing->num_values ? &packing->packed[operand->id] : NULL;
@@ -56,14 +57,14 @@ static BpGraphValue *packed(BpRewrite *rewrite, BpGraphValue *operand, int64_t p
   return made;
 }
 
-/* Whether a node makes the steps of a recurrent layer, with weights to be packed. */
+/* Whether a node makes the steps of a recurrent layer and has weights to pack. */
 static int has_weights_of_state(const BpGraphNode *node) {
   return node->op->compute == bp__compute_lstm_steps ||
          node->op->compute == bp__compute_gru_steps || node->op->compute == bp__compute_rnn_steps;
 }
 
-/* The weights of a state in panels as wide as a vector: a tile of the state reads one of each gate
- * from front to back. */
+/* Packs the weights of a state in panels as wide as a vector: a tile of the state reads one panel
+ * of each gate from front to back. */
 static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
   const BpTarget *target = ((Packing *)rewrite->context)->target;
   BpGraphValue *weights = node->inputs[1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of parameters: constants as tensors, equal ones once. */
+/* The table of parameters: constants as tensors, of which equal ones are stored once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ static int is_equal(const BpTensor *tensor, const BpGraphValue *constant) {
 
 /* ---- Places by hash ---------------------------------------------------------------------- */
 
-/* Where a constant of that hash is, or belongs: the first place, from that of the hash on, that has
- * it or is empty. */
+/* The place of a constant with a hash: the first place, from the hash's place on, that contains the
+ * constant or is empty. */
 static size_t find_place(const BpParamTable *table, const BpGraphValue *constant, uint64_t hash) {
   size_t at = hash & (table->num_places - 1);
   while (table->places[at].index >= 0 &&
@@ -32,7 +32,7 @@ static size_t find_place(const BpParamTable *table, const BpGraphValue *constant
   return at;
 }
 
-/* Makes the places twice as many, before more than half of them are taken. */
+/* Doubles the number of places before more than half of them are taken. */
 static int make_room(BpParamTable *table) {
   if (table->tensors.size * 2 < table->num_places)
     return 0;

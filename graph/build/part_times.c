@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long each claimed part takes, and what generated code takes for the same nodes. A group of
- * generated code that has nodes of several parts is shared among them by the number of nodes; what
- * else is fused with them counts too, so these times only propose which parts to keep. */
+/* The time that each claimed part takes, and the time of generated code for the same nodes. A group
+ * of generated code that has nodes of several parts is shared among the parts by the number of
+ * nodes. Other nodes that are fused into the group count too, so the times only propose which parts
+ * to keep. */
 #include <string.h>
 
 #include <glib.h>
@@ -13,7 +14,7 @@
 #include "graph/build/choose.h"
 
 #define MOST_PROFILES 10
-#define MOST_NS       INT64_C(300000000) /* of all profiles of a side */
+#define MOST_NS       INT64_C(300000000) /* time of all profiles of a side */
 
 /* The least time of each operator (int64_t, in nanoseconds), by its name. */
 typedef struct Times {
@@ -63,7 +64,7 @@ static void share_time(const BpPartNodes *nodes, BpPartTime *times, const char *
   g_strfreev(list);
 }
 
-/* Times of generated code, by the names that its graph has for each operator. */
+/* Adds the times of generated code, which its graph lists by operator name. */
 static void add_generated(const BpPartNodes *nodes, BpPartTime *times, GHashTable *least,
                           const char *json) {
   json_t *graph = json_loads(json, 0, NULL), *row;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The passes over a graph that was imported. */
+/* The passes over an imported graph. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "graph/build/build.h"
 #include "graph/build/options.h"
 
-/* Keeps one stage of the graph, if it is to be cut. */
+/* Keeps one stage of the graph if the options cut it. */
 static int cut(const BpBuild *build, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
   if (!HAS_MEMBER(options, stage) || options->num_stages < 2)
@@ -19,18 +19,19 @@ static int cut(const BpBuild *build, BpGraph *graph) {
              : 0;
 }
 
-/* In the order in which they run. docs/graph.md describes each. A reference goes without those that
- * are there for speed alone. */
+/* The passes in the order in which they run. docs/graph.md describes each pass. A reference is
+ * built without the passes that only improve speed. */
 static const struct {
   const char *name;
   int (*run)(const BpBuild *build, BpGraph *graph);
   bool is_for_speed;
-  bool is_for_bodies; /* it runs on each body of a node, too */
+  bool is_for_bodies; /* whether it runs on each body of a node, too */
 } passes[] = {
     {"claim", bp__build_claim, false, false},
     {"fold_scales", bp__build_fold_scales, true, true},
     {"canonical", bp__build_canonical, true, true},
-    /* Behind passes that do not depend on the target, so that no cut takes apart what they join. */
+    /* The passes from here on follow all passes that do not depend on the target, so that no cut
+     * separates nodes that they join. */
     {"cut", cut, false, false},
     {"layout", bp__build_layout, true, true},
     {"pack", bp__build_pack, true, true},

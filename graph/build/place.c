@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two devices: nodes that the target's generator refuses run on the fallback's device, and what one
- * computes and the other reads is copied. Inputs and outputs of the model are the target's. */
+/* Two devices: nodes that the target's generator rejects run on the fallback's device, and values
+ * that the other device reads are copied. Inputs and outputs of the model are on the target's
+ * device. */
 #include <stdlib.h>
 
 #include <backplane/device.h>
@@ -11,8 +12,8 @@
 
 /* ---- Placing nodes ----------------------------------------------------------------------- */
 
-/* A view is on the device of its input, and a node with bodies on that of its inputs and outputs.
- * The part of a graph compiler is compiled already. */
+/* Whether a node needs a placement. A view is on the device of its input, and a node with bodies on
+ * the device of its inputs and outputs; the part of a graph compiler is compiled already. */
 static bool needs_place(const BpGraphNode *node) {
   return node->op->fusion != BP_FUSE_VIEW && !bp__op_is_control(node) &&
          !bp__build_part_function(node);
@@ -33,8 +34,8 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                         node->name);
 }
 
-/* Places the listed nodes. All are compiled at once, and each alone only if that fails: starting
- * the target's compiler may take longer than compiling a node. */
+/* Places the listed nodes. All nodes are compiled at once, and one by one only if that fails:
+ * starting the target's compiler may take longer than compiling a node. */
 static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList *nodes,
                         const char *target) {
   int can_run = nodes->size > 1 ? bp__build_can_run_all(build, graph, nodes) : 0;
@@ -44,7 +45,7 @@ static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList
   return status;
 }
 
-/* Places nodes, and those of bodies. */
+/* Places the nodes of the graph and of bodies. */
 static int place_nodes(const BpBuild *build, BpGraph *graph, const char *target) {
   BpList listed = {0};
   int status = 0;
@@ -75,11 +76,12 @@ int bp__build_place(const BpBuild *build, BpGraph *graph) {
 typedef struct Copies {
   BpGraph *graph;
   BpGroups *groups;
-  BpList list;         /* the groups with the copies among them */
-  BpGraphValue **twin; /* by id of the values before the pass: the same at the other place */
+  BpList list;         /* the groups, including the copies */
+  BpGraphValue **twin; /* copy of a value on the other device, by the value's id before the pass */
 } Copies;
 
-/* A constant is stored twice, anything else is copied before its first reader there. */
+/* Makes a value's copy on the other device. A constant is stored twice; any other value is copied
+ * before its first reader on the other device. */
 static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode *reader) {
   int32_t place = value->place == BP_PLACE_TARGET ? BP_PLACE_FALLBACK : BP_PLACE_TARGET;
   BpGraphValue *twin = value->data ? bp__graph_constant(copies->graph, value->name, value->dtype,
@@ -101,7 +103,7 @@ static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode 
   return bp__list_push(&group->outputs, twin) || bp__list_push(&group->args, value) ? NULL : twin;
 }
 
-/* The value as it is at a place; NULL with an error. */
+/* The value as it is on a device; NULL with an error. */
 static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place,
                               BpGraphNode *reader) {
   if (value->place == place)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory planning: which values share storage. Groups run in order; a storage is free again when
- * the last reader of its value, or of a view of it, has run. The best fit is taken, and grown if
- * none is large enough. */
+/* Memory planning: assigns values to shared storage. Groups run in order; a storage is free again
+ * after the last reader of its value, or of a view of the value, has run. The best fit is taken,
+ * and enlarged if none is large enough. */
 #include <stdlib.h>
 
 #include <backplane/error.h>
@@ -12,9 +12,9 @@
 
 typedef struct Planner {
   BpMemoryPlan *plan;
-  int32_t *root;    /* by value id: the value whose storage it has */
-  int32_t *last;    /* by root: the last group that reads it */
-  uint8_t *is_free; /* by storage */
+  int32_t *root;    /* value whose storage a value uses, by value id */
+  int32_t *last;    /* last group that reads a root value */
+  uint8_t *is_free; /* whether a storage is free */
 } Planner;
 
 static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
@@ -23,7 +23,7 @@ static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
   return planner->plan->num_storages++;
 }
 
-/* The smallest free storage of the place that is large enough, else the largest one. */
+/* Takes the smallest free storage of the device that is large enough, else the largest one. */
 static int32_t take_storage(Planner *planner, int64_t size, int32_t place) {
   const int64_t *sizes = planner->plan->sizes;
   int32_t best = -1;
@@ -65,14 +65,14 @@ static void find_lifetimes(const BpGraph *graph, const BpGroups *groups, Planner
     planner->last[planner->root[((BpGraphValue *)graph->outputs.items[i])->id]] = NEVER;
 }
 
-/* Inputs and parameters have storage of their own. */
+/* Gives an input or parameter a storage of its own. */
 static void give_own(Planner *planner, const BpGraphValue *value) {
   int32_t *storage = &planner->plan->storage[value->id];
   if (*storage < 0)
     *storage = new_storage(planner, bp__value_num_bytes(value), value->place);
 }
 
-/* An output that nobody reads, memory between the threads of a kernel mostly, is free after its
+/* Frees an output that no group reads, usually memory between the threads of a kernel, after its
  * group. */
 static void free_unread(Planner *planner, const BpGraphValue *output) {
   if (planner->last[planner->root[output->id]] < 0)

@@ -2,20 +2,20 @@
 /* A graph with open extents as a program of the Relax machine (graph/relax/executable.h), in the
  * form in which TVM saves one.
  *
- * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
- * for each expression of the graph, computes the cells that depend on these alone, and then calls
- * the functions of the groups in order, with memory for their outputs. A function takes its tensors
- * and then the symbols that it uses; on a device it is kernels (compiler/lower/split_kernels.c),
- * which take the symbols that they use and then the extents of their launch. Values are copied
- * where a group at the other place reads them. Memory is given back as soon as the last reader has
- * run, and the machine keeps it for the next request of that size. The cells of extents that depend
- * on computed values (graph/ops/bind.c) are filled after that computation, and so are the cells
- * that depend on these.
+ * The function "main" takes the inputs. "main" matches the extents of the inputs into a heap of
+ * numbers, with one cell for each expression of the graph, computes the cells that depend on the
+ * inputs' extents alone, and then calls the functions of the groups in order, with memory for their
+ * outputs. A function takes its tensors and then the symbols that it uses. On a device a function
+ * is a list of kernels (compiler/lower/split_kernels.c), which take the symbols that they use and
+ * then the extents of their launch. A value is copied if a group on the other device reads it.
+ * Memory is released as soon as the last reader has run, and the machine keeps it for the next
+ * request of the same size. The cells of extents that depend on computed values (graph/ops/bind.c)
+ * are filled after the values are computed, and so are the cells of expressions that contain them.
  *
  * Bodies are written into the same function, with jumps around them; their values have registers of
- * their own, which each iteration of a loop sets anew. A sequence is in a register, as tensors are.
- * Symbols that are known only in a body, or behind the node, are matched there, and the cells that
- * depend on them computed. */
+ * their own, which each iteration of a loop sets again. A register holds a tensor or a sequence.
+ * Symbols that are known only in a body, or after its node, are matched there, and the cells that
+ * depend on the symbols are computed there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@
 #include "graph/relax/form.h"
 #include "graph/relax/module.h"
 
-/* One of the constants: a type, a text or a tensor. */
+/* A constant of the program: a type, a text or a tensor. */
 typedef struct Constant {
   int32_t type_index;
   BpDataType dtype;
@@ -39,35 +39,35 @@ typedef struct Constant {
   const BpGraphValue *tensor;
 } Constant;
 
-/* The graph that is being written: the model's, or a body. */
+/* The graph that is being written: the model's graph or a body. */
 typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
-  int64_t *words; /* by value id: as an argument: a register, or a constant */
-  int64_t *twins; /* by value id: the register of the copy at the other place; 0: there is none */
-  int32_t *last;  /* by value id: the last group that reads it */
+  int64_t *words; /* argument word of a value, by value id: a register or a constant */
+  int64_t *twins; /* register of a value's copy on the other device, by value id; 0: none */
+  int32_t *last;  /* last group that reads a value, by value id */
   BpProgramPlan plan;
-  int32_t stage; /* up to which the graph's conditions were written; -1: none yet */
+  int32_t stage; /* stage up to which the graph's conditions are written; -1: none yet */
 } Level;
 
 typedef struct Program {
-  const BpGraph *graph; /* the model's */
+  const BpGraph *graph; /* the model's graph */
   const BpGroups *groups;
   Level *level;
-  GPtrArray *functions; /* names of what is called; "main" and the names of outputs come first */
+  GPtrArray *functions; /* names of called functions, after "main" and the names of outputs */
   GArray *constants;    /* Constant */
   GArray *words, *offsets;
   int64_t num_registers;
-  int64_t num_entries;   /* of what a run keeps for the next (graph/relax/workspace.h) */
+  int64_t num_entries;   /* number of entries that a run keeps (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
-  GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
-  const char *memory[3]; /* what BP_RELAX_STORAGE_NAMES says */
-  int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
-  int32_t *stages;       /* of the expressions, by place */
-  int32_t stage;         /* whose cells have been filled */
-  BpIrModule *scratch;   /* for expressions */
-  const BpIrNode **vars; /* the variable of each symbol, by place */
-  bool failed;           /* with an error raised */
+  GPtrArray *parts;      /* lists (GPtrArray) of the values that share a part, of all arenas */
+  const char *memory[3]; /* texts for BP_RELAX_STORAGE_NAMES */
+  int64_t *symbols;      /* register of each symbol, by place of the expression; -1: none yet */
+  int32_t *stages;       /* stage of each expression, by place */
+  int32_t stage;         /* stage whose cells have been filled */
+  BpIrModule *scratch;   /* IR module for expressions */
+  const BpIrNode **vars; /* variable of each symbol, by place */
+  bool failed;           /* set with an error raised */
 } Program;
 
 /* ---- Words ------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static void call(Program *program, int64_t dst, const char *function, const GArr
     g_array_append_vals(program->words, args->data, args->len);
 }
 
-/* A call whose arguments are few. */
+/* Writes a call with a few arguments. */
 static void call_with(Program *program, int64_t dst, const char *function, int64_t *args,
                       guint count) {
   GArray *list = g_array_new(FALSE, FALSE, sizeof(int64_t));
@@ -126,12 +126,13 @@ static void call_with(Program *program, int64_t dst, const char *function, int64
 
 /* ---- Jumps ------------------------------------------------------------------------------- */
 
-/* The instruction that comes next. */
+/* The offset of the next instruction. */
 static int64_t here(const Program *program) {
   return program->offsets->len;
 }
 
-/* Jumps, to where land says: if `condition` is a register, where it does not hold. */
+/* Writes a jump, whose target `land` sets later; if `condition` is a register, a jump that is taken
+ * if the condition is false. */
 static int64_t jump(Program *program, int64_t condition) {
   int64_t at = here(program);
   begin_instruction(program);
@@ -191,7 +192,7 @@ static int64_t cell_of(int64_t extent) {
 
 /* ---- Formulas ---------------------------------------------------------------------------- */
 
-/* Cells behind those of the extents, for numbers that are used at once. */
+/* The number of cells after the cells of extents, for numbers that are used immediately. */
 #define SCRATCH_CELLS 1
 
 static int64_t scratch_cell(const Program *program) {
@@ -209,7 +210,7 @@ static void put_step(GArray *args, int64_t step, int64_t operand) {
   put(args, number(operand));
 }
 
-/* The step for an operation of the IR, or -1. */
+/* The step of a formula for an operation of the IR, or -1. */
 static int64_t step_of(int32_t kind) {
   static const struct {
     int32_t kind;
@@ -231,7 +232,7 @@ static int64_t step_of(int32_t kind) {
   return -1;
 }
 
-/* The cell of the symbol that a variable stands for, which has one of `vars` by place. */
+/* The cell of the symbol whose variable in `vars`, by place, is the given one. */
 static int64_t cell_of_var(const Program *program, const BpIrNode *var,
                            const BpIrNode *const *vars) {
   for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
@@ -240,7 +241,8 @@ static int64_t cell_of_var(const Program *program, const BpIrNode *var,
   return -1;
 }
 
-/* The steps that leave the value of an expression on the stack; NULL: memory ran out. */
+/* Writes the steps that leave the value of an expression on the stack; a NULL expression means that
+ * memory ran out. */
 static void put_formula(Program *program, GArray *args, const BpIrNode *node,
                         const BpIrNode *const *vars) {
   const BpIrTable *ir = bp_ir_table();
@@ -262,7 +264,7 @@ static void put_formula(Program *program, GArray *args, const BpIrNode *node,
   }
 }
 
-/* Computes what the steps say, if there are any. */
+/* Writes the call that computes a formula, unless it has no steps. */
 static void end_formula(Program *program, GArray *args, int64_t dst) {
   if (args->len > 1)
     call(program, dst, "vm.builtin.compute", args);
@@ -271,7 +273,7 @@ static void end_formula(Program *program, GArray *args, int64_t dst) {
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
-/* The number of extents, and where each is from. */
+/* Writes the number of extents, and the source of each. */
 static void put_extents(GArray *args, const BpGraphValue *value) {
   put(args, number(value->ndim));
   for (int32_t i = 0; i < value->ndim; i++) {
@@ -281,7 +283,7 @@ static void put_extents(GArray *args, const BpGraphValue *value) {
   }
 }
 
-/* The shape of a value in a new register. */
+/* Writes the shape of a value into a new register. */
 static int64_t make_shape(Program *program, const BpGraphValue *value) {
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
   int64_t shape = program->num_registers++;
@@ -292,8 +294,7 @@ static int64_t make_shape(Program *program, const BpGraphValue *value) {
   return shape;
 }
 
-/* The shape of a stack onto which nothing was put: extents that the elements would have had are
- * 0. */
+/* Writes the shape of a stack without elements: its elements' unknown extents are 0. */
 static int64_t make_empty_shape(Program *program, const BpGraphValue *value) {
   BpGraphValue none = *value;
   none.shape[0] = 0;
@@ -304,7 +305,8 @@ static int64_t make_empty_shape(Program *program, const BpGraphValue *value) {
   return make_shape(program, &none);
 }
 
-/* Matches the extents of a tensor, storing the symbols of the present stage. */
+/* Writes the call that matches the extents of a tensor and stores the symbols of the current
+ * stage. */
 static void match_extents(Program *program, const BpGraphValue *value, int64_t word, bool *stored,
                           int64_t context) {
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
@@ -327,14 +329,14 @@ static void match_extents(Program *program, const BpGraphValue *value, int64_t w
   g_array_free(args, TRUE);
 }
 
-/* "node 'x':", for errors of a run. */
+/* A constant "node 'x':", the prefix of errors in a run. */
 static int64_t context_constant(Program *program, const char *what, const char *name) {
   const char *text =
       bp__arena_printf((BpArena *)(uintptr_t)&program->graph->arena, "%s '%s':", what, name);
   return text_constant(program, text ? text : "");
 }
 
-/* Checks an input, and stores the symbols that it is the first to have. */
+/* Writes the check of an input, and stores the symbols that no earlier input has. */
 static void match_input(Program *program, const BpGraphValue *input, int64_t index, bool *stored) {
   int64_t context = context_constant(program, "input", input->name);
   CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_tensor_info", in_register(index),
@@ -344,17 +346,17 @@ static void match_input(Program *program, const BpGraphValue *input, int64_t ind
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
-/* The cells of the heap are filled in stages: first the extents of the inputs, and those that
- * depend on them alone; then, in the order of the program, at each node that binds symbols
- * (graph/ops/bind.c), at each body, and behind each node that runs bodies, the symbols that are
- * bound there. A symbol that nothing binds has no stage, -1: nothing reads it. */
+/* The cells of the heap are filled in stages. The first stage is the extents of the inputs, and the
+ * extents that depend only on them. Later stages follow the order of the program: at each node that
+ * binds symbols (graph/ops/bind.c), at each body, and after each node that runs bodies, the symbols
+ * that are bound there. A symbol that is never bound, and so never read, has stage -1. */
 typedef struct Staging {
   const BpExtents *extents;
   int32_t *stages;
   int32_t last;
 } Staging;
 
-/* Whether a place has a symbol that is bound, not computed. */
+/* Whether the expression at a place is a symbol that is bound, not computed. */
 static bool is_bound(const BpExtents *extents, int64_t place) {
   return bp__extents_symbol_name(extents, (int32_t)place) &&
          bp__extents_definition(extents, (int32_t)place) == BP_EXTENT_NONE;
@@ -391,7 +393,8 @@ static void stage_nodes(Staging *staging, const BpGraph *graph) {
   }
 }
 
-/* The rooms of tensors (append.c) are known as soon as the number of their rows is. */
+/* Sets the stages of the rooms of tensors (append.c), which are known as soon as the number of
+ * their rows is. */
 static void stage_rooms(Staging *staging, const BpGraph *graph) {
   int32_t rooms = staging->last + 1;
   for (size_t n = 0; n < graph->nodes.size; n++) {
@@ -403,7 +406,7 @@ static void stage_rooms(Staging *staging, const BpGraph *graph) {
   }
 }
 
-/* The stages, by place of the expression (free with g_free). */
+/* The stage of each expression, by place (free with g_free). */
 static int32_t *find_stages(const BpGraph *graph) {
   const BpExtents *extents = &graph->extents;
   int32_t count = bp__extents_count(extents);
@@ -427,7 +430,8 @@ static int32_t *find_stages(const BpGraph *graph) {
   return staging.stages;
 }
 
-/* Checks those conditions of the graph at hand that are of the cells filled since the last time. */
+/* Writes the checks of the current graph's conditions on cells that were filled since the last
+ * call. */
 static void check_conditions(Program *program) {
   const BpList *conditions = &program->level->graph->conditions;
   for (size_t i = 0; i < conditions->size; i++) {
@@ -440,7 +444,8 @@ static void check_conditions(Program *program) {
   program->level->stage = program->stage;
 }
 
-/* Fills the cells of a stage whose symbols are in theirs, and puts the symbols into registers. */
+/* Writes the code that fills the cells of a stage whose symbols are in their cells, and puts the
+ * symbols into registers. */
 static void fill_stage(Program *program) {
   const BpExtents *extents = &program->graph->extents;
   GArray *args = begin_formula(program);
@@ -465,7 +470,8 @@ static void fill_stage(Program *program) {
   }
 }
 
-/* Fills the cells of the rooms of tensors: their own where the caller keeps the memory. */
+/* Writes the code that fills the cells of the rooms of tensors: the room of the tensor if the
+ * caller keeps the memory. */
 static void find_rooms(Program *program) {
   const BpGraph *graph = program->graph;
   bool *found = g_new0(bool, (gsize)bp__extents_count(&graph->extents) + 1), is_any = false;
@@ -502,7 +508,7 @@ static void match_inputs(Program *program) {
   find_rooms(program);
 }
 
-/* Whether the shape has symbols of the present stage. */
+/* Whether a shape contains symbols of the current stage. */
 static bool binds(const Program *program, const BpGraphValue *value) {
   for (int32_t d = 0; d < value->ndim; d++)
     if (bp__extent_is_open(value->shape[d]) &&
@@ -511,7 +517,7 @@ static bool binds(const Program *program, const BpGraphValue *value) {
   return false;
 }
 
-/* Begins the next stage: binds its symbols by the tensors of these values. */
+/* Begins the next stage: the tensors of the given values bind its symbols. */
 static void begin_stage(Program *program, BpGraphValue *const *values, size_t count,
                         const char *name) {
   int32_t num_cells = bp__extents_count(&program->graph->extents);
@@ -527,7 +533,8 @@ static void begin_stage(Program *program, BpGraphValue *const *values, size_t co
   fill_stage(program);
 }
 
-/* Fills the cells of the symbols that a node binds, which checks its other elements. */
+/* Writes the code that fills the cells of the symbols that a node binds, and checks the node's
+ * other elements. */
 static void bind(Program *program, const BpGraphNode *node) {
   const BpGraphValue *vector = node->outputs[0];
   int64_t context = text_constant(program, bp__node_str(node, "complaint", ""));
@@ -553,17 +560,17 @@ static void bind(Program *program, const BpGraphNode *node) {
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* The word of a value where it is. */
+/* The word of a value on its own device. */
 static int64_t own_word(Program *program, const BpGraphValue *value) {
   return value->data ? tensor_constant(program, value) : program->level->words[value->id];
 }
 
-/* The machine's number of a place: its first device or the host. */
+/* The machine's number of a device: its first device or the host. */
 static int64_t device_of(int32_t place) {
   return place == BP_PLACE_TARGET ? 0 : -1;
 }
 
-/* The word of a value at a place, to which it is copied if it is at the other. */
+/* The word of a value on a device, to which the value is copied if it is on the other. */
 static int64_t word_at(Program *program, const BpGraphValue *value, int32_t place) {
   if ((value->data ? BP_PLACE_TARGET : value->place) == place)
     return own_word(program, value);
@@ -581,14 +588,14 @@ static int64_t value_argument(Program *program, const BpGraphValue *value) {
   return word_at(program, value, BP_PLACE_TARGET);
 }
 
-/* A register for a value, which is new. */
+/* A new register for a value. */
 static int64_t new_register(Program *program, const BpGraphValue *value) {
   int64_t result = program->num_registers++;
   program->level->words[value->id] = in_register(result);
   return result;
 }
 
-/* Empties a register. */
+/* Writes the code that empties a register. */
 static void empty(Program *program, int64_t index) {
   call_with(program, index, "vm.builtin.null_value", NULL, 0);
 }
@@ -603,7 +610,7 @@ static void forget(Program *program, const BpGraphValue *value, int32_t group) {
     empty(program, program->level->twins[value->id]);
 }
 
-/* Memory for a tensor of the shape in a register. */
+/* Allocates memory for a tensor with the shape in a register. */
 static void allocate(Program *program, int64_t tensor, int64_t shape, BpDataType type,
                      int32_t place) {
   int64_t dtype = dtype_constant(program, type);
@@ -614,7 +621,7 @@ static void allocate(Program *program, int64_t tensor, int64_t shape, BpDataType
        in_register(shape), dtype);
 }
 
-/* A call that keeps its result, a tensor with the type and shape of `value`. */
+/* Writes a call whose result the machine keeps, a tensor with the type and shape of `value`. */
 static void call_keeping(Program *program, const char *function, const GArray *first,
                          const BpGraphValue *value, int64_t dst) {
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
@@ -628,7 +635,7 @@ static void call_keeping(Program *program, const char *function, const GArray *f
   g_array_free(args, TRUE);
 }
 
-/* Allocates an arena, with the sizes that its parts have in this run. */
+/* Writes the allocation of an arena, with the sizes that its parts have in a run. */
 static void allocate_arena(Program *program, int32_t index) {
   const BpProgramPlan *plan = &program->level->plan;
   BpProgramArena *arena = &g_array_index(plan->arenas, BpProgramArena, (guint)index);
@@ -654,7 +661,7 @@ static void allocate_arena(Program *program, int32_t index) {
   g_array_free(args, TRUE);
 }
 
-/* Gives a value that a group computes memory, in a new register. */
+/* Allocates memory for a value that a group computes, in a new register. */
 static void give_memory(Program *program, const BpGraphValue *value) {
   const BpProgramPlan *plan = &program->level->plan;
   int64_t tensor = new_register(program, value);
@@ -679,7 +686,7 @@ static void give_memory(Program *program, const BpGraphValue *value) {
 
 /* ---- Groups ------------------------------------------------------------------------------ */
 
-/* The word of a symbol, 0 for one that nothing binds yet: nothing reads it. */
+/* The word of a symbol; 0 for a symbol that is not bound yet, and so not read. */
 static int64_t symbol_word(const Program *program, int32_t place) {
   return program->symbols[place] >= 0 ? in_register(program->symbols[place]) : number(0);
 }
@@ -697,12 +704,12 @@ static void call_function(Program *program, const BpGroup *group) {
   g_array_free(args, TRUE);
 }
 
-/* A group that is kernels. */
+/* A group whose function is a list of kernels. */
 typedef struct Kernels {
   const BpGroup *group;
   const BpKernelList *list;
-  const BpIrNode **vars; /* the scalars of the list, by place of the symbol */
-  int64_t *words;        /* of the group's arguments and outputs */
+  const BpIrNode **vars; /* variables of the list's scalars, by place of the symbol */
+  int64_t *words;        /* words of the group's arguments and outputs */
   int64_t *between;      /* registers of the buffers between kernels */
 } Kernels;
 
@@ -754,7 +761,7 @@ static int64_t kernel_argument(const Program *program, const Kernels *kernels, i
                            : symbol_word(program, kernels->group->symbols[arg - num_tensors]);
 }
 
-/* Launches a kernel, unless an extent of its launch is 0. */
+/* Writes the launch of a kernel, which is skipped if an extent of the launch is 0. */
 static void launch(Program *program, const Kernels *kernels, const BpKernelLaunch *kernel) {
   const BpIrTable *ir = bp_ir_table();
   int64_t skips[BP_KERNEL_MAX_LAUNCH];
@@ -797,8 +804,8 @@ static void call_group(Program *program, const BpGroup *group) {
   end_kernels(program, &kernels);
 }
 
-/* Whether the tensor behind a value is the same object in each run with equal shapes: in an arena,
- * a constant, or an input. */
+/* Whether the tensor of a value is the same object in all runs with equal shapes: it is in an
+ * arena, a constant, or an input. */
 static bool keeps_view(const Program *program, const BpGraphValue *value) {
   const BpProgramPlan *plan = &program->level->plan;
   return value->data || plan->part[plan->root[value->id]] >= 0 ||
@@ -824,7 +831,7 @@ static void call_view(Program *program, const BpGroup *group) {
     bind(program, output->producer);
 }
 
-/* The last readers of values; outputs of the graph are read in the end. */
+/* Finds the last readers of values; outputs of the graph are read at the end. */
 static void find_lifetimes(Level *level) {
   const BpList *groups = &level->groups->groups;
   memset(level->last, -1, (size_t)level->graph->num_values * sizeof(*level->last));
@@ -839,7 +846,7 @@ static void find_lifetimes(Level *level) {
     level->last[((const BpGraphValue *)level->graph->outputs.items[i])->id] = INT32_MAX;
 }
 
-/* Puts the second input of a node behind the first. */
+/* Writes the call that appends the second input of a node to the first. */
 static void call_append(Program *program, const BpGraphNode *node) {
   const BpGraphValue *output = node->outputs[0];
   node->outputs[0]->place = BP_PLACE_TARGET;
@@ -907,8 +914,9 @@ static const BpGraphValue *item(const BpList *values, size_t index) {
   return values->items[index];
 }
 
-/* Writes a body whose inputs are those words, the rest being inputs of the node from `captured` on,
- * and leaves what it gives in `results`, as words: registers that it owns, or what it was given. */
+/* Writes a body. The inputs of the body are the words in `given`, then the inputs of the node from
+ * `captured` on. Afterwards `level` has the words of the body's outputs: registers that the body
+ * owns, or its inputs. */
 static void write_body(Program *program, const BpGroup *group, int32_t index, const int64_t *given,
                        size_t num_given, size_t captured, Level *level) {
   const BpGraphNode *node = bp__group_control(group);
@@ -923,10 +931,10 @@ static void write_body(Program *program, const BpGroup *group, int32_t index, co
   run_groups(program);
   for (int32_t i = 0; i < bp__extents_count(&body->extents); i++)
     if (program->stages[i] > before)
-      program->symbols[i] = -1; /* the code that follows may run although the body did not */
+      program->symbols[i] = -1; /* the following code may run although the body did not run */
 }
 
-/* Empties the registers of what a body gave. */
+/* Empties the registers of a body's outputs. */
 static void forget_outputs(Program *program, const Level *level) {
   const BpList *outputs = &level->graph->outputs;
   for (size_t i = 0; i < outputs->size; i++)
@@ -966,9 +974,9 @@ typedef struct Loop {
   const BpGraphNode *node;
   const BpGraph *body;
   size_t num_carried, num_stacks;
-  int64_t counter, condition, holds; /* condition: or -1 */
-  int64_t trip;                      /* an argument */
-  int64_t *carried;                  /* and then the stacks */
+  int64_t counter, condition, holds; /* condition: register of the condition, or -1 */
+  int64_t trip;                      /* argument word of the number of iterations */
+  int64_t *carried;                  /* registers of the carried values, then of the stacks */
 } Loop;
 
 static Loop begin_loop(Program *program, const BpGroup *group) {
@@ -993,7 +1001,7 @@ static Loop begin_loop(Program *program, const BpGroup *group) {
   return loop;
 }
 
-/* Puts what an iteration gives onto the stacks. */
+/* Writes the code that pushes the outputs of an iteration onto the stacks. */
 static void push_elements(Program *program, const Loop *loop) {
   const BpGraphAttr *backward = bp__node_attr(loop->node, "backward");
   int is_counted = bp__node_int(loop->node, "counted", 0) != 0;
@@ -1007,8 +1015,8 @@ static void push_elements(Program *program, const Loop *loop) {
   }
 }
 
-/* Makes what the body gives what the next iteration gets. Values that the body hands on are copied
- * before the first of them is replaced. */
+/* Makes the outputs of the body the carried values of the next iteration. Values that the body
+ * passes on are copied before the first carried value is replaced. */
 static void carry(Program *program, const Loop *loop) {
   const BpList *outputs = &loop->body->outputs;
   int64_t *words = g_new0(int64_t, loop->num_carried + 1);
@@ -1050,7 +1058,7 @@ static void iterate(Program *program, const BpGroup *group, const Loop *loop) {
   g_free(given);
 }
 
-/* Makes the outputs of the node of what the last iteration left. */
+/* Makes the outputs of the node of the values that the last iteration left. */
 static void end_loop(Program *program, Loop *loop) {
   for (size_t i = 0; i < loop->num_carried; i++)
     program->level->words[loop->node->outputs[i]->id] = in_register(loop->carried[i]);
@@ -1088,7 +1096,7 @@ static void call_loop(Program *program, const BpGroup *group) {
 static const struct {
   const char *function;
   bool takes_machine, takes_context;
-  int32_t num_inputs; /* None for those left out; 0: as many as the node has */
+  int32_t num_inputs; /* number of inputs, None for absent ones; 0: as many as the node has */
   const char *attrs[2];
 } sequence_calls[BP_NUM_SEQUENCE_OPS] = {
     [BP_SEQUENCE_CONSTRUCT] = {"vm.builtin.make_tuple", false, false, 0, {0}},
@@ -1118,7 +1126,7 @@ static void call_sequence(Program *program, const BpGroup *group) {
   g_array_free(args, TRUE);
 }
 
-/* A node that the machine runs, and the extents that are known from then on. */
+/* Writes a node that the machine executes, and the extents that are known after it. */
 static void call_control(Program *program, const BpGroup *group) {
   const BpGraphNode *node = bp__group_control(group);
   if (bp__op_sequence(node) >= 0)
@@ -1132,7 +1140,7 @@ static void call_control(Program *program, const BpGroup *group) {
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* The word of an output: of a tensor with room the rows that there are. */
+/* The word of an output; for a tensor with room, of a view of its rows. */
 static int64_t output_word(Program *program, const BpGraphValue *output) {
   int64_t word = value_argument(program, output);
   if (!output->room)
@@ -1167,7 +1175,7 @@ static void give_outputs(Program *program) {
   g_free(words);
 }
 
-/* A function that has names: as those of its parameters. */
+/* Writes a function that only has names, as the names of its parameters. */
 static void name_things(Program *program) {
   begin_instruction(program);
   put(program->words, BP_RELAX_RET);
@@ -1187,7 +1195,8 @@ static int64_t bytes_of(BpExtents *extents, const BpGraphValue *value) {
       extents, bp__extent_add(extents, bp__extent_multiply(extents, elements, bits), 7), 8);
 }
 
-/* The bytes of all parts, inputs and outputs; BP_EXTENT_NONE: there is no form for it. */
+/* The total bytes of all parts, inputs and outputs; BP_EXTENT_NONE if there is no canonical
+ * form. */
 static int64_t total_bytes(const Program *program, BpExtents *extents) {
   int64_t total = 0;
   for (guint i = 0; i < program->parts->len; i++) {
@@ -1204,7 +1213,7 @@ static int64_t total_bytes(const Program *program, BpExtents *extents) {
   return total;
 }
 
-/* "n=64, m=1": the likely values of the symbols in an extent. */
+/* Formats the likely values of the symbols in an extent: "n=64, m=1". */
 static void write_likely(const BpExtents *extents, int64_t extent, char *text, size_t size) {
   int32_t count = bp__extents_count(extents);
   bool *marked = g_new0(bool, (gsize)count + 1);
@@ -1220,7 +1229,8 @@ static void write_likely(const BpExtents *extents, int64_t extent, char *text, s
   g_free(marked);
 }
 
-/* Says what a run needs. It adds expressions to the graph's, so the code is complete. */
+/* Describes the memory that a run needs. The description adds expressions to the graph, so the code
+ * must be complete. */
 static void describe_memory(Program *program) {
   BpExtents extents = program->graph->extents;
   BpArena *arena = (BpArena *)(uintptr_t)&program->graph->arena;
@@ -1268,9 +1278,9 @@ static void write_packed(BpStreamWriter *writer, const char *name) {
   bp__stream_write_u64(writer, 0);
 }
 
-/* Functions of the program itself come before those that it calls. */
+/* The number of the program's own functions, which come before the functions that it calls. */
 #define NUM_OWN_FUNCTIONS 3
-#define NUM_NAMES         3 /* of BP_RELAX_STORAGE_NAMES */
+#define NUM_NAMES         3 /* number of BP_RELAX_STORAGE_NAMES */
 
 static void write_functions(const Program *program, BpStreamWriter *writer) {
   const BpGraph *graph = program->graph;
@@ -1313,7 +1323,7 @@ static void write_program(const Program *program, BpStreamWriter *writer) {
   bp__stream_write_u64(writer, BP_RELAX_MAGIC);
   bp__stream_write_str(writer, BP_RELAX_VERSION);
   write_functions(program, writer);
-  bp__stream_write_u64(writer, 0); /* memory scopes */
+  bp__stream_write_u64(writer, 0); /* number of memory scopes */
   bp__stream_write_u64(writer, program->constants->len);
   for (guint i = 0; i < program->constants->len; i++)
     write_constant(&g_array_index(program->constants, Constant, i), writer);
@@ -1321,8 +1331,8 @@ static void write_program(const Program *program, BpStreamWriter *writer) {
   write_words(program->words, writer);
 }
 
-/* A module of the program (transfer full), as its loader makes it. Its constants stay in the bytes,
- * a tensor, that the program is written to. */
+/* Makes a module of the program (transfer full) as its loader does. The program's constants stay in
+ * the bytes, a tensor, that the program is written to. */
 static BpModule *load_program(const Program *program) {
   BpStreamWriter counter = {NULL, 0};
   write_program(program, &counter);
@@ -1389,8 +1399,8 @@ BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModu
   match_inputs(&program);
   run_groups(&program);
   give_outputs(&program);
-  name_things(&program); /* the outputs */
-  name_things(&program); /* what a run needs */
+  name_things(&program); /* names of the outputs */
+  name_things(&program); /* texts about the memory of a run */
   describe_memory(&program);
   BpModule *module = program.failed ? NULL : load_program(&program);
   end_program(&program);

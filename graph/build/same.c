@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity of functions: two groups can share one exactly if they compute the same of their
- * arguments. Everything that an operator's computation may look at takes part: all that an
- * attribute holds, types and shapes, the data of constants that are written into the code. */
+/* The identity of functions: two groups can share a function exactly if they compute the same
+ * results from their arguments. The comparison covers everything that an operator's computation may
+ * read: all contents of attributes, types and shapes, and the data of constants that are written
+ * into the code. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -14,14 +15,14 @@ int32_t bp__value_output_index(const BpGraphValue *value) {
   return index;
 }
 
-/* Kinds of inputs of a node, as seen from inside its group: absent, written out as a number, an
- * argument of the group, or the output of another node of it. */
+/* Kinds of inputs of a node, as seen from inside its group: absent, a number written into the code,
+ * an argument of the group, or an output of another node of the group. */
 enum { ABSENT, WRITTEN, ARGUMENT, INNER };
 
 typedef struct Source {
   int32_t kind;
-  int32_t index;  /* of an argument, or of the node in the group */
-  int32_t output; /* of that node */
+  int32_t index;  /* index of the argument, or of the node in the group */
+  int32_t output; /* index of the node's output */
 } Source;
 
 static Source inner_source(const BpGroup *group, const BpGraphValue *value) {
@@ -31,8 +32,8 @@ static Source inner_source(const BpGroup *group, const BpGraphValue *value) {
 
 static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t input) {
   const BpGraphValue *value = node->inputs[input];
-  /* Of an input that is no argument and has no elements, only the type was read: CastLike's second.
-   */
+  /* An input that is no argument and has no elements only gives its type, as the second input of
+   * CastLike. */
   if (!value || (!value->data && !value->extents && !bp__op_argument(node, input)))
     return (Source){ABSENT, 0, 0};
   if (bp__build_is_immediate(value) || !bp__op_argument(node, input))
@@ -53,7 +54,7 @@ int bp__value_same_data(const BpGraphValue *a, const BpGraphValue *b) {
   return same_type(a, b) && (bytes == 0 || !memcmp(a->data, b->data, bytes));
 }
 
-/* Whether two parts of `count` elements are there in both, and equal, or in neither. */
+/* Whether two optional arrays of `count` elements are both present and equal, or both absent. */
 static int same_part(const void *a, const void *b, int32_t count, size_t size) {
   return !a == !b && (!a || count == 0 || !memcmp(a, b, (size_t)count * size));
 }
@@ -74,7 +75,7 @@ static int same_attr(const BpGraphAttr *a, const BpGraphAttr *b) {
   return 1;
 }
 
-/* Of constants, and of values whose elements are extents. */
+/* Whether two constants, or two values whose elements are extents, have equal elements. */
 static int same_elements(const BpGraphValue *a, const BpGraphValue *b) {
   if (!a->extents || !b->extents)
     return !a->extents && !b->extents && bp__value_same_data(a, b);
@@ -140,7 +141,8 @@ uint64_t bp__hash_bytes(uint64_t hash, const void *data, size_t size) {
   return hash;
 }
 
-/* Of what mostly tells groups apart: operators and shapes. Equal groups have equal ones. */
+/* Hashes the operators and shapes, which usually distinguish groups. Equal groups have equal
+ * hashes. */
 guint bp__group_hash(gconstpointer key) {
   const BpGroup *group = key;
   uint64_t hash = (uint64_t)group->place + 1;

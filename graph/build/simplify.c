@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution followed by a constant factor or addend of each channel (a batch normalisation, a
- * bias written as an addition) takes it into its weights and bias. */
+/* Folds a constant factor or addend of each channel after a convolution (a batch normalisation, a
+ * bias written as an addition) into the convolution's weights and bias. */
 #include <string.h>
 
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
-/* The channel of the output that a weight adds to. */
+/* The channel of the output to which a weight contributes. */
 static int64_t weight_channel(const BpGraphNode *conv, int64_t index) {
   const BpGraphValue *weights = conv->inputs[1];
   int64_t spatial = 1;
@@ -17,7 +17,8 @@ static int64_t weight_channel(const BpGraphNode *conv, int64_t index) {
   return index / spatial % weights->shape[1];
 }
 
-/* A convolution whose output only the node at hand reads, with constant weights. */
+/* Whether a value is the output of a convolution with constant weights, and only the current node
+ * reads it. */
 static int is_foldable_conv(const BpGraphValue *value) {
   const BpGraphNode *node = value->producer;
   if (!node || value->num_uses != 1 || node->op->domain[0] || !bp__dtype_is_float(value->dtype))
@@ -45,7 +46,7 @@ static double channel_value(const BpGraphValue *constant, int64_t channel) {
   return bp__value_get_float(constant, bp__value_num_elements(constant) == 1 ? 0 : channel);
 }
 
-/* A copy of a constant; of NULL, `channels` zeros. */
+/* Copies a constant; NULL gives `channels` zeros. */
 static BpGraphValue *copy_constant(BpGraph *graph, const BpGraphValue *from, const char *name,
                                    BpDataType dtype, int64_t channels) {
   BpGraphValue *copy =
@@ -60,8 +61,8 @@ static double folded(char op, double a, double b) {
   return op == '*' ? a * b : op == '/' ? a / b : op == '+' ? a + b : a - b;
 }
 
-/* A copy of the convolution that computes what `op`, the node `name`, makes of its output. It has
- * that node's name, whose value it is: `backplane compare` finds nodes by name. */
+/* Makes a convolution whose output is the output of `conv` after `op`, the operation of the node
+ * `name`. The new node is called `name`, because `backplane compare` finds nodes by name. */
 static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, const char *name,
                           const BpGraphValue *constant) {
   int64_t channels = conv->outputs[0]->shape[1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model with open extents gets code of its own for extents that it is run with. */
+/* Compiles special code of a model with open extents for shapes with which it runs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -46,8 +46,8 @@ static int check_names(const BpModel *model, const BpCompileOptions *options) {
   return 0;
 }
 
-/* The inputs with the shapes that are given (`infos` has room for all): how many extents become
- * known; -1 with an error. */
+/* Lists the inputs with the given shapes (`infos` has space for all). Returns the number of extents
+ * that become known, or -1 with an error. */
 static int take_shapes(const BpModel *model, const BpCompileOptions *options,
                        BpModelTensorInfo *infos) {
   int known = 0;
@@ -65,7 +65,7 @@ static int take_shapes(const BpModel *model, const BpCompileOptions *options,
   return known;
 }
 
-/* Whether there is something to compile: 1 or 0; -1 with an error. */
+/* Whether special code must be compiled: 1 or 0; -1 with an error. */
 static int is_wanted(const BpModel *model, const BpSpecialList *list,
                      const BpCompileOptions *options) {
   int32_t count = bp_model_num_inputs(model);
@@ -83,7 +83,8 @@ static int is_wanted(const BpModel *model, const BpSpecialList *list,
   return status;
 }
 
-/* Code for other inputs or outputs than the model's is another model's. */
+/* Fails if the special code has other inputs or outputs than the model: it belongs to another
+ * model. */
 static int check_same(const BpModel *model, const BpRelaxModel *special) {
   bool is_same = bp_model_num_inputs(model) == (int32_t)special->num_inputs &&
                  bp_model_num_outputs(model) == (int32_t)special->num_outputs;
@@ -104,7 +105,7 @@ static int check_same(const BpModel *model, const BpRelaxModel *special) {
                                   "the file that the model was compiled from");
 }
 
-/* Compiles for the target of the options, or that of the model's device. */
+/* Compiles for the target of the options, or for the target of the model's device. */
 static BpModule *compile_special(const BpModel *model, const char *path,
                                  const BpCompileOptions *options) {
   size_t num_devices;

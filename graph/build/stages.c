@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages: a graph is cut into parts of about equal work, in the order of its nodes, and one of them
- * becomes the graph. Nothing here depends on the target: stages that are compiled one by one, for
- * different devices, fit together. */
+/* Stages: a graph is cut into parts of about equal work, in the order of its nodes, and one part
+ * becomes the graph. The cut does not depend on the target, so stages that are compiled one by one,
+ * for different devices, fit together. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,22 +15,22 @@
 typedef struct Cut {
   BpGraph *graph;
   int32_t num_nodes, num_stages;
-  double *work;       /* that nodes before a place do; one more than there are nodes */
-  double *crossing;   /* by place: bytes that a cut before this node passes on */
-  int32_t *first;     /* of each stage: its first node; and the end */
-  int32_t *stage;     /* by node */
-  BpGraphValue **all; /* by id of the values: inputs of the graph and outputs of its nodes */
-  BpList *inputs;     /* of each stage: values of earlier stages */
-  BpList *binds;      /* of each stage: nodes of earlier stages that bind extents, repeated here */
-  bool *marked;       /* by place of the expression: extents that the stage at hand needs */
+  double *work;       /* work of the nodes before a node, by the node's index, and of all nodes */
+  double *crossing;   /* bytes that a cut before a node passes on, by the node's index */
+  int32_t *first;     /* first node of each stage, then the number of nodes */
+  int32_t *stage;     /* stage of each node */
+  BpGraphValue **all; /* inputs of the graph and outputs of its nodes, by id */
+  BpList *inputs;     /* values of earlier stages that each stage reads */
+  BpList *binds;      /* nodes of earlier stages that bind extents and are repeated in a stage */
+  bool *marked;       /* expressions that the current stage needs, by place */
 } Cut;
 
 /* ---- Where to cut ------------------------------------------------------------------------ */
 
-/* A sequence, which stages do not pass on. */
+/* The bytes of a sequence, so large that no cut passes it on. */
 #define SEQUENCE_BYTES 1e15
 
-/* Bytes of a value, if open extents are as is likely. */
+/* The bytes of a value, with likely values for open extents. */
 static double likely_bytes(const BpGraph *graph, const BpGraphValue *value) {
   if (value->sequence)
     return SEQUENCE_BYTES;
@@ -40,7 +40,8 @@ static double likely_bytes(const BpGraph *graph, const BpGraphValue *value) {
   return bytes;
 }
 
-/* How far a cut after `begin` may be, if no stage does more than `most`; each stage has a node. */
+/* The last possible cut after `begin` for which no stage does more than `most` work; each stage has
+ * a node. */
 static int32_t reach(const Cut *cut, int32_t begin, double most) {
   int32_t end = begin + 1;
   while (end < cut->num_nodes && cut->work[end + 1] - cut->work[begin] <= most)
@@ -48,7 +49,7 @@ static int32_t reach(const Cut *cut, int32_t begin, double most) {
   return end;
 }
 
-/* Whether the stages cover all nodes if each does at most `most` of the work. */
+/* Whether the stages cover all nodes if each does at most `most` work. */
 static bool is_enough(const Cut *cut, double most) {
   int32_t at = 0;
   for (int32_t s = 0; s < cut->num_stages && at < cut->num_nodes; s++)
@@ -56,7 +57,7 @@ static bool is_enough(const Cut *cut, double most) {
   return at == cut->num_nodes;
 }
 
-/* The work of the largest stage, as little as can be, but for a thousandth. */
+/* The least possible work of the largest stage, to within a thousandth. */
 static double least_work(const Cut *cut) {
   double most = cut->work[cut->num_nodes], least = most / cut->num_stages;
   for (int32_t i = 0; i < cut->num_nodes; i++)
@@ -68,10 +69,11 @@ static double least_work(const Cut *cut) {
   return is_enough(cut, least) ? least : most;
 }
 
-/* How much more than necessary the largest stage may do where less is passed on for that. */
+/* The factor by which the largest stage may exceed the least work if the cuts pass on less. */
 #define SLACK 1.1
 
-/* The earliest first node of each stage for which the stages from there on are enough. */
+/* Finds the earliest first node of each stage for which the stages from it on can do the rest of
+ * the work. */
 static void find_earliest(Cut *cut, double most) {
   int32_t end = cut->num_nodes;
   cut->first[cut->num_stages] = end;
@@ -83,13 +85,13 @@ static void find_earliest(Cut *cut, double most) {
   }
 }
 
-/* Places the cuts one after another, each where least is passed on. */
+/* Places the cuts one after another, each where it passes on the fewest bytes. */
 static void place_cuts(Cut *cut, double most) {
   find_earliest(cut, most);
   for (int32_t s = 1; s < cut->num_stages; s++) {
     int32_t begin = cut->first[s - 1];
     int32_t latest =
-        MIN(reach(cut, begin, most), cut->num_nodes - (cut->num_stages - s)); /* one for each */
+        MIN(reach(cut, begin, most), cut->num_nodes - (cut->num_stages - s)); /* later stages */
     int32_t best = latest;
     for (int32_t at = latest; at >= cut->first[s] && at > begin; at--)
       if (cut->crossing[at] < cut->crossing[best])
@@ -98,7 +100,8 @@ static void place_cuts(Cut *cut, double most) {
   }
 }
 
-/* Bytes that a cut at each place passes on: of values that are made before and read behind it. */
+/* Finds the bytes that a cut at each node passes on: values that are made before and read after the
+ * cut. */
 static void find_crossing(Cut *cut) {
   int32_t *last = g_new0(int32_t, (gsize)cut->graph->num_values + 1);
   for (int32_t i = 0; i < cut->num_nodes; i++) {
@@ -143,12 +146,12 @@ static void find_values(Cut *cut) {
   }
 }
 
-/* The stage that makes a value, -1 for an input of the graph. */
+/* The stage that makes a value; -1 for an input of the graph. */
 static int32_t maker_of(const Cut *cut, const BpGraphValue *value) {
   return value->producer ? cut->stage[value->producer->id] : -1;
 }
 
-/* Makes a value of an earlier stage, or an input of the graph, an input of the stage. */
+/* Adds a value of an earlier stage, or an input of the graph, to the stage's inputs. */
 static int add_input(Cut *cut, int32_t stage, BpGraphValue *value) {
   if (!value || !cut->all[value->id] || maker_of(cut, value) >= stage ||
       bp__list_index(&cut->inputs[stage], value) >= 0)
@@ -175,7 +178,7 @@ static void need_value(Cut *cut, const BpGraphValue *value) {
     need_extents(cut, value->extents, bp__value_num_elements(value));
 }
 
-/* Marks the symbols that nodes read: in shapes, attributes and bodies. */
+/* Marks the symbols that nodes read in shapes, attributes and bodies. */
 static void need_nodes(Cut *cut, BpGraphNode *const *nodes, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
     const BpGraphNode *node = nodes[i];
@@ -192,7 +195,7 @@ static void need_nodes(Cut *cut, BpGraphNode *const *nodes, int32_t count) {
   }
 }
 
-/* Whether a dimension of the value is the symbol itself. */
+/* Whether the extent of a dimension of the value is the symbol itself. */
 static bool has_symbol(const BpGraphValue *value, int64_t symbol) {
   for (int32_t d = 0; d < value->ndim; d++)
     if (value->shape[d] == symbol)
@@ -208,8 +211,8 @@ static bool binds_symbol(const BpGraphNode *node, int64_t symbol) {
   return false;
 }
 
-/* Lets the stage know a symbol that none of its inputs has and none of its nodes binds: by the
- * smallest value that has it, or by repeating the node that binds it. */
+/* Provides a symbol that no input of the stage has and no node of the stage binds: by the smallest
+ * value that has it, or by repeating the node that binds it. */
 static int provide_symbol(Cut *cut, int32_t stage, int64_t symbol) {
   const BpList *nodes = &cut->graph->nodes;
   BpGraphValue *best = NULL;
@@ -229,7 +232,7 @@ static int provide_symbol(Cut *cut, int32_t stage, int64_t symbol) {
       BpGraphNode *node = nodes->items[i];
       return bp__list_push(&cut->binds[stage], node) || add_input(cut, stage, node->inputs[0]);
     }
-  return 0; /* a node of the stage binds it */
+  return 0; /* a node of the stage binds the symbol */
 }
 
 static int find_inputs(Cut *cut, int32_t stage) {
@@ -237,7 +240,7 @@ static int find_inputs(Cut *cut, int32_t stage) {
   int32_t begin = cut->first[stage], end = cut->first[stage + 1];
   int32_t num_extents = bp__extents_count(&cut->graph->extents);
   int status = 0;
-  /* The first stage has all inputs of the graph, and checks them. */
+  /* The first stage has all inputs of the graph, because it checks them. */
   for (size_t i = 0; stage == 0 && i < cut->graph->inputs.size && !status; i++)
     status = add_input(cut, 0, cut->graph->inputs.items[i]);
   for (int32_t i = begin; i < end && !status; i++)
@@ -254,7 +257,7 @@ static int find_inputs(Cut *cut, int32_t stage) {
 
 /* ---- One stage as the graph -------------------------------------------------------------- */
 
-/* Gives each value that is passed on a name that no other has. Names are equal in all stages. */
+/* Gives each value that is passed on a unique name. All stages use the same names. */
 static int name_values(Cut *cut) {
   BpGraph *graph = cut->graph;
   GHashTable *names = g_hash_table_new(g_str_hash, g_str_equal);
@@ -279,7 +282,8 @@ static int name_values(Cut *cut) {
   return status;
 }
 
-/* The outputs of a stage: values of its own that later stages or the graph's outputs are. */
+/* Lists the outputs of a stage: its values that later stages read, or that are outputs of the
+ * graph. */
 static int list_outputs(const Cut *cut, int32_t stage, BpList *outputs, BpList *names) {
   const BpGraph *graph = cut->graph;
   for (size_t i = 0; i < graph->outputs.size; i++)
@@ -314,7 +318,7 @@ static void replace_list(BpList *list, BpList *by) {
   *by = old;
 }
 
-/* Keeps of the graph what the stage is made of. */
+/* Reduces the graph to the nodes and values of the stage. */
 static int keep_stage(Cut *cut, int32_t stage) {
   BpGraph *graph = cut->graph;
   BpList outputs = {0}, names = {0}, nodes = {0};

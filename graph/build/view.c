@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view that graph compilers have of a graph: a copy of what the importer kept of the model's
- * nodes, made when it is asked for. */
+/* The view that graph compilers have of a graph: a copy, made on request, of the model's nodes that
+ * the importer kept. */
 #include "graph/build/view.h"
 
 #include <inttypes.h>
@@ -22,10 +22,10 @@ typedef struct Maker {
   BpArena *arena;
   const BpViewPlan *plan;
   BpOnnxGraph *view;
-  int32_t *number; /* by value id: in the view, from 1 on; 0: not there yet */
+  int32_t *number; /* number of a value in the view, from 1 on, by value id; 0: none yet */
 } Maker;
 
-/* The text of an open extent. A text that is cut is told from others by the extent's number. */
+/* The text of an open extent. The extent's number makes a text that is cut unique. */
 static const char *extent_text(const Maker *maker, int64_t extent) {
   char text[256];
   bp__extent_format(&maker->plan->graph->extents, extent, text, sizeof(text));
@@ -34,7 +34,8 @@ static const char *extent_text(const Maker *maker, int64_t extent) {
              : bp__arena_printf(maker->arena, "%s#%" PRId64, text, extent - bp__extents_at(0));
 }
 
-/* Gives a value with open extents a shape with -1 for these, and their texts. */
+/* Sets the shape of a value with open extents, which become -1, and the texts of the open
+ * extents. */
 static int show_open_shape(const Maker *maker, BpOnnxValue *to, const BpGraphValue *from) {
   size_t count = (size_t)from->ndim;
   int64_t *shape = bp__arena_alloc_array(maker->arena, count, sizeof(*shape));
@@ -62,7 +63,8 @@ static int fill_value(const Maker *maker, BpOnnxValue *to, const BpGraphValue *f
   return bp__value_is_open(from) ? show_open_shape(maker, to, from) : 0;
 }
 
-/* Puts the number of a value, which is new if nothing has read or made it, at `to`. */
+/* Stores the number of a value at `to`; a value that no node has read or made before gets a new
+ * number. */
 static int number_value(Maker *maker, BpGraphValue *value, int32_t producer, int32_t *to) {
   BpOnnxGraph *view = maker->view;
   int32_t *number = &maker->number[value->id];
@@ -139,7 +141,7 @@ static int add_node(Maker *maker, const BpGraphNode *from) {
   return copy_attrs(maker, from, node);
 }
 
-/* Room for all that the nodes read and make. */
+/* Allocates memory for all values that the nodes read and make. */
 static int make_room(Maker *maker) {
   const BpViewPlan *plan = maker->plan;
   size_t count = 0;
@@ -218,7 +220,7 @@ static const int32_t *get_outputs(const BpOnnxGraph *graph, int32_t *count) {
   return graph->outputs;
 }
 
-/* Raises what is wrong with a call, and keeps it: `claim` fails even if the plugin goes on. */
+/* Raises the error of a call and records it: `claim` fails even if the plugin goes on. */
 static int32_t fail(BpClaims *claims, int32_t node, const char *complaint) {
   if (!claims->failure)
     claims->failure =
@@ -256,7 +258,7 @@ static const BpGraphTable table = {sizeof(BpGraphTable), num_nodes, get_node,
                                    num_values,           get_value, get_inputs,
                                    get_outputs,          take,      decline};
 
-/* Why it could not be added; NULL: it is there. */
+/* The error of a failed registration; NULL after success. */
 static BpError *failure;
 
 static void add_table(void) {

@@ -10,7 +10,7 @@
 struct BpOnnxGraph {
   BpOnnxNode *nodes;
   BpOnnxValue *values;
-  BpGraphValue **origins; /* by value: that of the graph */
+  BpGraphValue **origins; /* value of the graph, by value of the view */
   int32_t *inputs;
   int32_t *outputs;
   int32_t num_nodes, num_values, num_inputs, num_outputs;
@@ -19,27 +19,27 @@ struct BpOnnxGraph {
 /* The nodes that a view shows. */
 typedef struct BpViewPlan {
   const BpGraph *graph;
-  const BpGraphNode *const *nodes; /* as the model has them */
+  const BpGraphNode *const *nodes; /* nodes as the model has them */
   int32_t num_nodes;
-  const uint8_t *is_read;   /* by value id: another node reads it, or it is an output */
-  const uint8_t *is_output; /* by value id: a node outside of the view reads it */
+  const uint8_t *is_read;   /* whether another node reads a value or it is an output, by id */
+  const uint8_t *is_output; /* whether a node outside the view reads a value, by value id */
 } BpViewPlan;
 
-/* A view in the arena; NULL with an error. */
+/* Makes a view in the arena; NULL with an error. */
 const BpOnnxGraph *bp__view_create(BpArena *arena, const BpViewPlan *plan);
 
 struct BpClaims {
   BpArena *arena;
   int32_t num_nodes;
-  double *costs;       /* by node: < 0 where it was not taken */
-  const char **why;    /* by node: the reason of one that was declined; else NULL */
-  const char *failure; /* of the first call that was wrong, or NULL */
+  double *costs;       /* cost of each node; < 0 if it was not taken */
+  const char **why;    /* reason of each node that was declined; else NULL */
+  const char *failure; /* error of the first invalid call, or NULL */
 };
 
-/* Claims of a view's nodes, none taken; NULL with an error. */
+/* Makes claims of a view's nodes, with no node taken; NULL with an error. */
 BpClaims *bp__claims_create(BpArena *arena, const BpOnnxGraph *view);
 
-/* Adds the table "graph" to those of the host, where it is not there yet. */
+/* Adds the table "graph" to the host's tables, unless it is there already. */
 int bp__view_register(void);
 
 #endif

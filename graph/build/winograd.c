@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where Winograd's algorithm replaces a convolution, by a count of cycles; and the transform of the
- * weights, which happens now. */
+/* Decides, by a count of cycles, which convolutions Winograd's algorithm replaces, and transforms
+ * the weights when compiling. */
 #include "graph/build/winograd.h"
 
 #include <math.h>
@@ -9,18 +9,20 @@
 
 #include "graph/ops/winograd.h"
 
-/* Assumed rates of a core in a cycle: multiply-adds of vectors, bytes from its second-level cache,
- * and bytes from memory behind that. */
+/* Assumed rates of a core in a cycle: multiply-adds of vectors, bytes from the second-level cache,
+ * and bytes from memory. */
 #define PRODUCTS_PER_CYCLE 2.0
 #define NEAR_BYTES         32.0
 #define FAR_BYTES          8.0
-/* Cycles for a vector of one point, into the tile or out of it, beyond the products. */
+/* The cycles for transforming a vector of one point, into the tile or out of it, beyond the
+ * products. */
 #define TRANSFORM_CYCLES 2.5
-/* The same of threads in lock-step, whose transforms go through memory. */
+/* The cycles for transforming a vector of one point with threads in lock-step, whose transforms go
+ * through memory. */
 #define THREAD_TRANSFORM_CYCLES 8.0
-/* Bytes of a tensor that a kernel of every device takes. */
+/* The size in bytes of a tensor that a kernel of every device accepts. */
 #define LEAST_MAX_BUFFER (1 << 27)
-/* The least speed-up that is worth the larger weights and the larger rounding error. */
+/* The least speed-up that justifies the larger weights and the larger rounding error. */
 #define LEAST_GAIN 1.15
 
 static double weight_cycles(const BpWinogradSite *site, double points) {
@@ -30,20 +32,20 @@ static double weight_cycles(const BpWinogradSite *site, double points) {
   return bytes / (bytes <= near ? NEAR_BYTES : FAR_BYTES);
 }
 
-/* Vectors for all channels of the output. */
+/* The number of vectors for all channels of the output. */
 static double out_vectors(const BpWinogradSite *site) {
   return (double)(site->threads > 1 ? site->out_blocks * site->out_block : site->out_blocks);
 }
 
-/* Of products for `places` times `points` places in all input and output channels. */
+/* The cycles of products for `places` times `points` positions in all input and output channels. */
 static double product_cycles(const BpWinogradSite *site, double places, double points) {
   double vectors = (double)(site->in_blocks * site->in_block) * out_vectors(site);
   return places / (double)site->threads * points * vectors / PRODUCTS_PER_CYCLE +
          weight_cycles(site, points);
 }
 
-/* The rows of tiles that are transformed at a time: all of them, or, where a tensor between two
- * kernels would be too large, those of a slice of the image; 0: too few. */
+/* The number of tile rows that are transformed at a time: all, or those of a slice of the image if
+ * a tensor between two kernels would be too large; 0: too few. */
 static int64_t tile_rows_at_once(const BpWinogradSite *site, const int64_t *tiles, double points) {
   double most =
       (double)bp_target_get_int(site->target, BP_TARGET_MAX_BUFFER_BYTES, LEAST_MAX_BUFFER);
@@ -58,7 +60,8 @@ static int64_t tile_rows_at_once(const BpWinogradSite *site, const int64_t *tile
   return (tiles[0] + slices - 1) / slices;
 }
 
-/* For each image; HUGE_VAL: it cannot be. Sets the rows of the output that are computed at once. */
+/* The cycles for each image; HUGE_VAL if the transform is impossible. Sets the number of output
+ * rows that are computed at once. */
 static double winograd_cycles(const BpWinogradSite *site, BpWinogradPlan *plan) {
   const int64_t *tile = plan->tile;
   double points = 1;
@@ -86,7 +89,7 @@ static int is_plain_window(const BpOpWindow *window) {
   return taps > 1;
 }
 
-/* Tiles of an odd number of points leave one of a pair p, -p over. */
+/* Whether the points form pairs p, -p; an odd number of points leaves one over. */
 static int is_even(int64_t points) {
   return points == 1 || points % 2 == 0;
 }
@@ -110,7 +113,8 @@ int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan) {
   return plan->rows > 0;
 }
 
-/* G filter G', for one pair of channels; `step` elements between the points of the result. */
+/* Computes G filter G' for one pair of channels; `step` is the distance between the points of the
+ * result. */
 static void transform_filter(const BpWinograd *height, const BpWinograd *width,
                              const BpGraphValue *from, int64_t first, BpGraphValue *to, int64_t at,
                              int64_t step) {
@@ -132,7 +136,7 @@ BpGraphValue *bp__winograd_weights(BpGraph *graph, const BpGraphValue *from, con
   bp__winograd_init(&height, (int32_t)tile[0], (int32_t)s[2]);
   bp__winograd_init(&width, (int32_t)tile[1], (int32_t)s[3]);
   int64_t shape[6] = {height.points, width.points, site->out_blocks, site->in_blocks, a, b};
-  /* Transformed, they need more digits than the result. */
+  /* Transformed weights need more digits than the result. */
   BpGraphValue *to =
       bp__graph_constant(graph, from->name, bp_te_accumulator(from->dtype), shape, 6, NULL);
   int64_t step = site->out_blocks * site->in_blocks * a * b;
