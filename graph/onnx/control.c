@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control flow: If, Loop and Scan become nodes with bodies (graph/ops/control.h). If the condition
- * is a constant, the nodes of the chosen branch take the node's place. A body sees the names around
- * it, and captures those that it reads, as further inputs of the node. */
+ * of an If is a constant, the nodes of the chosen branch replace the If. A body sees the names
+ * around it, and captures the values that it reads, as further inputs of its node. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* ---- Bodies ------------------------------------------------------------------------------ */
 
-/* A value like another in a body. */
+/* Makes a value in a body with the type and shape of a value outside it. */
 static BpGraphValue *twin(BpGraph *graph, const BpGraphValue *value) {
   BpGraphValue *copy = bp__graph_value(graph, value->name, value->dtype, value->shape, value->ndim);
   if (copy) {
@@ -24,7 +24,8 @@ static BpGraphValue *twin(BpGraph *graph, const BpGraphValue *value) {
   return copy;
 }
 
-/* A sequence of what stands in the body for the tensors of another. */
+/* Captures a settled sequence: makes a sequence of the body's values that capture the tensors of
+ * the given sequence. */
 static BpGraphValue *capture_sequence(Body *body, const BpGraphValue *value) {
   const BpGraphSequence *from = value->sequence;
   BpGraphValue *copy = bp__graph_sequence(body->graph, value->name, from->count);
@@ -58,7 +59,7 @@ static void clear_body(Body *body) {
   g_hash_table_destroy(body->known);
 }
 
-/* Begins a body of a node of the graph to which nodes are added now. */
+/* Begins a body of a node of the graph to which the scope adds nodes. */
 static int begin_body(const Scope *scope, Body *body) {
   *body = (Body){.graph = bp__graph_body(scope->import->graph)};
   body->known = g_hash_table_new(NULL, NULL);
@@ -71,7 +72,7 @@ static BpGraphValue *add_body_input(Body *body, const char *name, BpDataType dty
   return value && !bp__list_push(&body->graph->inputs, value) ? value : NULL;
 }
 
-/* Drops what nothing reads, of what is captured as well; the first inputs stay. */
+/* Removes unused nodes and unused captured inputs of a body; the other inputs stay. */
 static void forget_unused(Body *body) {
   BpGraph *graph = body->graph;
   size_t kept = 0, first = graph->inputs.size - body->captured.size;
@@ -108,7 +109,7 @@ const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, 
   return graph;
 }
 
-/* What stands for a node of the model in errors. */
+/* A stand-in for a node of the model in errors. */
 typedef struct Named {
   BpOp op;
   BpGraphNode node;
@@ -120,8 +121,8 @@ static const BpGraphNode *name_node(Named *named, const OnnxNode *node, const ch
   return &named->node;
 }
 
-/* Adds the nodes of a subgraph whose inputs have their names, and lists what it gives. The nodes of
- * a body give open sequences. */
+/* Adds the nodes of a subgraph whose inputs are already named, and lists the subgraph's outputs.
+ * Nodes inside a body produce open sequences. */
 static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node, const char *name,
                         const Body *body, BpList *outputs) {
   Named named;
@@ -178,8 +179,8 @@ static int64_t new_symbol(BpGraph *graph, const char *name) {
   return bp__op_new_symbol(graph, &(BpGraphNode){.name = name});
 }
 
-/* Whether an extent is made of symbols that were made since there were `count` expressions: it has
- * no meaning outside of the body that was imported since. */
+/* Whether an extent contains a symbol that is newer than the first `count` expressions: an extent
+ * with a new symbol has no meaning outside the body that was imported since. */
 static int is_local(const BpGraph *graph, int64_t extent, int32_t count) {
   int32_t now = bp__extents_count(&graph->extents);
   bool *marked = bp__extent_is_open(extent) ? g_new0(bool, (gsize)now + 1) : NULL;
@@ -200,7 +201,7 @@ static void keep_measured(const BpGraph *graph, BpGraphNode *node, int32_t count
         node->is_kept = 1;
 }
 
-/* The extent outside of the body, where it is bound if it has no meaning there. */
+/* The extent outside the body; an extent without meaning there is bound to a new symbol. */
 static int64_t outer_extent(BpGraph *graph, const char *name, int64_t extent, int32_t count) {
   return is_local(graph, extent, count) ? new_symbol(graph, name) : extent;
 }
@@ -221,7 +222,7 @@ static int add_values(Scope *scope, const OnnxNode *node, BpGraphValue *const *v
   return 0;
 }
 
-/* Makes a node of the inputs listed and of what its bodies capture. */
+/* Makes a node whose inputs are the listed inputs and the values that its bodies capture. */
 static BpGraphNode *make_control(BpGraph *graph, const BpOp *op, const char *name, BpList *inputs,
                                  Body *bodies, int32_t num_bodies, int32_t num_outputs,
                                  const BpGraphAttr *attrs, int32_t num_attrs) {
@@ -264,7 +265,7 @@ static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int 
   return onnx ? bp__scope_add_subgraph(scope, node, name, onnx, body, NULL, outputs) : -1;
 }
 
-/* An artifact of several targets computes both branches, and selects the outputs of one. */
+/* Computes both branches and selects the outputs of one, for an artifact of several targets. */
 static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
                                    BpGraphValue *then, BpGraphValue *otherwise) {
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
@@ -303,7 +304,7 @@ static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGrap
   return condition ? 0 : -1;
 }
 
-/* The type outside of a body, where extents that have no meaning there may be any. */
+/* The type of a sequence outside a body; an extent without meaning there may have any value. */
 static BpGraphSequence outer_type(BpGraph *graph, const BpGraphValue *value, int32_t count) {
   BpGraphSequence type = *value->sequence;
   for (int32_t d = 0; d < type.ndim; d++)
@@ -312,7 +313,7 @@ static BpGraphSequence outer_type(BpGraph *graph, const BpGraphValue *value, int
   return type;
 }
 
-/* Makes an output of a node a sequence of that type. */
+/* Makes an output of a node a sequence of a given type. */
 static int set_sequence_output(BpGraph *graph, BpGraphNode *node, int32_t index,
                                const BpGraphSequence *type) {
   BpGraphSequence *copy = bp__arena_alloc(&graph->arena, sizeof(*copy));
@@ -323,7 +324,7 @@ static int set_sequence_output(BpGraph *graph, BpGraphNode *node, int32_t index,
   return 0;
 }
 
-/* Makes an output of If that is a sequence or an optional, in both branches. */
+/* Makes an output of If that is a sequence or an optional in both branches. */
 static int set_branch_sequence(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
   BpGraphSequence type = outer_type(graph, node->bodies[0]->outputs.items[index], count);
   BpGraphSequence other = outer_type(graph, node->bodies[1]->outputs.items[index], count);
@@ -332,7 +333,7 @@ static int set_branch_sequence(BpGraph *graph, BpGraphNode *node, int32_t index,
              : set_sequence_output(graph, node, index, &type);
 }
 
-/* If one branch gives an optional, what the other one gives is one, too. */
+/* If an output is an optional in one branch, makes the other branch's output an optional, too. */
 static int open_optionals(const BpGraphNode *named, const Body *bodies) {
   BpList *outputs[] = {&bodies[0].graph->outputs, &bodies[1].graph->outputs};
   for (size_t i = 0; i < outputs[0]->size; i++)
@@ -346,8 +347,8 @@ static int open_optionals(const BpGraphNode *named, const Body *bodies) {
   return 0;
 }
 
-/* Makes an output of If that holds for both branches: extents that differ between them are bound
- * when the branch has run. */
+/* Makes an output of If whose type holds for both branches: extents that differ between the
+ * branches are bound after the branch has run. */
 static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
   const BpGraphValue *then = node->bodies[0]->outputs.items[index];
   const BpGraphValue *otherwise = node->bodies[1]->outputs.items[index];
@@ -393,7 +394,7 @@ static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, B
   return branch ? 0 : -1;
 }
 
-/* A node with both branches, for a condition that depends on the data. */
+/* Makes a node with both branches, for a condition that depends on the data. */
 static int add_branches(Scope *scope, const OnnxNode *node, const char *name,
                         BpGraphValue *condition, BpList *outputs) {
   Body bodies[2] = {{0}};
@@ -442,19 +443,19 @@ typedef struct Looping {
   const OnnxNode *node;
   const char *name;
   const OnnxGraph *onnx;
-  BpGraphValue *trip, *condition; /* or NULL */
-  BpGraphValue *const *initial;   /* of the carried values */
+  BpGraphValue *trip, *condition; /* NULL if absent */
+  BpGraphValue *const *initial;   /* initial values of the carried values */
   size_t num_carried, num_stacks;
-  int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* of the carried values, in any iteration */
-  BpGraphSequence *types;               /* of those that are sequences, likewise */
-  int64_t *is_backward;                 /* by stack */
-  /* Of Scan: the tensors that the body gets element by element, one in each iteration. */
+  int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* shapes that the carried values have in any iteration */
+  BpGraphSequence *types;               /* types that carried sequences have in any iteration */
+  int64_t *is_backward;                 /* whether each stack is filled backwards */
+  /* For Scan: the tensors of which the body gets one element in each iteration. */
   BpGraphValue *const *scanned;
   size_t num_scanned;
-  int64_t *axes, *are_backward; /* of what is scanned */
-  int is_scan;                  /* Scan, or SequenceMap */
+  int64_t *axes, *are_backward; /* axes and directions of the scanned tensors */
+  int is_scan;                  /* whether the node is a Scan or SequenceMap */
   int is_map;
-  int32_t count; /* of expressions, before the body */
+  int32_t count; /* number of expressions before the body */
 } Looping;
 
 static const char *input_name(const Looping *l, size_t index) {
@@ -462,7 +463,7 @@ static const char *input_name(const Looping *l, size_t index) {
   return is_empty(name) ? l->name : name;
 }
 
-/* The element of what is scanned in an iteration. */
+/* The element of a scanned tensor in an iteration. */
 static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue *iteration,
                                      size_t index) {
   BpGraphNode named = {.name = l->name};
@@ -484,8 +485,8 @@ static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue 
                       &axis, 1);
 }
 
-/* Makes the values of the body's inputs; after an error one is NULL. The body runs only while its
- * condition holds, so the condition is the constant true in it. */
+/* Makes the values of the body's inputs; one is NULL after an error. The body runs only while the
+ * condition is true, so the condition is the constant true in the body. */
 static int make_body_inputs(const Looping *l, Body *body, BpGraphValue **inputs) {
   static const uint8_t holds = 1;
   BpGraphValue *iteration = add_body_input(body, l->name, BP__INT64, NULL, 0);
@@ -517,7 +518,8 @@ static int make_body_inputs(const Looping *l, Body *body, BpGraphValue **inputs)
   return 0;
 }
 
-/* Of SequenceMap: puts what an iteration gives into the sequences that it got. */
+/* For SequenceMap: inserts the outputs of an iteration into the sequences that the iteration
+ * got. */
 static int insert_elements(const Looping *l, const Body *body) {
   Named named;
   name_node(&named, l->node, l->name);
@@ -532,8 +534,8 @@ static int insert_elements(const Looping *l, const Body *body) {
   return 0;
 }
 
-/* Compares the sequence that the body gives for the next iteration with what it got, as
- * open_changing does. */
+/* Widens the type of a carried sequence to the type of the body's output, as open_changing does for
+ * tensors. */
 static int widen_type(const Looping *l, const Body *body, size_t index, BpGraphValue **next) {
   Named named;
   name_node(&named, l->node, l->name);
@@ -550,8 +552,8 @@ static int widen_type(const Looping *l, const Body *body, size_t index, BpGraphV
   return bp__sequence_join(&named.node, &l->types[index], &type);
 }
 
-/* Compares what the body gives for the next iteration with what it got: extents that may change
- * become symbols. How many did; -1: an error. */
+/* Compares the body's outputs with the carried values that the iteration got: extents that may
+ * change become symbols. Returns the number of changed extents, or -1 with an error. */
 static int open_changing(const Looping *l, const Body *body) {
   BpGraph *graph = l->scope->import->graph;
   size_t first = l->is_scan ? 0 : 1;
@@ -584,7 +586,7 @@ static int open_changing(const Looping *l, const Body *body) {
   return changed;
 }
 
-/* Imports the body as often as extents of carried values turn out to change. */
+/* Imports the body again until the extents of carried values no longer change. */
 static int fill_body(const Looping *l, Body *body) {
   BpGraphValue **inputs = g_new0(BpGraphValue *, l->onnx->n_input + 1);
   int changed = 1;
@@ -602,12 +604,12 @@ static int fill_body(const Looping *l, Body *body) {
   return changed;
 }
 
-/* Whether a condition is known to hold; NULL: there is none, so it does. */
+/* Whether a condition is certainly true; NULL is an absent condition, which is true. */
 static int is_surely(const BpGraphValue *condition) {
   return !condition || (condition->data && bp__value_get_int(condition, 0) != 0);
 }
 
-/* The condition comes last, or, where it always holds, is not there. */
+/* Moves the condition behind the body's other outputs; removes it if it is always true. */
 static int move_condition(const Looping *l, Body *body, int *has_condition) {
   BpList *outputs = &body->graph->outputs;
   BpGraphValue *condition = NULL;
@@ -626,7 +628,7 @@ static int move_condition(const Looping *l, Body *body, int *has_condition) {
   return *has_condition ? bp__list_push(outputs, condition) : 0;
 }
 
-/* How many elements a stack has. */
+/* The number of elements of a stack. */
 static int64_t count_of(const Looping *l, int has_condition) {
   BpGraph *graph = l->scope->import->graph;
   const BpGraphValue *trip = l->trip;
@@ -693,7 +695,7 @@ static int check_initial(const Looping *l) {
   return 0;
 }
 
-/* The node of a loop, its body imported. */
+/* Adds the node of a loop after importing its body. */
 static BpGraphNode *add_looping(Looping *l) {
   BpArena *arena = &l->scope->import->graph->arena;
   BpList inputs = {0};
@@ -771,8 +773,7 @@ static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
 
 /* ---- Scan -------------------------------------------------------------------------------- */
 
-/* Reads an attribute of `count` integers; an absent attribute is `count` zeros. NULL with an error.
- */
+/* Reads an attribute of `count` integers; an absent attribute gives zeros. NULL with an error. */
 static int64_t *read_list(const Looping *l, const char *attribute_name, size_t count) {
   const OnnxAttribute *attribute =
       bp__onnx_find_attribute(l->node->attribute, l->node->n_attribute, attribute_name);
@@ -790,7 +791,7 @@ static int64_t *read_list(const Looping *l, const char *attribute_name, size_t c
   return list;
 }
 
-/* Makes an axis that may be negative one in [0, ndim). */
+/* Converts an axis that may be negative to one in [0, ndim); -1 with an error. */
 static int read_axis(const Looping *l, int64_t *axis, int32_t ndim) {
   if (*axis < -(int64_t)ndim || *axis >= ndim)
     return bp_error_raise(BP_ERROR_FORMAT,
@@ -800,7 +801,7 @@ static int read_axis(const Looping *l, int64_t *axis, int32_t ndim) {
   return 0;
 }
 
-/* Finds what is scanned, along which axes, and how many iterations that gives. */
+/* Reads the scanned tensors, their axes, and the number of iterations. */
 static int read_scanned(Looping *l) {
   BpGraph *graph = l->scope->import->graph;
   int64_t count = 0;
@@ -832,7 +833,7 @@ static int read_scanned(Looping *l) {
   return l->trip ? 0 : -1;
 }
 
-/* Puts the first dimension of a stack where an attribute wants it. */
+/* Moves the first dimension of a stack to the axis that an attribute states. */
 static BpGraphValue *turn_stack(const Looping *l, BpGraphValue *stack, int64_t axis) {
   int64_t perm[BP_GRAPH_MAX_NDIM];
   if (read_axis(l, &axis, stack->ndim))
@@ -904,7 +905,7 @@ static int add_scan(Scope *scope, const OnnxNode *node, const char *name) {
 
 /* ---- SequenceMap ------------------------------------------------------------------------- */
 
-/* Sequences that have nothing yet, for each output. */
+/* Makes an empty sequence for each output. */
 static BpGraphValue **make_empty(const Looping *l, const BpGraphNode *named) {
   BpGraph *graph = l->scope->import->graph;
   BpGraphValue **values = bp__arena_alloc_array(&graph->arena, l->num_carried + 1, sizeof(*values));
@@ -917,7 +918,7 @@ static BpGraphValue **make_empty(const Looping *l, const BpGraphNode *named) {
   return values;
 }
 
-/* Lets a run fail if one of the sequences is not as long as the first one, which has `count`. */
+/* Makes a run fail if the length of a sequence is not `count`, the length of the first sequence. */
 static int check_lengths(BpGraph *graph, const BpGraphNode *named, BpGraphValue *const *sequences,
                          size_t num_inputs, BpGraphValue *count) {
   const int64_t zero = 0, one = 1;
@@ -935,7 +936,7 @@ static int check_lengths(BpGraph *graph, const BpGraphNode *named, BpGraphValue 
   return 0;
 }
 
-/* A loop over the positions of the first sequence, which carries the sequences of the outputs. */
+/* Adds a loop over the positions of the first sequence; it carries the output sequences. */
 int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
                       BpGraphValue **results) {
   BpGraph *graph = scope->import->graph;

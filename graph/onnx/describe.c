@@ -35,7 +35,8 @@ static int visit_value(const OnnxValueInfo *value, int32_t role, BpTensorVisit v
   return visit(visitor, role, &info);
 }
 
-/* Older files list all initializers among the inputs; there they are constants. */
+/* Visits an input of the model. Older files list all initializers among the inputs; the listed
+ * initializers are constants. */
 static int visit_input(const OnnxModel *model, const OnnxValueInfo *input, BpTensorVisit visit,
                        void *visitor) {
   if (!bp__onnx_initializer(model->graph, input->name))
@@ -70,12 +71,12 @@ int bp_onnx_check_operators(const char *onnx_path) {
 
 /* ---- As JSON ----------------------------------------------------------------------------- */
 
-/* Where there is no memory a member is left out, and the text of the whole fails. */
+/* If memory is exhausted, the member is left out, and formatting the whole text fails. */
 static void add(json_t *object, const char *name, json_t *value) {
   json_object_set_new(object, name, value);
 }
 
-/* Text from a file, which need not be UTF-8; null for none. */
+/* A string from a file, which may be invalid UTF-8, as JSON; null for no string. */
 static json_t *text_of(const char *text) {
   char *valid = text ? g_utf8_make_valid(text, -1) : NULL;
   json_t *json = valid ? json_string(valid) : json_null();
@@ -95,7 +96,7 @@ static json_t *dtype_of(BpDataType dtype) {
   return json_string(text);
 }
 
-/* A tensor that a node gives. */
+/* Describes a tensor that a node produces. */
 static json_t *value_of(const BpExtents *extents, const char *name, const BpGraphValue *value) {
   json_t *object = json_object(), *shape = json_array();
   add(object, "name", text_of(name));
@@ -107,7 +108,8 @@ static json_t *value_of(const BpExtents *extents, const char *name, const BpGrap
   return object;
 }
 
-/* An input or output as the file has it: an extent is a number, the name of a symbol, or null. */
+/* Describes an input or output as the file declares it: an extent is a number, the name of a
+ * symbol, or null. */
 static json_t *declared_of(const OnnxValueInfo *info) {
   const Backplane__Onnx__TensorTypeProto *type = info->type ? info->type->tensor_type : NULL;
   json_t *object = json_object(), *shape = json_array();
@@ -128,7 +130,7 @@ static json_t *declared_of(const OnnxValueInfo *info) {
   return object;
 }
 
-/* The bytes of its elements, 0 for those of types that nothing here has. */
+/* The bytes of a tensor's elements; 0 for an unsupported type. */
 static double bytes_of(const OnnxTensor *tensor) {
   BpDataType dtype;
   double bytes = 0;
@@ -229,7 +231,7 @@ static json_t *operator_of(const BpOp *op) {
   return object;
 }
 
-/* By domain, then by name. */
+/* Compares two operators by domain, then by name. */
 static int in_order(const void *a, const void *b) {
   const BpOp *x = *(const BpOp *const *)a, *y = *(const BpOp *const *)b;
   int domains = strcmp(x->domain, y->domain);
@@ -245,7 +247,7 @@ char *bp_onnx_list_operators(void) {
     return NULL;
   }
   for (int32_t i = 0; i < count; i++)
-    if (strcmp(table[i].domain, "backplane")) /* which is that of passes */
+    if (strcmp(table[i].domain, "backplane")) /* the domain of operators made by passes */
       order[kept++] = &table[i];
   qsort(order, (size_t)kept, sizeof(*order), in_order);
   json_t *root = json_object(), *operators = json_array();

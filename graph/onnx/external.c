@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors whose elements lie in files beside the model. A file is in the model's folder or below
- * it, and no link leads there: a model is untrusted, and what it names would be read into a result.
- * The bytes of a tensor are those that its shape and type need. */
+/* Tensors whose elements lie in files beside the model. A file must be in the model's folder or
+ * below it, on a path without links: a model is untrusted, and the contents of the files that it
+ * names may be visible in a result. A tensor has exactly as many bytes as its shape and type
+ * need. */
 #include "graph/onnx/reader.h"
 
 #include <errno.h>
@@ -19,18 +20,18 @@
 
 #include "graph/ops/op.h"
 
-/* Tensors may share bytes of a file: all of them together take at most so many times what the files
- * hold. */
+/* Tensors may share bytes of a file: all tensors together take at most MOST_SHARING times the bytes
+ * of the files. */
 #define MOST_SHARING 4
 
 typedef struct Folder {
-  const char *path; /* of the model */
-  int fd;           /* of its folder, or -1 */
-  char *location;   /* of the file that is open, or NULL */
+  const char *path; /* path of the model */
+  int fd;           /* descriptor of the model's folder, or -1 */
+  char *location;   /* location of the open file, or NULL */
   int file;
-  uint64_t size;     /* of that file */
+  uint64_t size;     /* size of the open file */
   GHashTable *known; /* the locations opened so far */
-  uint64_t held;     /* bytes of those files */
+  uint64_t held;     /* bytes of all files opened so far */
   uint64_t taken;    /* bytes of the tensors so far */
 } Folder;
 
@@ -50,8 +51,8 @@ static int open_error(const Folder *folder, const char *tensor, const char *loca
                         location, folder->path, tensor, strerror(errno));
 }
 
-/* Opens a location, one part of its path after the other, and refuses a part that leads out of the
- * folder. Returns the file, or -1 with an error. */
+/* Opens a location, one component of its path after the other, and fails for a component that leads
+ * out of the folder. Returns the descriptor, or -1 with an error. */
 static int open_location(const Folder *folder, const char *tensor, const char *location) {
   char **parts = g_strsplit(location, "/", -1);
   int at = folder->fd, status = 0;
@@ -93,7 +94,7 @@ static int open_folder(Folder *folder) {
   return folder->fd < 0 ? -1 : 0;
 }
 
-/* The file at the location becomes the open one. */
+/* Makes the file at a location the open file. */
 static int open_file(Folder *folder, const char *tensor, const char *location) {
   struct stat status;
   if (folder->location && !strcmp(folder->location, location))
@@ -177,7 +178,7 @@ static int read_place(const OnnxTensor *tensor, const char *name, Place *place) 
   return 0;
 }
 
-/* The bytes that the shape and the type need. */
+/* The number of bytes that a tensor's shape and type need. */
 static int needed_bytes(const OnnxTensor *tensor, const char *name, uint64_t *bytes) {
   BpDataType dtype;
   if (bp__dtype_from_onnx(tensor->data_type, &dtype))

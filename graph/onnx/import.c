@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importer: names become values, nodes become operators of the table. A call of one of the
- * model's own functions becomes the nodes of its body; control.c has what runs bodies. */
+/* The importer: names become values, nodes become operators of the table. A call of a model-local
+ * function becomes the nodes of the function's body; control.c imports operators that run
+ * bodies. */
 #include "graph/onnx/import.h"
 
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 #include "graph/onnx/scope.h"
 #include "graph/ops/op.h"
 
-/* Names go into JSON and file names, so they must be text. */
+/* Names go into JSON and file names, so they must be valid text. */
 const char *bp__onnx_check_name(const char *name, const char *what) {
   if (is_empty(name))
     bp_error_raise(BP_ERROR_FORMAT, "%s of the model has no name", what);
@@ -36,7 +37,7 @@ int bp__scope_create_names(Scope *scope, size_t count) {
   return 0;
 }
 
-/* 1, and `*value` is what the name stands for; 0: nobody knows it; -1: an error. */
+/* Looks up a name. Returns 1 and sets `*value`, 0 if the name is unknown, -1 with an error. */
 static int look_up(Scope *scope, const char *name, BpGraphValue **value) {
   ENTRY key = {.key = (char *)(uintptr_t)name}, *found = NULL;
   *value = NULL;
@@ -86,7 +87,8 @@ static int is_listed(const OnnxGraph *onnx, const char *name) {
   return 0;
 }
 
-/* A default value of an input whose shape is given is not used: the input is set instead. */
+/* A default value of an input whose shape the caller gives is ignored: the caller sets the
+ * input. */
 static int is_set_instead(const Scope *scope, const char *name) {
   const Import *import = scope->import;
   return scope->depth == 0 && find_shape(import, name) && bp__onnx_has_defaults(import->model) &&
@@ -107,13 +109,13 @@ static int64_t symbol_extent(const Import *import, const char *symbol) {
   return -1;
 }
 
-/* A usual extent for a dimension that is open: one item, and for each a picture of three colours or
- * a sequence. */
+/* An example extent for an open dimension: a batch of one picture with three colours, or of one
+ * sequence. */
 static int64_t example_extent(size_t index, size_t ndim) {
   return index == 0 ? 1 : ndim < 4 ? 128 : index == 1 ? 3 : 224;
 }
 
-/* "--shape NAME=1x3x224x224"; NULL with an error. */
+/* An example option, "--shape NAME=1x3x224x224", for an input; NULL with an error. */
 static const char *example_of(BpArena *arena, const OnnxValueInfo *info) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *example = bp__arena_printf(arena, "--shape %s=", info->name);
@@ -146,7 +148,7 @@ static bool has_open_dimension(const OnnxValueInfo *info) {
   return false;
 }
 
-/* Says with what shapes, those that are open being fixed, a model may compile that does not. */
+/* Adds to the error which fixed shapes may make a model with open extents compile. */
 static int suggest_shapes(const Import *import) {
   const char *examples = "";
   if (!bp__graph_is_open(import->graph) || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
@@ -165,12 +167,12 @@ static int suggest_shapes(const Import *import) {
              : -1;
 }
 
-/* Likely values of open extents, for schedules. Functions are right for every value. */
+/* Likely values of open extents, which schedules use. Functions are correct for every value. */
 #define LIKELY_BATCH  1
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
 
-/* A dimension that the model leaves open: the symbol that it names, or one of its own. */
+/* The symbol of a dimension that the model leaves open: the named symbol, or a new one. */
 static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = bp__onnx_symbol(shape->dim[dimension]);
@@ -183,7 +185,7 @@ static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t di
   return symbol ? bp__extent_symbol(&graph->extents, symbol, likely) : BP_EXTENT_NONE;
 }
 
-/* The shape of an input: the one given, checked against the file, or that of the file. */
+/* The shape of an input: the given shape, checked against the file, or the file's shape. */
 static int input_shape(const Import *import, const OnnxValueInfo *info, int64_t *extents,
                        int32_t *ndim) {
   const BpInputShape *given = find_shape(import, info->name);
@@ -229,7 +231,7 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
   if (!bp__onnx_check_name(info->name, "an input"))
     return -1;
   if (bp__scope_find(scope, info->name))
-    return 0; /* a constant, or a default value that is used */
+    return 0; /* the input is a constant, or its default value is used */
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
@@ -323,7 +325,7 @@ static int add_functions(Import *import) {
   return 0;
 }
 
-/* The function that the node calls, or NULL. */
+/* The model-local function that the node calls, or NULL. */
 static const OnnxFunction *find_function(Import *import, const OnnxNode *node) {
   ENTRY key = {0}, *found = NULL;
   if (import->model->n_functions == 0 || is_empty(node->op_type))
@@ -406,7 +408,8 @@ int bp__scope_check_operators(const Scope *scope) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* The letter of an attribute's type in a row's list, by ONNX's number. */
+/* The letter of an attribute's type in the attribute list of an operator's row, by ONNX's
+ * number. */
 static const char *attribute_letter(int32_t type) {
   static const char *const letters[] = {
       [BP_GRAPH_ATTR_FLOAT] = "f",   [BP_GRAPH_ATTR_INT] = "i",     [BP_GRAPH_ATTR_STRING] = "s",
@@ -415,7 +418,7 @@ static const char *attribute_letter(int32_t type) {
   return type > 0 && type < (int32_t)(sizeof(letters) / sizeof(letters[0])) ? letters[type] : NULL;
 }
 
-/* Whether the row's list has "name:letter". */
+/* Whether the attribute list of an operator's row contains "name:letter". */
 static int is_accepted(const BpOp *op, const char *name, const char *letter) {
   size_t name_size = strlen(name), letter_size = strlen(letter);
   for (const char *at = op->attrs; (at = strstr(at, name)) != NULL; at++)
@@ -459,8 +462,8 @@ int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
   return 0;
 }
 
-/* Reads the integers of an attribute. The least int64 numbers stand for open extents; such integers
- * become the least number that does not. */
+/* Reads the integers of an attribute. The least int64 numbers stand for open extents, so they
+ * become the least number that is not an open extent. */
 static int read_ints(BpGraph *graph, const int64_t *from, size_t count, BpGraphAttr *attr) {
   int64_t *own = NULL;
   attr->ints = from;
@@ -514,7 +517,7 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
   }
 }
 
-/* Attributes that old models and some exporters write, and that mean nothing. */
+/* Whether an attribute is one that old models and some exporters write, and that has no effect. */
 static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
   return is_empty(attribute->name)
              ? 0
@@ -590,7 +593,8 @@ static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *na
   return read_attributes(scope, from, node, attrs) ? NULL : node;
 }
 
-/* Appends what the node computes, and keeps the node as the model has it where that is wanted. */
+/* Appends the nodes that compute a node of the model and, if sources are kept, keeps the node as
+ * the model has it. */
 static int append_op(BpGraph *graph, BpGraphNode *node) {
   size_t first = graph->nodes.size;
   BpGraphNode *source = NULL;
@@ -671,7 +675,7 @@ const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t 
   return NULL;
 }
 
-/* The attributes of a function as a call gives them, else by their defaults. */
+/* Reads the attributes of a function: the values of the call, or the defaults. */
 static int read_actuals(const Scope *scope, const OnnxNode *call, const OnnxFunction *function,
                         Scope *inner) {
   size_t count = function->n_attribute + function->n_attribute_proto;
@@ -750,7 +754,7 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-/* The sequence or optional that an Identity is of, or NULL. */
+/* The sequence or optional that is the input of an Identity, or NULL. */
 static BpGraphValue *identical_sequence(Scope *scope, const OnnxNode *node) {
   if (is_empty(node->op_type) || *domain_of(node->domain) || strcmp(node->op_type, "Identity") ||
       node->n_input != 1 || node->n_output != 1 || is_empty(node->input[0]))
@@ -809,10 +813,10 @@ static int add_outputs(Scope *scope) {
   return 0;
 }
 
-/* The nodes of the model, with no names yet. */
+/* Opens the scope of the model's nodes, without names. */
 static int open_scope(Import *import, Scope *scope) {
   const OnnxModel *model = import->model;
-  /* Where no version is given, no node is of ONNX's own set. */
+  /* Without a version, no node may be of ONNX's own operator set. */
   *scope = (Scope){.import = import,
                    .path = "",
                    .nodes = model->graph->node,
@@ -824,7 +828,7 @@ static int open_scope(Import *import, Scope *scope) {
              : 0;
 }
 
-/* The operators that are missing are named before the first input that is. */
+/* Missing operators are reported before a missing input. */
 static int import_model(Import *import) {
   Scope scope;
   if (open_scope(import, &scope) || bp__scope_check_operators(&scope) ||
@@ -904,7 +908,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
     *why = g_strdup(bp_error_message());
     bp_error_clear();
   }
-  int can_visit = status == 0 && import.functions.table; /* else there was no memory */
+  int can_visit = status == 0 && import.functions.table; /* NULL table: memory was exhausted */
   for (size_t i = 0; can_visit && status == 0 && i < scope.num_nodes; i++)
     status = visit_node(&scope, i, has_values, visit, context);
   if (has_values)
@@ -917,7 +921,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
 
 /* ---- Querying ---------------------------------------------------------------------------- */
 
-/* Inputs that cannot be imported stay unknown. */
+/* Adds the inputs that can be imported; the others stay unknown. */
 static int add_known_inputs(Scope *scope) {
   const OnnxGraph *onnx = scope->import->onnx;
   if (bp__scope_add_initializers(scope, onnx))
@@ -928,7 +932,7 @@ static int add_known_inputs(Scope *scope) {
   return 0;
 }
 
-/* Raises an error if the node reads what is unknown; only the node itself, not what it holds. */
+/* Raises an error if the node reads an unknown value; bodies of the node are not checked. */
 static int check_inputs_known(Scope *scope, const OnnxNode *node) {
   BpGraphValue *value;
   for (size_t i = 0; i < node->n_input; i++)
@@ -939,7 +943,7 @@ static int check_inputs_known(Scope *scope, const OnnxNode *node) {
   return 0;
 }
 
-/* 0, or -1 with the error why the node cannot be imported. */
+/* Imports one node; -1 with the reason as an error if that is impossible. */
 static int try_node(Scope *scope, size_t index) {
   Scope one = *scope;
   one.nodes = &scope->nodes[index];
@@ -950,7 +954,7 @@ static int try_node(Scope *scope, size_t index) {
              : 0;
 }
 
-/* Makes what a node gives, which was left out, inputs of the graph. */
+/* Adds the outputs of a node that was left out as inputs of the graph. */
 static void add_outputs_as_inputs(Scope *scope, GHashTable *infos, const OnnxNode *node) {
   BpGraphValue *value;
   for (size_t i = 0; i < node->n_output; i++) {

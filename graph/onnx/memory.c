@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models in memory: the caller keeps the elements of large tensors, of which decoding would make a
- * copy. */
+/* Models in memory: the caller keeps the elements of large tensors, which decoding would copy. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "graph/io/given.h"
 #include "graph/onnx/import.h"
 
-/* The sizes of the structures in the first version that has them. */
+/* The sizes of BpOnnxBytes and BpOnnxTensor in their first version. */
 #define LEAST_BYTES  (offsetof(BpOnnxBytes, num_tensors) + sizeof(uint64_t))
 #define LEAST_TENSOR (offsetof(BpOnnxTensor, size) + sizeof(uint64_t))
 
@@ -47,7 +46,7 @@ static const BpOnnxTensor *tensor_at(const BpOnnxBytes *bytes, uint64_t index) {
                                               index * bytes->tensor_size);
 }
 
-/* Lends the elements of one initializer, which says that they are elsewhere. */
+/* Lends the caller's elements to an initializer that the model declares as external. */
 static int lend(OnnxTensor *tensor, GHashTable *given, OnnxMemory *memory) {
   const BpOnnxTensor *from = tensor->name ? g_hash_table_lookup(given, tensor->name) : NULL;
   if (!from)

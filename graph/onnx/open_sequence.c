@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open sequences: only a run knows their tensors. The machine runs the nodes that make and read
- * them (graph/ops/control.h). The type of an open sequence has the element type of its tensors and
- * their common extents; if extents differ, each tensor that is taken out gets new symbols. */
+/* Open sequences, whose tensors only a run knows. The machine executes the nodes that make and read
+ * open sequences (graph/ops/control.h). The type of an open sequence has the element type of its
+ * tensors and their common extents; if extents differ, each tensor that is taken out gets new
+ * symbols. */
 #include <string.h>
 
 #include <backplane/error.h>
@@ -88,7 +89,7 @@ static BpGraphNode *add_node(BpGraph *graph, const BpGraphNode *named, BpSequenc
   return node;
 }
 
-/* The sequence that a node gives. */
+/* Makes the sequence that a node outputs. */
 static BpGraphValue *give_sequence(BpGraph *graph, BpGraphNode *node, const BpGraphSequence *type) {
   if (!node || bp__node_set_output(graph, node, 0, BP__INT64, NULL, 0))
     return NULL;
@@ -100,7 +101,8 @@ static BpGraphValue *give_sequence(BpGraph *graph, BpGraphNode *node, const BpGr
   return node->outputs[0];
 }
 
-/* The tensor that a node gives. An extent of BP_EXTENT_NONE is known when the node has run. */
+/* Makes the tensor that a node outputs. An extent of BP_EXTENT_NONE is known after the node has
+ * run. */
 static BpGraphValue *give_tensor(BpGraph *graph, BpGraphNode *node, BpDataType dtype,
                                  const int64_t *extents, int32_t ndim) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -152,7 +154,7 @@ BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGra
                        sequence->sequence);
 }
 
-/* -1 with an error if no run can have a tensor there. */
+/* Fails with -1 if no run can insert a given tensor into the sequence. */
 static int check_tensors(const BpGraphNode *named, const BpGraphSequence *type) {
   if (has_tensors(type) && type->ndim >= 0)
     return 0;

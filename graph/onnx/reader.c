@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a file, and decoding it in bounded memory: protobuf-c decodes what onnx.proto declares,
- * which cannot nest without end, and allocates through a budget in proportion to the file, so that
- * a small file of many empty messages does not become a large one in memory. */
+/* Reads a file and decodes it in bounded memory. protobuf-c decodes only the fields that onnx.proto
+ * declares, whose nesting is bounded, and allocates from a budget in proportion to the file, so
+ * that a small file of many empty messages cannot take much memory. */
 #include "graph/onnx/reader.h"
 
 #include <errno.h>
@@ -13,9 +13,10 @@
 
 #include <backplane/error.h>
 
-/* Protocol buffers end at 2 GiB. */
+/* The maximum size of a protocol buffer is 2 GiB. */
 #define MAX_FILE_BYTES ((size_t)INT32_MAX)
-/* Memory that decoding may take: packed numbers grow eightfold, messages of a real model less. */
+/* The memory that decoding may take: packed numbers grow eightfold, the messages of a real model
+ * grow less. */
 #define BUDGET_BASE   ((size_t)64 << 20)
 #define SUBGRAPH_BASE ((size_t)1 << 16)
 #define BUDGET_FACTOR 16
@@ -82,7 +83,7 @@ static uint8_t *read_file(int file, const char *path, size_t *size) {
   return bytes;
 }
 
-/* Says what a file is that does not decode. */
+/* Raises an error for a file that cannot be decoded, and says what kind of file it is. */
 static void raise_undecoded(const char *path, const uint8_t *bytes, size_t size) {
   if (size >= 4 && !memcmp(bytes, "\177ELF", 4))
     bp_error_raise(BP_ERROR_FORMAT,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading an ONNX file into its messages. */
+/* Reads an ONNX file into protobuf messages. */
 #ifndef BACKPLANE_GRAPH_ONNX_READER_H
 #define BACKPLANE_GRAPH_ONNX_READER_H
 
@@ -17,45 +17,47 @@ typedef Backplane__Onnx__TensorProto OnnxTensor;
 typedef Backplane__Onnx__ValueInfoProto OnnxValueInfo;
 typedef Backplane__Onnx__Dimension OnnxDimension;
 
-/* Reads a file (transfer full, bp__onnx_free). Untrusted: a file that is no ONNX model, is too
- * large or would take too much memory is an error that names it. */
+/* Reads a file (transfer full, bp__onnx_free). The file is untrusted: a file that is not an ONNX
+ * model, is too large or would take too much memory gives an error that names the file. */
 OnnxModel *bp__onnx_read(const char *path);
 void bp__onnx_free(OnnxModel *model);
-/* The same of a file in memory, which is not needed afterwards; `name` is what errors call it. */
+/* Decodes a model in memory (transfer full, bp__onnx_free); the bytes are not needed afterwards.
+ * Errors call the model `name`. */
 OnnxModel *bp__onnx_decode(const char *name, const void *data, size_t size);
 
-/* A model that its caller holds in memory, and its tensors whose elements are the caller's. */
+/* A model that its caller holds in memory, and the tensors whose elements the caller lends. */
 typedef struct OnnxMemory {
   OnnxModel *model;
   OnnxTensor **lent;
   size_t num_lent;
 } OnnxMemory;
 
-/* Opens one (bp__onnx_close_memory, also after a failure), which reads `bytes` until it is closed.
- * Untrusted but for the elements. */
+/* Opens a model in memory, which reads `bytes` until bp__onnx_close_memory; call that also after a
+ * failure. All but the elements is untrusted. */
 int bp__onnx_open_memory(const BpOnnxBytes *bytes, OnnxMemory *memory);
 void bp__onnx_close_memory(OnnxMemory *memory);
-/* Reads the tensors whose data lies in other files: initializers, and those in the attributes of
- * the graph's nodes. `path` is that of the model, whose folder has the files. Untrusted: a file
- * outside of the folder, a link and wrong sizes are errors. */
+/* Reads the data of tensors that are in other files: initializers, and tensors in attributes of the
+ * graph's nodes. `path` is the path of the model, whose folder contains the files. The files are
+ * untrusted: a file outside the folder, a link and a wrong size are errors. */
 int bp__onnx_load_data(OnnxModel *model, const char *path);
 
-/* Decodes a subgraph, which a message holds as bytes; it lives as long as the graph. NULL with an
- * error. */
+/* Decodes a subgraph, which a message contains as bytes; the result lives as long as the graph.
+ * NULL with an error. */
 OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *bytes);
 
-/* The extent that the file fixes, or -1: it is a symbol, or left open. */
+/* The extent of a dimension that the file fixes; -1 for a symbol or an open dimension. */
 int64_t bp__onnx_extent(const OnnxDimension *dimension);
-/* The symbol that a dimension has in the file, or "": it is fixed, or open without a name. "?" is
- * not a name: PaddlePaddle's exporter writes it for every dimension that it does not know. */
+/* The symbol of a dimension in the file; "" if the dimension is fixed, or open without a name. "?"
+ * is not a symbol: PaddlePaddle's exporter writes "?" for every unknown dimension. */
 const char *bp__onnx_symbol(const OnnxDimension *dimension);
-/* The initializer of the name, or NULL. */
+/* The initializer with a name, or NULL. */
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name);
-/* Whether initializers are default values of the inputs of their names; else they are constants. */
+/* Whether initializers are default values of the inputs with the same names; otherwise they are
+ * constants. */
 int bp__onnx_has_defaults(const OnnxModel *model);
 
-/* A constant of the graph with the tensor's elements, which it borrows where it can: the message
- * must live as long. */
+/* Makes a constant of the graph with the elements of a tensor. The constant borrows the elements if
+ * possible, so the message must live as long as the graph. */
 BpGraphValue *bp__onnx_constant(BpGraph *graph, const OnnxTensor *tensor, const char *name);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences and optionals. Importing settles those whose length, and the places that nodes ask for,
- * are known then: a sequence is the list of its tensors, an optional is its value, or none; no node
- * of the graph has one. The others are open (open_sequence.c). */
+/* Sequences and optionals. The importer settles sequences with a known length that nodes access at
+ * known positions: a settled sequence is the list of its tensors, a settled optional is its value
+ * or none, and no node of the graph computes either. All other sequences are open
+ * (open_sequence.c). */
 #include <string.h>
 
 #include <backplane/error.h>
@@ -9,7 +10,7 @@
 #include "graph/onnx/scope.h"
 #include "graph/ops/op.h"
 
-/* A node of the model with its inputs, as errors and readers of constants take it. */
+/* A node of the model with its inputs, for errors and for readers of constants. */
 typedef struct Sequencing {
   Scope *scope;
   const OnnxNode *from;
@@ -27,7 +28,7 @@ BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count
   if (!value || !sequence)
     return NULL;
   sequence->count = count;
-  sequence->items = bp__graph_new_data(graph, value); /* which the budget counts */
+  sequence->items = bp__graph_new_data(graph, value); /* the memory counts in the budget */
   value->sequence = sequence;
   return sequence->items ? value : NULL;
 }
@@ -64,8 +65,8 @@ static BpGraphValue *new_sequence(const Sequencing *s, int64_t count) {
   return bp__graph_sequence(s->graph, s->node.name, (int32_t)count);
 }
 
-/* The sequence, whose tensors have one type: `dtype`, or that of the first where this has no
- * bits. */
+/* Outputs a settled sequence. The tensors of the sequence have one type: `dtype` or, if dtype.bits
+ * is 0, the type of the first tensor. */
 static int give(const Sequencing *s, BpGraphValue *value, BpDataType dtype,
                 BpGraphValue **results) {
   BpGraphSequence *sequence = value ? value->sequence : NULL;
@@ -84,7 +85,7 @@ static int give(const Sequencing *s, BpGraphValue *value, BpDataType dtype,
   return 0;
 }
 
-/* An attribute that is an integer. */
+/* Reads an attribute that is an integer. */
 static int read_int(const Sequencing *s, const char *name, int64_t *value) {
   const OnnxAttribute *attribute =
       bp__onnx_find_attribute(s->from->attribute, s->from->n_attribute, name);
@@ -95,8 +96,8 @@ static int read_int(const Sequencing *s, const char *name, int64_t *value) {
   return 0;
 }
 
-/* A place of a sequence from input `input`, or `otherwise`; it may count from the end, and is less
- * than `end`. */
+/* Reads a position in a sequence from input `input`; `otherwise` if that is absent. The position
+ * may count from the end, and is less than `end`. */
 static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int64_t count,
                       int64_t end, int64_t *place) {
   int64_t given = otherwise;
@@ -115,7 +116,7 @@ static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int
                                                   (long long)given, (long long)count);
 }
 
-/* What a node of an open sequence gives, or NULL. */
+/* Outputs an open sequence, or NULL. */
 static int give_open(BpGraphValue *value, BpGraphValue **results) {
   results[0] = value;
   return value ? 0 : -1;
@@ -150,7 +151,8 @@ static int add_empty(Sequencing *s, BpGraphValue **results) {
   return give(s, new_sequence(s, 0), dtype, results);
 }
 
-/* Where the sequence is open, or will be, as the data say the position. */
+/* Adds a node for an open sequence, or for one that becomes open because the data give the
+ * position. */
 static int add_open_at(Sequencing *s, BpGraphValue *position, BpGraphValue **results) {
   BpGraphValue *sequence = open_sequence_of(s);
   return give_open(sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
@@ -224,8 +226,8 @@ static int add_length(Sequencing *s, BpGraphValue **results) {
   return results[0] ? 0 : -1;
 }
 
-/* How the extent of the axis is split: into parts of `size`, the last one with what is left, or as
- * `sizes` say. */
+/* Computes how an axis is split: into parts of `size`, of which the last may be smaller, or into
+ * `sizes`. */
 static int split_parts(const Sequencing *s, BpGraphValue *in, int32_t axis, int64_t size,
                        const BpGraphValue *sizes, BpGraphValue **results) {
   int64_t extent = in->shape[axis], at = 0;
@@ -300,7 +302,8 @@ static int add_concat(Sequencing *s, BpGraphValue **results) {
   return results[0] ? 0 : -1;
 }
 
-/* Makes the inputs of the body for element `index`. Returns their number, or -1. */
+/* Makes the inputs of the body for element `index`. Returns the number of inputs, or -1 with an
+ * error. */
 static int64_t map_inputs(const Sequencing *s, int32_t index, BpGraphValue **inputs) {
   int64_t count = 0;
   for (int32_t i = 0; i < s->node.num_inputs; i++) {
@@ -320,7 +323,7 @@ static int64_t map_inputs(const Sequencing *s, int32_t index, BpGraphValue **inp
   return count;
 }
 
-/* Whether one of the sequences is open; then all are made so. -1: an error. */
+/* Whether an input sequence is open; if so, makes all of them open. Returns -1 with an error. */
 static int open_inputs(const Sequencing *s) {
   int is_any = 0;
   for (int32_t i = 0; i < s->node.num_inputs; i++)

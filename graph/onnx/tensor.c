@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of an ONNX file. Their elements lie in raw_data, or in one of the typed lists: which one
- * each type uses is the table below. */
+/* Tensors of an ONNX file. The elements of a tensor are in raw_data, or in the typed list that
+ * list_of chooses by type. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 #include "graph/onnx/reader.h"
 #include "graph/ops/op.h"
 
-/* A typed list, whose elements are as wide as the type's or wider: then they are narrowed. */
+/* A typed list. The list's elements are at least as wide as the type's; wider elements are
+ * narrowed. */
 typedef struct List {
   const void *data;
   size_t count;
@@ -27,7 +28,7 @@ static List typed_list(const OnnxTensor *tensor) {
   case 12: /* UINT32 */
   case 13: /* UINT64 */
     return (List){tensor->uint64_data, tensor->n_uint64_data, 8};
-  default: /* the narrow integers, bool, and the bits of narrow floats */
+  default: /* narrow integers, bool, and the bits of narrow floats */
     return (List){tensor->int32_data, tensor->n_int32_data, 4};
   }
 }
@@ -55,7 +56,7 @@ static int check_storage(const OnnxTensor *tensor, const char *name) {
 
 static const void *elements(BpGraph *graph, const OnnxTensor *tensor, const BpGraphValue *shape) {
   int64_t count = bp__value_num_elements(shape), bytes = bp__value_num_bytes(shape);
-  int64_t listed = shape->dtype.bits < 8 ? bytes : count; /* a byte each */
+  int64_t listed = shape->dtype.bits < 8 ? bytes : count; /* one byte for each element */
   size_t width = count > 0 ? (size_t)(bytes / listed) : 1;
   List list = typed_list(tensor);
   static const char none[8];
