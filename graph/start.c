@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the graph library: its loaders and functions are registered with the first use. */
+/* The start of the graph library: its first use registers its loaders and functions. */
 #include <backplane/graph/executor.h>
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "graph/exec/sort.h"
 #include "graph/relax/module.h"
 
-/* Why the functions could not be registered; NULL: they are. */
+/* The error of a failed registration, or NULL. */
 static BpError *failure;
 
 static void initialize(void) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module of kind "backplane.graph": graphs and parameters, the code as its imports. Its bytes:
+/* The module of kind "backplane.graph": graphs and parameters, with the code as its imports. The
+ * bytes of the module are:
  *
  *   u64 magic, u64 version
  *   u64 n, n tensors                          parameters, shared by the targets
  *   u64 m, m x { str target, u64 device type, str graph JSON, u64 p, p x { str name, u64 tensor } }
  *
- * with strings as a u64 length and bytes, tensors as TVM saves arrays, but with aligned data.
- * Import i of the module is the code of target i. */
+ * with strings as a u64 length and bytes, and tensors in TVM's form of saved arrays, but with
+ * aligned data. Import i of the module is the code of target i. */
 #include "graph/exec/artifact.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@
 
 #define MAGIC      0x48504152474E5042ull /* "BPNGRAPH" */
 #define VERSION    2
-#define MIN_TENSOR 40 /* bytes of a saved scalar's head */
+#define MIN_TENSOR 40 /* bytes of the head of a saved scalar */
 #define MIN_TARGET 32
 
 /* ---- Context ----------------------------------------------------------------------------- */
@@ -268,7 +269,7 @@ const BpCallGraph *bp__graph_variant_graph(BpGraphVariant *variant) {
   if (atomic_compare_exchange_strong_explicit(&variant->graph, &there, graph, memory_order_acq_rel,
                                               memory_order_acquire))
     return graph;
-  bp__graph_free(graph); /* another thread was faster */
+  bp__graph_free(graph); /* another thread stored its graph first */
   return there;
 }
 

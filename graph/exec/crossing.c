@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the threads of two devices meet: a transfer between the devices, and a lock under which
- * one thread tells the other that its half is queued. */
+/* The points at which the threads of two devices meet: a transfer between the devices, and a lock
+ * under which a thread reports that its half of the transfer is queued. */
 #include "graph/exec/crossing.h"
 
 #include <pthread.h>
@@ -9,20 +9,20 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-/* One copy. */
+/* One copy between two devices. */
 typedef struct Crossing {
   const BpTensorView *from, *to;
   void *from_stream, *to_stream;
   uint64_t bytes;
   BpTransfer *transfer;
-  BpEvent *handed_over; /* of the destination; nobody waits for it */
-  int is_sent;          /* guarded by the lock */
+  BpEvent *handed_over; /* event of the destination, for which no thread waits */
+  int is_sent;          /* whether the source's half is queued; guarded by the lock */
 } Crossing;
 
 struct BpCrossings {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  int is_given_up; /* guarded by the lock */
+  int is_given_up; /* whether a thread has failed; guarded by the lock */
   uint32_t count;
   Crossing all[];
 };
@@ -86,7 +86,7 @@ int bp__crossing_send(BpCrossings *crossings, uint32_t index) {
   return 0;
 }
 
-/* Whether it came to be sent. */
+/* Waits until the source's half of a copy is queued; returns whether it was. */
 static int wait_until_sent(BpCrossings *crossings, const Crossing *crossing) {
   pthread_mutex_lock(&crossings->lock);
   while (!crossing->is_sent && !crossings->is_given_up)
@@ -96,8 +96,8 @@ static int wait_until_sent(BpCrossings *crossings, const Crossing *crossing) {
   return is_sent;
 }
 
-/* A driver may keep work back until somebody waits for it, so the destination is handed over what
- * it has before its thread waits. */
+/* A driver may hold work back until a thread waits for it, so an event makes the destination's
+ * driver start its work before the thread waits. */
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index) {
   const Crossing *crossing = &crossings->all[index];
   const BpTensorView *to = crossing->to;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making an executor, and its inputs: one view for each entry of the graph, one block of device
- * memory for each storage id, one prepared call for each operator.
+/* Makes an executor and sets its inputs. An executor has one view for each entry of the graph, one
+ * block of device memory for each storage id, and one prepared call for each operator.
  *
- * On a device and the host the two overlap. Calls are ordered so that the device is given all that
- * it can have before the host works (order.h). A copy to the host is queued and an event recorded
- * behind it; the host waits for the event before the first call that uses the memory copied to, and
- * at the end of a run. Before the host works it records an event behind all else, too: a driver may
- * keep work back until somebody waits for it.
+ * If a device and the host run a graph, their work overlaps. Calls are ordered so that the device
+ * gets all possible work before the host works (order.h). A copy to the host is queued, and an
+ * event is recorded after it; the host waits for the event before the first call that uses the
+ * copied memory, and at the end of a run. Before the host works, it also records an event after all
+ * queued work: a driver may hold work back until an event is recorded or a thread waits.
  *
- * On two devices, neither of which is the host, each has a thread that queues its calls, so that
- * neither waits while a value crosses from one to the other (crossing.h). */
+ * If two devices run a graph and neither is the host, each device has a thread that queues its
+ * calls, so that neither waits while a value crosses from one to the other (crossing.h). */
 #include "graph/exec/executor.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
 
 /* ---- Storage ----------------------------------------------------------------------------- */
 
-/* Makes every entry of a storage id lie at `data`, `offset` bytes in. */
+/* Makes every entry of a storage id point to `data`, `offset` bytes in. */
 static void point_storage(BpExecutor *executor, int32_t storage, void *data, uint64_t offset) {
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t entry = graph->storages[storage].last_entry;
@@ -55,7 +55,7 @@ uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry) {
   return type == 0 ? 0 : plan->num_devices;
 }
 
-/* The device of an entry, all of whose storage lies there. */
+/* The device of an entry, which is the device of its storage. */
 static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
   return executor->plan.devices[bp__executor_place(&executor->plan, entry)];
 }
@@ -92,7 +92,7 @@ static void create_views(BpExecutor *executor) {
   }
 }
 
-/* Parameters lie where they are; all else is allocated. */
+/* Allocates storage. Parameters stay in their own memory. */
 static int create_storage(BpExecutor *executor) {
   const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_args; i++) {
@@ -156,20 +156,21 @@ static int is_beside_host(const BpExecutorPlan *plan) {
                                     !memcmp(&plan->devices[1], &host, sizeof(host)));
 }
 
-/* Whether both devices of the graph queue work, so that a thread for each is of use. */
+/* Whether both devices of the graph queue work, so that a thread for each device is useful. */
 static int is_on_two_queues(const BpExecutorPlan *plan) {
   return plan->num_devices == 2 && plan->devices[0].device_type != BP_DEVICE_CPU &&
          plan->devices[1].device_type != BP_DEVICE_CPU;
 }
 
-/* The device that does a call, or that is copied to. */
+/* The index of the device that executes a call, or to which a call copies. */
 static uint32_t call_place(const BpExecutor *executor, const BpCallNode *node) {
   return node->num_outputs  ? bp__executor_place(&executor->plan, node->first_entry)
          : node->num_inputs ? bp__executor_place(&executor->plan, node->inputs[0])
                             : 0;
 }
 
-/* The kind of a call for the device that is to be kept busy; the other one is as the host. */
+/* The kind of a call with regard to the device to keep busy; the other device counts as the
+ * host. */
 static BpCallKind call_kind(const BpExecutor *executor, const BpCallNode *node, uint32_t device) {
   int is_other = call_place(executor, node) != device;
   if (node->is_copy)
@@ -177,7 +178,7 @@ static BpCallKind call_kind(const BpExecutor *executor, const BpCallNode *node, 
   return is_other ? BP_CALL_ON_HOST : BP_CALL_ON_DEVICE;
 }
 
-/* The nodes that are called, in order; counts their arguments. */
+/* Lists the nodes that are called, in order, and counts their arguments. */
 static uint32_t find_operators(const BpCallGraph *graph, uint32_t *nodes, size_t *all_args) {
   uint32_t count = 0;
   *all_args = 0;
@@ -189,7 +190,7 @@ static uint32_t find_operators(const BpCallGraph *graph, uint32_t *nodes, size_t
   return count;
 }
 
-/* Puts operators into the order that keeps a device busy. */
+/* Sorts operators into the order that keeps a device busy. */
 static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t count,
                            uint32_t device) {
   BpCallKind *kinds = calloc((size_t)count + 1, sizeof(*kinds));
@@ -202,7 +203,8 @@ static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t
   return status;
 }
 
-/* Of two devices that queue work, the first; the second has an order of its own. */
+/* Sorts operators for the first of two devices that queue work; the second device has an order of
+ * its own. */
 static int order_for_first(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
   if (is_beside_host(&executor->plan))
     return order_operators(executor, nodes, count, beside_host(&executor->plan));
@@ -239,7 +241,7 @@ static int prepare_calls(BpExecutor *executor) {
 
 #define NO_COPY UINT32_MAX
 
-/* The call before which the host waits for the copy into a storage, if that is under way. */
+/* Makes the host wait, before the current call, for a copy into a storage that is not complete. */
 static void wait_for_storage(BpExecutor *executor, uint32_t *copies, uint32_t entry) {
   int32_t storage = executor->plan.graph->entries[entry].storage_id;
   if (copies[storage] != NO_COPY)
@@ -247,8 +249,8 @@ static void wait_for_storage(BpExecutor *executor, uint32_t *copies, uint32_t en
   copies[storage] = NO_COPY;
 }
 
-/* `copies`: by storage, the call that copies there and was not waited for. Copies are queued in
- * order, so one into the same storage waits by itself. */
+/* Plans the waits of a call. `copies` is the call, by storage, that copies there and has not been
+ * waited for. Copies are queued in order, so another copy into the same storage needs no wait. */
 static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
   Call *call = &executor->calls[index];
   const BpCallNode *node = &executor->plan.graph->nodes[call->node];
@@ -268,7 +270,7 @@ static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
   return 0;
 }
 
-/* Work that is queued and not handed over is handed over before the host waits or works. */
+/* Plans where queued work is handed to the device: before the host waits or works. */
 static void plan_handing_over(BpExecutor *executor) {
   const uint32_t device = beside_host(&executor->plan);
   int is_queued = 0;
@@ -281,8 +283,8 @@ static void plan_handing_over(BpExecutor *executor) {
   }
 }
 
-/* The end of a run waits for copies to the host that no call has waited for: when the next run
- * begins, no copy writes to the host's memory. */
+/* Plans the waits at the end of a run, for copies to the host that no call has waited for: when the
+ * next run begins, no copy writes to the host's memory. */
 static int plan_waits(BpExecutor *executor) {
   size_t num_storages = executor->plan.graph->num_storages;
   if (!is_beside_host(&executor->plan))
@@ -310,7 +312,7 @@ static int plan_waits(BpExecutor *executor) {
 
 /* ---- Between two devices ----------------------------------------------------------------- */
 
-/* Numbers the calls that cross. */
+/* Numbers the calls that copy between the two devices, and counts them. */
 static uint32_t count_crossings(BpExecutor *executor) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < executor->num_calls; i++) {
@@ -339,14 +341,14 @@ static int create_crossings(BpExecutor *executor, uint32_t count) {
   return executor->crossings ? 0 : -1;
 }
 
-/* The calls are in the order of the first device. */
+/* Makes the order of the second device; the calls are in the order of the first device. */
 static int order_for_second(BpExecutor *executor) {
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t *nodes = calloc(2 * (size_t)graph->num_nodes + 1, sizeof(*nodes));
   size_t all_args;
   if (!nodes)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
-  uint32_t *calls = nodes + graph->num_nodes; /* by node */
+  uint32_t *calls = nodes + graph->num_nodes; /* index of the call of each node */
   for (uint32_t i = 0; i < executor->num_calls; i++)
     calls[executor->calls[i].node] = i;
   uint32_t count = find_operators(graph, nodes, &all_args);
@@ -357,7 +359,7 @@ static int order_for_second(BpExecutor *executor) {
   return status;
 }
 
-/* Goes on with a device's calls up to the first that waits for the other's. */
+/* Advances through a device's calls up to the first that waits for the other device. */
 static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
                         unsigned char *is_sent) {
   for (; at < executor->num_calls; at++) {
@@ -371,8 +373,8 @@ static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
   return at;
 }
 
-/* Whether two threads come to their end by these orders: neither waits for what the other only
- * sends after it has waited. */
+/* Whether two threads can complete two orders: neither thread waits for a value that the other
+ * sends only after waiting itself. */
 static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
   uint32_t at[2] = {0, 0}, before;
   do {
@@ -383,7 +385,7 @@ static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
   return at[0] == executor->num_calls && at[1] == executor->num_calls;
 }
 
-/* One order for both always comes to an end. */
+/* Plans the orders of two devices. A common order for both can always complete. */
 static int plan_orders(BpExecutor *executor) {
   const uint32_t count = executor->num_calls;
   executor->orders[0] = calloc(2 * (size_t)count, sizeof(uint32_t));
@@ -449,7 +451,7 @@ static int allocate_tables(BpExecutor *executor) {
   return 0;
 }
 
-/* A graph on two devices needs both. */
+/* Checks that a graph on two devices gets both. */
 static int check_places(const BpExecutorPlan *plan) {
   char device[64];
   for (uint32_t i = 0; i < plan->graph->num_entries; i++) {
@@ -556,7 +558,7 @@ static void append_shape(char *text, size_t size, const BpTensorView *view) {
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : " ", view->shape[i]);
 }
 
-/* The value must be compact and of the very type and shape. */
+/* Checks that a value is compact and has exactly the argument's type and shape. */
 static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
   const BpTensorView *want = bp__executor_arg(executor, arg);
   if (bp_view_num_elements(value) < 0)
@@ -581,7 +583,7 @@ static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorV
   return 0;
 }
 
-/* Makes the argument's own memory current again. */
+/* Makes an argument use the executor's memory again. */
 static int unbind(BpExecutor *executor, uint32_t arg) {
   int32_t storage = arg_storage(executor, arg);
   if (executor->bound[arg]) {
@@ -595,14 +597,15 @@ static int unbind(BpExecutor *executor, uint32_t arg) {
   return 0;
 }
 
-/* Whether the device that a copy comes from does it: to the host, and to another of its kind. */
+/* Whether the source's device executes a copy: to the host, or to another device of its kind. */
 static int is_source_copying(BpDevice from, BpDevice to) {
   return from.device_type != BP_DEVICE_CPU &&
          (to.device_type == BP_DEVICE_CPU ||
           (to.device_type == from.device_type && to.device_id != from.device_id));
 }
 
-/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
+/* Copies a value into an input. If the source's device executes the copy, the function waits for
+ * it: a run is only ordered with its own devices. */
 static int copy_input(const BpExecutor *executor, const BpTensorView *from,
                       const BpTensorView *to) {
   if (is_source_copying(from->device, to->device))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a graph: storage planned by id, every call prepared beforehand. */
+/* Runs a graph with planned storage and prepared calls. */
 #ifndef BACKPLANE_GRAPH_EXEC_EXECUTOR_H
 #define BACKPLANE_GRAPH_EXEC_EXECUTOR_H
 
@@ -9,43 +9,44 @@
 #include "graph/exec/graph_json.h"
 
 /* The graph and the resources that an executor runs; borrowed for its life. Entries of the graph
- * that name no kind of device are on the first device; a graph that names kinds has one device of
- * each. A parameter is a tensor for an argument node, on the node's device; NULL where the node is
- * an input. */
+ * without a device type are on the first device; a graph with device types has one device of each
+ * type. A parameter is a tensor for an argument node, on the node's device; NULL for an input. */
 typedef struct BpExecutorPlan {
   const BpCallGraph *graph;
   BpModule *code;
-  BpTensor *const *params; /* one for each of graph->arg_nodes */
+  BpTensor *const *params; /* one parameter for each of graph->arg_nodes */
   BpDevice devices[BP_GRAPH_MOST_DEVICES];
   uint32_t num_devices;
 } BpExecutorPlan;
 
-/* Which of a plan's devices an entry is on: num_devices if none of them is of its kind. */
+/* The index in a plan of the device of an entry; num_devices if no device has the entry's type. */
 uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry);
 
-/* One thread at a time. */
+/* An executor; it is not thread-safe. */
 typedef struct BpExecutor BpExecutor;
 
-/* Allocates storage and finds all functions (transfer full). */
+/* Makes an executor (transfer full): allocates storage and finds all functions. */
 BpExecutor *bp__executor_create(const BpExecutorPlan *plan);
-/* Waits for what is queued, then frees. NULL is ignored. */
+/* Waits for queued work, then frees the executor. NULL is ignored. */
 void bp__executor_free(BpExecutor *executor);
 
-/* `arg` indexes graph->arg_nodes. Copies in, or uses the caller's tensor until it is set again. */
+/* Copies a value into input `arg` of graph->arg_nodes, or binds the caller's tensor until the input
+ * is set again. */
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value);
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value);
-/* The view behind an argument node or a head: borrowed. */
+/* The view of an argument node or of a head: borrowed. */
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg);
 
-/* Queues the whole graph. Allocates nothing, looks nothing up. */
+/* Queues the whole graph. A run allocates no memory, and looks up no names. */
 int bp__executor_run(BpExecutor *executor);
-/* Waits for what is queued. */
+/* Waits for queued work. */
 int bp__executor_sync(BpExecutor *executor);
 /* A head as a tensor (transfer none), after bp__executor_sync. */
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
 
-/* Called after each node of a profiled run, the device idle; 1 ends the run there, -1 with an error
- * makes it fail. Times in nanoseconds since the run began. */
+/* A callback after each node of a profiled run, when the device is idle. Returns 0 to continue, 1
+ * to end the run, or -1 with an error to make it fail. Times are nanoseconds since the run
+ * began. */
 typedef int (*BpNodeVisitor)(void *visitor, const BpCallNode *node, const BpTensorView *outputs,
                              int64_t start_ns, int64_t duration_ns);
 int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor);

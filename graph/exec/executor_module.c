@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph executor behind packed functions. */
+/* The graph executor as packed functions of a module. */
 #include <backplane/graph/executor.h>
 
 #include <stdlib.h>
@@ -18,17 +18,17 @@
 #include "graph/io/json.h"
 
 typedef struct ExecutorModule {
-  BpModule *module; /* this one; it owns the context, so no reference is held */
+  BpModule *module; /* module that owns the context, so no reference is held */
   BpCallGraph *graph;
   BpModule *code;
-  BpTensor **params; /* by argument: those in the code; all others are inputs here */
+  BpTensor **params; /* parameters in the code, by argument; NULL for inputs */
   BpExecutor *executor;
   int is_debug;
 } ExecutorModule;
 
 static const BpModuleApi api, debug_api;
 
-/* The executor behind a module, of either kind; NULL (no error raised) for any other. */
+/* The executor of a module, plain or debug; NULL without an error for other modules. */
 static ExecutorModule *find_executor(BpModule *module) {
   ExecutorModule *self = bp_module_get_context(module, &api);
   return self ? self : bp_module_get_context(module, &debug_api);
@@ -67,7 +67,7 @@ static const BpTensorView *as_view(const BpValue *value) {
   return view;
 }
 
-/* An input by its name or its index. */
+/* Finds an input by its name or its index. */
 static int as_arg(const ExecutorModule *self, const BpValue *value, uint32_t *arg) {
   BpByteArray name;
   if (value->type_index == BP_TYPE_INT) {
@@ -92,7 +92,7 @@ static void give_tensor(BpValue *result, BpTensor *tensor) {
   result->v_obj = &tensor->header;
 }
 
-/* A tensor over the executor's memory (transfer full), which it keeps alive. */
+/* A tensor on the executor's memory (transfer full), which keeps the executor alive. */
 static BpTensor *wrap(const ExecutorModule *self, const BpTensorView *view) {
   BpTensor *tensor = bp_tensor_wrap(view, bp_object_release, self->module);
   if (tensor)
@@ -195,12 +195,12 @@ static int get_output(void *closure, const BpValue *args, int32_t num_args, BpVa
   return bp_stream_sync(to->device, NULL);
 }
 
-/* As bp_params_decode calls it. */
+/* Loads a parameter; a callback of bp_params_decode. */
 static int load_param(void *context, const char *name, BpTensor *tensor) {
   ExecutorModule *self = context;
   int64_t arg = bp__graph_find_arg(self->graph, name, strlen(name));
   if (arg < 0)
-    return 0; /* TVM's files may name parameters that folding removed from the graph */
+    return 0; /* TVM's files may contain parameters that folding removed from the graph */
   return bp__executor_set_input(self->executor, (uint32_t)arg, &tensor->view);
 }
 
@@ -280,7 +280,7 @@ static int profile(void *closure, const BpValue *args, int32_t num_args, BpValue
   return status;
 }
 
-/* A node by its index, or its name. */
+/* Finds a node by its index or its name. */
 static int as_node(const ExecutorModule *self, const BpValue *value, const BpCallNode **node) {
   const BpCallGraph *graph = self->graph;
   BpByteArray name;
@@ -303,11 +303,11 @@ static int as_node(const ExecutorModule *self, const BpValue *value, const BpCal
                         name.data);
 }
 
-/* Runs the graph as far as a node, and takes a copy of what that gave. */
+/* Runs the graph up to a node, and copies the node's output. */
 typedef struct Probe {
   const BpCallNode *node;
   const BpTensorView *to;
-  int found; /* the node has been run */
+  int found; /* whether the node has run */
 } Probe;
 
 static int probe_node(void *context, const BpCallNode *node, const BpTensorView *outputs,
@@ -352,7 +352,7 @@ static const struct {
     {"get_num_outputs", get_num_outputs},
     {"load_params", load_params},
     {"share_params", share_params},
-    /* Those of the debug executor alone. */
+    /* Methods that only the debug executor has. */
     {"profile", profile},
     {"debug_get_output", debug_get_output},
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs that TVM up to 0.19 compiled: a module of kind "GraphExecutorFactory", whose first import
- * is the code. A library holds it whole; or it is put together from a graph's JSON, a library and a
- * parameter file. Its bytes:
+ * is the code. A library contains the whole module, or it is made from a graph's JSON, a library
+ * and a parameter file. The bytes of the module are:
  *
  *   str graph JSON, u64 n, u64 n, n names, n tensors, str name
  *
- * where the name is that of the function that makes an executor. */
+ * where the last name is the function that makes an executor. */
 #include <errno.h>
 #include <glib.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void give_module(BpValue *result, BpModule *module) {
   *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)module};
 }
 
-/* An executor with its parameters. */
+/* Makes an executor with its parameters. */
 static int create_executor(const BpGraphContent *content, const BpValue *args, int32_t num_args,
                            int is_debug, BpValue *result) {
   const BpGraphVariant *variant = &content->targets[0];
@@ -117,7 +117,8 @@ static int create(void *closure, const BpValue *args, int32_t num_args, BpValue 
   return create_executor(content_of(closure), args, num_args, 0, result);
 }
 
-/* As create, with the function's name as an argument before the devices. */
+/* The method debug_create: as `create`, with the function's name as an argument before the
+ * devices. */
 static int debug_create(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
   const BpGraphContent *content = content_of(closure);
   BpByteArray name;
@@ -141,7 +142,7 @@ static int get_graph_json(void *closure, const BpValue *args, int32_t num_args, 
              : bp_value_make_str(result, json, strlen(json));
 }
 
-/* As the bytes of a parameter file. */
+/* The method get_graph_params: returns the bytes of a parameter file. */
 static int get_graph_params(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
   const BpGraphContent *content = content_of(closure);
   const BpGraphVariant *variant = &content->targets[0];
@@ -196,7 +197,7 @@ static int remove_params(void *closure, const BpValue *args, int32_t num_args, B
 /* ---- The module -------------------------------------------------------------------------- */
 
 static const struct {
-  const char *name; /* NULL: as the library calls it */
+  const char *name; /* name of the function; NULL: the name in the library */
   BpPackedCall call;
 } methods[] = {
     {NULL, create},
@@ -251,7 +252,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* Takes the content over, also on failure. */
+/* Makes a module of a content, which it takes over even on failure. */
 static BpModule *create_module(BpGraphContent *content) {
   BpModule *module = bp_module_create(&api, content);
   if (module)
@@ -269,7 +270,8 @@ static int no_file(const char *path, const GError *error) {
   return bp_error_raise(BP_ERROR_IO, "cannot read \"%s\": %s", path, error->message);
 }
 
-/* A device file may have no end, and a FIFO nobody who writes. */
+/* Fails unless a path is a regular file: a device file may be endless, and opening a FIFO may
+ * block. */
 static int check_regular(const char *path) {
   struct stat status;
   if (stat(path, &status) || S_ISREG(status.st_mode))
@@ -343,7 +345,7 @@ static char *read_graph_file(const char *path) {
   return NULL;
 }
 
-/* A content of what the files hold. */
+/* Makes a content from the files of a graph. */
 static BpGraphContent *read_parts(const char *graph_path, const char *params_path) {
   Params params = {NULL, NULL, 0};
   BpGraphContent *content = NULL;
@@ -356,10 +358,10 @@ static BpGraphContent *read_parts(const char *graph_path, const char *params_pat
     content->tensors[i] = params.tensors[i];
   }
   if (content)
-    params.count = 0; /* they are the content's */
+    params.count = 0; /* the content owns the parameters now */
   clear_params(&params);
   g_free(json);
-  /* A file that holds no graph is refused before any code is loaded. */
+  /* A file without a graph is rejected before any code is loaded. */
   if (content && !bp__graph_variant_graph(&content->targets[0])) {
     bp_error_add_context("%s", graph_path);
     bp__graph_content_free(content);
@@ -385,8 +387,8 @@ BpModule *bp_model_open_parts(const char *graph_path, const char *library_path,
 
 /* ---- Files that belong together ---------------------------------------------------------- */
 
-/* Finds the only file in `folder` with that extension (transfer full in *path, g_free; NULL: there
- * is none). Several are an error that says how to choose. */
+/* Finds the only file in `folder` with an extension (transfer full in *path, g_free; NULL if none
+ * has it). For several files, the error tells how to choose. */
 static int find_only(const char *folder, const char *extension, const char *advice, char **path) {
   GError *error = NULL;
   GDir *dir = g_dir_open(folder, 0, &error);
@@ -413,7 +415,8 @@ static int find_only(const char *folder, const char *extension, const char *advi
   return status;
 }
 
-/* The file beside a graph that has its name, or is the only one with that extension. */
+/* Finds the file beside a graph that has the graph's name, or else the only file with an
+ * extension. */
 static int find_beside(const char *graph_path, const char *extension, char **path) {
   size_t stem = strlen(graph_path);
   if (g_str_has_suffix(graph_path, ".json"))
@@ -428,7 +431,7 @@ static int find_beside(const char *graph_path, const char *extension, char **pat
   return status;
 }
 
-/* runtime.module.loadfile_json(path, extension) */
+/* The global function runtime.module.loadfile_json (path, extension). */
 static int load_from_file(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray view;
   (void)self;
@@ -455,7 +458,8 @@ static int load_from_file(void *self, const BpValue *args, int32_t num_args, BpV
   return 0;
 }
 
-/* The path of the graph in a folder, to be opened (transfer full); NULL with an error. */
+/* The path of the graph in a folder that is opened as a model (transfer full); NULL with an
+ * error. */
 static char *find_graph(const char *folder) {
   char *path;
   if (find_only(folder, ".json", "give the path of the graph", &path) == 0 && !path)
@@ -464,12 +468,12 @@ static char *find_graph(const char *folder) {
   return path;
 }
 
-/* A kind of file, told by its first bytes. */
+/* A kind of file, which its first bytes identify. */
 typedef struct FileKind {
   size_t at;
   const char *magic;
   const char *name;
-  gboolean is_archive; /* as TVM's tools pack */
+  gboolean is_archive; /* a kind of archive that TVM's tools make */
 } FileKind;
 
 static const FileKind file_kinds[] = {
@@ -490,7 +494,7 @@ static const FileKind file_kinds[] = {
 };
 static const FileKind text_kind = {0, "", "text", FALSE}, other_kind = {0, "", "", FALSE};
 
-/* Bytes of text in ASCII or UTF-8, as far as a glance tells. */
+/* Whether the first bytes look like text in ASCII or UTF-8. */
 static gboolean is_text(const char *begin, size_t size) {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)begin[i] < ' ' && !memchr("\t\n\r\f", begin[i], 4))
@@ -523,7 +527,7 @@ static void raise_archive(const char *path, const FileKind *kind) {
       path, kind->name);
 }
 
-/* To the error of a file that was read and not taken. */
+/* Adds the expected kinds of files to the error of a file that was read but not accepted. */
 static void add_expectation(const char *path, const FileKind *kind) {
   if (g_str_has_suffix(path, ".onnx"))
     bp_error_add_context("\"%s\" is to be compiled first: `backplane compile`, bp_model_compile() "
@@ -535,7 +539,7 @@ static void add_expectation(const char *path, const FileKind *kind) {
                          path, kind->name, *kind->name ? ", and " : "");
 }
 
-/* A file that is no folder: a library, a graph, or what a plugin loads. */
+/* Opens a file: a library, a graph, or a file that a plugin loads. */
 static BpModule *open_file(const char *path) {
   if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
     bp_error_raise(BP_ERROR_IO, "cannot open \"%s\": %s", path, g_strerror(ENOENT));

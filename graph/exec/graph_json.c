@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads TVM's graph JSON. The document is bounded in size, jansson bounds its depth, and each
- * member is checked, so that the executors index without checks. */
+ * member is checked, so that executors can index without checks. */
 #include "graph/exec/graph_json.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <backplane/tensor.h>
 
 #define MAX_BYTES   (256u << 20)
-#define MAX_COUNT   (1u << 20) /* of nodes, entries, storages */
+#define MAX_COUNT   (1u << 20) /* maximum number of nodes, of entries and of storages */
 #define MAX_NDIM    32
 #define MAX_STORAGE ((uint64_t)1 << 48)
 
@@ -76,7 +76,7 @@ static json_t *get_array(json_t *object, const char *name) {
   return as_array(get_member(object, name), name);
 }
 
-/* attrs.NAME is [type tag, list]: gives the list. */
+/* Returns the list of attrs.NAME, which is [type tag, list]. */
 static json_t *get_attr_list(json_t *attrs, const char *name) {
   json_t *pair = get_array(attrs, name);
   if (!pair)
@@ -88,7 +88,7 @@ static json_t *get_attr_list(json_t *attrs, const char *name) {
   return as_array(json_array_get(pair, 1), name);
 }
 
-/* Reads a list of whole numbers in [0, limit) (transfer full). */
+/* Reads a list of integers in [0, limit) (transfer full). */
 static uint32_t *read_indices(json_t *array, const char *what, uint32_t limit, uint32_t *count) {
   size_t length = json_array_size(array);
   uint32_t *indices = calloc(length ? length : 1, sizeof(*indices));
@@ -110,7 +110,7 @@ static uint32_t *read_indices(json_t *array, const char *what, uint32_t limit, u
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-/* An input is [node, output index, version]; the node is an earlier one. */
+/* Reads an input, which is [node, output index, version]; the node must be an earlier one. */
 static int read_input(BpCallGraph *graph, uint32_t node, json_t *json, uint32_t *entry) {
   json_t *triple = as_array(json, "inputs");
   int64_t source, index;
@@ -138,7 +138,8 @@ static int read_inputs(BpCallGraph *graph, uint32_t index, json_t *inputs) {
   return 0;
 }
 
-/* attrs.launch is ours: whole numbers of at least 1, a space between them. */
+/* Reads attrs.launch, which only this project writes: integers of at least 1, separated by
+ * spaces. */
 static int read_launch(BpCallNode *node, json_t *attrs) {
   const char *text = as_string(json_object_get(attrs, "launch"), "launch");
   if (!text)
@@ -159,7 +160,8 @@ static int read_launch(BpCallNode *node, json_t *attrs) {
   return 0;
 }
 
-/* An attribute is a number in a string; one that is missing has the value `expected`. */
+/* Checks an attribute, which is a number in a string; a missing attribute has the value
+ * `expected`. */
 static int check_attr(const BpCallNode *node, json_t *attrs, const char *name, uint32_t expected) {
   char wanted[16];
   if (!json_object_get(attrs, name))
@@ -210,7 +212,7 @@ static int read_function(BpCallNode *node, json_t *object) {
   return read_attrs(node, attrs);
 }
 
-/* The counts that an operator says itself. */
+/* Checks the numbers of inputs and outputs that an operator states. */
 static int check_counts(const BpCallNode *node, json_t *object) {
   if (!node->function)
     return 0;
@@ -240,7 +242,7 @@ static int read_node(BpCallGraph *graph, uint32_t index, json_t *json) {
   return 0;
 }
 
-/* node_row_ptr gives the first entry of each node, then the number of entries. */
+/* Reads node_row_ptr: the first entry of each node, then the number of entries. */
 static int read_row_ptr(BpCallGraph *graph, json_t *array) {
   uint32_t count;
   uint32_t *rows = read_indices(array, "node_row_ptr", MAX_COUNT, &count);
@@ -299,7 +301,8 @@ static int read_shape(BpCallEntry *entry, json_t *json) {
   return 0;
 }
 
-/* TVM before 0.20 writes its boolean, a byte each, as an unsigned integer of one bit. */
+/* Reads a type. TVM before 0.20 writes its boolean, a byte for each element, as an unsigned integer
+ * of one bit. */
 static int read_dtype(const char *text, BpDataType *dtype) {
   if (!text || bp_dtype_parse(text, dtype) < 0)
     return -1;
@@ -355,7 +358,7 @@ static int note_device(BpCallGraph *graph, int32_t type) {
   return 0;
 }
 
-/* attrs.storage_scope, where there is one, may ask for textures. */
+/* Checks attrs.storage_scope, if present: it may request textures, which are not supported. */
 static int check_scopes(const BpCallGraph *graph, json_t *attrs) {
   if (!json_object_get(attrs, "storage_scope"))
     return 0;
@@ -375,7 +378,7 @@ static int check_scopes(const BpCallGraph *graph, json_t *attrs) {
   return 0;
 }
 
-/* attrs.device_index, of a graph on two devices: the device type of each entry. */
+/* Reads attrs.device_index of a graph on two devices: the device type of each entry. */
 static int read_devices(BpCallGraph *graph, json_t *attrs) {
   if (!json_object_get(attrs, "device_index"))
     return 0;
@@ -395,7 +398,7 @@ static int read_devices(BpCallGraph *graph, json_t *attrs) {
   return 0;
 }
 
-/* Sizes the storages, and lists the entries of each. */
+/* Computes the sizes of the storages, and lists the entries of each. */
 static int plan_storage(BpCallGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++)
     graph->num_storages = LARGER(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
@@ -422,15 +425,15 @@ static int plan_storage(BpCallGraph *graph) {
 /* The state of the memory during a walk over the nodes in order. */
 typedef struct Walk {
   const BpCallGraph *graph;
-  uint32_t *held; /* by storage: the entry whose value lies there; BP_NO_ENTRY: none yet */
-  uint32_t *root; /* by entry: itself, or for a view the entry that it views in the end */
+  uint32_t *held; /* entry whose value a storage holds, by storage; BP_NO_ENTRY: none yet */
+  uint32_t *root; /* entry that an entry views in the end, or itself, by entry */
 } Walk;
 
 static int is_held(const Walk *walk, uint32_t entry) {
   return walk->held[walk->graph->entries[entry].storage_id] == walk->root[entry];
 }
 
-/* The value of an input or a parameter stays from run to run. */
+/* Enters an input or a parameter, whose value stays from run to run. */
 static int enter_arg(const Walk *walk, const BpCallNode *node) {
   uint32_t entry = node->first_entry;
   uint32_t *held = &walk->held[walk->graph->entries[entry].storage_id];
@@ -462,7 +465,7 @@ static int enter_outputs(const Walk *walk, const BpCallNode *node) {
   return 0;
 }
 
-/* A function runs on one device, a copy goes from one to another. */
+/* Checks that a function runs on one device, and a copy goes from one device to another. */
 static int check_devices(const Walk *walk, const BpCallNode *node) {
   const BpCallEntry *entries = walk->graph->entries, *out = &entries[node->first_entry];
   if (node->is_copy)
@@ -506,7 +509,7 @@ static int walk_nodes(const Walk *walk) {
   return 0;
 }
 
-/* Storages are shared by taking turns: whoever reads a value finds it there. */
+/* Checks that storages are shared in turns: each reader of a value finds it in its storage. */
 static int check_storage(const BpCallGraph *graph) {
   Walk walk = {graph, malloc(((size_t)graph->num_storages + 1) * sizeof(*walk.held)),
                malloc(((size_t)graph->num_entries + 1) * sizeof(*walk.root))};
@@ -558,7 +561,8 @@ static int read_heads(BpCallGraph *graph, json_t *root) {
   return 0;
 }
 
-/* attrs.output_names is ours; a graph of another maker has none and its outputs are numbered. */
+/* Reads attrs.output_names, which only this project writes; the outputs of graphs without it are
+ * numbered. */
 static int read_output_names(BpCallGraph *graph, json_t *attrs) {
   json_t *names = NULL;
   if (json_object_get(attrs, "output_names") && !(names = get_attr_list(attrs, "output_names")))
@@ -600,7 +604,7 @@ typedef struct Text {
   int lacks_memory;
 } Text;
 
-/* Byte by byte: where jansson has no memory for a longer token, it drops a byte of it and goes on,
+/* Reads a single byte: if jansson has no memory for a longer token, it drops a byte and continues,
  * and the next number clears errno. */
 static size_t read_byte(void *buffer, size_t size, void *data) {
   Text *text = data;
@@ -613,7 +617,7 @@ static size_t read_byte(void *buffer, size_t size, void *data) {
   return 1;
 }
 
-/* Duplicate names are an error: readers differ on which one counts. */
+/* Duplicate names are an error: readers disagree on which of them counts. */
 static json_t *load(const char *text) {
   json_error_t error;
   size_t size = strlen(text);

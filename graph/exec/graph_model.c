@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executor of graphs: what `backplane compile` makes, and TVM until 0.19. */
+/* The executor of graphs made by `backplane compile`, and by TVM until 0.19. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +17,20 @@
 #include "graph/exec/model.h"
 #include "graph/relax/model.h"
 
-/* A graph with its parameters on its devices. */
+/* A graph with its parameters, on its devices. */
 typedef struct GraphModel {
-  BpModule *module; /* of the artifact; borrowed */
+  BpModule *module; /* module of the artifact; borrowed */
   BpGraphVariant *variant;
-  BpExecutorPlan plan; /* its params are NULL until all are loaded */
-  BpTensor **params;   /* by argument; NULL for an input */
+  BpExecutorPlan plan; /* plan.params is NULL until all parameters are loaded */
+  BpTensor **params;   /* parameters by argument; NULL for an input */
   uint32_t *inputs;    /* arguments that are inputs, in order */
   uint32_t num_inputs;
-  BpModelTensorInfo *infos; /* of the inputs and then of the outputs */
+  BpModelTensorInfo *infos; /* infos of the inputs, then of the outputs */
 } GraphModel;
 
 /* ---- Modules ----------------------------------------------------------------------------- */
 
-/* The module itself, or the first import of a loaded library. */
+/* The module with the graph: the module itself, or the first import of a loaded library. */
 static BpModule *find_module(BpModule *module) {
   if (bp__graph_module_content(module))
     return module;
@@ -42,7 +42,8 @@ static BpModule *find_module(BpModule *module) {
   return NULL;
 }
 
-/* That of a graph which TVM compiled is for all devices that there is code for. */
+/* The variant of a graph for a device type. The one variant of a graph that TVM compiled is for all
+ * devices that its code supports. */
 static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t device_type) {
   int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type);
   if (content->factory)
@@ -53,7 +54,7 @@ static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t devic
   return NULL;
 }
 
-/* The kind of device that a graph needs beside its target's; 0: none. */
+/* The device type that a graph needs beside its target's; 0: none. */
 static int32_t type_beside(const BpCallGraph *graph, int32_t device_type) {
   int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type);
   for (uint32_t i = 0; i < graph->num_device_types; i++)
@@ -62,7 +63,7 @@ static int32_t type_beside(const BpCallGraph *graph, int32_t device_type) {
   return 0;
 }
 
-/* Adds the remedy to the error about a missing second device: how to name one. */
+/* Adds to the error about a missing second device how to name one. */
 static int add_second_device(int32_t first, int32_t second) {
   char kinds[2][64];
   bp_device_format((BpDevice){first, 0}, kinds[0], sizeof kinds[0]);
@@ -87,7 +88,7 @@ static int select_by_target(const BpGraphContent *content, const char *preferenc
   return status;
 }
 
-/* The device of the second kind that a graph needs on the first one, by the same list. */
+/* Selects a second device of the type that a graph needs, by the preference list of the first. */
 static int select_second(const BpGraphContent *content, const char *preferences, BpDevice *devices,
                          size_t capacity, size_t *num_devices) {
   const BpCallGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
@@ -155,7 +156,7 @@ static int visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor) {
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
-/* Names the targets that a module has code for. */
+/* Formats the names of the targets that a module has code for. */
 static void list_targets(const BpGraphContent *content, char *names, size_t size) {
   size_t used = 0;
   *names = '\0';
@@ -175,7 +176,7 @@ static int no_variant(const BpGraphContent *content, BpDevice device) {
                         wanted, names);
 }
 
-/* The code for the model's device, and the graph that calls it. */
+/* Chooses the code for the model's device, and the graph that calls the code. */
 static int choose_variant(GraphModel *model, const BpGraphContent *content) {
   if (content->factory && bp__code_check_device(model->module, model->plan.devices[0]) < 0)
     return -1;
@@ -190,7 +191,7 @@ static int choose_variant(GraphModel *model, const BpGraphContent *content) {
   return model->plan.graph ? 0 : -1;
 }
 
-/* Takes the second device that the graph needs, if it needs one. */
+/* Chooses the second device if the graph needs one. */
 static int choose_second(GraphModel *model, const BpDevice *devices, size_t num_devices) {
   int32_t type = type_beside(model->plan.graph, model->plan.devices[0].device_type);
   for (size_t i = 1; type && i < num_devices; i++)
@@ -204,7 +205,7 @@ static int choose_second(GraphModel *model, const BpDevice *devices, size_t num_
   return add_second_device(model->plan.devices[0].device_type, type);
 }
 
-/* The tensor itself on the CPU, a copy on the device elsewhere (transfer full). */
+/* A parameter on a device: the tensor itself on the CPU, a copy elsewhere (transfer full). */
 static BpTensor *place_param(BpTensor *tensor, BpDevice device) {
   if (device.device_type == BP_DEVICE_CPU)
     return bp_object_retain(tensor);
@@ -262,7 +263,7 @@ static int place_params(GraphModel *model, const BpGraphContent *content) {
   for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;
-  /* Contexts run on streams of their own. */
+  /* Contexts run on streams of their own, so the copies are waited for. */
   for (uint32_t i = 0; i < model->plan.num_devices; i++)
     if (bp_stream_sync(model->plan.devices[i], NULL) < 0)
       return -1;
@@ -362,7 +363,7 @@ static const char *model_graph_json(const void *data) {
 typedef struct GraphContext {
   const GraphModel *model;
   BpExecutor *executor;
-  bool has_run; /* its outputs hold what the last run made */
+  bool has_run; /* whether the context's outputs contain values of the last run */
 } GraphContext;
 
 static void *create_context(void *model) {
@@ -409,7 +410,7 @@ typedef struct Profile {
   unsigned num_calls;
 } Profile;
 
-/* The files of the outputs of a node with that name (transfer full); NULL with an error. */
+/* The names of the files for the outputs of a node (transfer full); NULL with an error. */
 static GPtrArray *name_files(const char *name, uint32_t num_outputs) {
   GPtrArray *names = g_ptr_array_new_with_free_func(free);
   for (uint32_t i = 0; i < num_outputs; i++) {
@@ -423,7 +424,8 @@ static GPtrArray *name_files(const char *name, uint32_t num_outputs) {
   return names;
 }
 
-/* 1: the files are now those of a node; 0: one of them is another node's; -1 with an error. */
+/* Reserves the files of a node: returns 1, 0 if one of them belongs to another node, or -1 with an
+ * error. */
 static int take_files(GHashTable *files, const char *name, uint32_t num_outputs) {
   g_autoptr(GPtrArray) names = name_files(name, num_outputs);
   if (!names)
@@ -437,8 +439,8 @@ static int take_files(GHashTable *files, const char *name, uint32_t num_outputs)
   return 1;
 }
 
-/* The node's name. If another node has it, or a file of the same name, the number of the call goes
- * before it, as in the graphs of our compiler: "12:conv1". */
+/* A unique name for a node: usually its own name. If another node, or a file, has the name, the
+ * number of the call comes first, as in the graphs of Backplane's compiler: "12:conv1". */
 static char *find_free_name(const Profile *self, const BpCallNode *node) {
   char *name = g_strdup(node->name);
   for (int taken; (taken = take_files(self->files, name, node->num_outputs)) <= 0;) {
@@ -479,8 +481,8 @@ static BpTensor *get_output(void *data, uint32_t output) {
                                                   : bp__executor_output(context->executor, output);
 }
 
-/* A graph is queued as a whole, with one shape for each input: it has nothing to cancel, and no
- * input that grows. */
+/* A graph is queued as a whole, with one shape for each input: cancelling and growing inputs are
+ * not supported. */
 const BpModelExecutor bp__graph_executor = {
     .find = find_module,
     .select_devices = select_devices,

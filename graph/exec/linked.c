@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that TVM 0.8 linked into the code of a graph. A function of the code gives the address
- * of the value for a storage id, or nothing. */
+/* Parameters that TVM 0.8 linked into the code of a graph. A function of the code returns the
+ * address of the value for a storage id, or nothing. */
 #include "graph/exec/linked.h"
 
 #include <backplane/device.h>
@@ -9,8 +9,8 @@
 
 #define LOOK_UP "_lookup_linked_param"
 
-/* A copy on the plan's device (transfer full) of what lies at `data`, of the type and shape that
- * the graph gives it. */
+/* Copies the value at `data` to the plan's device (transfer full), with the type and shape of the
+ * graph's entry. */
 static BpTensor *copy_linked(const BpExecutorPlan *plan, uint32_t index, const void *data) {
   const BpCallEntry *entry = &plan->graph->entries[index];
   BpDevice device = plan->devices[bp__executor_place(plan, index)];

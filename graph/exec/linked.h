@@ -5,8 +5,8 @@
 
 #include "graph/exec/executor.h"
 
-/* Fills those of `params`, one for each argument of the plan's graph, that are NULL and whose value
- * is linked into the plan's code, with copies on the plan's devices (transfer full). */
+/* Fills each NULL element of `params`, one for each argument of the plan's graph, whose value is
+ * linked into the plan's code, with a copy on the plan's device (transfer full). */
 int bp__executor_take_linked(const BpExecutorPlan *plan, BpTensor **params);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models and their contexts: the functions of backplane/graph/model.h, which call the executor of
- * the model's module. */
+/* Models and their contexts: implements backplane/graph/model.h with the executor of the model's
+ * module. */
 #include <backplane/graph/model.h>
 
 #include <glib.h>
@@ -20,27 +20,28 @@
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
 
-/* Bytes of names that a message lists: errors are cut at 1024. */
+/* The maximum bytes of names that a message lists: error messages are cut at 1024 bytes. */
 #define MAX_LISTED 800
 
 struct BpModel {
   atomic_int references;
   BpModule *module; /* keeps content and code alive */
   const BpModelExecutor *executor;
-  void *loaded;            /* the executor's model */
-  BpSpecialList *specials; /* of a program with open extents, else NULL */
-  GHashTable *inputs;      /* of each name the index plus 1; the names are the executor's */
+  void *loaded;            /* model of the executor */
+  BpSpecialList *specials; /* specialised models of a program with open extents, else NULL */
+  GHashTable *inputs;      /* index + 1 of each input name; the executor owns the names */
 };
 
 struct BpModelContext {
   BpModel *model;
-  void *running;               /* the executor's context */
-  BpSpecialContexts *specials; /* if the model has a list of them, else NULL */
+  void *running;               /* context of the executor */
+  BpSpecialContexts *specials; /* contexts of specialised models; NULL if the model has no list */
 };
 
 /* ---- Making a model ---------------------------------------------------------------------- */
 
-/* The executor of a module, which becomes the module that it runs; NULL with an error. */
+/* Finds the executor of a module, and replaces the module by the one that it runs; NULL with an
+ * error. */
 static const BpModelExecutor *find_executor(BpModule **module) {
   static const BpModelExecutor *const executors[] = {&bp__relax_executor, &bp__graph_executor};
   for (size_t i = 0; i < sizeof executors / sizeof *executors; i++) {
@@ -94,12 +95,12 @@ static bool has_open_inputs(const BpModel *model) {
   return false;
 }
 
-/* Callers name an input at each run, and a model may have thousands. */
+/* Indexes the inputs by name: callers name an input at each run, and a model may have thousands. */
 static void index_inputs(BpModel *model) {
   uint32_t count;
   const BpModelTensorInfo *infos = model->executor->infos(model->loaded, BP_TENSOR_INPUT, &count);
   model->inputs = g_hash_table_new(g_str_hash, g_str_equal);
-  for (uint32_t i = count; i > 0; i--) /* the first of a name is found */
+  for (uint32_t i = count; i > 0; i--) /* the first of several inputs with one name is found */
     g_hash_table_replace(model->inputs, (char *)(uintptr_t)infos[i - 1].name, GUINT_TO_POINTER(i));
 }
 
@@ -298,7 +299,8 @@ void bp_model_context_free(BpModelContext *context) {
   free(context);
 }
 
-/* The names of the inputs, the later ones left out if they are many (transfer full, g_free). */
+/* Formats the names of the inputs, without the last ones if there are too many (transfer full,
+ * g_free). */
 static char *list_inputs(const BpModel *model) {
   GString *names = g_string_new(NULL);
   for (int32_t i = 0; i < bp_model_num_inputs(model) && names->len < MAX_LISTED; i++)
@@ -369,7 +371,7 @@ int bp_model_bind_cache(BpModelContext *context, const char *input, const char *
       input);
 }
 
-/* An input to which a cache may be bound. */
+/* Finds an input to which a cache can be bound. */
 static int find_cached(const BpModelContext *context, const char *input, uint32_t *index) {
   if (!BP_GIVEN(context) || !BP_GIVEN(input) || find_input(context->model, input, index) < 0)
     return -1;
@@ -400,7 +402,7 @@ int bp_model_cancel(BpModelContext *context) {
   return 0;
 }
 
-/* The executor's context that runs the inputs as they are; NULL with an error. */
+/* The executor's context that runs the current inputs; NULL with an error. */
 static void *choose(BpModelContext *context) {
   return context->specials ? bp__special_contexts_choose(context->specials) : context->running;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of calls: which have to come before which, then one after the other, the kind that
- * keeps the device busy first. */
+/* The order of calls: dependences between calls, then the calls one after the other, with the kind
+ * that keeps the device busy first. */
 #include "graph/exec/order.h"
 
 #include <stdlib.h>
@@ -22,12 +22,12 @@ typedef struct Order {
   uint32_t count;
   Link *links;
   uint32_t num_links, capacity;
-  uint32_t *after;      /* by call: those that come after it, a list */
-  uint32_t *num_before; /* by call: how many have to come before it and are not placed yet */
-  uint32_t *writer;     /* by storage: the last call that writes it */
-  uint32_t *readers;    /* by storage: those that read it since, a list */
-  uint32_t function[BP_NUM_CALL_KINDS]; /* the last call of a kind */
-  uint32_t *ready[BP_NUM_CALL_KINDS];   /* that may be next */
+  uint32_t *after;      /* list of the calls that depend on a call, by call */
+  uint32_t *num_before; /* number of calls before a call that are not placed yet, by call */
+  uint32_t *writer;     /* last call that writes a storage, by storage */
+  uint32_t *readers;    /* list of the calls that have read a storage since, by storage */
+  uint32_t function[BP_NUM_CALL_KINDS]; /* last call of each kind */
+  uint32_t *ready[BP_NUM_CALL_KINDS];   /* calls of each kind that may be next */
   uint32_t num_ready[BP_NUM_CALL_KINDS];
 } Order;
 
@@ -92,7 +92,8 @@ static void make_ready(Order *order, uint32_t call) {
   order->ready[kind][order->num_ready[kind]++] = call;
 }
 
-/* The first call, in the graph's order, of the first kind that has any; there is one. */
+/* Takes the first call, in the graph's order, of the first kind that has a ready call; one always
+ * exists. */
 static uint32_t take_next(Order *order) {
   uint32_t kind = 0, best = 0;
   while (order->num_ready[kind] == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs of a prepared graph, in one thread or in one for each of two devices. */
+/* Runs a prepared graph, in one thread or in one thread for each of two devices. */
 #include <string.h>
 
 #include <backplane/device.h>
@@ -16,8 +16,8 @@ static int check_ready(const BpExecutor *executor) {
   return 0;
 }
 
-/* A copy from or to the host is queued on the other end's device. The source is complete before a
- * copy from the host, and a copy to the host is complete before its readers. */
+/* A copy from or to the host is queued on the other device. The source is complete before a copy
+ * from the host, and a copy to the host is complete before its readers. */
 static int run_copy(const BpExecutor *executor, const Call *call) {
   const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
   void *from_stream = stream_of(executor, from), *to_stream = stream_of(executor, to);
@@ -31,7 +31,7 @@ static int run_copy(const BpExecutor *executor, const Call *call) {
                       : bp_stream_sync(from->device, from_stream);
 }
 
-/* An event after which work failed has the failure raised by its stream. */
+/* Waits for a copy's event; if the work before it failed, its stream raises the error. */
 static int wait_for_copied(BpEvent *event, BpDevice device, void *stream) {
   int32_t state = BP_EVENT_PENDING;
   int status = bp_event_synchronize(event, BP_WAIT_FOREVER, &state);
@@ -74,14 +74,14 @@ static int run_call(const BpExecutor *executor, const Call *call) {
   return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
 }
 
-/* The device and the streams that the thread had chosen before a run, to be restored after it. */
+/* The device and the streams that the thread used before a run; they are restored after it. */
 typedef struct Current {
   BpDevice devices[BP_GRAPH_MOST_DEVICES];
   void *streams[BP_GRAPH_MOST_DEVICES];
   uint32_t count;
 } Current;
 
-/* Keeps the error of a run that failed. */
+/* Restores the device and streams, and keeps the error of a failed run. */
 static int leave(const Current *before, int status) {
   BpError *error = bp_error_take();
   for (uint32_t i = 0; i < before->count; i++)
@@ -106,13 +106,13 @@ static int enter(const BpExecutor *executor, Current *before) {
   return 0;
 }
 
-/* The waits after the last call. */
+/* Executes the waits after the last call. */
 static int finish_copies(const BpExecutor *executor) {
   uint32_t first = executor->num_calls ? executor->calls[executor->num_calls - 1].last_wait : 0;
   return wait_for_copies(executor, first, executor->num_waits);
 }
 
-/* Waits for all that is queued, and keeps the thread's error. */
+/* Waits for all queued work, and keeps the thread's error. */
 static void sync_quietly(const BpExecutor *executor) {
   BpError *error = bp_error_take();
   for (uint32_t i = 0; i < executor->num_streams; i++)
@@ -122,15 +122,15 @@ static void sync_quietly(const BpExecutor *executor) {
     bp_error_put(error);
 }
 
-/* After a failure: waits for queued copies to the host. Returns -1. */
+/* Waits for queued copies to the host after a failure. Returns -1. */
 static int give_up(const BpExecutor *executor) {
   if (executor->num_waits != 0)
     sync_quietly(executor);
   return -1;
 }
 
-/* A run is a launch of one task: its functions may launch as if it were none, and denormals are
- * flushed throughout, in what they do outside of launches too. */
+/* A run is a parallel launch of one task: its functions may launch in parallel as usual, and
+ * denormals are flushed during the whole run, outside launches, too. */
 static int run_calls(int task_id, BpParallelGroup *group, void *data) {
   const BpExecutor *executor = data;
   (void)task_id;
@@ -146,10 +146,10 @@ typedef struct Half {
   const BpExecutor *executor;
   uint32_t place;
   int status;
-  BpError *error; /* of a thread of its own */
+  BpError *error; /* error of a half in a thread of its own */
 } Half;
 
-/* The half of a copy that this device does, or its call. */
+/* Executes a call of the half's device, or the half of a copy that the device queues. */
 static int run_half_call(const Half *half, const Call *call) {
   const BpExecutor *executor = half->executor;
   int status = 0;
@@ -171,7 +171,7 @@ static int run_half_calls(int task_id, BpParallelGroup *group, void *data) {
   (void)group;
   for (uint32_t i = 0; i < executor->num_calls && half->status == 0; i++)
     half->status = run_half_call(half, &executor->calls[executor->orders[half->place][i]]);
-  return half->status < 0 && *bp_error_kind() ? -1 : 0; /* without one it is the other's failure */
+  return half->status < 0 && *bp_error_kind() ? -1 : 0; /* else the other half has failed */
 }
 
 static void run_half(Half *half) {
@@ -192,8 +192,8 @@ static void run_half_in_thread(void *data) {
   half->error = bp_error_take();
 }
 
-/* The error of the caller's half if it has one, else that of the other. When this returns, a copy
- * to staging memory is under way no more. */
+/* Raises the error of the caller's half or, if it has none, of the other half. After joining no
+ * copy to staging memory is in progress. */
 static int join_halves(const BpExecutor *executor, const Half halves[2]) {
   if (halves[0].status == 0 && halves[1].status == 0)
     return 0;
@@ -214,7 +214,7 @@ static int run_in_one_thread(BpExecutor *executor) {
 
 static int run_in_two_threads(BpExecutor *executor) {
   Half halves[2] = {{executor, 0, 0, NULL}, {executor, 1, 0, NULL}};
-  bp_error_clear(); /* an older error of the caller's would be taken for that of a half */
+  bp_error_clear(); /* an older error of the caller would count as a half's error */
   bp__crossings_begin(executor->crossings);
   if (!executor->second)
     executor->second = bp__second_thread_start();
@@ -242,7 +242,7 @@ int bp__executor_sync(BpExecutor *executor) {
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {
   const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
   BpTensor *output = executor->outputs[head];
-  /* A head that views a bound input moves with it. */
+  /* A head that views a bound input moves with the input. */
   output->view.data = view->data;
   output->view.byte_offset = view->byte_offset;
   return output;

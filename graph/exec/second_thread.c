@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second thread of a graph on two devices: it waits for work, does it, and reports its end. */
+/* The second thread of a graph on two devices: it waits for work, executes it, and reports its
+ * end. */
 
 #include "graph/exec/second_thread.h"
 
@@ -10,10 +11,10 @@
 
 struct BpSecondThread {
   pthread_t thread;
-  pid_t process; /* the process that runs the thread */
+  pid_t process; /* process that runs the thread */
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  void (*work)(void *data); /* NULL: done. The lock guards this and the next two fields */
+  void (*work)(void *data); /* NULL: no work. The lock guards `work`, `data` and `is_ending` */
   void *data;
   int is_ending;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting along an axis. Elements of every type become keys of one, whose order is theirs. */
+/* Sorting along an axis. Elements of every type become keys of one type in the same order. */
 #include "graph/exec/sort.h"
 
 #include <stdlib.h>
@@ -12,20 +12,21 @@
 
 #include "graph/exec/graph_module.h"
 
-/* The input of a sort, and its outputs; an output that is not wanted is NULL. */
+/* The input of a sort, and its outputs; an unwanted output is NULL. */
 typedef struct Sort {
   const BpTensorView *in;
   const BpTensorView *values;
   const BpTensorView *indices;
-  const BpTensorView *lengths; /* NULL: rows are sorted whole */
+  const BpTensorView *lengths; /* lengths of rows; NULL: rows are sorted whole */
   int64_t axis;
-  int64_t count; /* of elements that each output row has */
+  int64_t count; /* number of elements in each output row */
   int64_t extent;
-  int64_t outer, inner; /* rows; inner elements lie between one of a row and the next */
+  int64_t outer, inner; /* number of rows; elements of a row are `inner` elements apart */
   int descends;
 } Sort;
 
-/* An element. Its row is read before the first value is written, which may go where they are. */
+/* A key of an element. All keys of a row are read before the row's first value is written, because
+ * values may overwrite the input. */
 typedef struct Key {
   uint64_t order;
   uint64_t bits;
@@ -38,7 +39,7 @@ static char *element(const BpTensorView *view, int64_t index) {
   return (char *)view->data + view->byte_offset + (size_t)index * (view->dtype.bits / 8u);
 }
 
-/* The bits of infinity; 0: no known float. */
+/* The bits of infinity in a float type; 0 for unknown types. */
 static uint64_t infinity_of(BpDataType dtype) {
   if (dtype.code == BP_DTYPE_BFLOAT && dtype.bits == 16)
     return 0x7f80;
@@ -57,7 +58,7 @@ static int is_sortable(BpDataType dtype) {
          ((is_whole && dtype.bits % 8 == 0 && dtype.bits <= 64) || infinity_of(dtype) != 0);
 }
 
-/* Numbers in the order of the elements. */
+/* Maps the bits of an element to an integer with the same order. */
 static uint64_t order_of(BpDataType dtype, uint64_t bits) {
   uint64_t sign = (uint64_t)1 << (dtype.bits - 1), infinity = infinity_of(dtype);
   if (dtype.code == BP_DTYPE_INT)
@@ -66,7 +67,7 @@ static uint64_t order_of(BpDataType dtype, uint64_t bits) {
     return bits;
   if ((bits & ~sign) > infinity)
     return UINT64_MAX;
-  if (bits == sign) /* a zero is a zero */
+  if (bits == sign) /* minus zero equals zero */
     bits = 0;
   return bits & sign ? sign - (bits & ~sign) : sign + bits;
 }
@@ -164,7 +165,7 @@ static int take_int(const BpValue *arg, int64_t *number) {
   return 0;
 }
 
-/* That it is shaped as the input, with `count` elements a row. */
+/* Checks that an output has the shape of the input, with `count` elements in a row. */
 static int check_output(const Sort *sort, const BpTensorView *view) {
   if (view->ndim != sort->in->ndim)
     return wrong("an output has not the dimensions of the input");
@@ -203,7 +204,8 @@ static int check_lengths(const Sort *sort) {
   return 0;
 }
 
-/* Only values may be where the input is, and there from its beginning. */
+/* Checks that an output does not overlap the input; values may, if both begin at the same
+ * address. */
 static int overlaps_input(const Sort *sort, const BpTensorView *view) {
   if (!view)
     return 0;
@@ -212,14 +214,14 @@ static int overlaps_input(const Sort *sort, const BpTensorView *view) {
          (view != sort->values || out != in);
 }
 
-/* There are elements, so these products are not too large. */
+/* The tensor has elements, so products of its extents do not overflow. */
 static void measure_rows(Sort *sort) {
   sort->outer = sort->inner = 1;
   for (int64_t i = 0; i < sort->in->ndim; i++)
     *(i < sort->axis ? &sort->outer : &sort->inner) *= i == sort->axis ? 1 : sort->in->shape[i];
 }
 
-/* `count` < 1: rows stay as long as they are. */
+/* Sorts; if `count` < 1, rows keep their length. */
 static int run(Sort *sort, const BpValue *axis, const BpValue *ascends, int64_t count) {
   int64_t rises = 0;
   if (take_int(axis, &sort->axis) < 0 || take_int(ascends, &rises) < 0)
@@ -253,7 +255,8 @@ static int check_count(const char *name, int32_t num_args, int32_t min, int32_t 
                         name, min, max, num_args);
 }
 
-/* (input, output, axis, whether it ascends): `output` is a field of `sort`. */
+/* Sorts to one output. Arguments: (input, output, axis, whether it ascends); `output` is a field of
+ * `sort`. */
 static int sort_to(const char *name, const BpValue *args, int32_t num_args, Sort *sort,
                    const BpTensorView **output) {
   if (check_count(name, num_args, 4, 4) < 0 || take_tensor(&args[0], &sort->in) < 0 ||
@@ -294,7 +297,7 @@ static int call_topk(void *self, const BpValue *args, int32_t num_args, BpValue 
   (void)result;
   if (check_count("topk", num_args, 6, 7) < 0)
     return -1;
-  const BpValue *last = &args[num_args - 4]; /* k, axis, what is wanted, whether it ascends */
+  const BpValue *last = &args[num_args - 4]; /* k, axis, outputs to make, whether it ascends */
   if (take_int(&last[0], &count) < 0 || bp_value_view_str(&last[2], &wanted) < 0 ||
       take_tensor(&args[0], &sort.in) < 0)
     return -1;
@@ -317,7 +320,7 @@ int bp__sort_register(void) {
                    {"tvm.contrib.sort.argsort_nms", call_argsort_nms},
                    {"tvm.contrib.sort.topk", call_topk}};
   for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-    BpFunction *own; /* the application's */
+    BpFunction *own; /* function that the application registered */
     if (bp_registry_get(functions[i].name, &own) < 0 ||
         (!own && bp__graph_register(functions[i].name, functions[i].call) < 0))
       return -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting. Code that TVM compiles for the CPU calls its runtime for it. */
+/* Sorting functions, which code that TVM compiles for the CPU calls in its runtime. */
 #ifndef BACKPLANE_GRAPH_EXEC_SORT_H
 #define BACKPLANE_GRAPH_EXEC_SORT_H
 
@@ -7,11 +7,11 @@
  *
  * - sort(in, values, axis, ascending)
  * - argsort(in, indices, axis, ascending)
- * - argsort_nms(in, lengths, indices, axis, ascending): of each row only the first so many; the
- *   indices of the others stay what they are
- * - topk(in, outputs..., k, axis, "both"|"values"|"indices", ascending); k < 1 takes all
+ * - argsort_nms(in, lengths, indices, axis, ascending): sorts only the first `lengths` elements of
+ *   each row; the indices of the others are unchanged
+ * - topk(in, outputs..., k, axis, "both"|"values"|"indices", ascending); k < 1 takes all elements
  *
- * Equal elements stay in order, and what is not a number counts as the largest. */
+ * Equal elements keep their order, and NaN counts as the largest number. */
 int bp__sort_register(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which specialised model runs for which inputs. A context has a context of its own, a lane, for
- * each specialised model that it has run. It looks at its inputs only where one of them has changed
- * or a model was added. */
+/* Chooses the specialised model that runs for the inputs. A context has a context of its own, a
+ * lane, for each specialised model that it has run. A context checks its inputs only if an input
+ * has changed or a model was added. */
 #include "graph/exec/special.h"
 
 #include <pthread.h>
@@ -15,23 +15,23 @@
 
 typedef struct Special {
   BpRelaxModel *model;
-  uint64_t shared; /* bytes of parameters */
+  uint64_t shared; /* bytes of parameters shared with the general model */
   atomic_uint_fast64_t runs;
 } Special;
 
 struct BpSpecialList {
   pthread_mutex_t adding;
   Special specials[BP_MODEL_MAX_SPECIALIZED];
-  atomic_int count; /* those below it do not change any more */
+  atomic_int count; /* number of models; the models below it never change */
 };
 
 struct BpSpecialContexts {
   BpSpecialList *list;
   void *general;
-  void *lanes[BP_MODEL_MAX_SPECIALIZED]; /* NULL until they are chosen */
-  int among;                             /* how many there were when it was chosen */
-  int chosen;                            /* -1: the general code */
-  bool is_bound;                         /* the chosen one has the inputs */
+  void *lanes[BP_MODEL_MAX_SPECIALIZED]; /* contexts of the models, NULL until they are chosen */
+  int among;                             /* number of models at the last choice */
+  int chosen;                            /* index of the chosen model; -1: the general code */
+  bool is_bound;                         /* whether the chosen model's context has the inputs */
 };
 
 /* ---- The list ---------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static bool fits(const BpSpecialContexts *contexts, const BpRelaxModel *special)
   return !bp__relax_context_has_cache(contexts->general);
 }
 
-/* Gives the inputs to the context for a specialised model, which is made for the first of them. */
+/* Binds the inputs to the context of a specialised model, which is made at its first use. */
 static int open_lane(BpSpecialContexts *contexts, int place) {
   BpRelaxModel *special = contexts->list->specials[place].model;
   void **lane = &contexts->lanes[place];
@@ -192,13 +192,13 @@ static int open_lane(BpSpecialContexts *contexts, int place) {
   return 0;
 }
 
-/* Looks for the first specialised model that the inputs fit. */
+/* Finds the first specialised model whose shapes the inputs have. */
 static int look(BpSpecialContexts *contexts, int count) {
   bp__special_contexts_change(contexts);
   int place = 0;
   while (place < count && !fits(contexts, contexts->list->specials[place].model))
     place++;
-  /* Of the code that ran last, the outputs are kept no longer than the next run. */
+  /* The outputs of the code that ran last are kept no longer than until the next run. */
   if (contexts->chosen != (place < count ? place : -1))
     bp__relax_context_forget_outputs(bp__special_contexts_chosen(contexts));
   contexts->chosen = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specialised models: models compiled for extents that a model with open ones leaves open, which
- * run in its place where the inputs have these extents. */
+/* Specialised models: models compiled for given values of extents that a model leaves open. A
+ * specialised model runs instead of the general one if the inputs have its extents. */
 #ifndef BACKPLANE_GRAPH_EXEC_SPECIAL_H
 #define BACKPLANE_GRAPH_EXEC_SPECIAL_H
 
@@ -10,45 +10,45 @@
 
 #include "graph/relax/model.h"
 
-/* The specialised models of one model. They are added and never removed, so that a run may look
- * while another thread adds one. */
+/* The specialised models of one model. Models are added and never removed, so that a run may search
+ * the list while another thread adds a model. */
 typedef struct BpSpecialList BpSpecialList;
 
-/* (transfer full); NULL with an error. */
+/* Makes an empty list (transfer full); NULL with an error. */
 BpSpecialList *bp__special_list_create(void);
-/* NULL is ignored. */
+/* Frees a list; NULL is ignored. */
 void bp__special_list_free(BpSpecialList *list);
-/* Whether one is for inputs of these shapes, which stand in no other order than the model's: an
- * extent of -1 is any. Any thread. */
+/* Whether the list has a model for inputs of the given shapes, which are in the model's order; an
+ * extent of -1 matches any. Thread-safe. */
 bool bp__special_list_has(const BpSpecialList *list, const BpModelTensorInfo *inputs,
                           int32_t num_inputs);
-/* Whether there is room: 0, or -1 with an error. */
+/* Fails with -1 if the list is full. */
 int bp__special_list_check(const BpSpecialList *list);
-/* Adds `special` (transfer full, even if it fails), of whose parameters `shared` bytes are the
- * general model's; one for the same extents stays, and the new one is freed. -1 with an error:
- * there is no room. Any thread. */
+/* Adds `special` (transfer full, even on failure), which shares `shared` bytes of parameters with
+ * the general model. If the list has a model for the same extents, the new one is freed. Returns -1
+ * with an error if the list is full. Thread-safe. */
 int bp__special_list_add(BpSpecialList *list, BpRelaxModel *special, uint64_t shared);
-/* As bp_model_visit_specialized. */
+/* Visits the models as bp_model_visit_specialized does. */
 int bp__special_list_visit(const BpSpecialList *list, BpSpecializedVisit visit, void *visitor);
 
-/* The contexts of bp__relax_executor that a context has for specialised models. One thread at a
- * time. */
+/* The contexts of bp__relax_executor that a context has for specialised models; they are not
+ * thread-safe. */
 typedef struct BpSpecialContexts BpSpecialContexts;
 
-/* `list` and `general` are borrowed (transfer full); NULL with an error. */
+/* Makes contexts (transfer full), which borrow `list` and `general`; NULL with an error. */
 BpSpecialContexts *bp__special_contexts_create(BpSpecialList *list, void *general);
-/* NULL is ignored. */
+/* Frees contexts; NULL is ignored. */
 void bp__special_contexts_free(BpSpecialContexts *contexts);
-/* An input is about to get another value: lets go of the old one. */
+/* Prepares for a new value of an input: releases the old value. */
 void bp__special_contexts_change(BpSpecialContexts *contexts);
-/* Chooses a context (borrowed) by the present shapes of the inputs: that of a model specialised for
- * them, or the general one. The call counts as a run. NULL with an error. */
+/* Chooses a context (borrowed) by the current shapes of the inputs: the context of a model
+ * specialised for them, or the general one. The call counts as a run. NULL with an error. */
 void *bp__special_contexts_choose(BpSpecialContexts *contexts);
-/* The context that the last call chose. */
+/* The context that the last call of bp__special_contexts_choose returned. */
 void *bp__special_contexts_chosen(const BpSpecialContexts *contexts);
 
-/* The program of a model with open extents, and its list; NULL, no error raised: the shapes of its
- * inputs are known. (model.c) */
+/* The program of a model with open extents, and the model's list of specialised models; NULL
+ * without an error if the shapes of all inputs are known (model.c). */
 const BpRelaxModel *bp__model_open_program(const BpModel *model, BpSpecialList **list);
 
 #endif
