@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that grow from run to run (graph/build/append.c), in memory that the caller keeps or in
- * the run's own. Rows lie along one dimension, so those of each index of the dimensions before it
- * are one copy. */
+ * the run's own memory. Rows extend along one dimension; the rows at one index of the dimensions
+ * before it are one copy. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -48,9 +48,9 @@ int bp__relax_find_room(BpRelaxMachine *machine, const BpValue *args, int32_t nu
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* Rows of tensors of one shape, but for `axis`. */
+/* The rows of tensors that have one shape except along `axis`. */
 typedef struct Rows {
-  uint64_t outer; /* indices of the dimensions before the axis */
+  uint64_t outer; /* number of indices of the dimensions before the axis */
   uint64_t size;  /* bytes of a row */
 } Rows;
 
@@ -91,7 +91,7 @@ static int copy_rows(const BpTensorView *from, const BpTensorView *to, int64_t a
   return bp__relax_copy_rows(from, 0, to, first, from->shape[axis], axis);
 }
 
-/* Whether a tensor has the type and shape of another one, but for the extent along the axis. */
+/* Whether a tensor has the type and shape of another one, except the extent along the axis. */
 static bool fits(const BpTensorView *view, const BpTensorView *like, int64_t axis) {
   if (view->ndim != like->ndim || memcmp(&view->dtype, &like->dtype, sizeof(like->dtype)) != 0 ||
       memcmp(&view->device, &like->device, sizeof(like->device)) != 0)
@@ -104,7 +104,7 @@ static bool fits(const BpTensorView *view, const BpTensorView *like, int64_t axi
 
 /* ---- Appending --------------------------------------------------------------------------- */
 
-/* The tensor of an entry, if it can be used again; else a new one. *result has it. */
+/* The tensor of an entry, if it can be used again, else a new one; *result is set to it. */
 static BpTensor *take_own(BpRelaxMachine *machine, BpRelaxKept *kept, const BpTensorView *wanted,
                           BpValue *result) {
   BpTensor *tensor = bp__relax_kept_get(kept);

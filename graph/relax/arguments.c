@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the functions that bytecode calls. They come from registers, so the type of each is
- * checked. */
+/* Arguments of the functions that bytecode calls. Arguments come from registers, so the type of
+ * each argument is checked. */
 #include "graph/relax/arguments.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ int bp__relax_get_dtype(const BpValue *value, BpDataType *dtype) {
   return 0;
 }
 
-/* Where in the program a check stands: the text that the compiler gave it, or "". */
+/* The text by which the compiler names the place of a check in the program, or "". */
 const char *bp__relax_text(const BpValue *value) {
   BpByteArray text = {"", 0};
   if (value->type_index != BP_TYPE_STR && value->type_index != BP_TYPE_SMALL_STR &&
@@ -54,7 +54,7 @@ int bp__relax_return_tensor(BpValue *result, BpTensor *tensor) {
   return 0;
 }
 
-/* The cell `index` of a heap. */
+/* Cell `index` of a heap. */
 int64_t *bp__relax_heap_cell(const BpValue *heap, int64_t index) {
   const BpTensorView *view = bp_value_view_tensor(heap);
   if (!view || view->ndim != 1 || !bp_view_is_compact(view) ||
@@ -71,7 +71,7 @@ int64_t *bp__relax_heap_cell(const BpValue *heap, int64_t index) {
   return (int64_t *)(void *)((char *)view->data + view->byte_offset) + index;
 }
 
-/* How an extent is made: TVM's MakeShapeCode. */
+/* The ways to make an extent: TVM's MakeShapeCode. */
 int bp__relax_make_extent(const BpValue *heap, const BpValue *how, int64_t *made) {
   int64_t code, number;
   if (bp__relax_get_int(&how[0], &code) < 0 || bp__relax_get_int(&how[1], &number) < 0)
@@ -88,7 +88,7 @@ int bp__relax_make_extent(const BpValue *heap, const BpValue *how, int64_t *made
   return 0;
 }
 
-/* One of the machine's devices, -1 being the host. */
+/* One of the machine's devices; -1 is the host. */
 int bp__relax_get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device) {
   if (bp__relax_get_int(value, device) < 0)
     return -1;

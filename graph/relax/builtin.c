@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm.builtin.*: shapes and their checks, memory, tuples, closures. Their arguments and behaviour
- * are those of TVM. Arguments come from registers, so the type of each is checked. */
+/* vm.builtin.*: shapes and their checks, memory, tuples, closures. The functions vm.builtin.* have
+ * the arguments and behaviour of TVM's functions. Arguments come from registers, so the type of
+ * each argument is checked. */
 #include "graph/relax/builtin.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static int get_array(const BpValue *value, BpArray **array) {
   return 0;
 }
 
-/* NULL for "global". */
+/* Reads a memory scope; NULL stands for "global". */
 static int get_scope(const BpValue *value, const char **scope) {
   BpByteArray text;
   if (bp_value_view_str(value, &text) < 0)
@@ -53,8 +54,8 @@ static int return_shape(BpValue *result, const int64_t *extents, size_t count) {
 
 /* ---- The shape heap ---------------------------------------------------------------------- */
 
-/* The numbers that a function's symbolic extents have in this call: a tensor, as compiled code
- * computes with them. */
+/* The shape heap contains the values of a function's symbolic extents in one call. The heap is a
+ * tensor, because compiled code computes with its values. */
 
 static const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
 
@@ -68,7 +69,7 @@ static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_
       result, bp_tensor_create(&size, 1, int64, (BpDevice){BP_DEVICE_CPU, 0}, NULL));
 }
 
-/* How an extent is matched: TVM's MatchShapeCode. */
+/* Matches one extent in one of the ways of TVM's MatchShapeCode. */
 static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int32_t index,
                      const char *context) {
   int64_t code, number, *cell = NULL;
@@ -96,7 +97,7 @@ static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int
                         index, value, cell ? "elsewhere it was" : "must be", wanted);
 }
 
-/* The extents of a tensor or a shape. */
+/* The extents of a tensor or of a shape. */
 static int get_extents(const BpValue *value, const int64_t **extents, size_t *count) {
   const BpTensorView *view = bp_value_view_tensor(value);
   if (view) {
@@ -111,7 +112,7 @@ static int get_extents(const BpValue *value, const int64_t **extents, size_t *co
   return 0;
 }
 
-/* The arguments after the first are (heap, n, n x (code, number), context). */
+/* Matches all extents; the arguments after the first are (heap, n, n x (code, number), context). */
 static int match_all(const int64_t *extents, size_t count, const BpValue *args, int32_t num_args) {
   int64_t wanted;
   if (bp__relax_get_int(&args[2], &wanted) < 0)
@@ -130,7 +131,7 @@ static int match_all(const int64_t *extents, size_t count, const BpValue *args, 
   return 0;
 }
 
-/* (value, heap, n, n x (code, number), context) */
+/* Arguments: (value, heap, n, n x (code, number), context) */
 static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                        BpValue *result) {
   const int64_t *extents;
@@ -143,7 +144,7 @@ static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num
   return match_all(extents, count, args, num_args);
 }
 
-/* (value, heap, code, number, context) */
+/* Arguments: (value, heap, code, number, context) */
 static int match_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                             BpValue *result) {
   int64_t value;
@@ -154,7 +155,7 @@ static int match_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_
   return match_one(value, &args[1], &args[2], -1, bp__relax_text(&args[4]));
 }
 
-/* (heap, n, n x (code, number)) -> shape */
+/* Arguments and result: (heap, n, n x (code, number)) -> shape */
 static int make_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
   int64_t count;
@@ -176,7 +177,7 @@ static int make_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   return status;
 }
 
-/* (heap, code, number) -> int */
+/* Arguments and result: (heap, code, number) -> int */
 static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                            BpValue *result) {
   int64_t made;
@@ -190,7 +191,8 @@ static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t
 
 /* ---- Computing with cells ----------------------------------------------------------------- */
 
-/* Extents that are computed from others. TVM's machine has compiled code for this. */
+/* The maximum number of operands on the stack of vm.builtin.compute, which computes extents from
+ * others. TVM's machine computes extents by compiled code. */
 
 #define MOST_OPERANDS 64
 
@@ -211,7 +213,7 @@ static int64_t floor_divide(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* The result of an operation on two numbers. */
+/* Applies an operation to two numbers. */
 static int apply(int64_t op, int64_t a, int64_t b, int64_t *result) {
   bool overflows = false;
   if (op >= BP_RELAX_DIVIDE && op <= BP_RELAX_FLOOR_MODULO &&
@@ -273,7 +275,7 @@ static int compute_step(Stack *stack, const BpValue *heap, int64_t op, int64_t o
   return 0;
 }
 
-/* (heap, n x (step, operand)) -> what is left on the stack, or None */
+/* Arguments and result: (heap, n x (step, operand)) -> the number left on the stack, or None */
 static int compute(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                    BpValue *result) {
   Stack stack = {.count = 0};
@@ -291,7 +293,8 @@ static int compute(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
   return 0;
 }
 
-/* (heap, cell) -> int, checked to be one that code takes (bp_te_open_extent) */
+/* Arguments and result: (heap, cell) -> int, which is checked to be a valid open extent
+ * (bp_te_open_extent) */
 static int open_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                        BpValue *result) {
   int64_t index;
@@ -321,7 +324,7 @@ static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_ar
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
-/* (heap, cell, the error where it is negative) */
+/* Arguments: (heap, cell, error message for a negative extent) */
 static int check_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t index;
@@ -335,7 +338,7 @@ static int check_extent(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return cell ? 0 : -1;
 }
 
-/* (value, ndim or -1, dtype (may be left out or None), context) */
+/* Arguments: (value, ndim or -1, dtype (may be left out or None), context) */
 static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result) {
   int64_t ndim;
@@ -362,7 +365,7 @@ static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32
   return 0;
 }
 
-/* (value, ndim or -1, context) */
+/* Arguments: (value, ndim or -1, context) */
 static int check_shape_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                             BpValue *result) {
   int64_t ndim;
@@ -394,7 +397,7 @@ static int prim_value_fits(const BpValue *value, BpDataType dtype) {
   }
 }
 
-/* (value, dtype, context) */
+/* Arguments: (value, dtype, context) */
 static int check_prim_value_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                                  BpValue *result) {
   BpDataType dtype;
@@ -410,7 +413,7 @@ static int check_prim_value_info(BpRelaxMachine *machine, const BpValue *args, i
                         wanted, bp_type_name(args[0].type_index));
 }
 
-/* (value, context) */
+/* Arguments of check_string_info: (value, context) */
 static int check_string_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result) {
   (void)machine;
@@ -424,7 +427,7 @@ static int check_string_info(BpRelaxMachine *machine, const BpValue *args, int32
                         bp_type_name(type));
 }
 
-/* (value, number of items, context) */
+/* Arguments: (value, number of items, context) */
 static int check_tuple_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                             BpValue *result) {
   int64_t size;
@@ -443,7 +446,7 @@ static int check_tuple_info(BpRelaxMachine *machine, const BpValue *args, int32_
   return 0;
 }
 
-/* (value, context) */
+/* Arguments of check_func_info: (value, context) */
 static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                            BpValue *result) {
   (void)machine;
@@ -458,7 +461,7 @@ static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-/* (machine, shape, device or -1 for the host, dtype, scope) -> storage */
+/* Arguments and result: (machine, shape, device or -1 for the host, dtype, scope) -> storage */
 static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                          BpValue *result) {
   const BpShape *shape;
@@ -482,7 +485,7 @@ static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t n
   return 0;
 }
 
-/* (storage, offset, shape, dtype, scope (may be left out)) -> tensor */
+/* Arguments and result: (storage, offset, shape, dtype, scope (may be left out)) -> tensor */
 static int alloc_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   const BpShape *shape;
@@ -499,7 +502,8 @@ static int alloc_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t nu
       bp__relax_storage_tensor(args[0].v_obj, offset, shape->data, (int32_t)shape->size, dtype));
 }
 
-/* (tensor, shape, dtype (may be left out: that of the tensor)) -> tensor; TVM has no dtype here. */
+/* Arguments and result: (tensor, shape, dtype (by default the tensor's)) -> tensor. TVM's reshape
+ * has no argument dtype. */
 static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                    BpValue *result) {
   const BpShape *shape;
@@ -522,7 +526,7 @@ static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
   return status;
 }
 
-/* (tensor, device type, device index, scope (may be left out)) -> tensor */
+/* Arguments and result: (tensor, device type, device index, scope (may be left out)) -> tensor */
 static int to_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                      BpValue *result) {
   int64_t type, index;
@@ -538,7 +542,7 @@ static int to_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_a
       result, bp__relax_to_device(tensor, (BpDevice){(int32_t)type, (int32_t)index}, scope));
 }
 
-/* A tensor whose data begin where its handle does. */
+/* Makes a tensor whose data begin at its handle. */
 static int ensure_zero_offset(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                               BpValue *result) {
   (void)machine;
@@ -580,7 +584,7 @@ static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, 
 
 /* ---- Numbers in tensors ------------------------------------------------------------------ */
 
-/* A truth value, or a tensor that holds one -> bool */
+/* Arguments and result: a bool, or a tensor with one bool -> bool */
 static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t number;
@@ -593,7 +597,7 @@ static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t nu
 
 #define MAX_EXTENTS 64
 
-/* The elements of a vector of integers; returns their number, or -1. */
+/* Reads the elements of a vector of integers; returns their number, or -1 with an error. */
 static int64_t read_extents(const BpValue *value, int64_t extents[MAX_EXTENTS]) {
   BpTensor *tensor = bp__relax_get_host_tensor(value);
   if (!tensor)
@@ -620,8 +624,8 @@ static int tensor_to_shape(BpRelaxMachine *machine, const BpValue *args, int32_t
   return count < 0 ? -1 : return_shape(result, extents, (size_t)count);
 }
 
-/* As match_shape, of the elements of a vector; one that is negative fails with the context. TVM has
- * no such function. */
+/* Matches the elements of a vector as match_shape matches extents; a negative element is an error
+ * with the context. TVM has no function match_elements. */
 static int match_elements(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                           BpValue *result) {
   int64_t extents[MAX_EXTENTS];
@@ -639,9 +643,10 @@ static int match_elements(BpRelaxMachine *machine, const BpValue *args, int32_t 
 
 /* ---- Loops ------------------------------------------------------------------------------- */
 
-/* Loops. TVM's machine has none: it uses recursion. */
+/* Functions for loops, which TVM's machine lacks: it uses recursion. */
 
-/* (machine, number of the iteration, how many there are or None, condition or None) -> bool */
+/* Arguments and result: (machine, number of the iteration, number of iterations or None, condition
+ * or None) -> bool */
 static int loop_holds(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
   (void)machine;
@@ -654,7 +659,7 @@ static int loop_holds(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   return 0;
 }
 
-/* number -> the next one */
+/* Argument and result: number -> the next number */
 static int next_number(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                        BpValue *result) {
   int64_t number;
@@ -665,7 +670,8 @@ static int next_number(BpRelaxMachine *machine, const BpValue *args, int32_t num
   return 0;
 }
 
-/* (machine, tensor, device or -1 for the host) -> the tensor there */
+/* Arguments and result: (machine, tensor, device or -1 for the host) -> the tensor on that
+ * device */
 static int to_machine_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result) {
   int64_t device;
@@ -688,7 +694,7 @@ static int to_machine_device(BpRelaxMachine *machine, const BpValue *args, int32
   return -1;
 }
 
-/* (machine, number) -> int64 tensor of no dimensions */
+/* Arguments and result: (machine, number) -> int64 tensor without dimensions */
 static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
   int64_t number;
@@ -697,7 +703,7 @@ static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   return bp__relax_return_tensor(result, bp__relax_int_tensor(machine, number));
 }
 
-/* The first rows of a tensor: all its storage, or as many as `count`. */
+/* A view of the first rows of a tensor: of all its storage, or of `count` rows. */
 static BpTensorView rows_of(const BpTensorView *stack, int64_t first, int64_t count,
                             int64_t *shape) {
   BpTensorView rows = *stack;
@@ -714,7 +720,8 @@ static BpTensorView rows_of(const BpTensorView *stack, int64_t first, int64_t co
 #define MAX_STACK_NDIM 64
 #define FIRST_ROWS     16
 
-/* A stack of `rows` such elements, with what is on the old one, or NULL. */
+/* Makes a stack with space for `rows` elements, and copies the elements of the old stack, which may
+ * be NULL. */
 static BpTensor *create_stack(BpRelaxMachine *machine, const BpTensorView *element, int64_t rows,
                               const BpTensorView *old, int64_t filled) {
   int64_t shape[MAX_STACK_NDIM + 1], to_shape[MAX_STACK_NDIM + 1], from_shape[MAX_STACK_NDIM + 1];
@@ -745,8 +752,9 @@ static int check_element(const BpTensorView *stack, const BpTensorView *element,
   return 0;
 }
 
-/* (machine, stack or None, element, number of the iteration, how many there will be or None,
- * whether the first comes last, context) -> stack: itself, or a larger one */
+/* Arguments and result: (machine, stack or None, element, number of the iteration, number of
+ * iterations or None, whether the first element is stored last, context) -> the stack itself, or a
+ * larger one */
 static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t number, most = -1, is_backward, shape[MAX_STACK_NDIM + 1];
@@ -784,7 +792,8 @@ static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return -1;
 }
 
-/* (machine, stack or None, number of elements, shape where there are none, dtype) -> tensor */
+/* Arguments and result: (machine, stack or None, number of elements, shape for an empty stack,
+ * dtype) -> tensor */
 static int take_elements(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                          BpValue *result) {
   int64_t count, extents[MAX_STACK_NDIM + 1];
@@ -816,7 +825,7 @@ static int make_tuple(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   return 0;
 }
 
-/* An item of a tuple: (tuple, index). */
+/* Finds an item of a tuple; the arguments are (tuple, index). */
 static BpValue *find_item(const BpValue *args, int32_t num_args) {
   BpArray *array;
   int64_t index;
@@ -855,7 +864,7 @@ static int get_function(const BpValue *value, BpFunction **function) {
   return 0;
 }
 
-/* (function, arguments to be bound) -> function */
+/* Arguments and result: (function, arguments to bind) -> function */
 static int make_closure(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   BpFunction *function;
@@ -868,7 +877,7 @@ static int make_closure(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return 0;
 }
 
-/* (machine, function, arguments) -> its result */
+/* Arguments and result: (machine, function, arguments) -> the function's result */
 static int invoke_closure(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                           BpValue *result) {
   BpFunction *function;
@@ -878,7 +887,7 @@ static int invoke_closure(BpRelaxMachine *machine, const BpValue *args, int32_t 
   return bp_function_call(function, args + 2, num_args - 2, result);
 }
 
-/* (function, arguments, shape): the extents are further arguments. */
+/* Arguments: (function, arguments, shape); the function gets the extents as further arguments. */
 static int call_tir_dyn(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   BpFunction *function;
@@ -902,7 +911,7 @@ static int call_tir_dyn(BpRelaxMachine *machine, const BpValue *args, int32_t nu
 /* ---- The table --------------------------------------------------------------------------- */
 
 typedef struct Builtin {
-  const char *name; /* behind the prefix */
+  const char *name; /* name after the prefix */
   BpRelaxBuiltin call;
 } Builtin;
 

@@ -7,11 +7,11 @@
 
 #define BP_RELAX_BUILTIN_PREFIX "vm.builtin."
 
-/* NULL if there is none of that name. */
+/* The function vm.builtin.NAME; NULL if it does not exist. */
 BpRelaxBuiltin bp__relax_builtin_find(const char *name);
 
-/* Registers them as global functions, which work within a machine: compiled functions look them
- * up. */
+/* Registers the builtins as global functions, which compiled functions look up; they work only
+ * while a machine runs. */
 int bp__relax_builtin_register(void);
 
 #endif

@@ -15,17 +15,17 @@
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
 
-/* Inputs and outputs of one run at a time; the model is borrowed. */
+/* The inputs and outputs of one run at a time; the model is borrowed. */
 typedef struct Context {
   const BpRelaxModel *model;
   BpRelaxWorkspace *workspace;
-  BpValue *inputs; /* None until they are set */
-  bool *copied;    /* by input: whether it is a copy of the context's own */
+  BpValue *inputs; /* values of the inputs; None until they are set */
+  bool *copied;    /* whether an input's value is the context's own copy, by input */
   BpTensor **outputs;
-  BpTensor **memories;      /* by output: the cache that is bound to it, or NULL */
-  bool must_check;          /* whether what is bound may overlap */
-  atomic_bool is_cancelled; /* until the run that it ends has ended */
-  atomic_bool *stops;       /* its own flag, or that of the context that it follows */
+  BpTensor **memories;      /* cache that is bound to an output, or NULL, by output */
+  bool must_check;          /* whether bound tensors may overlap */
+  atomic_bool is_cancelled; /* set until the cancelled run has ended */
+  atomic_bool *stops;       /* own flag, or the flag of the context that is followed */
 } Context;
 
 void bp__relax_context_forget_outputs(void *data) {
@@ -78,7 +78,7 @@ static void *create_context(void *data) {
 
 static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) {
   char wanted[32], given[32];
-  if (info->ndim < 0) /* the function says nothing of this argument */
+  if (info->ndim < 0) /* the function's code does not describe the argument */
     return 0;
   bp_dtype_format(info->dtype, wanted, sizeof wanted);
   bp_dtype_format(value->dtype, given, sizeof given);
@@ -107,7 +107,7 @@ static int check_value(const BpModelTensorInfo *info, const BpTensorView *value)
   return 0;
 }
 
-/* What appends to an input, or NULL. */
+/* The append whose past is an input, or NULL. */
 static const BpRelaxAppend *find_append(const Context *context, uint32_t input) {
   for (uint32_t i = 0; i < context->model->num_appends; i++)
     if (context->model->appends[i].input == input)
@@ -115,7 +115,7 @@ static const BpRelaxAppend *find_append(const Context *context, uint32_t input) 
   return NULL;
 }
 
-/* A cache is bound to an input until the input gets another value. */
+/* Unbinds the cache of an input when the input gets another value. */
 static void unbind_cache(Context *context, uint32_t input) {
   const BpRelaxAppend *append = find_append(context, input);
   if (append) {
@@ -133,7 +133,7 @@ static void take_input(Context *context, uint32_t index, BpTensor *tensor, bool 
   context->copied[index] = is_copied;
 }
 
-/* The copy that the context made of this input's last value, if it has the shape of the new one. */
+/* The copy of an input's last value that the context made, if it has the shape of the new value. */
 static BpTensor *find_copy(const Context *context, uint32_t index, const BpTensorView *value) {
   BpTensor *copy = context->copied[index] ? (BpTensor *)context->inputs[index].v_obj : NULL;
   return copy && copy->view.ndim == value->ndim &&
@@ -232,7 +232,7 @@ static int check_length(const BpModelTensorInfo *info, int64_t length, int64_t r
                         info->name, room, length);
 }
 
-/* Makes the first rows of a cache the value of its input. */
+/* Makes the first rows of a cache the value of the cache's input. */
 static int set_rows(Context *context, const BpRelaxAppend *append, int64_t length) {
   BpValue *input = &context->inputs[append->input];
   BpTensor *memory = memory_of(context, append);
@@ -247,7 +247,7 @@ static int set_rows(Context *context, const BpRelaxAppend *append, int64_t lengt
   return 0;
 }
 
-/* Whether a tensor can be the cache of an input. */
+/* Checks that a tensor can be the cache of an input. */
 static int check_memory(const Context *context, const BpRelaxAppend *append,
                         const BpTensor *memory) {
   const BpModelTensorInfo *info = &context->model->inputs[append->input];
@@ -292,7 +292,7 @@ static int bind_cache(void *data, uint32_t input, uint32_t output, BpTensor *mem
   return 0;
 }
 
-/* What a cache that is bound to an input appends; NULL with an error if none is. */
+/* The append whose cache is bound to an input; NULL with an error if no cache is bound. */
 static const BpRelaxAppend *find_cache(const Context *context, uint32_t input) {
   const BpRelaxAppend *append = find_append(context, input);
   if (memory_of(context, append))
@@ -314,7 +314,7 @@ static int set_cache_length(void *data, uint32_t input, int64_t length) {
   return append ? set_rows(context, append, length) : -1;
 }
 
-/* Makes what a run appended the past of the next one. */
+/* Makes the rows that a run appended part of the next run's past. */
 static int advance_caches(Context *context) {
   for (uint32_t i = 0; i < context->model->num_appends; i++) {
     const BpRelaxAppend *append = &context->model->appends[i];
@@ -339,7 +339,7 @@ static bool overlap(const BpTensorView *a, const BpTensorView *b) {
   return a_begin < b_begin + b_size && b_begin < a_begin + a_size;
 }
 
-/* A cache is written while the inputs are read. */
+/* Checks that no cache overlaps an input: a cache is written while the inputs are read. */
 static int check_overlaps(Context *context) {
   const BpRelaxModel *model = context->model;
   for (uint32_t i = 0; i < model->num_appends && context->must_check; i++) {
@@ -400,7 +400,7 @@ void bp__relax_context_follow(void *data, void *leader) {
   context->stops = &first->is_cancelled;
 }
 
-/* Runs the model, with a visitor or NULL. */
+/* Runs the model; `visit` is a visitor or NULL. */
 static int run_machine(Context *context, BpRelaxVisitor visit, void *visitor, BpValue *result) {
   const BpRelaxModel *model = context->model;
   const atomic_bool *before = bp__relax_machine_watch(context->stops);
@@ -434,7 +434,8 @@ typedef struct Watch {
   unsigned num_calls;
 } Watch;
 
-/* A call of bytecode has no name of its own: it is numbered. */
+/* Visits a call of bytecode. A call of bytecode has no name of its own, so the calls are
+ * numbered. */
 static int watch(void *data, const char *function, const BpTensorView *last, int64_t start_ns,
                  int64_t duration_ns) {
   Watch *self = data;
@@ -444,7 +445,8 @@ static int watch(void *data, const char *function, const BpTensorView *last, int
   return self->visit(self->visitor, &call);
 }
 
-/* A function that was compiled as a whole makes no calls that the machine sees: it is one call. */
+/* Profiles a run. A function that was compiled as a whole makes no calls that the machine sees, so
+ * it counts as one call. */
 static int profile(void *data, BpModelCallVisit visit, void *visitor) {
   Context *context = data;
   const BpRelaxModel *model = context->model;

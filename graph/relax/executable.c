@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading Relax executables, as TVM 0.14 to 0.27 write them:
+/* Reads Relax executables, which TVM 0.14 to 0.27 write in the following form:
  *
  *   u64 magic, str version
  *   u64 n, n x { i32 kind, str name, i64 first, i64 end, i64 num_args, i64 num_registers,
@@ -9,9 +9,9 @@
  *   u64 n, n x i64                                   where in the words each instruction begins
  *   u64 n, n x i64                                   words
  *
- * An instruction is its operation and: for a call dst, function, number of arguments, arguments;
- * for ret a register; for goto an offset; for if a register and an offset. An argument has its kind
- * in the top byte and a signed value below. */
+ * An instruction is its operation, followed by: for a call dst, function, number of arguments,
+ * arguments; for ret a register; for goto an offset; for if a register and an offset. An argument
+ * has its kind in the top byte and a signed value in the other bytes. */
 #include "graph/relax/executable.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@
 #define MAGIC_NO_SCOPES 0xD225DE2F4214151Dull
 #define MAX_REGISTERS   (1u << 20)
 
-/* The least bytes that one takes in the stream. */
+/* The minimum bytes of a function, a scope and a constant in the stream. */
 #define MIN_FUNCTION 52
 #define MIN_SCOPE    16
 #define MIN_CONSTANT 8
@@ -36,13 +36,13 @@
 typedef struct Reader {
   BpStreamReader stream;
   BpRelaxExecutable *executable;
-  /* The code as it is in the stream, and where each function's begins and ends. */
+  /* The code in the stream's form, and the range of each function's code. */
   int64_t *offsets;
   int64_t *words;
   int64_t (*ranges)[2];
   uint32_t num_offsets;
   uint32_t num_words;
-  /* How much of the executable's lists is filled. */
+  /* The numbers of used elements in the executable's lists. */
   size_t used_instructions;
   size_t used_args;
 } Reader;
@@ -71,7 +71,8 @@ static int read_params(Reader *reader, BpRelaxFunction *function) {
   return 0;
 }
 
-/* Functions that are not bytecode have no code, and say -2 arguments if they are packed. */
+/* Reads a function. A function that is not bytecode has no code, and states -2 arguments if it is
+ * packed. */
 static int read_function(Reader *reader, uint32_t index) {
   BpRelaxFunction *function = &reader->executable->functions[index];
   int32_t kind;
@@ -192,7 +193,7 @@ static int read_constants(Reader *reader) {
   return 0;
 }
 
-/* The scopes come before the constants that they belong to. */
+/* The memory scopes, which the stream has before their constants. */
 typedef struct Scopes {
   int64_t *constants;
   char **names;
@@ -258,8 +259,8 @@ static int read_words(Reader *reader, int64_t **words, uint32_t *count) {
   return bp__stream_read(&reader->stream, *words, *count * sizeof(**words));
 }
 
-/* Notes the registers that code names: a function gets as many, and not those that it only says
- * that it has. */
+/* Records a register that code uses: a function gets as many registers as its code uses, whatever
+ * number it states. */
 static int decode_register(BpRelaxFunction *function, int64_t number, BpRelaxArg *arg) {
   *arg = (BpRelaxArg){number == BP_RELAX_CONTEXT_REGISTER ? BP_RELAX_CONTEXT
                       : number == BP_RELAX_VOID_REGISTER  ? BP_RELAX_VOID
@@ -274,7 +275,7 @@ static int decode_register(BpRelaxFunction *function, int64_t number, BpRelaxArg
   return 0;
 }
 
-/* Non-zero if the argument names what is not there. */
+/* Decodes an argument; returns non-zero if it refers to an element that does not exist. */
 static int decode_arg(const Reader *reader, BpRelaxFunction *function, int64_t word,
                       BpRelaxArg *arg) {
   int64_t value =
@@ -290,8 +291,8 @@ static int decode_arg(const Reader *reader, BpRelaxFunction *function, int64_t w
   return kind != BP_RELAX_IMMEDIATE;
 }
 
-/* Room for the arguments of an instruction, NULL with an error: functions may overlap in a damaged
- * file, and then have more of them than there are words. */
+/* Reserves the arguments of an instruction, NULL with an error: functions may overlap in a damaged
+ * file, and then have more arguments than the file has words. */
 static BpRelaxArg *take_args(Reader *reader, const BpRelaxFunction *function, uint32_t count) {
   if (count > reader->num_words - reader->used_args) {
     damaged(reader, function->name, "shares code with another");
@@ -337,8 +338,8 @@ static int decode_operand(Reader *reader, BpRelaxFunction *function, int64_t num
   return 0;
 }
 
-/* Jumps are relative to the instruction, which is number `at` of its function. A GOTO may go back:
- * TVM's compiler makes loops recursion, ours does not. */
+/* Decodes the target of a jump, which is relative to instruction `at` of its function. A GOTO may
+ * go back: Backplane's compiler writes loops, TVM's makes them recursion. */
 static int decode_jump(const Reader *reader, const BpRelaxFunction *function, uint32_t at,
                        int64_t offset, BpRelaxInstruction *instruction) {
   int64_t least = instruction->op == BP_RELAX_GOTO ? -(int64_t)at : 1;
@@ -348,7 +349,7 @@ static int decode_jump(const Reader *reader, const BpRelaxFunction *function, ui
   return 0;
 }
 
-/* `number` is that of the instruction in the stream, `at` in its function. */
+/* Decodes an instruction; `number` is its index in the stream, `at` its index in the function. */
 static int decode_instruction(Reader *reader, BpRelaxFunction *function, uint32_t number,
                               uint32_t at, BpRelaxInstruction *instruction) {
   const int64_t *words = reader->words + reader->offsets[number];
@@ -399,7 +400,8 @@ static int decode_function(Reader *reader, uint32_t index) {
   return 0;
 }
 
-/* In order, and so without overlap: there are no more instructions than words. */
+/* Checks that the offsets increase, so that instructions do not overlap and are no more than the
+ * words. */
 static int check_offsets(const Reader *reader) {
   int64_t last = -1;
   for (uint32_t i = 0; i < reader->num_offsets; last = reader->offsets[i++])

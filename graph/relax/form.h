@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers in a saved Relax executable, which graph/build writes and graph/relax reads. They are
- * those of TVM 0.21. */
+/* The numbers in a saved Relax executable, which graph/build writes and graph/relax reads. All
+ * numbers have the values of TVM 0.21. */
 #ifndef BACKPLANE_GRAPH_RELAX_FORM_H
 #define BACKPLANE_GRAPH_RELAX_FORM_H
 
@@ -9,13 +9,13 @@
 #define BP_RELAX_MAGIC   0xD225DE2F4214151Eull
 #define BP_RELAX_VERSION "0.14"
 
-/* An argument is its kind in the upper bits of a word and a signed value in these. */
+/* The number of bits of an argument's signed value; the bits above are its kind. */
 #define BP_RELAX_VALUE_BITS 56
-/* Registers that are none: the result is dropped; the machine itself. */
+/* Register numbers with a special meaning: the result is dropped; the machine itself. */
 #define BP_RELAX_VOID_REGISTER    (INT64_C(1) << 54)
 #define BP_RELAX_CONTEXT_REGISTER (BP_RELAX_VOID_REGISTER + 1)
 
-/* Codes of vm.builtin.match_shape: how it treats an extent. */
+/* Codes of vm.builtin.match_shape for the treatment of an extent. */
 enum {
   BP_RELAX_MATCH_EQUAL,
   BP_RELAX_MATCH_STORE,
@@ -23,11 +23,11 @@ enum {
   BP_RELAX_MATCH_EQUAL_TO_STORED
 };
 
-/* Where vm.builtin.make_shape has an extent from. */
+/* Codes of vm.builtin.make_shape for the source of an extent. */
 enum { BP_RELAX_MAKE_NUMBER, BP_RELAX_MAKE_STORED };
 
-/* The steps of vm.builtin.compute, on a stack. Each has an operand, 0 where it needs none: the
- * number that is pushed, or the cell that is pushed or takes the top. */
+/* The steps of vm.builtin.compute, on a stack. Each step has an operand, 0 if it needs none: the
+ * number to push, or the cell to push or to store the top in. */
 enum {
   BP_RELAX_PUSH_NUMBER,
   BP_RELAX_PUSH_CELL,
@@ -35,7 +35,7 @@ enum {
   BP_RELAX_ADD,
   BP_RELAX_SUBTRACT,
   BP_RELAX_MULTIPLY,
-  BP_RELAX_DIVIDE, /* towards zero */
+  BP_RELAX_DIVIDE, /* rounds towards zero */
   BP_RELAX_MODULO,
   BP_RELAX_FLOOR_DIVIDE,
   BP_RELAX_FLOOR_MODULO,

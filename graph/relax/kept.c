@@ -13,7 +13,8 @@
 
 #define ALIGNMENT 256
 
-/* An arena that grows gets a part more than it needs: extents often grow by one. */
+/* The fraction by which a growing arena gets more bytes than it needs, because extents often grow
+ * by one. */
 #define SPARE_PART 8
 
 static const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
@@ -78,7 +79,7 @@ int bp__relax_kept_heap(BpRelaxMachine *machine, const BpValue *args, int32_t nu
 
 /* ---- Arenas ------------------------------------------------------------------------------ */
 
-/* Goes through the arguments of plan_arena. */
+/* A position in the arguments of plan_arena. */
 typedef struct Reader {
   const BpValue *args;
   int32_t at, num_args;
@@ -91,7 +92,7 @@ static int next_int(Reader *reader, int64_t *number) {
   return bp__relax_get_int(&reader->args[reader->at++], number);
 }
 
-/* The bytes of the value that comes next. */
+/* Reads the bytes of the next value. */
 static int next_value(Reader *reader, uint64_t *bytes) {
   int64_t extents[BP_RELAX_MAX_NDIM];
   BpTensorView view = {.shape = extents};
@@ -116,7 +117,7 @@ static int next_value(Reader *reader, uint64_t *bytes) {
   return size < 0 ? -1 : 0;
 }
 
-/* Adds the part that comes next: *end moves behind it. */
+/* Adds the next part; *end is moved past it. */
 static int next_part(Reader *reader, uint64_t *end) {
   int64_t count;
   uint64_t largest = 0;
@@ -182,13 +183,13 @@ int bp__relax_plan_arena(BpRelaxMachine *machine, const BpValue *args, int32_t n
   if (!arena)
     return -1;
   if (lay_parts(&reader, count, arena) < 0) {
-    arena->num_parts = 0; /* some of the offsets are not those of this plan */
+    arena->num_parts = 0; /* some of the offsets do not belong to the new plan */
     return -1;
   }
   return grow(machine, device, arena);
 }
 
-/* Finds the arena that two arguments say, and where their part of it begins. */
+/* Finds the arena that two arguments give, and the beginning of their part in it. */
 static int find_part(const BpValue *args, const BpRelaxKept **arena, uint64_t *offset) {
   int64_t part;
   *arena = bp__relax_get_entry(&args[0]);
@@ -203,11 +204,11 @@ static int find_part(const BpValue *args, const BpRelaxKept **arena, uint64_t *o
   return 0;
 }
 
-/* Gives a tensor of the arena another place and shape: of as many dimensions. */
+/* Moves a tensor of the arena, and gives it another shape with as many dimensions. */
 static void move_tensor(BpTensor *tensor, const BpRelaxKept *arena, uint64_t offset,
                         const int64_t *extents) {
   BpTensorView *view = &tensor->view;
-  uint64_t stride = 1; /* of a tensor without elements it may overflow, and is not used */
+  uint64_t stride = 1; /* strides of a tensor without elements may overflow, and are not used */
   if (view->device.device_type == BP_DEVICE_CPU)
     view->data = (char *)bp__relax_storage_handle(arena->object) + offset;
   else
@@ -251,8 +252,8 @@ int bp__relax_arena_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t
 
 /* ---- Outputs and views ------------------------------------------------------------------- */
 
-/* What kept_tensor and kept_view have in common: the entry that keeps the tensor, its type and its
- * shape. */
+/* The common arguments of kept_tensor and kept_view: the entry that keeps the tensor, its type and
+ * its shape. */
 typedef struct Wanted {
   BpRelaxKept *kept;
   BpDataType dtype;
@@ -297,7 +298,7 @@ int bp__relax_kept_view(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   if (read_wanted(args, num_args, &wanted) < 0)
     return -1;
   BpRelaxKept *kept = wanted.kept;
-  if (args[2].type_index == BP_TYPE_TENSOR_VIEW) /* an argument that is only lent */
+  if (args[2].type_index == BP_TYPE_TENSOR_VIEW) /* the argument is only borrowed */
     wrapped = bp_tensor_wrap(args[2].v_view, NULL, NULL);
   BpTensor *base = wrapped ? wrapped : bp__relax_get_tensor(&args[2]);
   if (!base)
@@ -327,7 +328,7 @@ int bp__relax_kept_tuple(BpRelaxMachine *machine, const BpValue *args, int32_t n
   int64_t count = num_args - 2;
   BpArray *array =
       kept->object && kept->object->type_index == BP_TYPE_ARRAY ? (BpArray *)kept->object : NULL;
-  bool are_owned = true; /* what is only lent is refused where a tuple is made */
+  bool are_owned = true; /* make_tuple rejects borrowed items */
   for (int64_t i = 0; i < count; i++)
     are_owned &= args[2 + i].type_index >= BP_TYPE_OBJECT;
   if (array && are_owned && bp__relax_kept_is_unshared(kept) && array->size == count) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine: registers are values, every call goes to a function that was found beforehand. */
+/* The machine: registers are values, and every called function was found beforehand. */
 #include "graph/relax/machine.h"
 
 #include <stdio.h>
@@ -13,21 +13,21 @@
 #include "graph/io/clock.h"
 #include "graph/relax/builtin.h"
 
-/* Loops are compiled to recursion; the thread's stack is finite. */
+/* The maximum depth of calls: TVM compiles loops to recursion, and the thread's stack is finite. */
 #define MAX_DEPTH 2048
 
 typedef struct Profile {
-  BpRelaxVisitor visit; /* NULL: it wants no more */
+  BpRelaxVisitor visit; /* NULL if the visitor wants no more calls */
   void *visitor;
   int64_t begin;
 } Profile;
 
-/* The runs that are active in this thread. */
+/* The active runs of the current thread. */
 static _Thread_local struct {
   BpRelaxMachine *machine;
   uint32_t depth;
-  Profile *profile;         /* or NULL */
-  const atomic_bool *stops; /* whether loops are to end, or NULL */
+  Profile *profile;         /* profile of the run, or NULL */
+  const atomic_bool *stops; /* flag that tells loops to end, or NULL */
 } running;
 
 BpRelaxMachine *bp__relax_machine_current(void) {
@@ -40,7 +40,7 @@ const atomic_bool *bp__relax_machine_watch(const atomic_bool *stops) {
   return before;
 }
 
-/* -1 with an error if the run is to end. */
+/* Returns -1 with an error if the run was cancelled. */
 static int check_stop(void) {
   if (!running.stops || !atomic_load_explicit(running.stops, memory_order_relaxed))
     return 0;
@@ -58,7 +58,8 @@ static void keep(BpValue *kept, const BpValue *value) {
 static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                          int32_t num_args, BpValue *result);
 
-/* One call of a bytecode function: its registers, and then room for the arguments of its calls. */
+/* One call of a bytecode function: its registers, followed by space for the arguments of its
+ * calls. */
 typedef struct Frame {
   BpRelaxMachine *machine;
   const BpRelaxFunction *function;
@@ -83,7 +84,7 @@ static BpValue load(const Frame *frame, const BpRelaxArg *arg) {
   }
 }
 
-/* Says where in the model the error came from, once. */
+/* Adds to an error, once, its place in the model. */
 static int call_failed(const Frame *frame, const BpRelaxInstruction *instruction) {
   const BpRelaxFunction *callee = &frame->machine->executable->functions[instruction->function];
   if (callee->kind == BP_RELAX_PACKED)
@@ -107,7 +108,7 @@ static int run_call(Frame *frame, const BpRelaxInstruction *instruction) {
   return 0;
 }
 
-/* 1 or 0; -1 with an error for what is no condition. */
+/* Tests a condition: 1 or 0; -1 with an error if the value is no condition. */
 static int test_condition(const Frame *frame, const BpRelaxInstruction *instruction) {
   BpValue value = load(frame, instruction->args);
   if (value.type_index == BP_TYPE_INT || value.type_index == BP_TYPE_BOOL)
@@ -141,7 +142,7 @@ static int run_code(Frame *frame, BpValue *result) {
   }
 }
 
-/* "'forward' takes 2 arguments (x, y), and 1 was given." */
+/* Raises an error such as "'forward' takes 2 arguments (x, y), and 1 was given." */
 static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
   char names[512] = "";
   size_t used = 0;
@@ -153,7 +154,7 @@ static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
                         names, *names ? ")" : "", num_args);
 }
 
-/* Registers with the arguments in the first of them. */
+/* Makes registers, of which the first contain the arguments. */
 static BpValue *enter(const BpRelaxFunction *function, const BpValue *args, int32_t num_args) {
   if (num_args < 0 || (uint32_t)num_args != function->num_args) {
     wrong_count(function, num_args);
@@ -184,7 +185,7 @@ static int run_bytecode(BpRelaxMachine *machine, const BpRelaxFunction *function
   return status;
 }
 
-/* A compiled function is given its registers, and leaves its result behind the arguments. */
+/* Runs a compiled function, which gets its registers and stores its result after the arguments. */
 static int run_compiled(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                         int32_t num_args, BpValue *result) {
   const BpRelaxFunction *function = &machine->executable->functions[index];
@@ -221,7 +222,7 @@ static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args
   return status;
 }
 
-/* Tells the visitor of a call, until it wants no more; -1 if it failed. */
+/* Reports a call to the visitor, until it wants no more; -1 if the visitor fails. */
 static int visit_call(Profile *profile, const char *name, const BpTensorView *last, int64_t start,
                       int64_t end) {
   int stop = profile->visit
@@ -232,8 +233,8 @@ static int visit_call(Profile *profile, const char *name, const BpTensorView *la
   return stop < 0 ? -1 : 0;
 }
 
-/* The last tensor of a call, which is its output: numbers of extents may follow. NULL: there is
- * none. */
+/* The last tensor among the arguments of a call, which is its output: extents may follow it. NULL
+ * if no argument is a tensor. */
 static const BpTensorView *find_last_tensor(const BpValue *args, int32_t num_args) {
   const BpTensorView *last = NULL;
   for (int32_t i = num_args - 1; i >= 0 && !last; i--)
@@ -271,7 +272,7 @@ static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue 
 
 /* ---- Entering ---------------------------------------------------------------------------- */
 
-/* The functions that callees have do not keep the machine, which has them. */
+/* The functions of callees do not keep the machine alive, because the machine owns them. */
 typedef struct Entry {
   BpRelaxMachine *machine;
   uint32_t index;
@@ -292,7 +293,7 @@ static BpFunction *create_entry(BpRelaxMachine *machine, uint32_t index) {
   return bp_function_create(call_entry, entry, free);
 }
 
-/* Makes a result what the machine's caller may keep. */
+/* Makes a result valid beyond the run, for the machine's caller. */
 static int release_result(BpRelaxMachine *machine, BpValue *result) {
   if (result->type_index == BP_TYPE_FUNCTION && ((BpFunction *)result->v_obj)->call == call_entry) {
     BpFunction *own = bp__relax_bind_last(machine, (BpFunction *)result->v_obj, NULL, 0);
@@ -340,8 +341,8 @@ static void give_workspace(BpRelaxMachine *machine, BpRelaxWorkspace *workspace)
   bp__relax_unlock();
 }
 
-/* Raises failed work of all devices if there are several beside the host: the caller waits for one
- * of them, and copies between devices do not raise it. */
+/* Raises the errors of failed work if there are several devices beside the host: the caller waits
+ * for only one of them, and copies between devices raise no errors. */
 static int wait_for_devices(const BpRelaxMachine *machine) {
   for (uint32_t i = 0; machine->num_devices > 2 && i < machine->num_devices; i++)
     if (bp_stream_sync(machine->devices[i], NULL) < 0)
@@ -476,7 +477,7 @@ static int place_constants(BpRelaxMachine *machine) {
   return bp_stream_sync(machine->devices[0], NULL);
 }
 
-/* Looks in the imports. *function is NULL if none has it. */
+/* Finds a function in the imports; *function is NULL if no import has it. */
 static int find_import(BpRelaxMachine *machine, const char *name, BpFunction **function) {
   size_t num_imports = bp_module_num_imports(machine->code);
   *function = NULL;
@@ -486,7 +487,7 @@ static int find_import(BpRelaxMachine *machine, const char *name, BpFunction **f
   return 0;
 }
 
-/* Whether a kind is among "a, b". */
+/* Whether a kind is in a list such as "a, b". */
 static int is_listed(const char *kinds, const char *kind) {
   size_t length = strlen(kind);
   for (const char *at = kinds; length && (at = strstr(at, kind)); at += length)
@@ -496,7 +497,7 @@ static int is_listed(const char *kinds, const char *kind) {
 }
 
 /* Appends the kinds of the modules below that no installed plugin loads, each once. The functions
- * that such a module contains are not known. */
+ * of a module that is not loaded are unknown. */
 static size_t list_absent(BpModule *module, int depth, char *kinds, size_t size, size_t used) {
   for (size_t i = 0; i < bp_module_num_imports(module) && used < size; i++) {
     BpModule *import = bp_module_get_import(module, i);
@@ -524,7 +525,8 @@ static int raise_missing(const BpRelaxMachine *machine, const char *name) {
                         name);
 }
 
-/* The imports come before the machine's own functions, and these before the registry. */
+/* Finds a packed function: in the imports, then among the machine's own functions, then in the
+ * registry. */
 static int find_packed(BpRelaxMachine *machine, const char *name, BpRelaxCallee *callee) {
   if (find_import(machine, name, &callee->function) < 0)
     return -1;

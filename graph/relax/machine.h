@@ -13,79 +13,79 @@
 #include "graph/relax/storage.h"
 #include "graph/relax/workspace.h"
 
-/* The devices that one machine may use, the host among them. */
+/* The maximum number of devices of one machine, including the host. */
 #define BP_RELAX_MAX_DEVICES 8
 
 typedef struct BpRelaxMachine BpRelaxMachine;
 
-/* A function that the machine brings along: `args` are borrowed, *result is None and becomes the
- * caller's. */
+/* A function of the machine itself: `args` are borrowed, *result is None before the call and owned
+ * by the caller after it. */
 typedef int (*BpRelaxBuiltin)(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                               BpValue *result);
 
 /* A function of the executable at run time. */
 typedef struct BpRelaxCallee {
-  BpRelaxBuiltin builtin; /* or NULL */
-  BpFunction *compiled;   /* BP_RELAX_COMPILED: the machine code, which takes register tables */
-  BpFunction *function;   /* takes the function's own arguments */
+  BpRelaxBuiltin builtin; /* function of the machine, or NULL */
+  BpFunction *compiled;   /* BP_RELAX_COMPILED: function of the code that takes register tables */
+  BpFunction *function;   /* function that takes the function's own arguments */
 } BpRelaxCallee;
 
-/* Immutable once it is made, so that calls may run at once from several threads. */
+/* A machine is immutable after it is made, so that several threads may run calls at once. */
 struct BpRelaxMachine {
   const BpRelaxExecutable *executable;
-  BpModule *code; /* the executable's module; its imports have the code */
-  BpModule *self; /* the module that owns this; borrowed */
+  BpModule *code; /* module of the executable, whose imports have the code */
+  BpModule *self; /* module that owns the machine; borrowed */
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   BpRelaxPool *pools[BP_RELAX_MAX_DEVICES];
-  uint32_t num_devices; /* the last one is the host */
-  BpValue *constants;   /* tensors on the first device */
+  uint32_t num_devices; /* devices, of which the last is the host */
+  BpValue *constants;   /* constants; tensors are on the first device */
   BpRelaxCallee *callees;
-  BpValue *functions;     /* the callees' functions as values, for compiled functions */
-  BpRelaxWorkspace *idle; /* those that no run uses; guarded by bp__relax_lock */
+  BpValue *functions;     /* functions of the callees as values, for compiled functions */
+  BpRelaxWorkspace *idle; /* workspaces that no run uses; guarded by bp__relax_lock */
 };
 
-/* Makes a machine (transfer full) and finds everything that the executable calls. `code` is
- * retained; `self` is borrowed: it owns the machine. The host is added to the devices. */
+/* Makes a machine (transfer full) and finds all functions that the executable calls. `code` is
+ * retained; `self`, which owns the machine, is borrowed. The host is added to the devices. */
 BpRelaxMachine *bp__relax_machine_create(const BpRelaxExecutable *executable, BpModule *code,
                                          BpModule *self, const BpDevice *devices,
                                          uint32_t num_devices);
-/* NULL is ignored. */
+/* Frees a machine; NULL is ignored. */
 void bp__relax_machine_free(BpRelaxMachine *machine);
 
-/* Calls function `index` of the executable, which is not a packed one. `workspace` is the caller's,
- * which no other run uses meanwhile; NULL: one of the machine's. */
+/* Calls function `index` of the executable, which is not a packed function. No other run may use
+ * `workspace` at the same time; if it is NULL, the machine provides one. */
 int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                            const BpValue *args, int32_t num_args, BpValue *result);
 
-/* Called after each call of bytecode to a function of the library or the registry, the device idle;
- * 1: no more, the run goes on without it; -1 with an error: the run fails. `last` is its last
- * argument if that is a tensor, where such functions leave their result, or NULL. Times in
- * nanoseconds since the run began. */
+/* A visitor, called after each call of bytecode to a function of the library or the registry, when
+ * the device is idle. Returns 0 to continue, 1 to get no further calls, or -1 with an error to make
+ * the run fail. `last` is the call's last argument if it is a tensor, in which functions store
+ * their result, or NULL. Times are nanoseconds since the run began. */
 typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTensorView *last,
                               int64_t start_ns, int64_t duration_ns);
-/* As bp__relax_machine_call, timed. */
+/* Calls a function as bp__relax_machine_call does, and reports the times of its calls. */
 int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                               const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
                               void *visitor, BpValue *result);
 
-/* Watches a flag in this thread, NULL for none: once it is set, code that jumps back fails. Returns
- * what was watched before. */
+/* Watches a flag in the current thread, NULL for none: once the flag is set, code that jumps back
+ * fails. Returns the flag that was watched before. */
 const atomic_bool *bp__relax_machine_watch(const atomic_bool *stops);
 
-/* The machine that runs in this thread, or NULL. */
+/* The machine that runs in the current thread, or NULL. */
 BpRelaxMachine *bp__relax_machine_current(void);
 
-/* Makes a function (transfer full) that calls `function` with `args` behind those of its own; it
- * keeps the machine. */
+/* Makes a function (transfer full) that calls `function` with its own arguments followed by `args`;
+ * it keeps the machine alive. */
 BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, const BpValue *args,
                                 int32_t num_args);
 
-/* Copies a tensor into another of the same type and shape, whose memory begins at byte 0: it waits
- * for one in host memory, and is queued else. */
+/* Copies a tensor into another one of the same type and shape, whose memory begins at byte 0: waits
+ * for a copy into host memory, queues any other. */
 int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to);
-/* A copy of a tensor on a device (transfer full); on the tensor's own device it is queued. */
+/* Copies a tensor to a device (transfer full); a copy on the tensor's own device is queued. */
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope);
-/* The same, but a tensor that is on the device already is given itself. */
+/* A tensor on a device (transfer full): a copy, or the tensor itself if it is there already. */
 BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope);
 
 #endif

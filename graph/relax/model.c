@@ -16,8 +16,8 @@
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* The number of the code of a kind, which any of several machines may have. 0, or -1 without an
- * error. */
+/* Finds the device type of a kind, which any of several machines may have. Returns -1 without an
+ * error if no machine has it. */
 static int find_type(const char *kind, int32_t *type) {
   BpDevice device;
   size_t count = 0;
@@ -34,7 +34,7 @@ static int find_type(const char *kind, int32_t *type) {
   return status;
 }
 
-/* Adds the device types of a module's imports, whose kinds are those of devices. */
+/* Adds the device types of a module's imports whose kinds are kinds of devices. */
 static size_t add_types(BpModule *module, int depth, int32_t *types, size_t count, size_t size) {
   for (size_t i = 0; i < bp_module_num_imports(module) && count < size; i++) {
     BpModule *import = bp_module_get_import(module, i);
@@ -49,14 +49,14 @@ static size_t add_types(BpModule *module, int depth, int32_t *types, size_t coun
 
 #define MOST_TYPES 16
 
-/* The types of the devices that there is code for. */
+/* The types of the devices that a module has code for. */
 typedef struct CodeTypes {
   int32_t types[MOST_TYPES];
   size_t count;
-  char names[256]; /* "opencl, cuda" */
+  char names[256]; /* names, such as "opencl, cuda" */
 } CodeTypes;
 
-/* Host code imports the device code; without any it is for the CPU. */
+/* Finds the device types: host code imports device code; without device code it is for the CPU. */
 static void find_types(BpModule *module, CodeTypes *found) {
   size_t used = 0;
   found->count = add_types(module, 2, found->types, 0, MOST_TYPES);
@@ -70,7 +70,7 @@ static void find_types(BpModule *module, CodeTypes *found) {
   }
 }
 
-/* Reaches the machines that preferences name. */
+/* Connects to the machines that preferences name. */
 static void reach_machines(const char *preferences) {
   char *settings = preferences ? NULL : bp_device_preferences();
   const char *list = preferences ? preferences : settings;
@@ -81,7 +81,7 @@ static void reach_machines(const char *preferences) {
   bp_error_clear();
 }
 
-/* Code that is for no known kind may be for one that another machine alone has. */
+/* If the code is for no known kind, another machine may be the only one that has the kind. */
 int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *device,
                            char **report) {
   CodeTypes found;
@@ -124,7 +124,7 @@ static int is_entry(const BpRelaxExecutable *executable, int64_t index) {
   return index >= 0 && executable->functions[index].kind != BP_RELAX_PACKED;
 }
 
-/* The function that is the model. */
+/* Finds the function that runs the model. */
 static int64_t find_entry(const BpRelaxExecutable *executable) {
   char names[512] = "";
   size_t used = 0;
@@ -167,8 +167,8 @@ int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *vis
   return rc;
 }
 
-/* What the bytes of a program say is not trusted: each append is along an axis of its input, and to
- * an output of its own. */
+/* Checks the appends, because the bytes of a program are untrusted: each append is along an axis of
+ * its input, and to an output of its own. */
 static int check_appends(const BpRelaxModel *model) {
   for (uint32_t i = 0; i < model->num_appends; i++) {
     const BpRelaxAppend *append = &model->appends[i];
@@ -239,8 +239,8 @@ const BpModelTensorInfo *bp__relax_model_infos(const void *data, int32_t role, u
   return is_input ? model->inputs : model->outputs;
 }
 
-/* The texts by which a program says what a run needs (BP_RELAX_STORAGE_NAMES): the bytes as an
- * expression, the bytes where extents are likely, and these. NULL if it does not say it. */
+/* The texts that describe the memory of a run (BP_RELAX_STORAGE_NAMES): the bytes as an expression,
+ * the bytes for likely extents, and the likely extents. NULL for a program without them. */
 static char *const *storage_texts(const BpRelaxModel *model) {
   const BpRelaxExecutable *executable = model->machine->executable;
   int64_t index = bp__relax_executable_find(executable, BP_RELAX_STORAGE_NAMES);
@@ -269,7 +269,7 @@ const char *bp__relax_model_storage(const void *data, const char **likely) {
 
 /* ---- Constants of two models ------------------------------------------------------------- */
 
-/* A constant with the type, shape and bytes of a tensor on the CPU: its place, or -1. */
+/* The index of a constant with the type, shape and bytes of a tensor on the CPU, or -1. */
 static int64_t find_constant(const BpRelaxModel *model, const BpTensor *like) {
   const BpRelaxExecutable *executable = model->machine->executable;
   size_t bytes = (size_t)bp_view_num_bytes(&like->view);
@@ -294,7 +294,8 @@ static void replace(BpValue *value, BpTensor *tensor) {
   *value = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
 }
 
-/* Copies the constants that are not shared, as one memory has the data of all. */
+/* Copies the constants that are not shared, because one block of memory contains the data of
+ * all. */
 static int part_from_shared(BpRelaxExecutable *executable, const BpRelaxModel *other) {
   for (uint32_t i = 0; i < executable->num_constants; i++) {
     BpValue *value = &executable->constants[i];

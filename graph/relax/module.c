@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two kinds of module: the executable, and the machine that runs it. */
+/* Two kinds of modules: the executable, and the machine that runs it. */
 #include "graph/relax/module.h"
 
 #include <stdio.h>
@@ -19,16 +19,16 @@
 
 /* The inputs and results that set_input and invoke_stateful keep for a function. */
 typedef struct State {
-  BpValue *inputs; /* or NULL: none were set */
+  BpValue *inputs; /* NULL if no inputs were set */
   BpValue output;
   int has_output;
 } State;
 
 typedef struct MachineModule {
-  BpModule *module;        /* borrowed: it owns this */
-  BpModule *executable;    /* its module, retained */
+  BpModule *module;        /* module that owns the context; borrowed */
+  BpModule *executable;    /* module of the executable, retained */
   BpRelaxMachine *machine; /* NULL before vm_initialization */
-  State *states;           /* by function */
+  State *states;           /* state of each function */
 } MachineModule;
 
 /* The module's context, to which a method is bound and which the method keeps alive. */
@@ -56,7 +56,7 @@ static void destroy_machine(void *context) {
   free(self);
 }
 
-/* With several devices some may be for host code alone. */
+/* Checks the devices; some of several may only serve host code. */
 static int check_devices(BpModule *executable, const BpDevice *devices, uint32_t count) {
   for (uint32_t i = count; i > 1; i--) {
     if (bp__code_check_device(executable, devices[i - 1]) == 0)
@@ -93,7 +93,7 @@ static int check_initialized(const MachineModule *self) {
 
 /* ---- Methods ----------------------------------------------------------------------------- */
 
-/* (device type, device index, allocator) for each device */
+/* Arguments: (device type, device index, allocator) for each device */
 static int vm_initialization(void *closure, const BpValue *args, int32_t num_args,
                              BpValue *result) {
   MachineModule *self = self_of(closure);
@@ -112,7 +112,7 @@ static int vm_initialization(void *closure, const BpValue *args, int32_t num_arg
   return initialize_machine(self, devices, (uint32_t)num_args / 3);
 }
 
-/* The function that the first argument names: bytecode or compiled. */
+/* Finds the function that the first argument names: bytecode or compiled. */
 static int find_function(const MachineModule *self, const BpValue *args, int32_t num_args,
                          uint32_t *index) {
   const BpRelaxExecutable *executable = bp__relax_module_executable(self->executable);
@@ -131,7 +131,7 @@ static int find_function(const MachineModule *self, const BpValue *args, int32_t
                         name.data);
 }
 
-/* A value that can be kept: a list refuses others. */
+/* Copies a value that is to be kept, by way of a list, which rejects values that cannot be kept. */
 static int keep_value(const BpValue *value, BpValue *kept) {
   BpArray *array = bp_array_create(value, 1);
   if (!array)
@@ -142,7 +142,7 @@ static int keep_value(const BpValue *value, BpValue *kept) {
   return 0;
 }
 
-/* Prepares an argument that is kept: views are copied, tensors are moved to the device. */
+/* Prepares an argument that is to be kept: copies views, and moves tensors to the device. */
 static int place_input(const MachineModule *self, const BpValue *value, BpValue *placed) {
   BpDevice device = self->machine->devices[0];
   BpTensor *tensor = NULL;
@@ -161,7 +161,7 @@ static int place_input(const MachineModule *self, const BpValue *value, BpValue 
   return 0;
 }
 
-/* (function, arguments) */
+/* Arguments: (function, arguments) */
 static int set_input(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
   MachineModule *self = self_of(closure);
   uint32_t index;
@@ -206,7 +206,7 @@ static int invoke_stateful(void *closure, const BpValue *args, int32_t num_args,
   return 0;
 }
 
-/* The output of a function, or what the further arguments index in it. */
+/* Finds the output of a function, or the item of it at the indices in the further arguments. */
 static const BpValue *find_output(const MachineModule *self, const BpValue *args,
                                   int32_t num_args) {
   uint32_t index;
@@ -296,7 +296,7 @@ static const struct {
 
 /* ---- Functions of the machine ------------------------------------------------------------ */
 
-/* A function of the model. */
+/* A function of the machine as a packed function. */
 typedef struct Entry {
   BpRelaxMachine *machine; /* outlives the function, which keeps the module alive */
   uint32_t index;
@@ -406,10 +406,10 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
 /* ---- The executable ---------------------------------------------------------------------- */
 
 typedef struct ExecutableModule {
-  BpModule *module; /* borrowed: it owns this */
+  BpModule *module; /* module that owns the context; borrowed */
   BpRelaxExecutable *executable;
-  /* The `size` bytes that the executable was read from, to save it again. The data of tensors is
-   * left out, since the executable's constants have it. */
+  /* The `size` bytes from which the executable was read, for saving it again, without the data of
+   * tensors, which the executable's constants have. */
   char *rest;
   size_t size;
 } ExecutableModule;
@@ -467,8 +467,8 @@ static int get_executable_property(void *context, int32_t *flags) {
   return 0;
 }
 
-/* The next tensor among the constants from *index on, and where its data begin and end in what is
- * saved. NULL: there are no more. */
+/* The next tensor among the constants from *index on, and the range of its data in the saved bytes;
+ * NULL after the last. */
 static const BpTensorView *next_tensor(const BpRelaxExecutable *executable, uint32_t *index,
                                        size_t *begin, size_t *end) {
   while (*index < executable->num_constants && !executable->data_ends[*index])
@@ -538,7 +538,8 @@ const BpRelaxExecutable *bp__relax_module_executable(BpModule *module) {
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
-/* Names, in one error, all vm.builtin.* that an executable calls and nobody has. */
+/* Names, in one error, all functions vm.builtin.* that an executable calls and that do not
+ * exist. */
 static int check_builtins(const BpRelaxExecutable *executable) {
   char names[1024] = "";
   size_t used = 0;

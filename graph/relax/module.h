@@ -8,18 +8,18 @@
 #include "graph/relax/executable.h"
 #include "graph/relax/machine.h"
 
-/* How functions are called that are no model's, in messages. */
+/* The part of a message that tells how to call functions that are not a model's. */
 #define BP_RELAX_BY_MACHINE "through a machine (bp_relax_machine_create, Python's module.machine)"
 
-/* Registers the loader of executables, and vm.builtin.*; called once, by bp_graph_initialize. */
+/* Registers the loader of executables, and vm.builtin.*; bp_graph_initialize calls it once. */
 int bp__relax_register(void);
 
-/* Makes the module of an executable from its bytes (transfer full). With an owner of the bytes,
- * constants that are aligned there stay there; without one (NULL) all are copied. */
+/* Makes the module of an executable from its bytes (transfer full). If the bytes have an owner,
+ * aligned constants stay in them; if `owner` is NULL, all constants are copied. */
 BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner);
-/* The executable that a module holds; NULL (no error raised) for a module of another kind. */
+/* The executable of a module; NULL without an error for a module of another kind. */
 const BpRelaxExecutable *bp__relax_module_executable(BpModule *module);
-/* The machine of a module that bp_relax_machine_create made; NULL for any other. */
+/* The machine of a module that bp_relax_machine_create made; NULL for any other module. */
 BpRelaxMachine *bp__relax_module_machine(BpModule *module);
 
 #endif

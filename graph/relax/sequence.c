@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences of tensors whose length and positions a run decides. */
+/* Sequences of tensors whose length and positions a run determines. */
 #include "graph/relax/sequence.h"
 
 #include <inttypes.h>
@@ -28,8 +28,8 @@ static int return_sequence(BpValue *result, const BpValue *tensors, size_t count
   return 0;
 }
 
-/* The position that an argument says, from the end where it is negative; `otherwise` for None. It
- * is less than `end`. */
+/* The position that an argument gives, from the end if it is negative; `otherwise` for None. The
+ * position is less than `end`. */
 static int get_position(const BpValue *value, int64_t otherwise, int64_t length, int64_t end,
                         const BpValue *context, int64_t *position) {
   int64_t given = otherwise;
@@ -110,8 +110,8 @@ int bp__relax_sequence_length(BpRelaxMachine *machine, const BpValue *args, int3
 
 /* ---- Tensors of parts -------------------------------------------------------------------- */
 
-/* The view of item `index`, with an axis more if `is_new`; its extents are in `extents`. -1 with an
- * error. */
+/* The view of item `index`, with one more axis if `is_new`; its extents are in `extents`. Returns
+ * -1 with an error on failure. */
 static int get_part(const BpArray *sequence, int64_t index, int64_t axis, bool is_new,
                     const char *context, int64_t *extents, BpTensorView *part) {
   const BpTensor *tensor = bp__relax_get_tensor(&sequence->data[index]);
@@ -133,7 +133,7 @@ static int get_part(const BpArray *sequence, int64_t index, int64_t axis, bool i
   return 0;
 }
 
-/* Adds the extents along the axis; the other ones are equal. */
+/* Adds the extents of a part along the axis; the other extents must be equal. */
 static int add_part(BpTensorView *whole, const BpTensorView *part, int64_t index, int64_t axis,
                     const char *context) {
   if (part->ndim != whole->ndim || memcmp(&part->dtype, &whole->dtype, sizeof(part->dtype)) != 0)
@@ -153,7 +153,7 @@ static int add_part(BpTensorView *whole, const BpTensorView *part, int64_t index
   return 0;
 }
 
-/* Fills the tensor that is as large as all parts. */
+/* Copies the parts into a tensor that is as large as all of them. */
 static int fill_whole(const BpArray *sequence, int64_t axis, bool is_new, const char *context,
                       const BpTensorView *to) {
   int64_t extents[BP_RELAX_MAX_NDIM], first = 0;
@@ -198,7 +198,7 @@ typedef struct Split {
   BpRelaxMachine *machine;
   const BpTensorView *from;
   int64_t axis, keeps_axis;
-  const BpTensorView *sizes; /* on the host; or NULL, and each part has `size` */
+  const BpTensorView *sizes; /* extents of the parts, on the host; NULL: each part has `size` */
   int64_t size, count;
 } Split;
 

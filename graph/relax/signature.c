@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The signature of a bytecode function, read from its code: compilers write checks of the arguments
+/* Reads the signature of a bytecode function from its code: compilers write checks of the arguments
  * at its beginning, and create each result by a call that names its type and shape. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct Reading {
   const BpRelaxFunction *function;
 } Reading;
 
-/* An info that owns its name and its extents. */
+/* Sets an info, which owns its name and its extents. */
 static int set_info(BpModelTensorInfo *info, const char *name, BpDataType dtype,
                     const int64_t *shape, int32_t ndim) {
   size_t count = ndim > 0 ? (size_t)ndim : 0;
@@ -44,7 +44,7 @@ void bp__relax_infos_free(BpModelTensorInfo *infos, uint32_t count) {
   free(infos);
 }
 
-/* Whether an instruction calls a builtin, with at least so many arguments. */
+/* Whether an instruction calls a builtin with at least `num_args` arguments. */
 static int calls(const Reading *reading, const BpRelaxInstruction *instruction, const char *builtin,
                  uint32_t num_args) {
   if (instruction->op != BP_RELAX_CALL || instruction->num_args < num_args)
@@ -54,7 +54,7 @@ static int calls(const Reading *reading, const BpRelaxInstruction *instruction, 
   return strncmp(name, BP_RELAX_BUILTIN_PREFIX, prefix) == 0 && strcmp(name + prefix, builtin) == 0;
 }
 
-/* The constant of a type that an argument is, or NULL. */
+/* The constant of a given type that an argument is, or NULL. */
 static const BpValue *constant(const Reading *reading, const BpRelaxArg *arg, int32_t type) {
   if (arg->kind != BP_RELAX_CONSTANT)
     return NULL;
@@ -64,7 +64,7 @@ static const BpValue *constant(const Reading *reading, const BpRelaxArg *arg, in
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-/* (value, ndim, dtype, context) */
+/* Reads a check of an argument: (value, ndim, dtype, context) */
 static int read_check(const Reading *reading, const BpRelaxArg *args, BpModelTensorInfo *info) {
   const BpValue *dtype = constant(reading, &args[2], BP_TYPE_DTYPE);
   if (!dtype || args[1].kind != BP_RELAX_IMMEDIATE || args[1].value < 0 || args[1].value > 64)
@@ -72,7 +72,8 @@ static int read_check(const Reading *reading, const BpRelaxArg *args, BpModelTen
   return set_info(info, info->name, dtype->v_dtype, NULL, (int32_t)args[1].value);
 }
 
-/* (value, heap, n, n x (code, number), context); code 0: the extent is the number */
+/* Reads a match of extents: (value, heap, n, n x (code, number), context); code 0 means that the
+ * extent is the number */
 static void read_match(const BpRelaxInstruction *instruction, BpModelTensorInfo *info) {
   const BpRelaxArg *args = instruction->args;
   int64_t *extents = (int64_t *)(uintptr_t)info->shape;
@@ -99,7 +100,7 @@ static int read_inputs(const Reading *reading, BpModelTensorInfo *infos) {
                calls(reading, instruction, "match_shape", 4)) {
       read_match(instruction, &infos[first->value]);
     } else if (instruction->dst >= 0 && instruction->dst < function->num_args) {
-      break; /* arguments' registers are used for something else from here on */
+      break; /* from here on the code reuses the arguments' registers */
     }
   }
   return 0;
@@ -132,7 +133,8 @@ static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *b
   return NULL;
 }
 
-/* (heap, n, n x (code, number)); code 0: the extent is the number */
+/* Reads a shape from a call: (heap, n, n x (code, number)); code 0 means that the extent is the
+ * number */
 static int read_made_shape(const BpRelaxArg *args, uint32_t num_args, BpDataType dtype,
                            const char *name, BpModelTensorInfo *info) {
   int64_t count = args[1].value;
@@ -159,12 +161,13 @@ static int read_shape(const Reading *reading, uint32_t before, const BpRelaxArg 
   return 0;
 }
 
-/* (machine, entry, device or tensor, dtype, heap, ndim, extents) */
+/* Whether a call makes a kept tensor: (machine, entry, device or tensor, dtype, heap, ndim,
+ * extents) */
 static int is_kept(const Reading *reading, const BpRelaxInstruction *writer) {
   return calls(reading, writer, "kept_tensor", 6) || calls(reading, writer, "without_room", 6);
 }
 
-/* The type of the tensor in a register: of its allocation, through views. */
+/* The type of the tensor in a register, taken from the tensor's allocation, through views. */
 static const BpValue *find_dtype(const Reading *reading, uint32_t before, const BpRelaxArg *arg) {
   for (;;) {
     const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
@@ -190,7 +193,7 @@ static int read_output(const Reading *reading, uint32_t before, const BpRelaxArg
   return read_shape(reading, before, shape, dtype->v_dtype, name, info);
 }
 
-/* The function that has the names of so many outputs, or NULL. */
+/* The function that has the names of `count` outputs, or NULL. */
 static const BpRelaxFunction *find_names(const BpRelaxExecutable *executable, uint32_t count) {
   int64_t index = bp__relax_executable_find(executable, BP_RELAX_OUTPUT_NAMES);
   return index >= 0 && executable->functions[index].num_params == count
@@ -245,7 +248,7 @@ int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
 
 /* ---- What is appended to ----------------------------------------------------------------- */
 
-/* (machine, entry, output, tensor, new rows, axis, ...) */
+/* Whether a call appends: (machine, entry, output, tensor, new rows, axis, ...) */
 static int is_append(const Reading *reading, const BpRelaxInstruction *instruction) {
   if (!calls(reading, instruction, "append", 9))
     return 0;

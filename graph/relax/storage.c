@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools of device memory. A request takes the smallest free block that is large enough; when none
- * is, the largest free one is given back before a new one is made. So a pool never has more blocks
+/* Pools of device memory. A request takes the smallest free block that is large enough; if none is,
+ * the largest free block is freed before a new one is allocated. So a pool never has more blocks
  * than were once in use together. */
 #include "graph/relax/storage.h"
 
@@ -20,14 +20,14 @@ typedef struct Block {
   uint64_t size;
 } Block;
 
-/* Guards the lists of all pools and machines, in short sections. A fork takes it: a lock of each
- * pool could be held, in the child, by a thread that is not there. */
+/* Guards the lists of all pools and machines, in short sections. A fork takes the lock; if each
+ * pool had a lock of its own, a thread that the child lacks could hold one. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct BpRelaxPool {
   atomic_int references;
   BpDevice device;
-  Block *free; /* guarded by `lock`, as what follows */
+  Block *free; /* free blocks; `lock` guards `free`, `num_free` and `capacity` */
   size_t num_free;
   size_t capacity;
 };
@@ -83,7 +83,7 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
 
 /* ---- Blocks ------------------------------------------------------------------------------ */
 
-/* Takes the block that fits best out of the list, or the largest one, which is too small. */
+/* Takes from the list the block that fits best, or else the largest one, which is too small. */
 static Block take_block(BpRelaxPool *pool, uint64_t size) {
   Block taken = {NULL, 0};
   bp__relax_lock();
@@ -101,7 +101,7 @@ static Block take_block(BpRelaxPool *pool, uint64_t size) {
   return taken;
 }
 
-/* Keeps a block for reuse; -1 (no error raised) if the list cannot grow. */
+/* Keeps a block for reuse; -1 without an error if the list cannot grow. */
 static int keep_block(BpRelaxPool *pool, Block block) {
   int status = 0;
   bp__relax_lock();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workspaces: what a machine keeps from run to run. */
+/* Workspaces: the objects that a machine keeps from run to run. */
 #include "graph/relax/workspace.h"
 
 #include <inttypes.h>
@@ -10,19 +10,19 @@
 #include <backplane/object.h>
 
 struct BpRelaxWorkspace {
-  BpRelaxWorkspace *next;          /* in a list of those not in use */
-  const BpRelaxFunction *function; /* whose registers are kept */
+  BpRelaxWorkspace *next;          /* next in a list of unused workspaces */
+  const BpRelaxFunction *function; /* function whose registers are kept */
   BpValue *registers;
   int is_entered;
-  BpRelaxKept *results;      /* the entry of the tuple of results, or NULL */
-  BpTensor *const *memories; /* by output, NULL where the caller keeps none */
+  BpRelaxKept *results;      /* entry of the tuple of results, or NULL */
+  BpTensor *const *memories; /* caller's memory for each output, or NULL */
   uint32_t num_memories;
   uint64_t num_entries;
   BpRelaxKept entries[];
 };
 
 BpRelaxWorkspace *bp__relax_workspace_create(const BpRelaxExecutable *executable) {
-  uint64_t count = 0; /* each entry is made by an instruction of its own */
+  uint64_t count = 0; /* an instruction of its own makes each entry */
   for (uint32_t i = 0; i < executable->num_functions; i++)
     count += executable->functions[i].num_instructions;
   BpRelaxWorkspace *workspace =
@@ -75,7 +75,7 @@ static BpValue *create_registers(const BpRelaxFunction *function) {
   return calloc((size_t)function->num_registers + function->max_call_args + 1, sizeof(BpValue));
 }
 
-/* Lets go of the results of the last run, so that this run can use their memory. */
+/* Releases the results of the last run, so that the next run can use their memory. */
 static void forget_results(BpRelaxWorkspace *workspace) {
   if (!workspace->results || !bp__relax_kept_is_unshared(workspace->results))
     return;
