@@ -128,7 +128,7 @@ void bp_ir_block_else(BpIrBlock *block) {
     return;
   Open *open = block->open;
   if (open->kind != BP_IR_IF || open->then_body) {
-    bp_error_raise(BP_ERROR_VALUE, "the other branch of a choice begins where none is open");
+    bp_error_raise(BP_ERROR_VALUE, "the else branch of an IF begins, but no IF is open");
     fail(block);
     return;
   }
@@ -144,7 +144,7 @@ const BpIrNode *bp_ir_block_end(BpIrBlock *block) {
   const BpIrNode *statements = NULL;
   close_names(block);
   if (!block->has_failed && block->open->outer)
-    bp_error_raise(BP_ERROR_VALUE, "a block of statements ends before it closes what it opened");
+    bp_error_raise(BP_ERROR_VALUE, "a block of statements ends while a construct in it is open");
   else if (!block->has_failed)
     statements = statement_of(block, block->open);
   free(block);

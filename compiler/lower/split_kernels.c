@@ -276,7 +276,7 @@ static int give_own(const Split *split) {
     for (Unit *unit = split->first; unit; unit = unit->next) {
       int used = bp__ir_uses(unit->body, split->own[i]);
       if (used > 0 && is_given)
-        return refuse(split, "two kernels use what is not in global memory");
+        return refuse(split, "two kernels use a buffer outside global memory");
       if (used > 0)
         unit->body = bp_ir_allocate(split->scratch, split->own[i], unit->body);
       is_given |= used > 0;

@@ -335,7 +335,7 @@ static int ask(Claiming *claiming, int32_t index, Best *best) {
     return -1;
   int status = api->claim(api->context, view, claiming->build->target, claims);
   if (claims->failure)
-    status = bp_error_raise(BP_ERROR_PLUGIN, "it claims what it cannot: %s", claims->failure);
+    status = bp_error_raise(BP_ERROR_PLUGIN, "its claim is invalid: %s", claims->failure);
   if (status)
     return bp_error_add_context("graph compiler %s", api->name);
   for (int32_t u = 0; u < claiming->num_units; u++)

@@ -820,8 +820,8 @@ static int read_scanned(Looping *l) {
     if (i > 0 && extent != count)
       return bp__extent_is_open(extent) || bp__extent_is_open(count)
                  ? bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                                  "node '%s' (Scan): whether its scan inputs are of one length is "
-                                  "known when the model runs alone",
+                                  "node '%s' (Scan): only a run knows whether its scan inputs "
+                                  "have one length",
                                   l->name)
                  : bp_error_raise(BP_ERROR_FORMAT,
                                   "node '%s' (Scan): its scan inputs have %" PRId64 " and %" PRId64

@@ -767,7 +767,7 @@ static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   if (!element || !bp_view_is_compact(element) || element->ndim > MAX_STACK_NDIM || number < 0 ||
       (most >= 0 && number >= most) || (is_backward && most < 0) ||
       (stack && stack->view.ndim != element->ndim + 1))
-    return bp_error_raise(BP_ERROR_VALUE, "%s an iteration gives what fits on no stack",
+    return bp_error_raise(BP_ERROR_VALUE, "%s the output of an iteration does not fit on its stack",
                           bp__relax_text(&args[6]));
   if (stack && check_element(&stack->view, element, bp__relax_text(&args[6])) < 0)
     return -1;

@@ -302,9 +302,12 @@ static void test_bad_statements_are_refused(void) {
     BpTeStatements body;
     const char *says;
   } cases[] = {
-      {write_elsewhere, "write to x"},         {write_an_integer, "a value of int64 is written"},
-      {leave_a_loop_open, "before it closes"}, {close_too_often, "closes more than it opened"},
-      {choose_again, "where none is open"},    {use_what_is_not_bound, "use variable free"},
+      {write_elsewhere, "write to x"},
+      {write_an_integer, "a value of int64 is written"},
+      {leave_a_loop_open, "while a construct in it is open"},
+      {close_too_often, "closes more than it opened"},
+      {choose_again, "no IF is open"},
+      {use_what_is_not_bound, "use variable free"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     BpTe *te = bp_te_create();
