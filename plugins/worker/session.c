@@ -19,6 +19,9 @@
 
 /* How long a thread looks for an answer before it sleeps. */
 #define SPIN_NS INT64_C(20000)
+/* The same in a large copy, in which a worker that is as fast as memory moves the next chunks in
+ * that time. */
+#define SPIN_CHUNKS_NS INT64_C(200000)
 /* How long it sleeps before it looks whether the worker lives. */
 #define FIRST_SLEEP_NS INT64_C(1000000)
 #define LAST_SLEEP_NS  INT64_C(50000000)
@@ -298,6 +301,8 @@ static int spin(const BpCall *call, uint32_t chunks) {
   int64_t limit = call->session->spin;
   if (is_ready(call, chunks))
     return 1;
+  if (limit && chunks != UINT32_MAX)
+    limit = SPIN_CHUNKS_NS;
   for (int64_t until = limit ? bp_worker_now() + limit : 0; limit && bp_worker_now() < until;)
     for (int i = 0; i < 32; i++) {
       if (is_ready(call, chunks))

@@ -187,8 +187,9 @@ static void test_worker_is_no_child_that_a_wait_sees(void) {
 }
 
 static void test_copies_of_any_size_and_offset_are_exact(void) {
-  static const uint64_t sizes[] = {1, 32768, 32769, 1 << 20, (1 << 20) + 1, (5 << 20) + 3};
-  const uint64_t most = 7 << 20;
+  static const uint64_t sizes[] = {1,       32768,         32769,         512 << 10,
+                                   1 << 20, (1 << 20) + 1, (5 << 20) + 3, (21 << 20) + 5};
+  const uint64_t most = 22 << 20;
   char *source = g_malloc(most), *target = g_malloc(most);
   choose_device();
   void *handle = allocate(device, most, NULL);

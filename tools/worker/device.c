@@ -240,13 +240,11 @@ int worker_copy_in(Job *job) {
     BpByteArray bytes = bp_wire_get_bytes(&job->in);
     return copy_in_part(&copy, 0, bytes.data, bytes.size);
   }
-  for (uint64_t at = 0; at < copy.size; at += BP_WORKER_CHUNK_SIZE) {
-    uint64_t left = copy.size - at;
-    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
-    const char *part = worker_take_part(job, size);
+  for (uint64_t at = 0, size; at < copy.size; at += size) {
+    const char *part = worker_take_part(job, copy.size - at, &size);
     if (!part || copy_in_part(&copy, at, part, size))
       return -1;
-    worker_took_part(job);
+    worker_took_part(job, size);
   }
   return 0;
 }
@@ -259,10 +257,8 @@ int worker_copy_out(Job *job) {
     bp_wire_put(&job->out, copy.size);
     return copy_out_part(&copy, 0, bp_wire_skip(&job->out, copy.size), copy.size);
   }
-  for (uint64_t at = 0; at < copy.size; at += BP_WORKER_CHUNK_SIZE) {
-    uint64_t left = copy.size - at;
-    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
-    char *room = worker_room_for_part(job);
+  for (uint64_t at = 0, size; at < copy.size; at += size) {
+    char *room = worker_room_for_part(job, copy.size - at, &size);
     if (!room || copy_out_part(&copy, at, room, size))
       return -1;
     worker_give_part(job, size);

@@ -148,8 +148,9 @@ static void read_part(const BpWorkerFrame *frame) {
   Job *job = waiting_of(frame)->job;
   require(frame->size <= BP_WORKER_CHUNK_SIZE &&
           (job->operation == BP_WORKER_COPY_OUT || job->operation == BP_WORKER_GET));
-  read_or_end(worker_room_for_part(job), frame->size);
-  worker_give_part(job, frame->size);
+  uint64_t size;
+  read_or_end(worker_room_for_part(job, frame->size, &size), frame->size);
+  worker_give_part(job, size);
 }
 
 static void read_done(const BpWorkerFrame *frame) {
@@ -252,10 +253,10 @@ static void send_blob(Job *job) {
   pthread_mutex_lock(&sending);
   send_frame(job, BP_WORKER_FRAME_REQUEST, size_of_arguments(job) + size);
   send_bytes(job->channel->arguments, size_of_arguments(job));
-  for (uint64_t at = 0; at < size; at += BP_WORKER_CHUNK_SIZE) {
-    uint64_t part = size - at < BP_WORKER_CHUNK_SIZE ? size - at : BP_WORKER_CHUNK_SIZE;
-    send_bytes(worker_take_part(job, part), part);
-    worker_took_part(job);
+  for (uint64_t at = 0, part; at < size; at += part) {
+    const char *bytes = worker_take_part(job, size - at, &part);
+    send_bytes(bytes, part);
+    worker_took_part(job, part);
   }
   pthread_mutex_unlock(&sending);
 }
@@ -273,14 +274,14 @@ static void send_chunk(Job *job, const uint64_t first[COPY_IN_WORDS], uint64_t a
   words[COPY_IN_OFFSET] += at;
   words[COPY_IN_SIZE] = words[COPY_IN_WORDS] = size;
   size_t head = sizeof *words * (COPY_IN_WORDS + (size <= BP_WORKER_INLINE_MAX));
-  const char *bytes = worker_take_part(job, size);
+  const char *bytes = worker_take_part(job, size, &size);
   count_queued(head + size);
   pthread_mutex_lock(&sending);
   send_frame(job, BP_WORKER_FRAME_QUEUED, head + size);
   send_bytes(words, head);
   send_bytes(bytes, size);
   pthread_mutex_unlock(&sending);
-  worker_took_part(job);
+  worker_took_part(job, size);
 }
 
 static void send_copy(Job *job) {

@@ -11,6 +11,10 @@
 #define SPIN_NS INT64_C(50000)
 #define FOREVER INT64_C(3600000000000)
 
+/* The plugin copies chunks that lie one after another at once: each of its copies may wake a thread
+ * of the driver, and wait for it. Meanwhile the host has the other half. */
+#define MOST_CHUNKS (BP_WORKER_CHUNKS / 2)
+
 typedef int (*Handler)(Job *job);
 
 static const Handler handlers[] = {
@@ -47,43 +51,65 @@ static void wait_for(BpWorkerChannel *channel, const _Atomic uint32_t *counter, 
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* Waits until the host has filled or emptied `chunks` chunks of this call. */
-static void wait_chunks(const Job *job, uint32_t chunks) {
+/* Waits until the host has filled or emptied `chunks` chunks of this call. Returns how many it has
+ * by then. */
+static uint32_t wait_chunks(const Job *job, uint32_t chunks) {
   uint32_t first = job->channel->first_chunk;
   wait_for(job->channel, &job->channel->host_chunks, first, first + chunks);
+  return atomic_load_explicit(&job->channel->host_chunks, memory_order_acquire) - first;
 }
 
-static char *next_chunk(const Job *job) {
-  return job->channel->chunks[job->num_parts % BP_WORKER_CHUNKS];
+static uint64_t at_most(uint64_t size, uint64_t most) {
+  return size < most ? size : most;
 }
 
-static void tell_chunk(Job *job) {
-  atomic_store(&job->channel->worker_chunks, job->first_chunk + ++job->num_parts);
+/* The next chunks, of which `ready` may be used, as one part of the `left` bytes of a call. */
+static char *next_part(const Job *job, uint32_t ready, uint64_t left, uint64_t *size) {
+  uint32_t first = job->num_chunks % BP_WORKER_CHUNKS;
+  uint32_t count = ready < MOST_CHUNKS ? ready : MOST_CHUNKS;
+  if (count > BP_WORKER_CHUNKS - first)
+    count = BP_WORKER_CHUNKS - first; /* the next one lies at the beginning */
+  *size = at_most(left, count * BP_WORKER_CHUNK_SIZE);
+  return job->channel->chunks[first];
+}
+
+static void tell_part(Job *job, uint64_t size) {
+  job->num_chunks += (uint32_t)((size + BP_WORKER_CHUNK_SIZE - 1) / BP_WORKER_CHUNK_SIZE);
+  atomic_store(&job->channel->worker_chunks, job->first_chunk + job->num_chunks);
   bp_worker_tell(&job->channel->worker_word, &job->channel->host_sleeps);
 }
 
-const char *worker_take_part(Job *job, uint64_t size) {
+const char *worker_take_part(Job *job, uint64_t left, uint64_t *size) {
   if (job->channel) {
-    wait_chunks(job, job->num_parts + 1);
-    return next_chunk(job);
+    uint32_t filled = wait_chunks(job, job->num_chunks + 1);
+    return next_part(job, filled - job->num_chunks, left, size);
   }
-  const char *bytes = bp_wire_skip(&job->in, size);
+  *size = at_most(left, BP_WORKER_CHUNK_SIZE);
+  const char *bytes = bp_wire_skip(&job->in, *size);
   if (!bytes)
     bp_error_raise(BP_ERROR_FORMAT, "the worker was given too few bytes");
   return bytes;
 }
 
-void worker_took_part(Job *job) {
+void worker_took_part(Job *job, uint64_t size) {
   if (job->channel)
-    tell_chunk(job);
+    tell_part(job, size);
 }
 
-char *worker_room_for_part(Job *job) {
-  if (job->channel) {
-    if (job->num_parts >= BP_WORKER_CHUNKS)
-      wait_chunks(job, job->num_parts - BP_WORKER_CHUNKS + 1);
-    return next_chunk(job);
-  }
+/* How many chunks the next part may have. The first parts are small, since the host waits for them,
+ * and the last ones are, since the call waits until the host has emptied them. */
+static uint32_t count_room(const Job *job, uint64_t left) {
+  uint32_t done = job->num_chunks;
+  uint32_t emptied = wait_chunks(job, done < BP_WORKER_CHUNKS ? 0 : done - BP_WORKER_CHUNKS + 1);
+  uint32_t room = BP_WORKER_CHUNKS - (done - emptied);
+  uint64_t most = at_most(done + 1, left / BP_WORKER_CHUNK_SIZE / 2 + 1);
+  return (uint32_t)at_most(room, most);
+}
+
+char *worker_room_for_part(Job *job, uint64_t left, uint64_t *size) {
+  if (job->channel)
+    return next_part(job, count_room(job, left), left, size);
+  *size = at_most(left, BP_WORKER_CHUNK_SIZE);
   if (!job->room && !(job->room = malloc(BP_WORKER_CHUNK_SIZE)))
     bp_error_raise(BP_ERROR_MEMORY, "the worker has no memory for a part of a copy");
   return job->room;
@@ -91,7 +117,7 @@ char *worker_room_for_part(Job *job) {
 
 void worker_give_part(Job *job, uint64_t size) {
   if (job->channel)
-    tell_chunk(job);
+    tell_part(job, size);
   else
     worker_stream_send_part(job, size);
 }
@@ -200,16 +226,14 @@ int worker_put(Job *job) {
   Blob *blob = allocate_blob(bp_wire_get(&job->in));
   if (!blob)
     return -1;
-  for (uint64_t at = 0; at < blob->size; at += BP_WORKER_CHUNK_SIZE) {
-    uint64_t left = blob->size - at;
-    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
-    const char *part = worker_take_part(job, size);
+  for (uint64_t at = 0, size; at < blob->size; at += size) {
+    const char *part = worker_take_part(job, blob->size - at, &size);
     if (!part) {
       free(blob);
       return -1;
     }
     memcpy(blob->data + at, part, size);
-    worker_took_part(job);
+    worker_took_part(job, size);
   }
   blob->data[blob->size] = '\0';
   worker_put_pointer(job, blob);
@@ -219,10 +243,8 @@ int worker_put(Job *job) {
 int worker_get(Job *job) {
   Blob *blob = worker_get_pointer(job);
   int rc = 0;
-  for (uint64_t at = 0; at < blob->size && !rc; at += BP_WORKER_CHUNK_SIZE) {
-    uint64_t left = blob->size - at;
-    uint64_t size = left < BP_WORKER_CHUNK_SIZE ? left : BP_WORKER_CHUNK_SIZE;
-    char *room = worker_room_for_part(job);
+  for (uint64_t at = 0, size; at < blob->size && !rc; at += size) {
+    char *room = worker_room_for_part(job, blob->size - at, &size);
     rc = room ? 0 : -1;
     if (room) {
       memcpy(room, blob->data + at, size);

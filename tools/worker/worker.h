@@ -17,7 +17,7 @@ typedef struct Job {
   uint32_t index;           /* of the channel */
   uint32_t operation;
   uint32_t first_chunk; /* the worker's counter before this request */
-  uint32_t num_parts;   /* that were taken or given */
+  uint32_t num_chunks;  /* that were taken or given */
   char *room;           /* for a part that goes to a stream, allocated when it is needed */
   BpWire in;
   BpWire out;
@@ -39,13 +39,13 @@ int worker_handle(Job *job);
  * bytes, which then hold the results or the error. */
 int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results);
 
-/* The next part of the bytes that come with a request, until worker_took_part. The caller counts
- * parts: each has BP_WORKER_CHUNK_SIZE bytes, and the last the rest. NULL with an error. */
-const char *worker_take_part(Job *job, uint64_t size);
-void worker_took_part(Job *job);
-/* Room for the next part of the bytes that go before an answer, then that part. NULL with an
- * error. */
-char *worker_room_for_part(Job *job);
+/* The next part of the `left` bytes that come with a request, until worker_took_part. *size: one
+ * chunk or some, or the rest. NULL with an error. */
+const char *worker_take_part(Job *job, uint64_t left, uint64_t *size);
+void worker_took_part(Job *job, uint64_t size);
+/* Room for the next part of the `left` bytes that go before an answer, then that part. *size as
+ * above. NULL with an error. */
+char *worker_room_for_part(Job *job, uint64_t left, uint64_t *size);
 void worker_give_part(Job *job, uint64_t size);
 
 /* Bytes that the host gets or gave, by their address. */
