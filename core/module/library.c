@@ -22,8 +22,10 @@
 #include "core/system/lock.h"
 #include "core/system/process.h"
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <backplane/tensor.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -252,6 +254,38 @@ static int find_exported(const LibraryModule *library, const char *name, void **
   return *address ? 0 : -1;
 }
 
+int bp__library_check_machine(const BpTensorView *view, int32_t index) {
+  char device[280]; /* that of another machine has its name */
+  if (view->device.device_type == BP_DEVICE_TYPE_OF_CODE(view->device.device_type))
+    return 0;
+  bp_device_format(view->device, device, sizeof device);
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "argument %d is on %s, and a library's host code runs on devices of this "
+                        "machine alone; use one of them, or compile the model for the device "
+                        "with `backplane compile`",
+                        index, device);
+}
+
+static int call_checked(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpPackedCall code = (BpPackedCall)((const BpClosure *)self)->context;
+  for (int32_t i = 0; i < num_args; ++i) {
+    const BpTensorView *view = bp_value_view_tensor(&args[i]);
+    if (view && bp__library_check_machine(view, i))
+      return -1;
+  }
+  return code(self, args, num_args, result);
+}
+
+/* Only a library with code for devices uses them. `owner`: the module that the function keeps
+ * alive, or NULL. */
+static BpFunction *create_function(const LibraryModule *library, BpModule *owner, void *address) {
+  int is_checked = bp_module_num_imports(library->module) > 0;
+  BpPackedCall call = is_checked ? call_checked : (BpPackedCall)address;
+  void *context = is_checked ? address : NULL;
+  return owner ? bp_module_function_create(owner, call, context, NULL)
+               : bp_function_create(call, context, NULL);
+}
+
 static int library_get_function(void *context, const char *name, BpFunction **function) {
   LibraryModule *library = context;
   void *address;
@@ -269,7 +303,7 @@ static int library_get_function(void *context, const char *name, BpFunction **fu
   if (tvm)
     *function = tvm->create_function(library->module, address);
   else if (!library->is_packed_c)
-    *function = bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
+    *function = create_function(library, library->module, address);
   return *function ? 0 : -1;
 }
 
@@ -364,7 +398,7 @@ static int find_own(const LibraryModule *library, const char *name, BpFunction *
   if (!library->is_packed_c && find_exported(library, name, &address))
     return -1;
   if (address)
-    *function = bp_function_create((BpPackedCall)address, NULL, NULL);
+    *function = create_function(library, NULL, address);
   return address && !*function ? -1 : 0;
 }
 

@@ -27,4 +27,8 @@ int bp__library_add_own_slots(void);
  * (TVMFFIEnvModLookupFromImports): *function is borrowed from the module. */
 BP__SHARED int bp__library_look_up(void *module, const char *name, void **function);
 
+/* Refuses a tensor on a device of another machine as argument `index` of host code: 0, or -1 with
+ * an error. Host code names devices by their kind's number alone, which means this machine. */
+BP__SHARED int bp__library_check_machine(const BpTensorView *view, int32_t index);
+
 #endif

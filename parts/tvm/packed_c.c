@@ -119,6 +119,8 @@ static int refuse_subbyte(BpDataType dtype, int32_t index) {
  * here. */
 static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *changed,
                        PackedValue *value) {
+  if (bp__library_check_machine(view, index))
+    return -1;
   if (!bp_view_is_compact(view))
     return bp_error_raise(BP_ERROR_VALUE,
                           "argument %d: the tensor has strides, and is expected to be compact",

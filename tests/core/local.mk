@@ -56,3 +56,4 @@ thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-
 	tests/core/test-simdev tests/core/test-target tests/core/test-runtime
 test_programs += tests/core/test-fork
 tests_core_test_fork_SOURCES = tests/core/test-fork.c tests/core/module-fixture.c
+tests_core_test_remote_SOURCES = tests/core/test-remote.c tests/core/module-fixture.c

@@ -98,12 +98,12 @@ static inline void lose_library(const char *name) {
   write_plugin(name, data, size);
 }
 
-static inline void remove_tree(const char *path) {
+static inline void remove_plugin_tree(const char *path) {
   GDir *directory = g_dir_open(path, 0, NULL);
   for (const char *name; directory && (name = g_dir_read_name(directory));) {
     g_autofree char *child = g_build_filename(path, name, NULL);
     if (g_unlink(child))
-      remove_tree(child);
+      remove_plugin_tree(child);
   }
   if (directory)
     g_dir_close(directory);
@@ -111,7 +111,7 @@ static inline void remove_tree(const char *path) {
 }
 
 static inline void remove_plugin_directory(void) {
-  remove_tree(plugin_directory);
+  remove_plugin_tree(plugin_directory);
   g_free(plugin_directory);
 }
 

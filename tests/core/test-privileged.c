@@ -287,7 +287,7 @@ static void test_set_user_id(void) {
   else
     check_set_user_id();
   g_free(set_user_id_program);
-  remove_tree(folder);
+  remove_plugin_tree(folder);
 }
 
 int main(int argc, char **argv) {

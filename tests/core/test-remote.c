@@ -3,6 +3,7 @@
  * reaches a machine is this program. For the machines "good" and "other", which have a plugin more
  * than this one, it starts the worker; for any other, it is itself a peer that breaks the protocol
  * in the way that the machine's name says. */
+#include "tests/core/module-fixture.h"
 #include "tests/core/plugin_files.h"
 
 #include "plugins/worker/protocol.h"
@@ -306,6 +307,44 @@ static void test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel
   assert_works();
 }
 
+/* A library whose host code takes any tensor, with code for the devices. */
+static BpModule *load_host_code(void) {
+  BpModule *host = fake_host_module("int __tvm_ffi_touch(void *self, const void *args, int n,"
+                                    " void *result) { return 0; }\n",
+                                    NULL);
+  g_autofree char *path = g_strconcat(plugin_directory, "-touch.so", NULL);
+  assert_ok(bp_module_import(host, module));
+  assert_ok(bp_module_export_library(host, path));
+  BpModule *library = bp_module_load(path);
+  if (!library)
+    g_error("%s", bp_error_message());
+  bp_object_release(host);
+  g_unlink(path);
+  return library;
+}
+
+static int touch(BpFunction *function, const char *name) {
+  int64_t shape = 1;
+  BpTensorView view = {.ndim = 1, .dtype = {BP_DTYPE_INT, 32, 1}, .shape = &shape};
+  BpValue args[] = {{.type_index = BP_TYPE_INT, .v_int64 = 1},
+                    {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &view}};
+  BpValue result;
+  assert_ok(bp_device_parse(name, &view.device));
+  return bp_function_call(function, args, 2, &result);
+}
+
+static void test_host_code_of_a_library_refuses_tensors_of_another_machine(void) {
+  BpModule *library = load_host_code();
+  BpFunction *function;
+  assert_ok(bp_module_get_function(library, "touch", 0, &function));
+  assert_ok(touch(function, "fragile:1"));
+  assert_ok(touch(function, "cpu:0"));
+  assert_error(touch(function, "remote:good/fragile"), BP_ERROR_VALUE,
+               "argument 1 is on remote:good/fragile:0");
+  bp_object_release(function);
+  bp_object_release(library);
+}
+
 static void test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it(void) {
   BpDevice chosen;
   char text[64];
@@ -545,6 +584,8 @@ int main(int argc, char **argv) {
        test_devices_of_a_kind_on_three_machines_work_side_by_side);
   TEST("tensor-of-this-machine-or-of-another-one-is-refused-by-a-kernel",
        test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel);
+  TEST("host-code-of-a-library-refuses-tensors-of-another-machine",
+       test_host_code_of_a_library_refuses_tensors_of_another_machine);
   TEST("name-without-a-machine-is-of-this-one-or-of-the-only-one-that-has-it",
        test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it);
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);

@@ -267,6 +267,19 @@ static void test_tensors_begin_where_their_view_does(void) {
   bp_object_release(module);
 }
 
+/* Code that is generated as C does not look at the device. */
+static void test_tensors_of_another_machine_are_refused(void) {
+  BpModule *module = open_or_fail(artifact_llvm_header, ADD_SOURCE, NULL);
+  BpTensor *tensor = make_tensor(4, float32);
+  BpTensorView there = tensor->view;
+  BpValue args[] = {view_arg(&there), view_arg(&there), view_arg(&there)}, result;
+  there.device = (BpDevice){BP_DEVICE_OPENCL + 0x10000, 0};
+  g_assert_cmpint(call(module, "fused_add", args, 3, &result), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "host code runs on devices of this machine alone"));
+  bp_object_release(tensor);
+  bp_object_release(module);
+}
+
 /* ---- What libraries ask of the host ------------------------------------------------------ */
 
 static int times_seen;
@@ -671,6 +684,8 @@ int main(int argc, char **argv) {
                   test_booleans_are_integers_of_one_bit_there);
   g_test_add_func("/tvm/packed-c/tensors-begin-where-their-view-does",
                   test_tensors_begin_where_their_view_does);
+  g_test_add_func("/tvm/packed-c/tensors-of-another-machine-are-refused",
+                  test_tensors_of_another_machine_are_refused);
   g_test_add_func("/tvm/packed-c/libraries-call-global-functions",
                   test_libraries_call_global_functions);
   g_test_add_func("/tvm/packed-c/loops-run-in-parallel-with-workspace",
