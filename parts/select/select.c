@@ -17,10 +17,12 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <glib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A device that exists, or that says it cannot be used now. */
 typedef struct Candidate {
@@ -522,8 +524,26 @@ static char *list_types(const Selection *selection) {
   return text;
 }
 
+/* The files that the trial and the loading of a plugin need at one time, at most. */
+#define FILES_OF_PLUGIN 16
+
+/* How many files the process may still open, up to FILES_OF_PLUGIN. */
+static int count_free_files(void) {
+  int files[FILES_OF_PLUGIN], count = 0;
+  while (count < FILES_OF_PLUGIN && (files[count] = open("/", O_PATH | O_CLOEXEC)) >= 0)
+    count++;
+  for (int i = 0; i < count; i++)
+    close(files[i]);
+  return count;
+}
+
 /* Where no plugin has a device (transfer full). */
 static char *describe_none(void) {
+  int files = count_free_files();
+  if (files < FILES_OF_PLUGIN)
+    return g_strdup_printf("no device at all; this process may open %d more files, and a plugin "
+                           "needs up to %d: close files, or raise `ulimit -n`",
+                           files, FILES_OF_PLUGIN);
   g_autofree char *package = bp__package_of("cpu");
   return g_strdup_printf("no device at all; each backend is a package of its own%s%s, and "
                          "BACKPLANE_PLUGIN_PATH names further folders with plugins",

@@ -56,6 +56,18 @@ jpeg_is_a_value() {
     awk '$1 < 0.28 || $1 > 0.32 { wrong = 1 } END { exit wrong || NR != 64 }' "$work/planes"
 }
 
+# With a limit that is too low for a plugin, and one at which the program starts.
+names_the_limit_of_files() {
+  local files
+  for files in 16 14 12 10; do
+    (ulimit -n "$files" && LD_LIBRARY_PATH=$top_builddir/.libs exec "$top_builddir/.libs/backplane" run "$digits/digits.onnx" --input "$seven") \
+      >"$work/out" 2>&1 && continue
+    cat "$work/out"
+    grep -q 'more files, and a plugin needs .*ulimit -n' "$work/out" && return
+  done
+  return 1
+}
+
 # A grey picture of 8x8 pixels with that many scans.
 make_scans() {
   local i
@@ -295,4 +307,5 @@ ok expectation-that-does-not-fit-says-why refuses_expectations
 ok digits-give-what-they-gave bash -c '"$0" run "$1/digits.onnx" --input "$2" -o "$3/d.npz" && "$0" run "$1/digits.onnx" --reference --input "$2" --expect "$3/d.npz" --top 1 | grep -E "^logits +\[0\] +7 "' "$backplane" "$digits" "$seven" "$work"
 ok best-elements-have-index-label-and-value best_with_labels
 ok ends-at-the-limit-of-file-sizes ends_at_the_limit_of_file_sizes
+ok too-few-descriptors-are-named names_the_limit_of_files
 echo "1..$count"
