@@ -35,15 +35,15 @@ typedef struct BpLibrary {
   char problem[768];
 } BpLibrary;
 
-/* Opens it, for ever, and finds its functions. Returns NULL, or `problem` with the reason and what
- * to do. Called once, by one thread. */
+/* Opens the library, for ever, and finds its functions. Returns NULL, or `problem` with the reason
+ * and what to do. Called once, by one thread. */
 const char *bp_library_open(const BpPluginTables *host, BpLibrary *library);
-/* Writes to `problem` why the library cannot be used; returns it. */
+/* Writes to `problem` why the library cannot be used; returns `problem`. */
 __attribute__((format(printf, 2, 3))) const char *bp_library_refuse(BpLibrary *library,
                                                                     const char *format, ...);
 
-/* Whether an option, a BACKPLANE_* variable, is on: "1" or "0"; `otherwise` if it is unset or has
- * another value, which is logged. */
+/* Returns whether a BACKPLANE_* variable switches an option on: "1" or "0". Returns `otherwise` if
+ * the variable is unset or has another value, which is logged. */
 int bp_option_is_on(const BpPluginTables *host, const char *option, int otherwise);
 
 /* ---- devices.c --------------------------------------------------------------------------- */
@@ -57,14 +57,14 @@ typedef struct BpDeviceList {
   void (*find)(void);
   pthread_once_t once;
   int32_t count;
-  const char *why; /* why there are none; static, or NULL */
+  const char *why; /* why there are no devices; static, or NULL */
 } BpDeviceList;
 
-/* The slot get_device_count. Any thread; so are the following functions. */
+/* The slot get_device_count. Any thread, as for the functions below. */
 int32_t bp_device_list_count(BpDeviceList *list, int32_t *count, const char **why);
 /* Raises an error unless a device with that number exists and this process found it. */
 int32_t bp_device_list_check(BpDeviceList *list, int32_t device_id);
-/* From now on child processes are recognised. */
+/* Makes child processes from now on recognise that they are forks. */
 void bp_device_list_watch_forks(void);
 /* Whether this is the child of a process that had used the devices, which do not survive a fork. */
 int bp_device_list_is_forked(void);
@@ -90,11 +90,11 @@ typedef struct BpLanguage {
   BpDialectType types[BP_LANGUAGE_MOST_TYPES];
 } BpLanguage;
 
-/* A copy of a built-in dialect; 0, or -1 with an error. */
+/* Copies a built-in dialect. 0, or -1 with an error. */
 int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitter,
                          const char *name, BpLanguage *language);
-/* Makes float16 a type of the language, in which it computes: `half` replaces the row of that type,
- * if there is one. */
+/* Makes float16 a type of the language, in which generated code computes. `half` replaces the row
+ * of float16, if there is one. */
 void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
 
 /* ---- argument.c -------------------------------------------------------------------------- */

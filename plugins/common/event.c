@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The latest record of an event, which several threads may use. */
+/* The latest record of an event. Several threads may use the event. */
 #include "event.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events that hold their latest record: what waits for a record has a reference of its own, so the
- * event may be recorded again or freed. */
+/* Events that hold their latest record. Work that waits for a record holds a reference to the
+ * record, so the event may be recorded again or freed. */
 #ifndef BP_PLUGINS_COMMON_EVENT_H
 #define BP_PLUGINS_COMMON_EVENT_H
 
@@ -8,20 +8,20 @@
 
 #include "common.h"
 
-/* A record: an object of the driver that has a reference, and what else it is known by. */
+/* A record of an event: an object of the driver, with a reference, and its value. */
 typedef struct BpRecord {
   void *object; /* NULL: complete */
   uint64_t value;
-  int32_t is_failed; /* work before it had failed */
+  int32_t is_failed; /* work before the record had failed */
 } BpRecord;
 
-/* How a driver's objects are counted. Neither function fails. */
+/* How the references of a driver's objects are counted. Neither function fails. */
 typedef struct BpRecordKind {
   void (*retain)(void *object);
   void (*release)(void *object);
 } BpRecordKind;
 
-/* An event of a device of the plugin's. */
+/* An event of one device. */
 struct BpDeviceEvent {
   void *device;
   const BpRecordKind *kind;
@@ -29,13 +29,13 @@ struct BpDeviceEvent {
   BpRecord latest; /* guarded by lock */
 };
 
-/* For BpEventsApi::create: a complete event. With `device` NULL an error has been raised, and it is
- * the result. */
+/* BpEventsApi::create: makes a complete event. If `device` is NULL, its caller has raised an error,
+ * and the function returns -1. */
 int32_t bp_latest_create(const BpPluginTables *host, const BpRecordKind *kind, void *device,
                          BpDeviceEvent **made);
 /* The slot BpEventsApi::free. */
 int32_t bp_latest_free(void *context, BpDeviceEvent *event);
-/* The latest record, with a reference, which bp_latest_release gives back. */
+/* Returns the latest record with a reference; bp_latest_release drops the reference. */
 BpRecord bp_latest_use(BpDeviceEvent *event);
 void bp_latest_release(const BpDeviceEvent *event, BpRecord record);
 /* Takes the reference. */

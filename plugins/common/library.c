@@ -23,7 +23,7 @@ const char *bp_library_refuse(BpLibrary *library, const char *format, ...) {
   return library->problem;
 }
 
-/* If the user named the library, the message says to correct that variable. */
+/* If the user named the library in a variable, the message says to correct that variable. */
 const char *bp_library_open(const BpPluginTables *host, BpLibrary *library) {
   const char *path = host->runtime->get_option(library->option);
   void *opened = path ? open_any(&path, 1) : open_any(library->names, 2);

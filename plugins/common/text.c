@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts in messages: a UUID, numbered lines of a source. */
+/* Texts in messages: a UUID, numbered lines of source code. */
 #include "common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_LINE 500 /* of a source in a message */
+#define LONGEST_LINE 500 /* lines of source code in a message */
 
 void bp_uuid_format(const uint8_t uuid[16], char text[BP_UUID_TEXT]) {
   for (int i = 0; i < 16; i++)

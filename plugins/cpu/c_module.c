@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of kind `c`: C source and the arguments to compile it. Compiled when a function is first
- * asked for, on a machine whose CPU can run it. */
+/* Modules of kind `c`: C source and the arguments to compile it. The module compiles its source
+ * when a function is first asked for, on a machine whose CPU can run the code. */
 #include "cpu.h"
 
 #include <pthread.h>
@@ -64,7 +64,7 @@ static int32_t compile(CModule *module) {
   return module->library ? 0 : -1;
 }
 
-/* The library (transfer none), NULL with an error. */
+/* Returns the compiled library (transfer none); NULL with an error. */
 static BpModule *get_library(CModule *module) {
   if (bp_cpu_module_check_runs(module->strings[CPU], module->strings[EXTRAS]) != 0)
     return NULL;
@@ -120,7 +120,7 @@ static int32_t get_source(void *context, const char *format, BpOwnedBytes *sourc
   return 0;
 }
 
-/* The format's name and the strings, each with its NUL. */
+/* Writes the format's name and the strings, each with its NUL. */
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const CModule *module = context;
   size_t size = sizeof(FORMAT);
@@ -179,7 +179,7 @@ static int32_t bad_bytes(const char *what) {
                          what);
 }
 
-/* Finds the strings in the bytes, without copying them. */
+/* Finds the strings in the bytes of a module, without copying them. */
 static int32_t read_strings(const BpByteArray *bytes, const char **strings) {
   const char *next = bytes->data;
   const char *end = bytes->data + bytes->size;

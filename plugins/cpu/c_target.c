@@ -57,15 +57,15 @@ static void append_words(Lines *lines, const char *words) {
   }
 }
 
-/* Features of aarch64 are parts of the argument that names the architecture. */
+/* Features of aarch64 are parts of the compiler argument that names the architecture. */
 static int append_suffix(void *context, const char *item, size_t size) {
   Lines *lines = context;
-  lines->used -= lines->used > 0; /* removes the end of the line that was begun */
+  lines->used -= lines->used > 0; /* removes the unfinished line */
   return append(lines, "+", item, size);
 }
 
-/* The instructions that may be used: those of the CPU's level, and the features that are checked at
- * run time. For other architectures the compiler's defaults. */
+/* Writes the arguments that permit instructions: those of the CPU's level and of the features that
+ * are checked at run time. Other architectures get the compiler's defaults. */
 static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
   const BpCpu *level = bp_cpu_level(cpu);
   int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
@@ -82,8 +82,8 @@ static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
     append(lines, "-mtune=", cpu->name, strlen(cpu->name));
 }
 
-/* Arguments: no fast-math, which breaks NaN, infinity and rounding tricks. The flags used let the
- * compiler vectorise calls, fuse multiply and add, and ignore errno. */
+/* Writes the compiler arguments. There is no fast-math, which breaks NaN, infinity and rounding
+ * tricks. The flags let the compiler vectorise calls, fuse multiply and add, and ignore errno. */
 static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vector_bits,
                               const char *options, char *text, size_t size) {
   static const char *const common[] = {
@@ -112,7 +112,7 @@ typedef struct Tests {
   Lines *lines;
 } Tests;
 
-/* On x86-64 gcc and clang have a builtin for the question; on aarch64 Linux answers it. */
+/* On x86-64, gcc and clang have a builtin that tests a CPU feature; on aarch64, getauxval does. */
 static int append_test(void *context, const char *item, size_t size) {
   Tests *tests = context;
   char condition[128], text[192];
@@ -126,7 +126,7 @@ static int append_test(void *context, const char *item, size_t size) {
   return append(tests->lines, "", text, strlen(text));
 }
 
-/* The function that the dialect's `entry` calls. */
+/* Writes the check that the dialect's `entry` calls. */
 static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
   Tests tests = {cpu, lines};
   char line[256];

@@ -21,7 +21,7 @@ typedef struct BpCpu {
   const char *features; /* guaranteed features, comma-separated */
 } BpCpu;
 
-/* The row with that name, or NULL. */
+/* Returns the row with that name, or NULL. */
 const BpCpu *bp_cpu_find(const char *name);
 /* The names of all rows, comma-separated, as many as fit. */
 void bp_cpu_names(char *text, size_t size);
@@ -35,34 +35,35 @@ const BpCpu *bp_cpu_native(void);
 void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
 /* Whether code for `cpu` with `extras` runs here; if not, `why` names what is missing. */
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
-/* The bit of a feature of the CPU's architecture: on x86-64 in libgcc's words of features; on
- * aarch64 in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the architecture has no such feature. */
+/* Returns the bit of a CPU feature of the CPU's architecture. On x86-64 the bit is in libgcc's
+ * words of features; on aarch64 it is in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the
+ * architecture has no such feature. */
 int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size);
 /* Calls `visit` for each item of a list until it returns non-zero, which is then the result. Items
  * are separated by `separator`; empty items are skipped. */
 int bp_cpu_each(const char *list, char separator,
                 int (*visit)(void *context, const char *item, size_t size), void *context);
-/* The cores that this process may use. */
+/* The number of cores that this process may use. */
 int64_t bp_cpu_usable_cores(void);
 
 /* ---- module.c: shared by modules of both kinds ------------------------------------------- */
 
-/* Raises the error that there is no memory for a module of that kind; -1. */
+/* Raises the error that there is no memory for a module of kind `kind`; returns -1. */
 int32_t bp_cpu_module_no_memory(const char *kind);
-/* Refuses code for a CPU and extras that this machine lacks. */
+/* Raises an error if this machine cannot run code for a CPU and the extra features. */
 int32_t bp_cpu_module_check_runs(const char *cpu, const char *extras);
-/* BP_MODULE_* flags of code for that CPU. */
+/* Returns the BP_MODULE_* flags of code for a CPU and extra features. */
 int32_t bp_cpu_module_flags(const char *cpu, const char *extras);
-/* Whether `names`, one a line, contain a function. */
+/* Whether `names`, one a line, contain a function's name. */
 int bp_cpu_module_has(const char *names, const char *function);
-/* BpModuleApi::visit_functions for these names. `kind` is for messages. */
+/* Implements BpModuleApi::visit_functions for `names`. `kind` is for messages. */
 int32_t bp_cpu_module_visit(const char *kind, const char *names,
                             int32_t (*visit)(void *visitor, const char *name,
                                              const char *signature),
                             void *visitor);
 /* Makes a module from untrusted bytes, which are copied. NULL with an error. */
 typedef BpModule *(*BpCpuLoad)(const BpByteArray *bytes);
-/* The body of runtime.module.loadbinary_KIND. */
+/* Implements runtime.module.loadbinary_KIND. */
 int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *args,
                              int32_t num_args, BpValue *result);
 
@@ -86,11 +87,11 @@ int32_t bp_cpu_complete_target(void *context, BpTarget *target);
 /* Reads an attribute as text ("" when unset) or as a number; -1 with an error. */
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size);
 int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value);
-/* The names of a module's functions, one a line (free); NULL with an error. */
+/* Returns the names of an IR module's functions, one a line (free); NULL with an error. */
 char *bp_cpu_function_names(const BpIrTable *ir, const BpIrModule *module);
-/* A code generator: makes a module from an IR module for a target. NULL with an error. */
+/* A code generator: compiles an IR module for a target into a module. NULL with an error. */
 typedef BpModule *(*BpCpuBuild)(const BpIrModule *module, const BpTarget *target);
-/* The body of target.build.KIND. */
+/* Implements target.build.KIND. */
 int bp_cpu_build(const char *kind, BpCpuBuild build, const BpValue *args, int32_t num_args,
                  BpValue *result);
 
@@ -104,12 +105,12 @@ extern const BpTargetKind bp_cpu_c_kind;
 int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 int bp_cpu_loadbinary_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
-/* The parts of a module of C code; copied. Lists are newline-separated. */
+/* The parts of a module of C code; the module copies them. Lists are newline-separated. */
 typedef struct BpCSource {
-  const char *cpu;       /* a name of the table */
-  const char *extras;    /* features beyond it, comma-separated */
-  const char *flags;     /* of the C compiler, one a line */
-  const char *functions; /* names, one a line */
+  const char *cpu;       /* a name in the table of CPUs */
+  const char *extras;    /* features beyond that CPU's, comma-separated */
+  const char *flags;     /* arguments of the C compiler, one a line */
+  const char *functions; /* names of functions, one a line */
   const char *source;
 } BpCSource;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RANK 100 /* the host's CPU, on the scale of BP_ATTR_RANK */
+#define RANK 100 /* the host's CPU on the scale of BP_ATTR_RANK */
 
 static int32_t get_device_count(void *context, int32_t *count, const char **why) {
   (void)context;
@@ -72,8 +72,8 @@ static int32_t answer_positive(BpValue *result, int64_t value) {
   return value > 0 ? answer_int(result, value) : 0;
 }
 
-/* The value of a line of /proc/cpuinfo; `otherwise` if there is no such line, or None if that is
- * NULL. */
+/* Returns the value of a line of /proc/cpuinfo. If there is no such line, returns `otherwise`, or
+ * None if `otherwise` is NULL. */
 static int32_t answer_cpuinfo(BpValue *result, const char *key, const char *otherwise) {
   char text[256];
   read_proc("/proc/cpuinfo", key, text, sizeof(text));

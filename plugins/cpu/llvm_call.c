@@ -74,7 +74,8 @@ static LLVMValueRef real(BpGen *g, BpDataType dtype, double value) {
   return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
 }
 
-/* For floats that are computed in their own type. NULL: there is no such intrinsic. */
+/* Calls an intrinsic for floats that are computed in their own type. NULL: there is no such
+ * intrinsic. */
 static LLVMValueRef float_intrinsic(BpGen *g, const char *name, BpDataType dtype,
                                     LLVMValueRef *args, uint32_t count) {
   LLVMBuilderRef b = g->builder;
@@ -185,7 +186,7 @@ static LLVMValueRef view_of(BpGen *g, const BpIrNode *buffer) {
   return view;
 }
 
-/* Fills the BpValue at args[i]. */
+/* Stores an operand in the BpValue at args[i]. */
 static void store_value(BpGen *g, LLVMValueRef args, int32_t i, const BpIrNode *operand) {
   BpDataType dtype = g->ir->dtype(operand);
   int32_t kind = g->ir->kind(operand);
@@ -211,7 +212,7 @@ static void store_value(BpGen *g, LLVMValueRef args, int32_t i, const BpIrNode *
   bp_gen_store(g, value, args, i * 16 + 8);
 }
 
-/* The packed function of that name, looked up at the first call. */
+/* Returns the packed function `name`; generated code looks it up at the first call. */
 static LLVMValueRef packed_function(BpGen *g, const char *name) {
   LLVMValueRef cache = LLVMAddGlobal(g->module, g->ptr, "packed");
   LLVMSetInitializer(cache, LLVMConstNull(g->ptr));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions of the IR as LLVM values. Integer arithmetic wraps, like LLVM's without flags; a sum
- * or difference with a product is fused if the machine can. */
+/* Expressions of the IR as LLVM values. Integer arithmetic wraps, like LLVM's without flags. A sum
+ * or difference with a product becomes a fused multiply-add if the CPU has one. */
 #include "llvm_gen.h"
 
 #include <math.h>
@@ -222,7 +222,8 @@ static int is_product(BpGen *g, const BpIrNode *node) {
   return g->ir->kind(node) == BP_IR_MUL && dtype.code == BP_DTYPE_FLOAT && dtype.bits >= 32;
 }
 
-/* An addition or subtraction of a product as one operation; NULL if it is not one. */
+/* Generates a fused multiply-add for an addition or subtraction of a product; NULL if the node is
+ * neither. */
 static LLVMValueRef fused(BpGen *g, const BpIrNode *node) {
   int32_t kind = g->ir->kind(node);
   const BpIrNode *a = g->ir->operand(node, 0);
@@ -316,7 +317,8 @@ static int32_t reduction_kind(BpGen *g, const BpIrNode *node) {
   return BP_IR_ADD;
 }
 
-/* Reduces by halves; the rest of an odd number of lanes is added at the end. */
+/* Reduces a vector by adding its halves; the remaining lane of an odd number is added at the
+ * end. */
 static LLVMValueRef reduce(BpGen *g, const BpIrNode *node) {
   const BpIrNode *operand = g->ir->operand(node, 0);
   BpDataType given = g->ir->dtype(operand);

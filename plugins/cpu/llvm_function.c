@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions, and the packed function around each, which checks the arguments against the parameters
- * before the body sees them. */
+/* Functions, and the packed function around each. The packed function checks the arguments against
+ * the parameters before the function's body runs. */
 #include "llvm_gen.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 /* ---- Errors that generated code raises --------------------------------------------------- */
 
-/* bp_raise(kind, text): passes an error to the host, through its pointer variable or the function
- * of tvm-ffi. */
+/* bp_raise(kind, text): passes an error to the host, through the host's pointer variable or the
+ * function of tvm-ffi. */
 static LLVMValueRef raise_function(BpGen *g) {
   LLVMValueRef function = LLVMGetNamedFunction(g->module, "bp_raise");
   if (function)
@@ -68,7 +68,7 @@ typedef struct NumberName {
   const char *name;
 } NumberName;
 
-/* Names of numbers that are known only at run time. */
+/* Names of numbers that messages show and that are known only at run time. */
 typedef struct NumberNames {
   const char *otherwise;
   int32_t count;
@@ -135,7 +135,7 @@ static void fail_if(BpGen *g, LLVMValueRef wrong, const char *kind, const char *
   end_failure(g, right);
 }
 
-/* The format takes a number's name and the number. */
+/* The format contains a conversion for a number's name and one for the number. */
 static void fail_naming(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
                         const NumberNames *names, LLVMValueRef number) {
   LLVMBasicBlockRef right = begin_failure(g, wrong);
@@ -199,7 +199,7 @@ static void check_cpu(BpGen *g) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* The beginning of a message, "f: argument 1 (A): ", and the rest. */
+/* Builds a message: "f: argument 1 (A): ", then `rest`. */
 static const char *about(BpGen *g, int32_t i, const char *rest, char text[MESSAGE_SIZE]) {
   const BpIrNode *param = g->ir->operand(g->ir_function, i);
   snprintf(text, MESSAGE_SIZE, "%s: argument %d (%s): %s", g->ir->str_value(g->ir_function), i,
@@ -404,8 +404,8 @@ static int is_buffer(BpGen *g, int32_t i) {
   return g->ir->kind(g->ir->operand(g->ir_function, i)) == BP_IR_BUFFER;
 }
 
-/* Opens a function: an entry block for allocas and `rc`, a block that returns, and a block for the
- * body. */
+/* Creates a function with three blocks: the entry block has the allocas and `rc`, one block
+ * returns, and one is for the body. */
 static void open_function(BpGen *g, const char *name, LLVMTypeRef type, LLVMLinkage linkage) {
   g->function = LLVMAddFunction(g->module, name, type);
   LLVMSetLinkage(g->function, linkage);
@@ -478,7 +478,7 @@ static void packed_function(BpGen *g, int32_t count, LLVMValueRef body) {
   LLVMValueRef got = LLVMGetParam(g->function, 2);
   snprintf(text, sizeof(text), "%s: expected %d arguments, got %%d", ir_name, count);
   fail_if(g, not_equal(g, got, bp_gen_i32(g, count)), BP_ERROR_TYPE, text, &got, 1);
-  /* Scalars first: the extents of tensors may depend on them. */
+  /* Scalars are read first: the extents of tensors may depend on them. */
   for (int pass = 0; pass < 2; pass++) {
     for (int32_t i = 0; i < count; i++) {
       LLVMValueRef arg = bp_gen_offset(g, args, i * (int64_t)sizeof(BpValue));

@@ -26,7 +26,7 @@ static LLVMTypeRef float_type(BpGen *g, BpDataType dtype) {
   return dtype.bits == 32 ? g->f32 : dtype.bits == 64 ? g->f64 : dtype.bits == 16 ? g->i16 : NULL;
 }
 
-/* float16 and bfloat16 are held as their bits. */
+/* float16 and bfloat16 have the integer type of their bits. */
 static LLVMTypeRef scalar_type(BpGen *g, BpDataType dtype) {
   switch (dtype.code) {
   case BP_DTYPE_INT:

@@ -31,7 +31,7 @@ typedef struct BpGen {
 
   LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr, nothing;
 
-  /* The function that is being generated. */
+  /* The function that code is generated for. */
   const BpIrNode *ir_function;
   LLVMValueRef function;
   LLVMBasicBlockRef entry; /* for allocas */
@@ -43,7 +43,7 @@ typedef struct BpGen {
   const BpCpu *cpu;
   const char *extras;
   int has_halves;               /* the CPU has an instruction that converts float16 */
-  const char *attributes[4][2]; /* for functions: name and value */
+  const char *attributes[4][2]; /* for packed functions: name and value */
 
   BpPointerMap symbols; /* VAR or BUFFER to LLVMValueRef */
   BpPointerMap known;   /* expressions of the current statement to LLVMValueRef */
@@ -51,10 +51,10 @@ typedef struct BpGen {
 
 /* ---- llvm_gen.c -------------------------------------------------------------------------- */
 
-/* Raises an error that names the function, unless there is one already. */
+/* Raises an error that names the function, unless the generator has already raised one. */
 void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The type of a value, and the type of its elements in memory; void for void. */
+/* The LLVM type of a value, and the type of its elements in memory; void for void. */
 LLVMTypeRef bp_gen_type(BpGen *g, BpDataType dtype);
 LLVMTypeRef bp_gen_memory_type(BpGen *g, BpDataType dtype);
 LLVMValueRef bp_gen_poison(BpGen *g, BpDataType dtype);
@@ -62,28 +62,30 @@ LLVMValueRef bp_gen_i32(BpGen *g, int64_t value);
 LLVMValueRef bp_gen_i64(BpGen *g, int64_t value);
 /* An integer constant of any type, equal in all lanes. */
 LLVMValueRef bp_gen_const(BpGen *g, BpDataType dtype, int64_t value);
-/* A constant string; its address. */
+/* Makes a constant string; returns its address. */
 LLVMValueRef bp_gen_str(BpGen *g, const char *text);
 LLVMValueRef bp_gen_splat(BpGen *g, LLVMValueRef scalar, int32_t lanes);
 LLVMValueRef bp_gen_shuffle(BpGen *g, LLVMValueRef a, LLVMValueRef b, const int32_t *lanes,
                             int32_t count);
-/* An alloca in the entry block. */
+/* Makes an alloca in the entry block. */
 LLVMValueRef bp_gen_alloca(BpGen *g, LLVMTypeRef type, uint32_t alignment);
 LLVMBasicBlockRef bp_gen_block(BpGen *g, const char *name);
 /* The address `offset` bytes from `base`. */
 LLVMValueRef bp_gen_offset(BpGen *g, LLVMValueRef base, int64_t offset);
 LLVMValueRef bp_gen_load(BpGen *g, LLVMTypeRef type, LLVMValueRef base, int64_t offset);
 void bp_gen_store(BpGen *g, LLVMValueRef value, LLVMValueRef base, int64_t offset);
-/* Calls a C function of that name, declared from the call's types. */
+/* Calls a C function by its name, declared from the call's types. */
 LLVMValueRef bp_gen_call_c(BpGen *g, const char *name, LLVMTypeRef result, LLVMValueRef *args,
                            uint32_t count);
 /* The address of a variable that is defined elsewhere. */
 LLVMValueRef bp_gen_external(BpGen *g, const char *name);
-/* The address of a pointer variable that the host sets; and a call through a function pointer. */
+/* Returns the address of a pointer variable that the host sets; and calls through a function
+ * pointer. */
 LLVMValueRef bp_gen_slot(BpGen *g, const char *name);
 LLVMValueRef bp_gen_call_pointer(BpGen *g, LLVMValueRef function, LLVMTypeRef result,
                                  LLVMValueRef *args, uint32_t count);
-/* Continues if `condition`, an i1, is false; otherwise fails: rc is -1. */
+/* Generates a branch: continues if `condition`, an i1, is false; otherwise sets rc to -1 and
+ * returns. */
 void bp_gen_leave_if(BpGen *g, LLVMValueRef condition);
 void bp_gen_add_attributes(BpGen *g, LLVMValueRef function);
 
@@ -104,7 +106,7 @@ LLVMValueRef bp_gen_narrow(BpGen *g, BpDataType to, LLVMValueRef value);
 /* ---- llvm_call.c ------------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_call(BpGen *g, const BpIrNode *node);
-/* An overloaded intrinsic of LLVM for `type`. */
+/* Declares an overloaded intrinsic of LLVM for `type`. */
 LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVMValueRef *args,
                               uint32_t count);
 
@@ -112,7 +114,7 @@ LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVM
 
 void bp_gen_stmt(BpGen *g, const BpIrNode *node);
 LLVMValueRef bp_gen_load_node(BpGen *g, const BpIrNode *node);
-/* A loop over [first, last); body is called with the variable set. */
+/* Generates a loop over [first, last); calls `body` with the loop variable set. */
 void bp_gen_loop(BpGen *g, const BpIrNode *var, LLVMValueRef first, LLVMValueRef last,
                  const BpIrNode *body, const char *unroll);
 LLVMValueRef bp_gen_symbol(BpGen *g, const BpIrNode *node);
@@ -139,8 +141,8 @@ int bp_cpu_loadbinary_llvm(void *self, const BpValue *args, int32_t num_args, Bp
 /* The parts of a module of kind `llvm`; copied. */
 typedef struct BpLlvmCode {
   const char *cpu;       /* a name in the table of CPUs */
-  const char *extras;    /* features beyond it, comma-separated */
-  const char *functions; /* names, one a line */
+  const char *extras;    /* features beyond that CPU's, comma-separated */
+  const char *functions; /* names of functions, one a line */
   BpByteArray ir;        /* LLVM's IR, as text; may be empty */
   BpByteArray object;    /* a relocatable object file */
 } BpLlvmCode;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions of float16 and bfloat16, which are stored as integers and computed as float32. LLVM's
- * conversions of float16 are used if the CPU has an instruction for them; otherwise they would be
- * library calls, one for each lane. */
+ * conversions of float16 are used only if the CPU has an instruction for them: without one, LLVM
+ * calls a library function for each lane. */
 #include "llvm_gen.h"
 
 static BpDataType word_of(BpDataType dtype) {
@@ -26,7 +26,7 @@ static LLVMValueRef float_const(BpGen *g, BpDataType dtype, double value) {
   return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
 }
 
-/* Operations on words with a constant. */
+/* Bit operations on words with a constant. */
 static LLVMValueRef and_(BpGen *g, BpDataType dtype, LLVMValueRef a, int64_t b) {
   return LLVMBuildAnd(g->builder, a, bp_gen_const(g, word_of(dtype), b), "");
 }
@@ -87,7 +87,7 @@ static LLVMValueRef narrow_half(BpGen *g, BpDataType to, LLVMValueRef value) {
                      "");
 }
 
-/* To nearest, ties to even; NaN stays NaN. */
+/* Rounds float32 to bfloat16, to nearest with ties to even; NaN stays NaN. */
 static LLVMValueRef narrow_bfloat(BpGen *g, BpDataType to, LLVMValueRef value) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef word = as_word(g, to, value), high = shift_right(g, to, word, 16);
@@ -104,7 +104,7 @@ LLVMValueRef bp_gen_widen(BpGen *g, BpDataType from, LLVMValueRef bits) {
   if (from.code == BP_DTYPE_FLOAT && g->has_halves) {
     LLVMValueRef half = LLVMBuildBitCast(g->builder, bits, half_type(g, from.lanes), "");
     LLVMValueRef wide = LLVMBuildFPExt(g->builder, half, type, "");
-    /* Keeps LLVM from comparing the float16 values instead, which it does lane by lane. */
+    /* Hides the value from LLVM, which would otherwise compare the float16 values, lane by lane. */
     return bp_gen_intrinsic(g, "llvm.arithmetic.fence", type, &wide, 1);
   }
   LLVMValueRef word = LLVMBuildZExt(g->builder, bits, bp_gen_type(g, word_of(from)), "");

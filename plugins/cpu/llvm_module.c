@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of kind `llvm`: an object file for one CPU, linked and opened when a function is first
- * asked for, on a machine whose CPU can run it. */
+/* Modules of kind `llvm`: an object file for one CPU, which is linked and opened when a function is
+ * first asked for, on a machine whose CPU can run the code. */
 #include "llvm_gen.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #define KIND   "llvm"
 #define FORMAT "backplane llvm 1"
 
-/* The parts, in the order in which they are stored, each after its size. */
+/* The parts of a module in the order in which they are stored, each after its size. */
 enum { CPU, EXTRAS, FUNCTIONS, IR, OBJECT, NUM_PARTS };
 
 typedef struct LlvmModule {
@@ -158,7 +158,7 @@ static int32_t bad_bytes(const char *what) {
                          what);
 }
 
-/* Finds the parts in the bytes, without copying them. */
+/* Finds the parts in the bytes of a module, without copying them. */
 static int32_t read_parts(const BpByteArray *bytes, BpByteArray *parts) {
   const char *next = bytes->data + sizeof(FORMAT);
   const char *end = bytes->data + bytes->size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parallel loop becomes a function that runs one task's share; values that its body uses from
- * outside are passed in a structure. */
+/* A parallel loop becomes a function that runs one task's share. Values from outside that the
+ * loop's body uses are passed in a structure. */
 #include "llvm_gen.h"
 
 #define MOST_CAPTURES 256
@@ -9,7 +9,7 @@ typedef struct Captures {
   BpGen *g;
   const BpIrNode *nodes[MOST_CAPTURES];
   LLVMValueRef values[MOST_CAPTURES];
-  LLVMTypeRef types[MOST_CAPTURES + 2]; /* plus the loop's first and count */
+  LLVMTypeRef types[MOST_CAPTURES + 2]; /* plus the loop's first iteration and count */
   uint32_t count;
 } Captures;
 
@@ -39,7 +39,7 @@ static LLVMValueRef field(BpGen *g, LLVMTypeRef type, LLVMValueRef context, uint
   return LLVMBuildLoad2(g->builder, LLVMStructGetTypeAtIndex(type, i), place, "");
 }
 
-/* first + count * index / tasks, in the type of first. */
+/* Returns first + count * index / tasks, in the type of `first`. */
 static LLVMValueRef share(BpGen *g, LLVMValueRef first, LLVMValueRef count, LLVMValueRef index,
                           LLVMValueRef tasks) {
   LLVMBuilderRef b = g->builder;
@@ -49,7 +49,7 @@ static LLVMValueRef share(BpGen *g, LLVMValueRef first, LLVMValueRef count, LLVM
   return LLVMBuildAdd(b, first, LLVMBuildTruncOrBitCast(b, part, type, ""), "");
 }
 
-/* The task's body, in the function that is open. */
+/* Generates the task's body in the function that is being generated. */
 static void build_task(BpGen *g, const BpIrNode *node, const Captures *captures, LLVMTypeRef type) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef group = LLVMGetParam(g->function, 1);

@@ -66,7 +66,7 @@ static LLVMValueRef to_memory(BpGen *g, BpDataType dtype, LLVMValueRef value) {
   return LLVMBuildZExt(g->builder, value, bp_gen_memory_type(g, dtype), "");
 }
 
-/* Masked and scattered accesses of vectors by LLVM's intrinsics, overloaded on value and
+/* Generates masked and scattered accesses of vectors as LLVM's intrinsics, overloaded on value and
  * address. */
 static LLVMValueRef call_vector_memory(BpGen *g, const char *name, LLVMTypeRef value,
                                        LLVMTypeRef address, LLVMValueRef *args) {
@@ -216,8 +216,8 @@ static LLVMValueRef bytes_of(BpGen *g, const BpIrNode *buffer) {
   return bytes;
 }
 
-/* Calls the host through its pointer variable if it is set, else the C library; each has its own
- * arguments. */
+/* Generates an allocation or a release: through the host's pointer variable if it is set, else by
+ * the C library; each has its own arguments. */
 static LLVMValueRef call_slot_or(BpGen *g, const char *slot_name, LLVMTypeRef result,
                                  LLVMValueRef *args, uint32_t count, const char *otherwise,
                                  LLVMValueRef *other_args, uint32_t other_count) {
@@ -260,7 +260,7 @@ static void workspace_free(BpGen *g, LLVMValueRef data) {
   call_slot_or(g, "__TVMBackendFreeWorkspace", g->i32, args, 3, "free", &data, 1);
 }
 
-/* Memory from the host; freed after the body, also if the body fails. */
+/* Allocates memory from the host, which is freed after the body, also if the body fails. */
 static void allocate_workspace(BpGen *g, const BpIrNode *buffer, const BpIrNode *body) {
   LLVMValueRef data = workspace_alloc(g, buffer);
   LLVMBasicBlockRef outer = g->leave;

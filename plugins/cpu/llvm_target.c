@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kind `llvm`: LLVM 15 turns the IR into an object file. The module is verified before
- * LLVM's passes see it, and features are checked against our own tables, because LLVM ends the
- * process if it finds an error itself. Nothing global in LLVM is changed: PoCL and Mesa use it
- * too. */
+/* Target kind `llvm`: LLVM 15 turns the IR into an object file. The plugin verifies the module
+ * before LLVM's passes run and checks features against its own tables, because LLVM ends the
+ * process if it finds an error. Nothing global in LLVM is changed: PoCL and Mesa use it too. */
 #include "llvm_gen.h"
 
 #include <llvm-c/Analysis.h>
@@ -36,7 +35,7 @@ const BpTargetKind bp_cpu_llvm_kind = {
 typedef struct Job {
   char cpu_name[64];
   char extras[512];
-  char features[1024]; /* beyond the level, in LLVM's form: "+avx512vnni" */
+  char features[1024]; /* features beyond the level, in LLVM's form: "+avx512vnni" */
   char triple[128];
   char vector_width[16];
   int64_t opt;
@@ -188,7 +187,8 @@ static int32_t verify(BpGen *g) {
   return is_bad ? -1 : 0;
 }
 
-/* Verified before and after, because LLVM's code generator ends the process on malformed code. */
+/* The module is verified before and after the passes, because LLVM's code generator ends the
+ * process on malformed code. */
 static int32_t optimize(BpGen *g, const Job *job) {
   char passes[32];
   if (verify(g) != 0)

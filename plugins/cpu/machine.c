@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPUs: those that code can be generated for, their guaranteed features, and the features of this
+/* CPUs that code can be generated for, their guaranteed features, and the features of this
  * machine. */
 #include "cpu.h"
 
@@ -14,8 +14,8 @@
 #define V4    V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define ARM82 "lse,fp16,dotprod"
 
-/* Levels of x86-64 first: a machine is described by the best of them and further features. A row
- * named after its architecture guarantees nothing; "generic" is any other architecture. */
+/* The levels of x86-64 are first: a machine is described by its best level and further features. A
+ * row named after its architecture guarantees nothing; "generic" is any other architecture. */
 static const BpCpu cpus[] = {
     {"x86-64", "x86_64", 128, 16, ""},
     {"x86-64-v2", "x86_64", 128, 16, V2},
@@ -85,7 +85,7 @@ static const BpCpu cpus[] = {
   X("avx512bf16", 36)                                                                              \
   X("fma4", 12)                                                                                    \
   X("xop", 13)
-/* On aarch64 by getauxval: bits of AT_HWCAP; from 64 on, bits of AT_HWCAP2. */
+/* Features of aarch64, tested by getauxval: bits of AT_HWCAP; from 64 on, bits of AT_HWCAP2. */
 #define ARM_FEATURES(X)                                                                            \
   X("lse", 8)                                                                                      \
   X("fp16", 10)                                                                                    \
@@ -103,7 +103,7 @@ typedef struct Feature {
 static const Feature features[] = {X86_FEATURES(X86_FEATURE) ARM_FEATURES(ARM_FEATURE)};
 #define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* Whether this machine has the feature, which must be one of its own architecture. */
+/* Whether this machine has a feature of its own architecture. */
 static int is_present(const Feature *feature) {
 #if defined(__x86_64__)
 #define PRESENT(name, bit) __builtin_cpu_supports(name) != 0,

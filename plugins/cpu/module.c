@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by modules of the kinds c and llvm: the CPU for which they were compiled, and the names of
- * their functions. */
+/* Code shared by modules of the kinds c and llvm: the CPU for which they were compiled, and the
+ * names of their functions. */
 #include "cpu.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the target kinds c and llvm: the CPU's attributes, and reading them. */
+/* Code shared by the target kinds c and llvm: setting and reading the CPU's attributes. */
 #include "cpu.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static int check_feature(void *context, const char *item, size_t size) {
 
 /* "native" is replaced by the row, further features and cache sizes of this machine; for a named
  * CPU, values that its name does not determine are the defaults. The number of cores of this
- * machine does not matter: code is made for any number. */
+ * machine is ignored: code is made for any number. */
 int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
   (void)context;
   char name[64];

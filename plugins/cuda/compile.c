@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Newer versions make code that many drivers in use do not accept. */
+/* Many drivers in use do not accept code from newer versions. */
 #define NEWEST_VERSION 1300
 #define MOST_OPTIONS   32
-/* The most characters of a log, and of the source, in a message. */
+/* The most characters of a log and of the source that a message shows. */
 #define MOST_MESSAGE 32768
 
 #define MEMBER(name, parameters) nvrtcResult(*name) parameters;
@@ -62,7 +62,7 @@ static int32_t need_compiler(void) {
   return problem ? bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
-/* Everything that the code depends on, as text (transfer full); NULL with an error. */
+/* Returns as text everything that the code depends on (transfer full); NULL with an error. */
 static char *make_key(const char *source, const char *arch, const char *options) {
   size_t size = strlen(source) + strlen(arch) + strlen(options) + 64;
   char *key = malloc(size);

@@ -9,7 +9,7 @@
  * event.c       events
  * compile.c     NVRTC, opened at run time, and its results on disk
  * module.c      modules of kind `cuda`
- * launch.c      kernels: loaded on a device with their first launch there
+ * launch.c      kernels: loaded on a device by their first launch on it
  * target.c      target kind `cuda`
  *
  * `data` of a tensor is a CUdeviceptr, an address of the device; a stream is a CUstream. */
@@ -66,13 +66,13 @@ const char *bp_cuda_status_name(CUresult status);
 typedef struct BpCudaStage {
   pthread_mutex_t lock;
   void *data;     /* NULL before its first use */
-  CUevent copied; /* recorded after the latest copy from this memory */
+  CUevent copied; /* recorded after the latest copy from `data` */
 } BpCudaStage;
 
 #define BP_CUDA_STAGES      8
 #define BP_CUDA_STAGE_BYTES (1 << 20)
 
-/* Workspace that has not been freed. */
+/* A workspace that has not been freed. */
 typedef struct BpCudaWorkspace {
   struct BpCudaWorkspace *next;
   CUdeviceptr data;
@@ -81,15 +81,15 @@ typedef struct BpCudaWorkspace {
 struct BpCudaDevice {
   int32_t index;
   CUdevice id;
-  BpDeviceOpening opening; /* sets the members below */
+  BpDeviceOpening opening; /* opening the device sets the members below */
   CUcontext context;       /* the primary context */
   CUstream stream;         /* the default stream */
   CUmemoryPool pool;       /* for stream-ordered allocation; NULL: the device has none */
   int arch;                /* 90 for compute capability 9.0 */
-  BpKernelLimits limits;   /* of launches */
+  BpKernelLimits limits;   /* limits of a kernel launch */
   int most_shared;         /* bytes of shared memory that a block may request */
   _Atomic CUresult lost;   /* the error by which the device was lost, or 0 */
-  pthread_mutex_t lock;    /* of the list of workspaces */
+  pthread_mutex_t lock;    /* guards the list of workspaces */
   BpCudaWorkspace *workspaces;
   _Atomic unsigned next_stage;
   BpCudaStage stages[BP_CUDA_STAGES];
@@ -97,9 +97,10 @@ struct BpCudaDevice {
 
 extern const BpDeviceApi bp_cuda_device_api;
 
-/* The device; makes its primary context current in this thread. NULL with an error. */
+/* Opens the device and makes its primary context current in this thread. NULL with an error. */
 BpCudaDevice *bp_cuda_device(int32_t device_id);
-/* The same if the device was opened before and is still usable; otherwise NULL without an error. */
+/* Like bp_cuda_device, for a device that is open and still usable; otherwise NULL without an
+ * error. */
 BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
@@ -137,11 +138,12 @@ extern const BpEventsApi bp_cuda_events;
 /* ---- compile.c --------------------------------------------------------------------------- */
 
 /* Compiles CUDA C++ for an architecture: "sm_90" to a cubin, "compute_90" to PTX. `options` are
- * further options, separated by spaces, or NULL. The result is kept on disk, under everything that
- * it depends on. The caller owns the code; -1 with the compiler's log and the numbered source. */
+ * further options, separated by spaces, or NULL. The result is kept on disk, keyed by everything
+ * that it depends on. The caller owns the code; -1 with the compiler's log and the numbered
+ * source. */
 int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
                         BpOwnedBytes *code);
-/* 0 if bp_cuda_compile accepts `arch`; -1 with an error. */
+/* Returns 0 if bp_cuda_compile accepts `arch`; -1 with an error. */
 int32_t bp_cuda_check_arch(const char *arch);
 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
@@ -151,20 +153,21 @@ int32_t bp_cuda_check_arch(const char *arch);
 #define BP_CUDA_PTX    "ptx"
 #define BP_CUDA_CUBIN  "cubin"
 
-/* A kernel, as found on each device. */
+/* A kernel's function on each device. */
 typedef struct BpCudaKernel {
   _Atomic(CUfunction) functions[BP_CUDA_MOST_DEVICES];
 } BpCudaKernel;
 
-/* A module's code, as loaded on each device: the module's `built`, which contains those of its
- * kernels. */
+/* A module's code as loaded on each device; it is the `built` of the module and contains the
+ * `built` of each kernel. */
 typedef struct BpCudaProgram {
   pthread_mutex_t lock;
   CUmodule loaded[BP_CUDA_MOST_DEVICES]; /* guarded by lock */
   BpCudaKernel kernels[];
 } BpCudaProgram;
 
-/* Launches on the current stream: arguments, then one int for each tag. */
+/* Launches a kernel on the current stream. The arguments are followed by one int for each launch
+ * tag. */
 int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel,
                        const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_cuda_module_kind;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Higher than that of other drivers for the same GPU. */
+/* The rank is higher than that of other drivers for the same GPU. */
 #define RANK 400
 
 static void find_devices(void);
@@ -118,7 +118,7 @@ static int32_t set_device(void *context, int32_t device_id) {
 /* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_number(BpValue *result, int64_t value) {
-  if (value < 0) /* the driver has no such attribute */
+  if (value < 0) /* the driver lacks the attribute */
     return 0;
   return bp_plugin_answer_int(result, BP_TYPE_INT, value);
 }
@@ -134,7 +134,7 @@ static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
   return answer_text(result, name);
 }
 
-/* In the form of nvidia-smi. */
+/* Answers the UUID in the form of nvidia-smi. */
 static int32_t answer_uuid(BpValue *result, const BpCudaDevice *device) {
   CUuuid uuid;
   char text[4 + BP_UUID_TEXT] = "GPU-";
@@ -258,7 +258,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   case BP_ATTR_TARGET:
     return answer_target(result, device);
   case BP_ATTR_TOTAL_GLOBAL_MEMORY:
-  case BP_ATTR_MAX_ALLOCATION: /* there is no other limit */
+  case BP_ATTR_MAX_ALLOCATION: /* total memory is the only limit */
     return answer_total_memory(result, device);
   case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
     return answer_free_memory(result, device_id);
@@ -271,7 +271,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Properties that are not attributes. */
+/* Visits the properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. The driver's waits keep the record that they were queued for. So does a synchronisation
- * with a timeout, which the driver does not have: what it asks for is not recorded meanwhile, the
- * event gets another of the driver's. */
+/* Events. Waits of the driver keep the record that was current when they were queued. The driver
+ * has no synchronisation with a timeout, so this file polls. While a call polls a driver's event,
+ * that event is not recorded again; a new record takes another driver's event. */
 #include "cuda.h"
 
 #include <stdlib.h>
 
-/* One of the driver's events. */
+/* An event of the driver. */
 typedef struct Mark {
-  int32_t users; /* the event, and calls that ask for it */
+  int32_t users; /* the BpDeviceEvent, and calls that poll the mark */
   CUevent handle;
 } Mark;
 
-/* The event that a call queries, and its device. */
+/* The mark that a call polls, and its device. */
 typedef struct Question {
   BpCudaDevice *device;
   const Mark *mark;
@@ -23,10 +23,10 @@ struct BpDeviceEvent {
   Mark *latest;
 };
 
-/* Of all events and marks; never held across a call of the driver. */
+/* Guards all events and marks; never held across a call of the driver. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* With the device's context current. */
+/* Makes a mark. The device's context is current. */
 static CUresult make_mark(Mark **made) {
   Mark *mark = calloc(1, sizeof(*mark));
   if (!mark)
@@ -82,7 +82,7 @@ static int32_t free_event(void *context, BpDeviceEvent *event) {
   return 0;
 }
 
-/* The mark to record next: the latest, or another while somebody asks for that. */
+/* Returns the mark to record next: the latest, or a new one while a call polls the latest. */
 static CUresult next_mark(BpDeviceEvent *event, Mark **mark) {
   *mark = use(event);
   pthread_mutex_lock(&lock);
@@ -103,7 +103,8 @@ static void replace(BpDeviceEvent *event, Mark *mark) {
   unuse(event->device_id, before);
 }
 
-/* The stream's handle, unless it is being recorded, of which events would become a part. */
+/* Sets *stream to the driver's handle. Fails on a stream that is being recorded: an event would
+ * become part of the recording. */
 static int32_t stream_of(BpCudaDevice *device, void *handle, CUstream *stream) {
   int is_capturing = 0;
   *stream = bp_cuda_stream(device, handle);

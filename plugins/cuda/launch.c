@@ -29,7 +29,7 @@ static int32_t load_image(BpCudaDevice *device, const char *image, CUmodule *mod
   return status == CUDA_SUCCESS ? 0 : load_failed(device, status, log);
 }
 
-/* With the program's lock held. */
+/* Called with the program's lock held. */
 static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) {
   char arch[32];
   BpOwnedBytes cubin = {NULL, 0, NULL};
@@ -46,8 +46,9 @@ static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) 
   return rc;
 }
 
-/* Lets a launch request all the shared memory that the code does not declare itself. This is done
- * once, because threads that launch a kernel with other sizes share the setting. */
+/* Sets the shared memory that launches may request to all that the code does not declare itself.
+ * The limit is set once, because threads that launch a kernel with other sizes share the
+ * setting. */
 static int32_t allow_shared(BpCudaDevice *device, const BpKernel *call, CUfunction function) {
   int used = 0, is_asked = 0;
   for (int32_t i = 0; i < call->num_tags; i++)
@@ -66,7 +67,7 @@ static int32_t allow_shared(BpCudaDevice *device, const BpKernel *call, CUfuncti
              : bp_cuda_raise(device, status, "cuFuncSetAttribute of the shared memory");
 }
 
-/* The kernel on the device; NULL with an error. */
+/* Returns the kernel's function on the device; NULL with an error. */
 static CUfunction find_function(const BpKernelModule *module, const BpKernelEntry *kernel,
                                 BpCudaDevice *device) {
   CUfunction function = NULL;
@@ -99,7 +100,7 @@ static CUfunction get_function(const BpKernelModule *module, const BpKernelEntry
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* A launch in the driver's form: a pointer to each argument. */
+/* A kernel launch in the driver's form: a pointer to each argument. */
 typedef struct Launch {
   const BpKernel *call;
   BpCudaDevice *device;

@@ -18,7 +18,7 @@ static CUdeviceptr address_of(const void *handle) {
 /* Smaller allocations share a page of this size; larger ones begin with a page of their own. */
 #define PAGE_BYTES ((size_t)2 << 20)
 
-/* If memory is short, the pool's reserve is released and the allocation repeated. */
+/* Allocates memory. If memory is short, releases the pool's reserve and tries again. */
 static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, size_t size) {
   CUresult status = bp_cu.cuMemAlloc_v2(data, size);
   if (status != CUDA_ERROR_OUT_OF_MEMORY || !device->pool)
@@ -92,7 +92,7 @@ int32_t bp_cuda_free(void *context, int32_t device_id, void *handle) {
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-/* This thread's current stream, if it is on this device. */
+/* Returns this thread's current stream, if it is a stream of this device. */
 static CUstream current_stream(const BpCudaDevice *device) {
   int32_t current = 0;
   void *stream = NULL;
@@ -100,8 +100,8 @@ static CUstream current_stream(const BpCudaDevice *device) {
   return bp_cuda_stream(device, current == device->index ? stream : NULL);
 }
 
-/* The place of a workspace in the list; it holds NULL if the workspace is not in the list. With the
- * lock held. */
+/* Returns the link to a workspace in the list; the link holds NULL if the workspace is not in the
+ * list. Called with the lock held. */
 static BpCudaWorkspace **find_workspace(BpCudaDevice *device, CUdeviceptr data) {
   BpCudaWorkspace **place = &device->workspaces;
   while (*place && (*place)->data != data)
@@ -177,12 +177,12 @@ static int32_t open_stage(BpCudaDevice *device, BpCudaStage *stage) {
   return bp_cuda_raise(device, status, "cuMemHostAlloc");
 }
 
-/* With the stage's lock held. */
+/* Copies through a stage, with the stage's lock held. */
 static int32_t queue_stage(BpCudaDevice *device, BpCudaStage *stage, CUdeviceptr to,
                            const void *from, size_t size, CUstream stream) {
   if (!stage->data && open_stage(device, stage) != 0)
     return -1;
-  CUresult status = bp_cu.cuEventSynchronize(stage->copied); /* an earlier copy from this memory */
+  CUresult status = bp_cu.cuEventSynchronize(stage->copied); /* earlier copy from the stage */
   if (status != CUDA_SUCCESS)
     return bp_cuda_raise(device, status, "cuEventSynchronize");
   memcpy(stage->data, from, size);
@@ -193,7 +193,7 @@ static int32_t queue_stage(BpCudaDevice *device, BpCudaStage *stage, CUdeviceptr
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuEventRecord");
 }
 
-/* A small copy goes through pinned memory and does not wait for the stream. */
+/* A small copy goes through pinned memory and does not wait for its stream. */
 static int32_t copy_staged(BpCudaDevice *device, CUdeviceptr to, const void *from, size_t size,
                            CUstream stream) {
   BpCudaStage *stage = &device->stages[atomic_fetch_add(&device->next_stage, 1) % BP_CUDA_STAGES];
@@ -203,8 +203,8 @@ static int32_t copy_staged(BpCudaDevice *device, CUdeviceptr to, const void *fro
   return rc;
 }
 
-/* For a large copy the driver does the staging, and the call waits: whether the source has been
- * read on return depends on the kind of memory and on the machine. */
+/* A large copy leaves the staging to the driver and waits: whether the driver has read the source
+ * on return depends on the kind of memory and on the machine. */
 static int32_t copy_waiting(BpCudaDevice *device, CUdeviceptr to, const void *from, size_t size,
                             CUstream stream) {
   CUresult status = bp_cu.cuMemcpyHtoDAsync_v2(to, from, size, stream);
@@ -256,7 +256,8 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemcpyDtoDAsync");
 }
 
-/* Between two devices: on a stream of the source, ordered with the target's default stream. */
+/* Copies between two devices on a stream of the source, ordered with the target's default
+ * stream. */
 static int32_t between_devices(const BpCopy *copy, void *handle) {
   BpCudaDevice *to = bp_cuda_device(copy->to_device.device_id);
   BpCudaDevice *from = to ? bp_cuda_device(copy->from_device.device_id) : NULL;

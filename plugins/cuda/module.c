@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TVM's name for source. */
+/* TVM's name for the source format. */
 #define TVM_SOURCE "cuda"
 
 /* PTX may be stored with or without a NUL at its end. */
@@ -50,7 +50,7 @@ static void forget(BpKernelModule *module) {
   free(program);
 }
 
-/* The format "" means the source, or else any code that is text, and so no cubin. */
+/* The format "" means the source if there is one, else PTX; a cubin is not text. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const BpKernelModule *module = context;
   int is_any = format[0] == '\0', is_source = is_any || strcmp(format, BP_CUDA_SOURCE) == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, timers and recordings. A failure of queued work belongs to the context: the driver
- * reports it to the next caller, so no stream needs to remember it. */
+ * reports the failure to the next caller, so no stream needs to remember it. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to) {
   status = bp_cu.cuEventRecord(event, from);
   if (status == CUDA_SUCCESS)
     status = bp_cu.cuStreamWaitEvent(to, event, 0);
-  bp_cu.cuEventDestroy_v2(event); /* stays alive until the wait is over */
+  bp_cu.cuEventDestroy_v2(event); /* `from` stays alive until the wait is over */
   return status;
 }
 
@@ -66,10 +66,10 @@ int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *handle) {
 typedef struct Timer {
   int32_t device_id;
   CUevent start;
-  CUevent stop; /* NULL before it is stopped */
+  CUevent stop; /* NULL until the timer is stopped */
 } Timer;
 
-/* Queues an event that records the device's time; creates it if necessary. */
+/* Queues an event that records the device's time; creates the event if necessary. */
 static int32_t mark(int32_t device_id, void *stream, CUevent *event) {
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kind `cuda`: the emitter's dialect "cuda", compiled by NVRTC if the target names an
- * architecture, and the table of the kernels. */
+/* Target kind `cuda`: source in the emitter's dialect "cuda" and the table of its kernels. NVRTC
+ * compiles the source if the target names an architecture. */
 #include "cuda.h"
 
 #include <backplane/emitter_api.h>
@@ -23,8 +23,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "64", "multiprocessors"},
 };
 
-/* The text of an attribute, or NULL if it is unset. The text is in the target or, if short, in
- * `value`. */
+/* Returns the text of an attribute, or NULL if it is unset. The text is in the target or, if short,
+ * in `value`. */
 static const char *get_text(const BpTarget *target, const char *name, BpValue *value) {
   BpByteArray text = {NULL, 0};
   *value = (BpValue){.type_index = BP_TYPE_NONE};

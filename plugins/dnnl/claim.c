@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes oneDNN takes: float32 with constant weights. Relu and Add are taken where they follow
- * a convolution or a product, as a part of it. Channels and constants have known extents; others
- * may be open. */
+/* Claims the nodes that oneDNN computes: float32 operators with constant weights. A Relu or an Add
+ * is claimed where it follows a convolution or a product; it becomes part of the same step.
+ * Channels and constants have known extents; other extents may be open. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static int same_shape(const BpOnnxValue *a, const BpOnnxValue *b) {
   return a->ndim == b->ndim;
 }
 
-/* What no operator takes; NULL if the value is there and fine, or absent. */
+/* Says why no operator takes a value; NULL if the value is suitable or absent. */
 static const char *check_value(const BpOnnxValue *value) {
   if (!value)
     return NULL;
@@ -75,7 +75,8 @@ static int is_size(int64_t value) {
   return value >= 1 && value <= INT32_MAX;
 }
 
-/* The padding along an open dimension is what the model says. */
+/* Reads the window along a dimension with an open extent: the padding is the one in the node's
+ * attributes. */
 static const char *read_open_dimension(const BpOnnxNode *node, const char *automatic, int64_t begin,
                                        int64_t end, int32_t dimension, BpDnnlWindow *w) {
   int is_plain = !strcmp(automatic, "NOTSET");
@@ -91,7 +92,8 @@ static const char *read_open_dimension(const BpOnnxNode *node, const char *autom
   return NULL;
 }
 
-/* The padding behind is computed from the output's extent, so it covers ceil_mode and auto_pad. */
+/* Reads a node's window. The padding at the end is computed from the output's extent, so it covers
+ * ceil_mode and auto_pad. */
 static const char *read_window(const BpOnnxNode *node, const BpOnnxValue *in,
                                const BpOnnxValue *out, BpDnnlWindow *w) {
   int32_t rank = in->ndim - 2;
@@ -133,12 +135,13 @@ static const char *read_window(const BpOnnxNode *node, const BpOnnxValue *in,
   return NULL;
 }
 
-/* Whether an output has the extent of ONNX's inference along a spatial dimension. */
+/* Whether an output has the extent along a spatial dimension that ONNX's shape inference gives. */
 static int has_inferred_extent(const BpOnnxNode *node, int64_t in, int64_t out,
                                const BpDnnlWindow *w, int32_t dimension, int64_t pad_end) {
   const char *automatic = bp_onnx_str(node, "auto_pad", "NOTSET");
   int64_t stride = w->strides[dimension];
-  /* Elements at the end that no window covers; negative: how far the last one goes beyond them. */
+  /* Elements at the end that no window covers; if negative, the last window extends that far past
+   * the end. */
   int64_t left = pad_end - w->pad_end[dimension];
   if (!strcmp(automatic, "SAME_UPPER") || !strcmp(automatic, "SAME_LOWER"))
     return out == (in + stride - 1) / stride;
@@ -146,7 +149,7 @@ static int has_inferred_extent(const BpOnnxNode *node, int64_t in, int64_t out,
     return left >= 0 && left < stride;
   if (left <= 0)
     return left > -stride;
-  /* A window that would begin in the padding is left out. */
+  /* A window that would begin in the padding is not part of the output. */
   return left <= stride && out * stride >= in + w->pad_begin[dimension];
 }
 
@@ -233,7 +236,7 @@ static const char *read_pool(const BpGraphTable *table, const BpOnnxGraph *graph
 
 /* ---- The others -------------------------------------------------------------------------- */
 
-/* Whether a tensor is a row that is added to each row of a matrix of that many columns. */
+/* Whether a tensor is a row of `columns` elements, which can be added to each row of a matrix. */
 static int is_row(const BpOnnxValue *value, int64_t columns) {
   for (int32_t i = 0; i + 1 < value->ndim; i++)
     if (value->shape[i] != 1)
@@ -349,8 +352,8 @@ int32_t bp_dnnl_only_reader(const BpGraphTable *table, const BpOnnxGraph *graph,
   return reader;
 }
 
-/* Marks the nodes that can be a part of the step of a convolution or a product: an Add, a Relu, or
- * one after the other. */
+/* Marks the nodes that can be part of the step of a convolution or product: an Add, a Relu, or one
+ * after the other. */
 static void mark_followers(const BpGraphTable *table, const BpOnnxGraph *graph, int32_t node,
                            char *follows) {
   int has_added = 0;
@@ -367,7 +370,7 @@ static void mark_followers(const BpGraphTable *table, const BpOnnxGraph *graph, 
   }
 }
 
-/* An extent, or what an open one may be. */
+/* Returns an extent; of an open extent, a likely one. */
 static double likely_extent(const BpOnnxValue *value, int32_t dimension) {
   return is_open(value, dimension) ? 64 : (double)value->shape[dimension];
 }
@@ -394,8 +397,8 @@ static double cost_of(const BpGraphTable *table, const BpOnnxGraph *graph, const
   return 100 + products / 32 + (elements + count_elements(in)) / 8;
 }
 
-/* Of parts the weights of convolutions and the rows that are added to products are constant: they
- * are packed once. */
+/* The weights of convolutions and the rows that are added to products must be constant: a part
+ * packs them once. */
 static const char *check_constants(const BpGraphTable *table, const BpOnnxGraph *graph,
                                    const BpOnnxNode *node, const BpDnnlStep *step) {
   int32_t first = step->kind == BP_DNNL_CONV ? 1 : 2;

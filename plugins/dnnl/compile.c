@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A part of a model as steps: each convolution and product takes the Add and the Relu behind it
- * along. What is written here is what a module saves. */
+/* Writes a part of a model as steps: the step of a convolution or product includes the Add and the
+ * Relu that follow it. A module saves these bytes. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@ typedef struct Writer {
   const BpGraphTable *table;
   const BpOnnxGraph *part;
   BpDnnlHeader header;
-  int32_t *number;   /* by value: its tensor, from 1 on */
+  int32_t *number;   /* by value: the number of its tensor, from 1 on */
   int32_t *values;   /* by tensor */
-  BpDnnlStep *steps; /* by node: that of the step whose last node it is */
+  BpDnnlStep *steps; /* by node: the step whose last node it is */
   char *is_step;     /* by node */
   char *is_done;     /* by node */
 } Writer;
@@ -42,7 +42,7 @@ static int32_t tensor_of(Writer *writer, const BpOnnxNode *node, int32_t input) 
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
-/* Lets the step take along the nodes that follow it, if no earlier step took them; returns the last
+/* Adds to the step the nodes that follow it and that no earlier step includes; returns the last
  * node of the step. */
 static int32_t take_followers(Writer *writer, int32_t node, BpDnnlStep *step) {
   for (;;) {
@@ -100,7 +100,8 @@ static BpDnnlTensor describe(const BpOnnxValue *value) {
   return tensor;
 }
 
-/* Header, tensors, steps and the data of constants, in memory for free; NULL with an error. */
+/* Returns header, tensors, steps and the data of constants as one allocation (free); NULL with an
+ * error. */
 static char *write_bytes(Writer *writer, size_t *size) {
   BpDnnlHeader *header = &writer->header;
   int32_t num_nodes = writer->table->num_nodes(writer->part);
@@ -140,7 +141,7 @@ static char *write_bytes(Writer *writer, size_t *size) {
   return bytes;
 }
 
-/* Numbers the inputs and the outputs first, and writes all steps. */
+/* Numbers the tensors, inputs and outputs first, and writes all steps. */
 static int32_t write_steps(Writer *writer) {
   BpDnnlHeader *header = &writer->header;
   const int32_t *inputs = writer->table->get_inputs(writer->part, &header->num_inputs);

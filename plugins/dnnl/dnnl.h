@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN's operators for the CPU. claim.c says which nodes of a model it takes; compile.c writes a
- * part as steps, with what follows a step as its post-operations; resolve.c puts the extents of a
- * run in the place of open ones; plan.c makes primitives of the steps, with weights in the layout
- * that these like best; module.c runs them. */
+/* oneDNN's operators for the CPU. claim.c says which nodes of a model oneDNN takes; compile.c
+ * writes a part as steps, with the nodes after a step as its post-operations; resolve.c replaces
+ * open extents with the extents of a run; plan.c makes primitives of the steps and packs weights
+ * into the layout that each primitive prefers; module.c runs them. */
 #ifndef BP_PLUGINS_DNNL_H
 #define BP_PLUGINS_DNNL_H
 
@@ -66,7 +66,7 @@ extern BpDnnlLibrary bp_dnnl;
 
 /* Opens the library, once; NULL, or why it cannot be used. Any thread. */
 const char *bp_dnnl_load(void);
-/* The engine of the CPU; the library is open. */
+/* Returns the CPU engine of the open library. */
 extern dnnl_engine_t bp_dnnl_engine;
 /* Raises an error for a status that is not success; returns -1. */
 int32_t bp_dnnl_raise(dnnl_status_t status, const char *call);
@@ -88,11 +88,11 @@ typedef enum BpDnnlKind {
   BP_DNNL_NUM_KINDS
 } BpDnnlKind;
 
-/* An extent that is known when the part runs, not before. */
+/* An extent that is known only when the part runs. */
 #define BP_DNNL_OPEN (-1)
 
-/* A window's sizes, by spatial dimension. Where the extent of the input is known, the padding
- * behind the data is what the window reaches; else it is what the model says. */
+/* A window's sizes, by spatial dimension. Where the input's extent is known, pad_end extends to the
+ * end of the last window; where it is open, pad_end is the value in the model. */
 typedef struct BpDnnlWindow {
   int64_t kernel[BP_DNNL_MAX_SPATIAL];
   int64_t strides[BP_DNNL_MAX_SPATIAL];
@@ -101,24 +101,24 @@ typedef struct BpDnnlWindow {
   int64_t pad_end[BP_DNNL_MAX_SPATIAL];
 } BpDnnlWindow;
 
-/* A step of a part, as it is saved. Tensors are numbers, -1 for none. */
+/* A step of a part in its saved form. Tensors are numbers; -1 means none. */
 typedef struct BpDnnlStep {
   int32_t kind; /* BpDnnlKind */
   int32_t src, weights, bias;
-  int32_t sum; /* added to the result before relu */
+  int32_t sum; /* a tensor added to the result before relu */
   int32_t dst;
   int32_t relu;         /* 1: negative results become 0 */
   int32_t algorithm;    /* of pooling: dnnl_alg_kind_t */
   int32_t is_global;    /* of pooling: the window is the whole input */
   int32_t axis;         /* of softmax */
   int32_t groups;       /* of a convolution */
-  int32_t transposes_a; /* of a product; of matrices alone */
+  int32_t transposes_a; /* of a product of matrices */
   int32_t transposes_b;
   BpDnnlWindow window;
 } BpDnnlStep;
 
-/* The operators: ONNX's name, the function of claim.c that reads the node, and the inputs that have
- * to be there. */
+/* The operators: ONNX's name, the function of claim.c that reads the node, and the number of
+ * required inputs. */
 #define BP_DNNL_OPERATORS(OPERATOR)                                                                \
   OPERATOR(Conv, read_conv, 2)                                                                     \
   OPERATOR(MaxPool, read_pool, 1)                                                                  \
@@ -130,16 +130,17 @@ typedef struct BpDnnlStep {
   OPERATOR(Relu, read_relu, 1)                                                                     \
   OPERATOR(Add, read_add, 2)
 
-/* What a node is as a step, without its tensors, or why it is none (static). */
+/* Reads a node as a step without tensors. Returns NULL, or why oneDNN does not take the node
+ * (static). */
 const char *bp_dnnl_read_node(const BpGraphTable *table, const BpOnnxGraph *graph,
                               const BpOnnxNode *node, BpDnnlStep *step);
-/* What is wrong with the window of a node that was read, whose extents are known: ONNX's inference
- * gives another output (static); or NULL. The padding of the step is computed from the output,
- * which is right for the nodes of a model. */
+/* Checks the window of a step that bp_dnnl_read_node read, for nodes with known extents. Returns
+ * NULL, or an explanation if ONNX's shape inference gives another output (static). The step's
+ * padding is computed from the output, which is right for the nodes of a model. */
 const char *bp_dnnl_check_window(const BpGraphTable *table, const BpOnnxGraph *graph,
                                  const BpOnnxNode *node, const BpDnnlStep *step);
-/* The node that reads the value, if it is the only one and the value is not an output of the graph;
- * else -1. */
+/* The node that reads the value, if it is the only reader and the value is not an output of the
+ * graph; else -1. */
 int32_t bp_dnnl_only_reader(const BpGraphTable *table, const BpOnnxGraph *graph, int32_t value);
 /* The slots of BpGraphCompilerApi. */
 int32_t bp_dnnl_claim(void *context, const BpOnnxGraph *graph, const BpTarget *target,
@@ -155,15 +156,15 @@ int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *
 #define BP_DNNL_INNER    0
 #define BP_DNNL_CONSTANT 1 /* its elements lie at `offset` of the data */
 
-/* Tensors are the inputs, the outputs, and then others. */
+/* The first tensors are the inputs, then come the outputs, and then the others. */
 typedef struct BpDnnlTensor {
   int32_t ndim;
-  int32_t place;                  /* BP_DNNL_*, of the others */
+  int32_t place;                  /* BP_DNNL_*, of tensors that are neither input nor output */
   int64_t dims[BP_DNNL_MAX_NDIM]; /* or BP_DNNL_OPEN */
   int64_t offset;                 /* in bytes */
 } BpDnnlTensor;
 
-/* What the bytes of a module's code begin with; tensors, steps and the data of constants follow. */
+/* The header of a module's code; tensors, steps and the data of constants follow. */
 typedef struct BpDnnlHeader {
   char magic[8]; /* BP_DNNL_MAGIC */
   int32_t num_inputs, num_outputs, num_tensors, num_steps;
@@ -179,7 +180,7 @@ typedef struct BpDnnlProgram {
   int32_t is_open; /* an extent is */
 } BpDnnlProgram;
 
-/* Elements of a tensor. */
+/* The number of elements of a tensor. */
 int64_t bp_dnnl_count(const BpDnnlTensor *tensor);
 
 /* ---- Extents of a run (resolve.c) -------------------------------------------------------- */
@@ -189,9 +190,9 @@ typedef struct BpDnnlShapes {
   int64_t dims[BP_KERNEL_MAX_ARGS][BP_DNNL_MAX_NDIM];
 } BpDnnlShapes;
 
-/* Makes a program without open extents of one that has some and whose order was checked. It shares
- * the data of constants. -1 with an error: the shapes do not fit. The outputs are of the shapes
- * given. bp_dnnl_resolved_free frees what the copy has of its own. */
+/* Makes a program with known extents from a checked program with open extents. The copy shares the
+ * data of constants, and its outputs have the shapes given. -1 with an error: the shapes do not
+ * fit. bp_dnnl_resolved_free frees the parts that the copy owns. */
 int32_t bp_dnnl_resolve(const BpDnnlProgram *program, const BpDnnlShapes *shapes,
                         BpDnnlProgram *resolved);
 void bp_dnnl_resolved_free(BpDnnlProgram *resolved);
@@ -208,20 +209,20 @@ typedef struct BpDnnlPacked {
   void *data;
 } BpDnnlPacked;
 
-/* Makes the primitives of a program that was checked and has no open extents, and packs its
- * weights; NULL with an error. `packed` is the list of what the module's plans packed so far, which
- * they share and which outlives them. */
+/* Makes the primitives of a checked program without open extents, and packs its weights. NULL with
+ * an error. The plans of a module share `packed`, the list of constants packed so far, which
+ * outlives them. */
 BpDnnlPlan *bp_dnnl_plan_create(const BpDnnlProgram *program, BpDnnlPacked **packed);
 void bp_dnnl_packed_free(BpDnnlPacked *packed);
 void bp_dnnl_plan_free(BpDnnlPlan *plan);
-/* Runs it; `data` is the memory of the inputs and then the outputs. Any thread, also at once from
- * several. */
+/* Runs a plan. `data` has the memory of the inputs and then of the outputs. Any thread, also at
+ * once from several. */
 int32_t bp_dnnl_plan_run(BpDnnlPlan *plan, void *const *data);
 
 /* ---- Modules (module.c) ------------------------------------------------------------------ */
 
-/* A module with one function, of the bytes of a program, which it takes over (free); NULL with an
- * error, the bytes freed. */
+/* Makes a module with one function from the bytes of a program. The module takes over the bytes
+ * (free), also if it fails: NULL with an error. */
 BpModule *bp_dnnl_module_create(const char *function, char *bytes, size_t size);
 /* The function runtime.module.loadbinary_dnnl. */
 int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);

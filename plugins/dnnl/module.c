@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of kind dnnl: one function. The primitives of a part whose extents are known are made
- * when the function is first asked for; those of a part with open extents at the first run with
- * such extents, and kept for the latest few. The bytes that a module is loaded from are not
- * trusted. */
+/* Modules of kind dnnl, which have one function. If all extents of a part are known, its primitives
+ * are made when the function is first asked for. If some are open, the primitives are made at the
+ * first run with new extents, and kept for the most recent extents. The bytes that a module is
+ * loaded from are untrusted. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -11,15 +11,15 @@
 #define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* of a function */
 #define MOST_ELEMENTS ((int64_t)1 << 38)
 #define MOST_STEPS    65536
-#define MOST_PLANS    8 /* that are kept of a part with open extents */
+#define MOST_PLANS    8 /* plans kept for a part with open extents */
 
 /* The primitives for a run with certain extents. */
 typedef struct Plan {
   struct Plan *next;
   BpDnnlShapes shapes;
-  BpDnnlProgram program; /* of a part with open extents: its own copy */
-  BpDnnlPlan *plan;      /* NULL: the outputs are empty, so there is nothing to run */
-  int32_t num_users;     /* runs that use it now */
+  BpDnnlProgram program; /* if the part has open extents: its own copy */
+  BpDnnlPlan *plan;      /* NULL: the outputs are empty and nothing runs */
+  int32_t num_users;     /* runs that use the plan now */
 } Plan;
 
 typedef struct Module {
@@ -28,8 +28,8 @@ typedef struct Module {
   char *bytes;
   size_t size;
   BpDnnlProgram program;
-  pthread_mutex_t lock; /* of what follows */
-  Plan *plans;          /* the latest used first; without open extents: one, at most */
+  pthread_mutex_t lock; /* guards the members below */
+  Plan *plans;          /* most recently used first; at most one without open extents */
   BpDnnlPacked *packed;
 } Module;
 
@@ -48,7 +48,7 @@ static int is_constant(const BpDnnlProgram *program, int32_t tensor) {
          program->tensors[tensor].place == BP_DNNL_CONSTANT;
 }
 
-/* Whether it has the plain layout when a step reads it. */
+/* Whether a tensor has the plain layout when a step reads it. */
 static int is_given(const BpDnnlProgram *program, int32_t tensor) {
   return is_tensor(program, tensor) &&
          (tensor < program->header.num_inputs || is_constant(program, tensor));
@@ -212,7 +212,7 @@ static int32_t check_kind(const BpDnnlProgram *program, const BpDnnlStep *step) 
   }
 }
 
-/* A step reads only tensors that were given or computed before, and computes a new one. */
+/* Checks that a step reads only inputs, constants and computed tensors, and computes a new one. */
 static int32_t check_step(const BpDnnlProgram *program, const BpDnnlStep *step, char *is_known) {
   const int32_t reads[] = {step->src, step->weights, step->bias, step->sum};
   for (int i = 0; i < 4; i++)
@@ -261,7 +261,7 @@ static int32_t has_open(const BpDnnlProgram *program) {
   return 0;
 }
 
-/* Finds the parts of a program in aligned bytes, and checks all that is read later. */
+/* Finds the parts of a program in aligned bytes, and checks every field that is read later. */
 static int32_t read_program(const char *bytes, size_t size, BpDnnlProgram *program) {
   BpDnnlHeader *header = &program->header;
   if (size < sizeof(*header))
@@ -296,7 +296,7 @@ static void free_plan(Plan *plan) {
   free(plan);
 }
 
-/* How many of the tensors have no elements. */
+/* Counts the tensors that have no elements. */
 static int32_t count_empty(const BpDnnlProgram *program, int32_t first, int32_t end) {
   int32_t count = 0;
   for (int32_t t = first; t < end; t++) {
@@ -308,7 +308,7 @@ static int32_t count_empty(const BpDnnlProgram *program, int32_t first, int32_t 
   return count;
 }
 
-/* Makes the primitives for the extents of a run. Nothing has to run where all outputs are empty. */
+/* Makes the primitives for the extents of a run; none if all outputs are empty. */
 static int32_t make_resolved(Module *module, Plan *plan) {
   const BpDnnlHeader *header = &module->program.header;
   int32_t first = header->num_inputs, end = first + header->num_outputs;
@@ -335,8 +335,7 @@ static int32_t fill_plan(Module *module, Plan *plan) {
   return plan->plan ? 0 : -1;
 }
 
-/* Frees the plans that were used longest ago, beyond those that are kept, unless a run uses them.
- */
+/* Frees the least recently used plans beyond the limit, except those that a run uses. */
 static void forget_plans(Module *module) {
   int32_t count = 0;
   for (Plan **link = &module->plans; *link;) {
@@ -350,7 +349,8 @@ static void forget_plans(Module *module) {
   }
 }
 
-/* The plan for extents, made if there is none, in front of the others; the module is locked. */
+/* Returns the plan for the extents, and makes it if there is none; the plan becomes the first. The
+ * module is locked. */
 static Plan *find_plan(Module *module, const BpDnnlShapes *shapes) {
   Plan **link = &module->plans;
   while (*link && memcmp(&(*link)->shapes, shapes, sizeof(*shapes)))
@@ -373,7 +373,7 @@ static Plan *find_plan(Module *module, const BpDnnlShapes *shapes) {
   return plan;
 }
 
-/* Runs the part on tensors of those extents. */
+/* Runs the part on tensors with the extents in `shapes`. */
 static int32_t run(Module *module, const BpDnnlShapes *shapes, void *const *data) {
   pthread_mutex_lock(&module->lock);
   Plan *plan = find_plan(module, shapes);
@@ -448,7 +448,7 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
   void *data[MOST_TENSORS];
   BpDnnlShapes shapes = {{{0}}};
   if (bp_plugin_check_flags(&bp_dnnl_host, "dnnl", "launch", invocation->flags) != 0)
-    return -1; /* of the rest nothing matters: the CPU has no streams */
+    return -1; /* the other launch options have no effect: the CPU has no streams */
   if (num_args != header->num_inputs + header->num_outputs)
     return bp_plugin_raise(&bp_dnnl_host, BP_ERROR_TYPE, "%s: expected %d tensors, got %d",
                            module->function, header->num_inputs + header->num_outputs, num_args);
@@ -463,7 +463,7 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-/* Opens the library, and makes the primitives where all extents are known. */
+/* Opens the library, and makes the primitives if all extents are known. */
 static int32_t prepare(Module *module) {
   const BpDnnlHeader *header = &module->program.header;
   BpDnnlShapes shapes = {{{0}}};
@@ -564,6 +564,6 @@ int bp_dnnl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValu
   if (bp_part_load(&bp_dnnl_host, "dnnl", args, num_args, &part) != 0)
     return -1;
   BpModule *module = bp_dnnl_module_create(part.function, part.code, part.size);
-  free(part.function); /* the module has its own, and the code */
+  free(part.function); /* the module has its own copies of the function's name and of the code */
   return bp_plugin_answer_module(result, module);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single operators (backplane/graph_compiler.h): a call is read as a part of one node, compiled as
- * parts are, and run with its tensors. The latest parts are kept, so that calls of one shape make
- * primitives once. */
+/* Single operators (backplane/graph_compiler.h): a call is read as a part of one node, compiled
+ * like a part of a model, and run with its tensors. The most recent parts are kept, so that calls
+ * of one shape make primitives once. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #define FUNCTION  "operator"
 #define MOST_KEPT 64
 
-/* What tells calls apart: versions, types, shapes and attributes, but no data. */
+/* Identifies the calls that can share a part: versions, types, shapes and attributes, but no
+ * data. */
 typedef struct Key {
   const char *op; /* static */
   size_t size;
@@ -20,13 +21,13 @@ typedef struct Key {
 typedef struct Kept {
   struct Kept *next;
   Key key;
-  BpFunction *function; /* of a part; keeps it alive */
+  BpFunction *function; /* the function of a part, which keeps the part alive */
 } Kept;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Kept *kept; /* the latest used first */
+static Kept *kept; /* most recently used first */
 
-/* Appends to a key; one that is full stays so, and is that of no call that is kept. */
+/* Appends to a key. A key that overflows stays full; its call is never kept. */
 static void add(Key *key, const void *data, size_t size) {
   if (size <= sizeof(key->bytes) - key->size)
     memcpy(key->bytes + key->size, data, size);
@@ -63,7 +64,7 @@ static void make_key(const BpOperatorCall *call, Key *key) {
     add_attr(key, &call->attrs[i]);
 }
 
-/* The function of a call like this one (a reference), or NULL. */
+/* Finds the function of an earlier call with an equal key (a reference); NULL if there is none. */
 static BpFunction *find_kept(const Key *key) {
   BpFunction *function = NULL;
   pthread_mutex_lock(&lock);
@@ -92,11 +93,11 @@ static void free_kept(Kept *last) {
   }
 }
 
-/* Keeps a function. Beyond the limit the least recently used function is freed. */
+/* Keeps a function. Beyond the limit, the least recently used function is freed. */
 static void keep(const Key *key, BpFunction *function) {
   Kept *entry = key->size < sizeof(key->bytes) ? malloc(sizeof(*entry)) : NULL, *last = NULL;
   if (!entry)
-    return; /* the next such call makes its own */
+    return; /* the key is full: the next equal call makes its own function */
   *entry = (Kept){NULL, *key, function};
   bp_dnnl_host.object->retain(function);
   pthread_mutex_lock(&lock);
@@ -114,7 +115,7 @@ static void keep(const Key *key, BpFunction *function) {
 }
 
 /* Attributes of the operators. The importer has checked those of a model; a caller may give any,
- * and one that is ignored would be a wrong result. */
+ * and an ignored attribute would make the result wrong. */
 static const struct {
   const char *op, *name;
   int32_t type;

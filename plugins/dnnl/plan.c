@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primitives of a program. A primitive says which layout it wants; what lies in another is
- * reordered before it, weights once and for all. Between steps, tensors stay in the layout that
- * they were computed in. Memory of one run is a workspace, and there are as many as there are runs
- * at once. */
+/* The primitives of a program. A primitive chooses the layout of its tensors; a tensor in another
+ * layout is reordered first, weights only once. Between steps, tensors stay in the layout in which
+ * they were computed. A workspace is the memory of one run; runs at the same time have different
+ * workspaces. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -17,15 +17,15 @@ enum { ARGUMENT, CONSTANT, INNER };
 /* Memory of a tensor or of a primitive. */
 typedef struct Storage {
   int32_t kind;
-  int32_t index;       /* of an argument */
-  void *data;          /* of a constant */
-  size_t size, offset; /* of an inner one */
-  int32_t first, last; /* calls between which an inner one is in use */
-  int32_t is_placed;   /* an inner one has its offset */
-  int32_t next;        /* while an inner one is in use: the next of those by offset, or UNUSED */
+  int32_t index;       /* of a storage that is an argument */
+  void *data;          /* of a storage that is a constant */
+  size_t size, offset; /* of a storage in the workspace */
+  int32_t first, last; /* first and last call that uses the storage in the workspace */
+  int32_t is_placed;   /* the storage in the workspace has its offset */
+  int32_t next;        /* while it is in use: the next storage in use by offset, or UNUSED */
 } Storage;
 
-/* A storage as a tensor of some layout. */
+/* A storage viewed as a tensor of a certain layout. */
 typedef struct Buffer {
   dnnl_memory_desc_t desc;
   int32_t storage;
@@ -59,13 +59,13 @@ typedef struct Planner {
   BpDnnlPlan *plan;
   const BpDnnlProgram *program;
   BpDnnlPacked **packed;
-  int32_t *buffer_of; /* by tensor: where it is now, or UNUSED */
-  int32_t *reads;     /* by tensor: how many steps still read it */
+  int32_t *buffer_of; /* by tensor: its present buffer, or UNUSED */
+  int32_t *reads;     /* by tensor: the number of steps that have yet to read it */
 } Planner;
 
 /* ---- Growing lists ----------------------------------------------------------------------- */
 
-/* Room for one more element, zeroed; its index, or -1 with an error. */
+/* Makes room for one more element, zeroed. Returns its index, or -1 with an error. */
 static int32_t append(void *list, int32_t *count, size_t size) {
   char *old = *(void **)list, *grown = old;
   if ((*count & (*count - 1)) == 0) {
@@ -98,7 +98,7 @@ static int32_t add_inner(BpDnnlPlan *plan, const dnnl_memory_desc_t *desc) {
   return add_buffer(plan, desc, add_storage(plan, (Storage){.kind = INNER, .size = size}));
 }
 
-/* Takes over the primitive. */
+/* Adds a call; takes over the primitive. */
 static int32_t add_call(BpDnnlPlan *plan, Call call) {
   int32_t index = append(&plan->calls, &plan->num_calls, sizeof(Call));
   if (index < 0) {
@@ -131,7 +131,7 @@ static int32_t make_any(dnnl_memory_desc_t *desc, int32_t ndim, const int64_t *d
   return BP_DNNL_CALL(dnnl_memory_desc_init_by_tag, desc, ndim, all, dnnl_f32, dnnl_format_tag_any);
 }
 
-/* A window as the library takes it: dilations count what is left out. */
+/* A window in oneDNN's form: a dilation is the number of skipped elements. */
 typedef struct Window {
   dnnl_dims_t kernel, strides, dilations, pad_begin, pad_end;
 } Window;
@@ -227,7 +227,7 @@ static BpDnnlPacked *find_packed(const Planner *planner, const Buffer *from,
   return packed;
 }
 
-/* Packs a constant, and adds it to those of the module. */
+/* Packs a constant, and adds it to the module's list. */
 static BpDnnlPacked *pack(const Planner *planner, const Buffer *from,
                           const dnnl_memory_desc_t *to) {
   size_t size = bp_dnnl.dnnl_memory_desc_get_size(to);
@@ -259,7 +259,7 @@ void bp_dnnl_packed_free(BpDnnlPacked *packed) {
   }
 }
 
-/* A constant in another layout: as it was packed before, or packed now. */
+/* Returns a constant in another layout: the one packed earlier, or a new one. */
 static int32_t in_packed_layout(const Planner *planner, const Buffer *from,
                                 const dnnl_memory_desc_t *to) {
   BpDnnlPacked *packed = find_packed(planner, from, to);
@@ -269,7 +269,7 @@ static int32_t in_packed_layout(const Planner *planner, const Buffer *from,
                     add_storage(planner->plan, (Storage){.kind = CONSTANT, .data = packed->data}));
 }
 
-/* The buffer in a layout. */
+/* Returns a buffer with the contents of `buffer` in a layout. */
 static int32_t in_layout(const Planner *planner, int32_t buffer, const dnnl_memory_desc_t *desc) {
   BpDnnlPlan *plan = planner->plan;
   if (buffer < 0)
@@ -285,9 +285,9 @@ static int32_t in_layout(const Planner *planner, int32_t buffer, const dnnl_memo
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
-/* The buffer that a step writes its result to. A result that the part gives is written there at
- * once where its layout is the plain one. A sum that nobody else reads is added to in its place;
- * else it is copied first. */
+/* Returns the buffer that a step writes its result to. If the result is an output of the part and
+ * its layout is the plain one, the step writes to the output directly. If no other step reads the
+ * sum, the step adds to the sum in place; otherwise the sum is copied first. */
 static int32_t begin_result(Planner *planner, const BpDnnlStep *step,
                             const dnnl_memory_desc_t *desc) {
   BpDnnlPlan *plan = planner->plan;
@@ -308,8 +308,7 @@ static int32_t begin_result(Planner *planner, const BpDnnlStep *step,
   return result < 0 || (sum != UNUSED && add_reorder(plan, sum, result)) ? -1 : result;
 }
 
-/* Says where the result is, and gives it to the caller in plain layout if it is one of the part's.
- */
+/* Records the result's buffer; copies the result to its output in plain layout if it is one. */
 static int32_t end_result(Planner *planner, const BpDnnlStep *step, int32_t buffer) {
   BpDnnlPlan *plan = planner->plan;
   dnnl_memory_desc_t plain;
@@ -324,7 +323,7 @@ static int32_t end_result(Planner *planner, const BpDnnlStep *step, int32_t buff
   return output < 0 ? -1 : add_reorder(plan, buffer, output);
 }
 
-/* What a step's primitive is made of. */
+/* A step's primitive while it is being made. */
 typedef struct Made {
   dnnl_primitive_desc_t desc;
   Call call;
@@ -367,7 +366,7 @@ static void add_arg(Made *made, int arg, int32_t buffer) {
   made->call.buffers[made->call.num_args++] = buffer;
 }
 
-/* Adds the primitive with its arguments and its scratchpad; the description is freed. */
+/* Adds the primitive with its arguments and its scratchpad; frees the description. */
 static int32_t finish(Planner *planner, Made *made, int32_t status) {
   const dnnl_memory_desc_t *scratch =
       made->desc && !status ? query(made, dnnl_query_scratchpad_md) : NULL;
@@ -385,7 +384,7 @@ static int32_t finish(Planner *planner, Made *made, int32_t status) {
 
 /* ---- Convolutions ------------------------------------------------------------------------ */
 
-/* The weights with a dimension for groups, and their constant as such. */
+/* Returns the weights with a dimension for groups, and their constant in that shape. */
 static int32_t grouped_weights(const Planner *planner, const BpDnnlStep *step, int32_t *ndim,
                                int64_t *dims) {
   const BpDnnlTensor *weights = tensor_at(planner, step->weights);
@@ -443,7 +442,7 @@ static int32_t plan_conv(Planner *planner, const BpDnnlStep *step) {
 
 /* ---- Products ---------------------------------------------------------------------------- */
 
-/* Rows of all matrices as those of one, where the second operand is one matrix. */
+/* Combines the rows of all matrices into one matrix if the second operand is a single matrix. */
 static void flatten(const BpDnnlTensor *tensor, int32_t ndim, int64_t *dims) {
   memcpy(dims, tensor->dims, (size_t)tensor->ndim * sizeof(int64_t));
   if (ndim == tensor->ndim)
@@ -452,7 +451,7 @@ static void flatten(const BpDnnlTensor *tensor, int32_t ndim, int64_t *dims) {
   dims[1] = tensor->dims[tensor->ndim - 1];
 }
 
-/* A matrix as it lies in memory, seen the other way round. */
+/* Describes a matrix as it lies in memory; `is_transposed` swaps rows and columns. */
 static int32_t make_matrix(dnnl_memory_desc_t *desc, int32_t ndim, const int64_t *dims,
                            int32_t is_transposed) {
   if (!is_transposed)
@@ -461,7 +460,7 @@ static int32_t make_matrix(dnnl_memory_desc_t *desc, int32_t ndim, const int64_t
   return BP_DNNL_CALL(dnnl_memory_desc_init_by_strides, desc, 2, turned, dnnl_f32, strides);
 }
 
-/* The tensor in plain layout, seen as `desc`. */
+/* Returns the tensor in plain layout, described by `desc`. */
 static int32_t view(Planner *planner, int32_t tensor, const dnnl_memory_desc_t *desc) {
   dnnl_memory_desc_t plain;
   int32_t buffer = make_plain_of(planner, &plain, tensor)
@@ -496,7 +495,7 @@ static int32_t describe_matmul(const Planner *planner, const BpDnnlStep *step, M
 
 static int32_t plan_matmul(Planner *planner, const BpDnnlStep *step) {
   BpDnnlPlan *plan = planner->plan;
-  dnnl_memory_desc_t descs[4], plain; /* of both operands, the bias and the result */
+  dnnl_memory_desc_t descs[4], plain; /* of the two operands, the bias and the result */
   Made made = {.desc = NULL};
   int32_t result = -1;
   int32_t status = describe_matmul(planner, step, &made, descs);
@@ -532,7 +531,7 @@ static int32_t describe_pool(const Planner *planner, const BpDnnlStep *step, Mad
              : make_desc(step, &desc, made);
 }
 
-/* Of operators whose result has the layout of their operand. */
+/* Describes operators whose result has the layout of their operand. */
 static int32_t describe_alike(const BpDnnlStep *step, const dnnl_memory_desc_t *src, Made *made) {
   dnnl_softmax_desc_t softmax;
   dnnl_eltwise_desc_t relu;
@@ -597,7 +596,7 @@ static int32_t plan_step(Planner *planner, const BpDnnlStep *step) {
   return status;
 }
 
-/* Buffers of inputs and constants, and how often each tensor is read. */
+/* Makes the buffers of inputs and constants, and counts how often each tensor is read. */
 static int32_t begin_plan(Planner *planner) {
   const BpDnnlProgram *program = planner->program;
   for (int32_t t = 0; t < program->header.num_tensors; t++) {
@@ -626,8 +625,9 @@ static int32_t begin_plan(Planner *planner) {
   return 0;
 }
 
-/* Gives an inner storage the lowest place beside those that are in use at its first call. `live` is
- * the list of these by offset; it loses those whose last call is past, and gains this one. */
+/* Gives a storage the lowest place in the workspace that is free at its first call. `live` is the
+ * list by offset of storages in use: the function removes those whose last call is past, and adds
+ * this storage. */
 static void place_storage(BpDnnlPlan *plan, int32_t *live, int32_t index) {
   Storage *storage = &plan->storages[index];
   int32_t *link = live;
@@ -650,8 +650,8 @@ static void place_storage(BpDnnlPlan *plan, int32_t *live, int32_t index) {
     plan->inner_size = storage->offset + storage->size;
 }
 
-/* Gives inner storages places, in the order in which calls first use them; those that are in use at
- * once do not overlap. */
+/* Places the storages in the workspace, in the order of their first calls. Storages that are in use
+ * at the same time do not overlap. */
 static void place_storages(BpDnnlPlan *plan) {
   int32_t live = UNUSED;
   for (int32_t c = 0; c < plan->num_calls; c++)

@@ -33,7 +33,7 @@ static const BpGraphCompilerApi api = {.struct_size = sizeof(BpGraphCompilerApi)
                                        .compile = bp_dnnl_compile,
                                        .flags = BP_GRAPH_COMPILER_OPEN_EXTENTS};
 
-/* graph_compiler.dnnl: the table of the version that is asked for, or None. */
+/* Answers graph_compiler.dnnl: the table of the requested version, or None. */
 static int answer_api(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   if (num_args != 1 || args[0].type_index != BP_TYPE_INT ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The extents of a run in the place of open ones, from the inputs on, step by step, as ONNX's shape
- * inference has them. */
+/* Replaces open extents with the extents of a run, from the inputs on, step by step, as ONNX's
+ * shape inference does. */
 #include "dnnl.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ static void set_dim(BpDnnlTensor *tensor, int32_t dimension, int64_t extent) {
     tensor->dims[dimension] = extent;
 }
 
-/* The extents that a window gives, and its padding behind the data. Neither sums nor products leave
- * int64: extents are at most INT32_MAX, and so are the sizes of a window that was checked. */
+/* Computes the output extents of a window, and its padding at the end. Neither sums nor products
+ * overflow int64: extents are at most INT32_MAX, and so are the sizes of a checked window. */
 static int32_t resolve_window(BpDnnlStep *step, const BpDnnlTensor *src, BpDnnlTensor *dst) {
   BpDnnlWindow *w = &step->window;
   for (int32_t i = 0; i + 2 < src->ndim; i++) {
@@ -58,7 +58,7 @@ static int32_t resolve_step(BpDnnlProgram *program, BpDnnlStep *step) {
     set_dim(dst, 0, src->dims[0]);
     set_dim(dst, 1, src->dims[1]);
     return resolve_window(step, src, dst);
-  default: /* the shape of the source */
+  default: /* the result has the shape of the source */
     for (int32_t i = 0; i < src->ndim; i++)
       set_dim(dst, i, src->dims[i]);
     return 0;

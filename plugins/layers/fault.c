@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layer fault: fails the calls that BACKPLANE_FAULT names.
  *
- * A slot that frees, ends or waits for something does so before it fails: nobody could do it again,
- * and what is to be found is how the caller takes the error. Any other slot is not called. */
+ * A slot that frees, ends or waits for something does so before it fails: the caller could not
+ * repeat the call, and the test is how the caller handles the error. Any other slot fails without
+ * being called. */
 #include "layers.h"
 
 #include <stdatomic.h>
@@ -11,12 +12,12 @@
 
 #define VARIABLE "BACKPLANE_FAULT"
 
-/* One entry of the list. */
+/* An entry of BACKPLANE_FAULT. */
 typedef struct Fault {
   struct Fault *next;
   BpSlot slot;
-  uint64_t number; /* of the call that fails, from 1 */
-  int is_every;    /* and each one that is a multiple */
+  uint64_t number; /* the number of the call that fails, from 1 */
+  int is_every;    /* calls whose number is a multiple fail, too */
   atomic_ullong calls;
 } Fault;
 
@@ -62,7 +63,7 @@ static int find_slot(const char *name, size_t length) {
   return -1;
 }
 
-/* `entry` of `length` bytes is SLOT:N or SLOT:N:every. */
+/* Parses an entry of `length` bytes: SLOT:N or SLOT:N:every. */
 static int32_t read_fault(const char *entry, size_t length, Fault *fault) {
   const char *colon = memchr(entry, ':', length), *end = entry + length;
   int slot = colon ? find_slot(entry, (size_t)(colon - entry)) : 0;
@@ -123,7 +124,7 @@ static void *create(const BpDeviceApi *next) {
 
 /* ---- Failing ----------------------------------------------------------------------------- */
 
-/* The number of the call if it is to fail, else 0. */
+/* Counts a call. Returns its number if it is to fail, else 0. */
 static uint64_t count_call(State *state, BpSlot slot) {
   uint64_t hit = 0;
   for (Fault *fault = state->faults; fault; fault = fault->next) {

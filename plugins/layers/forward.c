@@ -15,17 +15,17 @@ const char *bp_layers_slot_name(BpSlot slot) {
   return names[slot];
 }
 
-/* A table and the layer around it; lives for ever. */
+/* A device table and the layer around it; lives for ever. */
 typedef struct Wrapped {
   const BpDeviceApi *next;
   const BpLayerHooks *hooks;
   void *state;
   BpDeviceApi api;
-  _Atomic(const BpTimerApi *) timers; /* of the next table */
+  _Atomic(const BpTimerApi *) timers; /* of the next table, like the next three */
   _Atomic(const BpRecordingApi *) recordings;
   _Atomic(const BpEventsApi *) events;
   _Atomic(const BpExternalMemoryApi *) external;
-  BpEventsApi wrapped_events; /* without the slots that those lack */
+  BpEventsApi wrapped_events; /* without the slots that the next table's events lack */
 } Wrapped;
 
 static int32_t before(const Wrapped *wrapped, BpCall *call) {
@@ -36,12 +36,13 @@ static int32_t after(const Wrapped *wrapped, BpCall *call, int32_t rc) {
   return wrapped->hooks->after ? wrapped->hooks->after(wrapped->state, call, rc) : rc;
 }
 
-/* Whether what was made is to be undone, as the layer failed the call afterwards. */
+/* Whether the layer failed a call that succeeded, so that the object made by the call must be
+ * undone. */
 static int is_undone(int32_t rc, int32_t result) {
   return rc == 0 && result != 0;
 }
 
-/* The call of a slot that makes nothing. */
+/* Forwards a call of a slot that creates no object. */
 #define FORWARD(call, expression)                                                                  \
   do {                                                                                             \
     const Wrapped *wrapped = context;                                                              \
@@ -51,7 +52,7 @@ static int is_undone(int32_t rc, int32_t result) {
     return after(wrapped, &(call), expression);                                                    \
   } while (0)
 
-/* Undoing keeps the error. */
+/* Undoes a call, keeping the thread's error. */
 #define UNDO(expression)                                                                           \
   do {                                                                                             \
     BpError *error = bp_layers_host.error->take();                                                 \
@@ -340,7 +341,7 @@ static int32_t external_get_forms(void *context, int32_t device_id, uint64_t *im
           wrapped->external->get_forms(next->context, device_id, imports, exports, alignment));
 }
 
-/* What the layer says of memory that was made. */
+/* Calls the layer's `after` for memory that was allocated or imported. */
 static int32_t after_memory(const Wrapped *wrapped, BpCall *call, int32_t rc, void *const *handle) {
   const BpDeviceApi *next = wrapped->next;
   call->handle = rc ? NULL : *handle;
@@ -386,12 +387,12 @@ static const BpExternalMemoryApi wrapped_external = {.struct_size = sizeof(BpExt
 
 /* ---- Extensions -------------------------------------------------------------------------- */
 
-/* Optional slots may be absent, or lie beyond the size of the next table. The table is filled in
- * once, by whichever thread is first. */
+/* Wraps the events table. Optional slots may be NULL, or lie beyond the size of the next table. The
+ * first thread fills the table in, once. */
 static const BpEventsApi *wrap_events(Wrapped *wrapped, const BpEventsApi *events) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   if (!BP_TABLE_HAS(events, synchronize))
-    return events; /* the host refuses such a table */
+    return events; /* the host rejects an events table without synchronize */
   pthread_mutex_lock(&lock);
   if (wrapped->events != events) {
     wrapped->events = events;
@@ -438,7 +439,7 @@ static const void *wrap_extension(Wrapped *wrapped, const char *name, uint32_t v
   return NULL;
 }
 
-/* No answer is no error. */
+/* Returns NULL without an error if the device has no such extension. */
 static const void *get_extension(void *context, const char *name, uint32_t version) {
   Wrapped *wrapped = context;
   const BpDeviceApi *next = wrapped->next;
@@ -467,7 +468,7 @@ static const BpDeviceApi forwarding = {.get_device_count = get_device_count,
                                        .visit_properties = visit_properties,
                                        .get_extension = get_extension};
 
-/* What the next table lacks stays away. */
+/* Fills the wrapped table. Optional slots that the next table lacks stay NULL. */
 static void fill_table(Wrapped *wrapped) {
   const BpDeviceApi *next = wrapped->next;
   BpDeviceApi *api = &wrapped->api;

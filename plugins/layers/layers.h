@@ -24,48 +24,47 @@ typedef enum BpSlot { BP_LAYERS_SLOTS(BP_LAYERS_SLOT_NUMBER) NUM_SLOTS } BpSlot;
 /* The name of a slot; static. */
 const char *bp_layers_slot_name(BpSlot slot);
 
-/* A call of a slot. What the slot does not take is 0. */
+/* A call of a slot. Members that the slot has no parameter for are 0. */
 typedef struct BpCall {
   BpSlot slot;
-  int32_t device_id; /* -1: the slot takes none */
+  int32_t device_id; /* -1: the slot has no device parameter */
   const char *name;  /* of an extension */
   const BpAllocation *allocation;
   const BpCopy *copy;
   const BpLaunch *launch;
-  uint64_t size; /* of a workspace, or of memory that is imported */
-  void
-      *handle; /* of memory, a stream, a timer or a recording: the one that is given, or was made */
-  void *stream;    /* on which something is queued or waited for; of sync_stream_from_to: `from` */
-  void *to;        /* of sync_stream_from_to */
-  int32_t count;   /* that get_device_count gave; of an event: BP_EVENT_* */
-  int32_t is_kept; /* `after` sets it: what was made stays, although the call fails */
-  int64_t began;   /* the layer's own, from `before` to `after`, as the next */
+  uint64_t size;   /* of a workspace, or of memory that is imported */
+  void *handle;    /* memory, stream, timer or recording that the call receives or made */
+  void *stream;    /* the stream to queue on or wait for; sync_stream_from_to: `from` */
+  void *to;        /* sync_stream_from_to: `to` */
+  int32_t count;   /* the answer of get_device_count; of an event: BP_EVENT_* */
+  int32_t is_kept; /* set by `after`: the object made stays, although the call fails */
+  int64_t began;   /* both for the layer, from `before` to `after` */
   void *note;
 } BpCall;
 
-/* What a layer does. Both are called from any thread, also at once from several. */
+/* The functions of a layer. Both are called from any thread, also at once from several. */
 typedef struct BpLayerHooks {
-  /* The state of the layer around one table; lives for ever. NULL with an error. */
+  /* Returns the layer's state for one table; it lives for ever. NULL with an error. */
   void *(*create)(const BpDeviceApi *next);
-  /* 0; or -1 with an error: the call is not made. */
+  /* Returns 0; or -1 with an error, and the call is not made. */
   int32_t (*before)(void *state, BpCall *call);
-  /* (optional) What the caller gets. `rc` is what the next table returned, and *call has what it
-   * made. A failure of the layer's own, with an error, undoes what was made. */
+  /* (optional) Returns the result for the caller. `rc` is the next table's result, and *call has
+   * the object that it made. If the layer fails the call, with an error, the object is undone. */
   int32_t (*after)(void *state, BpCall *call, int32_t rc);
   void (*finish)(void *state); /* (optional) as BpLayered::finish */
 } BpLayerHooks;
 
-/* BpDeviceLayer::wrap; the context is the layer's BpLayerHooks. */
+/* Implements BpDeviceLayer::wrap; the context is the layer's BpLayerHooks. */
 int32_t bp_layers_wrap(void *context, const BpDeviceApi *next, BpLayered *layered);
 
-/* The device that a copy is queued on: the host's side is the other. */
+/* The device that a copy is queued on: the other side may be the host. */
 static inline BpDevice bp_layers_copy_device(const BpCopy *copy) {
   return copy->from_device.device_type == BP_DEVICE_CPU ? copy->to_device : copy->from_device;
 }
 
 /* ---- table.c ----------------------------------------------------------------------------- */
 
-/* Records by device and handle. The owner locks it; zeroed, it is empty. */
+/* Records by device and handle. The owner locks the table; a zeroed table is empty. */
 typedef struct BpLayersEntry {
   struct BpLayersEntry *next;
   int32_t device_id;
@@ -77,12 +76,12 @@ typedef struct BpLayersTable {
   BpLayersEntry *buckets[BP_LAYERS_BUCKETS];
 } BpLayersTable;
 
-/* Adds a record, whose first member is its entry. */
+/* Adds a record; its first member is `entry`. */
 void bp_layers_add(BpLayersTable *table, BpLayersEntry *entry);
-/* The latest of those that were added, or NULL. */
+/* Returns the most recently added record of a handle, or NULL. */
 void *bp_layers_find(const BpLayersTable *table, int32_t device_id, const void *handle);
 void *bp_layers_take(BpLayersTable *table, int32_t device_id, const void *handle);
-/* Calls `visit` for each record; it may free it. */
+/* Calls `visit` for each record; `visit` may free the record. */
 void bp_layers_each(const BpLayersTable *table, void (*visit)(void *record, void *context),
                     void *context);
 

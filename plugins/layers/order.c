@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of work on streams. A piece of work comes before another if both are on one stream, if
- * the host waited for it before it queued the other, or if the other's stream was made to wait for
- * it (sync_stream_from_to), directly or through further streams. Anything else has no order. */
+/* The order of work on streams. Work A comes before work B in three cases: both are on one stream;
+ * the host waited for A before it queued B; B's stream was made to wait for A
+ * (sync_stream_from_to), directly or through further streams. All other work is unordered. */
 #include "validate.h"
 
 #include <stdlib.h>
 
-/* Uses that are kept of one space; of more the oldest are forgotten. */
+/* The most uses that are kept of one space; the oldest are forgotten. */
 #define MOST_ACCESSES 64
 
 /* ---- Streams ----------------------------------------------------------------------------- */
@@ -57,7 +57,8 @@ static void match(void *record, void *context) {
     search->found = stream;
 }
 
-/* The stream of a number; NULL: the host waited for all of its work, and it was freed. */
+/* Returns the stream with a number. NULL: the host waited for all of the stream's work, and the
+ * stream was freed. */
 static BpValidateStream *find_number(const BpValidateOrder *order, uint64_t number) {
   Search search = {number, NULL};
   bp_layers_each(&order->streams, match, &search);
@@ -72,7 +73,8 @@ static int is_done(const BpValidateOrder *order, uint64_t number, uint64_t piece
   return !stream || piece <= stream->done;
 }
 
-/* A stream whose work was not waited for has to be remembered: others may still have to wait. */
+/* Forgets freed streams whose work is done. A stream with unfinished work must be remembered: other
+ * streams may still have to wait for it. */
 static void forget_done(BpValidateOrder *order) {
   for (BpValidateStream **link = &order->freed; *link;) {
     BpValidateStream *stream = *link;
@@ -108,7 +110,8 @@ void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits
 
 /* ---- Waiting ----------------------------------------------------------------------------- */
 
-/* Without memory the wait is not noted; the caller may get a finding that is none. */
+/* Notes a wait. If memory is short, the wait is not noted, and the layer may report a false
+ * finding. */
 static void add_wait(BpValidateWaits *waits, uint64_t number, uint64_t piece) {
   for (size_t i = 0; i < waits->count; i++)
     if (waits->items[i].stream == number) {
@@ -196,7 +199,7 @@ static int overlap(const BpValidateAccess *a, const BpValidateAccess *b) {
 static int must_be_ordered(BpValidateUse a, BpValidateUse b) {
   if (a == USE_WRITES || b == USE_WRITES)
     return 1;
-  return a != b; /* a launch and a copy that reads */
+  return a != b; /* a launch and a reading copy */
 }
 
 static void drop_done(const BpValidateOrder *order, BpValidateSpace *space) {
@@ -223,7 +226,8 @@ const BpValidateAccess *bp_validate_unordered(BpValidateOrder *order, BpValidate
   return NULL;
 }
 
-/* The same use of the same bytes by the same stream: the later stands for both. */
+/* Whether a later use replaces an earlier one: the same stream uses the same bytes in the same
+ * way. */
 static int stands_for(const BpValidateAccess *later, const BpValidateAccess *earlier) {
   return later->stream == earlier->stream && later->use == earlier->use &&
          later->from <= earlier->from && earlier->to <= later->to;

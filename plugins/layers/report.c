@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the layer validate says: the finding, and who made the call. */
+/* Reports of the layer validate: the finding, and the caller's stack frames. */
 #include "validate.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames of the caller's that are named. */
+/* The most stack frames of the caller that a report names. */
 #define MOST_NAMED 5
 
 void bp_validate_place_here(BpValidatePlace *place) {

@@ -13,7 +13,7 @@ void bp_layers_add(BpLayersTable *table, BpLayersEntry *entry) {
   *bucket = entry;
 }
 
-/* The link to the record, at whose end there is NULL. */
+/* Returns the link that points to the record; it is NULL if there is no record. */
 static BpLayersEntry *const *find_link(const BpLayersTable *table, int32_t device_id,
                                        const void *handle) {
   BpLayersEntry *const *link = &table->buckets[bucket_of(device_id, handle)];

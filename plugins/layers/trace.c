@@ -12,13 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Memory that is allocated. */
+/* An allocation of memory. */
 typedef struct Space {
   BpLayersEntry entry;
   uint64_t size;
 } Space;
 
-/* How often a kernel was launched, and for how long the calls took. */
+/* A kernel's launches, and the time that the calls took. */
 typedef struct Kernel {
   struct Kernel *next;
   uint64_t launches;
@@ -26,7 +26,7 @@ typedef struct Kernel {
   char name[];
 } Kernel;
 
-/* The memory of one device. */
+/* The memory allocated on one device. */
 typedef struct Device {
   struct Device *next;
   int32_t device_id;
@@ -36,7 +36,7 @@ typedef struct Device {
 enum { TO_DEVICE, TO_HOST, WITHIN, NUM_DIRECTIONS };
 static const char *const directions[] = {"host_to_device", "device_to_host", "device_to_device"};
 
-/* Of one kind of device. */
+/* The trace's state for one kind of device. */
 typedef struct State {
   pthread_mutex_t lock;
   const char *kind;
@@ -49,7 +49,7 @@ typedef struct State {
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
-/* JSON that is being written. What does not fit is left out, and `is_cut` says so. */
+/* JSON that is being written. Text that does not fit is omitted, and `is_cut` is set. */
 typedef struct Text {
   char *data;
   size_t used, size;
@@ -68,7 +68,7 @@ static void put(Text *text, const char *format, ...) {
     text->used += (size_t)length;
 }
 
-/* A string; bytes that JSON has no place for become '?'. */
+/* Adds a JSON string; a byte that JSON cannot contain becomes '?'. */
 static void put_string(Text *text, const char *string) {
   put(text, "\"");
   for (const char *at = string; *at; at++) {
@@ -92,7 +92,7 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* The members that every event has; times are in microseconds. */
+/* Adds the members that every event has; times are in microseconds. */
 static void begin_event(Text *text, const char *phase, int64_t time) {
   put(text, "{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRId64 ".%03d", phase, (int)getpid(),
       (int)gettid(), time / 1000, (int)(time % 1000));
@@ -178,7 +178,7 @@ static void write_memory(const State *state, const Device *device, int64_t time)
   write_out(&text);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void count_alloc(State *state, const BpCall *call, int64_t time) {
   Space *space = calloc(1, sizeof *space);
   Device *device = find_device(state, call->device_id);
@@ -206,7 +206,7 @@ static void count_free(State *state, BpCall *call, int64_t time) {
   call->note = space;
 }
 
-/* Memory that could not be freed is still in use. */
+/* If the memory could not be freed, it still counts as in use. */
 static void end_free(State *state, const BpCall *call, int32_t rc, int64_t time) {
   Space *space = call->note;
   Device *device = space && rc ? find_device(state, call->device_id) : NULL;
@@ -249,7 +249,7 @@ static void count_launch(State *state, const BpCall *call, int64_t nanoseconds) 
   }
 }
 
-/* With the lock held, of a call that succeeded. */
+/* Counts a call that succeeded. Called with the lock held. */
 static void count(State *state, const BpCall *call, int64_t ended) {
   switch (call->slot) {
   case SLOT_ALLOC_DATA_SPACE:
@@ -300,7 +300,8 @@ static void put_sums(Text *text, const State *state) {
   put(text, "}}}");
 }
 
-/* A layer around a table that is not used, since another thread was first to use the kind. */
+/* Whether no slot was called: another thread was first to use the kind, and its table is used
+ * instead. */
 static int is_unused(const State *state) {
   for (int slot = 0; slot < NUM_SLOTS; slot++)
     if (state->calls[slot])
@@ -340,7 +341,8 @@ static void *create(const BpDeviceApi *next) {
   return state;
 }
 
-/* Memory is given up before the next table frees it: another thread may get the handle then. */
+/* The record of memory is removed before the next table frees it: another thread may then get the
+ * same handle. */
 static int32_t before(void *context, BpCall *call) {
   State *state = context;
   call->began = now();

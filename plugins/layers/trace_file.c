@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a trace: a JSON document that is whole after each write. An event is written together
- * with the end of the document, in one write over the end that was there before, so a process that
- * ends early, by whatever signal, leaves a document with all events up to then. */
+/* The file of a trace: a JSON document that is complete after each write. One write adds an event
+ * and the end of the document, over the previous end. A process that ends early, by whatever
+ * signal, therefore leaves a complete document with all events up to then. */
 #include "trace.h"
 
 #include <errno.h>
@@ -22,19 +22,19 @@ static const char tail[] = "\n]}\n";
 
 static struct {
   pthread_mutex_t lock;
-  int fd;       /* -1: not open, or given up */
-  off_t end;    /* where the tail begins */
+  int fd;       /* -1: not open, or closed after a failure */
+  off_t end;    /* the offset of the tail */
   int is_first; /* no event was written yet */
   pid_t owner;
   char path[4096];
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
-/* Why the document ends, until the log has it. */
+/* Why the trace ended; NULL once that is logged. */
 static _Atomic(const char *) why_ended;
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/* `%p` of the name is the process' number. -1: the name is too long. */
+/* Builds the path: `%p` becomes the process number. -1: the path is too long. */
 static int find_path(void) {
   const char *given = bp_layers_host.runtime->get_option(VARIABLE);
   const char *pattern = given ? given : "backplane-trace-%p.json";
@@ -54,7 +54,7 @@ static int32_t raise_unusable(const char *why) {
                          why);
 }
 
-/* A file that is there is replaced only if it is this user's own, and no other name leads to it. */
+/* An existing file is replaced only if this user owns it and it has no other name. */
 static const char *look_at(int fd) {
   struct stat status;
   if (fstat(fd, &status))
@@ -68,14 +68,14 @@ static const char *look_at(int fd) {
   return ftruncate(fd, 0) ? strerror(errno) : NULL;
 }
 
-/* A write beyond the process' limit would end it by a signal. */
+/* A write beyond the process's file size limit would end the process by a signal. */
 static int fits(off_t end) {
   struct rlimit limit;
   return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
          (rlim_t)end <= limit.rlim_cur;
 }
 
-/* With the lock held. O_NONBLOCK: it may be a FIFO. */
+/* Opens the file, with the lock held. O_NONBLOCK: the path may be a FIFO. */
 static int32_t open_file(void) {
   if (find_path())
     return raise_unusable("its name is too long");
@@ -113,7 +113,8 @@ int32_t bp_layers_trace_open(void) {
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-/* With the lock held. The document is as it was before the last event. Returns why it ends. */
+/* Restores the document without the last event, with the lock held. Returns why the document
+ * ends. */
 static const char *give_up(const char *why) {
   if (pwrite(file.fd, tail, sizeof tail - 1, file.end) < 0 ||
       ftruncate(file.fd, file.end + (off_t)sizeof tail - 1))
@@ -123,8 +124,8 @@ static const char *give_up(const char *why) {
   return why;
 }
 
-/* With the lock held. `text` has room for the tail behind its `size` bytes. NULL, or why the
- * document ends here. */
+/* Writes an event, with the lock held. `text` has room for the tail after its `size` bytes. Returns
+ * NULL, or why the document ends. */
 static const char *write_text(char *text, size_t size) {
   memcpy(text + size, tail, sizeof tail - 1);
   size_t whole = size + sizeof tail - 1;
@@ -142,7 +143,7 @@ void bp_layers_trace_write(const char *event) {
   size_t length = strlen(event);
   char *text = malloc(length + 2 + sizeof tail);
   pthread_mutex_lock(&file.lock);
-  /* The child of a fork would write into its parent's document. */
+  /* The child of a fork must not write into its parent's document. */
   if (text && file.fd >= 0 && file.owner == getpid()) {
     memcpy(text, file.is_first ? " \n" : ",\n", 2);
     memcpy(text + 2, event, length);

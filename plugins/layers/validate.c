@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layer validate: finds calls that break the rules of device_api.h.
  *
- * A finding is an error of the call, which is then not made, and a warning in the log, since not
- * every caller looks at its errors. What the layer cannot know is no finding: what a launch does
- * with a buffer, or memory of another library's on a device whose handles are addresses. */
+ * For a finding, the call fails without being made, and the log gets a warning, since not every
+ * caller checks for errors. The layer reports nothing that it cannot know: what a launch does with
+ * a buffer, or memory of another library on a device whose handles are addresses. */
 #include "validate.h"
 
 #include <inttypes.h>
@@ -14,10 +14,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Handles that were freed last, to tell them from those that never were. */
+/* The most recently freed handles, told apart from handles that never existed. */
 #define MOST_FREED 256
 
-/* Handles that a report of leaks names. */
+/* The most handles that a report of leaks names. */
 #define MOST_NAMED 8
 
 typedef struct Freed {
@@ -36,24 +36,24 @@ typedef struct Object {
   int type;
   int is_stopped;
   BpValidateAccess *accesses; /* of a recording */
-  BpValidateWaits waits;      /* of an event: the work that it stands for */
-  int is_held;                /* by the host, for work that is not seen here */
+  BpValidateWaits waits;      /* of an event: the work that must complete first */
+  int is_held;                /* the host holds the event, for work that this layer does not see */
 } Object;
 
 typedef struct State {
   pthread_mutex_t lock;
   const BpDeviceApi *next;
-  int32_t count; /* of devices; -1: not known */
+  int32_t count; /* number of devices; -1: not known */
   BpLayersTable spaces, objects;
   BpValidateOrder order;
   uint64_t last_space;
   Freed freed[MOST_FREED];
-  size_t num_freed; /* ever */
+  size_t num_freed; /* all freed handles, ever */
 } State;
 
 /* ---- Facts ------------------------------------------------------------------------------- */
 
-/* Whether handles are addresses, so that memory which others allocated may be used here. */
+/* Whether handles are addresses, so that memory from other allocators may be used here. */
 static int has_addresses(const State *state) {
   switch (state->next->device_type) {
   case BP_DEVICE_CPU:
@@ -120,7 +120,7 @@ static void forget_freed(State *state, int32_t device_id, const void *handle) {
 }
 
 typedef struct Search {
-  const char *address; /* the beginning of a space, or an address within one */
+  const char *address; /* the beginning of a space, or an address inside it */
   int is_within;
   BpValidateSpace *found;
 } Search;
@@ -140,7 +140,7 @@ static BpValidateSpace *find_anywhere(const State *state, const void *address, i
   return search.found;
 }
 
-/* Says why a handle is none. */
+/* Raises the reason why a handle is invalid. */
 static int32_t find_no_handle(const State *state, const BpCall *call, int32_t device_id,
                               const void *handle, const char *role) {
   char place[512];
@@ -174,7 +174,7 @@ static void match_stream(void *record, void *context) {
     search->found = stream;
 }
 
-/* *stream is NULL without an error if there is no memory to keep it. */
+/* Finds a stream. *stream is NULL without an error if there is no memory for its record. */
 static int32_t check_stream(State *state, const BpCall *call, int32_t device_id, void *handle,
                             BpValidateStream **stream) {
   StreamSearch search = {handle, NULL};
@@ -197,12 +197,12 @@ static int is_recorded_here(const BpValidateStream *stream) {
 
 /* ---- Uses of memory ---------------------------------------------------------------------- */
 
-/* What a piece of work uses, one after another. */
+/* A use of memory by a piece of work. */
 typedef struct Use {
   int32_t device_id;
   void *handle;
   uint64_t offset, size;
-  int is_whole; /* the size is the space's */
+  int is_whole; /* use the size of the space */
   BpValidateUse use;
   const char *role; /* "source", ... for messages */
 } Use;
@@ -233,7 +233,8 @@ static int32_t check_order(State *state, const BpCall *call, const BpValidateStr
       stream->entry.handle);
 }
 
-/* Checks one use. *access describes it and *space is its space; NULL: nothing is known of it. */
+/* Checks a use. Sets *access to its description and *space to its space; *space is NULL if the
+ * memory is unknown. */
 static int32_t check_use(State *state, const BpCall *call, const BpValidateStream *stream,
                          const Use *use, BpValidateSpace **space, BpValidateAccess *access) {
   uint64_t from;
@@ -260,7 +261,7 @@ static int32_t check_use(State *state, const BpCall *call, const BpValidateStrea
              : check_order(state, call, stream, *space, access, use->role);
 }
 
-/* Notes what was queued, or recorded. */
+/* Notes a use by queued work, or adds it to the recording. */
 static void note_use(State *state, BpValidateStream *stream, BpValidateSpace *space,
                      const BpValidateAccess *access) {
   if (!is_recorded_here(stream)) {
@@ -275,7 +276,7 @@ static void note_use(State *state, BpValidateStream *stream, BpValidateSpace *sp
   stream->recorded = recorded;
 }
 
-/* Checks all uses of a call, or notes them once it was queued. */
+/* Checks a use of a call; if `is_queued`, notes it instead. */
 static int32_t visit_use(State *state, const BpCall *call, BpValidateStream *stream, const Use *use,
                          int is_queued) {
   BpValidateSpace *space = NULL;
@@ -299,7 +300,7 @@ static int32_t visit_use(State *state, const BpCall *call, BpValidateStream *str
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* The host's side of a copy with another kind of device. */
+/* Checks the host's side of a copy to or from another kind of device. */
 static int32_t check_host_side(const State *state, const BpCall *call, const void *data,
                                const char *role) {
   const BpValidateSpace *space = has_addresses(state) ? NULL : find_anywhere(state, data, 0);
@@ -311,8 +312,8 @@ static int32_t check_host_side(const State *state, const BpCall *call, const voi
                           role, data, state->next->name, space->entry.device_id);
 }
 
-/* The stream is one of the copy's device. When a copy that ends on another device is done there,
- * the plugin sees to: it is not followed. */
+/* Visits one side of a copy, whose stream belongs to one device. The plugin orders the completion
+ * of a copy on another device, and the layer does not track it. */
 static int32_t visit_side(State *state, const BpCall *call, BpValidateStream *stream, int is_source,
                           int is_queued) {
   const BpCopy *copy = call->copy;
@@ -364,7 +365,8 @@ static void note_copy(State *state, const BpCall *call) {
 
 /* ---- Launches ---------------------------------------------------------------------------- */
 
-/* The bytes from the first element to the end of the last one; 0: none, or not to be told. */
+/* Returns the bytes from the first element to the end of the last one; 0 if there are none or the
+ * number is unknown. */
 static uint64_t span_of(const BpTensorView *view) {
   uint64_t count = 1, last = 0, bytes;
   for (int32_t i = 0; i < view->ndim; i++) {
@@ -495,7 +497,8 @@ static int32_t note_alloc(State *state, BpCall *call) {
   return 0;
 }
 
-/* Takes the space out, as another thread may be given the handle before this call returns. */
+/* Removes the space before the call: another thread may get the same handle before the call
+ * returns. */
 static int32_t check_free(State *state, BpCall *call) {
   int is_workspace = call->slot == SLOT_FREE_WORKSPACE;
   if (!call->handle)
@@ -560,7 +563,8 @@ static void note_wait(State *state, const BpCall *call) {
     bp_validate_stream_wait(&state->order, from, to);
 }
 
-/* What a sync waits for: other threads may queue more, and add waits, while it is under way. */
+/* Notes the work that a sync waits for before the call: other threads may queue more work, and add
+ * waits, during the call. */
 static int32_t check_sync(State *state, BpCall *call) {
   BpValidateStream *stream;
   if (check_stream(state, call, call->device_id, call->stream, &stream))
@@ -637,7 +641,7 @@ static int32_t check_event(State *state, const BpCall *call) {
              : 0;
 }
 
-/* Before the call: of what is recorded only what was queued by then is sure to be before it. */
+/* Notes a record before the call: only work queued by then is certain to come before the record. */
 static void note_record(State *state, const BpCall *call) {
   Object *event = bp_layers_find(&state->objects, 0, call->handle);
   const BpValidateStream *stream =
@@ -647,8 +651,8 @@ static void note_record(State *state, const BpCall *call) {
     bp_validate_waits_of(stream, &event->waits);
 }
 
-/* A held event stands for work of other devices, and that for work of this one which it waited for.
- * That is not followed: all that was queued so far counts as waited for. */
+/* A held event stands for work of other devices, which may have waited for work of this device. The
+ * layer does not track that: all work queued so far counts as waited for. */
 static void note_event_wait(State *state, const BpCall *call) {
   const Object *event = bp_layers_find(&state->objects, 0, call->handle);
   BpValidateWaits all = {0};
@@ -720,7 +724,7 @@ static void note_begin(State *state, const BpCall *call) {
   stream->recorder = pthread_self();
 }
 
-/* What was recorded (transfer full). */
+/* Ends a recording; returns its accesses (transfer full). */
 static BpValidateAccess *end_recording(State *state, const BpCall *call) {
   BpValidateStream *stream = bp_validate_stream(&state->order, call->device_id, call->stream);
   BpValidateAccess *accesses = stream ? stream->recorded : NULL;
@@ -735,7 +739,7 @@ static int32_t note_end(State *state, const BpCall *call) {
   return note_object(state, call, RECORDING, end_recording(state, call));
 }
 
-/* A recording is over even if it cannot be used. */
+/* A recording ends even if the result cannot be used. */
 static void note_failed_end(State *state, const BpCall *call) {
   bp_validate_accesses_free(end_recording(state, call));
 }
@@ -785,7 +789,8 @@ typedef struct Leaks {
   char lines[MOST_NAMED][768];
 } Leaks;
 
-/* Whether a thread other than this one still runs: it may be about to free what it has. */
+/* Whether a thread other than this one still runs: such a thread may be about to free its
+ * memory. */
 static int runs_on(pid_t thread) {
   return thread != gettid() && !syscall(SYS_tgkill, getpid(), thread, 0);
 }
@@ -816,7 +821,7 @@ static void count_object(void *record, void *context) {
   ((Leaks *)context)->objects[object->type]++;
 }
 
-/* Logs without the lock: whoever reads the log may use the device. */
+/* Logs leaks without the lock: the log callback may use the device. */
 static void finish(void *context) {
   State *state = context;
   Leaks leaks = {.state = state};
@@ -846,7 +851,7 @@ static void *create(const BpDeviceApi *next) {
   pthread_mutex_init(&state->lock, NULL);
   state->next = next;
   state->count = -1;
-  bp_validate_place_here(&place); /* the first of a process loads a library */
+  bp_validate_place_here(&place); /* the first call in a process loads a library */
   return state;
 }
 
@@ -903,7 +908,7 @@ static int32_t check(State *state, BpCall *call) {
   }
 }
 
-/* Of a call that succeeded. */
+/* Notes a call that succeeded. */
 static int32_t note(State *state, BpCall *call) {
   switch (call->slot) {
   case SLOT_GET_DEVICE_COUNT:
@@ -957,7 +962,7 @@ static int32_t note(State *state, BpCall *call) {
   }
 }
 
-/* Says a finding to the log, too, with no lock held. Returns -1. */
+/* Writes a finding to the log, with no lock held. Returns -1. */
 static int32_t say(void) {
   BpError *error = bp_layers_host.error->take();
   if (error)
@@ -988,7 +993,7 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
     note_free_object(state, call, rc);
   else if (call->slot == SLOT_FREE_STREAM)
     note_free_stream(state, call, rc);
-  else if (call->slot == SLOT_STREAM_SYNC) /* also of one that raises what failed */
+  else if (call->slot == SLOT_STREAM_SYNC) /* also a sync that raises a failure of the work */
     note_sync(state, call);
   else if (call->slot == SLOT_RECORDING_END && rc)
     note_failed_end(state, call);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the layer validate: what it knows of one kind of device, all under one lock. */
+/* Inside the layer validate: its state for one kind of device, under one lock. */
 #ifndef BP_LAYERS_VALIDATE_H
 #define BP_LAYERS_VALIDATE_H
 
@@ -12,25 +12,25 @@
 
 #define BP_VALIDATE_FRAMES 12
 
-/* Who called: return addresses, innermost first. */
+/* The caller of a slot: return addresses, innermost first. */
 typedef struct BpValidatePlace {
   void *frames[BP_VALIDATE_FRAMES];
   int count;
 } BpValidatePlace;
 
 void bp_validate_place_here(BpValidatePlace *place);
-/* "main+0x12 in prog < ..." into `text`, without the frames of this plugin. */
+/* Writes "main+0x12 in prog < ..." to `text`, without the frames of this plugin. */
 void bp_validate_place_format(const BpValidatePlace *place, char *text, size_t size);
 
-/* Raises what is wrong with a call: an error of a kind BP_ERROR_*, with the slot, the text and who
- * called. `device` is the kind's table. Returns -1. */
+/* Raises a finding: an error of kind `kind`, BP_ERROR_*, with the slot, the text and the caller.
+ * `device` is the kind's table. Returns -1. */
 BP_PLUGIN_PRINTF(4, 5)
 int32_t bp_validate_find(const BpDeviceApi *device, const BpCall *call, const char *kind,
                          const char *format, ...);
 
-/* ---- order.c: streams, and what has to wait for what -------------------------------------- */
+/* ---- order.c: streams, and the order of their work ---------------------------------------- */
 
-/* That a stream waits for the work of another up to some piece. */
+/* A wait of a stream: for the work of another stream up to a piece. */
 typedef struct BpValidateWait {
   uint64_t stream, piece;
 } BpValidateWait;
@@ -40,25 +40,25 @@ typedef struct BpValidateWaits {
   size_t count, room;
 } BpValidateWaits;
 
-/* A stream, also a device's default one. Pieces of work are counted from 1. */
+/* A created stream or a device's default stream. Pieces of work are counted from 1. */
 typedef struct BpValidateStream {
   BpLayersEntry entry;
   uint64_t number; /* unique in the process */
-  uint64_t queued; /* pieces of work */
-  uint64_t done;   /* of these, the host has waited for as many */
+  uint64_t queued; /* number of queued pieces of work */
+  uint64_t done;   /* number of pieces that the host has waited for */
   int is_default;
-  int is_leaving; /* bp_validate_stream_take */
+  int is_leaving; /* bp_validate_stream_take was called */
   int is_recorded;
   pthread_t recorder;
-  struct BpValidateAccess *recorded; /* accesses of its recording so far */
+  struct BpValidateAccess *recorded; /* accesses of the stream's current recording */
   BpValidateWaits waits;
   BpValidatePlace made;
-  struct BpValidateStream *freed_before; /* in the list of those freed with work under way */
+  struct BpValidateStream *freed_before; /* in the list of freed streams with unfinished work */
 } BpValidateStream;
 
-/* What a piece of work does with a range of bytes. A launch says not what it does with a buffer: it
- * counts as LAUNCHES, which is ordered with copies, and with other launches only where the buffer
- * held nothing before, so that the first of them must have written it. */
+/* How a piece of work uses a range of bytes. Launches do not say how they use a buffer. LAUNCHES is
+ * ordered with copies; it is ordered with other launches only if the buffer was empty before,
+ * because the first launch must then have written it. */
 typedef enum BpValidateUse { USE_READS, USE_LAUNCHES, USE_WRITES } BpValidateUse;
 
 typedef struct BpValidateAccess {
@@ -67,55 +67,55 @@ typedef struct BpValidateAccess {
   uint64_t from, to; /* bytes */
   BpValidateUse use;
   BpSlot slot;
-  /* Of a recording: whose bytes. */
+  /* In a recording: the memory that is used. */
   int32_t device_id;
   void *handle;
   uint64_t space; /* BpValidateSpace::number */
 } BpValidateAccess;
 
-/* Memory that is allocated. */
+/* An allocation of memory. */
 typedef struct BpValidateSpace {
   BpLayersEntry entry;
-  uint64_t number; /* of no other, ever */
+  uint64_t number; /* unique for ever */
   uint64_t size;
   int is_workspace;
   int is_filled;              /* something was written to it */
-  pid_t owner;                /* the thread that allocated it */
-  BpValidateAccess *accesses; /* by work that the host has not waited for; the latest first */
+  pid_t owner;                /* the allocating thread */
+  BpValidateAccess *accesses; /* by work that the host has not waited for; most recent first */
   BpValidatePlace made;
 } BpValidateSpace;
 
 typedef struct BpValidateOrder {
   BpLayersTable streams;
-  BpValidateStream *freed; /* with work under way */
+  BpValidateStream *freed; /* freed streams with unfinished work */
   uint64_t last_number;
 } BpValidateOrder;
 
-/* The stream of a handle, NULL: the default one, which is made. NULL if there is none. */
+/* Returns the stream of a handle; NULL is the default stream, whose record is made if necessary.
+ * Returns NULL if there is no such stream. */
 BpValidateStream *bp_validate_stream(BpValidateOrder *order, int32_t device_id, void *handle);
-/* Adds a stream that was created. NULL if there is no memory. */
+/* Adds a new stream. NULL if there is no memory. */
 BpValidateStream *bp_validate_stream_add(BpValidateOrder *order, int32_t device_id, void *handle);
-/* Takes out a stream that is about to be freed, as another thread may be given its handle then. The
- * stream is kept for bp_validate_stream_left, which either forgets it or, if it was not freed, puts
- * it back. */
+/* Removes a stream that is about to be freed, since another thread may then get the same handle.
+ * bp_validate_stream_left later drops the stream or, if it was not freed, puts it back. */
 BpValidateStream *bp_validate_stream_take(BpValidateOrder *order, int32_t device_id, void *handle);
 void bp_validate_stream_left(BpValidateOrder *order, BpValidateStream *stream, int is_freed);
 /* Forgets waits for work that the host has waited for. */
 void bp_validate_stream_drop_waits(const BpValidateOrder *order, BpValidateStream *stream);
-/* `to` waits for what is queued on `from`. */
+/* Makes `to` wait for all work queued on `from`. */
 void bp_validate_stream_wait(BpValidateOrder *order, const BpValidateStream *from,
                              BpValidateStream *to);
 
-/* The host has waited for all of these, and `stream` waits for them. */
+/* Notes that the host has waited for `waits`; and that `stream` waits for them. */
 void bp_validate_waits_done(BpValidateOrder *order, const BpValidateWaits *waits);
 void bp_validate_waits_join(BpValidateStream *stream, const BpValidateWaits *waits);
-/* What is queued on the stream, and all that the stream waits for. */
+/* Adds to `waits` all work queued on the stream, and all work that the stream waits for. */
 void bp_validate_waits_of(const BpValidateStream *stream, BpValidateWaits *waits);
-/* What is queued on all streams. */
+/* Adds to `waits` all work queued on all streams. */
 void bp_validate_waits_of_all(const BpValidateOrder *order, BpValidateWaits *waits);
 
-/* The piece of work that uses these bytes and that `stream` does not wait for although the two must
- * be ordered; NULL if there is none. */
+/* Finds work that uses the bytes of `access`, that must be ordered with it, and that `stream` does
+ * not wait for; NULL if there is none. */
 const BpValidateAccess *bp_validate_unordered(BpValidateOrder *order, BpValidateSpace *space,
                                               const BpValidateStream *stream,
                                               const BpValidateAccess *access);

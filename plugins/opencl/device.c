@@ -10,7 +10,7 @@
 #define RANK_GPU 300
 #define RANK_CPU 50
 
-/* Defined by OpenCL 2.0; the plugin uses the headers of 1.2. */
+/* OpenCL 2.0 defines this attribute; the plugin uses the headers of 1.2. */
 #define IMAGE_PITCH_ALIGNMENT 0x104A
 
 /* The least local memory for convolutions by Winograd's algorithm. */
@@ -48,7 +48,7 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
   }
 }
 
-/* Why the existing drivers have no device. */
+/* Says why the existing drivers have no device. */
 static const char *explain_none(const cl_platform_id *platforms, cl_uint count) {
   for (cl_uint i = 0; i < count; i++) {
     char name[64] = "";
@@ -138,7 +138,7 @@ static int32_t answer_info(BpValue *result, const BpOpenclDevice *device, cl_dev
 }
 
 static uint64_t number(const BpOpenclDevice *device, cl_device_info what, size_t size) {
-  uint64_t value = 0; /* little-endian: a narrower number fills the low bytes */
+  uint64_t value = 0; /* on little-endian, a narrower number fills the low bytes */
   if (bp_cl.clGetDeviceInfo(device->id, what, size, &value, NULL) != CL_SUCCESS)
     return 0;
   return value;
@@ -230,7 +230,7 @@ static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   return answer_text(result, text);
 }
 
-/* The attributes that a query answers; some have another unit. */
+/* The attributes that a driver query answers; some have another unit. */
 static const struct {
   int32_t attr;
   cl_device_info what;
@@ -298,7 +298,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Properties that are not attributes. */
+/* Visits the properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

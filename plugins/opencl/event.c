@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. A record is a marker in the stream's queue, and a held event one of the user's; an event
- * holds the latest, and whatever waits has a reference of its own. */
+/* Events. A record is a marker in the stream's queue; a held event is a user event of OpenCL. An
+ * event holds its latest record, and every waiter has a reference of its own. */
 #include "../common/event.h"
 #include "opencl.h"
 
@@ -21,7 +21,7 @@ static int32_t create(void *context, int32_t device_id, BpDeviceEvent **made) {
   return bp_latest_create(&bp_opencl_host, &records, bp_opencl_device(device_id), made);
 }
 
-/* The latest with a reference, or NULL. */
+/* Returns the latest record's event with a reference, or NULL. */
 static cl_event use(BpDeviceEvent *event) {
   return bp_latest_use(event).object;
 }
@@ -53,7 +53,7 @@ static int32_t wait_for(void *context, BpDeviceEvent *event, void *stream) {
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueBarrierWithWaitList");
 }
 
-/* A status below zero is that of work that failed, which its stream raises. */
+/* A status below zero means that the work failed; the stream raises that failure. */
 static int32_t ask(void *event, int32_t *state) {
   cl_int progress = CL_COMPLETE;
   cl_int status = bp_cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(progress),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the host that is imported: a buffer with CL_MEM_USE_HOST_PTR. OpenCL 1.2 exchanges
- * nothing else. */
+/* Memory imported from the host: a buffer with CL_MEM_USE_HOST_PTR. OpenCL 1.2 has no other form of
+ * exchange. */
 #include "opencl.h"
 
 static int32_t get_forms(void *context, int32_t device_id, uint64_t *imports, uint64_t *exports,
@@ -21,7 +21,7 @@ static int32_t refuse_form(uint32_t form) {
                          form);
 }
 
-/* A driver may copy memory that is not aligned as its own buffers are. */
+/* A driver may copy memory that lacks the alignment of its own buffers. */
 static int32_t check_memory(const BpOpenclDevice *device, const BpExternalMemory *memory) {
   if (bp_plugin_check_flags(&bp_opencl_host, "opencl", "memory import", memory->flags))
     return -1;

@@ -40,7 +40,8 @@ static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *
   return made;
 }
 
-/* The kernel for the device (transfer none), made at its first use; called with its lock held. */
+/* Returns the kernel for the device (transfer none), made at its first use; called with its lock
+ * held. */
 static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
                             const BpOpenclDevice *device) {
   cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device->index];
@@ -186,6 +187,6 @@ int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
     rc = enqueue(kernel, made, device, bp_opencl_stream(device, invocation->stream), args, &parts);
   pthread_mutex_unlock(&built->lock);
   for (int32_t i = 0; i < parts.count; i++)
-    bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel keeps it alive */
+    bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel keeps the memory alive */
   return rc;
 }

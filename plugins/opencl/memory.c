@@ -9,7 +9,7 @@
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
-/* A driver crashes on an invalid cl_mem, so handles are numbers in this table. */
+/* A driver crashes on an invalid cl_mem, so handles are numbers that index this table. */
 static BpHandleTable table;                              /* of BpOpenclBuffer */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
@@ -150,8 +150,8 @@ static int32_t find_to(const BpCopy *copy, End *to) {
   return find_end(copy->to_device, copy->to, copy->to_offset, copy->size, to);
 }
 
-/* Bytes of imported memory are written to their own place, when the queue gets there: the memory
- * is the device's by then. */
+/* Writes bytes to imported memory on the host when the queue gets there: from then on the memory is
+ * the device's. */
 static int32_t write_to(const End *to, uint64_t offset, const void *bytes, uint64_t size,
                         void *stream) {
   cl_bool is_blocking = !to->host || (const char *)bytes != to->host + offset;
@@ -167,8 +167,8 @@ static int32_t read_from(const End *from, uint64_t offset, void *bytes, uint64_t
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueReadBuffer");
 }
 
-/* A copy between imported memory and its own place in the host: the driver is told, and moves the
- * bytes only if it keeps them elsewhere. Mapping gives the host what the device wrote. */
+/* Copies imported memory to its own address on the host: the driver moves the bytes only if it
+ * keeps them elsewhere. Mapping shows the host the bytes that the device wrote. */
 static int32_t map_for_host(const End *from, uint64_t offset, uint64_t size, void *stream) {
   cl_int status = CL_SUCCESS;
   cl_command_queue queue = queue_of(from->device, stream);
@@ -202,8 +202,8 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Between two devices, which share no context: through host memory. The stream belongs to the
- * source. */
+/* Copies between two devices through host memory, because they share no context. The stream belongs
+ * to the source. */
 static int32_t through_host(const BpCopy *copy, const End *from, const End *to, void *stream) {
   void *staged = bp_opencl_host.runtime->host_alloc(copy->size, 64);
   if (!staged)
@@ -340,9 +340,10 @@ typedef struct Timer {
   cl_event stop;
 } Timer;
 
-/* Profiling costs 0.2 us for every command of a queue on PoCL, so streams have none. A separate
- * queue has it, in which markers wait for those of the stream; it is out of order if the device
- * supports that, so that markers of one stream do not wait for another's. */
+/* Returns the queue for timers. On PoCL, profiling costs 0.2 us for every command of a queue, so
+ * streams are not profiled. This separate queue is: its markers wait for markers in the stream. The
+ * queue is out of order if the device supports that, so that markers of one stream do not wait for
+ * those of another. */
 static int32_t timing_queue(BpOpenclDevice *device, cl_command_queue *queue) {
   cl_int status = CL_SUCCESS;
   pthread_mutex_lock(&device->lock);

@@ -7,8 +7,8 @@
  * event.c    events
  * external.c memory of the host that is imported
  * module.c   modules of kind `opencl`
- * program.c  programs: built for a device, from source or from what its driver made before
- * launch.c   kernels: made for a device with their first launch there
+ * program.c  programs: built for a device, from source or from a cached binary
+ * launch.c   kernels: made for a device by their first launch on it
  * target.c   target kind `opencl`
  *
  * `data` of a tensor is a number that stands for a cl_mem (memory.c). */
@@ -101,13 +101,13 @@ typedef struct BpOpenclDevice {
   int32_t index; /* its device_id */
   cl_platform_id platform;
   cl_device_id id;
-  BpDeviceOpening opening; /* sets the members below */
+  BpDeviceOpening opening; /* opening the device sets the members below */
   cl_context context;
   BpOpenclStream stream;   /* the default stream */
   uint64_t alignment;      /* bytes; alignment of a sub-buffer */
   int32_t can_be_held;     /* queued work can wait for an event that the host signals later */
-  pthread_mutex_t lock;    /* of `timing` */
-  cl_command_queue timing; /* of timers, or NULL */
+  pthread_mutex_t lock;    /* guards `timing` */
+  cl_command_queue timing; /* the queue of timers, or NULL */
 } BpOpenclDevice;
 
 extern const BpDeviceApi bp_opencl_device_api;
@@ -120,7 +120,8 @@ BpOpenclDevice *bp_opencl_device(int32_t device_id);
 int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream);
 /* A stream's queue; NULL is the device's default stream. */
 BpOpenclStream *bp_opencl_stream(BpOpenclDevice *device, void *stream);
-/* Keeps the event of a launch, so that the stream raises its failure; takes the reference. */
+/* Keeps the event of a launch, so that the stream can raise the launch's failure; takes the
+ * reference. */
 void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event);
 
 /* The buffer that a handle of data space stands for. */
@@ -128,12 +129,12 @@ typedef struct BpOpenclBuffer {
   const BpOpenclDevice *device;
   cl_mem memory;
   uint64_t size; /* as requested */
-  char *host;    /* memory of the host that it stands for, or NULL */
+  char *host;    /* the host memory that the buffer was imported from, or NULL */
 } BpOpenclBuffer;
 
-/* A handle of a buffer, whose reference to the memory it takes; NULL with an error. */
+/* Makes a handle of a buffer and takes over the buffer's reference; NULL with an error. */
 void *bp_opencl_add(BpOpenclBuffer buffer);
-/* 0, or -1 with an error: the device has no buffers of that size. */
+/* Checks a buffer's size. 0, or -1 with an error: the device has no buffers of that size. */
 int32_t bp_opencl_check_size(const BpOpenclDevice *device, uint64_t size);
 
 /* Copies the buffer of a handle, with a reference to the memory, so that another thread may free
@@ -162,14 +163,14 @@ extern const BpEventsApi bp_opencl_events;
 
 #define BP_OPENCL_MOST_DEVICES 16
 
-/* A kernel, as made for each device. */
+/* A kernel's objects, one for each device. */
 typedef struct BpOpenclKernel {
   pthread_mutex_t lock;
-  cl_kernel made[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, like their arguments */
+  cl_kernel made[BP_OPENCL_MOST_DEVICES]; /* guarded by the program's lock, like their arguments */
 } BpOpenclKernel;
 
-/* A module's program, as built for each device: the module's `built`, which contains those of its
- * kernels. */
+/* A module's program as built for each device; it is the `built` of the module and contains the
+ * `built` of each kernel. */
 typedef struct BpOpenclProgram {
   pthread_mutex_t lock;
   cl_program built[BP_OPENCL_MOST_DEVICES]; /* guarded by lock */
@@ -181,7 +182,8 @@ cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice 
 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
-/* Launches on the current stream: arguments, then one int for each tag. */
+/* Launches a kernel on the current stream. The arguments are followed by one int for each launch
+ * tag. */
 int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
                          const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_opencl_module_kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs, built for a device: from the cached binary of the same source, if there is one and the
- * driver accepts it, else from the source. */
+/* Programs, built for a device: from the cached binary of the same source, if the driver accepts
+ * that binary, else from the source. */
 #include "opencl.h"
 
 #include <stdio.h>
@@ -12,7 +12,8 @@
 
 /* ---- Building from source ---------------------------------------------------------------- */
 
-/* The first line of the source in the compiler's log, as in "file.cl:12:3: error"; 0: none. */
+/* Returns the first source line that the compiler's log names, as in "file.cl:12:3: error"; 0:
+ * none. */
 static long line_of_error(const char *log) {
   for (const char *at = strchr(log, ':'); at; at = strchr(at + 1, ':')) {
     char *end;
@@ -23,7 +24,7 @@ static long line_of_error(const char *log) {
   return 0;
 }
 
-/* Raises an error with the compiler's log and the lines of the source that it names. */
+/* Raises an error with the compiler's log and the source lines that the log names. */
 static int32_t build_failed(const char *source, cl_program program, cl_device_id device,
                             cl_int status) {
   size_t size = 0;
@@ -58,8 +59,8 @@ static cl_program build_source(const char *source, const BpOpenclDevice *device)
 
 /* ---- Binaries ---------------------------------------------------------------------------- */
 
-/* Everything that a binary depends on: the driver, by its platform and versions, the device, the
- * source (transfer full); NULL: out of memory. */
+/* Returns as text everything that a binary depends on: the driver (its platform and versions), the
+ * device and the source (transfer full). NULL: out of memory. */
 static char *make_key(const char *source, const BpOpenclDevice *device, size_t *size) {
   static const cl_device_info facts[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
                                          CL_DRIVER_VERSION};
@@ -95,8 +96,8 @@ static cl_program build_bytes(const BpOwnedBytes *bytes, const BpOpenclDevice *d
   return NULL;
 }
 
-/* The program from its binary; NULL without an error if there is no binary that the driver
- * accepts. */
+/* Makes the program from a cached binary; NULL without an error if there is no binary that the
+ * driver accepts. */
 static cl_program build_kept(const char *source, const BpOpenclDevice *device) {
   BpOwnedBytes bytes = {NULL, 0, NULL};
   BpByteArray key = {NULL, 0};
@@ -133,10 +134,11 @@ static void keep(const char *source, cl_program built, const BpOpenclDevice *dev
   free(text);
 }
 
-/* PoCL itself caches on disk what it compiles at a kernel's first launch. To make a binary it
- * compiles all kernels once more, which makes a first start twice as long and later ones hardly
- * shorter: see docs/plugin-opencl.md. An assertion of PoCL's also once failed while it made a
- * binary beside launches of the same kernel. */
+/* Whether binaries are cached; by default not on PoCL, which caches on disk the code that it
+ * compiles at a kernel's first launch. To make a binary, PoCL compiles all kernels once more, which
+ * makes a first start twice as long and later ones hardly shorter: see docs/plugin-opencl.md. An
+ * assertion of PoCL's also once failed while it made a binary beside launches of the same
+ * kernel. */
 static int are_binaries_kept(const BpOpenclDevice *device) {
   char name[128] = "";
   bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof(name) - 1, name, NULL);

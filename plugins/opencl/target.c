@@ -17,7 +17,7 @@ static const BpTargetAttr attrs[] = {
      "the device computes in half precision (cl_khr_fp16), rounding to even"},
 };
 
-/* The language's widest vectors have 16 elements; the host's compiler counts 32 bits for each. */
+/* OpenCL C's widest vectors have 16 elements; the host's compiler counts 32 bits for each. */
 static int32_t complete(void *context, BpTarget *target) {
   (void)context;
   return bp_plugin_check_range(&bp_opencl_host, target, BP_TARGET_VECTOR_BITS, 0, 512);

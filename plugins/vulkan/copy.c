@@ -21,7 +21,7 @@ static void release_end(End *end) {
     bp_vulkan_release(&end->buffer->shared);
 }
 
-/* Sets the source or destination. Release it, also after an error. */
+/* Sets the source or destination of a copy. The caller releases it, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   end->device = bp_vulkan_device(device.device_id);
@@ -36,7 +36,7 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)end->buffer->size);
 }
 
-/* Waits for the work queued on the stream if it may use the buffer, that is, if there are more
+/* Waits for the stream's queued work if that may use the buffer: the buffer then has more
  * references than those of the handle and this copy. */
 static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer) {
   bp_vulkan_collect(stream->device);
@@ -47,8 +47,8 @@ static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer
   return is_used ? bp_vulkan_wait(stream) : 0;
 }
 
-/* Records a copy between buffers. If `to_host` is not NULL, the bytes are then copied from `to` to
- * it. */
+/* Records a copy between buffers. If `to_host` is not NULL, the bytes of `to` are then copied to
+ * `to_host`. */
 static int32_t record(BpVulkanStream *stream, BpVulkanBuffer *from, BpVulkanBuffer *to,
                       VkBufferCopy region, void *to_host) {
   pthread_mutex_lock(&stream->lock);
@@ -71,13 +71,13 @@ static void submit(BpVulkanStream *stream) {
   pthread_mutex_unlock(&stream->lock);
 }
 
-/* Whether a copy is between memory that was imported from the host and its own place. Such memory
- * is coherent, and each batch shows the host what it wrote when it ends. */
+/* Whether a copy is between memory that was imported from the host and its own place. Imported
+ * memory is coherent, and each batch makes its writes visible to the host when it ends. */
 static int is_own_place(const End *end, const char *address) {
   return end->buffer->mapped && end->buffer->mapped + end->offset == address;
 }
 
-/* Shows what the host wrote to what is queued from now on. */
+/* Makes writes of the host visible to commands that are queued later. */
 static int32_t take_from_host(const End *end, BpVulkanStream *stream) {
   static const VkMemoryBarrier barrier = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -191,7 +191,8 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Through host memory. The stream belongs to the source; the copy is complete on return. */
+/* Copies between two devices through host memory. The stream belongs to the source; the copy is
+ * complete on return. */
 static int32_t between_devices(void *context, const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   void *staged = bp_vulkan_host.runtime->host_alloc(copy->size, 64);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a device: its queues, the memory types that are used, its pipeline cache on disk. */
+/* Opening a device: its queues, the memory types that the plugin uses, its pipeline cache on
+ * disk. */
 #include "vulkan.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ int bp_vulkan_is_lost(BpVulkanDevice *device) {
 
 /* ---- The pipeline cache ------------------------------------------------------------------ */
 
-/* Everything that the driver's pipelines depend on. */
+/* Returns everything that the driver's pipelines depend on. */
 typedef struct CacheKey {
   char what[12];
   uint32_t vendor, device, driver;
@@ -129,7 +130,7 @@ static VkResult usable_types(const BpVulkanDevice *device, uint32_t *types) {
   return VK_SUCCESS;
 }
 
-/* The first type with all the flags, as drivers list the best first; -1: none. */
+/* Returns the first memory type with all the flags, since drivers list the best first; -1: none. */
 static int find_type(const BpVulkanInfo *info, uint32_t usable, VkMemoryPropertyFlags flags) {
   for (uint32_t i = 0; i < info->memory.memoryTypeCount; i++) {
     if ((usable >> i & 1) && (info->memory.memoryTypes[i].propertyFlags & flags) == flags)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. A record is the value that the stream's timeline has when it gets there; a held event is
- * a timeline of its own, which the host sets. */
+/* Events. A record is the value that the stream's timeline has when the stream reaches it; a held
+ * event is a timeline of its own, which the host sets. */
 #include "../common/event.h"
 #include "vulkan.h"
 
-/* A record is a value that a timeline comes to. */
+/* A record is a value that a timeline reaches. */
 static void retain(void *timeline) {
   bp_vulkan_retain(&((BpVulkanTimeline *)timeline)->shared);
 }
@@ -20,7 +20,8 @@ static int32_t create(void *context, int32_t device_id, BpDeviceEvent **made) {
   return bp_latest_create(&bp_vulkan_host, &records, bp_vulkan_device(device_id), made);
 }
 
-/* A failure to submit is the stream's; the event then stands for what was submitted before. */
+/* Records an event. A failure to submit belongs to the stream; the event then stands for the work
+ * submitted before. */
 static int32_t record(void *context, BpDeviceEvent *event, void *handle) {
   (void)context;
   BpVulkanStream *stream = bp_vulkan_stream(event->device, handle);
@@ -42,7 +43,8 @@ static int32_t wait_for(void *context, BpDeviceEvent *event, void *handle) {
   return 0;
 }
 
-/* Of a stream that is there still, bytes for the host are delivered when it is asked. */
+/* Asks for a point of a timeline. If the timeline's stream still exists, bytes for the host are
+ * delivered, too. */
 static int32_t reach(BpVulkanDevice *device, BpRecord point, uint64_t timeout_ns, int32_t *state) {
   VkResult status = VK_SUCCESS;
   const BpVulkanTimeline *timeline = point.object;

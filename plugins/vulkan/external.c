@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A form, by the name that Vulkan has for it. */
+/* A form of external memory, and Vulkan's name for it. */
 typedef struct Form {
   uint64_t form;
   VkExternalMemoryHandleTypeFlagBits type;
@@ -36,7 +36,7 @@ static const Form *find_form(uint64_t form) {
   return NULL;
 }
 
-/* ---- What a device has ------------------------------------------------------------------- */
+/* ---- Forms that a device supports -------------------------------------------------------- */
 
 static int has_extensions(const BpVulkanInfo *info, const Form *form) {
   for (size_t i = 0; i < NUM_EXTENSIONS; i++)
@@ -123,9 +123,9 @@ static int32_t refuse_form(uint32_t form) {
 
 /* ---- The memory of a buffer -------------------------------------------------------------- */
 
-/* The memory type for an import of those that the driver allows; -1: none. Memory of the host is
- * coherent: nobody calls the driver before the host reads or writes it. An opaque descriptor is of
- * the type that this plugin exports. */
+/* Chooses the memory type of an import among those that the driver allows; -1: none. The type for
+ * host memory is coherent, because no driver call precedes the host's reads and writes. An opaque
+ * descriptor has the type that this plugin exports. */
 static int64_t choose_type(const BpVulkanDevice *device, uint32_t form, uint32_t allowed) {
   const VkMemoryPropertyFlags coherent =
       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -139,8 +139,8 @@ static int64_t choose_type(const BpVulkanDevice *device, uint32_t form, uint32_t
   return -1;
 }
 
-/* Allocates, or imports, as `chain` says, and gives the buffer the memory. A buffer may need memory
- * that no other has: drivers say so for each form. */
+/* Allocates or imports memory, as `chain` says, and binds it to the buffer. A buffer may need a
+ * dedicated allocation: drivers say so for each form. */
 static VkResult give_memory(BpVulkanBuffer *buffer, const void *chain, uint32_t form, uint32_t type,
                             uint64_t size) {
   BpVulkanDevice *device = buffer->device;
@@ -159,7 +159,7 @@ static VkResult give_memory(BpVulkanBuffer *buffer, const void *chain, uint32_t 
   return bp_vk.vkBindBufferMemory(device->handle, buffer->handle, buffer->own, 0);
 }
 
-/* If the host can access data space, it can access this memory, too. */
+/* Maps the memory if the host can access data space: it can then access this memory, too. */
 static VkResult map_memory(BpVulkanBuffer *buffer, uint32_t type) {
   BpVulkanDevice *device = buffer->device;
   void *mapped = NULL;
@@ -178,7 +178,7 @@ static VkMemoryRequirements needs_of(const BpVulkanBuffer *buffer) {
 
 /* ---- Import ------------------------------------------------------------------------------ */
 
-/* The last page may go on behind the memory: nothing uses the rest of it. */
+/* The last page may extend past the imported memory: the rest of the page is unused. */
 static VkResult import_pointer(BpVulkanBuffer *buffer, const BpExternalMemory *memory) {
   BpVulkanDevice *device = buffer->device;
   uint64_t page = device->info->host_alignment;
@@ -202,7 +202,7 @@ static VkResult import_pointer(BpVulkanBuffer *buffer, const BpExternalMemory *m
 }
 
 /* Whether a descriptor may be memory. A driver that reads from a pipe, a terminal or an eventfd
- * waits for ever. An eventfd is a file without a type, as a dma-buf is, but has no size. */
+ * waits for ever. An eventfd is a file without a type, like a dma-buf, but has no size. */
 static int may_be_memory(int fd) {
   struct stat about;
   if (fstat(fd, &about) != 0)
@@ -221,12 +221,12 @@ static int may_be_memory(int fd) {
   }
 }
 
-/* A duplicate that may be memory, or -1. */
+/* Duplicates a descriptor that may be memory; -1 if it cannot be memory. */
 static int take_fd(int fd) {
   return may_be_memory(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
-/* The driver takes the descriptor that it is given, if it succeeds. */
+/* The driver owns the descriptor that it is given, if it succeeds. */
 static VkResult import_fd(BpVulkanBuffer *buffer, const BpExternalMemory *memory,
                           VkExternalMemoryHandleTypeFlagBits handle_type) {
   BpVulkanDevice *device = buffer->device;
@@ -259,7 +259,8 @@ static int32_t check_pointer(const BpVulkanDevice *device, const BpExternalMemor
                          (unsigned long long)page);
 }
 
-/* Takes the buffer, which has its memory if `status` is VK_SUCCESS. */
+/* Adds the buffer to the table of handles if `status` is VK_SUCCESS; otherwise raises the error and
+ * releases the buffer. */
 static int32_t finish(BpVulkanBuffer *buffer, VkResult status, void **handle) {
   if (status == VK_SUCCESS) {
     *handle = bp_vulkan_add(buffer);

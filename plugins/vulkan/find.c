@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices of all drivers, and their attributes; no device is opened for them. */
+/* The devices of all drivers, and their attributes, which need no open device. */
 #include "vulkan.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A GPU is preferred to the plugin cpu, a CPU is not; a GPU's own API is preferred to this one: see
- * docs/devices.md. */
+/* A GPU is preferred to the plugin cpu, a CPU is not; the GPU vendor's own API is preferred to
+ * Vulkan: see docs/devices.md. */
 #define RANK_GPU 200
 #define RANK_CPU 40
 
@@ -375,7 +375,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-/* Properties that are not attributes. */
+/* Visits the properties that are not attributes. */
 static int32_t visit_properties(void *context, int32_t device_id,
                                 int32_t (*visit)(void *context, const char *name,
                                                  const BpValue *value),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles GLSL to SPIR-V with shaderc's command glslc, in one call for all kernels of a module,
  * because starting it takes far longer than compiling one kernel. Drivers optimise the code, so
- * glslc does not; and the arithmetic is marked so that they keep its order: see
+ * glslc does not. The arithmetic is marked so that drivers keep its order: see
  * bp_vulkan_mark_exact. */
 #include "vulkan.h"
 

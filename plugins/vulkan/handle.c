@@ -27,7 +27,7 @@ static int32_t no_buffer(const BpVulkanDevice *device, const void *handle) {
       device->id);
 }
 
-/* With the lock held; NULL if the device has no such buffer. */
+/* Returns the buffer of a handle, with the lock held; NULL if the device has no such buffer. */
 static BpVulkanBuffer *find(const BpVulkanDevice *device, const void *handle) {
   BpVulkanBuffer *buffer = bp_handle_get(&table, handle);
   return buffer && buffer->device == device ? buffer : NULL;
@@ -82,6 +82,6 @@ int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle) {
   pthread_mutex_unlock(&lock);
   if (!buffer)
     return no_buffer(device, handle);
-  bp_vulkan_release(&buffer->shared); /* queued work that uses it has its own references */
+  bp_vulkan_release(&buffer->shared); /* queued work has its own references to the buffer */
   return 0;
 }

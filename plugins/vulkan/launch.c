@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* One launch, read from a call's arguments. */
+/* A launch, read from a call's arguments. */
 typedef struct Launch {
   BpVulkanKernel *kernel;
   BpVulkanDevice *device;
@@ -13,7 +13,7 @@ typedef struct Launch {
   uint32_t groups[3];
   char scalars[BP_KERNEL_MAX_ARGS * 8];
   int32_t num_held;
-  BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* with references, until the launch is recorded */
+  BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* with references until the launch is recorded */
   int32_t num_buffers;
   BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* used by the kernel */
   VkDescriptorBufferInfo parts[BP_KERNEL_MAX_ARGS];
@@ -46,7 +46,7 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
                              bp_vulkan_alignment(info), (*buffer)->size) != 0)
     return -1;
   if (given.size == 0)
-    given.offset = 0; /* a binding must not be empty, and there may be no byte behind the tensor */
+    given.offset = 0; /* a binding must not be empty, and the buffer may end with the tensor */
   uint64_t size = given.size ? given.size : (*buffer)->size ? (*buffer)->size : 1;
   uint64_t most = info->properties.limits.maxStorageBufferRange;
   if (size > most)
@@ -94,7 +94,7 @@ static int32_t get_buffer(Launch *launch, int32_t i, const BpValue *arg) {
   return 0;
 }
 
-/* Stores a scalar at its place among the push constants, with at least 32 bits. */
+/* Stores a scalar among the push constants; it takes at least 32 bits. */
 static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
   BpDataType dtype = launch->kernel->call->arg_dtypes[i];
   if (dtype.bits < 32)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #define BLOCK_BYTES (32 << 20)
-/* A larger buffer has its own block. */
+/* A larger buffer gets its own block. */
 #define LARGEST_SHARED (BLOCK_BYTES / 4)
-/* All pieces begin and end at multiples of this. */
+/* All pieces begin and end at multiples of this number of bytes. */
 #define PIECE_ALIGNMENT 256
 
 /* A range of a block; a block consists of its pieces, in order. */
@@ -53,7 +53,7 @@ static void free_block(BpVulkanDevice *device, BpVulkanBlock *block) {
   free(block);
 }
 
-/* The memory of a new block. */
+/* Allocates the memory of a new block. */
 static VkResult allocate_memory(BpVulkanDevice *device, BpVulkanBlock *block, uint64_t size) {
   VkMemoryPropertyFlags flags = device->info->memory.memoryTypes[block->type].propertyFlags;
   VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
@@ -96,7 +96,7 @@ static VkResult add_block(BpVulkanDevice *device, uint32_t type, uint64_t size) 
 
 /* ---- Pieces ------------------------------------------------------------------------------ */
 
-/* Splits a free piece so that it ends at `end`; -1 without memory. */
+/* Splits a free piece so that it ends at `end`; -1 if there is no memory. */
 static int32_t split(BpVulkanPiece *piece, uint64_t end) {
   if (piece->end == end)
     return 0;
@@ -140,7 +140,7 @@ static void join(BpVulkanPiece *piece) {
   free(after);
 }
 
-/* Frees an empty block, except one that is kept for later buffers. */
+/* Frees an empty block, except one block that is kept for later buffers. */
 static void drop_block(BpVulkanDevice *device, BpVulkanBlock *empty) {
   int is_shared = block_bytes(empty) == BLOCK_BYTES, others = 0;
   for (BpVulkanBlock *block = device->blocks; block; block = block->next)

@@ -22,7 +22,7 @@ static void place_scalars(BpVulkanKernel *kernel) {
   }
 }
 
-/* Takes a kernel's binary from the code, and finds out what it needs. */
+/* Reads a kernel's binary from the code, and finds out which features and bindings it needs. */
 static int32_t take_binary(BpVulkanKernel *kernel, BpByteArray *code) {
   uint32_t num_words = 0;
   if (code->size >= 4)
@@ -78,7 +78,8 @@ static void forget(BpKernelModule *module) {
 
 /* ---- The kind ---------------------------------------------------------------------------- */
 
-/* "glsl", which a loaded module does not have; "spv:NAME", the binary of one kernel. */
+/* The format is "glsl", which a loaded module does not have; or "spv:NAME", the binary of one
+ * kernel. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const BpKernelModule *module = context;
   const BpVulkanKernel *kernels = module->built;

@@ -33,7 +33,7 @@ enum {
   DIM_BUFFER = 5,
 };
 
-/* The instruction that makes an id, and two of its operands. */
+/* The instruction that defines an id, and two of its operands. */
 typedef struct Id {
   uint32_t op;
   uint32_t a, b;
@@ -59,7 +59,7 @@ static const Id *get_id(const Reader *reader, uint32_t id) {
   return id < reader->bound ? &reader->ids[id] : &none;
 }
 
-/* Bytes of a type that shared memory may have; 0: unknown. */
+/* Returns the bytes of a type that shared memory may have; 0: unknown type. */
 static uint64_t type_bytes(const Reader *reader, uint32_t type) {
   uint64_t count = 1;
   for (int depth = 0; depth < 16; depth++) {
@@ -84,7 +84,8 @@ static uint64_t type_bytes(const Reader *reader, uint32_t type) {
   return 0;
 }
 
-/* The format of a storage texel buffer of our kernels; VK_FORMAT_UNDEFINED for others. */
+/* Returns the format of a storage texel buffer of generated kernels; VK_FORMAT_UNDEFINED for other
+ * formats. */
 static VkFormat texel_format(uint32_t format) {
   static const struct {
     uint32_t spirv;
@@ -163,7 +164,7 @@ static int32_t decorate(Reader *reader, const uint32_t *words, uint32_t count) {
   return 0;
 }
 
-/* Stores operands `a` and `b` of the instruction that makes words[result]. */
+/* Stores operands `a` and `b` of the instruction that defines words[result]. */
 static int32_t keep(Reader *reader, const uint32_t *words, uint32_t count, uint32_t result,
                     uint32_t a, uint32_t b) {
   if (result >= count || a >= count || b >= count || words[result] >= reader->bound)

@@ -78,7 +78,7 @@ static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
   return status;
 }
 
-/* Called when nothing of the stream is in use any more. */
+/* Destroys a stream that no other thread uses any more. */
 static void destroy_stream(BpVulkanStream *stream) {
   VkDevice device = stream->device->handle;
   for (int i = 0; i < BP_VULKAN_BATCHES; i++) {
@@ -150,7 +150,7 @@ static void finish_batch(BpVulkanBatch *batch, int is_done) {
   batch->is_open = 0;
 }
 
-/* Finishes the batches up to the timeline's `value`; with the lock held. */
+/* Finishes the batches up to the timeline's `value`, with the lock held. */
 static void retire(BpVulkanStream *stream, uint64_t value) {
   while (stream->in_flight > 0 && stream->batches[stream->oldest].value <= value) {
     finish_batch(&stream->batches[stream->oldest], 1);
@@ -159,7 +159,7 @@ static void retire(BpVulkanStream *stream, uint64_t value) {
   }
 }
 
-/* Finishes the batches that are done now; with the lock held. */
+/* Finishes the batches that the device has completed, with the lock held. */
 static void collect_stream(BpVulkanStream *stream) {
   uint64_t value = 0;
   if (stream->in_flight > 0 &&
@@ -190,7 +190,7 @@ static VkResult wait_for(BpVulkanStream *stream, uint64_t value) {
 
 /* ---- Recording --------------------------------------------------------------------------- */
 
-/* Makes earlier writes visible to later commands. */
+/* Makes writes of earlier commands visible to later commands. */
 static void order(BpVulkanBatch *batch) {
   static const VkMemoryBarrier barrier = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -212,15 +212,15 @@ static void show_to_host(BpVulkanBatch *batch) {
                              VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-/* The batch being filled; NULL if all are in flight. */
+/* Returns the batch being filled; NULL if all batches are in flight. */
 static BpVulkanBatch *current_batch(BpVulkanStream *stream) {
   if (stream->in_flight == BP_VULKAN_BATCHES)
     return NULL;
   return &stream->batches[(stream->oldest + stream->in_flight) % BP_VULKAN_BATCHES];
 }
 
-/* The same, opened if need be; waits for the oldest, without the lock, if all are in flight. NULL
- * on failure. */
+/* Returns the batch being filled, and opens it if necessary. If all batches are in flight, waits
+ * for the oldest, without the lock. NULL on failure. */
 static BpVulkanBatch *open_batch(BpVulkanStream *stream, VkResult *status) {
   static const VkCommandBufferBeginInfo begin = {
       .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
@@ -318,7 +318,7 @@ static VkResult submit(BpVulkanStream *stream, const BpVulkanBatch *batch, uint6
   return status;
 }
 
-/* Passes the batch the timelines that it must wait for; it keeps them alive. */
+/* Moves the stream's pending waits to the batch, which keeps the timelines alive. */
 static void give_waits(BpVulkanStream *stream, BpVulkanBatch *batch) {
   for (int32_t i = 0; i < stream->num_waits; i++) {
     if (batch && bp_vulkan_use(batch, &stream->waits[i]->shared) != 0)
@@ -401,12 +401,13 @@ int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *handle) {
     place = &(*place)->next;
   *place = stream->next;
   pthread_mutex_unlock(&device->streams_lock);
-  if (!bp_vulkan_is_lost(device)) /* otherwise its work may still use these objects */
+  if (!bp_vulkan_is_lost(device)) /* work of a lost device may still use the stream's objects */
     destroy_stream(stream);
   return rc;
 }
 
-/* With the lock, after a flush. One that waits for too many submits these waits first. */
+/* Adds a wait to a stream, with its lock held, after a flush. If the stream has too many waits, the
+ * earlier ones are submitted first. */
 static void add_wait(BpVulkanStream *to, BpVulkanTimeline *timeline, uint64_t value) {
   for (int32_t i = 0; i < to->num_waits; i++) {
     if (to->waits[i] != timeline)
@@ -423,11 +424,11 @@ static void add_wait(BpVulkanStream *to, BpVulkanTimeline *timeline, uint64_t va
 }
 
 void bp_vulkan_stream_wait(BpVulkanStream *stream, BpVulkanTimeline *timeline, uint64_t value) {
-  if (timeline == stream->timeline) /* a stream is in order */
+  if (timeline == stream->timeline) /* a stream is in order: it need not wait for itself */
     return;
   pthread_mutex_lock(&stream->lock);
   const BpVulkanBatch *batch = current_batch(stream);
-  if (batch && batch->is_open) /* work queued before must not wait */
+  if (batch && batch->is_open) /* work queued earlier must not wait */
     bp_vulkan_flush(stream);
   add_wait(stream, timeline, value);
   pthread_mutex_unlock(&stream->lock);

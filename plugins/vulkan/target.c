@@ -67,7 +67,8 @@ const BpTargetKind bp_vulkan_kind = {
 
 /* ---- The language ------------------------------------------------------------------------ */
 
-/* The attribute that says whether a type is supported; NULL: it always is. */
+/* Returns the name of the attribute that says whether a type is supported; NULL: the type always
+ * is. */
 static const char *attribute_of(BpDataType dtype) {
   int is_float = dtype.code == BP_DTYPE_FLOAT;
   if (dtype.code == BP_DTYPE_BOOL || dtype.bits == 32)
@@ -128,7 +129,7 @@ static int32_t restrict_types(BpLanguage *language, const BpTarget *target) {
   return 0;
 }
 
-/* The dialect without the types that the target lacks. */
+/* Makes the dialect without the types that the target lacks. */
 static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *target,
                              BpLanguage *language) {
   if (bp_language_copy(&bp_vulkan_host, emitter, "glsl", language) != 0 ||

@@ -2,8 +2,8 @@
 /* Declarations that the files of the plugin vulkan share.
  *
  * loader.c   libvulkan, opened at run time; errors of its calls
- * find.c     the devices there are, and their attributes
- * device.c   a device opened: its queues, its memory types, its pipeline cache
+ * find.c     the devices of all drivers, and their attributes
+ * device.c   opening a device: its queues, its memory types, its pipeline cache
  * memory.c   device memory in blocks, and the buffers in it
  * handle.c   data space: buffers behind handles
  * stream.c   queued work: batches of commands
@@ -11,12 +11,12 @@
  * external.c memory that is imported and exported
  * timer.c    timers
  * event.c    events
- * spirv.c    what a SPIR-V binary says of itself
+ * spirv.c    reading a SPIR-V binary
  * module.c   modules of kind `vulkan`
  * pipeline.c kernels built for a device
  * launch.c   launches
  * target.c   target kind `vulkan`
- * glslc.c    GLSL compiled
+ * glslc.c    compiling GLSL
  *
  * `data` of a tensor is a number that stands for a buffer: see handle.c. */
 #ifndef BP_PLUGIN_VULKAN_H
@@ -124,7 +124,7 @@ typedef struct BpVulkanFeatures {
   VkBool32 even16; /* 16-bit floats are rounded to even if a kernel asks for it */
 } BpVulkanFeatures;
 
-/* Information about a device before it is opened; constant once found. */
+/* Properties of a device before it is opened; constant once found. */
 typedef struct BpVulkanInfo {
   VkPhysicalDevice physical;
   VkPhysicalDeviceProperties properties;
@@ -140,12 +140,12 @@ typedef struct BpVulkanInfo {
   char pci_address[24];    /* "": unknown */
   int has_memory_budget;
   uint64_t imports, exports; /* BP_EXTERNAL_* */
-  uint64_t dedicated;        /* those for which a buffer has memory of its own */
-  uint64_t host_alignment;   /* of an imported address */
+  uint64_t dedicated;        /* the forms that need a dedicated allocation */
+  uint64_t host_alignment;   /* alignment of an imported host address */
   uint32_t queue_family;
   uint32_t num_queues;
   uint32_t timestamp_bits;
-  uint64_t heap_bytes; /* of the device's own memory */
+  uint64_t heap_bytes; /* size of the device's own memory */
   uint32_t heap;
 } BpVulkanInfo;
 
@@ -153,11 +153,11 @@ extern const BpDeviceApi bp_vulkan_device_api;
 
 /* The opened device; NULL with an error. */
 BpVulkanDevice *bp_vulkan_device(int32_t device_id);
-/* The alignment in bytes of a part of a buffer that a kernel takes. */
+/* Returns the alignment in bytes of a part of a buffer that a kernel uses. */
 uint64_t bp_vulkan_alignment(const BpVulkanInfo *info);
 /* Whether a driver has an extension of Vulkan for the device. */
 int bp_vulkan_has_extension(VkPhysicalDevice physical, const char *name);
-/* Bytes of the largest buffer. */
+/* Returns the bytes of the largest buffer. */
 uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
@@ -185,32 +185,32 @@ typedef struct BpVulkanStream BpVulkanStream;
 struct BpVulkanDevice {
   const BpVulkanInfo *info;
   int32_t id;
-  BpDeviceOpening opening; /* sets the members below */
+  BpDeviceOpening opening; /* opening the device sets the members below */
   VkDevice handle;
   BpVulkanQueue queues[BP_VULKAN_MOST_QUEUES];
   int32_t next_queue;     /* atomic */
   BpVulkanStream *stream; /* the default stream */
   pthread_mutex_t streams_lock;
-  BpVulkanStream *streams; /* all of them; guarded by streams_lock */
+  BpVulkanStream *streams; /* all streams of the device; guarded by streams_lock */
   pthread_mutex_t timelines_lock;
-  struct BpVulkanTimeline *timelines; /* without a stream; guarded by timelines_lock */
+  struct BpVulkanTimeline *timelines; /* timelines without a stream; guarded by timelines_lock */
   int32_t is_lost;                    /* atomic */
-  uint32_t data_type; /* memory types: of data space, and of memory that host and device share */
+  uint32_t data_type; /* memory types: data_type of data space, staging_type of staging */
   uint32_t staging_type;
   int is_mapped;                      /* the host can access data space */
-  PFN_vkGetMemoryFdKHR get_memory_fd; /* NULL: no extension has it, as the next two */
+  PFN_vkGetMemoryFdKHR get_memory_fd; /* NULL: the device lacks the extension */
   PFN_vkGetMemoryFdPropertiesKHR get_fd_properties;
   PFN_vkGetMemoryHostPointerPropertiesEXT get_pointer_properties;
   pthread_mutex_t memory_lock;
-  BpVulkanBlock *blocks; /* guarded by memory_lock, like the next member */
-  uint64_t allocated;    /* bytes of the device's own memory */
+  BpVulkanBlock *blocks; /* guarded by memory_lock */
+  uint64_t allocated;    /* bytes allocated from the device's own memory; guarded by memory_lock */
   VkPipelineCache cache;
-  int32_t is_cache_stale; /* atomic: pipelines were made since it was saved */
+  int32_t is_cache_stale; /* atomic: pipelines were made since the last save */
 };
 
 /* Opens a BpVulkanDevice, whose info and id are set. */
 int32_t bp_vulkan_open(void *device);
-/* Notes a call's result for the device; true if the device is lost. */
+/* Notes the result of a Vulkan call on the device; returns true if the device is lost. */
 int bp_vulkan_note(BpVulkanDevice *device, VkResult status);
 int bp_vulkan_is_lost(BpVulkanDevice *device);
 /* Writes the pipeline cache to disk if it has grown. */
@@ -225,7 +225,7 @@ void bp_vulkan_save_cache(BpVulkanDevice *device);
 
 typedef struct BpVulkanPiece BpVulkanPiece;
 
-/* A part of a buffer as a kernel's texel buffer. */
+/* A part of a buffer, viewed as a kernel's texel buffer. */
 typedef struct BpVulkanView {
   struct BpVulkanView *next;
   VkFormat format;
@@ -238,31 +238,31 @@ typedef struct BpVulkanBuffer {
   BpVulkanDevice *device;
   VkBuffer handle;
   uint64_t size;
-  char *mapped;         /* NULL: the host cannot access it */
+  char *mapped;         /* NULL: the host cannot access the buffer */
   BpVulkanPiece *piece; /* NULL: the memory is `own` */
   VkDeviceMemory own;   /* imported or exported */
   BpVulkanView *views;  /* guarded by the device's memory_lock */
 } BpVulkanBuffer;
 
-/* A buffer (one reference) in data space, or for staging; NULL with an error. */
+/* Makes a buffer (one reference) in data space, or for staging; NULL with an error. */
 BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging);
 /* Creates the VkBuffer of a new buffer without memory (one reference); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_buffer_begin(BpVulkanDevice *device, uint64_t size,
                                        VkExternalMemoryHandleTypeFlags external);
-/* Raises the error of making a buffer, which it releases. */
+/* Raises the error of a failure to make a buffer, and releases the buffer. */
 void bp_vulkan_buffer_fail(BpVulkanBuffer *buffer, VkResult status);
-/* The view, valid as long as the buffer; VK_NULL_HANDLE with an error. */
+/* Returns the view, valid as long as the buffer; VK_NULL_HANDLE with an error. */
 VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint64_t offset,
                                    uint64_t size);
 
 /* ---- handle.c ---------------------------------------------------------------------------- */
 
-/* The buffer of a handle of the device (transfer full, so that another thread may free the handle
- * meanwhile); NULL with an error. */
+/* Returns the buffer of a handle of the device (transfer full, so that another thread may free the
+ * handle meanwhile); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
-/* A handle of a buffer, which it takes; NULL with an error. */
+/* Makes a handle of a buffer and takes over its reference; NULL with an error. */
 void *bp_vulkan_add(BpVulkanBuffer *buffer);
-/* 0, or -1 with an error: the device has no buffers of that size. */
+/* Checks a buffer's size. 0, or -1 with an error: the device has no buffers of that size. */
 int32_t bp_vulkan_check_size(const BpVulkanDevice *device, uint64_t size);
 int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                         void **handle);
@@ -270,17 +270,18 @@ int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
 
-#define BP_VULKAN_BATCHES     8    /* of a stream at the same time */
-#define BP_VULKAN_COMMANDS    64   /* of a batch */
-#define BP_VULKAN_DESCRIPTORS 1024 /* of a batch, of each kind */
+#define BP_VULKAN_BATCHES     8    /* batches of a stream that are in flight at the same time */
+#define BP_VULKAN_COMMANDS    64   /* commands of a batch */
+#define BP_VULKAN_DESCRIPTORS 1024 /* descriptors of a batch, of each kind */
 
-/* The latest values that a stream's batches signal, for which other streams may wait. The device
- * keeps it for a later stream, which continues counting. */
+/* The timeline semaphore that a stream's batches signal and that other streams may wait for. When
+ * the stream is freed, the device keeps the timeline for a later stream, which continues
+ * counting. */
 typedef struct BpVulkanTimeline {
   BpVulkanShared shared;
   BpVulkanDevice *device;
   VkSemaphore handle;
-  uint64_t value;                /* its value once all submitted work is done */
+  uint64_t value;                /* the semaphore's value once all submitted work is done */
   struct BpVulkanTimeline *next; /* in the list of timelines without a stream */
 } BpVulkanTimeline;
 
@@ -298,7 +299,7 @@ typedef struct BpVulkanBatch {
   int is_open;
   int32_t num_commands;
   int32_t num_descriptors;
-  uint64_t value; /* the timeline's value when it is done */
+  uint64_t value; /* the timeline's value when the batch is done */
   BpVulkanShared **used;
   int32_t num_used, used_capacity;
   BpVulkanDelivery *deliveries;
@@ -311,29 +312,31 @@ struct BpVulkanStream {
   BpVulkanDevice *device;
   BpVulkanStream *next; /* guarded by the device's streams_lock */
   BpVulkanQueue *queue;
-  pthread_mutex_t lock; /* of the members below */
+  pthread_mutex_t lock; /* guards the members below */
   VkCommandPool pool;
   BpVulkanTimeline *timeline;
   BpVulkanBatch batches[BP_VULKAN_BATCHES];
   int32_t oldest, in_flight; /* a ring; the batch after those in flight is the one being filled */
-  BpVulkanTimeline *waits[BP_VULKAN_WAITS]; /* what the next batch waits for */
+  BpVulkanTimeline *waits[BP_VULKAN_WAITS]; /* timelines that the next batch waits for */
   uint64_t wait_values[BP_VULKAN_WAITS];
   int32_t num_waits;
-  VkResult failure; /* of queued work; the next synchronisation raises it */
+  VkResult failure; /* failure of queued work; the next synchronisation raises it */
 };
 
-/* The stream; NULL is the device's default stream. */
+/* Returns the stream of a handle; NULL is the device's default stream. */
 BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream);
 BpVulkanStream *bp_vulkan_stream_open(BpVulkanDevice *device);
-/* A timeline (one reference), whose `value` it has. */
+/* Takes or makes a timeline (one reference); counting continues from its `value`. */
 VkResult bp_vulkan_timeline_open(BpVulkanDevice *device, BpVulkanTimeline **timeline);
-/* Makes what is queued later on a stream wait for a value. Without the lock. */
+/* Makes work that is queued later on a stream wait for a timeline's value. Called without the
+ * lock. */
 void bp_vulkan_stream_wait(BpVulkanStream *stream, BpVulkanTimeline *timeline, uint64_t value);
-/* Those that no stream has, when the device goes. */
+/* Destroys the timelines that no stream has, when the device is destroyed. */
 void bp_vulkan_destroy_timelines(BpVulkanDevice *device);
-/* Between lock and unlock: the batch to record one more command in, ordered after those before,
- * with room for that many descriptors. NULL with an error. The lock is free while this waits for a
- * batch: the host may have to signal what the batches in flight wait for. */
+/* Returns the batch in which to record one more command, ordered after the earlier commands, with
+ * room for `num_descriptors` descriptors. NULL with an error. Called between lock and unlock. The
+ * lock is free while the call waits for a batch: the host may have to signal an event that batches
+ * in flight wait for. */
 BpVulkanBatch *bp_vulkan_begin(BpVulkanStream *stream, int32_t num_descriptors);
 /* Keeps an object alive until the batch is done. -1 with an error. */
 int32_t bp_vulkan_use(BpVulkanBatch *batch, BpVulkanShared *shared);
@@ -341,7 +344,7 @@ int32_t bp_vulkan_use(BpVulkanBatch *batch, BpVulkanShared *shared);
 int32_t bp_vulkan_deliver(BpVulkanBatch *batch, BpVulkanDelivery delivery);
 /* Submits the recorded commands. A failure is stored in the stream. */
 void bp_vulkan_flush(BpVulkanStream *stream);
-/* Waits for all queued work and raises its failure. Without the lock. */
+/* Waits for all queued work and raises its failure. Called without the lock. */
 int32_t bp_vulkan_wait(BpVulkanStream *stream);
 /* Releases the objects that finished work used, on every stream of the device. */
 void bp_vulkan_collect(BpVulkanDevice *device);
@@ -356,12 +359,12 @@ int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *stream);
 /* The most extensions that a device is opened with. */
 #define BP_VULKAN_MOST_EXTENSIONS 8
 
-/* Reads what the device imports and exports. */
+/* Reads which forms of memory the device imports and exports. */
 void bp_vulkan_read_external(BpVulkanInfo *info);
-/* Writes the names of the extensions that this takes, and returns their number. */
+/* Writes the names of the extensions that external memory needs, and returns their number. */
 uint32_t bp_vulkan_list_external(const BpVulkanInfo *info,
                                  const char *names[BP_VULKAN_MOST_EXTENSIONS]);
-/* Finds the functions of these extensions for an opened device. */
+/* Finds the functions of the external memory extensions for an opened device. */
 void bp_vulkan_load_external(BpVulkanDevice *device);
 extern const BpExternalMemoryApi bp_vulkan_external;
 
@@ -376,7 +379,7 @@ extern const BpEventsApi bp_vulkan_events;
 /* The kind of a binding. */
 #define BP_VULKAN_UNUSED  0
 #define BP_VULKAN_STORAGE 1 /* a storage buffer */
-#define BP_VULKAN_TEXELS  2 /* a storage texel buffer */
+#define BP_VULKAN_TEXELS  2 /* a storage texel buffer of Vulkan */
 
 /* The needs of a kernel's binary; sizes in bytes. */
 typedef struct BpVulkanNeeds {
@@ -387,7 +390,7 @@ typedef struct BpVulkanNeeds {
   uint32_t formats[BP_KERNEL_MAX_ARGS]; /* VkFormat of a texel buffer */
 } BpVulkanNeeds;
 
-/* Reads a binary, and checks the parts that it reads. `name` is for messages. */
+/* Reads a SPIR-V binary, and checks the parts that it reads. `name` is for messages. */
 int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num_words,
                              BpVulkanNeeds *needs);
 
@@ -407,10 +410,10 @@ typedef struct BpVulkanPipeline {
   VkPipeline handle;
 } BpVulkanPipeline;
 
-/* A kernel of a module: the entry's `built`. */
+/* A kernel of a module; it is the `built` of the module's entry. */
 typedef struct BpVulkanKernel {
   const BpKernel *call;
-  const uint32_t *words; /* its binary, within the module's code */
+  const uint32_t *words; /* the kernel's binary, within the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
   uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* of scalars */
@@ -419,9 +422,9 @@ typedef struct BpVulkanKernel {
   BpVulkanPipeline *pipelines[BP_VULKAN_MOST_DEVICES]; /* guarded by lock */
 } BpVulkanKernel;
 
-/* The pipeline for a device (transfer none), made by the first call; NULL with an error. */
+/* Returns the pipeline for a device (transfer none), made by the first call; NULL with an error. */
 BpVulkanPipeline *bp_vulkan_pipeline(BpVulkanKernel *kernel, BpVulkanDevice *device);
-/* Launches on the current stream. */
+/* Launches a kernel on the current stream. */
 int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry,
                          const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_vulkan_module_kind;

@@ -7,7 +7,7 @@
 
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
-/* Asks a worker for its kinds. */
+/* Asks a worker for its device kinds and target kinds. */
 static int32_t open_session(BpIsolated *plugin, BpSession *session) {
   BpCall call;
   if (bp_call_begin(session, BP_WORKER_OPEN, &call))
@@ -23,7 +23,7 @@ static int32_t open_session(BpIsolated *plugin, BpSession *session) {
   return rc;
 }
 
-/* With the lock held. */
+/* Returns a live session, starting one if necessary. Called with the lock held. */
 static BpSession *renew_session(BpIsolated *plugin) {
   if (plugin->session && !bp_session_check(plugin->session))
     return plugin->session;
@@ -67,7 +67,7 @@ BpSession *bp_remote_session(const BpRemoteKind *kind, int32_t device_id, uint64
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* With the plugin's lock held: how many devices of this session have an index. */
+/* Counts the devices of a session that have an index. Called with the plugin's lock held. */
 static int32_t count_known(const BpRemoteKind *kind, const BpSession *session) {
   int32_t count = 0;
   for (int32_t i = 0; i < kind->num_devices; i++)
@@ -75,7 +75,7 @@ static int32_t count_known(const BpRemoteKind *kind, const BpSession *session) {
   return count;
 }
 
-/* With the plugin's lock held. */
+/* Asks the worker for the number of devices. Called with the plugin's lock held. */
 static int32_t ask_count(BpRemoteKind *kind, BpSession *session, int64_t *count) {
   BpCall call;
   if (bp_call_begin(session, BP_WORKER_COUNT, &call))
@@ -92,7 +92,7 @@ static int32_t ask_count(BpRemoteKind *kind, BpSession *session, int64_t *count)
   return rc;
 }
 
-/* With the plugin's lock held. */
+/* Adds the devices of the current session. Called with the plugin's lock held. */
 static int32_t add_devices(BpRemoteKind *kind) {
   BpSession *session = renew_session(kind->plugin);
   int64_t count = 0;
@@ -111,7 +111,7 @@ static int32_t add_devices(BpRemoteKind *kind) {
   return 0;
 }
 
-/* Fails if the worker was lost and another one cannot be started. */
+/* Counts the devices. Fails if the worker was lost and no other one can be started. */
 static int32_t get_device_count(void *context, int32_t *count, const char **why) {
   static _Thread_local char text[sizeof(((BpRemoteKind *)0)->why)];
   BpRemoteKind *kind = context;
@@ -171,7 +171,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
     return -1;
   if (attr == BP_ATTR_EXIST && bp_session_check(session))
     return bp_plugin_answer_int(result, BP_TYPE_BOOL, 0);
-  if (attr == BP_ATTR_HOST_ACCESSIBLE) /* the address is valid only in the worker */
+  if (attr == BP_ATTR_HOST_ACCESSIBLE) /* an address is valid only in the worker */
     return bp_session_require(session) ? -1 : bp_plugin_answer_int(result, BP_TYPE_BOOL, 0);
   if (bp_call_begin(session, BP_WORKER_ATTR, &call))
     return -1;
@@ -252,7 +252,7 @@ static int32_t alloc_data_space(void *context, int32_t device_id, const BpAlloca
   return rc;
 }
 
-/* Memory of a lost device was freed with its worker. */
+/* The memory of a lost device was freed with its worker: freeing it succeeds. */
 static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
   const BpRemoteKind *kind = context;
   uint64_t index;
@@ -267,7 +267,7 @@ static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
 /* A copy between the host and a device. */
 typedef struct HostCopy {
   uint64_t index;
-  uintptr_t handle; /* of the device's memory */
+  uintptr_t handle; /* the handle of the device's memory */
   uint64_t offset, size;
   char *host;
   uintptr_t stream;
@@ -320,14 +320,15 @@ static int32_t copy_out(const BpRemoteKind *kind, BpSession *session, const Host
   return rc;
 }
 
-/* Between two devices of one worker. Of devices of two workers one is lost, which is an error. */
+/* Copies between two devices of one worker. If the devices belong to two workers, one device is
+ * lost, which is an error. */
 static int32_t copy_within(const BpRemoteKind *kind, const BpCopy *copy, void *stream) {
   uint64_t from, to;
   BpSession *source = bp_remote_session(kind, copy->from_device.device_id, &from);
   BpSession *target = source ? bp_remote_session(kind, copy->to_device.device_id, &to) : NULL;
   if (!target)
     return -1;
-  if (source != target) /* one of the two is lost */
+  if (source != target) /* one of the two sessions is lost */
     return bp_session_require(source) ? -1 : bp_session_require(target);
   return BP_TELL(source, BP_WORKER_COPY_WITHIN, kind->number, from, (uintptr_t)copy->from,
                  copy->from_offset, to, (uintptr_t)copy->to, copy->to_offset, copy->size,

@@ -78,7 +78,7 @@ static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) 
   return ask_state(context, event_of(event), BP_WORKER_EVENT_QUERY, 0, state);
 }
 
-/* In slices: the wait for an event may take longer than a call may. */
+/* Waits in slices: an event may take longer than a call to the worker may. */
 static int32_t event_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
                                  int32_t *state) {
   const Remote *remote = event_of(event);
@@ -102,7 +102,7 @@ static int32_t event_signal(void *context, BpDeviceEvent *event) {
   return call_with(context, event_of(event), BP_WORKER_EVENT_SIGNAL, NULL);
 }
 
-/* Without notify: the host waits in a thread of its own. */
+/* There is no notify: the host waits in a thread of its own. */
 static const BpEventsApi events = {
     .struct_size = sizeof(BpEventsApi),
     .create = event_create,

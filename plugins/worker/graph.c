@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph compilers of a plugin that runs in a worker. What a graph compiler may read of a graph
- * crosses as bytes, the constants among them; its claims and its modules come back as bytes. */
+/* Graph compilers of a plugin that runs in a worker. The parts of a graph that a graph compiler may
+ * read, with the constants, are sent as bytes; claims and modules come back as bytes. */
 #include "worker.h"
 
 #include <backplane/graph_compiler.h>
 
 #include <stdlib.h>
 
-/* A graph compiler; lives for ever. */
+/* A graph compiler in a worker; lives for ever. */
 typedef struct RemoteCompiler {
-  BpGraphCompilerApi api; /* whose context is this structure */
+  BpGraphCompilerApi api; /* its context is this structure */
   BpIsolated *plugin;
-  pthread_mutex_t lock; /* for filling `api` in */
+  pthread_mutex_t lock; /* guards the filling of `api` */
 } RemoteCompiler;
 
 /* ---- A graph as bytes -------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static void put_piece(BpText *text, const void *bytes, size_t size) {
   bp_text_add(text, padding, -size % BP_WORKER_PIECE_ALIGN);
 }
 
-/* `string` may be NULL. */
+/* Adds a text; `string` may be NULL. */
 static void put_string(BpText *text, const char *string) {
   put_piece(text, string, string ? strlen(string) + 1 : 0);
 }
@@ -84,7 +84,8 @@ static void count_texts_of_value(const BpOnnxValue *value, uint64_t *texts) {
   *texts += value->symbols ? (uint64_t)value->ndim : 0;
 }
 
-/* What the worker allocates: attributes, texts in lists, and tensors of attributes. */
+/* Writes how many objects the worker must allocate: attributes, texts in lists, and tensors of
+ * attributes. */
 static void put_totals(BpText *text, const BpGraphTable *table, const BpOnnxGraph *graph) {
   uint64_t attrs = 0, texts = 0, tensors = 0;
   for (int32_t i = 0; i < table->num_values(graph); i++)
@@ -105,7 +106,7 @@ static void put_totals(BpText *text, const BpGraphTable *table, const BpOnnxGrap
   put_number(text, tensors);
 }
 
-/* 0, or -1 with an error. */
+/* Serialises a graph. 0, or -1 with an error. */
 static int32_t print_graph(const BpGraphTable *table, const BpOnnxGraph *graph, BpText *text) {
   int32_t num_inputs, num_outputs;
   const int32_t *inputs = table->get_inputs(graph, &num_inputs);
@@ -159,7 +160,7 @@ static int32_t begin(const RemoteCompiler *compiler, uint32_t operation, const B
   return rc;
 }
 
-/* Makes one call of the worker's answer. */
+/* Reads a claim from the worker's answer and makes it. */
 static int32_t enter_claim(const BpGraphTable *table, BpSession *session, BpWire *wire,
                            BpClaims *claims) {
   uint64_t state = bp_wire_get(wire);
@@ -179,7 +180,7 @@ static int32_t enter_claim(const BpGraphTable *table, BpSession *session, BpWire
   return rc;
 }
 
-/* Makes the claims of the worker's answer. The host checks them as those of any plugin. */
+/* Makes the claims in the worker's answer. The host checks them like those of any plugin. */
 static int32_t enter_claims(const BpGraphTable *table, BpSession *session, BpOwnedBytes *answer,
                             BpClaims *claims) {
   BpWire wire = {answer->data, answer->data + answer->size, 0};
@@ -218,8 +219,8 @@ static int32_t compile(void *context, const BpOnnxGraph *part, const BpTarget *t
 
 /* ---- The table --------------------------------------------------------------------------- */
 
-/* With the lock held. Asks the worker for what the table says of itself; leaves it empty if the
- * plugin has none of this version. */
+/* Asks the worker for the members of the table; leaves the table empty if the plugin has none of
+ * this version. Called with the lock held. */
 static int32_t ask(RemoteCompiler *compiler) {
   BpCall call;
   BpSession *session = bp_isolated_session(compiler->plugin);

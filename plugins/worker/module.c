@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* A module or a function in one session; freed with its RemoteModule or RemoteFunction. */
+/* A module or function in one session; freed with its RemoteModule or RemoteFunction. */
 typedef struct Instance {
   BpSession *session;
   uint64_t number;
@@ -18,7 +18,7 @@ typedef struct RemoteModule {
   BpModule *self;
   BpOwnedBytes bytes;
   int32_t property;
-  char **names; /* of its functions; NULL at the end */
+  char **names; /* names of the module's functions; NULL at the end */
   pthread_mutex_t lock;
   Instance *instances;
 } RemoteModule;
@@ -26,7 +26,7 @@ typedef struct RemoteModule {
 typedef struct RemoteFunction {
   RemoteModule *module;
   const BpRemoteKind *kind;
-  _Atomic(Instance *) instances; /* the module's lock guards adding */
+  _Atomic(Instance *) instances; /* the module's lock guards additions */
   char name[];
 } RemoteFunction;
 
@@ -37,7 +37,7 @@ static Instance *create_instance(BpSession *session, uint64_t number) {
   return instance;
 }
 
-/* Frees the worker's objects. Errors are dropped, since `destroy` returns none, and the thread's
+/* Frees the worker's objects. Errors are dropped, since `destroy` has no result, and the thread's
  * earlier error is kept. */
 static void free_instances(Instance *instances, uint32_t operation) {
   BpError *error = bp_worker_host.error->take();
@@ -59,7 +59,7 @@ static Instance *find_instance(Instance *instance, const BpSession *session) {
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
-/* Fills the names of `count` functions, each with its NUL. -1: they are others in number. */
+/* Stores the names of `count` functions, each with its NUL. -1: the number of names differs. */
 static int32_t split_names(RemoteModule *module, const char *text, size_t size, uint64_t count) {
   const char *end = text + size;
   for (uint64_t i = 0; i < count; i++) {
@@ -75,7 +75,8 @@ static int32_t raise_unreadable(BpSession *session) {
   return bp_session_give_up(session, "gave a module that cannot be read");
 }
 
-/* Each name has a NUL at least, so their size bounds their number. */
+/* Takes the names of functions. Each name has at least a NUL, so the size bounds the number of
+ * names. */
 static int32_t take_names(RemoteModule *module, BpSession *session, const char *text, size_t size,
                           uint64_t count) {
   if (count > size)
@@ -86,8 +87,7 @@ static int32_t take_names(RemoteModule *module, BpSession *session, const char *
   return split_names(module, text, size, count) ? raise_unreadable(session) : 0;
 }
 
-/* Reads the description of a module, the first time: its properties and the names of its
- * functions. */
+/* Reads the description of a module once: its properties and the names of its functions. */
 static int32_t read_description(RemoteModule *module, BpCall *call) {
   int32_t property = (int32_t)bp_wire_get(&call->out);
   uint64_t count = bp_wire_get(&call->out);
@@ -111,7 +111,7 @@ static int32_t read_description(RemoteModule *module, BpCall *call) {
   return rc;
 }
 
-/* Keeps the number of the module in the results; the next results describe it. */
+/* Reads the number of the module from the results; the module's description follows it. */
 static int32_t add_module_instance(RemoteModule *module, BpCall *call) {
   Instance *instance = create_instance(call->session, bp_wire_get(&call->out));
   if (!instance)
@@ -121,7 +121,7 @@ static int32_t add_module_instance(RemoteModule *module, BpCall *call) {
   return read_description(module, call);
 }
 
-/* With the lock held. */
+/* Loads the module into a session. Called with the lock held. */
 static int32_t load_into(RemoteModule *module, BpSession *session) {
   uint64_t blob;
   BpCall call;
@@ -136,7 +136,7 @@ static int32_t load_into(RemoteModule *module, BpSession *session) {
   return rc;
 }
 
-/* With the lock held. The number of the module in a session. */
+/* Returns the number of the module in a session. Called with the lock held. */
 static int32_t find_module(RemoteModule *module, BpSession *session, uint64_t *number) {
   if (!find_instance(module->instances, session) && load_into(module, session))
     return -1;
@@ -146,7 +146,8 @@ static int32_t find_module(RemoteModule *module, BpSession *session, uint64_t *n
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
-/* With the module's lock held. *loaded: NULL if the module has no such function. */
+/* Finds a function in a session, with the module's lock held. *loaded is NULL if the module has no
+ * such function. */
 static int32_t load_function(RemoteFunction *function, BpSession *session, Instance **loaded) {
   uint64_t module, number = 0;
   BpCall call;
@@ -185,7 +186,8 @@ static const Instance *find_function(RemoteFunction *function, BpSession *sessio
   return instance;
 }
 
-/* Asks the worker for a function of a module that lists none. *is_there: whether it has it. */
+/* Asks the worker for a function of a module that lists none. *is_there says whether the module has
+ * it. */
 static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
   Instance *instance;
   BpSession *session = bp_isolated_session(function->module->plugin);
@@ -198,8 +200,8 @@ static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
   return rc;
 }
 
-/* The address of a tensor on another machine, or on this one, may be that of another tensor there.
- */
+/* Refuses a tensor of another machine: its address may be that of a different tensor in the
+ * worker. */
 static int32_t put_view(const RemoteFunction *function, BpCall *call, int32_t i,
                         const BpTensorView *view) {
   const BpRemoteKind *kind = function->kind;
@@ -300,7 +302,7 @@ static int is_listed(const RemoteModule *module, const char *name) {
   return *at != NULL;
 }
 
-/* A module need not list its functions; the worker is asked for those of one that does not. */
+/* Finds a function. A module need not list its functions; if it does not, the worker is asked. */
 static int32_t get_function(void *context, const char *name, BpFunction **found) {
   RemoteModule *module = context;
   int is_there = is_listed(module, name);
@@ -390,7 +392,7 @@ static void destroy_module(void *context) {
   free(module);
 }
 
-/* The table for a KIND, which is never freed. NULL with an error. */
+/* Returns the table for modules of a kind; it is never freed. NULL with an error. */
 static const BpModuleApi *api_of(const char *kind) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static struct Api {
@@ -440,7 +442,7 @@ static BpModule *finish_module(RemoteModule *module, int32_t rc) {
   return made;
 }
 
-/* The KIND among the plugin's loaders; NULL: it has none of that name. */
+/* Finds a kind among the plugin's loaders. NULL: the plugin has no loader for it. */
 static const char *find_loader(const BpIsolated *plugin, BpByteArray kind) {
   for (char **loader = plugin->loaders; *loader; loader++)
     if (strlen(*loader) == kind.size && !memcmp(*loader, kind.data, kind.size))

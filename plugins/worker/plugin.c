@@ -35,13 +35,13 @@ static int32_t register_device(const BpIsolated *plugin, const char *name) {
   return bp_plugin_raise(&bp_worker_host, BP_ERROR_PLUGIN, "its worker does not have %s", name);
 }
 
-/* Where in a loader's name the kind begins that it has in the worker. */
+/* Returns the offset in a loader's name of the kind's name in the worker. */
 static size_t loader_offset(const BpIsolated *plugin, const char *name) {
   size_t offset = strlen(LOADER_PREFIX);
   return offset + (has_prefix(name + offset, plugin->prefix) ? strlen(plugin->prefix) : 0);
 }
 
-/* `name` lives for ever. */
+/* Registers a name that the plugin provides; `name` lives for ever. */
 static int32_t register_name(BpIsolated *plugin, const char *name) {
   if (has_prefix(name, DEVICE_PREFIX))
     return register_device(plugin, name);
@@ -55,7 +55,7 @@ static int32_t register_name(BpIsolated *plugin, const char *name) {
                          name);
 }
 
-/* The words of a list, each with its NUL, NULL at the end. Both allocations live for ever. */
+/* Splits a list into words, each with its NUL; NULL at the end. Both allocations live for ever. */
 static char **split(const char *list) {
   char *copy = strdup(list), *rest = NULL;
   size_t count = 0;
@@ -77,7 +77,7 @@ static int32_t find_loaders(BpIsolated *plugin, char **names) {
   return plugin->loaders ? 0 : -1;
 }
 
-/* A plugin that fails stays in memory, as one in this process would. */
+/* Starts the plugin. A plugin that fails stays in memory, like one in this process. */
 static int32_t start(BpIsolated *plugin, char **names) {
   if (find_loaders(plugin, names) || !bp_isolated_session(plugin))
     return -1;
@@ -87,7 +87,7 @@ static int32_t start(BpIsolated *plugin, char **names) {
   return 0;
 }
 
-/* Removes the machine from the names of a list. */
+/* Removes the machine's prefix from the names in a list. */
 static void make_plain(const BpIsolated *plugin, char *list) {
   size_t size = strlen(plugin->prefix);
   for (char *at = list; size && (at = strstr(at, plugin->prefix));)
@@ -97,7 +97,7 @@ static void make_plain(const BpIsolated *plugin, char *list) {
 enum { NAME, DEVICES, TARGETS, PROVIDES, WHERE, HOST, MACHINE, STARTER, NUM_ARGUMENTS };
 #define NUM_TEXTS MACHINE
 
-/* Copies what a plugin is made of. 0, or -1 with an error. */
+/* Copies the properties of a plugin. 0, or -1 with an error. */
 static int32_t fill(BpIsolated *plugin, const BpByteArray texts[NUM_TEXTS], const BpValue *args) {
   const BpValue *starter = &args[STARTER];
   pthread_mutex_init(&plugin->lock, NULL);
@@ -130,9 +130,9 @@ static int32_t view_texts(const BpValue *args, int32_t count, BpByteArray *texts
   return 0;
 }
 
-/* Called while the isolated plugin initialises: name, devices, targets and provides of its
- * descriptor, what the worker activates, the other machine or "", its number or 0, and the function
- * that starts a worker. */
+/* Called while the isolated plugin initialises. The arguments are the name, devices, targets and
+ * provides of its descriptor, the path or name that the worker activates, the other machine or "",
+ * the machine's number or 0, and the function that starts a worker. */
 static int isolate(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;
@@ -196,7 +196,7 @@ static int32_t read_list(BpSession *session, BpOwnedBytes *list) {
 }
 
 /* Takes the name of a machine and the function that starts a relay to it. Returns the descriptors
- * of the plugins there, as bytes, each with a NUL at its end. */
+ * of the plugins on that machine, as bytes, each with a NUL at its end. */
 static int list_remote(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   BpByteArray text;

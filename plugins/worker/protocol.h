@@ -12,17 +12,17 @@
  * Waiting: each side has a word, which it increments after each step. The other side polls the word
  * for some microseconds, then sets its flag `sleeps` and waits for a change with a futex.
  *
- * A socket of packets (SOCK_SEQPACKET) carries the worker's pidfd, the memory's descriptor,
- * requests to serve one more channel, and messages for the log. When one process ends, the other
- * one reads the end of the socket.
+ * A socket of packets (SOCK_SEQPACKET) carries the worker's pidfd, the descriptor of the shared
+ * memory, requests to serve one more channel, and messages for the log. When one process ends, the
+ * other one reads the end of the socket.
  *
- * A worker on another machine is reached by a relay: a process of backplane-worker on this machine,
- * which the host takes for its worker. The relay passes operations, arguments and results on,
+ * A relay connects to a worker on another machine: a process of backplane-worker on this machine,
+ * which the host treats as its worker. The relay passes operations, arguments and results on,
  * unchanged, in frames of a stream of bytes.
  *
- * The worker is not to be trusted after a fault. The host reads each counter once, copies an answer
- * before it looks at it, and checks every length. The relay checks every frame of the other
- * machine. */
+ * The host does not trust a worker, which may have a fault. The host reads each counter once,
+ * copies an answer before it reads the copy, and checks every length. The relay checks every frame
+ * of the other machine. */
 #ifndef BP_WORKER_PROTOCOL_H
 #define BP_WORKER_PROTOCOL_H
 
@@ -39,42 +39,42 @@
 #define BP_WORKER_MAGIC   0x42504b57u
 
 #define BP_WORKER_CHANNELS 64
-#define BP_WORKER_AREA     65536 /* bytes of the arguments, and of the results, of a call */
-/* Together small enough to stay in the processor's cache while a large copy goes through them: with
- * 16 MiB of chunks each byte would go to memory and back once more. */
+#define BP_WORKER_AREA     65536 /* bytes of a call's arguments, and of its results */
+/* All chunks together fit in the processor's cache while a large copy goes through them: with 16
+ * MiB of chunks each byte would go to memory and back once more. */
 #define BP_WORKER_CHUNKS     8
 #define BP_WORKER_CHUNK_SIZE ((size_t)512 << 10)
 /* Copies up to this size travel with the arguments. */
 #define BP_WORKER_INLINE_MAX 32768
 
-/* The worker's descriptor for the socket. */
+/* The worker's file descriptor of the socket. */
 #define BP_WORKER_SOCKET 3
 
-/* BpWorkerHeader::end: the number of a signal, or one of these: the worker called exit(); a relay
- * lost the stream; what a relay read is no frame. */
+/* Values of BpWorkerHeader::end other than the number of a signal: the worker called exit(); a
+ * relay lost the stream; a relay read malformed frames. */
 #define BP_WORKER_EXITED       1000
 #define BP_WORKER_DISCONNECTED 1001
 #define BP_WORKER_GARBLED      1002
 
 typedef struct BpWorkerHeader {
   _Atomic uint32_t end;      /* 0 while the worker runs, and after SIGKILL */
-  _Atomic uint32_t num_logs; /* messages that were sent to the log */
+  _Atomic uint32_t num_logs; /* number of messages sent to the log */
 } BpWorkerHeader;
 #define BP_WORKER_HEADER_SIZE 4096
 
 typedef struct BpWorkerChannel {
-  /* Written by the host. */
+  /* Members up to first_chunk are written by the host. */
   _Alignas(64) _Atomic uint32_t host_word;
   _Atomic uint32_t request;     /* the number of requests */
-  _Atomic uint32_t host_chunks; /* filled or emptied by the host; wraps around */
+  _Atomic uint32_t host_chunks; /* chunks filled or emptied by the host; wraps around */
   _Atomic uint32_t host_sleeps;
   uint32_t operation;
   uint32_t request_size;
-  uint32_t first_chunk; /* host_chunks before this call */
-  /* Written by the worker. */
+  uint32_t first_chunk; /* host_chunks at the start of this call */
+  /* Members below are written by the worker. */
   _Alignas(64) _Atomic uint32_t worker_word;
   _Atomic uint32_t answer;        /* the number of answers */
-  _Atomic uint32_t worker_chunks; /* as host_chunks */
+  _Atomic uint32_t worker_chunks; /* chunks filled or emptied by the worker; wraps around */
   _Atomic uint32_t worker_sleeps;
   int32_t status; /* 0; or -1: the results are the kind and the message of an error */
   uint32_t answer_size;
@@ -92,8 +92,9 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-/* A change of this list needs a new BP_WORKER_VERSION. Arguments and results are 64-bit numbers,
- * and byte strings after their size; `place` is the number of a device kind and an index. */
+/* The operations. A change of this list needs a new BP_WORKER_VERSION. Arguments and results are
+ * 64-bit numbers, and byte strings preceded by their size. `place` is the number of a device kind
+ * and a device index. */
 #define BP_WORKER_OPERATIONS(X)                                                                    \
   X(LIST, list)                   /* -> blob, size: plugins (tools/worker/list.c) */               \
   X(OPEN, open)                   /* plugin, names of kinds -> device kinds, target kinds */       \
@@ -103,14 +104,14 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
   X(ALLOC, alloc)                 /* place, size, alignment, dtype, flags, scope -> handle */      \
   X(FREE, free)                   /* place, handle */                                              \
   X(COPY_IN, copy_in)             /* place, handle, offset, size, stream, [bytes]; chunks */       \
-  X(COPY_OUT, copy_out)           /* the same; chunks or -> bytes */                               \
+  X(COPY_OUT, copy_out)           /* as COPY_IN; chunks or -> bytes */                             \
   X(COPY_WITHIN, copy_within)     /* place, handle, offset, index, handle, offset, size, stream */ \
   X(STREAM_CREATE, stream_create) /* place -> stream */                                            \
   X(STREAM_FREE, stream_free)     /* place, stream */                                              \
   X(STREAM_ORDER, stream_order)   /* place, from, to */                                            \
   X(STREAM_SYNC, stream_sync)     /* place, stream */                                              \
   X(EVENT_CREATE, event_create)   /* place -> event */                                             \
-  X(EVENT_FREE, event_free)       /* kind, event; and so on */                                     \
+  X(EVENT_FREE, event_free)       /* kind, event */                                                \
   X(EVENT_RECORD, event_record)   /* kind, event, stream */                                        \
   X(EVENT_WAIT, event_wait)       /* kind, event, stream */                                        \
   X(EVENT_QUERY, event_query)     /* kind, event -> state */                                       \
@@ -122,7 +123,7 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
   X(TIMER_READ, timer_read)       /* kind, timer -> nanoseconds */                                 \
   X(TIMER_FREE, timer_free)       /* kind, timer */                                                \
   X(PUT, put)                     /* size; chunks -> blob */                                       \
-  X(GET, get)                     /* blob, which ends; chunks */                                   \
+  X(GET, get)                     /* frees the blob; chunks */                                     \
   X(MODULE_LOAD, module_load)     /* kind of module, blob -> module, property, functions */        \
   X(MODULE_SOURCE, module_source) /* module, format -> has one, blob, size */                      \
   X(MODULE_FREE, module_free)     /* module */                                                     \
@@ -134,41 +135,41 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
                    */                                                                              \
   X(GRAPH_COMPILER, graph_compiler) /* name -> has one, device type, flags */                      \
   X(CLAIM, claim)                   /* name, target as JSON, blob of a graph -> blob, size */      \
-  X(COMPILE, compile)               /* the same, name of the function -> as BUILD */
+  X(COMPILE, compile)               /* arguments of CLAIM, function name -> as BUILD */
 
 #define BP_WORKER_NUMBER_(upper, lower) BP_WORKER_##upper,
 enum { BP_WORKER_OPERATIONS(BP_WORKER_NUMBER_) BP_WORKER_NUM_OPERATIONS };
 
-/* The functions of a module are their number and a byte string of their names, each with its NUL.
- * A list that is longer than this is a blob and its size after an empty string. */
+/* The functions of a module are sent as their number and a byte string of their names, each with
+ * its NUL. A longer string is sent as an empty string, then a blob and its size. */
 #define BP_WORKER_NAMES_MAX 16384
 
-/* A graph is a blob of numbers and of pieces: the size of a piece, its bytes, and zeros up to this
+/* A graph is a blob of numbers and of pieces. A piece is its size, its bytes, and zeros up to this
  * boundary, on which a blob begins. A text is a piece with its NUL; NULL is an empty piece. The
- * graph begins with the numbers of values, of nodes, and of what else is to be allocated:
- * attributes, texts in lists, tensors in attributes. Pieces with its inputs and outputs follow,
- * then values and nodes, as plugins/worker/graph.c writes and tools/worker/graph.c reads them. */
+ * graph begins with counts of the objects to allocate: values, nodes, attributes, texts in lists,
+ * tensors in attributes. Pieces with its inputs and outputs follow, then values and nodes, as
+ * plugins/worker/graph.c writes and tools/worker/graph.c reads them. */
 #define BP_WORKER_PIECE_ALIGN 8
 
-/* The answer to CLAIM is a list of the plugin's calls: one of these, the node, the bits of the
- * cost, whether there is a reason, and the reason. The host makes the calls again; the last one may
- * be a call that failed, which it names. */
+/* The answer to CLAIM is a list of the plugin's calls to BpClaims. A call is one of these two
+ * numbers, the node, the bits of the cost, whether there is a reason, and the reason. The host
+ * repeats the calls; the last one may have failed, and the host's error then names it. */
 #define BP_WORKER_TAKEN    1
 #define BP_WORKER_DECLINED 2
 
-/* What a device kind has, in the answer to OPEN. */
+/* Flags of a device kind in the answer to OPEN. */
 #define BP_WORKER_HAS_STREAMS    1
 #define BP_WORKER_HAS_PROPERTIES 2
 #define BP_WORKER_HAS_EVENTS     4
-#define BP_WORKER_HAS_HOLD       8 /* events that the host completes */
+#define BP_WORKER_HAS_HOLD       8 /* the host can complete events */
 #define BP_WORKER_HAS_TIMERS     16
 
 /* ---- Packets of the socket --------------------------------------------------------------- */
 
 #define BP_WORKER_PACKET_HELLO  1 /* from the worker, first: number = BP_WORKER_VERSION, a pidfd */
-#define BP_WORKER_PACKET_MEMORY 2 /* from the host: number = the size, the descriptor */
-#define BP_WORKER_PACKET_SERVE  3 /* from the host: number = a channel to be served */
-#define BP_WORKER_PACKET_LOG    4 /* from the worker: number = BP_LOG_*, text */
+#define BP_WORKER_PACKET_MEMORY 2 /* from the host: number = size of the memory; descriptor */
+#define BP_WORKER_PACKET_SERVE  3 /* from the host: number = the channel to serve */
+#define BP_WORKER_PACKET_LOG    4 /* from the worker: number = BP_LOG_*; text = the message */
 
 #define BP_WORKER_TEXT_MAX 1024
 
@@ -176,32 +177,33 @@ typedef struct BpWorkerPacket {
   uint32_t magic;
   uint32_t type;
   uint64_t number;
-  char text[BP_WORKER_TEXT_MAX]; /* of LOG: NUL-terminated; other packets end before it */
+  char text[BP_WORKER_TEXT_MAX]; /* NUL-terminated in LOG; other packets end before `text` */
 } BpWorkerPacket;
 #define BP_WORKER_PACKET_SIZE offsetof(BpWorkerPacket, text)
 
 /* ---- Frames of a stream ------------------------------------------------------------------ */
 
-/* The worker's first bytes. Its numbers are this machine's, so another order of bytes is another
- * magic. */
+/* The first bytes that a worker sends. The numbers are in the sender's byte order, so a different
+ * byte order gives a different magic. */
 typedef struct BpWorkerGreeting {
   uint32_t magic;
   uint32_t version;
 } BpWorkerGreeting;
 
 /* A queued request has no answer, so that a run of a model is one round trip. The worker runs
- * queued requests in the order of the stream, before later requests. The failure of one sticks to
- * its stream of the device, as asynchronous failures do (device_api.h). */
-#define BP_WORKER_FRAME_REQUEST 1 /* from the relay: number = the operation; its arguments */
-#define BP_WORKER_FRAME_QUEUED  7 /* likewise */
-#define BP_WORKER_FRAME_ANSWER  2 /* from the worker: number = the status; its results */
-#define BP_WORKER_FRAME_PART    3 /* from the worker, before the answer: bytes of a chunk */
+ * queued requests in the order of the stream, before later requests. The failure of a queued
+ * request is raised by later calls on its stream of the device, as asynchronous failures do
+ * (device_api.h). */
+#define BP_WORKER_FRAME_REQUEST 1 /* from the relay: number = operation; bytes = arguments */
+#define BP_WORKER_FRAME_QUEUED  7 /* as REQUEST, without an answer */
+#define BP_WORKER_FRAME_ANSWER  2 /* from the worker: number = the status; bytes = the results */
+#define BP_WORKER_FRAME_PART    3 /* from the worker, before the answer: bytes = bytes of a chunk */
 #define BP_WORKER_FRAME_DONE    4 /* from the worker: number = bytes of queued requests that ran */
-#define BP_WORKER_FRAME_LOG     5 /* from the worker: number = BP_LOG_*; text */
+#define BP_WORKER_FRAME_LOG     5 /* from the worker: number = BP_LOG_*; bytes = the text */
 #define BP_WORKER_FRAME_END     6 /* from the worker: number = BpWorkerHeader::end */
 
-/* A frame: this, then `size` bytes. The bytes that follow a request through chunks in shared memory
- * are here the end of its arguments; the relay makes one COPY_IN of each chunk. */
+/* The header of a frame; `size` bytes follow. Bytes that a request moves through chunks in shared
+ * memory are appended to its arguments in the frame; the relay makes one COPY_IN of each chunk. */
 typedef struct BpWorkerFrame {
   uint32_t type;
   uint32_t channel;
@@ -209,7 +211,7 @@ typedef struct BpWorkerFrame {
   uint64_t size;
 } BpWorkerFrame;
 
-/* The relay has at most so many bytes of queued requests under way. */
+/* The most bytes of queued requests that a relay has in flight. */
 #define BP_WORKER_QUEUED_MAX ((uint64_t)16 << 20)
 
 /* ---- Arguments and results --------------------------------------------------------------- */
@@ -237,7 +239,7 @@ static inline void bp_wire_put(BpWire *wire, uint64_t number) {
     memcpy(at, &number, sizeof number);
 }
 
-/* memcpy, which takes NULL for no bytes. */
+/* Calls memcpy, which must not get NULL, only if there are bytes. */
 static inline void bp_wire_copy(void *to, const void *from, size_t size) {
   if (size)
     memcpy(to, from, size);
@@ -262,22 +264,21 @@ static inline uint64_t bp_wire_get(BpWire *wire) {
   return number;
 }
 
-/* Borrowed from the area. */
+/* Reads bytes; the result is borrowed from the area. */
 static inline BpByteArray bp_wire_get_bytes(BpWire *wire) {
   uint64_t size = bp_wire_get(wire);
   const char *at = bp_wire_skip(wire, size);
   return (BpByteArray){at ? at : "", at ? size : 0};
 }
 
-/* A copy with a NUL, for free(); NULL if the area is bad, the text has a NUL, or there is no
- * memory. */
+/* Reads a text (free). NULL if the area is bad, the text contains a NUL, or there is no memory. */
 static inline char *bp_wire_get_str(BpWire *wire) {
   BpByteArray bytes = bp_wire_get_bytes(wire);
   return wire->is_bad || memchr(bytes.data, '\0', bytes.size) ? NULL
                                                               : strndup(bytes.data, bytes.size);
 }
 
-/* A data type as a number, and back. */
+/* Encodes a data type as a number, and decodes it. */
 static inline uint64_t bp_wire_of_dtype(BpDataType dtype) {
   uint64_t number = 0;
   memcpy(&number, &dtype, sizeof dtype);

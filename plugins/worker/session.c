@@ -17,7 +17,7 @@
 #define DEADLINE_DEFAULT 60.0
 #define DEADLINE_MAX     86400.0
 
-/* How long a thread looks for an answer before it sleeps. */
+/* How long a thread polls for an answer before it sleeps. */
 #define SPIN_NS INT64_C(20000)
 /* The same in a large copy, in which a worker that is as fast as memory moves the next chunks in
  * that time. */
@@ -26,7 +26,7 @@
 #define FIRST_SLEEP_NS INT64_C(1000000)
 #define LAST_SLEEP_NS  INT64_C(50000000)
 #define HELLO_MS       20000
-/* The log's messages that one call takes. */
+/* The most log messages that one call passes on. */
 #define MOST_LOGS 256
 
 struct BpSession {
@@ -35,21 +35,21 @@ struct BpSession {
   int pidfd;
   char *memory;
   BpWorkerHeader *header;
-  int64_t deadline; /* of one wait, in nanoseconds; 0: none */
+  int64_t deadline; /* deadline of one wait in nanoseconds; 0: none */
   int64_t spin;
-  pthread_mutex_t lock; /* for what follows */
+  pthread_mutex_t lock; /* guards the members below */
   uint32_t free[BP_WORKER_CHANNELS];
   uint32_t num_free;
   uint64_t served;           /* a bit for each channel that a thread of the worker serves */
   _Atomic uint32_t num_logs; /* BpWorkerHeader::num_logs when messages were last taken */
   _Atomic int32_t is_lost;
   char why[256];
-  BpSession *next; /* in the list of all */
+  BpSession *next; /* in the list of all sessions */
 };
 
 static _Atomic(BpSession *) sessions;
-static _Atomic int32_t is_used; /* a plugin has a session */
-static int32_t is_forked;       /* set in the child of a fork, if the parent's plugins had one */
+static _Atomic int32_t is_used; /* a plugin has a session in this process */
+static int32_t is_forked;       /* in the child of a fork: the parent's plugins had a session */
 
 static const char *const operation_names[] = {
 #define NAME(upper, lower) #lower,
@@ -59,8 +59,8 @@ static const char *const operation_names[] = {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* The child cannot use the worker, and must not keep the worker's socket open. If no plugin has
- * used a worker, it may begin with workers of its own. */
+/* The child of a fork cannot use the worker, and must not keep the worker's socket open. If no
+ * plugin has used a worker, the child may start its own workers. */
 static void after_fork_in_child(void) {
   is_forked = atomic_load(&is_used);
   for (BpSession *session = atomic_load(&sessions); session; session = session->next) {
@@ -69,7 +69,7 @@ static void after_fork_in_child(void) {
     if (session->pidfd >= 0)
       close(session->pidfd);
     session->socket = session->pidfd = -1;
-    session->memory = NULL; /* which the child does not have */
+    session->memory = NULL; /* the child does not have this mapping */
     atomic_store(&session->is_lost, 1);
   }
 }
@@ -113,7 +113,7 @@ int32_t bp_session_require(const BpSession *session) {
   return bp_session_check(session) ? raise_lost(session) : 0;
 }
 
-/* With the lock held. Frees the memory and closes the descriptors, once no call uses them. */
+/* Frees the memory and closes the descriptors once no call uses them. Called with the lock held. */
 static void free_resources(BpSession *session) {
   if (session->num_free < BP_WORKER_CHANNELS || !session->memory)
     return;
@@ -125,8 +125,8 @@ static void free_resources(BpSession *session) {
   session->socket = session->pidfd = -1;
 }
 
-/* The worker is no child of this process, unless this one takes up orphans (the first process of a
- * container). */
+/* Reaps the worker if it became a child of this process. That happens only if this process adopts
+ * orphans (the first process of a container). */
 static void reap(int pidfd) {
   struct pollfd end = {.fd = pidfd, .events = POLLIN};
   siginfo_t info;
@@ -134,7 +134,7 @@ static void reap(int pidfd) {
   waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG);
 }
 
-/* The message is logged without the lock: the application's callback may use the device. */
+/* The message is logged without the lock: the application's log callback may use the device. */
 static void lose(BpSession *session, const char *why) {
   pthread_mutex_lock(&session->lock);
   int is_first = !atomic_load(&session->is_lost);
@@ -212,7 +212,7 @@ static int send_packet(int socket, uint32_t type, uint64_t number, int fd) {
   return sent < 0 ? -1 : 0;
 }
 
-/* Takes a channel: the one that was used last, whose thread may still be awake. */
+/* Takes the most recently used channel, whose thread may still be awake. */
 static int32_t take_channel(BpSession *session, BpCall *call) {
   int is_new = 0;
   pthread_mutex_lock(&session->lock);
@@ -340,7 +340,7 @@ void bp_call_tell_chunks(BpCall *call, uint32_t chunks) {
   bp_worker_tell(&call->channel->host_word, &call->channel->worker_sleeps);
 }
 
-/* Takes a copy of the results, which the worker could change. */
+/* Copies the results, which the worker could change. */
 static int32_t copy_results(BpCall *call) {
   uint32_t size = *(volatile uint32_t *)&call->channel->answer_size;
   if (size > BP_WORKER_AREA)
@@ -365,8 +365,8 @@ static int32_t raise_answer(BpCall *call) {
   return rc;
 }
 
-/* Hands the worker's messages to the log, without the lock (see lose). The caller's channel keeps
- * the socket open. A worker that never stops logging must not hold the call: after MOST_LOGS
+/* Passes the worker's messages to the log, without the lock (see lose). The caller's channel keeps
+ * the socket open. A worker that never stops logging must not delay the call: after MOST_LOGS
  * messages, the next call takes the others. */
 static void take_logs(BpSession *session) {
   uint32_t count = atomic_load_explicit(&session->header->num_logs, memory_order_relaxed);
@@ -539,7 +539,7 @@ static int32_t receive_hello(BpSession *session) {
                          session->label, BP_WORKER_VERSION);
 }
 
-/* Its size cannot change, so no access to it can fail in this process. */
+/* The size of the shared memory is sealed, so no access to it can fail in this process. */
 static int32_t share_memory(BpSession *session) {
   struct rlimit limit;
   if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < BP_WORKER_MEMORY_SIZE)
@@ -565,7 +565,7 @@ static int32_t share_memory(BpSession *session) {
   return rc;
 }
 
-/* With a point, whatever the program's locale has. */
+/* Reads a number with a decimal point, in any locale. */
 static double read_number(const char *text, char **end) {
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   double number = plain ? strtod_l(text, end, plain) : strtod(text, end);
@@ -625,7 +625,7 @@ BpSession *bp_session_start(const char *label, BpFunction *starter) {
   if (session->pidfd >= 0)
     close(session->pidfd);
   if (session->socket >= 0)
-    close(session->socket); /* which ends the worker */
+    close(session->socket); /* closing the socket ends the worker */
   pthread_mutex_destroy(&session->lock);
   free(session);
   return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Target kinds and code generators of a plugin that runs in a worker. A target crosses as JSON, and
+/* Target kinds and code generators of a plugin that runs in a worker. A target is sent as JSON, and
  * the IR as text; the module comes back as bytes. */
 #include "worker.h"
 
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A target kind; lives for ever. */
+/* A target kind of a worker; lives for ever. */
 typedef struct RemoteTarget {
-  BpTargetKind kind; /* whose context is this structure */
+  BpTargetKind kind; /* its context is this structure */
   BpIsolated *plugin;
-  struct RemoteTarget *next; /* in the list of all */
+  struct RemoteTarget *next; /* in the list of all target kinds */
 } RemoteTarget;
 
 static _Atomic(RemoteTarget *) all;
@@ -44,7 +44,8 @@ static void add_str(BpText *text, const char *string) {
   bp_text_add(text, string, strlen(string));
 }
 
-/* A string of JSON; its other control characters have no place in a target. */
+/* Adds a JSON string. Only quotes and backslashes are escaped: a target has no control
+ * characters. */
 static void add_quoted(BpText *text, const char *data, size_t size) {
   bp_text_add(text, "\"", 1);
   for (size_t i = 0; i < size; i++) {
@@ -98,7 +99,7 @@ static int32_t print_target(const RemoteTarget *remote, const BpTarget *target, 
              : 0;
 }
 
-/* Whatever the program's locale. 0, or -1 with an error. */
+/* Writes the target as JSON, in the C locale. 0, or -1 with an error. */
 static int32_t describe_target(const RemoteTarget *remote, const BpTarget *target, BpText *text) {
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = plain ? uselocale(plain) : (locale_t)0;
@@ -177,7 +178,7 @@ static int32_t read_attr(BpTargetAttr *attr, BpWire *wire) {
   return attr->name && attr->description && !wire->is_bad ? 0 : -1;
 }
 
-/* What it reads lives for ever, as a kind does. */
+/* Reads a target kind. Its strings live for ever, as the kind does. */
 static int32_t read_target(RemoteTarget *remote, BpCall *call) {
   BpTargetKind *kind = &remote->kind;
   kind->struct_size = sizeof *kind;

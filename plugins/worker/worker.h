@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the plugin worker: plugins that run in a process of their own.
  *
- * An Isolated is one such plugin. Its Session is a worker process; another one takes its place when
- * it is lost. The index of a device is never used again for another session, so the device of a
- * handle determines the session of the handle. */
+ * An Isolated is one such plugin. Its BpSession is a worker process; if that is lost, a new session
+ * replaces it. A device index is never reused for another session, so the device of a handle
+ * determines the session of the handle. */
 #ifndef BP_WORKER_H
 #define BP_WORKER_H
 
@@ -22,41 +22,42 @@ typedef struct BpIsolated BpIsolated;
 
 /* ---- session.c: a worker process --------------------------------------------------------- */
 
-/* Starts a worker with `starter`, a function of the core. `label`, which lives for ever, says in
- * messages whose worker it is: "plugin opencl". The session is never freed, since devices refer to
+/* Starts a worker with `starter`, a function of the core. `label`, which lives for ever, names the
+ * worker's owner in messages: "plugin opencl". The session is never freed, since devices refer to
  * it; its memory and descriptors are freed when it is lost. NULL with an error. */
 BpSession *bp_session_start(const char *label, BpFunction *starter);
-/* Gives a session to a plugin, whose label it gets. */
+/* Assigns a session to a plugin; `label` is the plugin's. */
 void bp_session_use(BpSession *session, const char *label);
 
-/* 0, or -1: the worker has ended, or was ended, or this process is a fork. Raises nothing. */
+/* Returns 0; or -1 without an error if the worker has ended or was killed, or this process is a
+ * fork. */
 int32_t bp_session_check(const BpSession *session);
-/* The same, with an error. */
+/* bp_session_check that raises an error. */
 int32_t bp_session_require(const BpSession *session);
-/* 0, or -1 with an error: this process is a fork of one that had a worker. It takes no lock, since
- * another thread may have held one when the process forked. */
+/* Returns 0; or -1 with an error if this process is a fork of one that had a worker. Takes no lock,
+ * since another thread may have held one when the process forked. */
 int32_t bp_session_require_no_fork(void);
 
-/* Kills a worker, whose answer is malformed: its devices are lost. Returns -1 with an error. */
+/* Kills a worker that sent a malformed answer: its devices are lost. Returns -1 with an error. */
 int32_t bp_session_give_up(BpSession *session, const char *why);
 
-/* One call. From begin to finish a channel of the session is this thread's. */
+/* A call to the worker. From begin to finish, this thread owns a channel of the session. */
 typedef struct BpCall {
   BpSession *session;
   BpWorkerChannel *channel;
   uint32_t index;
   uint32_t number;
   uint32_t operation;
-  uint32_t first_chunk; /* the worker's counter before this call */
-  BpWire in;            /* arguments, to be written before send */
-  BpWire out;           /* results, to be read after wait; private to this process */
-  char *results;        /* what `out` reads: `room`, or allocated */
+  uint32_t first_chunk; /* the worker's chunk counter at the start of this call */
+  BpWire in;            /* arguments, written before bp_call_send */
+  BpWire out;           /* results, read after bp_call_wait; private to this process */
+  char *results;        /* the memory that `out` reads: `room`, or allocated */
   char room[256];
 } BpCall;
 
-/* 0, or -1 with an error and nothing to finish. */
+/* Takes a channel. 0, or -1 with an error, and then bp_call_finish is not called. */
 int32_t bp_call_begin(BpSession *session, uint32_t operation, BpCall *call);
-/* Hands the arguments over. -1 with an error: they are too many. */
+/* Sends the arguments. -1 with an error: they are too long. */
 int32_t bp_call_send(BpCall *call);
 /* Waits until the worker has filled or emptied `chunks` chunks, or has answered. -1 with an
  * error: the worker is lost. */
@@ -65,13 +66,13 @@ int32_t bp_call_has_answer(const BpCall *call);
 int32_t bp_call_has_chunks(const BpCall *call, uint32_t chunks);
 /* Tells the worker that `chunks` chunks were filled or emptied. */
 void bp_call_tell_chunks(BpCall *call, uint32_t chunks);
-/* Waits for the answer. -1 with an error: the worker's, or that it is lost. */
+/* Waits for the answer. -1 with the worker's error, or with the error that the worker is lost. */
 int32_t bp_call_wait(BpCall *call);
 /* Checks that the results could be read. -1 with an error. */
 int32_t bp_call_check(BpCall *call);
 void bp_call_finish(BpCall *call);
 
-/* A whole call whose arguments and results are numbers: BP_TELL has no result, BP_ASK one. */
+/* Makes a whole call whose arguments and results are numbers: BP_TELL has no result, BP_ASK one. */
 int32_t bp_call_numbers(BpSession *session, uint32_t operation, const uint64_t *arguments,
                         size_t num_arguments, uint64_t *results, size_t num_results);
 #define BP_NUMBERS_(...)                                                                           \
@@ -81,20 +82,20 @@ int32_t bp_call_numbers(BpSession *session, uint32_t operation, const uint64_t *
 #define BP_ASK(session, operation, result, ...)                                                    \
   bp_call_numbers(session, operation, BP_NUMBERS_(__VA_ARGS__), result, 1)
 
-/* Moves bytes to or from the chunks of a call that was sent, until all are moved or the worker has
- * answered. -1 with an error: the worker is lost. */
+/* Moves bytes to or from the chunks of a call that was sent, until all bytes are moved or the
+ * worker has answered. -1 with an error: the worker is lost. */
 int32_t bp_call_fill(BpCall *call, const char *bytes, uint64_t size);
 int32_t bp_call_empty(BpCall *call, char *bytes, uint64_t size);
 
-/* Bytes that the worker keeps under a number: sends them, and takes them back. */
+/* Sends bytes that the worker keeps as a numbered blob, and gets a blob back. */
 int32_t bp_blob_put(BpSession *session, const void *bytes, uint64_t size, uint64_t *blob);
 int32_t bp_blob_get(BpSession *session, uint64_t blob, uint64_t size, BpOwnedBytes *bytes);
-/* Sends a call whose results are a blob and its size, waits for it, finishes it and gets the blob.
- * -1 with an error. */
+/* Sends a call whose results are a blob and its size, waits for the answer, finishes the call and
+ * gets the blob. -1 with an error. */
 int32_t bp_call_get_blob(BpCall *call, BpOwnedBytes *bytes);
 
-/* The longest that one call should wait for something that may take any time; the caller repeats
- * it. In nanoseconds. */
+/* The longest time in nanoseconds that one call waits for an event that may take any time; the
+ * caller repeats the call. */
 uint64_t bp_session_slice(const BpSession *session);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
@@ -102,7 +103,7 @@ uint64_t bp_session_slice(const BpSession *session);
 #define BP_WORKER_MAX_DEVICES 256
 #define BP_WORKER_MAX_KINDS   8
 
-/* A device: in which session, and its index there. */
+/* A device: its session, and its index in the session. */
 typedef struct BpRemoteDevice {
   BpSession *session;
   uint64_t index;
@@ -110,48 +111,50 @@ typedef struct BpRemoteDevice {
 
 /* A kind of device of an isolated plugin; lives for ever. */
 typedef struct BpRemoteKind {
-  BpDeviceApi api; /* whose context is this structure */
+  BpDeviceApi api; /* its context is this structure */
   BpEventsApi events;
   BpTimerApi timers;
   BpIsolated *plugin;
-  uint64_t number;        /* of the kind, in the worker */
-  const char *plain_name; /* in the worker */
-  int32_t plain_type;     /* in the worker */
+  uint64_t number;        /* number of the kind in the worker */
+  const char *plain_name; /* the kind's name in the worker */
+  int32_t plain_type;     /* the kind's device type in the worker */
   uint64_t has;           /* BP_WORKER_HAS_* */
-  char why[512];          /* why it has no device */
+  char why[512];          /* why the kind has no device */
   _Atomic int32_t num_devices;
   BpRemoteDevice devices[BP_WORKER_MAX_DEVICES];
 } BpRemoteKind;
 
-/* The types of another machine's devices lie above those of this machine's: the machine's number
- * comes before the plain type. */
+/* The device types of another machine are above those of this machine: the machine's number is in
+ * the bits above the plain type. */
 #define BP_WORKER_MACHINE_SHIFT 16
 
 /* An isolated plugin; lives for ever. */
 struct BpIsolated {
   char *name;
-  char *label;  /* of its sessions */
-  char *where;  /* what the worker activates: the plugin's path, or its name on another machine */
-  char *host;   /* the other machine, or "" */
-  char *prefix; /* of its kinds' names here: "remote:me@gpubox/", or "" */
+  char *label;     /* label of its sessions */
+  char *where;     /* the path that the worker activates, or the plugin's name on another machine */
+  char *host;      /* the other machine, or "" */
+  char *prefix;    /* prefix of its kinds' names here: "remote:me@gpubox/", or "" */
   int32_t machine; /* the number of the other machine, or 0 */
   BpFunction *starter;
-  char *device_names, *target_names; /* in the worker */
-  char **names;                      /* that it provides; NULL at the end */
-  pthread_mutex_t lock;              /* for `session` and the adding of devices */
-  BpSession *session;                /* the latest */
+  char *device_names, *target_names; /* names of its kinds in the worker */
+  char **names;                      /* names that the plugin provides; NULL at the end */
+  pthread_mutex_t lock;              /* guards `session` and the adding of devices */
+  BpSession *session;                /* the latest session */
   BpRemoteKind *kinds[BP_WORKER_MAX_KINDS];
   int32_t num_kinds;
-  char **loaders; /* KIND of each runtime.module.loadbinary_KIND; NULL at the end */
+  char **loaders; /* kinds of module that the plugin loads; NULL at the end */
 };
 
-/* The session of a device. NULL with an error: there is no such device, or it is lost. */
+/* Returns the session of a device. NULL with an error: there is no such device, or the device is
+ * lost. */
 BpSession *bp_remote_session(const BpRemoteKind *kind, int32_t device_id, uint64_t *index);
 
-/* The session for what needs no device, started again if it was lost. NULL with an error. */
+/* Returns the session for calls that need no device, and starts a new one if it was lost. NULL with
+ * an error. */
 BpSession *bp_isolated_session(BpIsolated *plugin);
 
-/* Reads the kinds from the results of OPEN, and makes them if there are none yet. */
+/* Reads the device kinds from the results of OPEN, and makes them if there are none yet. */
 int32_t bp_remote_read_kinds(BpIsolated *plugin, BpCall *call);
 
 /* ---- event.c ----------------------------------------------------------------------------- */
@@ -166,8 +169,8 @@ const void *bp_remote_get_extension(void *context, const char *name, uint32_t ve
 /* Registers runtime.module.loadbinary_KIND. */
 int32_t bp_remote_register_loader(BpIsolated *plugin, const char *registry_name, const char *kind);
 
-/* Makes a module of what the worker built: its kind, bytes and description are in `call`'s
- * results. NULL with an error. */
+/* Makes a module from the results of BUILD in `call`: kind, bytes and description. NULL with an
+ * error. */
 BpModule *bp_remote_module_of_build(BpIsolated *plugin, BpSession *session, BpCall *call);
 
 /* ---- plugin.c ---------------------------------------------------------------------------- */
@@ -177,7 +180,7 @@ BpSession *bp_take_spare(const char *host);
 
 /* ---- target.c ---------------------------------------------------------------------------- */
 
-/* Bytes that grow; freed with free(text.data). */
+/* A growing buffer of bytes; freed with free(text.data). */
 typedef struct BpText {
   char *data;
   size_t size, capacity;
@@ -185,7 +188,7 @@ typedef struct BpText {
 } BpText;
 
 void bp_text_add(BpText *text, const char *bytes, size_t size);
-/* A target with all its attributes, as JSON. 0, or -1 with an error. */
+/* Writes a target with all its attributes as JSON. 0, or -1 with an error. */
 int32_t bp_remote_describe_target(const BpTarget *target, BpText *text);
 /* Reads the target kinds from the results of OPEN, and registers them. */
 int32_t bp_remote_read_targets(BpIsolated *plugin, BpCall *call);
