@@ -10,7 +10,7 @@
  *  - Errors: it returns 0, or -1 with an error raised through the host's error table. On failure
  *    its results are not read.
  *  - `context` is BpDeviceApi::context. One set of functions can serve several kinds.
- *  - `device_id` lies in [0, device count): the host checks it.
+ *  - `device_id` is in [0, device count): the host checks it.
  *  - Pointers to structures and texts are borrowed for the call.
  *  - A slot may call any table of the host. It does not call back into this device's kind through
  *    the host, except to raise errors.
@@ -38,11 +38,11 @@ extern "C" {
 #endif
 
 /* Attributes of a device, with the type of the value. get_attr returns None for an attribute that
- * the device does not have. Numbers are permanent and Backplane's own: those that TVM gives to
- * attributes later are not followed. Numbers from 65536 on belong to the vendor. */
+ * the device does not have. Numbers are permanent and Backplane's own: later numbers of TVM are not
+ * adopted. Numbers from 65536 on belong to the vendor. */
 #define BP_ATTR_EXIST                       0  /* bool: the device is usable now */
 #define BP_ATTR_MAX_THREADS_PER_BLOCK       1  /* int */
-#define BP_ATTR_WARP_SIZE                   2  /* int: threads in lock-step */
+#define BP_ATTR_WARP_SIZE                   2  /* int: number of threads that run in lock-step */
 #define BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK 3  /* int, bytes */
 #define BP_ATTR_COMPUTE_VERSION             4  /* str: "9.0", "OpenCL C 3.0" */
 #define BP_ATTR_DEVICE_NAME                 5  /* str */
@@ -51,36 +51,36 @@ extern "C" {
 #define BP_ATTR_MAX_THREAD_DIMENSIONS       8  /* shape of 3: largest block in x, y, z */
 #define BP_ATTR_MAX_REGISTERS_PER_BLOCK     9  /* int */
 #define BP_ATTR_ARCH_NAME                   10 /* str: the vendor's architecture name */
-#define BP_ATTR_API_VERSION                 11 /* str: of the vendor's API */
+#define BP_ATTR_API_VERSION                 11 /* str: version of the vendor's API */
 #define BP_ATTR_DRIVER_VERSION              12 /* str */
 #define BP_ATTR_L2_CACHE_SIZE               13 /* int, bytes */
 #define BP_ATTR_TOTAL_GLOBAL_MEMORY         14 /* int, bytes */
 #define BP_ATTR_AVAILABLE_GLOBAL_MEMORY     15 /* int, bytes, now */
 #define BP_ATTR_IMAGE_PITCH_ALIGNMENT       16 /* int */
-#define BP_ATTR_MAX_GRID_DIMENSIONS         17 /* shape of 3: most groups in x, y, z */
+#define BP_ATTR_MAX_GRID_DIMENSIONS         17 /* shape of 3: most thread blocks in x, y, z */
 #define BP_ATTR_MAX_ALLOCATION              18 /* int, bytes: the largest single data space */
-#define BP_ATTR_DATA_ALIGNMENT              19 /* int, bytes: views into one data space start at multiples */
+#define BP_ATTR_DATA_ALIGNMENT              19 /* int, bytes: alignment of views into data space */
 #define BP_ATTR_VENDOR                      20 /* str */
-#define BP_ATTR_UUID                        21 /* str, stable across processes */
+#define BP_ATTR_UUID                        21 /* str: stable across processes */
 #define BP_ATTR_PCI_ADDRESS                 22 /* str "0000:01:00.0" */
 /* bool: a handle of the memory scope "global" is an address that the host may use */
 #define BP_ATTR_HOST_ACCESSIBLE 23
-#define BP_ATTR_TARGET          24 /* str: the target, as text, that fits this device best */
-#define BP_ATTR_RANK            25 /* int: the largest is what `auto` takes, see below */
+#define BP_ATTR_TARGET          24 /* str: text of the target that fits this device best */
+#define BP_ATTR_RANK            25 /* int: `auto` takes the largest, see below */
 
-/* The scale of BP_ATTR_RANK. It compares devices of plugins that know nothing of each other.
- *  - 200 to 999: hardware that runs models faster than the host's CPU, by how much faster. If
- *    several plugins reach the same hardware, the fastest of them has the highest rank (a GPU
- *    through OpenCL has 300).
+/* The scale of BP_ATTR_RANK. Ranks compare devices of independent plugins.
+ *  - 200 to 999: hardware that runs models faster than the host's CPU; the rank grows with the
+ *    speed. If several plugins reach the same hardware, the fastest of them has the highest rank (a
+ *    GPU through OpenCL has 300).
  *  - 100: the host's CPU.
  *  - 1 to 99: software drivers that run on the host's CPU.
  *  - None or 0: the last choice.
- * Of equal ranks, the first device of the kind that comes first in the alphabet is taken. */
+ * If ranks are equal, `auto` takes the first device of the kind that is first in the alphabet. */
 
-/* A copy. The device types of its ends tell its direction: the host's end has device_type
- * BP_DEVICE_CPU and an address. A copy within one kind may go between two devices of the kind.
- * Offsets and sizes are in bytes. Where the host passes a copy to a plugin, it has checked the
- * bounds of tensors, and `size` is not 0. */
+/* A copy. The device types of the source and destination determine the direction: the host's side
+ * has device_type BP_DEVICE_CPU and an address. A copy within one kind may go between two devices
+ * of the kind. Offsets and sizes are in bytes. Before the host passes a copy to a plugin, it has
+ * checked the bounds of tensors, and `size` is not 0. */
 typedef struct BpCopy {
   uint64_t struct_size; /* sizeof(BpCopy) of the filling side's headers */
   const void *from;
@@ -90,7 +90,7 @@ typedef struct BpCopy {
   uint64_t to_offset;
   BpDevice to_device;
   uint64_t size;
-  uint64_t flags; /* 0: none is defined. A device refuses a flag that it does not know */
+  uint64_t flags; /* 0: no flag is defined. A device refuses unknown flags */
 } BpCopy;
 
 /* A request for memory. */
@@ -98,9 +98,9 @@ typedef struct BpAllocation {
   uint64_t struct_size; /* sizeof(BpAllocation) of the filling side's headers */
   uint64_t size;        /* bytes; a size of 0 gives a valid handle, too */
   uint64_t alignment;   /* bytes: a power of two from 1 to 4096 */
-  BpDataType dtype;     /* of the elements; a hint */
+  BpDataType dtype;     /* type of the elements; a hint */
   uint32_t flags;       /* as BpCopy::flags */
-  const char *scope;    /* a kind of memory of the device; NULL or "": "global" */
+  const char *scope;    /* a memory scope of the device; NULL or "": "global" */
 } BpAllocation;
 
 /* The table. It is static: it lives as long as the plugin. */
@@ -113,14 +113,14 @@ typedef struct BpDeviceApi {
   void *context;       /* passed to each slot; may be NULL; the host never frees it */
 
   /* Counts the devices.
-   * *count: the devices that there are now, lost ones included. A missing vendor library or driver
-   * is count 0, not an error. *why: with count 0, the reason and the remedy, static or
-   * thread-local text that nobody frees. */
+   * *count: the number of devices at present, including lost devices. If a vendor library or driver
+   * is missing, the count is 0, without an error. *why: if the count is 0, the reason and the
+   * remedy, a static or thread-local text that is never freed. */
   int32_t (*get_device_count)(void *context, int32_t *count, const char **why);
 
   /* Reads an attribute.
-   * attr: BP_ATTR_*, or a number of the vendor. *result: None when the slot is called; the caller
-   * owns what it holds after success. An unknown attribute stays None and is no error. */
+   * attr: BP_ATTR_*, or a number of the vendor. *result: None when the slot is called; after
+   * success the caller owns the object in it. An unknown attribute stays None and is no error. */
   int32_t (*get_attr)(void *context, int32_t device_id, int32_t attr, BpValue *result);
 
   /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
@@ -130,14 +130,14 @@ typedef struct BpDeviceApi {
 
   /* Allocates memory.
    * *handle: the memory, never NULL, which the caller frees with free_data_space.
-   * Errors: BP_ERROR_MEMORY if memory is exhausted, and the device stays usable; BP_ERROR_VALUE for
-   * an unknown scope; BP_ERROR_NOT_IMPLEMENTED for an unknown flag. */
+   * Errors: BP_ERROR_MEMORY if memory is exhausted; the device then stays usable; BP_ERROR_VALUE
+   * for an unknown scope; BP_ERROR_NOT_IMPLEMENTED for an unknown flag. */
   int32_t (*alloc_data_space)(void *context, int32_t device_id, const BpAllocation *allocation,
                               void **handle);
 
   /* Frees memory.
-   * handle: of alloc_data_space on this device, not NULL. Queued work that uses it still
-   * completes. */
+   * handle: made by alloc_data_space on this device, not NULL. Queued work that uses the memory
+   * still completes. */
   int32_t (*free_data_space)(void *context, int32_t device_id, void *handle);
 
   /* (optional, with free_workspace: the host pools data space) Allocates short-lived memory.
@@ -146,15 +146,16 @@ typedef struct BpDeviceApi {
   int32_t (*alloc_workspace)(void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
                              void **handle);
 
-  /* (optional) Frees memory of alloc_workspace. Queued work that uses it still completes. */
+  /* (optional) Frees memory of alloc_workspace. Queued work that uses the memory still
+   * completes. */
   int32_t (*free_workspace)(void *context, int32_t device_id, void *handle);
 
   /* Queues a copy on `stream`, or waits for the stream and copies at once.
-   * stream: of the device, if the other end is the host; of the source, if both ends are devices of
-   * this kind. Work on the destination's streams is not ordered with the copy. Host to device: the
-   * source has been read when the slot returns. Device to host: the destination stays valid until
-   * the stream is synchronised. Any offset and any size is valid: a device that moves memory in
-   * larger units reads, changes and writes the units at both ends.
+   * stream: a stream of the device, if the other side is the host; a stream of the source, if both
+   * sides are devices of this kind. Work on the destination's streams is not ordered with the copy.
+   * Host to device: the source has been read when the slot returns. Device to host: the destination
+   * stays valid until the stream is synchronised. Any offset and any size is valid: a device that
+   * moves memory in larger units reads, changes and writes the first and the last unit.
    * Errors: BP_ERROR_NOT_IMPLEMENTED for an unknown flag, and nothing is copied. */
   int32_t (*copy)(void *context, const BpCopy *copy, void *stream);
 
@@ -162,8 +163,8 @@ typedef struct BpDeviceApi {
    * *stream: not NULL; the caller frees it with free_stream. */
   int32_t (*create_stream)(void *context, int32_t device_id, void **stream);
 
-  /* (optional) Frees a stream. Work that is queued on it still completes.
-   * stream: of create_stream, not NULL. No thread uses it during or after the call. */
+  /* (optional) Frees a stream. Work that is queued on the stream still completes.
+   * stream: made by create_stream, not NULL. No thread uses the stream during or after the call. */
   int32_t (*free_stream)(void *context, int32_t device_id, void *stream);
 
   /* (optional) Orders two streams of the device: work that is queued on `to` later waits for the
@@ -176,7 +177,8 @@ typedef struct BpDeviceApi {
 
   /* (optional: none) Lists further properties, for `backplane inspect`.
    * visit: called with `visitor`, a static name and a borrowed value for each property, in the
-   * calling thread, until it returns a value other than 0. That ends the visit, which succeeds. */
+   * calling thread, until it returns a value other than 0. Such a value ends the visit, and the
+   * slot succeeds. */
   int32_t (*visit_properties)(void *context, int32_t device_id,
                               int32_t (*visit)(void *visitor, const char *name,
                                                const BpValue *value),
@@ -184,7 +186,7 @@ typedef struct BpDeviceApi {
 
   /* (optional: none) Finds an extension by name and version (device_extensions.h).
    * Returns a table that stays valid for ever, or NULL, with no error raised, if the devices of
-   * this kind do not have it in that version. */
+   * this kind do not have the extension in that version. */
   const void *(*get_extension)(void *context, const char *name, uint32_t version);
 } BpDeviceApi;
 

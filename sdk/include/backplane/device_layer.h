@@ -2,8 +2,9 @@
 /* Layers: plugins that stand between the host and the devices of any other plugin.
  *
  * A layer sees every call of a slot of the DeviceAPI and of its extensions, and every launch of a
- * kernel. It may check the call, note it, or fail it. The plugin below needs nothing for that.
- * BACKPLANE_LAYERS lists the layers in force (docs/layers.md): the first is the outermost.
+ * kernel. It may check the call, record it, or fail it. The plugin of the device needs no support
+ * for layers. BACKPLANE_LAYERS lists the layers in force (docs/layers.md): the first is the
+ * outermost.
  *
  * A plugin registers a layer as the global function `device_layer.NAME`, which takes nothing and
  * returns the address of a BpDeviceLayer as a value of type pointer:
@@ -23,61 +24,62 @@ extern "C" {
 
 #define BP_DEVICE_LAYER_VERSION 1
 
-/* One launch of a kernel, on its way to the device. All of it is borrowed for the call. */
+/* A launch of a kernel, on its way to the device. The structure is borrowed for the call. */
 typedef struct BpLaunch {
   uint64_t struct_size;           /* sizeof(BpLaunch) of the host's headers */
-  const char *kernel;             /* the name by which it was found in its module; "": not known */
+  const char *kernel;             /* the kernel's name in its module; "": unknown */
   const BpInvocation *invocation; /* the device and the stream */
   const BpValue *args;            /* the kernel's arguments, then one int for each launch tag */
   int32_t num_args;
   int32_t reserved; /* zero */
-  /* Passes `launch`, which is this structure, to the next layer or to the kernel. At most once a
-   * launch. Returns 0, or -1 with an error raised. */
+  /* Passes `launch`, which points to this structure, to the next layer or to the kernel. A layer
+   * calls it at most once per launch. Returns 0, or -1 with an error raised. */
   int32_t (*proceed)(const struct BpLaunch *launch);
 } BpLaunch;
 
-/* The results of wrapping a table by a layer. The host zeroes it and sets struct_size before the
+/* The result of BpDeviceLayer::wrap. The host zeroes the structure and sets struct_size before the
  * call. */
 typedef struct BpLayered {
   uint64_t struct_size; /* sizeof(BpLayered) of the host's headers */
 
-  /* The table that the host uses from now on; static or valid for ever, as its context. It has the
-   * `device_type` and the `name` of the next one. A slot that the next table lacks stays NULL. A
-   * slot that it does not have, or that lies beyond its struct_size, the devices do not have under
-   * this layer: a newer slot is hidden by an older layer and never called past it.
-   * get_extension gives tables of the layer's own, since their slots are called with the layer's
-   * context; of an extension that the layer does not know it gives NULL. */
+  /* The table that the host uses from now on. The table and its context are static or valid for
+   * ever. It has the `device_type` and the `name` of the next table. A slot that the next table
+   * lacks stays NULL. If this table lacks a slot, or the slot lies beyond its struct_size, the
+   * devices do not have the slot under this layer: an older layer hides a newer slot, which is
+   * never called past the layer. get_extension returns the layer's own tables, since their slots
+   * are called with the layer's context; for an extension that the layer does not know it returns
+   * NULL. */
   const BpDeviceApi *api;
 
-  void *context; /* passed to the two below; may be NULL */
+  void *context; /* passed to the two slots below; may be NULL */
 
-  /* (optional: proceeds) Called for each launch of a kernel on these devices, also of one that is
+  /* (optional: proceeds) Called for each launch of a kernel on these devices, also if the kernel is
    * called as a packed function. Returns what launch->proceed(launch) returns, or -1 with an error
    * raised. Any thread, also at once from several. */
   int32_t (*launch)(void *context, const BpLaunch *launch);
 
   /* (optional: nothing) Called once, in the thread that ends the process by exit() or by returning
-   * from main: the last chance to write out what was gathered. Other threads may still run, and
-   * call slots afterwards. Not called in the child of a fork, nor where a signal ends the process.
+   * from main: the last chance to write out collected data. Other threads may still run, and call
+   * slots afterwards. Not called in the child of a fork, nor where a signal ends the process.
    */
   void (*finish)(void *context);
 } BpLayered;
 
-/* A layer. Static, for the plugin's life. */
+/* A layer. It is static: it lives as long as the plugin. */
 typedef struct BpDeviceLayer {
   uint64_t struct_size; /* sizeof(BpDeviceLayer) of the plugin's headers */
   uint32_t version;     /* BP_DEVICE_LAYER_VERSION; the host refuses another */
   uint32_t reserved;    /* zero */
   const char *name;     /* as in `device_layer.NAME`; static */
-  void *context;        /* the plugin's, passed to `wrap`; may be NULL */
+  void *context;        /* the layer's context, passed to `wrap`; may be NULL */
 
   /* Wraps the table of a kind of device when the kind is first used. `next` is the host's copy of
-   * the table below: it is valid for ever, slots that are not there are NULL, and its slots are
-   * called with next->context. Fills *layered; with `api` left NULL the slots of `next` stay in
-   * force. Handles and streams are the next table's: a layer passes them on as they are.
-   * Returns 0, or -1 with an error raised, which is then the error of using the kind.
-   * Any thread. Of two threads that use a kind first at once each may wrap it; one result is
-   * used, and the other lives on unused. */
+   * the next table: it is valid for ever, missing slots are NULL, and its slots are called with
+   * next->context. Fills *layered; with `api` left NULL the slots of `next` stay in force. Handles
+   * and streams are the next table's: a layer passes them on unchanged.
+   * Returns 0, or -1 with an error raised, and then using the kind fails with that error.
+   * Any thread. If two threads use a kind for the first time at once, each may call `wrap`; one
+   * result is used, and the other lives on unused. */
   int32_t (*wrap)(void *context, const BpDeviceApi *next, BpLayered *layered);
 } BpDeviceLayer;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of handles: numbers that a plugin gives out in place of pointers to what it made. A
- * handle that was removed, is another table's, or never was one, is found out, also when its place
- * in the table has been taken by something else; and none is an address that a processor accepts.
- * Inline, for plugins; nothing here is part of the ABI. A plugin that shares a table between
- * threads locks it. */
+/* A table of handles: numbers that a plugin gives out in place of pointers to its objects. The
+ * table detects a handle that was removed, belongs to another table, or never existed, also if its
+ * place has been reused. No handle is an address that a processor accepts. Inline, for plugins;
+ * nothing here is part of the ABI. A plugin that shares a table between threads locks it. */
 #ifndef BACKPLANE_HANDLE_TABLE_H
 #define BACKPLANE_HANDLE_TABLE_H
 
@@ -14,15 +13,15 @@
 extern "C" {
 #endif
 
-/* Where an item is, or was. */
+/* A place of the table, which holds an item or is free. */
 typedef struct BpHandlePlace_ {
   void *item;         /* NULL: free */
-  uint32_t count;     /* how many items were here before */
+  uint32_t count;     /* how many items the place had before */
   uint32_t next_free; /* index + 1; 0: none */
 } BpHandlePlace_;
 
-/* Zeroed, it is empty, and stays where it is; bp_handle_table_free frees what it holds, and not the
- * items. */
+/* A table. A zeroed table is empty. The table must not move in memory. bp_handle_table_free frees
+ * the table's memory, but not the items. */
 typedef struct BpHandleTable {
   BpHandlePlace_ *places;
   uint32_t num_places, capacity;
@@ -34,15 +33,15 @@ static inline void bp_handle_table_free(BpHandleTable *table) {
   __builtin_memset(table, 0, sizeof(*table));
 }
 
-/* From the top: 01, which no address begins with; 30 bits of the count, mixed with where the table
- * is; index + 1. */
+/* Makes the handle of a place. From the top: 01, with which no address begins; 30 bits of the
+ * count, mixed with the table's address; index + 1. */
 static inline void *bp_handle_of_(const BpHandleTable *table, uint32_t index) {
   uint64_t where = (uint64_t)(uintptr_t)table * UINT64_C(0x9E3779B97F4A7C15) >> 34;
   uint64_t count = (table->places[index].count ^ where) & 0x3fffffff;
   return (void *)(uintptr_t)(UINT64_C(1) << 62 | count << 32 | (index + 1));
 }
 
-/* The place that a handle stands for, NULL if it stands for none. */
+/* Returns the place of a handle; NULL if the handle is invalid. */
 static inline BpHandlePlace_ *bp_handle_place_(const BpHandleTable *table, const void *handle) {
   uint32_t index = (uint32_t)(uintptr_t)handle - 1;
   if (index >= table->num_places || !table->places[index].item ||
@@ -65,7 +64,8 @@ static inline int bp_handle_grow_(BpHandleTable *table) {
   return 0;
 }
 
-/* A handle for `item`, which is not NULL. NULL when memory is exhausted, with nothing raised. */
+/* Returns a handle for `item`, which is not NULL. Returns NULL when memory is exhausted, without
+ * raising an error. */
 static inline void *bp_handle_add(BpHandleTable *table, void *item) {
   uint32_t index = table->first_free ? table->first_free - 1 : table->num_places;
   if (index == table->capacity && bp_handle_grow_(table) != 0)
@@ -79,13 +79,13 @@ static inline void *bp_handle_add(BpHandleTable *table, void *item) {
   return bp_handle_of_(table, index);
 }
 
-/* What a handle stands for, NULL if it is none (any more). */
+/* Returns the item of a handle; NULL if the handle is invalid or was removed. */
 static inline void *bp_handle_get(const BpHandleTable *table, const void *handle) {
   const BpHandlePlace_ *place = bp_handle_place_(table, handle);
   return place ? place->item : NULL;
 }
 
-/* Ends a handle, and gives what it stood for; NULL likewise. */
+/* Removes a handle and returns its item; NULL if the handle is invalid. */
 static inline void *bp_handle_remove(BpHandleTable *table, const void *handle) {
   BpHandlePlace_ *place = bp_handle_place_(table, handle);
   if (!place)

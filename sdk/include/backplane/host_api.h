@@ -8,7 +8,7 @@
  * Rules for every function of a table, unless its comment says otherwise:
  *  - Threads: any thread may call it, also several at once, until the process ends.
  *  - Errors: it returns 0 or a pointer on success, -1 or NULL with an error raised in this thread.
- *  - Ownership: an argument is borrowed for the call; the caller owns what it gets.
+ *  - Ownership: an argument is borrowed for the call; the caller owns a result.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_HOST_API_H
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Whether a structure that the other side filled in has `member`, and it is not 0. */
+/* Whether a structure that the other side filled in has `member`, and the member is not 0. */
 #define BP_TABLE_HAS(table, member)                                                                \
   ((table)->struct_size >=                                                                         \
        __builtin_offsetof(__typeof__(*(table)), member) + sizeof((table)->member) &&               \
@@ -41,7 +41,7 @@ extern "C" {
  * and similar helpers (plugin_helpers.h) format them. */
 typedef struct BpErrorTable {
   uint64_t struct_size;
-  /* Raises an error in this thread. It replaces an error that is there.
+  /* Raises an error in this thread. The new error replaces an earlier one.
    * kind: BP_ERROR_*, or a name of the plugin's own. Returns -1, for `return error->raise(...)`. */
   int32_t (*raise)(const char *kind, const char *message);
   /* Puts "text: " before the message of this thread's error, if there is one. Returns -1. */
@@ -77,7 +77,7 @@ typedef struct BpObjectTable {
   /* Makes a string; copies the data. A small string needs no object.
    * *result: owned by the caller. Errors: BP_ERROR_MEMORY. */
   int32_t (*make_str)(const char *data, size_t size, BpValue *result);
-  /* Makes a byte string, as make_str. */
+  /* Makes a byte string; otherwise as make_str. */
   int32_t (*make_bytes)(const char *data, size_t size, BpValue *result);
   /* Borrows the bytes of a value that is a string or a byte string of any form.
    * *view: valid as long as the value. Errors: BP_ERROR_TYPE for another value. */
@@ -94,19 +94,19 @@ typedef struct BpObjectTable {
 #define BP_TABLE_REGISTRY         "registry"
 #define BP_TABLE_REGISTRY_VERSION 1
 
-/* Functions by name. Names are the extension points: `device_api.X`, `target.build.X`, ... */
+/* Functions by name. Names are extension points: `device_api.X`, `target.build.X`, ... */
 typedef struct BpRegistryTable {
   uint64_t struct_size;
-  /* Registers a function. The registry takes its own reference. Nobody finds the name before
+  /* Registers a function. The registry takes its own reference. The name cannot be found before
    * BpPlugin::initialize has succeeded.
-   * name: one that the plugin's descriptor provides. override: not 0 to replace a function that
-   * this plugin has registered under the name.
-   * Threads: the one in which BpPlugin::initialize runs, during it.
+   * name: a name in the descriptor's `provides`. override: not 0 to replace a function that this
+   * plugin has registered under the name.
+   * Threads: only the thread that runs BpPlugin::initialize, and only during that call.
    * Errors: BP_ERROR_RUNTIME outside of initialize; BP_ERROR_VALUE for a name that the descriptor
    * lacks or that is taken. */
   int32_t (*set)(const char *name, BpFunction *function, int32_t override);
   /* Finds a function. May activate the plugin that provides the name.
-   * *function: owned by the caller; NULL, and no error, if nobody has the name.
+   * *function: owned by the caller; NULL, without an error, if no function has the name.
    * Errors: BP_ERROR_NOT_READY, while the calling plugin initialises, for a name of a plugin that
    * is not active; the error of the activation. */
   int32_t (*get)(const char *name, BpFunction **function);
@@ -119,8 +119,8 @@ typedef struct BpRegistryTable {
 /* A compiler's command, and the files that it reads and writes. Names of files have no '/'. */
 typedef struct BpCompilerRun {
   uint64_t struct_size;
-  const char *subject;        /* a folder of the cache, as in BpRuntimeTable::cache_read */
-  const char *const *command; /* the program, searched for in PATH; its arguments; NULL */
+  const char *subject;        /* folder of the cache, as for BpRuntimeTable::cache_read */
+  const char *const *command; /* the program, searched for in PATH; its arguments; a NULL */
   const char *const *input_names;
   const BpByteArray *inputs; /* the contents of the files input_names */
   const char *const *output_names;
@@ -128,11 +128,12 @@ typedef struct BpCompilerRun {
   int32_t num_outputs;
 } BpCompilerRun;
 
-/* Modules: loaded code, and the bytes it is stored as. */
+/* Modules: loaded code, and their serialised bytes. */
 typedef struct BpModuleTable {
   uint64_t struct_size;
   /* Makes a module.
-   * api: valid for ever. context: the module owns it; if the creation fails it is destroyed. */
+   * api: valid for ever. context: the module owns it; if the creation fails, the context is
+   * destroyed. */
   BpModule *(*create)(const BpModuleApi *api, void *context);
   /* Returns the context of a module whose table is `api`; NULL, with no error raised, for another
    * module. The context is borrowed from the module. */
@@ -142,9 +143,9 @@ typedef struct BpModuleTable {
                                  void (*destroy)(void *context));
   /* Makes a kernel: a function that retains `module` and calls `launch` with `context`. A kernel
    * that is called as a function is launched on the device and stream that are current in the
-   * thread for `device_type`; bp_function_launch (backplane/device.h) names them. Before `launch`
-   * the host checks that the device is of `device_type` and that the stream is one of the device.
-   * destroy: as for BpObjectTable::function_create. */
+   * thread for `device_type`; bp_function_launch (backplane/device.h) launches it on a given device
+   * and stream. Before `launch` the host checks that the device is of `device_type` and that the
+   * stream belongs to the device. destroy: as for BpObjectTable::function_create. */
   BpFunction *(*kernel_create)(BpModule *module, int32_t device_type, BpKernelCall launch,
                                void *context, void (*destroy)(void *context));
   /* Adds an import to a module, which takes its own reference. Errors: BP_ERROR_VALUE for a
@@ -152,11 +153,11 @@ typedef struct BpModuleTable {
   int32_t (*import)(BpModule *module, BpModule *imported);
   /* Encodes the common form of a device module's bytes (docs/artifacts.md): the name of the format
    * of the code, the function table, the code.
-   * kernels: rows of one struct_size, by which the host steps. *bytes: owned by the caller.
+   * kernels: rows of equal struct_size, which is the host's step. *bytes: owned by the caller.
    * Errors: BP_ERROR_VALUE for a row with a member that the host does not know. */
   int32_t (*encode_device_code)(const char *format, const BpKernelInfo *kernels,
                                 int32_t num_kernels, const BpByteArray *code, BpOwnedBytes *bytes);
-  /* Decodes it. Every byte is checked.
+  /* Decodes the common form of a device module's bytes. Every byte is checked.
    * *format, *code: valid as long as `bytes`. visit: called for each kernel with `context`, in this
    * thread; a value other than 0 ends the decoding, which returns it. Errors: BP_ERROR_FORMAT. */
   int32_t (*decode_device_code)(const BpByteArray *bytes, BpByteArray *format,
@@ -166,19 +167,20 @@ typedef struct BpModuleTable {
    * The library is kept in the cache. flags: further arguments of the compiler, NULL-terminated.
    * Errors: BP_ERROR_COMPILE. */
   BpModule *(*load_from_c)(const BpByteArray *source, const char *const *flags);
-  /* Links a relocatable object file into a shared library, and opens it likewise. */
+  /* Links a relocatable object file into a shared library, and opens the library as a module. */
   BpModule *(*load_from_object)(const BpByteArray *object);
   /* Finds a function of a module and, if `query_imports` is not 0, of its imports.
-   * *function: owned by the caller, retains the module; NULL, and no error, if there is none. */
+   * *function: owned by the caller, retains the module; NULL, without an error, if there is no such
+   * function. */
   int32_t (*get_function)(BpModule *module, const char *name, int32_t query_imports,
                           BpFunction **function);
-  /* Runs a compiler that is a program, in a folder of its own and without a shell. If it exits with
-   * status 0 and wrote all outputs, they are kept in the cache, under the program's file, the
-   * command and the inputs; then *log is empty when they come from there.
-   * outputs: num_outputs of them, the contents of the files; `data` NULL for a file that was not
-   * written. *log: what the program printed. The caller owns all; each has a NUL behind it that its
-   * size does not count. Success of the program is determined by the output files, not by the exit
-   * status; a program that a signal ended has written none.
+  /* Runs a compiler program in a folder of its own and without a shell. If the program exits with
+   * status 0 and wrote all outputs, the outputs are kept in the cache, keyed by the program's file,
+   * the command and the inputs. *log is empty if the outputs come from the cache.
+   * outputs: the contents of num_outputs files; `data` NULL for a file that was not written. *log:
+   * the text that the program printed. The caller owns *log and all outputs; each ends in a NUL
+   * that its size does not count. Success of the program is determined by the output files, not by
+   * the exit status; if a signal ended the program, no output counts as written.
    * Errors: BP_ERROR_COMPILE if the program cannot be run; BP_ERROR_VALUE if `run` has a member
    * that the host does not know. */
   int32_t (*run_compiler)(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
@@ -228,23 +230,24 @@ typedef struct BpRuntimeTable {
   void *(*host_alloc)(uint64_t size, uint64_t alignment);
   /* Frees memory of host_alloc. NULL is ignored. */
   void (*host_free)(void *data);
-  /* Runs `task` with numbers 0 to num_task - 1 on the host's thread pool, and waits. In a task it
-   * runs inline. num_task: 0 for as many as there are threads. data: passed to each task.
-   * Errors: that of the first task that fails. */
+  /* Runs `task` with numbers 0 to num_task - 1 on the host's thread pool, and waits. A launch
+   * within a task runs in the calling thread. num_task: 0 for the number of threads. data: passed
+   * to each task. Errors: the error of the first task that fails. */
   int32_t (*parallel_launch)(BpParallelTask task, void *data, int32_t num_task);
   /* Waits, in a task, for all tasks of its group.
    * Errors: BP_ERROR_RUNTIME in a group of more tasks than num_threads() or one that was launched
-   * in a task, because each task needs a thread; and if a task ended without reaching the barrier.
+   * in a task, because each task needs a thread; BP_ERROR_RUNTIME also if a task ended without
+   * reaching the barrier.
    */
   int32_t (*parallel_barrier)(int32_t task_id, BpParallelGroup *group);
   /* Returns the number of threads of a parallel launch. Never fails. */
   int32_t (*num_threads)(void);
-  /* Gives the device and stream that are current in this thread for a device type. A kernel finds
-   * them in its invocation. Never fails. */
+  /* Gives the current device and stream of this thread for a device type. A kernel gets its device
+   * and stream in its invocation. Never fails. */
   void (*get_current)(int32_t device_type, int32_t *device_id, void **stream);
-  /* Gives the folder for cached files of `subject` ("opencl"), which is made if it is missing.
-   * path: at most `size` bytes, with the NUL. Errors: BP_ERROR_IO if there is no folder that this
-   * user alone can write to; BP_ERROR_VALUE if `size` is too small. */
+  /* Gives the folder for cached files of `subject` ("opencl"), and makes the folder if it is
+   * missing. path: at most `size` bytes, with the NUL. Errors: BP_ERROR_IO if no folder exists that
+   * only this user can write to; BP_ERROR_VALUE if `size` is too small. */
   int32_t (*get_cache_dir)(const char *subject, char *path, size_t size);
   /* Returns the value of a variable BACKPLANE_*, or NULL, with no error raised, if it is unset or
    * ignored for safety. */
@@ -252,28 +255,28 @@ typedef struct BpRuntimeTable {
   /* Reads from the cache, which keeps data of plugins on disk between processes, such as programs
    * that a driver built. A cache that cannot be used, and a damaged file, count as no data and are
    * logged: the function never fails and does not touch this thread's error.
-   * subject: a folder of the cache. key: all that the data depend on: source, options, versions of
-   * compiler and driver, the device. *bytes: owned by the caller, with a NUL behind them that the
-   * size does not count; `data` NULL if there are none. */
+   * subject: a folder of the cache. key: everything that the data depend on: source, options,
+   * versions of compiler and driver, the device. *bytes: owned by the caller, ending in a NUL that
+   * the size does not count; `data` NULL if the cache has none. */
   void (*cache_read)(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
-  /* Writes to the cache, and replaces what it has for the key. The least recently used files are
-   * removed if a subject takes more than BACKPLANE_CACHE_SIZE. Never fails, as cache_read. */
+  /* Writes to the cache, and replaces the data of the key. The least recently used files are
+   * removed if a subject takes more than BACKPLANE_CACHE_SIZE. Never fails, like cache_read. */
   void (*cache_write)(const char *subject, const BpByteArray *key, const BpByteArray *bytes);
 } BpRuntimeTable;
 
-/* ---- Fetching them ----------------------------------------------------------------------- */
+/* ---- Fetching tables --------------------------------------------------------------------- */
 
 /* The host. It lives for ever. Tables of the compiler library, "ir" (ir_api.h) and "emitter"
- * (emitter_api.h), exist if the application has loaded that library: fetch them when code is to be
- * generated. */
+ * (emitter_api.h), exist if the application has loaded that library: fetch them when generating
+ * code. */
 typedef struct BpHost {
   uint64_t struct_size;
   uint32_t abi_version; /* BP_ABI_VERSION of the host */
   uint32_t reserved;    /* zero */
   /* Finds a table.
-   * host: the BpHost that the slot was read from; a host that wraps another one keeps its data
-   * behind its own BpHost. Returns the table, valid for ever, or NULL, with no error raised, if the
-   * host has none of that name and version. */
+   * host: the BpHost that contains the slot, so that a host that wraps another one can keep data
+   * after its BpHost. Returns the table, valid for ever, or NULL, with no error raised, if the host
+   * has no table of that name and version. */
   const void *(*get_table)(const struct BpHost *host, const char *name, uint32_t version);
 } BpHost;
 

@@ -3,11 +3,11 @@
  *
  * An IR module is a set of lowered functions. Everything in it is a node, read through one set of
  * accessors: a kind, a data type, operands (nodes), and up to three scalars: an int, a float and a
- * string, whose meaning is that of the kind. The module owns all nodes; they are immutable while a
- * generator sees them and borrowed until its build returns. Kind numbers are permanent; new kinds
- * come at a new BP_IR_LEVEL, and the host legalises a module to the level that a target kind
- * declares, or refuses it and names the construct. The reference interpreter of the compiler
- * library defines what each construct means; docs/ir.md describes it and the text form. */
+ * string. The kind determines the meaning of the scalars. The module owns all nodes; they are
+ * immutable while a generator sees them and borrowed until its build returns. Kind numbers are
+ * permanent; a new kind raises BP_IR_LEVEL, and the host legalises a module to the level that a
+ * target kind declares, or refuses it and names the construct. The reference interpreter of the
+ * compiler library defines what each construct means; docs/ir.md describes it and the text form. */
 #ifndef BACKPLANE_IR_API_H
 #define BACKPLANE_IR_API_H
 
@@ -23,10 +23,10 @@ typedef struct BpIrModule BpIrModule;
 
 #define BP_IR_LEVEL 1
 
-/* X(NAME, number, text, what its operands and scalars are).
- * Vectors: arithmetic works lane by lane, operands have equal lanes. Integer arithmetic wraps.
- * Comparisons and logic give bool (code BP_DTYPE_BOOL, 8 bits) with the operands' lanes.
- * Legalisation sees to it that a generator meets no division by zero, no shift out of range and no
+/* X(NAME, number, text, operands and scalars).
+ * Vectors: arithmetic works lane by lane, operands have equal numbers of lanes. Integer arithmetic
+ * wraps. Comparisons and logic give bool (code BP_DTYPE_BOOL, 8 bits) with the operands' lanes.
+ * Legalisation ensures that a generator meets no division by zero, no shift out of range and no
  * cast of a float beyond the range of its integer. */
 #define BP_IR_KINDS(X)                                                                             \
   /* constants and variables */                                                                    \
@@ -109,23 +109,23 @@ enum { BP_IR_KINDS(BP_IR_KIND_CONSTANT_) BP_IR_NONE = 0 };
 #define BP_IR_FOR_UNROLLED   3
 #define BP_IR_FOR_BOUND      4
 
-#define BP_IR_SCOPE_GLOBAL 0 /* parameters; allocated: the device's workspace */
-#define BP_IR_SCOPE_SHARED 1 /* one per block of threads */
-#define BP_IR_SCOPE_LOCAL  2 /* one per thread: stack or registers */
+#define BP_IR_SCOPE_GLOBAL 0 /* parameters; allocated buffers: the device's workspace */
+#define BP_IR_SCOPE_SHARED 1 /* memory of a block of threads */
+#define BP_IR_SCOPE_LOCAL  2 /* memory of a thread: stack or registers */
 
 /* Calls. A pure intrinsic is one of the names in docs/ir.md (exp, log, sqrt, rsqrt, pow, tanh, erf,
  * sigmoid, sin, cos, floor, ceil, round, trunc, abs, fma, isnan, isinf, popcount, prefetch...). */
 #define BP_IR_CALL_INTRINSIC 0
-#define BP_IR_CALL_EXTERN    1 /* a C function of that name; buffers as addresses */
-#define BP_IR_CALL_PACKED    2 /* a packed function of that name; buffers as tensor views */
+#define BP_IR_CALL_EXTERN    1 /* a C function by name; buffers as addresses */
+#define BP_IR_CALL_PACKED    2 /* a packed function by name; buffers as tensor views */
 
 /* Keys of function attributes. */
-#define BP_IR_ATTR_KERNEL    "kernel"    /* int 1: a device kernel; bound loops are its launch */
-#define BP_IR_ATTR_LAUNCH    "launch"    /* str tag, int extent (or expression of the VARs) */
+#define BP_IR_ATTR_KERNEL    "kernel"    /* int 1: a device kernel, launched over its bound loops */
+#define BP_IR_ATTR_LAUNCH    "launch"    /* str launch tag, int extent (or an expression of VARs) */
 #define BP_IR_ATTR_NOALIAS   "noalias"   /* int 1: no two buffers overlap */
-#define BP_IR_ATTR_ALIGNMENT "alignment" /* int bytes: every parameter buffer starts so aligned */
-/* ints: positions of parameters that are written once and read long after, if at all; a generator
- * may store to them around the caches */
+#define BP_IR_ATTR_ALIGNMENT "alignment" /* int bytes: alignment of every parameter buffer */
+/* ints: positions of parameters that are written once and not read soon; a generator may use
+ * non-temporal stores for them */
 #define BP_IR_ATTR_STREAMED "streamed"
 
 #define BP_TABLE_IR         "ir"
@@ -137,7 +137,7 @@ typedef struct BpIrVisitor {
   uint64_t struct_size;
   void *context;
   int32_t (*enter)(void *context, const BpIrNode *node);
-  int32_t (*leave)(void *context, const BpIrNode *node); /* or NULL; -1 stops */
+  int32_t (*leave)(void *context, const BpIrNode *node); /* after the operands; or NULL; -1 stops */
 } BpIrVisitor;
 
 /* All functions only read. They may be called from any thread, and raise no error unless stated. */
@@ -146,18 +146,18 @@ typedef struct BpIrTable {
   int32_t (*num_functions)(const BpIrModule *module);
   const BpIrNode *(*get_function)(const BpIrModule *module, int32_t index);
   int32_t (*kind)(const BpIrNode *node);
-  const char *(*kind_name)(int32_t kind); /* NULL for an unknown one */
+  const char *(*kind_name)(int32_t kind); /* NULL for an unknown kind */
   BpDataType (*dtype)(const BpIrNode *node);
   int32_t (*num_operands)(const BpIrNode *node);
   const BpIrNode *(*operand)(const BpIrNode *node, int32_t index); /* NULL out of range */
   int64_t (*int_value)(const BpIrNode *node);
   double (*float_value)(const BpIrNode *node);
-  const char *(*str_value)(const BpIrNode *node); /* "" when it has none */
-  /* The ATTR of a FUNCTION with this key, or NULL. */
+  const char *(*str_value)(const BpIrNode *node); /* "" if the node has none */
+  /* Returns the ATTR of a FUNCTION with a key, or NULL. */
   const BpIrNode *(*find_attr)(const BpIrNode *function, const char *key);
-  /* Returns 0, or -1 if the visitor stopped. */
+  /* Visits a node and its operands. Returns 0, or -1 if the visitor stopped. */
   int32_t (*visit)(const BpIrNode *node, const BpIrVisitor *visitor);
-  /* The text form of a node, for messages and dumps; -1 with BP_ERROR_MEMORY. Released with
+  /* Makes the text form of a node, for messages and dumps; -1 with BP_ERROR_MEMORY. Released with
    * BpObjectTable::release of the object in it. */
   int32_t (*print)(const BpIrNode *node, BpValue *text);
 } BpIrTable;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline helpers for device plugins whose modules are tables of kernels: how a kernel is called,
- * told from its function in the IR or from a module's bytes; the reading of one call's arguments;
- * and what every code generator begins with. Nothing here is part of the ABI: a plugin carries its
- * own copy of what it uses.
+/* Inline helpers for device plugins whose modules are tables of kernels: the description of a
+ * kernel's call, read from its function in the IR or from a module's bytes; reading the arguments
+ * of one call; and the first steps of every code generator. Nothing in this header is part of the
+ * ABI: a plugin carries its own copy of the functions.
  *
  * A kernel is called with its arguments and then one integer for each launch tag. */
 #ifndef BACKPLANE_KERNEL_HELPERS_H
@@ -18,22 +18,21 @@ extern "C" {
 
 #define BP_KERNEL_MAX_ARGS 64
 #define BP_KERNEL_MAX_TAGS 7
-/* The tag of the bytes of shared memory that a launch asks for, beside those that the code
- * declares: TVM's for CUDA. */
+/* The number of the tag for bytes of shared memory that a launch requests, in addition to the
+ * shared memory that the code declares. It is TVM's tag for CUDA. */
 #define BP_KERNEL_TAG_SHARED 6
 
-/* How a kernel is called. Zeroed, it is empty; bp_kernel_clear frees what it holds. */
+/* How a kernel is called. A zeroed BpKernel is empty; bp_kernel_clear frees its memory. */
 typedef struct BpKernel {
   char *name;
   BpDataType *arg_dtypes; /* BP_DTYPE_HANDLE for a buffer */
   int32_t num_args;
   int32_t num_tags;
   int32_t tags[BP_KERNEL_MAX_TAGS];   /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
-  int32_t uses_dynamic_shared_memory; /* set by the plugin: BP_KERNEL_TAG_SHARED is a tag, and no
-                                         unknown one */
+  int32_t uses_dynamic_shared_memory; /* set by the plugin: BP_KERNEL_TAG_SHARED is a known tag */
 } BpKernel;
 
-/* The launch tag of a number from 0 to BP_KERNEL_MAX_TAGS - 1; static. */
+/* Returns the name of launch tag 0 to BP_KERNEL_MAX_TAGS - 1; static. */
 static inline const char *bp_kernel_tag_name(int32_t tag) {
   static const char *const names[BP_KERNEL_MAX_TAGS] = {"blockIdx.x",
                                                         "blockIdx.y",
@@ -84,8 +83,8 @@ static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *ker
   return bp_plugin_raise(host, BP_ERROR_MEMORY, "kernel %s: out of memory", name);
 }
 
-/* From an entry of a module's bytes; a zeroed kernel, or one that has uses_dynamic_shared_memory,
- * is filled. To be cleared also on failure. */
+/* Fills a kernel from an entry of a module's bytes. The kernel is zeroed before, except for
+ * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
 static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
                                           BpKernel *kernel) {
   if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
@@ -99,7 +98,8 @@ static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKe
   return 0;
 }
 
-/* From a function of the IR that is a kernel; likewise. */
+/* Fills a kernel from an IR function. The kernel is zeroed before, except for
+ * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
 static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const BpIrTable *ir,
                                               const BpIrNode *function, BpKernel *kernel) {
   BpDataType handle = {BP_DTYPE_HANDLE, 64, 1};
@@ -120,7 +120,8 @@ static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const 
   return 0;
 }
 
-/* The kernel as an entry of a module's bytes, borrowed from it; `tags` is room for its tags. */
+/* Returns the kernel as an entry of a module's bytes, borrowed from the kernel; `tags` is memory
+ * for the names of its tags. */
 static inline BpKernelInfo bp_kernel_info(const BpKernel *kernel,
                                           const char *tags[BP_KERNEL_MAX_TAGS]) {
   BpKernelInfo info = {sizeof(info),     kernel->name,     kernel->arg_dtypes,
@@ -141,8 +142,8 @@ static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const Bp
                          kernel->num_args, kernel->num_tags, num_args);
 }
 
-/* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. All
- * sizes are checked to be integers of at least 0. */
+/* Computes the blocks along x, y and z, and the threads of a block; 1 for an axis without a tag, or
+ * with a size of 0. Checks that all sizes are integers of at least 0. */
 static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpKernel *kernel,
                                            const BpValue *args, uint64_t blocks[3],
                                            uint64_t threads[3]) {
@@ -161,7 +162,8 @@ static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpK
   return 0;
 }
 
-/* The bytes of shared memory that a launch asks for, whose sizes were checked; 0: none. */
+/* Returns the bytes of shared memory that a launch requests; 0: none. The sizes were checked
+ * before. */
 static inline uint64_t bp_kernel_get_shared(const BpKernel *kernel, const BpValue *args) {
   uint64_t bytes = 0;
   for (int32_t i = 0; i < kernel->num_tags; i++)
@@ -170,11 +172,11 @@ static inline uint64_t bp_kernel_get_shared(const BpKernel *kernel, const BpValu
   return bytes;
 }
 
-/* The most that a device launches, along x, y and z. */
+/* The largest launch of a device, along x, y and z. */
 typedef struct BpKernelLimits {
   int64_t blocks[3];
   int64_t threads[3];
-  int64_t block_threads; /* in a block altogether */
+  int64_t block_threads; /* all threads of a block */
 } BpKernelLimits;
 
 static inline int32_t bp_kernel_check_limits(const BpPluginTables *host, const BpKernel *kernel,
@@ -214,8 +216,8 @@ static inline int bp_kernel_fits_(int64_t value, BpDataType dtype) {
   return value >= lowest && value <= lowest + (half - 1) + half;
 }
 
-/* A scalar as the device has it, little-endian, in the whole bytes of dtype.bits. An integer fits
- * the type of the argument. */
+/* Converts a scalar to the device's form: little-endian, in the whole bytes of dtype.bits. An
+ * integer fits the type of the argument. */
 static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpKernel *kernel,
                                            int32_t i, const BpValue *arg, BpDataType dtype,
                                            char bytes[8]) {
@@ -243,7 +245,7 @@ static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpK
   return 0;
 }
 
-/* A buffer: a handle, which is all of it, or a tensor. */
+/* A buffer argument: a handle without bounds, or a tensor. */
 typedef struct BpKernelBuffer {
   void *data;
   uint64_t offset;
@@ -291,7 +293,7 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   return 0;
 }
 
-/* The buffer that an argument is; a tensor is on the device of the launch. */
+/* Reads a buffer argument. A tensor must be on the device of the launch. */
 static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpKernel *kernel,
                                            BpKernelPlace place, int32_t i, const BpValue *arg,
                                            BpKernelBuffer *buffer) {
@@ -318,8 +320,8 @@ typedef struct BpCompilerTables {
   const BpEmitterTable *emitter;
 } BpCompilerTables;
 
-/* Fetches them for the target kind `kind`: they are there only when the application has loaded the
- * compiler, so this is for when code is to be generated. */
+/* Fetches the compiler's tables for the target kind `kind`. They exist only if the application has
+ * loaded the compiler, so the plugin calls this when it generates code. */
 static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const char *kind,
                                                BpCompilerTables *tables) {
   tables->ir =
@@ -332,8 +334,8 @@ static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const
                          kind);
 }
 
-/* A copy of a built-in dialect, to be changed. Members that the host's lacks are zero, and members
- * and flags that these headers lack are left out. */
+/* Copies a built-in dialect, so that the plugin can change the copy. Members that the host's
+ * dialect lacks are zero; members and flags that these headers lack are omitted. */
 static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, const char *name,
                                              BpDialect *copy) {
   const BpDialect *dialect = emitter->get_dialect(name);
@@ -347,7 +349,7 @@ static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, cons
   return 0;
 }
 
-/* Adds up the shared arrays of a function; what has no number is INT64_MAX. */
+/* Sum of the shared arrays of a function; INT64_MAX if a size is not a constant. */
 typedef struct BpKernelShared_ {
   const BpIrTable *ir;
   int64_t bytes;
@@ -369,7 +371,7 @@ static inline int32_t bp_kernel_add_shared_(void *context, const BpIrNode *node)
   return 0;
 }
 
-/* Refuses functions whose shared arrays together are of more than `most` bytes. */
+/* Refuses functions whose shared arrays exceed `most` bytes in total. */
 static inline int32_t bp_kernel_check_shared(const BpPluginTables *host, const char *kind,
                                              const BpIrTable *ir, const BpIrModule *module,
                                              int64_t most) {

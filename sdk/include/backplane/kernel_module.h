@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inline helpers for device plugins whose modules are a program, as text or bytes, with a table of
- * kernels: the whole of a module but how a kernel is built and launched. Nothing here is part of
- * the ABI: a plugin carries its own copy of what it uses.
+ * kernels: a complete module except for building and launching a kernel. Nothing in this header is
+ * part of the ABI: a plugin carries its own copy of the functions.
  *
  *   static const BpModuleApi api = BP_KERNEL_MODULE_API("opencl");
  *   static const BpKernelModuleKind kind = {&host, &device_api, &api, "cl", launch, forget};
@@ -20,26 +20,26 @@ typedef struct BpKernelModule BpKernelModule;
 /* One kernel of a module. */
 typedef struct BpKernelEntry {
   BpKernel call;
-  void *built; /* the plugin's, NULL at first */
+  void *built; /* for the plugin; NULL at first */
 } BpKernelEntry;
 
-/* What a plugin says of its modules; static. */
+/* A plugin's description of its modules; static. */
 typedef struct BpKernelModuleKind {
   const BpPluginTables *host;
-  const BpDeviceApi *device; /* that kernels are launched on */
+  const BpDeviceApi *device; /* the device kind that kernels run on */
   const BpModuleApi *api;    /* BP_KERNEL_MODULE_API */
-  const char *format;        /* of the code: "cl", "ptx" */
+  const char *format;        /* format of the code: "cl", "ptx" */
   /* Launches a kernel, which is built at the first launch. The host has checked the invocation. Any
    * thread, also at once from several; the module lives until it returns. 0, or -1 with an error
    * raised. */
   int32_t (*launch)(BpKernelModule *module, BpKernelEntry *kernel, const BpInvocation *invocation,
                     const BpValue *args, int32_t num_args);
-  /* Frees what `prepare` and `launch` left in `built` of the module and of its kernels. All of
-   * these are NULL in a module that is given up before `prepare`. Any thread. */
+  /* Frees the objects that `prepare` and `launch` stored in `built` of the module and of its
+   * kernels. All `built` are NULL if the module is destroyed before `prepare`. Any thread. */
   void (*forget)(BpKernelModule *module);
-  /* (optional: nothing) Looks at the code of a module that is whole but for `self`, so that what is
-   * wrong is found when it is loaded, and fills `built`. 0, or -1 with an error raised; `forget` is
-   * called then, too. */
+  /* (optional: nothing) Checks the code of a module, so that errors are found when the module is
+   * loaded, and fills `built`. The module is complete except for `self`. 0, or -1 with an error
+   * raised; `forget` is called in both cases. */
   int32_t (*prepare)(BpKernelModule *module);
   /* (optional: none) Other formats of the code; ends with NULL. */
   const char *const *other_formats;
@@ -49,13 +49,13 @@ typedef struct BpKernelModuleKind {
 /* A module. */
 struct BpKernelModule {
   const BpKernelModuleKind *kind;
-  BpModule *self;     /* the host's object; not a reference */
-  const char *format; /* of the code; one of the kind's */
-  BpByteArray code;   /* with a NUL after it */
-  char *source;       /* what the code was made from; NULL: not known, or the code itself */
+  BpModule *self;     /* the host's object, without a reference */
+  const char *format; /* format of the code; one of the kind's formats */
+  BpByteArray code;   /* ends in a NUL */
+  char *source;       /* the source of the code; NULL: unknown, or the code itself is the source */
   BpKernelEntry *kernels;
   int32_t num_kernels;
-  void *built; /* the plugin's, NULL at first */
+  void *built; /* for the plugin; NULL at first */
 };
 
 static inline int32_t bp_kernel_module_no_memory_(const BpKernelModule *module) {
@@ -76,7 +76,7 @@ static inline void bp_kernel_module_destroy_(void *context) {
   __builtin_free(module);
 }
 
-/* The context of a function: which kernel of which module, that the function keeps alive. */
+/* The context of a function: the module, which the function keeps alive, and the kernel. */
 typedef struct BpKernelCallee_ {
   BpKernelModule *module;
   BpKernelEntry *kernel;
@@ -138,7 +138,7 @@ static inline int32_t bp_kernel_module_save_(void *context, BpOwnedBytes *bytes)
   return rc;
 }
 
-/* Answers a copy of bytes, with a NUL after it; for slots of a plugin's own. */
+/* Answers with a copy of bytes and a NUL after it, for a plugin's own slots. */
 static inline int32_t bp_kernel_module_answer_bytes(const BpKernelModule *module, const void *data,
                                                     size_t size, BpOwnedBytes *bytes) {
   bytes->data = (char *)__builtin_malloc(size + 1);
@@ -171,8 +171,8 @@ static inline int32_t bp_kernel_module_visit_(void *context,
   return rc < 0 ? -1 : 0;
 }
 
-/* The table of a module's functions; `kind` is the KIND of the loader's name. The second is for a
- * plugin with a get_source of its own, whose context is the BpKernelModule. */
+/* The table of a module's functions; `kind` is KIND in the loader's name. BP_KERNEL_MODULE_API_WITH
+ * is for a plugin with its own get_source, whose context is the BpKernelModule. */
 #define BP_KERNEL_MODULE_API(kind) BP_KERNEL_MODULE_API_WITH(kind, bp_kernel_module_get_source_)
 #define BP_KERNEL_MODULE_API_WITH(kind, get_source)                                                \
   {                                                                                                \
@@ -216,7 +216,7 @@ static inline int32_t bp_kernel_module_add_info_(void *context, const BpKernelIn
   return kernel ? bp_kernel_from_info(module->kind->host, info, kernel) : -1;
 }
 
-/* Sets a copy of the code, with a NUL after it. */
+/* Stores a copy of the code, with a NUL after it. */
 static inline int32_t bp_kernel_module_set_code_(BpKernelModule *module, const BpByteArray *code) {
   char *copy = (char *)__builtin_malloc(code->size + 1);
   if (!copy)
@@ -229,7 +229,7 @@ static inline int32_t bp_kernel_module_set_code_(BpKernelModule *module, const B
   return 0;
 }
 
-/* Gives the module its code and makes the host's object, or destroys it if `rc` is not 0. */
+/* Gives the module its code and makes the host's object; if `rc` is not 0, destroys the module. */
 static inline BpModule *bp_kernel_module_finish_(BpKernelModule *module, int32_t rc,
                                                  const BpByteArray *code) {
   if (rc == 0)
@@ -246,14 +246,14 @@ static inline BpModule *bp_kernel_module_finish_(BpKernelModule *module, int32_t
   return made;
 }
 
-/* What the kernels of an IR module were compiled to. */
+/* The compiled form of the kernels of an IR module. */
 typedef struct BpKernelCode {
-  const char *format; /* one of the kind's; static */
+  const char *format; /* one of the kind's formats; static */
   BpByteArray bytes;
-  const char *source; /* what it was made from, or NULL */
+  const char *source; /* the source of `bytes`, or NULL */
 } BpKernelCode;
 
-/* A module of the kernels of an IR module and what they were compiled to, which is copied. NULL
+/* Makes a module of the kernels of an IR module and of their compiled code, which is copied. NULL
  * with an error. */
 static inline BpModule *bp_kernel_module_from_code(const BpKernelModuleKind *kind,
                                                    const BpIrTable *ir, const BpIrModule *functions,
@@ -272,7 +272,7 @@ static inline BpModule *bp_kernel_module_from_code(const BpKernelModuleKind *kin
   return bp_kernel_module_finish_(module, rc, &code->bytes);
 }
 
-/* The same where the code is its own source, in the kind's first format. */
+/* Makes a module whose code is its own source, in the kind's first format. NULL with an error. */
 static inline BpModule *bp_kernel_module_from_ir(const BpKernelModuleKind *kind,
                                                  const BpIrTable *ir, const BpIrModule *functions,
                                                  const BpByteArray *code) {
@@ -280,7 +280,7 @@ static inline BpModule *bp_kernel_module_from_ir(const BpKernelModuleKind *kind,
   return bp_kernel_module_from_code(kind, ir, functions, &own);
 }
 
-/* Sets the format of the code to the name that the saved bytes give. */
+/* Sets the format of the code to the name in the saved bytes. */
 static inline int32_t bp_kernel_module_set_format_(BpKernelModule *module,
                                                    const BpByteArray *name) {
   const BpKernelModuleKind *kind = module->kind;
@@ -297,8 +297,7 @@ static inline int32_t bp_kernel_module_set_format_(BpKernelModule *module,
                          kind->other_formats ? " or another that it takes" : "");
 }
 
-/* A module of the bytes that it was saved as, which are untrusted and copied. NULL with an error.
- */
+/* Makes a module from saved bytes, which are untrusted and are copied. NULL with an error. */
 static inline BpModule *bp_kernel_module_from_bytes(const BpKernelModuleKind *kind,
                                                     const BpByteArray *bytes) {
   BpByteArray format = {NULL, 0}, code = {NULL, 0};
@@ -314,8 +313,8 @@ static inline BpModule *bp_kernel_module_from_bytes(const BpKernelModuleKind *ki
 
 /* ---- Registered functions ---------------------------------------------------------------- */
 
-/* The loader `runtime.module.loadbinary_KIND`, whose context is the BpKernelModuleKind: it gets the
- * bytes and, where they lie in a file, their owner. */
+/* Implements the loader `runtime.module.loadbinary_KIND`; its context is the BpKernelModuleKind.
+ * Arguments: the bytes and, if they are in a file, their owner. */
 static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, int32_t num_args,
                                               BpValue *result) {
   const BpKernelModuleKind *kind = (const BpKernelModuleKind *)((BpClosure *)self)->context;
@@ -330,10 +329,11 @@ static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, i
   return bp_plugin_answer_module(result, bp_kernel_module_from_bytes(kind, &bytes));
 }
 
-/* A code generator: makes a module of an IR module for a target. NULL with an error. */
+/* A code generator: compiles an IR module for a target into a module. NULL with an error. */
 typedef BpModule *(*BpKernelBuild)(const BpIrModule *functions, const BpTarget *target);
 
-/* The body of `target.build.KIND`: checks the arguments and answers with what `build` makes. */
+/* Implements `target.build.KIND`: checks the arguments and answers with the module that `build`
+ * makes. */
 static inline int bp_kernel_module_build(const BpKernelModuleKind *kind, BpKernelBuild build,
                                          const BpValue *args, int32_t num_args, BpValue *result) {
   if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inline helpers for libraries that offer single operators (graph_compiler.h, "operator.NAME.OP"):
- * they read a call as a graph of one node, so that the code that claims nodes serves single
- * operators as well. Nothing here is part of the ABI: a plugin carries its own copy of what it
- * uses. Since 1.0. */
+ * they read a call as a graph of one node, so that the code that claims nodes also serves single
+ * operators. Nothing in this header is part of the ABI: a plugin carries its own copy of the
+ * functions. Since 1.0. */
 #ifndef BACKPLANE_OPERATOR_CALL_H
 #define BACKPLANE_OPERATOR_CALL_H
 
@@ -13,21 +13,21 @@
 extern "C" {
 #endif
 
-/* The most that one call may have. */
+/* The largest numbers of tensors and attributes of one call. */
 #define BP_OPERATOR_MAX_TENSORS 16
 #define BP_OPERATOR_MAX_ATTRS   16
 /* Bytes of an attribute's text. */
 #define BP_OPERATOR_MAX_TEXT 64
 
-/* A call that was read. It borrows the arguments, and points into itself: do not copy it. */
+/* A parsed call. It borrows the arguments, and points into itself: do not copy it. */
 typedef struct BpOperatorCall {
   BpOnnxNode node;
   int32_t num_values;
-  int32_t num_inputs, num_outputs; /* that are given, as values[] has them */
+  int32_t num_inputs, num_outputs; /* number of inputs and outputs present, as in values[] */
   BpOnnxValue values[BP_OPERATOR_MAX_TENSORS];
   BpValue tensors[BP_OPERATOR_MAX_TENSORS]; /* by value: the argument */
   int32_t numbers[BP_OPERATOR_MAX_TENSORS]; /* 0, 1, ... */
-  int32_t of_node[BP_OPERATOR_MAX_TENSORS]; /* inputs and then outputs of the node, -1: None */
+  int32_t of_node[BP_OPERATOR_MAX_TENSORS]; /* values of the node's inputs and outputs; -1: None */
   BpOnnxAttr attrs[BP_OPERATOR_MAX_ATTRS];
   char names[BP_OPERATOR_MAX_ATTRS][BP_OPERATOR_MAX_TEXT];
   char texts[BP_OPERATOR_MAX_ATTRS][BP_OPERATOR_MAX_TEXT];
@@ -52,7 +52,7 @@ static inline int32_t bp_operator_text_(const BpPluginTables *host, const BpValu
   return 0;
 }
 
-/* Reads a number and so many tensors from args[*at] on. */
+/* Reads a number, and then that number of tensors, from args[*at] on. */
 static inline int32_t bp_operator_tensors_(const BpPluginTables *host, BpOperatorCall *call,
                                            const BpValue *args, int32_t num_args, int32_t *at,
                                            int32_t producer, int32_t *count) {
@@ -127,8 +127,8 @@ static inline int32_t bp_operator_attr_(const BpPluginTables *host, BpOperatorCa
   return 0;
 }
 
-/* Reads the arguments of `operator.NAME.OP`; `op` is static. 0, or -1 with an error raised: they do
- * not have the form. Whether types, shapes and attributes are possible is for the plugin to check.
+/* Reads the arguments of `operator.NAME.OP`; `op` is static. 0, or -1 with an error raised: the
+ * arguments are malformed. The plugin checks whether it supports the types, shapes and attributes.
  */
 static inline int32_t bp_operator_read(const BpPluginTables *host, const char *op,
                                        const BpValue *args, int32_t num_args,
@@ -196,8 +196,9 @@ static inline const int32_t *bp_operator_get_outputs_(const BpOnnxGraph *graph, 
   return call->numbers + call->num_inputs;
 }
 
-/* Fills a table that reads a call as a graph, which bp_operator_graph gives: its inputs and outputs
- * are the tensors of the call, in their order. Nothing is taken or declined: those are NULL. */
+/* Fills a table that reads a call as the graph that bp_operator_graph returns: the graph's inputs
+ * and outputs are the tensors of the call, in their order. The slots `take` and `decline` are
+ * NULL. */
 static inline void bp_operator_table(BpGraphTable *table) {
   __builtin_memset(table, 0, sizeof(*table));
   table->struct_size = sizeof(*table);

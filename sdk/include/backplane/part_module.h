@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline helpers for graph compilers whose modules hold one part (graph_compiler.h): its bytes in
- * the common form, and its arguments. Nothing here is part of the ABI: a plugin carries its own
- * copy of what it uses. Since 1.0. */
+/* Inline helpers for graph compilers whose modules hold one part (graph_compiler.h): the part's
+ * bytes in the common form, and the function's arguments. Nothing in this header is part of the
+ * ABI: a plugin carries its own copy of the functions. Since 1.0. */
 #ifndef BACKPLANE_PART_MODULE_H
 #define BACKPLANE_PART_MODULE_H
 
@@ -11,15 +11,16 @@
 extern "C" {
 #endif
 
-/* The tensor that an argument of a part's function is, borrowed; NULL: it is none. */
+/* Returns the tensor in an argument of a part's function, borrowed; NULL if the argument is no
+ * tensor. */
 static inline const BpTensorView *bp_part_tensor(const BpValue *arg) {
   if (arg->type_index == BP_TYPE_TENSOR)
     return &((const BpTensor *)(const void *)arg->v_obj)->view;
   return arg->type_index == BP_TYPE_TENSOR_VIEW ? arg->v_view : NULL;
 }
 
-/* For BpModuleApi::save_to_bytes: the code of a part in the common form. format: by which the
- * loader knows the plugin's bytes, mostly the kind of the module; num_tensors: arguments of the
+/* For BpModuleApi::save_to_bytes: encodes the code of a part in the common form. format: identifies
+ * the plugin's bytes for the loader, usually the kind of the module; num_tensors: arguments of the
  * function. 0, or -1 with an error raised. */
 static inline int32_t bp_part_save(const BpPluginTables *host, const char *format,
                                    const char *function, int32_t num_tensors, const char *code,
@@ -48,10 +49,10 @@ static inline int32_t bp_part_save(const BpPluginTables *host, const char *forma
   return status;
 }
 
-/* What bp_part_load reads: memory for free. */
+/* The result of bp_part_load; both members are for free(). */
 typedef struct BpPartBytes {
   char *function;
-  char *code; /* a copy, aligned as malloc does */
+  char *code; /* a copy, aligned as by malloc */
   size_t size;
 } BpPartBytes;
 
@@ -61,7 +62,7 @@ static inline void bp_part_bytes_free(BpPartBytes *part) {
   part->function = part->code = NULL;
 }
 
-/* The names of the functions in the bytes. */
+/* The names of the functions in saved bytes. */
 typedef struct BpPartNames_ {
   char *first;
   int32_t count;
@@ -78,10 +79,9 @@ static inline int32_t bp_part_keep_name_(void *context, const BpKernelInfo *kern
   return 0;
 }
 
-/* For `runtime.module.loadbinary_KIND`: reads what bp_part_save wrote from the arguments of that
- * function. Whether the code is sound is for the plugin to check: the bytes are not trusted. *part:
- * owned by the caller, who keeps its members or calls bp_part_bytes_free. 0, or -1 with an error
- * raised, and *part is empty. */
+/* For `runtime.module.loadbinary_KIND`: reads the bytes that bp_part_save wrote from the loader's
+ * arguments. The bytes are untrusted: the plugin checks the code. *part: owned by the caller, who
+ * keeps its members or calls bp_part_bytes_free. 0; or -1 with an error raised and *part empty. */
 static inline int32_t bp_part_load(const BpPluginTables *host, const char *format,
                                    const BpValue *args, int32_t num_args, BpPartBytes *part) {
   BpByteArray all, found = {NULL, 0}, code = {NULL, 0};

@@ -53,14 +53,15 @@ extern "C" {
  * major versions are installed side by side. */
 #define BP_PLUGIN_FOLDER "backplane-1/plugins"
 
-/* The least minor version whose plugins a host of this ABI loads: all of the major version. */
+/* The lowest minor version whose plugins a host of this ABI loads: it loads all plugins of the
+ * major version. */
 #define BP_ABI_OLDEST_MINOR 0
 #define BP_ABI_OLDEST       (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_OLDEST_MINOR)
 
-/* The least ABI that a plugin needs. A plugin defines BP_ABI_NEEDED_MINOR before it includes these
- * headers; every host of that minor version or a later one then loads it, whatever headers it was
- * built with. The default is the ABI of these headers. Before a plugin reads a member that was
- * appended after the version that it needs, it asks BP_TABLE_HAS. */
+/* The lowest ABI that a plugin needs. A plugin defines BP_ABI_NEEDED_MINOR before it includes these
+ * headers; every host of that minor version or a later one then loads it, regardless of the headers
+ * it was built with. The default is the ABI of these headers. Before a plugin reads a member that
+ * was appended after the version that it needs, it checks BP_TABLE_HAS. */
 #ifndef BP_ABI_NEEDED_MINOR
 #define BP_ABI_NEEDED_MINOR BP_ABI_MINOR
 #endif
@@ -75,7 +76,8 @@ extern "C" {
 #define BP_ABI_NEEDED_TEXT                BP_ABI_EXPAND_TEXT_(BP_ABI_MAJOR, BP_ABI_NEEDED_MINOR)
 
 /* Returns whether a plugin that needs the ABI `needed` works in a host that has the ABI `host` and
- * loads plugins since `oldest`. The host calls it before it loads the plugin. */
+ * loads plugins from the ABI `oldest` on. The host calls this function before it loads the
+ * plugin. */
 static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t host) {
   return oldest <= needed && needed <= host;
 }
@@ -86,23 +88,23 @@ static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t hos
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
 
-/* The plugin, as its entry point describes it. Before that call the host zeroes it and sets
- * struct_size; the plugin writes no member beyond. */
+/* A plugin's description, which its entry point fills in. Before that call the host zeroes the
+ * structure and sets struct_size; the plugin writes no member beyond struct_size. */
 typedef struct BpPlugin {
   uint64_t struct_size; /* sizeof(BpPlugin) of the host's headers */
   uint32_t abi_version; /* the plugin sets BP_ABI_NEEDED */
   uint32_t reserved;    /* zero; the host refuses another value */
   void *context;        /* passed to initialize; may be NULL */
-  /* Registers every name of the descriptor's `provides`, and every kind of its `targets`.
-   * Threads: called once, by one thread, after the versions were compared.
-   * Errors: returns 0, or -1 with an error raised: then nothing of the plugin stays registered, and
-   * it stays mapped, unused. */
+  /* Registers every name of the descriptor's `provides`, and every kind of its `targets`. Threads:
+   * called once, by one thread, after the versions were compared. Returns 0, or -1 with an error
+   * raised: then none of the plugin's names stay registered, and the plugin stays mapped,
+   * unused. */
   int32_t (*initialize)(void *context);
 } BpPlugin;
 
-/* The entry point. It keeps `host` and fills in `plugin`. It does no work and touches no hardware.
- * host: valid for ever. plugin: borrowed for the call.
- * Threads: called once, by one thread. Returns 0, or -1 if it cannot serve a host of that
+/* The entry point. The function keeps `host` and fills in `plugin`. It does no other work and
+ * accesses no hardware. host: valid for ever. plugin: borrowed for the call.
+ * Threads: called once, by one thread. Returns 0, or -1 if the plugin does not support the host's
  * abi_version. */
 typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
 
@@ -120,7 +122,8 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
     char body[(sizeof(text) + 3) / 4 * 4];                                                         \
   } variable = {sizeof(owner_text), sizeof(text), note_type, owner_text, text}
 
-/* The instruction sets and the sanitizer of the compiler's options, as lines of the descriptor. */
+/* The instruction sets and the sanitizer that the compiler's options select, as lines of the
+ * descriptor. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512CD__) &&                      \
     defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define BP_PLUGIN_ISA_LEVEL "x86-64-v4"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline helpers for plugins: fetching the host's tables and registering functions. Nothing here is
- * part of the ABI: a plugin carries its own copy of what it uses. */
+/* Inline helpers for plugins: fetching the host's tables and registering functions. Nothing in this
+ * header is part of the ABI: a plugin carries its own copy of the functions. */
 #ifndef BACKPLANE_PLUGIN_HELPERS_H
 #define BACKPLANE_PLUGIN_HELPERS_H
 
@@ -23,13 +23,13 @@ typedef struct BpPluginTables {
   const BpRuntimeTable *runtime;
 } BpPluginTables;
 
-/* ---- Errors and messages, as printf has them ---------------------------------------------- */
+/* ---- Errors and messages, formatted as by printf ------------------------------------------ */
 
 #define BP_PLUGIN_PRINTF(at, first) __attribute__((format(printf, at, first)))
 #define BP_PLUGIN_TEXT_SIZE         512
 
-/* Formats a text: into `room` (BP_PLUGIN_TEXT_SIZE) if it fits or there is no memory, else into
- * memory, which *memory is to be freed by __builtin_free. */
+/* Formats a text: into `room` (BP_PLUGIN_TEXT_SIZE) if the text fits or memory is exhausted, else
+ * into *memory, which the caller frees with __builtin_free. */
 BP_PLUGIN_PRINTF(3, 0)
 static inline const char *bp_plugin_format_(char *room, char **memory, const char *format,
                                             va_list args) {
@@ -56,7 +56,7 @@ static inline int32_t bp_plugin_raise(const BpPluginTables *tables, const char *
   return -1;
 }
 
-/* Puts a text and ": " before the message of this thread's error. Returns -1. */
+/* Puts a formatted text and ": " before the message of this thread's error. Returns -1. */
 BP_PLUGIN_PRINTF(2, 3)
 static inline int32_t bp_plugin_add_context(const BpPluginTables *tables, const char *format, ...) {
   char room[BP_PLUGIN_TEXT_SIZE], *memory;
@@ -82,7 +82,8 @@ static inline void bp_plugin_log(const BpPluginTables *tables, int32_t level, co
 
 /* ---- Tables and registration -------------------------------------------------------------- */
 
-/* Fetches all of them. Returns -1 if the host lacks one; an error is raised if that can be done. */
+/* Fetches all tables. Returns -1 if the host lacks one; an error is raised if the host has the
+ * error table. */
 static inline int32_t bp_plugin_fetch_tables(const BpHost *host, BpPluginTables *tables) {
   tables->host = host;
   tables->error =
@@ -115,7 +116,7 @@ static inline int32_t bp_plugin_register(const BpPluginTables *tables, const cha
   return rc;
 }
 
-/* The packed function behind a `device_api.NAME`: answers the table that is its context. */
+/* The packed function behind `device_api.NAME`: answers with the table that is its context. */
 static inline int bp_plugin_answer_context(void *self, const BpValue *args, int32_t num_args,
                                            BpValue *result) {
   (void)args;
@@ -133,7 +134,7 @@ static inline int32_t bp_plugin_register_device_api(const BpPluginTables *tables
 
 /* ---- Memory, targets ---------------------------------------------------------------- */
 
-/* Zeroed memory of the host's, for free(); NULL with an error. */
+/* Allocates zeroed memory through the host, for free(); NULL with an error. */
 static inline void *bp_plugin_calloc(const BpPluginTables *tables, size_t size) {
   void *memory = __builtin_calloc(1, size);
   if (!memory)
@@ -141,8 +142,8 @@ static inline void *bp_plugin_calloc(const BpPluginTables *tables, size_t size) 
   return memory;
 }
 
-/* Refuses the flags of a BpAllocation, BpCopy or BpInvocation: they are of a later version, and a
- * flag has to be understood. `kind` and `request` are for the message: "vulkan", "copy". */
+/* Refuses flags in a BpAllocation, BpCopy or BpInvocation: a flag of a later version must not be
+ * ignored. `kind` and `request` are for the message: "vulkan", "copy". */
 static inline int32_t bp_plugin_check_flags(const BpPluginTables *tables, const char *kind,
                                             const char *request, uint64_t flags) {
   return flags ? bp_plugin_raise(tables, BP_ERROR_NOT_IMPLEMENTED,
@@ -151,7 +152,7 @@ static inline int32_t bp_plugin_check_flags(const BpPluginTables *tables, const 
                : 0;
 }
 
-/* For alloc_data_space of a device that has one kind of memory: refuses another scope, and a flag.
+/* For alloc_data_space of a device with a single memory scope: refuses other scopes, and flags.
  * `kind` is the device's, for the message. */
 static inline int32_t bp_plugin_check_allocation(const BpPluginTables *tables, const char *kind,
                                                  const BpAllocation *allocation) {
@@ -162,8 +163,8 @@ static inline int32_t bp_plugin_check_allocation(const BpPluginTables *tables, c
   return bp_plugin_check_flags(tables, kind, "memory allocation", allocation->flags);
 }
 
-/* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; one that is
- * unset is accepted. */
+/* For BpTargetKind::complete: refuses an integer attribute outside the bounds; an unset attribute
+ * is accepted. */
 static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const BpTarget *target,
                                             const char *attr, int64_t least, int64_t most) {
   BpValue value;
@@ -178,21 +179,21 @@ static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const 
 
 /* ---- Answers of BpDeviceApi::get_attr, and of others ------------------------------------- */
 
-/* An integer, or a bool. type: BP_TYPE_INT or BP_TYPE_BOOL. */
+/* Answers with an integer or a bool. type: BP_TYPE_INT or BP_TYPE_BOOL. */
 static inline int32_t bp_plugin_answer_int(BpValue *result, int32_t type, int64_t number) {
   result->type_index = type;
   result->v_int64 = number;
   return 0;
 }
 
-/* An attribute that is a number and never changes. */
+/* An attribute whose value is a constant number. */
 typedef struct BpPluginNumber {
   int32_t attr;
   int32_t type; /* BP_TYPE_INT or BP_TYPE_BOOL */
   int64_t number;
 } BpPluginNumber;
 
-/* The number of an attribute, or None if it is not among them. */
+/* Answers with an attribute from a list of numbers, or None if the list lacks it. */
 static inline int32_t bp_plugin_answer_number(BpValue *result, const BpPluginNumber *numbers,
                                               size_t count, int32_t attr) {
   for (size_t i = 0; i < count; i++)
@@ -206,7 +207,7 @@ static inline int32_t bp_plugin_answer_str(const BpPluginTables *tables, BpValue
   return tables->object->make_str(text, __builtin_strlen(text), result);
 }
 
-/* A shape of three extents. */
+/* Answers with a shape of three extents. */
 static inline int32_t bp_plugin_answer_extents(const BpPluginTables *tables, BpValue *result,
                                                const int64_t extents[3]) {
   BpShape *shape = tables->object->shape_create(extents, 3);
@@ -217,7 +218,8 @@ static inline int32_t bp_plugin_answer_extents(const BpPluginTables *tables, BpV
   return 0;
 }
 
-/* A module, which the caller of the function then owns; NULL: -1, for an error that was raised. */
+/* Answers with a module, which the caller of the function then owns. If `module` is NULL, returns
+ * -1: an error was raised before. */
 static inline int32_t bp_plugin_answer_module(BpValue *result, BpModule *module) {
   if (!module)
     return -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A map from pointers to pointers, for code that walks a graph of nodes. Inline, for plugins and
- * host alike; nothing here is part of the ABI. A map belongs to one thread. */
+ * the host; nothing in this header is part of the ABI. A map belongs to one thread. */
 #ifndef BACKPLANE_POINTER_MAP_H
 #define BACKPLANE_POINTER_MAP_H
 
@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-/* One pair; an empty place has a NULL key. */
+/* A key and its value; an empty place has a NULL key. */
 typedef struct BpPointerMapEntry {
   const void *key;
   void *value;
 } BpPointerMapEntry;
 
-/* Open addressing, at most half full. Zeroed, it is empty. */
+/* A hash table with open addressing, at most half full. A zeroed table is empty. */
 typedef struct BpPointerMap {
   BpPointerMapEntry *entries;
   size_t capacity; /* a power of two, or 0 */
@@ -32,7 +32,7 @@ static inline BpPointerMapEntry *bp_pointer_map_place(const BpPointerMap *map, c
   return &map->entries[place];
 }
 
-/* Frees the table; the map is empty then. */
+/* Frees the table's memory; the map is then empty. */
 static inline void bp_pointer_map_free(BpPointerMap *map) {
   __builtin_free(map->entries);
   map->entries = NULL;
@@ -40,7 +40,7 @@ static inline void bp_pointer_map_free(BpPointerMap *map) {
   map->count = 0;
 }
 
-/* Empties the map; a small table is kept for reuse. */
+/* Empties the map; the memory of a small table is kept for reuse. */
 static inline void bp_pointer_map_clear(BpPointerMap *map) {
   if (map->capacity > 1024) {
     bp_pointer_map_free(map);
@@ -50,7 +50,7 @@ static inline void bp_pointer_map_clear(BpPointerMap *map) {
   }
 }
 
-/* The value of a key, NULL if there is none. */
+/* Returns the value of a key, or NULL if the key is absent. */
 static inline void *bp_pointer_map_get(const BpPointerMap *map, const void *key) {
   return map->capacity ? bp_pointer_map_place(map, key)->value : NULL;
 }
@@ -69,7 +69,8 @@ static inline int bp_pointer_map_grow(BpPointerMap *map) {
   return 0;
 }
 
-/* Sets the value of a key, which is not NULL. -1 when memory is exhausted, with nothing raised. */
+/* Sets the value of a key, which is not NULL. Returns -1 when memory is exhausted, without raising
+ * an error. */
 static inline int bp_pointer_map_set(BpPointerMap *map, const void *key, void *value) {
   if (2 * map->count >= map->capacity && bp_pointer_map_grow(map) != 0)
     return -1;

@@ -2,14 +2,15 @@
 /* Target kinds: the code that a plugin can generate.
  *
  * A target kind has a name, a device type and typed attributes with defaults. A target is a kind
- * with values for them, written as `cuda -arch=sm_90` or `{"kind":"cuda","arch":"sm_90"}`.
+ * with values for its attributes, written as `cuda -arch=sm_90` or
+ * `{"kind":"cuda","arch":"sm_90"}`.
  *
  * A plugin registers its kinds with BpTargetTable::register_kind when it initialises, and for each
  * kind the global function `target.build.KIND`. The function takes an IR module (BP_TYPE_IR_MODULE)
  * and a target (BP_TYPE_TARGET), both borrowed, and returns a module. It is called by any thread,
- * also by several at once. It asks no device anything: the target has all that it needs. It refuses
- * what it cannot generate with BP_ERROR_NOT_IMPLEMENTED; code of another target may then take its
- * place. Another error ends the compilation.
+ * also by several at once. The function queries no device: the target has all properties that it
+ * needs. If it cannot generate a function, it fails with BP_ERROR_NOT_IMPLEMENTED; code of another
+ * target may then be used instead. Any other error ends the compilation.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_TARGET_API_H
@@ -29,58 +30,59 @@ typedef struct BpTargetAttr {
   const char *name;          /* "max_num_threads" */
   int32_t type;              /* BP_TYPE_INT, BP_TYPE_BOOL, BP_TYPE_FLOAT or BP_TYPE_STR */
   int32_t reserved;          /* zero */
-  const char *default_value; /* as text, or NULL: unset */
+  const char *default_value; /* as text; NULL: the attribute is unset */
   const char *description;   /* one line, for `backplane targets` */
 } BpTargetAttr;
 
-/* Attributes that the host's compiler reads. They steer schedules and legalisation, for a kind of
- * any name. A kind that lacks an attribute has the value in brackets. The host refuses a number
- * that is outside of the range given here. */
+/* Attributes that the host's compiler reads. They control schedules and legalisation for every
+ * kind, whatever its name. The value in brackets applies to a kind that lacks the attribute. The
+ * host refuses a number outside the range given here. */
 /* int: width of a vector register, a power of two from 32 to 65536, or 0 [0: scalar] */
 #define BP_TARGET_VECTOR_BITS      "vector_bits"
-#define BP_TARGET_VECTOR_REGISTERS "vector_registers" /* int: how many of them, 1 to 1024 [16] */
-#define BP_TARGET_INDEX_BITS       "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
+#define BP_TARGET_VECTOR_REGISTERS "vector_registers" /* int: vector registers, 1 to 1024 [16] */
+#define BP_TARGET_INDEX_BITS       "index_bits"       /* int: 32 (indices that fit) or 64 [64] */
 /* bool: functions may have 64-bit integers [true]. If it is false, indices are int32. A function
  * with values that are 64-bit integers, or with indices that may be beyond int32, is refused before
  * the generator sees it. The generator meets int64 in attributes, extents of buffers and shuffles.
  */
 #define BP_TARGET_SUPPORTS_INT64 "supports_int64"
-/* int: cores that share memory, 1 to 65536. Code runs on any number of cores, but work is cut into
- * at most so many shares [1 with thread_axes, else 64] */
+/* int: cores that share memory, 1 to 65536. Code runs on any number of cores, but work is divided
+ * into at most this number of tasks [1 with thread_axes, else 64] */
 #define BP_TARGET_NUM_CORES "num_cores"
-#define BP_TARGET_L1_BYTES  "l1_bytes" /* int: data cache of a core, 1024 to 2^40 [32768] */
-#define BP_TARGET_L2_BYTES  "l2_bytes" /* int, 1024 to 2^40 [1048576] */
-#define BP_TARGET_WINOGRAD  "winograd" /* bool: convolutions by transforms [false] */
+#define BP_TARGET_L1_BYTES  "l1_bytes" /* int: bytes of a core's data cache, 1024 to 2^40 [32768]  \
+                                        */
+#define BP_TARGET_L2_BYTES "l2_bytes"  /* int: bytes, 1024 to 2^40 [1048576] */
+#define BP_TARGET_WINOGRAD "winograd"  /* bool: convolutions use Winograd's algorithm [false] */
 /* bool: functions are kernels, launched over blockIdx and threadIdx [false]. If it is false, a
  * function is called with its arguments alone; it has loops, but no launch, barrier or shared
- * memory. For a device that is not the CPU such a function is one step of the work, as a kernel is:
- * its buffers are the device's, it allocates only local memory and calls only intrinsics. */
+ * memory. On a device that is not the CPU such a function is one step of the work, like a kernel:
+ * its buffers are in the device's memory, it allocates only local memory and calls only
+ * intrinsics. */
 #define BP_TARGET_THREAD_AXES "thread_axes"
-/* int: threads in a block, 1 to 2^31-1 [1]. No launch has more. 1 is a device without threads: it
- * runs blocks. */
+/* int: threads in a block, 1 to 2^31-1 [1]. No launch has more. 1 means a device without threads:
+ * it runs blocks. */
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"
-#define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two from 1 to 1024 [1] */
-#define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes, 0 to 2^40 [0] */
-/* int: bytes of a tensor that a kernel takes, 1024 to 2^40 [134217728]. A hint for schedules: a
- * function with a larger tensor is not refused. */
+#define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two, 1 to 1024 [1] */
+#define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int: bytes, 0 to 2^40 [0] */
+/* int: bytes of a kernel's largest tensor argument, 1024 to 2^40 [134217728]. A hint for schedules:
+ * a function with a larger tensor is not refused. */
 #define BP_TARGET_MAX_BUFFER_BYTES "max_buffer_bytes"
-/* bool: a core runs one warp after the other, as drivers for CPUs do [false]. Then more warps hide
- * no latency, and shared memory is not faster. */
+/* bool: a core runs one warp after the other, as drivers for CPUs do [false]. If true, more warps
+ * hide no latency, and shared memory is not faster. */
 #define BP_TARGET_SERIAL_WARPS "serial_warps"
-#define BP_TARGET_MAX_BUFFERS  "max_buffers" /* int: tensors that a kernel takes, 4 to 64 [64] */
-/* int: iterations of all loops of a thread together after which the driver ends them without an
- * error, 1 to 2^40. A function with more is refused. 0: no limit [0] */
+#define BP_TARGET_MAX_BUFFERS  "max_buffers" /* int: most tensors of a kernel, 4 to 64 [64] */
+/* int: the number of iterations, over all loops of a thread, after which the driver ends the loops
+ * without an error, 1 to 2^40. A function with more is refused. 0: no limit [0] */
 #define BP_TARGET_MAX_ITERATIONS "max_iterations"
 
-/* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
+/* A target kind; a plugin registers it with BpTargetTable::register_kind. */
 typedef struct BpTargetKind {
   uint64_t struct_size;
   const char *name; /* "c", "llvm", "opencl": static */
   int32_t device_type;
-  int32_t ir_level; /* the newest BP_IR_LEVEL whose constructs the generator accepts */
-  const BpTargetAttr
-      *attrs;         /* NULL: none. Read them with bp_target_kind_attr: rows have any size */
-  uint64_t attr_size; /* sizeof(BpTargetAttr) of the plugin's headers */
+  int32_t ir_level;          /* the newest BP_IR_LEVEL whose constructs the generator accepts */
+  const BpTargetAttr *attrs; /* NULL: none. Read with bp_target_kind_attr: rows may have any size */
+  uint64_t attr_size;        /* sizeof(BpTargetAttr) of the plugin's headers */
   int32_t num_attrs;
   int32_t reserved; /* zero */
   const char *description;
@@ -88,8 +90,9 @@ typedef struct BpTargetKind {
 
   /* (optional: nothing) Checks and completes a target whose text was parsed. It reads attributes
    * with BpTargetTable::get_attr and sets dependent ones with set_attr.
-   * target: borrowed for the call; nobody else has it. Any thread, also several at once.
-   * Returns 0, or -1 with an error raised: then the text is no target. */
+   * target: borrowed for the call; no other code has access to it. Any thread, also several at
+   * once.
+   * Returns 0, or -1 with an error raised: then the text is rejected. */
   int32_t (*complete)(void *context, BpTarget *target);
 } BpTargetKind;
 

@@ -2,12 +2,12 @@
 /* Values and objects: the arguments and results of packed functions.
  *
  * The layouts are those of the tvm-ffi C ABI 0.x (Apache TVM FFI, `tvm/ffi/c_api.h`) on 64-bit
- * little-endian machines: a value crosses between tvm-ffi and Backplane untranslated. Data types,
- * devices and tensor views are those of DLPack 1.x. If tvm-ffi changes a layout, these headers
- * keep theirs. The names and the text are Backplane's.
+ * little-endian machines: a value passes between tvm-ffi and Backplane unchanged. Data types,
+ * devices and tensor views are those of DLPack 1.x. If tvm-ffi changes a layout, these headers keep
+ * theirs. The names and the comments are Backplane's.
  *
  * Ownership in the whole ABI: an argument is borrowed for the call. The caller owns a result, and
- * releases the object in it, if there is one.
+ * releases the object in the result, if there is one.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_VALUE_H
@@ -54,9 +54,9 @@ typedef struct BpDataType {
   uint16_t lanes; /* 1 for a scalar */
 } BpDataType;
 
-/* Computes the bytes of `count` elements that follow each other. Elements are packed, as in DLPack
- * 1.1: element i begins at bit i * bits * lanes, counted from the lowest bit of the first byte, and
- * the last byte is padded. Returns 0; -1 if *bytes would exceed UINT64_MAX. Any thread. */
+/* Computes the bytes of `count` consecutive elements. Elements are packed, as in DLPack 1.1:
+ * element i begins at bit i * bits * lanes, counted from the lowest bit of the first byte, and the
+ * last byte is padded. Returns 0; -1 if *bytes would exceed UINT64_MAX. Any thread. */
 static inline int bp_dtype_array_bytes(BpDataType dtype, uint64_t count, uint64_t *bytes) {
   uint64_t bits = (uint64_t)dtype.bits * dtype.lanes, rest = (count % 8 * bits + 7) / 8;
   if (bits && count / 8 > (UINT64_MAX - rest) / bits)
@@ -67,9 +67,9 @@ static inline int bp_dtype_array_bytes(BpDataType dtype, uint64_t count, uint64_
 
 /* ---- Devices (DLDevice) ------------------------------------------------------------------ */
 
-/* Device types are DLPack's numbers. Those from BP_DEVICE_VENDOR_FIRST on are given to vendors
- * permanently, in sdk/device-types.txt; the range BP_DEVICE_PRIVATE_FIRST to
- * BP_DEVICE_PRIVATE_LAST is for experiments and never appears in a published artifact. */
+/* Device types are DLPack's numbers. Numbers from BP_DEVICE_VENDOR_FIRST on are assigned to vendors
+ * permanently, in sdk/device-types.txt; the range BP_DEVICE_PRIVATE_FIRST to BP_DEVICE_PRIVATE_LAST
+ * is for experiments and never appears in a published artifact. */
 #define BP_DEVICE_CPU           1
 #define BP_DEVICE_CUDA          2
 #define BP_DEVICE_CUDA_HOST     3
@@ -92,9 +92,9 @@ typedef struct BpDevice {
 /* ---- Tensor views (DLTensor) ------------------------------------------------------------- */
 
 /* A view of an n-dimensional array, 48 bytes. It owns nothing. `data` is a handle of the device: an
- * address on the CPU and CUDA, opaque elsewhere. The first element lies `byte_offset` bytes into
- * it. Shape and strides count elements; `strides` NULL means compact and row-major. A view without
- * elements has a valid handle or NULL, which nobody reads. */
+ * address on the CPU and CUDA, opaque elsewhere. The first element is `byte_offset` bytes after
+ * `data`. Shape and strides count elements; `strides` NULL means compact and row-major. A view
+ * without elements has a valid handle or NULL, which is never read. */
 typedef struct BpTensorView {
   void *data;
   BpDevice device;
@@ -121,7 +121,7 @@ typedef struct BpTensorView {
 #define BP_TYPE_RVALUE      10 /* v_ptr to an object handle that the callee may take */
 #define BP_TYPE_SMALL_STR   11 /* v_bytes, small_len bytes */
 #define BP_TYPE_SMALL_BYTES 12 /* v_bytes, small_len bytes */
-#define BP_TYPE_OBJECT      64 /* v_obj of this type or any later one */
+#define BP_TYPE_OBJECT      64 /* types from this one on: v_obj */
 #define BP_TYPE_STR         65
 #define BP_TYPE_BYTES       66
 #define BP_TYPE_ERROR       67
@@ -130,12 +130,12 @@ typedef struct BpTensorView {
 #define BP_TYPE_TENSOR      70
 #define BP_TYPE_ARRAY       71
 /* Backplane's own types, far from the numbers that tvm-ffi allocates at run time. Their objects
- * never cross into its code. */
+ * never reach tvm-ffi's code. */
 #define BP_TYPE_MODULE    0x42500001
 #define BP_TYPE_TARGET    0x42500002
 #define BP_TYPE_IR_MODULE 0x42500003
 
-/* The largest string that a value holds without an object. */
+/* The longest string that a value holds without an object. */
 #define BP_SMALL_STR_MAX 7
 
 struct BpObject;
@@ -145,7 +145,7 @@ typedef struct BpValue {
   int32_t type_index; /* BP_TYPE_* */
   union {
     uint32_t zero_padding;
-    uint32_t small_len; /* of a small string: 0..7 */
+    uint32_t small_len; /* length of a small string: 0..7 */
   };
   union {
     int64_t v_int64;
@@ -168,8 +168,8 @@ typedef struct BpByteArray {
 
 /* ---- Objects (TVMFFIObject) -------------------------------------------------------------- */
 
-#define BP_DELETER_STRONG 1 /* the last strong reference went: destroy what it holds */
-#define BP_DELETER_WEAK   2 /* the last weak reference went: free the memory */
+#define BP_DELETER_STRONG 1 /* the last strong reference was dropped: destroy the contents */
+#define BP_DELETER_WEAK   2 /* the last weak reference was dropped: free the memory */
 
 /* Header of every reference-counted object, 24 bytes. The strong count is the low half of
  * `combined_count`, the weak count the high half; all strong references together hold one weak
@@ -197,13 +197,13 @@ typedef struct BpShape {
   size_t size;
 } BpShape;
 
-/* A list, which owns its values (TVMFFISeqCell). A model with several outputs returns one. */
+/* A list, which owns its values (TVMFFISeqCell). A model with several outputs returns a list. */
 typedef struct BpArray {
   BpObject header;
   BpValue *data;
   int64_t size;
   int64_t capacity;
-  void (*free_data)(void *data); /* or NULL: `data` is part of the object */
+  void (*free_data)(void *data); /* destroys `data`, or NULL: `data` is part of the object */
 } BpArray;
 
 /* A tensor that owns its memory. */
@@ -214,9 +214,9 @@ typedef struct BpTensor {
 
 /* The calling convention of every packed function (TVMFFISafeCallType).
  * self: the function object; NULL is possible for a symbol that a library exports, which ignores
- * it. args: borrowed for the call. result: zeroed by the caller, who owns what it holds after
- * success. Any thread, unless the function's own comment says otherwise. Returns 0, or -1 with an
- * error raised in this thread. */
+ * `self`. args: borrowed for the call. result: zeroed by the caller, which owns the object in it
+ * after success. Any thread, unless the function's own comment says otherwise. Returns 0, or -1
+ * with an error raised in this thread. */
 typedef int (*BpPackedCall)(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
 /* A function object. `cpp_call` is tvm-ffi's second pointer, NULL here. */

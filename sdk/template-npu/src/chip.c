@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program simdev-chip simulates the chip (chip.h). The plugin starts one and talks to it
- * through its standard input, a socket; it ends when the plugin's process does. With hardware this
- * file is of no use any more. */
+/* The program simdev-chip simulates the chip (chip.h). The plugin starts the program and
+ * communicates through the program's standard input, a socket. The program ends when the plugin's
+ * process ends. With hardware this file is not needed. */
 #include "chip.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static char scratchpad[CHIP_SCRATCHPAD] __attribute__((aligned(CHIP_LINE)));
 
 /* ---- The link ---------------------------------------------------------------------------- */
 
-/* 0, or -1: the other side is gone. */
+/* Receives bytes. 0, or -1 if the other side has closed the socket. */
 static int receive(void *to, size_t size) {
   for (char *at = to; size > 0;) {
     ssize_t count = read(STDIN_FILENO, at, size);
@@ -73,7 +73,7 @@ static void transfer(const ChipInstruction *i, const ChipRegion *regions) {
            (size_t)i->row_bytes);
 }
 
-/* An element of the input: channel 0 of row y, column x; NULL in the padding. */
+/* Returns an element of the input: channel 0 of row y, column x; NULL in the padding. */
 static const char *input_at(const ChipInstruction *i, int32_t out_y, int32_t out_x, int32_t ky,
                             int32_t kx) {
   int64_t y = (int64_t)out_y * i->strides[0] - i->pads[0] + (int64_t)ky * i->dilations[0];
@@ -93,11 +93,11 @@ static int32_t element(const char *at, int is_unsigned) {
   return is_unsigned ? *(const uint8_t *)at : *(const int8_t *)at;
 }
 
-/* Rounds to the nearest number, of two to the even one, as ONNX's operators do. */
+/* Rounds to nearest, ties to even, as ONNX's operators do. */
 static char quantize(const ChipInstruction *i, int32_t sum, float factor) {
   float least = i->flags & CHIP_UNSIGNED_OUT ? 0 : -128, most = least + 255;
   float number = rintf((float)sum * factor) + (float)i->out_zero;
-  number = number > least ? number : least; /* a NaN becomes the least */
+  number = number > least ? number : least; /* a NaN becomes the lowest value */
   return (char)(int32_t)(number < most ? number : most);
 }
 
@@ -166,7 +166,7 @@ static int32_t check_memory(int64_t address, int64_t size) {
   return (address | size) % CHIP_LINE ? CHIP_BAD_LINE : CHIP_OK;
 }
 
-/* Takes what was sent for memory that is not there. */
+/* Drops the bytes that were sent for an invalid address. */
 static int ignore(int32_t size) {
   char bytes[CHIP_LINE];
   for (; size > 0; size -= (int32_t)sizeof bytes)

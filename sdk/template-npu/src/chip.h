@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated chip: what its hardware manual would say. The plugin and the program that simulates
- * the chip (chip.c) share this file and nothing else.
+/* The simulated chip: this file stands for its hardware manual. The plugin and the program that
+ * simulates the chip (chip.c) share this file and nothing else.
  *
  * The chip has CHIP_MEMORY bytes of memory, numbered from 0, and a scratchpad of CHIP_SCRATCHPAD
- * bytes, on which alone it computes. DMA moves whole lines of CHIP_LINE bytes. Tensors in its
- * memory are NHWC with the channels padded to CHIP_LANES; a row (W and C) begins on a line. The
- * bytes that pad channels and rows have any value. */
+ * bytes. It computes only in the scratchpad. DMA moves whole lines of CHIP_LINE bytes. Tensors in
+ * the memory are NHWC with the channels padded to CHIP_LANES; a row (W and C) begins on a line. The
+ * padding of channels and rows is undefined. */
 #ifndef SIMDEV_CHIP_H
 #define SIMDEV_CHIP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define CHIP_VERSION      1 /* of the instruction set */
+#define CHIP_VERSION      1 /* version of the instruction set */
 #define CHIP_MEMORY       (8 << 20)
 #define CHIP_SCRATCHPAD   (64 << 10)
 #define CHIP_LINE         64
@@ -24,38 +24,38 @@
 /* ---- Instructions ------------------------------------------------------------------------ */
 
 enum {
-  CHIP_MOVE,  /* memory to memory, byte by byte in a new order: between NCHW and NHWC */
-  CHIP_LOAD,  /* rows of whole lines from memory to the scratchpad */
+  CHIP_MOVE,  /* memory to memory, byte by byte in another order: between NCHW and NHWC */
+  CHIP_LOAD,  /* loads rows of whole lines from memory into the scratchpad */
   CHIP_STORE, /* and back */
-  CHIP_CONV,  /* rows of a convolution, of some output channels */
-  CHIP_POOL   /* rows of the largest elements of windows */
+  CHIP_CONV,  /* computes rows of a convolution, of some output channels */
+  CHIP_POOL   /* computes rows of maximum pooling */
 };
 
-#define CHIP_UNSIGNED_IN  1 /* elements that are read are uint8; else int8 */
-#define CHIP_UNSIGNED_OUT 2 /* elements that are computed */
+#define CHIP_UNSIGNED_IN  1 /* elements of the input are uint8; else int8 */
+#define CHIP_UNSIGNED_OUT 2 /* elements of the output are uint8; else int8 */
 
-/* A byte of memory: programs name regions, whose addresses are given with each run. */
+/* A byte in memory. Programs name regions, and each run gives the regions' addresses. */
 typedef struct ChipPlace {
   int32_t region, offset;
 } ChipPlace;
 
-/* What an instruction does not need is 0. All numbers but the zero points are from 0 to
- * CHIP_MEMORY. */
+/* An instruction. Members that it does not need are 0. All numbers but the zero points are from 0
+ * to CHIP_MEMORY. */
 typedef struct ChipInstruction {
   int32_t kind, flags;
-  ChipPlace memory;                                   /* MOVE: source; LOAD, STORE */
+  ChipPlace memory;                                   /* MOVE: source; LOAD, STORE: memory */
   ChipPlace to;                                       /* MOVE: destination */
   int32_t extents[4], strides_from[4], strides_to[4]; /* MOVE, in bytes */
-  int32_t rows, row_bytes, pitch; /* LOAD, STORE; `pitch` from row to row, in memory */
-  /* Bytes of the scratchpad: LOAD and STORE use `input` and `output`. The rows of both tensors
+  int32_t rows, row_bytes, pitch; /* LOAD, STORE; `pitch`: bytes from row to row in memory */
+  /* Addresses in the scratchpad: LOAD and STORE use `input` and `output`. The rows of both tensors
    * follow each other without gaps, but each begins on a line. Weights of a tile of output channels
-   * are [channel][y][x][input channel], then come a bias (int32) and a factor (float) for each
+   * are [channel][y][x][input channel], followed by a bias (int32) and a factor (float) for each
    * channel. */
   int32_t input, weights, output;
-  int32_t in_height, in_width, in_channels, in_first, in_rows;      /* the rows that are there */
-  int32_t out_height, out_width, out_channels, out_first, out_rows; /* the rows to compute */
+  int32_t in_height, in_width, in_channels, in_first, in_rows;      /* rows in the scratchpad */
+  int32_t out_height, out_width, out_channels, out_first, out_rows; /* output rows to compute */
   int32_t tile_first, tile_channels;                                /* CONV: output channels */
-  int32_t kernel[2], strides[2], dilations[2], pads[2]; /* y, x; `pads` before the data */
+  int32_t kernel[2], strides[2], dilations[2], pads[2]; /* y, x; `pads`: before the data */
   int32_t in_zero, out_zero;
   int32_t reserved[18]; /* 0 */
 } ChipInstruction;
@@ -71,19 +71,19 @@ typedef struct ChipRegion {
 enum {
   CHIP_WRITE, /* `size` bytes for memory follow the command */
   CHIP_READ,  /* `size` bytes of memory follow the reply */
-  CHIP_RUN    /* `size` instructions from `address` on; `num_regions` ChipRegion follow */
+  CHIP_RUN    /* runs `size` instructions from `address` on; `num_regions` ChipRegion follow */
 };
 
 typedef struct ChipCommand {
   int32_t kind, address, size, num_regions;
 } ChipCommand;
 
-/* What is wrong with a command or an instruction. */
+/* Faults of a command or an instruction. */
 enum {
   CHIP_OK,
   CHIP_BAD_COMMAND,
-  CHIP_BAD_LINE,   /* an address or a size is no multiple of CHIP_LINE */
-  CHIP_BAD_MEMORY, /* beyond memory or a region */
+  CHIP_BAD_LINE,   /* an address or a size is not a multiple of CHIP_LINE */
+  CHIP_BAD_MEMORY, /* an address beyond memory or a region */
   CHIP_BAD_SCRATCHPAD,
   CHIP_BAD_INSTRUCTION,
   CHIP_NUM_FAULTS
@@ -99,12 +99,12 @@ static inline int32_t chip_round(int32_t number, int32_t unit) {
   return (number + unit - 1) / unit * unit;
 }
 
-/* Bytes from one row to the next, of a tensor of that width and of padded channels. */
+/* Returns the bytes from one row to the next, of a tensor with that width and padded channels. */
 static inline int64_t chip_pitch(int64_t width, int64_t channels) {
   return (width * channels + CHIP_LINE - 1) / CHIP_LINE * CHIP_LINE;
 }
 
-/* Bytes of the weights, biases and factors of a tile. */
+/* Returns the bytes of the weights, biases and factors of a tile. */
 static inline int64_t chip_tile_bytes(const int32_t kernel[2], int64_t in_channels,
                                       int64_t tile_channels) {
   return tile_channels * (kernel[0] * kernel[1] * in_channels + 8);
@@ -143,7 +143,7 @@ static inline int32_t chip_check_dma(const ChipInstruction *i, const ChipRegion 
                           num_regions);
 }
 
-/* All rows that the windows of the output rows need are there. */
+/* Checks that all rows in the windows of the output rows are in the scratchpad. */
 static inline int32_t chip_check_rows(const ChipInstruction *i) {
   int64_t first = (int64_t)i->out_first * i->strides[0] - i->pads[0];
   int64_t last = first + (int64_t)(i->out_rows - 1) * i->strides[0] +
@@ -189,8 +189,8 @@ static inline int32_t chip_check_compute(const ChipInstruction *i) {
              : CHIP_BAD_SCRATCHPAD;
 }
 
-/* What is wrong with an instruction, of untrusted bytes. The chip and the loader of modules ask the
- * same, so that a program for another chip is refused when it is loaded. */
+/* Checks an instruction, whose bytes are untrusted. Both the chip and the loader of modules use
+ * this check, so loading a program for another chip fails. */
 static inline int32_t chip_check(const ChipInstruction *i, const ChipRegion *regions,
                                  int32_t num_regions) {
   const int32_t *numbers = (const int32_t *)(const void *)i;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which nodes of a model the chip takes: three operators on int8 or uint8 tensors of known shape,
- * with constant int8 weights. Whatever else a model has is declined, with a reason. */
+ * with constant int8 weights. All other nodes are declined, with a reason. */
 #include "simdev.h"
 
 #include <string.h>
 
-/* An input that the model gives, or NULL. */
+/* Returns an input of a node, or NULL if the model omits it. */
 static const BpOnnxValue *input_of(const BpGraphTable *table, const BpOnnxGraph *graph,
                                    const BpOnnxNode *node, int32_t index) {
   return index < node->num_inputs && node->inputs[index] >= 0
@@ -37,7 +37,7 @@ SimdevImage simdev_image(const BpOnnxValue *value) {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* Why a tensor that the chip reads or computes is none for it, or NULL. */
+/* Says why the chip cannot read or compute a tensor, or NULL. */
 static const char *check_tensor(const BpOnnxValue *value, int32_t ndim) {
   if (!value)
     return "a tensor that it needs is missing";
@@ -60,7 +60,7 @@ static const char *read_scale(const BpOnnxValue *value, float *scale) {
   return NULL;
 }
 
-/* Reads a constant zero point; one that is not given is 0. */
+/* Reads a constant zero point; an omitted zero point is 0. */
 static const char *read_zero(const BpOnnxValue *value, int32_t *zero) {
   *zero = 0;
   if (!value)
@@ -72,7 +72,7 @@ static const char *read_zero(const BpOnnxValue *value, int32_t *zero) {
   return NULL;
 }
 
-/* The weights, their scales and zero points: inputs `first` to `first` + 2. */
+/* Reads the weights, their scales and zero points: inputs `first` to `first` + 2. */
 static const char *read_weights(const BpGraphTable *table, const BpOnnxGraph *graph,
                                 const BpOnnxNode *node, int32_t first, int32_t ndim,
                                 int32_t channels_axis, SimdevStep *step) {
@@ -108,7 +108,7 @@ static int read_list(const BpOnnxNode *node, const char *name, int32_t count, in
   return !attr || attr->count == count;
 }
 
-/* The padding behind follows from the output's extent, which covers ceil_mode and VALID. */
+/* The padding at the end follows from the output's extent, which covers ceil_mode and VALID. */
 static const char *read_window(const BpOnnxNode *node, SimdevImage in, SimdevImage out,
                                SimdevStep *step) {
   const char *automatic = bp_onnx_str(node, "auto_pad", "NOTSET");
@@ -230,8 +230,8 @@ const char *simdev_read_node(const BpGraphTable *table, const BpOnnxGraph *graph
 
 /* ---- Claiming ---------------------------------------------------------------------------- */
 
-/* About how many nanoseconds a step takes, for the host to compare with those of others: here 16
- * products in each nanosecond. Measure your device, and say what it takes. */
+/* Estimates how many nanoseconds a step takes, so that the host can compare graph compilers: here
+ * 16 products per nanosecond. Measure your device and return its times. */
 static double cost_of(const BpGraphTable *table, const BpOnnxGraph *graph, const SimdevStep *step) {
   double products = (double)count_elements(table->get_value(graph, step->output)) *
                     step->kernel[0] * step->kernel[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A part of a model as a program of the chip. Inputs are moved from NCHW, in which the host has
- * them, to the chip's NHWC, and outputs back: only at the borders of a part. Weights are packed
- * here, once, for the tiles in which the chip computes. */
+/* Compiles a part of a model to a program of the chip. Inputs are moved from the host's NCHW to the
+ * chip's NHWC, and outputs back, only at the borders of a part. Weights are packed once, here, for
+ * the tiles that the chip computes. */
 #include "simdev.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #define MAX_INSTRUCTIONS 16384
 
-/* Where a value is. */
+/* The place of a value in the chip's layout. */
 typedef struct Home {
-  int32_t is_there; /* it was moved to, or is computed in, the chip's layout */
+  int32_t is_there; /* the value was moved to, or is computed in, the chip's layout */
   int32_t offset;   /* in region 1 */
 } Home;
 
@@ -35,7 +35,7 @@ static int64_t row_pitch(SimdevImage image) {
   return chip_pitch(image.width, lanes(image.channels));
 }
 
-/* Input rows that so many output rows need, at most. */
+/* Returns the most input rows that `rows` output rows need. */
 static int64_t rows_needed(const SimdevStep *step, int32_t rows) {
   return (int64_t)(rows - 1) * step->strides[0] +
          (int64_t)(step->kernel[0] - 1) * step->dilations[0] + 1;
@@ -82,8 +82,8 @@ static ChipInstruction *append(Compiling *c, int32_t kind) {
   return &grown[c->num_instructions++];
 }
 
-/* Memory between operators for an image; -1 with an error. A real compiler uses memory again that
- * is not needed any more. */
+/* Allocates memory between operators for an image; -1 with an error. A real compiler reuses memory
+ * that is no longer needed. */
 static int32_t add_between(Compiling *c, SimdevImage image, int32_t *offset) {
   int64_t size = row_pitch(image) * image.height * image.batch;
   if (size > CHIP_MEMORY - c->between_bytes)
@@ -95,7 +95,7 @@ static int32_t add_between(Compiling *c, SimdevImage image, int32_t *offset) {
   return 0;
 }
 
-/* `size` zeroed bytes of constants, on a line; NULL with an error. */
+/* Appends `size` zeroed bytes of constants, on a line; NULL with an error. */
 static char *add_constants(Compiling *c, int64_t size, int32_t *offset) {
   size = (size + CHIP_LINE - 1) / CHIP_LINE * CHIP_LINE;
   char *grown = size > CHIP_MEMORY - c->constant_bytes
@@ -115,14 +115,14 @@ static char *add_constants(Compiling *c, int64_t size, int32_t *offset) {
 
 /* ---- Borders ----------------------------------------------------------------------------- */
 
-/* Moves a value between its argument, in NCHW, and its place in NHWC. */
+/* Moves an input or output between its argument, in NCHW, and its place in NHWC. */
 static int32_t move_border(Compiling *c, int32_t value, int32_t region, int32_t is_input) {
   SimdevImage image = simdev_image(c->table->get_value(c->part, value));
   int32_t plane = image.height * image.width, pitch = (int32_t)row_pitch(image);
   const ChipPlace outside = {region, 0}, inside = {1, c->homes[value].offset};
   const int32_t nchw[4] = {image.channels * plane, plane, image.width, 1};
   const int32_t nhwc[4] = {pitch * image.height, 1, pitch, lanes(image.channels)};
-  /* A matrix has its columns side by side. */
+  /* A matrix has its columns in place of channels. */
   const int32_t rows[4] = {0, 1, image.channels, 0};
   int is_matrix = c->table->get_value(c->part, value)->ndim == 2;
   ChipInstruction *i = append(c, CHIP_MOVE);
@@ -167,7 +167,7 @@ static int32_t move_outputs(Compiling *c) {
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Element [out][in][y][x] of the weights. */
+/* Returns element [out][in][y][x] of the weights. */
 static int8_t weight_at(const Compiling *c, const SimdevStep *step, int32_t out, int32_t in,
                         int32_t window) {
   const BpOnnxValue *weights = c->table->get_value(c->part, step->weights);
@@ -178,14 +178,14 @@ static int8_t weight_at(const Compiling *c, const SimdevStep *step, int32_t out,
                     window];
 }
 
-/* The factor by which ONNX's operator rescales a sum, in its order of operations. */
+/* Returns the factor that rescales a sum, computed in the order of ONNX's operator. */
 static float factor_of(const SimdevStep *step, int32_t channel) {
   float scale;
   memcpy(&scale, step->scales + (step->num_scales > 1 ? channel : 0), sizeof scale);
   return step->in_scale * scale / step->out_scale;
 }
 
-/* Packs a tile of output channels as the chip reads it; -1 with an error. */
+/* Packs a tile of output channels in the chip's order; -1 with an error. */
 static int32_t pack(Compiling *c, const SimdevStep *step, SimdevImage in, SimdevImage out,
                     int32_t first, int32_t count, int32_t *offset) {
   int32_t in_lanes = lanes(in.channels), windows = step->kernel[0] * step->kernel[1];
@@ -241,7 +241,7 @@ static int32_t add_dma(Compiling *c, int32_t kind, ChipPlace memory, int32_t scr
   return 0;
 }
 
-/* Computes output rows from `first` on; `ready` is an instruction with all but the tile. */
+/* Computes output rows from `first` on; `ready` is an instruction that lacks only the tile. */
 static int32_t compute_rows(Compiling *c, const SimdevStep *step, const Images *images,
                             const SimdevTiling *tiling, const int32_t *tiles,
                             const ChipInstruction *ready) {
@@ -264,7 +264,8 @@ static int32_t compute_rows(Compiling *c, const SimdevStep *step, const Images *
   return 0;
 }
 
-/* Loads the rows that output rows from `first` on need, computes these and stores them. */
+/* Loads the input rows for output rows from `first` on, computes the output rows and stores
+ * them. */
 static int32_t add_rows(Compiling *c, const SimdevStep *step, const Images *images,
                         const SimdevTiling *tiling, const int32_t *tiles, int32_t image,
                         int32_t first) {
@@ -349,7 +350,7 @@ static SimdevArgument argument_of(const BpOnnxValue *value) {
   return argument;
 }
 
-/* All of it as one stretch of bytes; NULL with an error. */
+/* Joins all parts of the module into one block of bytes; NULL with an error. */
 static char *join(const Compiling *c, size_t *size) {
   SimdevHeader header = {SIMDEV_MAGIC,
                          CHIP_VERSION,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to the chip: here a socket to the process that simulates it. Replace this file by calls
- * of your driver. Each call returns when the chip has done its work. */
+/* The connection to the chip: here a socket to the process that simulates the chip. Replace this
+ * file by calls of your driver. Each call returns when the chip has done its work. */
 #include "simdev.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static struct {
 
 /* ---- The program ------------------------------------------------------------------------- */
 
-/* The file that the plugin was loaded from, or the program that it is linked into. The loader may
- * know the plugin by a descriptor that was closed, so this asks the kernel. */
+/* Finds the file that the plugin was loaded from, or the program that it is linked into. The loader
+ * may know the plugin only by a closed descriptor, so this function asks the kernel. */
 static int find_own_file(char *path, size_t size) {
   FILE *maps = fopen("/proc/self/maps", "re");
   uintptr_t own = (uintptr_t)&simdev_device_api, begin, end;
@@ -42,7 +42,7 @@ static int find_own_file(char *path, size_t size) {
   return is_found ? 0 : -1;
 }
 
-/* Beside the plugin, or, as libtool builds it, one folder above. */
+/* Finds the chip's program: beside the plugin, or one folder above, where libtool builds it. */
 static const char *find_program(char *path, size_t size) {
   const char *chosen = simdev_host.runtime->get_option("BACKPLANE_SIMDEV_CHIP");
   char own[4096];
@@ -108,7 +108,7 @@ static int32_t start(void) {
 
 /* ---- Commands ---------------------------------------------------------------------------- */
 
-/* For good: a chip that ended has lost its memory. */
+/* Marks the chip as lost for good: a chip that ended has lost its memory. */
 static int32_t lose(void) {
   if (chip.socket >= 0) {
     close(chip.socket);
@@ -147,7 +147,7 @@ static int32_t get(void *to, size_t size) {
   return 0;
 }
 
-/* Sends a command with what follows it, and takes the reply. */
+/* Sends a command and its data, and receives the reply. */
 static int32_t command(ChipCommand what, const void *data, size_t size) {
   static const char *const faults[CHIP_NUM_FAULTS] = {
       "no fault",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chip's memory: allocations of lines, and copies. A handle is a number and no address: use as
- * an address faults at once, and use after freeing is an error. */
+/* The chip's memory: allocations of lines, and copies. A handle is a number, not an address: using
+ * it as an address faults at once, and using it after freeing is an error. */
 #include "simdev.h"
 
 #include <backplane/handle_table.h>
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stretch of memory that is taken, in a list by address. */
+/* An allocated block of memory, in a list by address. */
 typedef struct Block {
   struct Block *next;
   int32_t address, size; /* whole lines */
-  uint64_t wanted;       /* bytes that were asked for */
+  uint64_t wanted;       /* bytes that were requested */
 } Block;
 
 pthread_mutex_t simdev_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +26,7 @@ static int64_t align(int64_t number, int64_t unit) {
   return (number + unit - 1) / unit * unit;
 }
 
-/* Takes the first gap that is large enough; NULL with an error. */
+/* Allocates the first gap that is large enough; NULL with an error. */
 static Block *take(uint64_t wanted, uint64_t alignment) {
   Block *block = bp_plugin_calloc(&simdev_host, sizeof *block), **at = &blocks;
   if (!block)
@@ -81,7 +81,7 @@ int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *alloc
   return *handle ? 0 : -1;
 }
 
-/* NULL with an error. */
+/* Returns the block of a handle; NULL with an error. */
 static Block *find_block(const void *handle) {
   Block *block = bp_handle_get(&buffers, handle);
   if (!block)
@@ -89,7 +89,7 @@ static Block *find_block(const void *handle) {
   return block;
 }
 
-/* The chip has done all that was asked of it, so nothing uses the memory any more. */
+/* The chip has done all requested work, so no work uses the memory any more. */
 int32_t simdev_free(void *context, int32_t device_id, void *handle) {
   (void)context;
   (void)device_id;
@@ -137,10 +137,10 @@ int64_t simdev_memory_in_use(void) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* The lines that bytes of the chip's memory lie in. */
+/* The lines that contain a range of the chip's memory. */
 typedef struct Lines {
   int32_t address, size;
-  int32_t before; /* bytes of the first line that are not meant */
+  int32_t before; /* bytes of the first line that are before the range */
 } Lines;
 
 static Lines lines_of(int32_t address, int64_t size) {
@@ -148,7 +148,7 @@ static Lines lines_of(int32_t address, int64_t size) {
   return (Lines){first, (int32_t)align(address + size - first, CHIP_LINE), address - first};
 }
 
-/* DMA moves lines: the first and the last are read, changed and written. */
+/* DMA moves whole lines: the first and the last line are read, changed and written. */
 static int32_t upload(int32_t address, const void *from, uint64_t size) {
   Lines lines = lines_of(address, (int64_t)size);
   int32_t last = lines.size - CHIP_LINE;
@@ -185,7 +185,7 @@ static int32_t copy_within(int32_t from, int32_t to, uint64_t size) {
   return status;
 }
 
-/* Copies at once: the chip has one queue, which is empty between two calls. */
+/* Copies at once: the chip has one queue, which is empty between calls. */
 int32_t simdev_copy(void *context, const BpCopy *copy, void *stream) {
   int is_upload = copy->from_device.device_type != SIMDEV_DEVICE_TYPE;
   int is_download = copy->to_device.device_type != SIMDEV_DEVICE_TYPE;

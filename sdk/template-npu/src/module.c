@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules: a part of a model that was compiled, as it is saved in artifacts and as it runs. The
- * bytes are checked for whether they fit the chip when they are loaded, which needs no chip. */
+/* Modules: a compiled part of a model, as saved in artifacts and as it runs. Loading checks that
+ * the bytes fit the chip, which needs no chip. */
 #include "simdev.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@ typedef struct Module {
   char *function; /* its name */
   char *bytes;
   size_t size;
-  const SimdevHeader *header; /* in `bytes`, as what follows it */
+  const SimdevHeader *header; /* in `bytes`, like the three members below */
   const SimdevArgument *arguments;
   const ChipInstruction *instructions;
   const char *constants;
-  /* Of the chip's memory; -1: not there yet. With simdev_lock held. */
+  /* Addresses in the chip's memory; -1: not loaded yet. Guarded by simdev_lock. */
   int32_t program_at, constants_at, between_at;
 } Module;
 
@@ -58,7 +58,7 @@ static int32_t check_header(const SimdevHeader *header, size_t size) {
   return 0;
 }
 
-/* Finds the parts of the bytes, and checks each instruction as the chip does. */
+/* Finds the sections of the bytes, and checks each instruction as the chip does. */
 static int32_t read_bytes(Module *module) {
   const SimdevHeader *header = (const SimdevHeader *)(const void *)module->bytes;
   ChipRegion regions[CHIP_MAX_REGIONS] = {{0, 0}};
@@ -127,7 +127,8 @@ static int32_t put(int32_t *at, const void *bytes, int32_t size) {
   return *at < 0 ? -1 : bytes ? simdev_link_write(*at, bytes, size) : 0;
 }
 
-/* Puts the program and its constants into the chip's memory, where they stay with the module. */
+/* Loads the program and its constants into the chip's memory, where they stay as long as the
+ * module. */
 static int32_t put_module(Module *module) {
   const SimdevHeader *header = module->header;
   return put(&module->constants_at, module->constants, header->constant_bytes) ||
@@ -168,7 +169,7 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
                       int32_t num_args) {
   Module *module = context;
   if (bp_plugin_check_flags(&simdev_host, "simdev", "launch", invocation->flags) != 0)
-    return -1; /* of the rest nothing matters: there is one device, with one queue */
+    return -1; /* the other launch options have no effect: there is one device, with one queue */
   if (num_args != module->header->num_inputs + module->header->num_outputs)
     return bp_plugin_raise(&simdev_host, BP_ERROR_TYPE, "%s: expected %d tensors, got %d",
                            module->function,
@@ -261,6 +262,6 @@ int simdev_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue
   if (bp_part_load(&simdev_host, "simdev", args, num_args, &part))
     return -1;
   BpModule *module = simdev_module_create(part.function, part.code, part.size);
-  free(part.function); /* the module has its own, and the code */
+  free(part.function); /* the module has its own copies of the function's name and of the code */
   return bp_plugin_answer_module(result, module);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin simdev: its descriptor, which the host reads without loading it, and its entry point,
- * the one symbol that it exports. */
+/* The plugin simdev: its descriptor, which the host reads without loading the plugin, and its entry
+ * point, the only symbol that it exports. */
 
-/* The least ABI whose slots and tables this plugin needs: hosts of 1.0 and later load it, whatever
- * headers it is built with. Raise it when the plugin relies on what a later version appended. */
+/* The least ABI whose slots and tables this plugin needs: hosts of 1.0 and later load it,
+ * regardless of the headers it is built with. Raise this number when the plugin uses slots or
+ * tables that a later version appended. */
 #define BP_ABI_NEEDED_MINOR 0
 #include "simdev_plugin.h"
 
@@ -21,7 +22,7 @@ static const BpGraphCompilerApi graph_compiler = {
     .compile = simdev_compile,
 };
 
-/* Answers the table of the version that the host asks for, or None. */
+/* Answers with the table of the version that the host requests, or None. */
 static int get_graph_compiler(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   if (num_args != 1 || args[0].type_index != BP_TYPE_INT)
     return bp_plugin_raise(&simdev_host, BP_ERROR_TYPE, "graph_compiler.simdev takes a version");
@@ -30,8 +31,9 @@ static int get_graph_compiler(void *self, const BpValue *args, int32_t num_args,
              : 0;
 }
 
-/* Registers all that the descriptor's `provides` names. No hardware is touched: that is for
- * get_device_count, so that a machine without the device has no error but no device. */
+/* Registers all names in the descriptor's `provides`. It accesses no hardware, which is the task of
+ * get_device_count: on a machine without the device the plugin has no devices, and there is no
+ * error. */
 static int32_t initialize(void *context) {
   (void)context;
   if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||

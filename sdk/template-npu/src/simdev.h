@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin simdev: what its files offer one another.
+/* Inside the plugin simdev: declarations that its files share.
  *
  * The device computes on int8 alone and has no compiler for loops, so the plugin claims operators
- * of models and compiles parts of models (backplane/graph_compiler.h). The chip is simulated by a
- * process of its own, in which an address of the host means nothing. To drive another chip replace
- * link.c by calls of its driver, chip.h by its instruction set, and with these compile.c. */
+ * of models and compiles parts of models (backplane/graph_compiler.h). A separate process simulates
+ * the chip; an address of the host is meaningless in that process. To drive another chip, replace
+ * link.c by calls of its driver and chip.h by its instruction set, and rewrite compile.c for
+ * them. */
 #ifndef SIMDEV_H
 #define SIMDEV_H
 
@@ -16,68 +17,70 @@
 
 #include "chip.h"
 
-/* A number of the private range, for experiments: two vendors may have the same. Before anything
- * is published ask for one of your own; device-types.txt of the SDK says how. */
+/* A number of the private range, for experiments: two vendors may use the same number. Before you
+ * publish a plugin, request a number of your own; device-types.txt of the SDK says how. */
 #define SIMDEV_DEVICE_TYPE 61440
 
-/* The host's tables, set by the entry point; the table that the host gets. */
+/* The host's tables, set by the entry point; and the plugin's device table. */
 extern BpPluginTables simdev_host;
 extern const BpDeviceApi simdev_device_api;
 
 /* ---- link.c ------------------------------------------------------------------------------ */
 
-/* Why the chip cannot be used; NULL: it can. Starts nothing. */
+/* Returns why the chip cannot be used; NULL if it can. Starts no process. */
 const char *simdev_link_problem(void);
-/* Whether the chip was there and is there no more. */
+/* Whether the chip was started and has been lost. */
 int simdev_link_is_lost(void);
-/* Each returns when the chip has done the work: 0, or -1 with an error raised. The first call
- * starts the chip. Addresses and sizes are multiples of a line. The caller holds simdev_lock. */
+/* Each of these functions returns when the chip has done the work: 0, or -1 with an error raised.
+ * The first call starts the chip. Addresses and sizes are multiples of a line. The caller holds
+ * simdev_lock. */
 int32_t simdev_link_write(int32_t address, const void *from, int32_t size);
 int32_t simdev_link_read(int32_t address, void *to, int32_t size);
-/* Runs instructions that lie in the chip's memory. */
+/* Runs instructions that are in the chip's memory. */
 int32_t simdev_link_run(int32_t address, int32_t num_instructions, const ChipRegion *regions,
                         int32_t num_regions);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* Held during each use of the chip and of its memory's table. */
+/* Held during each use of the chip and of the table of its memory. */
 extern pthread_mutex_t simdev_lock;
 
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle);
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
 int32_t simdev_copy(void *context, const BpCopy *copy, void *stream);
-/* Where `size` bytes from `offset` on of a buffer are in the chip's memory; -1 with an error if
- * there is no such buffer, or the bytes do not lie within it. With simdev_lock held. */
+/* Returns the address in the chip's memory of `size` bytes from `offset` on of a buffer. -1 with an
+ * error if there is no such buffer, or the bytes exceed it. Called with simdev_lock held. */
 int32_t simdev_find(const void *handle, uint64_t offset, uint64_t size);
-/* Memory of the plugin's own: its address, or -1 with an error. With simdev_lock held. */
+/* Allocates memory for the plugin itself. Returns its address, or -1 with an error. Called with
+ * simdev_lock held. */
 int32_t simdev_reserve(int64_t size);
 void simdev_release(int32_t address);
 int64_t simdev_memory_in_use(void);
 
 /* ---- claim.c ----------------------------------------------------------------------------- */
 
-/* An operator that the chip has, as compile.c needs it. Values are numbers of the graph. */
+/* An operator for the chip, in the form that compile.c needs. Values are numbers of the graph. */
 typedef struct SimdevStep {
   int32_t kind; /* CHIP_CONV or CHIP_POOL */
   int32_t input, output;
-  int32_t weights, bias; /* CONV: values; -1: no bias */
+  int32_t weights, bias; /* CONV: values of the graph; -1: no bias */
   int32_t is_product;    /* CONV of a matrix: weights are [input channel][output channel] */
   int32_t kernel[2], strides[2], dilations[2], pads[2];
   int32_t in_zero, out_zero;
-  const float *scales; /* CONV: of the weights, 1 or one for each output channel */
+  const float *scales; /* CONV: number of scales of the weights, 1 or one for each output channel */
   int32_t num_scales;
   float in_scale, out_scale;
 } SimdevStep;
 
-/* A tensor as the chip has it: a matrix is an image of one column whose channels are its columns.
- */
+/* A tensor in the chip's form: a matrix is an image of one column whose channels are the matrix's
+ * columns. */
 typedef struct SimdevImage {
   int32_t batch, height, width, channels;
 } SimdevImage;
 
-/* Why the chip does not have the operator of a node, a static text; NULL, and *step says what it
- * does. */
+/* Reads a node as a step for the chip. Returns why the chip lacks the node's operator, a static
+ * text; or NULL and fills *step. */
 const char *simdev_read_node(const BpGraphTable *table, const BpOnnxGraph *graph,
                              const BpOnnxNode *node, SimdevStep *step);
 SimdevImage simdev_image(const BpOnnxValue *value);
@@ -86,22 +89,23 @@ int32_t simdev_claim(void *context, const BpOnnxGraph *graph, const BpTarget *ta
 
 /* ---- compile.c --------------------------------------------------------------------------- */
 
-/* How a step uses the scratchpad: so many rows at once, and of a convolution's output channels. */
+/* How a step uses the scratchpad: the number of rows at once, and of output channels of a
+ * convolution. */
 typedef struct SimdevTiling {
   int32_t rows, channels;
-  int32_t weights, output; /* bytes of the scratchpad; the input is at 0 */
+  int32_t weights, output; /* addresses in the scratchpad; the input is at 0 */
 } SimdevTiling;
 
-/* 0, or -1: not even one row fits. Raises nothing. */
+/* Divides a step into tiles. 0, or -1 if not even one row fits. Raises no error. */
 int32_t simdev_tile(const SimdevStep *step, SimdevImage in, SimdevImage out, SimdevTiling *tiling);
 int32_t simdev_compile(void *context, const BpOnnxGraph *part, const BpTarget *target,
                        const char *function, BpModule **module);
 
 /* ---- module.c ---------------------------------------------------------------------------- */
 
-/* What a module is saved as: this, its arguments, its instructions, its constants. Numbers are
- * little-endian. Regions of the instructions: 0 the constants, 1 what lies between operators, then
- * the arguments. */
+/* The header of a saved module; its arguments, instructions and constants follow. Numbers are
+ * little-endian. Regions of the instructions: 0 is the constants, 1 the values between operators,
+ * the arguments follow. */
 #define SIMDEV_MAGIC    "SIMDEV\0" /* and a NUL */
 #define SIMDEV_MAX_ARGS (CHIP_MAX_REGIONS - 2)
 
@@ -118,7 +122,7 @@ typedef struct SimdevArgument {
   int32_t shape[4];
 } SimdevArgument;
 
-/* A module of one function; takes over `bytes`, which are untrusted. NULL with an error. */
+/* Makes a module of one function; takes over `bytes`, which are untrusted. NULL with an error. */
 BpModule *simdev_module_create(const char *function, char *bytes, size_t size);
 /* runtime.module.loadbinary_simdev */
 int simdev_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The target kind: what the host knows of the chip while it compiles, on machines without one too.
- * There is no generator for loops: what the plugin does not claim other targets' code computes. */
+/* The target kind: the properties of the chip that the host needs to compile, also on machines
+ * without the chip. There is no generator for loops: code of other targets computes the nodes that
+ * the plugin does not claim. */
 #include "simdev.h"
 
 #include <backplane/ir_api.h>
@@ -9,7 +10,7 @@ const BpTargetKind simdev_target_kind = {
     .struct_size = sizeof(BpTargetKind),
     .name = "simdev",
     .device_type = SIMDEV_DEVICE_TYPE,
-    .ir_level = BP_IR_LEVEL, /* the generator's own words are the reason that users read */
+    .ir_level = BP_IR_LEVEL, /* users read this message as the reason */
     .attr_size = sizeof(BpTargetAttr),
     .description = "parts of quantised models for the simulated accelerator of the plugin simdev",
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this device promises beyond the ABI, which the conformance kit checks: handles that are no
- * addresses, copies that keep what else is in a line, programs that do not fit it refused before it
- * sees them, and an end of its process that is an error and no hang. */
+/* Properties of this device beyond the ABI (the conformance kit checks the ABI): handles are not
+ * addresses; copies keep the other bytes of a line; a program that does not fit the chip is refused
+ * before the chip gets it; and the end of the chip's process is an error, not a hang. */
 #include "testing.h"
 
-/* Host memory and a buffer that is gone are refused by name. */
+/* Host memory and a freed buffer are refused by name. */
 static void test_only_its_handles_are_taken(BpDevice device) {
   char here[16] = "";
   void *mine = alloc(device, 16);
@@ -17,7 +17,7 @@ static void test_only_its_handles_are_taken(BpDevice device) {
   bp_error_clear();
 }
 
-/* Copies of any offset and size, of which the chip's DMA moves whole lines. */
+/* Copies have any offset and size, although the chip's DMA moves whole lines. */
 static void test_copies_keep_the_rest_of_their_lines(BpDevice device) {
   unsigned char all[320], some[320], got[320], expected[320];
   void *handle = alloc(device, sizeof all);
@@ -44,7 +44,7 @@ static void test_memory_is_of_8_mib(BpDevice device) {
   CHECK(bp_device_free(device, most) == 0);
 }
 
-/* A program of one instruction, for the version of the chip that is given. */
+/* Makes a program of one instruction, for a version of the chip. */
 static BpModule *make_module(int32_t version, ChipInstruction instruction) {
   struct {
     SimdevHeader header;
@@ -75,7 +75,7 @@ static void test_programs_that_do_not_fit_are_refused(void) {
   bp_error_clear();
 }
 
-/* The last test: the chip is gone for good. Of too many regions its process ends. */
+/* The last test: the chip ends for good. A program with too many regions ends its process. */
 static void test_a_lost_chip_is_an_error(BpDevice device) {
   char here[16] = "";
   const ChipRegion too_many[CHIP_MAX_REGIONS + 1] = {{0, 0}};

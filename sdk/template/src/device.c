@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices as the host sees them: attributes, copies, and the table of all slots. */
+/* The devices for the host: attributes, copies, and the table of all slots. */
 #include "simdev.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A real plugin opens its vendor's library here, at the first call. If there is none the count is
- * 0 and `why` says what to install: no error, and the host goes on. */
+/* A real plugin opens its vendor's library here, at the first call. If there is no device, the
+ * count is 0 and `why` says what to install. That is no error: the host goes on. */
 static int32_t get_device_count(void *context, int32_t *count, const char **why) {
   (void)context;
   *count = SIMDEV_DEVICES;
@@ -15,7 +15,8 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   return 0;
 }
 
-/* What is not listed here or below the device has not: None. */
+/* Attributes that are constant numbers. An attribute that is neither here nor in get_attr is
+ * None. */
 static const BpPluginNumber numbers[] = {
     {BP_ATTR_EXIST, BP_TYPE_BOOL, 1},
     {BP_ATTR_HOST_ACCESSIBLE, BP_TYPE_BOOL, 0},
@@ -26,7 +27,7 @@ static const BpPluginNumber numbers[] = {
     {BP_ATTR_TOTAL_GLOBAL_MEMORY, BP_TYPE_INT, SIMDEV_MEMORY},
     {BP_ATTR_MAX_ALLOCATION, BP_TYPE_INT, SIMDEV_MEMORY},
     {BP_ATTR_DATA_ALIGNMENT, BP_TYPE_INT, SIMDEV_ALIGNMENT},
-    {BP_ATTR_RANK, BP_TYPE_INT, -1000}, /* the last choice; for hardware see device_api.h */
+    {BP_ATTR_RANK, BP_TYPE_INT, -1000}, /* the last choice; device_api.h says more */
 };
 
 const BpKernelLimits simdev_limits = {
@@ -49,7 +50,7 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   case BP_ATTR_DEVICE_NAME:
     snprintf(text, sizeof text, "Simulated device simdev:%d", device_id);
     return bp_plugin_answer_str(&simdev_host, result, text);
-  case BP_ATTR_UUID: /* of hardware: stable, and no two have the same */
+  case BP_ATTR_UUID: /* the UUID of hardware must be stable and unique */
     snprintf(text, sizeof text, "simdev-%d", device_id);
     return bp_plugin_answer_str(&simdev_host, result, text);
   case BP_ATTR_TARGET:
@@ -69,14 +70,15 @@ static int32_t visit_properties(void *context, int32_t device_id,
   return 0;
 }
 
-/* For vendors' libraries whose calls depend on a device that is current in the thread. */
+/* Slot for vendors' libraries whose calls depend on the thread's current device. */
 static int32_t set_device(void *context, int32_t device_id) {
   (void)context;
   (void)device_id;
   return 0;
 }
 
-/* For devices with a pool of their own. Without these two slots the host keeps one. */
+/* Slots for devices with a workspace pool of their own. Without these two slots the host keeps a
+ * pool. */
 static int32_t alloc_workspace(void *context, int32_t device_id, uint64_t size,
                                BpDataType dtype_hint, void **handle) {
   const BpAllocation allocation = {.struct_size = sizeof allocation,
@@ -92,8 +94,8 @@ typedef struct Copy {
   char *to;
   const char *from;
   size_t size;
-  SimdevBuffer *buffers[2]; /* that it uses; NULL where an end is host memory */
-  char staged[];            /* the source, if that is host memory */
+  SimdevBuffer *buffers[2]; /* buffers of source and destination; NULL for host memory */
+  char staged[];            /* the source, if it is host memory */
 } Copy;
 
 static int32_t run_copy(void *data) {
@@ -109,8 +111,8 @@ static void destroy_copy(void *data) {
   free(copy);
 }
 
-/* The source in host memory is staged: the caller may change it as soon as this returns. Memory of
- * the host that was imported is copied to its own place: there is nothing to move. */
+/* The source in host memory is staged: the caller may change it as soon as the call returns. A copy
+ * of imported host memory to its own address has nothing to move. */
 static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
   (void)context;
   if (bp_plugin_check_flags(&simdev_host, "simdev", "copy", what->flags) != 0)
@@ -137,7 +139,7 @@ static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
 
 /* ---- The table --------------------------------------------------------------------------- */
 
-/* Slots that device_api.h marks optional may be left out. */
+/* The table may omit slots that device_api.h marks optional. */
 static const void *get_extension(void *context, const char *name, uint32_t version) {
   (void)context;
   if (!strcmp(name, BP_EXTENSION_TIMER) && version == BP_EXTENSION_TIMER_VERSION)

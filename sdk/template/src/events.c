@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. Each record of an event is a mark of its own, which work in a stream completes and which
- * waits refer to: so recording the event again, or freeing it, changes nothing for them. */
+/* Events. Each record of an event has a mark of its own. Work in a stream completes the mark, and
+ * waits refer to the mark: recording the event again, or freeing it, does not affect them. */
 #include "simdev.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Somebody who is called when a mark is complete. */
+/* A callback for the completion of a mark. */
 typedef struct Listener {
   struct Listener *next;
   void (*done)(void *user);
@@ -14,7 +14,7 @@ typedef struct Listener {
 } Listener;
 
 typedef struct Mark {
-  int32_t uses;  /* the event, the work that completes it, waits */
+  int32_t uses;  /* references: the event, the work that completes the mark, waits */
   int32_t state; /* BP_EVENT_* */
   int32_t has_run;
   Listener *listeners;
@@ -22,10 +22,10 @@ typedef struct Mark {
 
 struct BpDeviceEvent {
   int32_t device_id;
-  Mark *mark; /* the latest; NULL: it was never recorded */
+  Mark *mark; /* of the latest record; NULL: never recorded */
 };
 
-/* Of all events and marks. */
+/* Guards all events and marks. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -64,7 +64,7 @@ static void complete(Mark *mark, int32_t state) {
   unuse(mark);
 }
 
-/* A mark that is not complete, for the event and one more user; NULL with an error. */
+/* Gives the event a new pending mark, with a reference for one more user; NULL with an error. */
 static Mark *renew(BpDeviceEvent *event) {
   Mark *mark = bp_plugin_calloc(&simdev_host, sizeof *mark);
   if (!mark)
@@ -85,7 +85,7 @@ static int32_t run_record(void *mark) {
   return 0;
 }
 
-/* After a failure work is left out, but destroyed all the same. */
+/* After a failure, later work is not run, but it is still destroyed. */
 static void end_record(void *data) {
   Mark *mark = data;
   complete(mark, mark->has_run ? BP_EVENT_COMPLETE : BP_EVENT_FAILED);
@@ -145,7 +145,7 @@ static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) 
   return 0;
 }
 
-/* With the lock held. */
+/* Waits for a mark, with the lock held. */
 static int32_t wait_until(const Mark *mark, uint64_t timeout_ns) {
   struct timespec end;
   int passed = 0;

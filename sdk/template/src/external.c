@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is imported and exported. The host's memory is the device's, too, and copies that
- * hand it over are work of the stream; what is exported is a file in memory, which is mapped once
- * for each handle. A device whose driver can do neither leaves the extension out. */
+/* Memory that is imported and exported. The device works directly in imported host memory, and
+ * copies that hand the memory over are work of the stream. Exported memory is a memory file, mapped
+ * once for each handle. A device whose driver can do neither omits the extension. */
 #include "simdev.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void unmap(void *memory, uint64_t size) {
   munmap(memory, size);
 }
 
-/* Maps a file, which has `size` bytes. NULL with an error. */
+/* Maps a file of `size` bytes. NULL with an error. */
 static void *map(int fd, uint64_t size) {
   struct stat about;
   if (fstat(fd, &about) || !S_ISREG(about.st_mode) || (uint64_t)about.st_size != size) {
@@ -70,7 +70,7 @@ static int32_t import_memory(void *context, int32_t device_id, const BpExternalM
   return *handle ? 0 : -1;
 }
 
-/* A size of 0 is a page that holds nothing. */
+/* An allocation of size 0 exports one page. */
 static int32_t export_memory(void *context, int32_t device_id, const BpAllocation *allocation,
                              BpExternalMemory *memory, void **handle) {
   (void)context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and launches: a kernel's program is built when it is first called; each call becomes a
- * command of the stream that is current in the calling thread. */
+/* Modules and launches: a kernel's program is built when the kernel is first called; each call
+ * becomes a command of the calling thread's current stream. */
 #include "simdev.h"
 
 #include <stdlib.h>
@@ -8,18 +8,18 @@
 typedef struct Launch {
   BpFunction *entry;
   uint64_t blocks[3], threads[3];
-  void *args[BP_KERNEL_MAX_ARGS]; /* the addresses that the program gets */
+  void *args[BP_KERNEL_MAX_ARGS]; /* addresses of the kernel's arguments */
   char scalars[BP_KERNEL_MAX_ARGS][8];
-  SimdevBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* NULL where the argument is a scalar */
+  SimdevBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* NULL for a scalar argument */
 } Launch;
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
 
-/* What runs kernels, one at a time, since what a block's threads share is there once. Each thread
- * is one of the host's, and does its part of one block after another. */
+/* The unit that runs kernels, one at a time, since there is only one set of shared memory. Each of
+ * its threads is a host thread, which does its part of one block after another. */
 static struct {
-  pthread_mutex_t lock; /* while a kernel runs */
-  pthread_mutex_t gate; /* until all threads are there, or the launch is called off */
+  pthread_mutex_t lock; /* held while a kernel runs */
+  pthread_mutex_t gate; /* held until all threads have started, or the launch is cancelled */
   pthread_barrier_t barrier;
   const Launch *launch;
   uint64_t blocks; /* to run */
@@ -29,7 +29,7 @@ static uint64_t product(const uint64_t extents[3]) {
   return extents[0] * extents[1] * extents[2];
 }
 
-/* Sets the place of number `number` in a space of these extents, x first. */
+/* Sets the coordinates of element `number` in a space of these extents, x first. */
 static void set_place(long long place[3], uint64_t number, const uint64_t extents[3]) {
   for (int i = 0; i < 3; i++, number /= extents[i - 1])
     place[i] = (long long)(number % extents[i]);
@@ -39,7 +39,7 @@ static void wait_for_block(void) {
   pthread_barrier_wait(&unit.barrier);
 }
 
-/* Returns what failed, an error to be released, or NULL. */
+/* Runs one thread of a kernel. Returns the error of a failure, to be released, or NULL. */
 static void *run_thread(void *context) {
   simdev_thread *self = context;
   pthread_mutex_lock(&unit.gate);
@@ -58,7 +58,7 @@ static void *run_thread(void *context) {
   return has_failed ? simdev_host.error->take() : NULL;
 }
 
-/* The first thread is the stream's own. */
+/* The first thread is the stream's own thread. */
 static int32_t run_launch(void *data) {
   const Launch *launch = data;
   pthread_t threads[SIMDEV_MOST_THREADS];
@@ -147,8 +147,9 @@ static int32_t launch_kernel(const BpKernelEntry *kernel, const BpInvocation *in
 
 static pthread_mutex_t compiler = PTHREAD_MUTEX_INITIALIZER;
 
-/* With the lock held. The driver's compiler is the system's C compiler, through a service
- * of the host; it runs when a kernel is first called, so that loading a module needs none. */
+/* Builds the program, with the lock held. The system's C compiler, called through the host, stands
+ * for the driver's compiler. It runs when a kernel is first called, so that loading a module needs
+ * no compiler. */
 static int32_t build_kernel(BpKernelModule *module, BpKernelEntry *kernel) {
   BpFunction *entry = NULL;
   if (!module->built)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the devices. A handle is a number and no address: whoever uses it as one faults at
- * once, and whoever uses it after it was freed gets an error. */
+/* Memory of the devices. A handle is a number, not an address: using it as an address faults at
+ * once, and using it after freeing is an error. */
 #include "simdev.h"
 
 #include <backplane/handle_table.h>
@@ -12,16 +12,16 @@ struct SimdevBuffer {
   char *memory;
   uint64_t size;
   int32_t device_id;
-  int32_t uses;                                   /* the owner and work */
-  void (*give_back)(void *memory, uint64_t size); /* NULL: the memory is another's */
-  uint64_t counted;                               /* in in_use */
+  int32_t uses;                                   /* references: the owner and queued work */
+  void (*give_back)(void *memory, uint64_t size); /* NULL: the memory belongs to another owner */
+  uint64_t counted;                               /* bytes counted in in_use */
 };
 
 static BpHandleTable buffers;
 static uint64_t in_use[SIMDEV_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both, and of all buffers' uses */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both, and uses of buffers */
 
-/* With the lock held; NULL with an error. */
+/* Returns the buffer of a handle, with the lock held; NULL with an error. */
 static SimdevBuffer *find(int32_t device_id, const void *handle) {
   SimdevBuffer *buffer = bp_handle_get(&buffers, handle);
   if (buffer && buffer->device_id == device_id)
@@ -60,7 +60,7 @@ void *simdev_add(int32_t device_id, void *memory, uint64_t size, uint64_t counte
   return NULL;
 }
 
-/* `dtype_hint` is for devices that lay out elements by their type. */
+/* `dtype_hint` is for devices whose layout depends on the element type. */
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle) {
   (void)context;
@@ -78,7 +78,7 @@ int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *alloc
   return *handle ? 0 : -1;
 }
 
-/* Work that is queued still uses the buffer; the handle is void at once. */
+/* Queued work still uses the buffer; the handle becomes invalid at once. */
 int32_t simdev_free(void *context, int32_t device_id, void *handle) {
   (void)context;
   pthread_mutex_lock(&lock);

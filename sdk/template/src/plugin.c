@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin simdev: its descriptor, which the host reads without loading it, and its entry point,
- * the one symbol that it exports. */
+/* The plugin simdev: its descriptor, which the host reads without loading the plugin, and its entry
+ * point, the only symbol that it exports. */
 
-/* The least ABI whose slots and tables this plugin needs: hosts of 1.0 and later load it, whatever
- * headers it is built with. Raise it when the plugin relies on what a later version appended. */
+/* The least ABI whose slots and tables this plugin needs: hosts of 1.0 and later load it,
+ * regardless of the headers it is built with. Raise this number when the plugin uses slots or
+ * tables that a later version appended. */
 #define BP_ABI_NEEDED_MINOR 0
 #include "simdev_plugin.h"
 
@@ -13,8 +14,9 @@ BP_PLUGIN_DESCRIPTOR(SIMDEV_DESCRIPTOR);
 
 BpPluginTables simdev_host;
 
-/* Registers all that the descriptor's `provides` names. No hardware is touched: that is for
- * get_device_count, so that a machine without the device has no error but no device. */
+/* Registers all names in the descriptor's `provides`. It accesses no hardware, which is the task of
+ * get_device_count: on a machine without the device the plugin has no devices, and there is no
+ * error. */
 static int32_t initialize(void *context) {
   (void)context;
   if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||

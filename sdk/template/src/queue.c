@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, timers and recordings. A stream has a thread, which starts with the first command and
- * works later than the host thinks: it waits a while before each command, so that whoever forgets
- * to synchronise sees old data. What fails sticks to its stream until somebody synchronises it. */
+/* Streams, timers and recordings. A stream has a thread, which starts with the first command. The
+ * thread waits a while before each command, so that a caller that forgets to synchronise sees old
+ * data. A failure stays with its stream until a caller synchronises the stream. */
 #include "simdev.h"
 
 #include <stdlib.h>
@@ -23,18 +23,18 @@ typedef struct Stream {
   int32_t has_thread, ends;
   Commands commands;
   uint64_t queued, done; /* commands, ever */
-  BpError *failure;      /* of a command; later ones are left out until it was raised */
+  BpError *failure;      /* failure of a command; later commands are skipped until it is raised */
   BpRecording *recording;
-  pthread_t recorder; /* the thread whose commands are recorded */
+  pthread_t recorder; /* the recording thread */
 } Stream;
 
 struct BpRecording {
   int32_t device_id;
-  _Atomic int32_t uses; /* the owner and replays */
+  _Atomic int32_t uses; /* references: the owner and replays */
   Commands commands;
 };
 
-/* One lock and one condition for all streams: what one does, another may wait for. */
+/* One lock and one condition for all streams: a stream may wait for the work of another. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static Stream defaults[SIMDEV_DEVICES];
@@ -49,7 +49,7 @@ static int32_t fail(const char *what) {
 
 /* ---- Commands ---------------------------------------------------------------------------- */
 
-/* The lock is free while a command runs. */
+/* Runs the stream's commands; the lock is free while a command runs. */
 static void *run_stream(void *context) {
   Stream *stream = context;
   pthread_mutex_lock(&lock);
@@ -77,7 +77,7 @@ static void *run_stream(void *context) {
   return NULL;
 }
 
-/* Whether it is this thread that records; with the lock held. */
+/* Whether this thread records the stream; called with the lock held. */
 static int is_recorded(const Stream *stream) {
   return stream->recording && pthread_equal(stream->recorder, pthread_self());
 }
@@ -110,11 +110,11 @@ int32_t simdev_submit(int32_t device_id, void *handle, SimdevWork work) {
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
-/* A point that a stream comes to, or two of them, between which time is taken. */
+/* A point of a stream, or the two points of a timer. */
 typedef struct Event {
   int32_t device_id;
-  int32_t pending;  /* stamps that are queued */
-  int64_t times[2]; /* of the last two, in nanoseconds; 0: none */
+  int32_t pending;  /* number of queued stamps */
+  int64_t times[2]; /* times of the last two stamps in nanoseconds; 0: none */
 } Event;
 
 static int32_t run_stamp(void *data) {
@@ -135,7 +135,8 @@ static void end_stamp(void *data) {
   pthread_mutex_unlock(&lock);
 }
 
-/* It is not recorded: who waits for it may be gone when the recording is replayed. */
+/* Queues a stamp, which is never recorded: its waiter may be gone when the recording is
+ * replayed. */
 static int32_t queue_stamp(Event *event, void *stream) {
   pthread_mutex_lock(&lock);
   event->pending++;
@@ -143,7 +144,7 @@ static int32_t queue_stamp(Event *event, void *stream) {
   return simdev_submit(event->device_id, stream, (SimdevWork){run_stamp, end_stamp, event, 1});
 }
 
-/* An event with its first stamp queued; NULL with an error. */
+/* Makes an event with its first stamp queued; NULL with an error. */
 static Event *create_event(int32_t device_id, void *stream) {
   Event *event = bp_plugin_calloc(&simdev_host, sizeof *event);
   if (event)
@@ -185,7 +186,7 @@ static int32_t timer_read(void *context, void *timer, int64_t *nanoseconds) {
   (void)context;
   wait_for_event(timer);
   const int64_t *times = ((Event *)timer)->times;
-  int is_complete = times[0] != 0; /* a stamp after a failure is left out */
+  int is_complete = times[0] != 0; /* a stamp after a failure is skipped */
   *nanoseconds = times[1] - times[0];
   return is_complete ? 0 : fail("the timer did not start and stop");
 }
@@ -223,7 +224,7 @@ int32_t simdev_create_stream(void *context, int32_t device_id, void **stream) {
   return *stream ? 0 : -1;
 }
 
-/* What is queued is still done; a failure that nobody asked for is lost. */
+/* Queued work is still done; a failure that no caller asked for is lost. */
 int32_t simdev_free_stream(void *context, int32_t device_id, void *handle) {
   Stream *stream = handle;
   (void)context;
@@ -306,7 +307,7 @@ static int32_t record_replay(void *context, BpRecording *recording, void *stream
                        (SimdevWork){run_recording, unuse_recording, recording, 0});
 }
 
-/* Replays that are queued are still done. */
+/* Queued replays are still done. */
 static int32_t record_free(void *context, BpRecording *recording) {
   (void)context;
   unuse_recording(recording);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin simdev: what its files offer one another.
+/* Inside the plugin simdev: declarations that its files share.
  *
- * The device is simulated, and as unlike the host's processor as hardware is: its memory is reached
- * through handles, its work is done later by streams, and its programs are in a language of its
- * own. To drive another device replace, from the bottom up, memory.c, queue.c and launch.c by calls
- * of its driver, and the dialect in target.c by its language. */
+ * The device is simulated, but differs from the host's processor as hardware does: memory has
+ * handles, streams do work later, and programs are in a language of its own. To drive another
+ * device, replace memory.c, queue.c and launch.c by calls of its driver, from the bottom up, and
+ * the dialect in target.c by its language. */
 #ifndef SIMDEV_H
 #define SIMDEV_H
 
@@ -12,8 +12,8 @@
 #include <backplane/kernel_module.h>
 #include <pthread.h>
 
-/* A number of the private range, for experiments: two vendors may have the same. Before anything
- * is published ask for one of your own; device-types.txt of the SDK says how. */
+/* A number of the private range, for experiments: two vendors may use the same number. Before you
+ * publish a plugin, request a number of your own; device-types.txt of the SDK says how. */
 #define SIMDEV_DEVICE_TYPE 61440
 
 /* What there is. */
@@ -23,27 +23,28 @@
 #define SIMDEV_MOST_THREADS  64
 #define SIMDEV_SHARED_MEMORY 32768
 
-/* The host's tables, set by the entry point; the table that the host gets; the largest launch. */
+/* The host's tables, set by the entry point; the plugin's device table; the largest launch. */
 extern BpPluginTables simdev_host;
 extern const BpDeviceApi simdev_device_api;
 extern const BpKernelLimits simdev_limits;
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* A piece of device memory. It lives until it was freed and no work uses it any more. */
+/* A piece of device memory. It lives until it is freed and no work uses it any more. */
 typedef struct SimdevBuffer SimdevBuffer;
 
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle);
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
-/* A handle for memory that there is. `counted` bytes of it are the device's; give_back, unless it
- * is NULL, frees it when it is no longer used, or at once on failure. NULL with an error. */
+/* Makes a handle for existing memory. `counted` bytes of it count as the device's. give_back,
+ * unless NULL, frees the memory when it is no longer used, or at once on failure. NULL with an
+ * error. */
 void *simdev_add(int32_t device_id, void *memory, uint64_t size, uint64_t counted,
                  void (*give_back)(void *memory, uint64_t size));
-/* Where `size` bytes from `offset` on are, for work that runs, in host memory or in the buffer that
- * `data` is the handle of. Of a buffer the host never sees such an address, and *buffer is to be
- * given back with simdev_unuse(), which ignores NULL. NULL with an error if there is no such
- * buffer, or the bytes do not lie within it. */
+/* Returns the address of `size` bytes from `offset` on, for running work. `data` is an address of
+ * host memory or the handle of a buffer. The host never sees the address of a buffer. The caller
+ * drops *buffer with simdev_unuse(), which ignores NULL. NULL with an error if there is no such
+ * buffer, or the bytes exceed it. */
 char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t size,
                  SimdevBuffer **buffer);
 void simdev_unuse(SimdevBuffer *buffer);
@@ -55,15 +56,15 @@ extern const BpExternalMemoryApi simdev_external_memory;
 
 /* ---- queue.c ----------------------------------------------------------------------------- */
 
-/* Something to be done by a stream. */
+/* A piece of work for a stream. */
 typedef struct SimdevWork {
-  int32_t (*run)(void *data);  /* in the stream's thread: 0, or -1 with an error raised there */
-  void (*destroy)(void *data); /* frees it, whether or not it ran */
+  int32_t (*run)(void *data);  /* runs in the stream's thread: 0, or -1 with an error raised */
+  void (*destroy)(void *data); /* frees `data`, whether or not `run` was called */
   void *data;
   int32_t is_never_recorded;
 } SimdevWork;
 
-/* Queues work, or records it, to be done at each replay. It is taken over also on failure. */
+/* Queues work, or records it for each replay. Takes the work over, also on failure. */
 int32_t simdev_submit(int32_t device_id, void *stream, SimdevWork work);
 
 int32_t simdev_create_stream(void *context, int32_t device_id, void **stream);
@@ -80,9 +81,9 @@ extern const BpEventsApi simdev_events;
 
 /* ---- launch.c ---------------------------------------------------------------------------- */
 
-/* The structure that each thread of a kernel gets; programs begin with its text. For each kernel
- * there is a packed function of two values: the addresses of the arguments, each a buffer's first
- * byte or a scalar, and this. */
+/* The structure that each thread of a kernel gets; programs begin with its text. Each kernel has a
+ * packed function of two arguments: the addresses of the kernel's arguments (a buffer's first byte
+ * or a scalar), and this structure. */
 #define SIMDEV_THREAD                                                                              \
   typedef struct {                                                                                 \
     long long block[3], thread[3];                                                                 \

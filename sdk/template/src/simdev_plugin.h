@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin simdev for a program that is linked with it:
+/* The plugin simdev, for a program that links it:
  *
  *   bp_plugin_register_static(SIMDEV_DESCRIPTOR, bp_plugin_entry_simdev);
  */
@@ -16,8 +16,8 @@ extern "C" {
 #define SIMDEV_VERSION "0.1.0"
 #endif
 
-/* What plugin.h explains, key by key. The keys for a vendor's library, when there is one:
- * "libraries=libvendor.so.1\n" "package=libvendor1\n" "nodes=/dev/vendor*\n". */
+/* The descriptor; plugin.h explains its keys. A plugin for a vendor's library has these keys as
+ * well: "libraries=libvendor.so.1\n" "package=libvendor1\n" "nodes=/dev/vendor*\n". */
 #define SIMDEV_DESCRIPTOR                                                                          \
   "abi=" BP_ABI_NEEDED_TEXT "\n"                                                                   \
   "name=simdev\n"                                                                                  \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Code generation: the device's language, a dialect of C, and the target kind of that name. No
- * device is asked anything, so code is made on machines without one. */
+ * device is queried, so code can be generated on machines without one. */
 #include "simdev.h"
 
 /* ---- The target kind --------------------------------------------------------------------- */
 
-/* The names are those by which the host's compiler knows them: they steer its schedules. */
+/* The host's compiler knows attributes by these names, which control its schedules. */
 static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
     {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "64", "threads in a block"},
@@ -15,7 +15,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "1", "blocks that run at once"},
 };
 
-/* Called for each target that is written, to check it and to fill in what follows. */
+/* Called for each parsed target, to check it and to set dependent attributes. */
 static int32_t complete(void *context, BpTarget *target) {
   (void)context;
   return bp_plugin_check_range(&simdev_host, target, BP_TARGET_MAX_NUM_THREADS, 1,
@@ -45,7 +45,8 @@ static const BpDialectAxis axes[] = {
     {"threadIdx.y", "self->thread[1]"}, {"threadIdx.z", "self->thread[2]"},
 };
 
-/* A kernel, after the function by which the driver starts it: see SIMDEV_THREAD in simdev.h. */
+/* The head of a kernel and the function by which the driver starts it: see SIMDEV_THREAD in
+ * simdev.h. */
 static const char kernel[] =
     "static void run_$1(const simdev_thread *self, void **args);\n"
     "__attribute__((visibility(\"default\")))\n"
@@ -55,8 +56,9 @@ static const char kernel[] =
     "}\n\n"
     "static void run_$1(const simdev_thread *self, void **args)";
 
-/* The language is the host's C with other functions: a table of types, operations and intrinsics,
- * of which emitter_api.h explains the members. What it leaves NULL the emitter refuses by name. */
+/* The language is the host's C with other functions: a table of types, operations and intrinsics.
+ * emitter_api.h explains the members. The emitter refuses constructs whose members are NULL, and
+ * names them. */
 static int32_t make_dialect(const BpEmitterTable *emitter, BpDialect *dialect) {
   if (bp_kernel_copy_dialect(emitter, "c", dialect))
     return -1;

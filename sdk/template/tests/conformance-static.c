@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conformance kit on the plugin as part of a program, registered by the same entry point. */
+/* Runs the conformance kit on the plugin as part of a program, registered by the same entry
+ * point. */
 #include "../src/simdev_plugin.h"
 
 #include <backplane/conformance/conformance.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this device promises beyond the ABI, which the conformance kit checks: handles that are no
- * addresses and end with their buffer, work that is done later, and what a freed stream leaves. */
+/* Properties of this device beyond the ABI (the conformance kit checks the ABI): handles are not
+ * addresses and end with their buffer; work is done later; and the effects of freeing a stream. */
 #include "testing.h"
 
-/* Host memory, a buffer of the other device, and a buffer that is gone are refused by name. */
+/* Host memory, a buffer of another device, and a freed buffer are refused by name. */
 static void test_only_its_handles_are_taken(BpDevice device) {
   const BpDevice other = {device.device_type, 1 - device.device_id};
   char here[16] = "";
@@ -22,8 +22,8 @@ static void test_only_its_handles_are_taken(BpDevice device) {
   bp_error_clear();
 }
 
-/* Reading without synchronising gives what was there before. A thousand copies come first, so that
- * a test that is kept waiting reads in time all the same. */
+/* Reading without synchronising gives the old contents. A thousand copies come first, so that even
+ * a delayed test reads before the last copy is done. */
 static void test_work_is_done_later(BpDevice device) {
   volatile char text[6] = "early";
   void *handle = alloc(device, 6);
@@ -45,7 +45,7 @@ static void test_memory_beyond_a_buffer_is_refused(BpDevice device) {
   bp_error_clear();
 }
 
-/* A timer can be read when the stream that it was queued on is gone. */
+/* A timer can be read after the stream that it was queued on is freed. */
 static void test_timer_outlives_its_stream(BpDevice device) {
   void *stream, *timer;
   int64_t nanoseconds = -1;
@@ -58,7 +58,7 @@ static void test_timer_outlives_its_stream(BpDevice device) {
   CHECK(simdev_timers.free(NULL, timer) == 0);
 }
 
-/* What was recorded on a stream that is freed does not keep its memory. */
+/* A recording on a freed stream does not keep its memory. */
 static void test_open_recording_ends_with_its_stream(BpDevice device) {
   void *stream, *handle = alloc(device, 16);
   char here[16] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of a device begin with: a check that ends the program, copies and memory. */
+/* Common code of device tests: a check that ends the program, copies and memory. */
 #ifndef SIMDEV_TESTING_H
 #define SIMDEV_TESTING_H
 
@@ -27,7 +27,7 @@ static void check(int holds, const char *condition, const char *file, int line) 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 static const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
 
-/* Copies to `offset` of a buffer. */
+/* Copies host memory to `offset` of a buffer. */
 static int upload(BpDevice device, const void *from, void *to, uint64_t offset, uint64_t size) {
   const BpCopy copy = {sizeof(BpCopy), from, 0, host, to, offset, device, size, 0};
   return bp_device_copy(&copy, NULL);
