@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that an application needs to run models; link with backplane-graph. Not included, since few
- * applications use them: the compiler's headers (compiler/), the executors by themselves
- * (graph/executor.h, graph/relax.h), and what plugins are made of (plugin.h). */
+/* Everything that an application needs to run models; link with backplane-graph. Few applications
+ * use the headers that are not included: the compiler's headers (compiler/), the executors by
+ * themselves (graph/executor.h, graph/relax.h), and the parts of plugins (plugin.h). */
 #ifndef BACKPLANE_BACKPLANE_H
 #define BACKPLANE_BACKPLANE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version that a program is compiled with, as macros, and the one that it runs with. */
+/* The version of the headers that a program is compiled with, as macros, and the version of the
+ * library that it runs with. */
 #ifndef BACKPLANE_VERSION_H
 #define BACKPLANE_VERSION_H
 
@@ -10,7 +11,7 @@
 #define BP_VERSION_MINOR 1
 #define BP_VERSION_MICRO 0
 
-/* Whether these headers are of that version or a later one, for the preprocessor. */
+/* Whether these headers have that version or a later one, for the preprocessor. */
 #define BP_VERSION_AT_LEAST(major, minor, micro)                                                   \
   (BP_VERSION_MAJOR > (major) ||                                                                   \
    (BP_VERSION_MAJOR == (major) &&                                                                 \
@@ -20,7 +21,7 @@
 extern "C" {
 #endif
 
-/* The version of libbackplane, "0.1.0"; static. Never fails; thread-safe. */
+/* Returns the version of libbackplane, "0.1.0"; static. Never fails; thread-safe. */
 BP_API const char *bp_version(void);
 
 #ifdef __cplusplus

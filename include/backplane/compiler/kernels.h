@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A function as the kernels that a device with thread axes runs one after the other. */
+/* Splits a function into kernels, which a device with thread axes runs one after the other. */
 #ifndef BACKPLANE_COMPILER_KERNELS_H
 #define BACKPLANE_COMPILER_KERNELS_H
 
@@ -12,9 +12,9 @@ extern "C" {
 
 #define BP_KERNEL_MAX_LAUNCH 6 /* blockIdx.x, .y, .z, threadIdx.x, .y, .z */
 
-/* One kernel and how it is launched. An argument is the number of a parameter of the function, or
- * -1 - b for buffer b of the list. Buffers come first: those that the kernel reads, then the
- * `num_outputs` that it writes. The last `num_scalars` arguments are scalars. */
+/* A kernel and its launch. An argument is the number of a parameter of the function, or -1 - b for
+ * buffer b of the list. Buffers come first: the buffers that the kernel reads, then the
+ * `num_outputs` buffers that it writes. The last `num_scalars` arguments are scalars. */
 typedef struct BpKernelLaunch {
   const char *name; /* of its function */
   const int32_t *args;
@@ -23,41 +23,42 @@ typedef struct BpKernelLaunch {
   int32_t num_scalars;
   int32_t num_launch;
   /* One extent for each launch tag of the function: an integer constant, or an expression of the
-   * list's scalars. A kernel of which one is 0 is not launched. */
+   * list's scalars. A kernel with an extent of 0 is not launched. */
   const BpIrNode *launch[BP_KERNEL_MAX_LAUNCH];
 } BpKernelLaunch;
 
-/* The kernels of a function in the order of their launches, and the buffers between them, which
- * whoever launches provides. */
+/* The kernels of a function in the order of their launches, and the buffers between the kernels,
+ * which the launcher provides. */
 typedef struct BpKernelList {
-  uint64_t struct_size;          /* of the library's version: members beyond it are not there */
+  uint64_t struct_size;          /* size in the library's version: members beyond it do not exist */
   const BpKernelLaunch *kernels; /* read with bp_kernel_list_get: rows may be longer */
   uint64_t kernel_size;          /* sizeof(BpKernelLaunch) of the library's version */
   int32_t num_kernels;
   int32_t num_buffers;
   const BpDataType *buffer_dtypes;
   const BpIrNode *const *buffer_elements; /* constants, or expressions of the scalars */
-  /* The function's parameters that are no buffers (variables), as the expressions name them. */
+  /* The parameters of the function that are scalars (variables), by their names in the
+   * expressions. */
   const BpIrNode *const *scalars;
   int32_t num_scalars;
 } BpKernelList;
 
-/* Kernel `index` of a list. Members beyond list->kernel_size are not there. */
+/* Returns kernel `index` of a list. Members beyond list->kernel_size do not exist. */
 static inline const BpKernelLaunch *bp_kernel_list_get(const BpKernelList *list, int32_t index) {
   return (const BpKernelLaunch *)((const char *)list->kernels +
                                   list->kernel_size * (uint64_t)index);
 }
 
-/* Takes a function of `from` apart, whose last `num_results` parameters that are buffers are its
- * results; scalars stand behind the buffers. Buffers that are computed together at its top level,
- * be they parameters or in global memory, get a kernel of their own, which is added to `module`.
- * Each result is an output of one kernel, even if it has no elements; of a function with scalars,
- * several kernels may each write a part of it. The last kernel has the function's name, those
- * before it that name with a number. Assertions at the top level are left out: whoever launches
- * sees that open extents are in their range (bp_te_open_extent). The list is borrowed from
- * `module`; NULL with an error. A function whose top level is something else (a launch that is no
- * expression of the scalars, or, without scalars, a buffer that is written again after another) is
- * refused with BP_ERROR_NOT_IMPLEMENTED. */
+/* Splits a function of `from` into kernels. The results are the last `num_results` buffer
+ * parameters of the function; scalars follow the buffers. Buffers that are computed together at the
+ * function's top level, whether parameters or in global memory, get a kernel of their own, which is
+ * added to `module`. Each result is an output of one kernel, even if it has no elements; in a
+ * function with scalars, several kernels may each write a part of a result. The last kernel has the
+ * function's name, earlier ones have that name with a number. Assertions at the top level are
+ * dropped: the launcher checks that open extents are in their range (bp_te_open_extent). The list
+ * is borrowed from `module`; NULL with an error. A function with another top level is refused with
+ * BP_ERROR_NOT_IMPLEMENTED: a launch that is not an expression of the scalars or, without scalars,
+ * a buffer that is written again after another buffer. */
 BP_API const BpKernelList *bp_ir_split_kernels(const BpIrModule *from, const char *function,
                                                int32_t num_results, BpIrModule *module);
 

@@ -3,7 +3,7 @@
  * separately. Applications that run compiled models use graph/model.h instead.
  *
  * The module's kind is "graph_executor"; its functions, all packed, one thread at a time. A tensor
- * that one gives keeps the executor alive.
+ * that the executor returns keeps the executor alive.
  *
  * - set_input(name or index, tensor) copies
  * - set_input_zero_copy(name or index, tensor object on the executor's device) uses it in place
@@ -14,9 +14,10 @@
  * - get_output(index, tensor) waits and copies
  * - get_num_outputs() -> int
  * - load_params(bytes) takes a parameter file's bytes
- * - share_params(executor, bytes) uses the other executor's memory for those that bytes names
+ * - share_params(executor, bytes) uses the other executor's memory for the parameters named in
+ *   bytes
  *
- * One of kind "graph_executor_debug" has beside these
+ * A module of kind "graph_executor_debug" has two more functions:
  *
  * - profile() runs the graph, waiting after each operator -> JSON text, a list of {name, function,
  *   start_ns, duration_ns}
@@ -41,17 +42,19 @@ extern "C" {
  * thread. The functions of graph/model.h call it themselves. */
 BP_API int bp_graph_initialize(void);
 
-/* Makes an executor (transfer full) of a graph whose functions are found in `code`. What the graph
- * gives no kind of device is on the first device; for each kind that it names there is one. */
+/* Makes an executor (transfer full) of a graph whose functions are found in `code`. There is one
+ * device for each kind of device that the graph names; nodes without a kind run on the first
+ * device. */
 BP_API BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code,
                                           const BpDevice *devices, size_t num_devices);
 
-/* A parameter file in TVM's form: encodes named CPU tensors (bytes freed with
+/* Encodes named CPU tensors as a parameter file in TVM's form (bytes freed with
  * bp_owned_bytes_clear). */
 BP_API int bp_params_encode(const char *const *names, BpTensor *const *tensors, size_t count,
                             BpOwnedBytes *bytes);
-/* Decodes one: calls `visit` with each name and tensor, borrowed, until it returns non-zero, which
- * is then returned. Untrusted input; a malformed one is an error before the first visit. */
+/* Decodes a parameter file: calls `visit` with each name and tensor, borrowed, until it returns
+ * non-zero, which is then returned. The file is untrusted: a malformed file is an error before the
+ * first visit. */
 BP_API int bp_params_decode(const BpByteArray *bytes,
                             int (*visit)(void *context, const char *name, BpTensor *tensor),
                             void *context);

@@ -12,22 +12,23 @@
 extern "C" {
 #endif
 
-/* Reads a file into a tensor on the CPU (transfer full). Untrusted input: every byte is checked.
- * Fortran order, big-endian numbers and structured types are errors that say so. */
+/* Reads a file into a tensor on the CPU (transfer full). The file is untrusted: every byte is
+ * checked. Fortran order, big-endian numbers and structured types are errors that say so. */
 BP_API BpTensor *bp_npy_read(const char *path);
 
 /* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all. */
 BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
 
-/* The same of a file in memory, as a member of an .npz archive. `name` is what errors call it; the
- * bytes are only read, and not kept. Any thread. Since 1.0. */
+/* Reads a file in memory, such as a member of an .npz archive. `name` is the file's name in errors;
+ * the bytes are borrowed for the call. Any thread. Since 1.0. */
 BP_API BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name);
-/* *bytes: what bp_npy_write writes, freed with bp_owned_bytes_clear. Any thread. Since 1.0. */
+/* Writes a file to memory. *bytes: the contents of the file that bp_npy_write would write, freed
+ * with bp_owned_bytes_clear. Any thread. Since 1.0. */
 BP_API int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes);
 
-/* The file name for a named tensor (transfer full, bp_str_free): NAME.npy, and NAME.1.npy and so on
- * for an `index` other than 0, as bp_model_profile names the outputs of a node. '_' replaces '/'
- * and control characters. Any thread. Since 1.0. */
+/* Returns the file name for a named tensor (transfer full, bp_str_free): NAME.npy; for an `index`
+ * other than 0 NAME.1.npy and so on, as bp_model_profile names the outputs of a node. '_' replaces
+ * '/' and control characters. Any thread. Since 1.0. */
 BP_API char *bp_npy_file_name(const char *name, uint32_t index);
 
 #ifdef __cplusplus
