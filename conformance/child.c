@@ -3,10 +3,10 @@
  * for the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
- *   identity - TEXT      what the device says of itself
- *   refused - TEXT       there is no such plugin, or the options do not fit it
+ *   identity - TEXT the device's attributes
+ *   refused - TEXT       there is no such plugin, or the options do not suit the plugin
  *   begin INDEX -        a check starts; the deadline counts from here
- *   going INDEX -        it goes on with another part; the deadline counts from here
+ *   going INDEX - the check begins another part; the deadline counts from here
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
@@ -32,7 +32,7 @@
  * thread. */
 static int report_fd = -1;
 static const Check *current_check;
-static char index_text[16]; /* its index among the results */
+static char index_text[16]; /* index of the running check among the results */
 static jmp_buf check_end;
 
 /* Lines are written whole, from any thread. The thread that fails the check keeps the lock until
@@ -152,7 +152,7 @@ static const BpPluginInfo *find_info(const BpPluginList *list, const char *subje
   return found;
 }
 
-/* Collects information about the plugin after its activation, or the failure of it. */
+/* Collects information about the plugin after its activation, or the failure of the activation. */
 static void prepare(Kit *kit) {
   bp__kit_capture_begin();
   if (bp_plugin_activate(kit->subject) != 0)
@@ -165,8 +165,8 @@ static void prepare(Kit *kit) {
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }
 
-/* The file's SHA-256. A plugin linked into the program has only the program's file. A file that is
- * not regular may have no end. */
+/* Returns the SHA-256 of the plugin's file. A plugin linked into the program has only the program's
+ * file. A file that is not regular may have no end. */
 static void tell_file(const char *path) {
   char *data = NULL;
   gsize size = 0;
@@ -216,8 +216,8 @@ static void tell_devices(const Kit *kit) {
   bp_error_clear();
 }
 
-/* Whether --target names a target that concerns the plugin: its own, or another generator's for its
- * device. */
+/* Whether --target names a target that concerns the plugin: one of its own, or another generator's
+ * target for its device. */
 static gboolean fits_target(const Kit *kit, const BpTarget *target) {
   BpDevice device;
   return g_strv_contains((const char *const *)kit->targets, bp_target_kind(target)) ||
@@ -248,7 +248,7 @@ static void check_target_option(const Kit *kit) {
   bp_error_clear();
 }
 
-/* For checks, which run in other processes. */
+/* Reports the device's identity, for checks that run in other processes. */
 static void tell_identity(const Kit *kit) {
   BpDevice device;
   int32_t count = 0;
@@ -262,7 +262,7 @@ static void tell_identity(const Kit *kit) {
   g_free(text);
 }
 
-/* Whether the file has no descriptor that can be checked. */
+/* Whether the plugin's file has no descriptor that can be checked. */
 static gboolean is_no_plugin(const BpPluginInfo *info) {
   static const char *const codes[] = {"file-not-elf",   "file-not-shared",    "file-malformed",
                                       "file-truncated", "descriptor-missing", NULL};
@@ -299,7 +299,7 @@ void bp__child_identify(Run *run, guint first) {
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
-/* Whether the plugin provides a name that begins so. */
+/* Whether the plugin provides a name that begins with `prefix`. */
 static gboolean provides(const Kit *kit, const char *prefix) {
   char **names = g_strsplit(kit->info->provides, " ", -1);
   gboolean has = FALSE;
@@ -313,8 +313,8 @@ static gboolean has_graph_compiler(const Kit *kit) {
   return provides(kit, "graph_compiler.");
 }
 
-/* Whether the plugin's generator refuses the smallest function as not implemented: it has a graph
- * compiler in place of one. A target with thread axes is for generated code. */
+/* Whether the plugin's generator refuses the smallest function as not implemented: the plugin then
+ * has a graph compiler instead of a generator. A target with thread axes is for generated code. */
 static gboolean refuses_code(const Kit *kit) {
   static const char text[] =
       "(module (function \"f\" (buffer A int32 global 4) (store A 0 0:int32)))";
@@ -368,7 +368,7 @@ static void run_check(Run *run, guint index) {
     result->outcome = OUTCOME_PASSED;
   } else {
     result->outcome =
-        OUTCOME_ABSENT; /* for checks that build on it and run before the parent hears of it */
+        OUTCOME_ABSENT; /* for checks that build on it and run before the parent has the result */
   }
 }
 
@@ -389,7 +389,7 @@ void bp__child_main(Run *run, int fd, ChildWork *work, guint first) {
   const struct rlimit none = {0, 0};
   report_fd = fd;
   setrlimit(RLIMIT_CORE, &none);
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a check that hangs ends with the kit, too */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a check that hangs also ends when the kit ends */
   dup2(STDERR_FILENO, STDOUT_FILENO);
   dup2(STDERR_FILENO, fileno(run->out));
   g_setenv("TMPDIR", run->kit.folder, TRUE); /* a killed process leaves files only in this folder */

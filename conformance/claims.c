@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section claims: a graph compiler takes nodes of small models, and compiles parts that compute
- * what the reference code of the host does.
+/* Section claims: a graph compiler takes nodes of small models, and compiles parts whose results
+ * agree with the reference code of the host.
  *
- * Models are compiled through a graph compiler of the kit's own, which hands each call on to the
- * plugin's and keeps the modules that come back. */
+ * Models are compiled through the kit's own graph compiler, which forwards each call to the
+ * plugin's graph compiler and keeps the modules that it returns. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,9 +28,9 @@ typedef struct Sample {
   const char *text;
 } Sample;
 
-/* In each the first output is the operator's that the name says. Values in the middle that others
- * read, and nodes that few devices have, see to it that parts have several inputs and outputs, and
- * that a part of all nodes would not be convex. */
+/* In each sample, the first output is that of the named operator. Intermediate values with several
+ * readers, and nodes that few devices support, ensure that parts have several inputs and outputs,
+ * and that a part of all nodes would not be convex. */
 static const Sample samples[] = {
     {"convolution", "input x f32 1x3x12x11\nconst w f32 5x3x3x3\nconst b f32 5\n"
                     "node Conv x,w,b y kernel_shape=3,3 pads=1,1,1,1 strides=2,2\noutput y"},
@@ -67,7 +67,7 @@ static const Sample samples[] = {
                        "node MaxPool x y kernel_shape=3,2 strides=2,1 pads=1,0,1,1\noutput y"},
 };
 
-/* Models of which a run decides on some extents. */
+/* Models with open extents. */
 static const Sample open_samples[] = {
     {"open-convolution", "input x f32 Nx3xHxW\nconst w f32 5x3x3x3\nconst b f32 5\n"
                          "node Conv x,w,b a kernel_shape=3,3 pads=1,1,1,1 strides=2,1\n"
@@ -97,7 +97,7 @@ typedef struct Argument {
   int64_t shape[MOST_NDIM];
 } Argument;
 
-/* A part that was compiled. */
+/* A compiled part. */
 typedef struct Part {
   char *function;
   BpModule *module; /* NULL: it failed */
@@ -185,7 +185,7 @@ static int32_t enter_probe(const BpHost *host, BpPlugin *plugin) {
   "entry=bp_plugin_entry_conformance\n"                                                            \
   "provides=graph_compiler.conformance\n"
 
-/* The name of the plugin's first graph compiler (transfer full). NULL: it has none. */
+/* Returns the name of the plugin's first graph compiler (transfer full). NULL: it has none. */
 static char *find_name(const Kit *kit) {
   char **names = g_strsplit(kit->info->provides, " ", -1), *found = NULL;
   for (char **name = names; *name && !found; name++)
@@ -216,7 +216,7 @@ static const BpGraphCompilerApi *open_table(const Kit *kit) {
   return answer.v_ptr;
 }
 
-/* Finds the plugin's graph compiler, and registers the kit's in front of it. */
+/* Finds the plugin's graph compiler, and registers the kit's graph compiler in front of it. */
 static void open_compiler(Kit *kit) {
   if (subject)
     return;
@@ -233,7 +233,7 @@ static void open_compiler(Kit *kit) {
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* What is claimed: "node op compiler cost why", a line each. */
+/* The claims of a model: "node op compiler cost why", a line for each node. */
 typedef struct Claimed {
   GString *text;
   int num_taken, num_without_cost, num_silent;
@@ -253,7 +253,7 @@ static gboolean is_for_cpu(void) {
   return subject->device_type == BP_DEVICE_CPU;
 }
 
-/* Writes a sample's model; the path (g_free). */
+/* Writes a sample's model to a file; returns the path (g_free). */
 static char *write_sample(const Kit *kit, const Sample *sample) {
   char *path = g_strdup_printf("%s/%s.onnx", kit->folder, sample->name);
   GByteArray *bytes = bp__kit_onnx(sample->text);
@@ -263,7 +263,8 @@ static char *write_sample(const Kit *kit, const Sample *sample) {
   return path;
 }
 
-/* Code of the host's CPU, by which the others are judged and which computes what is left. */
+/* Options of code for the host's CPU: the reference for results, and the fallback for unclaimed
+ * nodes. */
 static BpTarget *open_c(void) {
   BpTarget *target = bp_target_parse("c");
   if (!target)
@@ -272,8 +273,8 @@ static BpTarget *open_c(void) {
   return target;
 }
 
-/* Compiles a sample with the plugin's claims, or, with `claimed` NULL, the reference code. NULL:
- * nothing is claimed. */
+/* Compiles a sample with the plugin's claims; with `claimed` NULL, compiles the reference code.
+ * NULL: no node is claimed. */
 static BpModule *compile_sample(Kit *kit, const Sample *sample, Claimed *claimed) {
   static const char *const names[] = {"conformance"};
   char *path = write_sample(kit, sample);
@@ -295,7 +296,7 @@ static BpModule *compile_sample(Kit *kit, const Sample *sample, Claimed *claimed
   }
   forget_parts();
   BpModule *module = bp_model_compile(path, &options);
-  /* Without claims a target that has no generator can do nothing for a model. */
+  /* If no node is claimed, a target without a generator cannot compile the model. */
   KIT_TRUE(module ||
                (claimed && !claimed->num_taken && own && bp_error_is(BP_ERROR_NOT_IMPLEMENTED)),
            "model \"%s\": %s", sample->name, bp_error_message());
@@ -305,7 +306,7 @@ static BpModule *compile_sample(Kit *kit, const Sample *sample, Claimed *claimed
   return module;
 }
 
-/* Compiles with a list of what is claimed, and says whether something is. */
+/* Compiles a sample and fills *claimed with its claims; NULL if no node is claimed. */
 static BpModule *claim_sample(Kit *kit, const Sample *sample, Claimed *claimed) {
   *claimed = (Claimed){.text = g_string_new(NULL)};
   return compile_sample(kit, sample, claimed);
@@ -328,8 +329,8 @@ static void fill(BpDataType dtype, void *data, size_t count, uint64_t seed) {
   g_rand_free(random);
 }
 
-/* Fills an input with random numbers. An open extent is `size`, behind the first dimension more: a
- * window has to fit. */
+/* Fills an input with random numbers. An open extent is `size`, and larger behind the first
+ * dimension, so that a window fits. */
 static void set_input(BpModelContext *context, const BpModelTensorInfo *info, uint64_t seed,
                       int64_t size_of_open) {
   int64_t shape[MOST_NDIM];
@@ -366,7 +367,7 @@ static void read_outputs(BpModelContext *context, const BpModel *model, Outputs 
   }
 }
 
-/* A model that can be run. */
+/* A model with a context in which it runs. */
 typedef struct Running {
   BpModel *model;
   BpModelContext *context;
@@ -388,7 +389,8 @@ static void close_running(Running *running) {
   bp_model_release(running->model);
 }
 
-/* Runs a model so many times with open extents of that size, and gives the outputs of the last. */
+/* Runs a model several times with open extents of that size, and gives the outputs of the last
+ * run. */
 static Outputs run_sized(const Kit *kit, const Running *running, int times, int64_t size) {
   Outputs outputs;
   for (int32_t i = 0; i < bp_model_num_inputs(running->model); i++)
@@ -407,7 +409,8 @@ static Outputs run_model(Kit *kit, BpModule *module, gboolean is_reference, int 
   return outputs;
 }
 
-/* Integers may be off by one, where a sum lies between two; floats by their rounding. */
+/* Integers may differ by one, because sums near a half round either way; floats may differ by
+ * rounding. */
 static gboolean is_near(BpDataType dtype, const guint8 *got, const guint8 *expected, gsize at) {
   if (dtype.code == BP_DTYPE_FLOAT) {
     float a, b;
@@ -463,7 +466,8 @@ static void run_table(Kit *kit) {
   g_free(name);
 }
 
-/* Calls `judge` with the claims of each model; skips the check if nothing is claimed anywhere. */
+/* Calls `judge` with the claims of each model; skips the check if no node of any model is
+ * claimed. */
 static void for_each_claim(Kit *kit, void (*judge)(const Sample *sample, const Claimed *claimed)) {
   int num_taken = 0;
   open_compiler(kit);
@@ -541,7 +545,7 @@ static void run_stable(Kit *kit) {
 
 /* ---- Checks of parts --------------------------------------------------------------------- */
 
-/* Exports a model to a file and opens it, as an application does on another day. */
+/* Exports a model to a file and opens the file, as an application does in a later process. */
 static BpModule *reopen(const Kit *kit, BpModule *module, const char *name) {
   char *path = g_strdup_printf("%s/%s.so", kit->folder, name);
   KIT_OK(bp_module_export_library(module, path), "exporting the model");
@@ -551,7 +555,7 @@ static BpModule *reopen(const Kit *kit, BpModule *module, const char *name) {
   return opened;
 }
 
-/* Runs each model with claimed nodes, and compares it with the reference. */
+/* Runs each model that has claimed nodes, and compares it with the reference. */
 static void compare_all(Kit *kit, gboolean is_saved, int times) {
   int num_run = 0;
   open_device(kit);
@@ -592,7 +596,7 @@ static void run_saved(Kit *kit) {
   compare_all(kit, TRUE, 1);
 }
 
-/* Runs one artifact with extents that grow, shrink and come back, and compares each run. */
+/* Runs one artifact with extents that grow, shrink and grow again, and compares each run. */
 static void compare_sizes(Kit *kit, const Sample *sample, BpModule *module) {
   static const int64_t sizes[] = {2, 1, 5, 3, 2};
   BpModule *reference = compile_sample(kit, sample, NULL);
@@ -636,7 +640,7 @@ static void run_open(Kit *kit) {
 
 /* ---- Checks of one part's bytes ---------------------------------------------------------- */
 
-/* A compiled part of the last sample that has one. */
+/* The compiled part of the last sample that has one. */
 static const Part *find_part(Kit *kit) {
   open_device(kit);
   for (size_t i = G_N_ELEMENTS(samples); i-- > 0;) {
@@ -667,7 +671,7 @@ static void make_arguments(Kit *kit, const Part *part, BpTensor **tensors, BpVal
   }
 }
 
-/* Calls the function of a module; -1 with an error, if that is how it ends. */
+/* Calls the function of a module; -1 with an error if the call fails. */
 static int call_part(Kit *kit, const Part *part, BpModule *module, BpTensor **tensors,
                      const BpValue *values) {
   BpFunction *function = NULL;
@@ -684,8 +688,8 @@ static int call_part(Kit *kit, const Part *part, BpModule *module, BpTensor **te
   return rc || bp_stream_sync(device, NULL) ? -1 : 0;
 }
 
-/* The bytes of a part's inputs, which must be as before, and outputs after a call, which must
- * succeed (g_byte_array_unref). */
+/* Calls a part, which must succeed, and checks that its inputs are unchanged. Returns the bytes of
+ * inputs and outputs (g_byte_array_unref). */
 static GByteArray *outputs_of(Kit *kit, const Part *part, BpModule *module, const char *what) {
   BpTensor *tensors[MOST_ARGS];
   BpValue values[MOST_ARGS];
@@ -716,7 +720,7 @@ static void expect_same(Kit *kit, const Part *part, BpModule *module, const GByt
   g_byte_array_unref(got);
 }
 
-/* A part's inputs are not written, and a wrong call is refused. */
+/* A part does not write its inputs, and refuses a wrong call. */
 static void run_call(Kit *kit) {
   const Part *part = find_part(kit);
   BpTensor *tensors[MOST_ARGS];
@@ -748,7 +752,8 @@ static void run_truncated(Kit *kit) {
   KIT_OK(bp_module_save_to_bytes(part->module, &bytes), "save_to_bytes");
   size_t step = MAX(bytes.size / 200, 1);
   for (size_t size = 0; size < bytes.size; size += size < 64 ? 1 : step) {
-    char *copy = g_memdup2(bytes.data, size); /* so that reading beyond the end is detected */
+    char *copy = g_memdup2(bytes.data, size); /* of exact size: reading beyond the end is
+                                               * detectable */
     BpByteArray view = {copy, size};
     char what[80];
     g_snprintf(what, sizeof what, "loading %zu of %zu bytes", size, bytes.size);
@@ -759,8 +764,8 @@ static void run_truncated(Kit *kit) {
   bp_owned_bytes_clear(&bytes);
 }
 
-/* Loads and calls what are no bytes of a part, or those of one for another device: either fails
- * with an error, or works. */
+/* Loads and calls damaged bytes of a part, or bytes of a part for another device: either fails with
+ * an error, or works. */
 static void try_damaged(Kit *kit, const Part *part, const BpOwnedBytes *bytes) {
   char *copy = g_memdup2(bytes->data, bytes->size);
   BpByteArray view = {copy, bytes->size};
@@ -818,7 +823,7 @@ static void compile_and_run(void *data) {
   }
 }
 
-/* Memory of the device that is free; 0 if it does not say. */
+/* Returns the device's free memory; 0 if the device does not report it. */
 static int64_t free_memory(const Kit *kit) {
   return is_for_cpu() ? 0 : bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, 0);
 }

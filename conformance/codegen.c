@@ -3,7 +3,7 @@
  * interpreter for every construct of the IR, every type and intrinsic, and for random programs.
  *
  * If the target's generator refuses a type other than int32 and float32 as not implemented, the
- * plugin declares not to support it. */
+ * plugin declares that it does not support the type. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 /* ---- Values ------------------------------------------------------------------------------ */
 
 /* Floats for operations, up to both ends of float32's range. A device may replace subnormal numbers
- * by zero, so there are none. */
+ * by zero, so the list has none. */
 static const double wide_floats[PROGRAM_VALUES] = {
     0,     1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
     1e-30, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2,    -4e-38};
@@ -36,7 +36,8 @@ static void make_values(const char *type, const double *floats, void *values) {
     bp__judge_convert("int64", type, ints, values, PROGRAM_VALUES);
 }
 
-/* A holds each value many times in a row, B all of them in turn, so together they are all pairs. */
+/* Fills A with each value many times in a row, and B with all values in turn, so that together they
+ * give all pairs. */
 static void make_pairs(const char *type, const double *floats, char *a, char *b) {
   size_t size = bp__program_dtype(type).bits / 8;
   char values[PROGRAM_VALUES * 8];
@@ -47,8 +48,8 @@ static void make_pairs(const char *type, const double *floats, char *a, char *b)
   }
 }
 
-/* The values in sequence, and then points between -12 and 12, or -1.2 and 1.2 for the tangent,
- * which has poles beyond. */
+/* Fills A with the values, and then with points between -12 and 12; for the tangent, which has
+ * poles beyond, between -1.2 and 1.2. */
 static void make_points(const char *type, double largest, char *a) {
   double points[NUM_PAIRS];
   memcpy(points, small_floats, sizeof small_floats);
@@ -63,7 +64,8 @@ static gboolean is_core_type(const char *type) {
   return strcmp(type, "int32") == 0 || strcmp(type, "float32") == 0;
 }
 
-/* Whether code was built; if it was refused as not implemented, the error stays raised. */
+/* Builds code and returns whether it was built; if it was refused as not implemented, the error
+ * stays raised. */
 static gboolean is_built(const KitCode *code, const char *what) {
   if (code->module)
     return TRUE;
@@ -72,7 +74,7 @@ static gboolean is_built(const KitCode *code, const char *what) {
   return FALSE;
 }
 
-/* Whether the generator accepts buffers and scalars of the type. If not, the error stays raised. */
+/* Whether the generator accepts buffers and scalars of a type. If not, the error stays raised. */
 static gboolean takes_type(const Kit *kit, const char *type) {
   char *text = g_strdup_printf(
       "(module (function \"f\" (buffer A %s global 4) x:%s (store A 0 x)))", type, type);
@@ -98,14 +100,14 @@ static gboolean claims_type(const Kit *kit, const char *type) {
 
 /* ---- Functions of one module ------------------------------------------------------------- */
 
-/* A function and its arguments: either of a statement, or one that stores each of some expressions
- * for all pairs of values, first as scalars and then in vectors. */
+/* A function and its arguments. The function has one statement, or stores each of several
+ * expressions for all pairs of values, first as scalars and then in vectors. */
 typedef struct Function {
   char *name;
   const char *type, *result;
-  const double *floats; /* values of the type, if it is a float */
-  double largest;       /* not 0: points up to here for one argument, instead of pairs */
-  int lanes;            /* of the vectors */
+  const double *floats; /* the values, if the type is a float */
+  double largest;       /* not 0: arguments are points up to this number, instead of pairs */
+  int lanes;            /* lanes of the vectors */
   const StatementRow *row;
   GPtrArray *expressions;
 } Function;
@@ -117,13 +119,13 @@ static void function_free(void *data) {
   g_free(function);
 }
 
-/* The functions of a module (transfer full). */
+/* Functions that form one module (transfer full). */
 static GPtrArray *functions_new(void) {
   return g_ptr_array_new_with_free_func(function_free);
 }
 
-/* As many lanes as fill the target's vectors in the host's schedules, and at least four. Languages
- * of kernels have no more lanes of narrow types than of int32. */
+/* Returns the number of lanes that fill the target's vectors in the host's schedules, and at least
+ * four. In languages of kernels, narrow types have no more lanes than int32. */
 static int count_lanes(const Kit *kit, const char *type, const char *result) {
   int64_t vector = bp_target_get_int(kit->target, BP_TARGET_VECTOR_BITS, 0);
   int widest = MAX(bp__program_dtype(type).bits, bp__program_dtype(result).bits), lanes = 4;
@@ -158,7 +160,7 @@ static gboolean gives_scalar(const char *expression) {
   return g_str_has_prefix(expression, "(reduce ");
 }
 
-/* The results of expression i are the pairs 2 i and 2 i + 1. */
+/* Expression i stores its results in the buffers 2 i and 2 i + 1. */
 static char *text_of_expressions(const Function *function) {
   GString *body = g_string_new("(seq ");
   for (guint i = 0; i < function->expressions->len; i++)
@@ -231,8 +233,8 @@ static void run_statement(const Kit *kit, const KitCode *code, const Function *f
   bp__judge_clear(&call);
 }
 
-/* Runs the functions as one module, and frees them. FALSE, with the error raised: the generator
- * declares not to support something in it. */
+/* Runs the functions as one module, and frees them. FALSE, with the error raised, if the generator
+ * declares that it does not support a construct of the module. */
 static gboolean run_functions(const Kit *kit, GPtrArray *functions) {
   char *text = text_of_functions(functions);
   KitCode code = bp__kit_try_build(kit, text);
@@ -249,16 +251,17 @@ static gboolean run_functions(const Kit *kit, GPtrArray *functions) {
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-/* The conversions from a type to another. */
+/* Adds the conversions from one type to another. */
 static void add_conversions(Function *function) {
   BpDataType from = bp__program_dtype(function->type), to = bp__program_dtype(function->result);
   add_expression(function, g_strdup_printf("(cast %s@X @a)", function->result));
-  /* Not for floats: the bits of a NaN are unspecified. */
+  /* Bits of floats are not compared: the bits of a NaN are unspecified. */
   if (from.bits == to.bits && bp__program_letter(from) == 'i' && to.code != BP_DTYPE_BOOL)
     add_expression(function, g_strdup_printf("(reinterpret %s@X @a)", function->result));
 }
 
-/* Reductions of each vector. Sums of floats are left out, because they depend on their order. */
+/* Adds reductions of each vector. Sums of floats are omitted, because they depend on their
+ * order. */
 static void add_reductions(Function *function) {
   static const char *const names[] = {"min", "max", "add", "mul"};
   char letter = bp__program_letter(bp__program_dtype(function->type));
@@ -321,7 +324,8 @@ static gboolean is_possible(const Kit *kit, const StatementRow *row, const char 
          (row->where == PROGRAM_HOST ? bp__kit_runs_on_host(kit) : bp__kit_has_threads(kit));
 }
 
-/* Adds the statements of a construct that the target can have. Returns their total number. */
+/* Adds the statements of a construct that the target supports. Returns the construct's total number
+ * of statements. */
 static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
   int found = 0;
   for (size_t i = 0; i < bp__program_num_statements; i++)
@@ -336,8 +340,8 @@ static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
   return found;
 }
 
-/* An expression in a form that every device has: int32 or float32, with a result other than
- * bool. */
+/* Whether an expression has only types that every device has: int32 or float32, with a result other
+ * than bool. */
 static char *core_text(const ExpressionRow *row) {
   const char *const words[][2] = {
       {"@a", "(lt @p @q)"}, {"@b", "(le @q @p)"}, {"@p", "@a"}, {"@q", "@b"}, {NULL, NULL}};
@@ -420,8 +424,8 @@ static gboolean takes_intrinsic(const Kit *kit, const IntrinsicRow *row, const c
          claims_type(kit, type);
 }
 
-/* For every supported type. Types are left out for which the generator declines the intrinsic; if
- * it declines a type of 32 bits, the check is skipped. */
+/* Runs an intrinsic for every supported type. A type is omitted if the generator declines the
+ * intrinsic for it; if the type has 32 bits, the check is skipped. */
 static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   GPtrArray *all = functions_new();
   for (size_t i = 0; i < PROGRAM_TYPES; i++)
@@ -440,7 +444,7 @@ static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   }
 }
 
-/* Ends the process now and then: a driver may not support any number of kernels in one process. */
+/* Ends the process now and then: a driver may limit the number of kernels in one process. */
 static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
   static int num_done;
   bp__kit_open_target(kit);
@@ -459,9 +463,9 @@ static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
 #define RANDOM_DEPTH  5
 #define RANDOM_EXTENT (RANDOM_LOOPS * RANDOM_VARS)
 
-/* A program: out[i] of 16, in 1 or 4 lanes, is an expression of numbers of three types. */
+/* A random program: out[i] of 16, in 1 or 4 lanes, is an expression of numbers of three types. */
 typedef struct RandomProgram {
-  uint64_t seed; /* of the program and of its data */
+  uint64_t seed; /* seeds of the program and of its data */
   RandomExpressions random;
   int inputs[RANDOM_TYPES];
   const BpIrNode *buffers[RANDOM_TYPES];
@@ -490,7 +494,7 @@ static void choose_inputs(const Kit *kit, RandomProgram *program) {
   }
 }
 
-/* Three elements of each buffer; for bool, comparisons of them. */
+/* Makes three elements of each buffer; for bool, comparisons of such elements. */
 static void make_vars(RandomProgram *program) {
   static const char *const names[RANDOM_TYPES] = {"A", "B", "C"};
   RandomExpressions *random = &program->random;
@@ -519,7 +523,8 @@ static const BpIrNode *storable(RandomProgram *program, const BpIrNode *value) {
   return dtype.code == BP_DTYPE_BOOL ? bp_ir_cast(program->random.module, int32, value) : value;
 }
 
-/* The text of a function that stores `value`, a part of the program's expression (g_free). */
+/* Returns the text of a function that stores `value`, a part of the program's expression
+ * (g_free). */
 static char *random_function(RandomProgram *program, const BpIrNode *value, const char *name) {
   BpIrModule *module = program->random.module;
   value = storable(program, value);
@@ -593,7 +598,7 @@ static char *difference_in(const Kit *kit, const KitCode *code, const char *name
   return difference;
 }
 
-/* The same for a module with only this function. */
+/* Compares a module that contains only this function. */
 static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
   char *function = random_function(program, value, "f");
   char *text = g_strdup_printf("(module %s)", function);
@@ -605,7 +610,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   return difference;
 }
 
-/* Replaces the program by one of its operands as long as that fails, too. */
+/* Replaces the program by one of its operands as long as the operand alone fails, too. */
 static void fail_random(const Kit *kit, RandomProgram *program, char *difference) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *value = program->value;
@@ -635,7 +640,7 @@ static void make_random(const Kit *kit, RandomProgram *program, uint64_t seed) {
 }
 
 #define RANDOM_TOGETHER                                                                            \
-  20 /* programs in one module, because a compiler spends most of its time on starting */
+  20 /* programs in one module, because starting a compiler takes most of the time */
 
 static KitCode build_together(const Kit *kit, RandomProgram *programs) {
   GString *text = g_string_new("(module");
@@ -653,7 +658,7 @@ static KitCode build_together(const Kit *kit, RandomProgram *programs) {
   return code;
 }
 
-/* If a module with all programs is refused, or one of them fails, each is tried by itself. */
+/* If a module with all programs is refused, or a program fails, each program is tried by itself. */
 static void run_together(const Kit *kit, uint64_t first) {
   RandomProgram programs[RANDOM_TOGETHER];
   for (int i = 0; i < RANDOM_TOGETHER; i++)
@@ -723,7 +728,7 @@ PROGRAM_INTRINSICS(RUN_INTRINSIC)
   }
 TYPES(RUN_TYPE)
 
-/* Strings and assertions exist only in functions on the host. */
+/* Only functions on the host have strings and assertions. */
 #define KIND_TAGS(number)                                                                          \
   ((number) == BP_IR_STR_IMM || (number) == BP_IR_ASSERT ? CHECK_OPTIONAL : CHECK_CORE)
 #define KIND_CHECK(name, number, text, meaning)                                                    \

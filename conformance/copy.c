@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section copy: between host and device and within the device. */
+/* Section copy: copies between host and device and within the device. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -121,7 +121,7 @@ static void run_within(Kit *kit) {
 /* The direction of a copy. */
 typedef enum Way { UPLOAD, DOWNLOAD, WITHIN } Way;
 
-/* A range of each buffer; some of its bytes are copied. */
+/* Returns a range of each buffer; only some bytes of the range are copied. */
 static Window window_of(size_t i, size_t unit) {
   const size_t about[] = {unit - 1, unit, unit + 1, 2 * unit - 1, 2 * unit, 2 * unit - 17};
   size_t size = i < 2 * LINE ? i + 1 : about[i - 2 * LINE];
@@ -210,7 +210,7 @@ static void run_same(Kit *kit) {
 
 #define LARGE ((size_t)1 << 20)
 
-/* The host's memory is overwritten as soon as the copy has returned. */
+/* Overwrites the host's memory as soon as the copy has returned. */
 static void run_overwritten(Kit *kit) {
   uint8_t *sent = g_malloc(LARGE), *work = g_malloc(LARGE), *got = g_malloc0(LARGE);
   bp__kit_open_device(kit);
@@ -230,7 +230,7 @@ static void run_overwritten(Kit *kit) {
   g_free(got);
 }
 
-/* The host's memory is unmapped as soon as the copy has returned: reading it later is a crash. */
+/* Unmaps the host's memory as soon as the copy has returned: reading it later crashes. */
 static void run_unmapped(Kit *kit) {
   uint8_t *sent = g_malloc(LARGE), *got = g_malloc0(LARGE);
   bp__kit_open_device(kit);
@@ -312,7 +312,7 @@ static void run_large(Kit *kit) {
   expect_roundtrip(kit, MIN(MIN(available / 4, most), wanted));
 }
 
-/* Many copies are queued before the first wait. */
+/* Queues many copies before the first wait. */
 static void run_many(Kit *kit) {
   enum { COUNT = 2000, PIECE = 24 };
   uint8_t sent[PIECE], *expected = g_malloc(COUNT * PIECE), *got = g_malloc0(COUNT * PIECE);
@@ -332,7 +332,7 @@ static void run_many(Kit *kit) {
   g_free(got);
 }
 
-/* Between two devices of the kind. */
+/* Copies between two devices of the kind. */
 static void run_devices(Kit *kit) {
   int32_t count = 0;
   const char *why = "";

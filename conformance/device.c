@@ -26,7 +26,7 @@ static void run_table(Kit *kit) {
            bp_error_message());
 }
 
-/* Checks that slots which belong together are all there, or none is. */
+/* Checks that slots which belong together are either all present or all absent. */
 static void run_groups(Kit *kit) {
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
@@ -50,7 +50,7 @@ static const void *extension(const BpDeviceApi *own, const char *name, uint32_t 
   return BP_TABLE_HAS(own, get_extension) ? own->get_extension(own->context, name, version) : NULL;
 }
 
-/* A table has every slot that is not optional, and one of another version is another table. */
+/* A table has every slot that is not optional, and the table of another version differs. */
 static void run_extensions(Kit *kit) {
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
@@ -102,7 +102,7 @@ static void run_present(Kit *kit) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* The type of an attribute that is not None. */
+/* Returns the type of an attribute that is not None. */
 static const int32_t attr_types[] = {
     [BP_ATTR_EXIST] = BP_TYPE_BOOL,
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
@@ -211,7 +211,7 @@ static void run_attr_limits(Kit *kit) {
   KIT_TRUE(rank < 1000, "rank is %" G_GINT64_FORMAT "; 999 is the highest", rank);
 }
 
-/* An attribute that is text (transfer full), or NULL if it is None. */
+/* Returns a text attribute (transfer full), or NULL if it is None. */
 static char *str_attr(const Kit *kit, int32_t device_id, int32_t attr) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   BpByteArray view = {NULL, 0};
@@ -224,7 +224,7 @@ static char *str_attr(const Kit *kit, int32_t device_id, int32_t attr) {
   return text;
 }
 
-/* One piece of hardware may appear through several drivers, with the same UUID in each. */
+/* The same hardware may appear through several drivers, with the same UUID in each. */
 static void run_attr_uuid(Kit *kit) {
   GHashTable *seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   int32_t count = 0;

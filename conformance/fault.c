@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section fault: the process lacks a resource, or ends. */
+/* Section fault: the process runs out of a resource, or ends. */
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@ static void upload_or_refuse(const Kit *kit, const void *data, void *handle, siz
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "a copy for which there is no room");
 }
 
-/* The process gets no more memory: a call that needs some is a MemoryError, and the device works
- * when there is memory again. */
+/* The process gets no more memory: a call that needs memory raises a MemoryError, and the device
+ * works again once memory is available. */
 static void run_host_memory(Kit *kit) {
   const size_t size = (size_t)128 << 20;
   uint8_t sent[64] = {1, 2, 3}, got[64] = {0};
@@ -50,7 +50,7 @@ static void run_host_memory(Kit *kit) {
   g_free(data);
 }
 
-/* The same for file descriptors, which drivers need for many objects. */
+/* The process gets no more file descriptors, which drivers need for many objects. */
 static void run_descriptors(Kit *kit) {
   struct rlimit old, none;
   uint8_t sent[64] = {4, 5, 6}, got[64] = {0};

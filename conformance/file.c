@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section plugin: the requirements of the plugin's file on a process that loads it. The dynamic
- * loader accepts the file, so its tables are where its headers say. */
+/* Section plugin: requirements that a process makes of the plugin's file. The dynamic loader
+ * accepts the file, so its tables are where its headers say. */
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const ElfW(Ehdr) * header_of(const File *file) {
   return (const void *)file->data;
 }
 
-/* The first section of a type, or NULL. */
+/* Returns the first section of a type, or NULL. */
 static const ElfW(Shdr) * find_section(const File *file, uint32_t type) {
   const ElfW(Ehdr) *header = header_of(file);
   for (int i = 0; i < header->e_shnum; i++) {
@@ -42,7 +42,7 @@ static const ElfW(Shdr) * find_section(const File *file, uint32_t type) {
   return NULL;
 }
 
-/* The strings of a section's linked table. */
+/* Returns the string table that a section links to. */
 static const char *strings_of(const File *file, const ElfW(Shdr) * section) {
   const ElfW(Ehdr) *header = header_of(file);
   const ElfW(Shdr) *strings =
@@ -50,8 +50,8 @@ static const char *strings_of(const File *file, const ElfW(Shdr) * section) {
   return file->data + strings->sh_offset;
 }
 
-/* A symbol of a plugin would hide another library's symbol of the same name. Symbols that C++
- * shares in the whole process are weak, or unique, and allowed. */
+/* A symbol of a plugin would hide another library's symbol of the same name. C++ shares symbols in
+ * the whole process, which are weak or unique, and allowed. */
 static void run_exports(Kit *kit) {
   File file = open_file(kit);
   const ElfW(Shdr) *section = find_section(&file, SHT_DYNSYM);
@@ -71,8 +71,8 @@ static void run_exports(Kit *kit) {
   g_free(file.data);
 }
 
-/* Otherwise the loader would make the stacks of the whole process executable, or refuse the
- * plugin. */
+/* A writable and executable stack is refused: the loader would make the stacks of the whole process
+ * executable, or refuse the plugin. */
 static void run_stack(Kit *kit) {
   File file = open_file(kit);
   const ElfW(Ehdr) *header = header_of(&file);
@@ -86,8 +86,7 @@ static void run_stack(Kit *kit) {
   g_free(file.data);
 }
 
-/* A user who can write to a folder in which libraries are searched for can run code in the
- * process. */
+/* A user who can write to a folder of the library search path can run code in the process. */
 static void expect_safe_folder(const char *folder) {
   struct stat status;
   KIT_TRUE(*folder == '/' || g_str_has_prefix(folder, "$ORIGIN") ||

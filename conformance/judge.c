@@ -131,7 +131,7 @@ static void run_interpreted(const KitCode *code, const char *name, Judged *call)
          "the interpreter");
 }
 
-/* Compares the buffers before the last; most of them are inputs only. */
+/* Compares all buffers except the last; most of them are only inputs. */
 static void expect_others(const Judged *call, const char *name) {
   for (int i = 0; i + 1 < call->num_buffers; i++)
     for (int64_t k = 0; k < call->extents[i]; k++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the conformance kit: comparing generated code with the reference interpreter. A function is
- * called on the device and interpreted, with the same data. Numbers of any type are made and read
- * by interpreted casts, so the kit has no implementation of narrow floats of its own. */
+ * called on the device and interpreted, with the same data. Interpreted casts make and read numbers
+ * of any type, so the kit has no narrow-float code of its own. */
 #ifndef BACKPLANE_CONFORMANCE_JUDGE_H
 #define BACKPLANE_CONFORMANCE_JUDGE_H
 
@@ -9,7 +9,7 @@
 
 /* Converts `count` elements of one type to another. */
 void bp__judge_convert(const char *from, const char *to, void *source, void *result, int64_t count);
-/* An element as a number, for messages and for comparing floats. */
+/* Reads an element as a number, for messages and for comparing floats. */
 double bp__judge_number(const char *type, const void *data, int64_t index);
 
 /* Whether element `index` of two arrays is the same number, within the tolerance for floats. slack:
@@ -17,7 +17,7 @@ double bp__judge_number(const char *type, const void *data, int64_t index);
 gboolean bp__judge_agrees(const char *type, const void *got, const void *expected, int64_t index,
                           double slack);
 
-/* A call of a function with buffers, followed by a scalar if that is not None: the data before the
+/* A call of a function with buffers, followed by a scalar unless that is None: the data before the
  * call and, after judging, the device's data and the expected data. */
 typedef struct Judged {
   const char *types[KIT_MOST_ARGS];
@@ -28,11 +28,11 @@ typedef struct Judged {
   double slack; /* an absolute error that is always accepted for floats of the last buffer */
 } Judged;
 
-/* Adds a buffer. Returns the data that is sent, which the caller fills in; all bytes are equal at
- * first. */
+/* Adds a buffer. Returns the data that is sent to it, which the caller fills in; all bytes are
+ * equal at first. */
 void *bp__judge_add(Judged *call, const char *type, int64_t extent);
 /* Runs function `name` on the device and in the interpreter. Returns the first element of the last
- * buffer that differs; -1: none does. The check fails if another buffer differs. */
+ * buffer that differs; -1 if none differs. The check fails if another buffer differs. */
 int64_t bp__judge_run(const Kit *kit, const KitCode *code, const char *name, Judged *call);
 void bp__judge_clear(Judged *call);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code built for the plugin's target, its arguments, its calls. */
+/* Code built for the plugin's target, its arguments and its calls. */
 #include "conformance/kernel.h"
 
 #include <string.h>
 
 /* ---- The target -------------------------------------------------------------------------- */
 
-/* The device's own target, if the plugin has the generator for it. */
+/* Finds the device's own target, if the plugin has the generator for it. */
 static char *target_of_device(const Kit *kit) {
   BpTarget *target = kit->api ? bp_target_from_device(kit->device) : NULL;
   char *text = NULL;
@@ -17,7 +17,7 @@ static char *target_of_device(const Kit *kit) {
   return text;
 }
 
-/* The plugin's device of the type, or a device of the host or of another plugin. */
+/* Opens the plugin's device of the type, or a device of the host or of another plugin. */
 static void open_target_device(Kit *kit, int32_t device_type) {
   int32_t count = 0;
   const char *why = "";
@@ -120,7 +120,7 @@ BpFunction *bp__kit_function(BpModule *module, const char *name) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-#define MARGIN      256 /* bytes behind a tensor */
+#define MARGIN      256 /* guard bytes after a tensor */
 #define MARGIN_BYTE 0xa7
 
 void bp__kit_buffer_create(const Kit *kit, KitBuffer *buffer, BpDataType dtype, int64_t extent) {

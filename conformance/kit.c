@@ -30,7 +30,7 @@ void bp__kit_expect_refused(int rc, const char *kind, const char *what) {
 
 /* ---- The device -------------------------------------------------------------------------- */
 
-/* The plugin's own table, not the host's copy. */
+/* Returns the plugin's own table, not the host's copy. */
 static const BpDeviceApi *fetch_own_table(const char *kind) {
   BpFunction *function = NULL;
   BpValue value;

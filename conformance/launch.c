@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section launch: launched functions on streams, beside copies. */
+/* Section launch: functions launched on streams, together with copies. */
 #include <string.h>
 
 #include "conformance/kernel.h"
 
 #define EXTENT 1024
 
-/* Adds 1 to each element: $1 blocks of $2 threads. */
+/* Adds 1 to each element, in $1 blocks of $2 threads. */
 #define STEP_TEXT                                                                                  \
   "(module (function \"increase\" (buffer A int32 global 1024)"                                    \
   " (for b:int64 0 %1$d bound \"blockIdx.x\" (for t:int64 0 %2$d bound \"threadIdx.x\""            \
@@ -19,7 +19,7 @@ typedef struct Step {
   KitArgs args;
 } Step;
 
-/* A kernel with this number of blocks and threads. */
+/* Builds a kernel with this number of blocks and threads. */
 static void open_grid(Kit *kit, Step *step, int blocks, int threads) {
   char *text = g_strdup_printf(STEP_TEXT, blocks, threads);
   *step = (Step){.code = bp__kit_build(kit, text)};
@@ -48,7 +48,7 @@ static void expect_value(const int32_t got[EXTENT], int32_t expected, const char
     KIT_TRUE(got[i] == expected, "%s: element %d is %d and not %d", what, i, got[i], expected);
 }
 
-/* Alternate copies and launches, with a single wait at the end. */
+/* Alternates copies and launches, with a single wait at the end. */
 static void expect_in_order(const Kit *kit, Step *step, void *stream, const char *what) {
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   KIT_OK(bp_device_set_current(kit->target_device, stream), "set_device");
@@ -95,7 +95,7 @@ static int launch_on(const Kit *kit, Step *step, void *stream) {
                             &result);
 }
 
-/* The same on a stream that is not current. */
+/* Alternates copies and launches on a stream that is not current. */
 static void expect_in_order_there(Kit *kit, Step *step, void *stream) {
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   for (int32_t round = 0; round < 8; round++) {
@@ -155,7 +155,7 @@ static void run_across(Kit *kit) {
   g_free(got);
 }
 
-/* A kernel's buffers are freed while it is queued, and the memory is allocated again. */
+/* Frees a kernel's buffers while the kernel is queued, and allocates the memory again. */
 static void run_freed(Kit *kit) {
   Step step;
   KitBuffer copy;
@@ -236,7 +236,7 @@ static void run_failure(Kit *kit) {
   Step step;
   int32_t *zero = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   open_step(kit, &step);
-  for (int i = 0; i < 2; i++) { /* the first time builds everything that is shared by launches */
+  for (int i = 0; i < 2; i++) { /* the first launch builds everything that launches share */
     bp__kit_buffer_set(kit, &step.buffer, zero, NULL);
     bp__kit_call(kit, step.function, &step.args, NULL);
   }

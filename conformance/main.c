@@ -95,7 +95,7 @@ static int check_options(const Options *options) {
   return 0;
 }
 
-/* A file is recognised by its '/', so a bare FILE.so gets one. */
+/* A file is recognised by the '/' in its path, so a bare FILE.so gets one. */
 static char *make_subject(const char *plugin) {
   gboolean is_bare_file = !strchr(plugin, '/') && strchr(plugin, '.');
   return is_bare_file ? g_strconcat("./", plugin, NULL) : g_strdup(plugin);
@@ -128,7 +128,7 @@ static int run_checks(Run *run, const Options *options, const Format *format) {
   return rc;
 }
 
-/* All options are checked before anything is written. */
+/* All options are checked before any output is written. */
 static int run_options(Run *run, const Options *options) {
   Output output;
   const Format *format = options->json     ? bp__report_json()

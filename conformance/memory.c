@@ -70,8 +70,8 @@ static void run_scope(Kit *kit) {
       "alloc_data_space with a flag that there is not");
 }
 
-/* A newer host's request is longer; the bytes that this version does not know are 0. Behind each
- * request there is no memory. */
+/* A newer host's request is longer; the bytes that this version does not know are 0. Each request
+ * ends at an unmapped page. */
 static void run_sized(Kit *kit) {
   static const size_t more[] = {0, 8, 64, 1024};
   bp__kit_open_device(kit);
@@ -117,8 +117,8 @@ static void expect_usable(const Kit *kit, const char *when) {
   bp__kit_free(kit, handle);
 }
 
-/* More than any machine has; computing the size in 32 bits, or with an overflow, would hide
- * that. */
+/* Requests more memory than any machine has; a plugin that computes the size in 32 bits, or with an
+ * overflow, would not notice. */
 static void run_exhaustion(Kit *kit) {
   static const uint64_t sizes[] = {UINT64_C(1) << 60, UINT64_C(1) << 62, UINT64_MAX / 2,
                                    UINT64_MAX - 63, UINT64_MAX};
@@ -151,8 +151,8 @@ static size_t fill(const Kit *kit, uint64_t chunk) {
   return count;
 }
 
-/* Memory allocated until the device refused can be allocated again once it is freed: the second
- * time, or a little later if another program uses some of it. */
+/* Memory allocated until the device refused can be allocated again once it is freed: at the second
+ * attempt, or a little later if another program uses some memory. */
 static void run_fill(Kit *kit) {
   bp__kit_open_device(kit);
   int64_t total = bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
@@ -213,8 +213,8 @@ static void expect_kept(const Kit *kit, void *handle, size_t size, size_t number
   bp__kit_expect_bytes(got, sent, size, "one of many data spaces");
 }
 
-/* Each space keeps its content while others are freed and allocated: every second one is freed, and
- * the next ones are smaller or larger than the gaps. */
+/* Each space keeps its content while others are freed and allocated: every second space is freed,
+ * and the next ones are smaller or larger than the gaps. */
 static void run_many(Kit *kit) {
   void *handles[MANY];
   bp__kit_open_device(kit);
@@ -223,7 +223,7 @@ static void run_many(Kit *kit) {
   expect_distinct(handles, MANY);
   for (size_t i = 0; i < MANY; i += 2)
     bp__kit_free(kit, handles[i]);
-  bp__kit_sync(kit, NULL); /* now no work uses them any more */
+  bp__kit_sync(kit, NULL); /* from here on no work uses the spaces */
   for (size_t i = 0; i < MANY; i += 2)
     handles[i] = make_space(kit, i % 4 ? WIDE : PIECE / 2, MANY + i);
   expect_distinct(handles, MANY);
@@ -263,7 +263,7 @@ static void run_available(Kit *kit) {
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-/* From the plugin's own pool or, if it has none, the host's. */
+/* The workspace comes from the plugin's own pool or, if it has none, from the host's. */
 static void run_workspace(Kit *kit) {
   enum { COUNT = 4 };
   void *handles[COUNT];
@@ -292,7 +292,7 @@ static void run_workspace(Kit *kit) {
 
 /* ---- External memory --------------------------------------------------------------------- */
 
-/* The extension, and what the device has of it. */
+/* The external memory extension, and the forms that the device supports. */
 typedef struct External {
   const BpExternalMemoryApi *api;
   uint64_t imports, exports, alignment;
@@ -325,8 +325,9 @@ static void *import(const Kit *kit, const External *external, const BpExternalMe
   return handle;
 }
 
-/* The device reads what the host wrote, and the host what the device wrote, at their place; the
- * bytes beside stay. The memory is the host's again when the handle is freed. */
+/* The device reads bytes that the host wrote, and the host reads bytes that the device wrote, in
+ * the same place; neighbouring bytes do not change. After the handle is freed the memory is only
+ * the host's. */
 static void run_import(Kit *kit) {
   enum { SIZE = 3 * 4096 - 100, FROM = 1000, PART = 5000, BESIDE = 4096 };
   const External external = open_external(kit);
@@ -335,7 +336,7 @@ static void run_import(Kit *kit) {
   const size_t before = (size_t)external.alignment, all = before + SIZE + BESIDE;
   uint8_t *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   KIT_TRUE(base != MAP_FAILED, "no memory of the host");
-  /* Aligned as the device asks, and to nothing more. */
+  /* The address has exactly the alignment that the device requires, and no larger one. */
   uint8_t *bytes = base + before, *got = g_malloc0(SIZE), *sent = g_malloc(SIZE);
   uint8_t *beside = g_memdup2(base, all); /* zeros */
   void *other = bp__kit_alloc(kit, SIZE);
@@ -348,7 +349,7 @@ static void run_import(Kit *kit) {
     bp__kit_fill(bytes, SIZE, kit->seed + round);
     void *handle = import(kit, &external, &memory);
     bp__kit_fill(sent, SIZE, kit->seed + 10 + round);
-    memcpy(bytes, sent, SIZE); /* written after the import, and handed over */
+    memcpy(bytes, sent, SIZE); /* the host writes after the import, and then hands the bytes over */
     bp__kit_upload(kit, bytes, handle, 0, SIZE, NULL);
     bp__kit_copy(kit, handle, 0, other, 0, SIZE, NULL);
     bp__kit_download(kit, other, 0, got, SIZE, NULL);
@@ -403,14 +404,14 @@ static void run_export(Kit *kit) {
     bp__kit_sync(kit, NULL);
     bp__kit_expect_bytes(got, sent, sizeof sent, "memory that was exported and imported");
   }
-  bp__kit_free(kit, handle); /* what is left keeps the memory */
+  bp__kit_free(kit, handle); /* the remaining handle keeps the memory */
   bp__kit_download(kit, twin, 0, got, sizeof got, NULL);
   bp__kit_sync(kit, NULL);
   bp__kit_expect_bytes(got, sent, sizeof sent, "imported memory whose exporter freed it");
   bp__kit_free(kit, twin);
 }
 
-/* Descriptors that are no memory, and from which a driver that reads would wait for ever. */
+/* Refuses descriptors that are not memory. A driver that reads from one would wait for ever. */
 static void refuse_descriptors(Kit *kit, const External *external, uint32_t form) {
   int pipes[2], event = eventfd(0, EFD_CLOEXEC);
   KIT_TRUE(pipe(pipes) == 0 && event >= 0, "no pipe and no eventfd");
@@ -427,7 +428,8 @@ static void refuse_descriptors(Kit *kit, const External *external, uint32_t form
   close(event);
 }
 
-/* Every form is either there or refused by name, and nothing is taken that is no such memory. */
+/* Every form is either supported or refused by name, and a descriptor that is not memory of the
+ * form is refused. */
 static void run_external_refused(Kit *kit) {
   const External external = open_external(kit);
   const uint64_t imports = external.imports & ~(uint64_t)BP_EXTERNAL_IN_TURN;

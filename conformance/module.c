@@ -73,7 +73,7 @@ static void expect_sums(const int32_t *got, const int32_t *sent, int32_t x, cons
              sent[i] + x);
 }
 
-/* Calls a function that must be `add`. */
+/* Calls a function, which must behave as `add`. */
 static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *function,
                         const char *what) {
   Add add;
@@ -85,7 +85,7 @@ static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *functio
   add_clear(kit, &add);
 }
 
-/* Code with `add`, and its arguments. */
+/* Code that contains `add`, and its arguments. */
 typedef struct Built {
   KitCode code;
   BpFunction *function;
@@ -129,9 +129,9 @@ static void run_call(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* ---- Launches: every thread runs once, and no others run --------------------------------- */
+/* ---- Launches: every thread of the launch runs once, and no other threads run ------------ */
 
-/* Each thread writes its number to a cell of its own; the cells after these must not change. */
+/* Each thread writes its number to a cell of its own; the cells after them must not change. */
 static void expect_grid(const Kit *kit, const char *body, int64_t threads) {
   char *text =
       g_strdup_printf("(module (function \"f\" (buffer A int32 global %" G_GINT64_FORMAT ") %s))",
@@ -187,7 +187,7 @@ static void run_block_yz(Kit *kit) {
   g_free(body);
 }
 
-/* The most blocks of a launch along x; `otherwise` if the device does not say. */
+/* Returns the most blocks of a launch along x; `otherwise` if the device does not report it. */
 static int64_t most_blocks(const Kit *kit, int64_t otherwise) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_MAX_GRID_DIMENSIONS, &value), "get_attr");
@@ -197,7 +197,8 @@ static int64_t most_blocks(const Kit *kit, int64_t otherwise) {
   return otherwise;
 }
 
-/* 70,000 blocks, or as many as the device allows; every thousandth records that it ran. */
+/* Launches 70,000 blocks, or as many as the device allows; every thousandth block records that it
+ * ran. */
 static void run_large_grid(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t blocks = MIN(most_blocks(kit, 70000), 70000);
@@ -208,7 +209,7 @@ static void run_large_grid(Kit *kit) {
   g_free(body);
 }
 
-/* A block with the target's largest number of threads. */
+/* Launches a block with the target's largest number of threads. */
 static void run_most_threads(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t threads = bp_target_get_int(kit->target, BP_TARGET_MAX_NUM_THREADS, 1);
@@ -222,7 +223,8 @@ static void run_most_threads(Kit *kit) {
   g_free(body);
 }
 
-/* All the shared memory that the target allows; a barrier lets each end see the other. */
+/* Uses all the shared memory that the target allows; after a barrier each end reads the other
+ * end. */
 static void run_most_shared(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t words = bp_target_get_int(kit->target, BP_TARGET_MAX_SHARED_MEMORY, 0) / 4;
@@ -279,7 +281,7 @@ static void run_scalars(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* Bytes between views into one data space: the device's alignment, and at least 256. */
+/* Returns the bytes between views into one data space: the device's alignment, and at least 256. */
 static uint64_t bytes_between_views(const Kit *kit) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_DATA_ALIGNMENT, &value), "get_attr");
@@ -325,7 +327,7 @@ static void run_views(Kit *kit) {
   g_free(got);
 }
 
-/* A buffer argument may be just a handle. */
+/* A buffer argument may be a handle without a view. */
 static void run_handles(Kit *kit) {
   Built built;
   int32_t got[EXTENT] = {0};
@@ -341,7 +343,7 @@ static void run_handles(Kit *kit) {
   close_built(kit, &built, "add, called after one with handles");
 }
 
-/* A wrong call is refused, and the next one works. */
+/* A wrong call is refused, and the next call works. */
 static void run_count(Kit *kit) {
   Built built;
   open_built(kit, &built);
@@ -385,7 +387,7 @@ static void run_types(Kit *kit) {
   close_built(kit, &built, "add, called after wrong calls");
 }
 
-/* A tensor on another device: its `data` is no handle of this device. */
+/* Passes a tensor on another device: its `data` is no handle of this device. */
 static void run_device(Kit *kit) {
   Built built;
   int32_t host[EXTENT] = {0};
@@ -497,7 +499,7 @@ static void run_source(Kit *kit) {
 
 /* ---- Saving ------------------------------------------------------------------------------ */
 
-/* The first module that is saved as bytes: this one or an import. NULL: there is none. */
+/* Finds the first module that is saved as bytes: this one or an import. NULL: there is none. */
 static BpModule *find_serializable(BpModule *module) {
   if (bp_module_get_property(module) & BP_MODULE_BINARY_SERIALIZABLE)
     return module;
@@ -580,7 +582,8 @@ static void run_leaks(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* A library with everything that belongs to the module, and another module as its import. */
+/* Exports a library with everything that belongs to the module, and another module as its
+ * import. */
 static void run_export(Kit *kit) {
   bp__kit_open_target(kit);
   KitCode code = build_add(kit), other = build_text(kit, other_text);
@@ -611,10 +614,10 @@ static void run_export(Kit *kit) {
 
 /* ---- Damage ------------------------------------------------------------------------------ */
 
-/* Loads bytes that are no module; it must fail with an error, or work. Asking for a function may
- * start a compiler. */
+/* Loads bytes that are not a module; loading must fail with an error, or work. Asking for a
+ * function may start a compiler. */
 static void load_damaged(BpModule *of, const char *data, size_t size, gboolean asks) {
-  char *copy = g_memdup2(data, size); /* so that reading beyond the end is detected */
+  char *copy = g_memdup2(data, size); /* of exact size: reading beyond the end is detectable */
   BpByteArray view = {copy, size};
   BpFunction *function = NULL;
   BpModule *module = bp_module_load_from_bytes(bp_module_kind(of), &view);
@@ -663,7 +666,7 @@ static void run_flipped(Kit *kit) {
   close_built(kit, &built, "add, after damaged bytes were loaded");
 }
 
-/* If the bytes contain the source, the vendor's compiler gets an invalid one. */
+/* If the bytes contain source code, the vendor's compiler gets invalid source code. */
 static void run_compile_error(Kit *kit) {
   static const char garbage[] = "@@ this is no program @@ ";
   BpOwnedBytes bytes = {0}, source = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes ONNX models as protocol buffers, with the few kinds of fields that they need. */
+/* Writes ONNX models as protocol buffers, with only the kinds of fields that the kit's models
+ * need. */
 #include "conformance/onnx.h"
 
 #include <stdint.h>
@@ -38,7 +39,7 @@ static void add_float(GByteArray *to, unsigned field, float number) {
   g_byte_array_append(to, (const guint8 *)&number, sizeof number);
 }
 
-/* Adds a message, and frees it. */
+/* Adds a message to a protocol buffer, and frees the message. */
 static void add_message(GByteArray *to, unsigned field, GByteArray *message) {
   add_bytes(to, field, message->data, message->len);
   g_byte_array_unref(message);
@@ -61,7 +62,7 @@ static const Type *find_type(const char *name) {
   g_error("no type %s", name);
 }
 
-/* An extent as ONNX's TensorShapeProto has it: a number, or the name of an open one. */
+/* Adds an extent as in ONNX's TensorShapeProto: a number, or the name of an open extent. */
 static GByteArray *make_dimension(const char *text) {
   GByteArray *dimension = g_byte_array_new();
   if (g_ascii_isdigit(*text))
@@ -71,7 +72,7 @@ static GByteArray *make_dimension(const char *text) {
   return dimension;
 }
 
-/* The extents of a constant, and how many elements they make. */
+/* Reads the extents of a constant, and computes its number of elements. */
 static int64_t read_shape(const char *text, GArray *extents) {
   char **parts = g_strsplit(strcmp(text, "-") ? text : "", "x", -1);
   int64_t count = 1;
@@ -120,7 +121,7 @@ static void put_element(const Type *type, guint8 *at, double number) {
     memcpy(at, &wide, sizeof wide);
 }
 
-/* `value` NULL: floats from -1 to 1, integers from -100 to 100. */
+/* If `value` is NULL, floats are from -1 to 1 and integers from -100 to 100. */
 static GByteArray *constant(const char *name, const Type *type, const char *shape,
                             const char *value) {
   GByteArray *tensor = g_byte_array_new();
@@ -146,7 +147,7 @@ static GByteArray *constant(const char *name, const Type *type, const char *shap
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-/* "name=1,2", "name=1" or "name=0.5". */
+/* Adds an attribute: "name=1,2", "name=1" or "name=0.5". */
 static GByteArray *attribute(const char *text) {
   GByteArray *attr = g_byte_array_new();
   const char *value = strchr(text, '=') + 1;

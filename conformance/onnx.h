@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the conformance kit: small ONNX models, from a few words. */
+/* For the conformance kit: small ONNX models, described by a few words. */
 #ifndef BACKPLANE_CONFORMANCE_ONNX_H
 #define BACKPLANE_CONFORMANCE_ONNX_H
 
@@ -10,10 +10,10 @@
  *   input NAME TYPE SHAPE      "1x3x8x8"
  *   const NAME TYPE SHAPE      values that follow from the name; SHAPE "-" is a scalar
  *   const NAME TYPE SHAPE V    V in each element
- *   node OP INPUTS OUTPUTS [ATTR...]   names with commas, none between two is not given;
+ *   node OP INPUTS OUTPUTS [ATTR...]   names with commas; an empty name is omitted;
  * "pads=1,1", "axis=1" or "alpha=0.5" output NAME
  *
- * TYPE is f32, u8, i8, i32 or i64. The words are the kit's own: wrong ones end the process. */
+ * TYPE is f32, u8, i8, i32 or i64. The words come from the kit: wrong words end the process. */
 GByteArray *bp__kit_onnx(const char *text);
 
 #endif

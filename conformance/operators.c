@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section operators: single operators of ONNX that a plugin offers as packed functions
- * (backplane/graph_compiler.h) compute what the reference code of the host does, and refuse wrong
+ * (backplane/graph_compiler.h) agree with the reference code of the host, and refuse wrong
  * calls. */
 #include <math.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "conformance/onnx.h"
 
 #define MOST_ARGS 40
-#define OPSET     17 /* of the kit's models */
+#define OPSET     17 /* operator set of the kit's models */
 
 /* ---- Samples ----------------------------------------------------------------------------- */
 
-/* Inputs "f32 2x3 ...", and attributes as the kit's models have them. */
+/* A sample: inputs "f32 2x3 ...", and attributes as in the kit's models. */
 typedef struct Sample {
   const char *op, *inputs, *attrs;
 } Sample;
@@ -40,7 +40,7 @@ static const Sample samples[] = {
     {"Tanh", "3x8", ""},
 };
 
-/* The names after "operator." of the functions that the plugin provides (g_strfreev). */
+/* Returns the names after "operator." of the functions that the plugin provides (g_strfreev). */
 static char **list_operators(const Kit *kit) {
   char **names = g_strsplit(kit->info->provides, " ", -1);
   GPtrArray *operators = g_ptr_array_new();
@@ -61,7 +61,7 @@ static BpFunction *find_function(const char *name) {
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
-/* A call of a sample: its arguments, and what they refer to. */
+/* A call of a sample: its arguments, and the objects that they refer to. */
 typedef struct Call {
   BpValue args[MOST_ARGS];
   int32_t count;
@@ -81,7 +81,7 @@ static BpTensor *make_tensor(const Kit *kit, const int64_t *shape, int32_t ndim)
   return tensor;
 }
 
-/* Floats from -1 to 1 (g_free). */
+/* Returns floats from -1 to 1 (g_free). */
 static float *random_floats(gsize count, uint64_t seed) {
   GRand *random = g_rand_new_with_seed((guint32)seed);
   float *floats = g_new0(float, count + 1);
@@ -91,7 +91,7 @@ static float *random_floats(gsize count, uint64_t seed) {
   return floats;
 }
 
-/* The numbers of input `index` (g_free). */
+/* Returns the numbers of input `index` (g_free). */
 static float *input_floats(const Kit *kit, const BpTensorView *view, int32_t index) {
   return random_floats((gsize)bp_view_num_elements(view), kit->seed + (uint64_t)index);
 }
@@ -142,7 +142,7 @@ static void make_inputs(const Kit *kit, const Sample *sample, Call *call) {
   g_strfreev(texts);
 }
 
-/* The call whose output has the shape of `like`. */
+/* Makes the call whose output has the shape of `like`. */
 static void make_call(const Kit *kit, const Sample *sample, const BpTensorView *like, Call *call) {
   *call = (Call){.shapes = g_ptr_array_new_with_free_func(bp_object_release)};
   make_inputs(kit, sample, call);
@@ -176,7 +176,7 @@ static int run_call(const Kit *kit, BpFunction *function, const BpValue *args, i
 
 /* ---- The reference ----------------------------------------------------------------------- */
 
-/* The sample as a model of the kit's: its text (g_free). */
+/* Returns the sample as the text of one of the kit's models (g_free). */
 static char *model_of(const Sample *sample) {
   GString *text = g_string_new(NULL), *names = g_string_new(NULL);
   char **shapes = g_strsplit(sample->inputs, " ", -1);
@@ -211,7 +211,7 @@ static BpModule *compile_reference(const Kit *kit, const Sample *sample) {
   return module;
 }
 
-/* The reference's output (transfer full), on the host. */
+/* Computes the reference's output (transfer full), on the host. */
 static BpTensor *compute_reference(const Kit *kit, const Sample *sample) {
   BpModule *module = compile_reference(kit, sample);
   BpModel *model = bp_model_create(module, &KIT_HOST, 1);
@@ -258,7 +258,7 @@ static void run_names(Kit *kit) {
   g_strfreev(operators);
 }
 
-/* Compares the outputs, and looks whether an input was written. */
+/* Compares the outputs, and checks that no input was written. */
 static void judge_call(const Kit *kit, const char *name, const Call *call, const BpTensor *want) {
   gsize count = (gsize)bp_view_num_elements(&want->view);
   float *got = g_new0(float, count + 1);
@@ -294,7 +294,8 @@ static void judge_wrong_shape(const Kit *kit, BpFunction *function, const char *
   KIT_REFUSED(run_call(kit, function, args, call->count), NULL, name);
 }
 
-/* Calls an operator on the kit's samples of it. Those that it lacks by name count as called. */
+/* Calls an operator on the kit's samples of that operator. A sample that the operator refuses as
+ * not implemented counts as called. */
 static int call_samples(Kit *kit, const char *name) {
   const char *op = strrchr(name, '.') + 1;
   BpFunction *function = find_function(name);

@@ -18,8 +18,8 @@ static int raise_output(const Output *output, int code) {
                         output->path ? output->path : "the standard output", g_strerror(code));
 }
 
-/* A regular file is replaced when the report is complete, by a file of the same mode; any other (a
- * terminal, a pipe) is written to directly. */
+/* A regular file is replaced when the report is complete, by a file of the same mode; any other
+ * file (a terminal, a pipe) is written directly. */
 int bp__output_open(Output *output, const char *path) {
   struct stat status;
   *output = (Output){.file = stdout};

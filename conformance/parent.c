@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running checks in child processes. Each has a group of its own, so that a compiler that a plugin
- * started ends with the child; processes that have left the group are ended too. A child runs the
- * checks of a section until one fails; then another child continues. The data from its pipe
- * (described in child.c) is untrusted, because the plugin has the descriptor, too. */
+/* Running checks in child processes. Each child has a process group of its own, so that a compiler
+ * started by a plugin ends with the child; processes that have left the group are ended too. A
+ * child runs the checks of a section until a check fails; then another child continues. The data
+ * from the child's pipe (described in child.c) is untrusted, because the plugin has the descriptor,
+ * too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,14 +18,14 @@
 
 #include "conformance/run.h"
 
-/* The longest line of a check. */
+/* The most bytes of a line from a child. */
 #define MOST_LINE ((gsize)16 << 20)
-/* How often to check whether a child has ended whose pipe a process of its own keeps open,
- * milliseconds. */
+/* Milliseconds between looks whether a child has ended while another process keeps its pipe
+ * open. */
 #define LOOK_MS 50
 
 typedef enum ChildState {
-  CHILD_STARTING, /* its first check has not begun; events count for that one */
+  CHILD_STARTING, /* the first check has not begun; events count for that check */
   CHILD_RUNNING,
   CHILD_BETWEEN, /* the check has ended */
   CHILD_EXITING  /* the check passes if the process ends cleanly */
@@ -35,13 +36,13 @@ typedef struct Child {
   int fd;         /* -1: the pipe was closed */
   GString *input; /* input that is not a complete line yet */
   gint64 began;   /* start of the running check, microseconds */
-  gint64 told;    /* when it last reported progress; `began` before that */
-  int first;      /* the first check to run; -1: none, it collects facts */
-  int index;      /* of the check that began last, or `first` */
+  gint64 told;    /* when the check last reported progress; `began` before that */
+  int first;      /* the first check to run; -1: none, the child collects facts */
+  int index;      /* index of the check that began last, or `first` */
   ChildState state;
   char *refusal;  /* why there is nothing to check, or NULL */
-  char *left;     /* the processes and files that it left after a clean end, or NULL */
-  GArray *others; /* processes that existed before it */
+  char *left;     /* processes and files left after a clean end, or NULL */
+  GArray *others; /* processes that existed before the child */
 } Child;
 
 /* ---- Signals ----------------------------------------------------------------------------- */
@@ -149,7 +150,7 @@ static gboolean take_progress(Run *run, Child *child, const char *event, guint i
   return FALSE;
 }
 
-/* Whether the last character is no backslash, as g_strcompress requires. */
+/* Whether the last character is not a backslash, as g_strcompress requires. */
 static gboolean is_escaped(const char *text) {
   for (; *text; text++)
     if (*text == '\\' && !*++text)
@@ -174,7 +175,7 @@ static gboolean take_line(Run *run, Child *child, const char *line) {
   return is_taken;
 }
 
-/* Takes complete lines. FALSE: a line is no valid event, and stays in the input. */
+/* Takes complete lines. FALSE: a line is not a valid event, and stays in the input. */
 static gboolean take_input(Run *run, Child *child) {
   char *end;
   while ((end = memchr(child->input->str, '\n', child->input->len))) {
@@ -194,7 +195,7 @@ static gboolean has_ended(const Child *child) {
   return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
 }
 
-/* FALSE: the input is no valid event. */
+/* FALSE: the input is not a valid event. */
 static gboolean read_some(Run *run, Child *child) {
   char buffer[4096];
   ssize_t size = read(child->fd, buffer, sizeof buffer);
@@ -211,8 +212,8 @@ static gboolean read_some(Run *run, Child *child) {
 
 typedef enum Ending { ENDING_OWN, ENDING_LATE, ENDING_GARBLED, ENDING_INTERRUPTED } Ending;
 
-/* Follows the child until it ends or must be ended. Whether it has ended is asked before its pipe
- * is found empty, so no event is missed. */
+/* Follows the child until it ends or must be ended. Whether the child has ended is checked before
+ * its pipe is found empty, so no event is missed. */
 static Ending follow(Run *run, Child *child) {
   int pause = 1; /* after the pipe was closed: the child is about to end, or the plugin closed our
                     descriptor */
@@ -235,8 +236,8 @@ static Ending follow(Run *run, Child *child) {
   }
 }
 
-/* Kills what is left of the child's group, and the child even if it has left the group, and then
- * waits for the child, whose number belongs to the group until then. Returns its status. */
+/* Kills the rest of the child's group, and the child even if it has left the group. Then waits for
+ * the child, whose number identifies the group until then. Returns the child's status. */
 static int reap(const Child *child) {
   int status = 0;
   kill(-child->pid, SIGKILL);
@@ -248,7 +249,7 @@ static int reap(const Child *child) {
 
 /* ---- Left-over processes ----------------------------------------------------------------- */
 
-/* How long a process that a child has started may continue after the child's end. */
+/* How long a process that a child started may run on after the child's end. */
 #define GRACE (2 * G_USEC_PER_SEC)
 
 /* Adds the processes whose parent is a thread of this process. */
@@ -267,7 +268,8 @@ static void add_children(const char *thread, GArray *pids) {
   g_free(path);
 }
 
-/* The children of this process, as pid_t (transfer full); empty if the system does not tell. */
+/* Returns the children of this process, as pid_t (transfer full); empty if the system does not
+ * report them. */
 static GArray *list_children(void) {
   GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
   GDir *threads = g_dir_open("/proc/self/task", 0, NULL);
@@ -286,8 +288,9 @@ static gboolean has_pid(const GArray *pids, pid_t pid) {
   return FALSE;
 }
 
-/* Processes whose parents have ended become children of this one. Returns those that stem from the
- * child: neither itself nor one that existed before it. Waits for those that have ended. */
+/* Returns the descendants of an ended child. Processes whose parents have ended become children of
+ * this process; those that existed before the child are not its descendants. Waits for those that
+ * have ended. */
 static GArray *list_strays(const Child *child) {
   GArray *pids = list_children();
   for (guint i = pids->len; i-- > 0;) {
@@ -356,8 +359,8 @@ static char *describe_end(const Run *run, const Child *child, Ending ending, int
   return g_strdup_printf("the process ended with status %d%s", WEXITSTATUS(status), when);
 }
 
-/* The check fails that was running when the process crashed or hung; between two checks, that is
- * the earlier. */
+/* Fails the check that was running when the process crashed or hung; between two checks, that is
+ * the earlier one. */
 static void judge_end(Run *run, const Child *child, Ending ending, int status) {
   gboolean is_clean = ending == ENDING_OWN && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   const Result *result = &g_array_index(run->results, Result, child->index);
@@ -380,10 +383,10 @@ static void judge_end(Run *run, const Child *child, Ending ending, int status) {
 /* Forks a child that does the work. -1 with an error. */
 static int start(Run *run, Child *child, ChildWork *work) {
   int ends[2];
-  /* Otherwise a compiler that outlives the child would keep the pipe open. */
+  /* Without this, a compiler that outlives the child would keep the pipe open. */
   if (pipe2(ends, O_CLOEXEC) != 0)
     return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
-  fflush(NULL); /* a child that ends by exit() writes out inherited buffers */
+  fflush(NULL); /* a child that ends by exit() would write inherited buffers again */
   child->began = child->told = g_get_monotonic_time();
   child->pid = fork();
   if (child->pid == 0) {

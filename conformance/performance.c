@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section performance: nothing is absurdly slow. Times are compared with others of the same run,
- * with a wide margin, so only gross faults are found. They are minima, because other work of the
- * machine only adds to a time, and are measured again until they are good or the time is up: a busy
- * machine makes a check longer, but does not make it fail. */
+/* Section performance: nothing is absurdly slow. Times are compared with other times of the same
+ * run, with a wide margin, so only gross faults are found. The times are minima, because other work
+ * of the machine only adds to a time, and are measured again until they are good or the deadline is
+ * near: a busy machine makes a check longer, but does not make it fail. */
 #include <string.h>
 
 #include "conformance/kernel.h"
@@ -33,7 +33,7 @@ static gboolean measure_again(Tries *tries, gboolean is_fine) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* 16 MiB, or as much as the device has space for, divisible by sixteen. */
+/* Returns 16 MiB, or as much as the device has space for, divisible by sixteen. */
 static size_t large_copy(const Kit *kit) {
   int64_t free_bytes = bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MAX);
   int64_t most = MIN(free_bytes / 2, bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, INT64_MAX));
@@ -49,7 +49,7 @@ static gint64 time_upload(const Kit *kit, const void *data, void *handle, size_t
   return g_get_monotonic_time() - began;
 }
 
-/* Sixteen times the size takes at most about sixteen times as long. */
+/* Copying sixteen times the bytes takes at most about sixteen times as long. */
 static void run_linear(Kit *kit) {
   bp__kit_open_device(kit);
   const size_t large = large_copy(kit), small = large / 16;
@@ -74,7 +74,7 @@ static void run_linear(Kit *kit) {
 static gint64 time_memcpy(uint8_t *from, uint8_t *to, size_t size) {
   gint64 began = g_get_monotonic_time();
   memcpy(to, from, size);
-  from[to[size - 1]]++; /* so that the copy is used */
+  from[to[size - 1]]++; /* the result is used, so that the copy is not optimised away */
   return g_get_monotonic_time() - began;
 }
 
@@ -126,7 +126,7 @@ static void set_rounds(Chain *chain, int64_t rounds) {
   chain->args.values[1].v_int64 = rounds;
 }
 
-/* Microseconds until the call returned, and until its work had ended. */
+/* Microseconds until the call returned, and until the launched work had ended. */
 typedef struct Launch {
   gint64 launched, all;
 } Launch;

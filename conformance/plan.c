@@ -78,7 +78,7 @@ static gboolean is_after(const Check *check, const char *name) {
   return FALSE;
 }
 
-/* Prerequisites come first, so one pass from the end finds all. */
+/* Prerequisites come first, so one pass from the end finds all prerequisites. */
 static void select_prerequisites(Run *run) {
   for (guint i = run->results->len; i-- > 0;)
     for (guint k = 0; k < i && result_at(run, i)->outcome == OUTCOME_PENDING; k++)
@@ -157,7 +157,7 @@ static Outcome follow(Outcome before) {
   }
 }
 
-/* The check at the root of a chain of failures is the one worth reading about. */
+/* Reports the check at the root of a chain of failures. */
 static const char *describe_following(const Result *before) {
   return before->outcome == OUTCOME_FAILED || !before->text ? before->check->name : before->text;
 }
@@ -181,7 +181,7 @@ gboolean bp__result_is_bad(const Result *result) {
   return result->outcome == (result->is_expected_to_fail ? OUTCOME_PASSED : OUTCOME_FAILED);
 }
 
-/* A pending check after the run is one that the run did not reach. */
+/* A check that is still pending after the run was not reached. */
 static gboolean is_undone(const Result *result) {
   return result->outcome == OUTCOME_PENDING || result->outcome == OUTCOME_ABSENT ||
          result->outcome == OUTCOME_LEFT_OUT;

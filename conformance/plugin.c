@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section plugin: its description, and its activation. */
+/* Section plugin: its descriptor, and its activation. */
 #include <string.h>
 
 #include "conformance/kit.h"
@@ -38,7 +38,7 @@ static void run_activate(Kit *kit) {
   KIT_TRUE(!kit->activation_error, "%s", kit->activation_error);
 }
 
-/* The calls that `backplane list` makes. The section about devices checks their results. */
+/* Makes the calls that `backplane list` makes. The section about devices checks their results. */
 static void enumerate(const Kit *kit) {
   for (char **kind = kit->kinds; *kind; kind++) {
     BpDevice device;
@@ -54,7 +54,8 @@ static void enumerate(const Kit *kit) {
   bp_error_clear();
 }
 
-/* stdout belongs to the program: a plugin's output in it breaks readers of the program's output. */
+/* stdout belongs to the program: output of a plugin there breaks readers of the program's
+ * output. */
 static void run_quiet(Kit *kit) {
   KIT_TRUE(!*kit->activation_output, "when it is activated the plugin writes to stdout: \"%s\"",
            kit->activation_output);

@@ -203,7 +203,7 @@ const StatementRow bp__program_statements[] = {
      " (for i:int32 0:int32 (select (eq (load C 0) (load A 4)) 4:int32 7:int32) serial"
      " (seq (store C 0 (load A 7)) (store C (add i 1:int32) x))))",
      "75555...", "i", PROGRAM_ANYWHERE},
-    /* two loops on one axis: threads beyond the shorter one skip it */
+    /* two loops on one axis: threads beyond the shorter loop skip it */
     {BP_IR_FOR,
      "(for b:int64 0 1 bound \"blockIdx.x\" (seq (for t:int64 0 4 bound \"threadIdx.x\" (store C t "
      "x))"
@@ -244,7 +244,7 @@ const StatementRow bp__program_statements[] = {
      "...4....", NULL, PROGRAM_HOST},
     {BP_IR_BARRIER, "(seq (barrier \"shared\") (store C 0 x) (barrier \"global\"))", "5.......",
      NULL, PROGRAM_ANYWHERE},
-    /* each thread of a block sees its neighbour's write */
+    /* each thread of a block reads its neighbour's write */
     {BP_IR_BARRIER,
      "(for b:int64 0 2 bound \"blockIdx.x\" (allocate (buffer S @T shared 4)"
      " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store S t (load A (add (mul b 4) t)))"
@@ -298,7 +298,7 @@ char *bp__program_statement(const StatementRow *row, const char *name, const cha
   return text;
 }
 
-/* Whether the argument is a given text. */
+/* Whether the argument is the expected text. */
 static int is_text(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray text;
   (void)self;
@@ -309,7 +309,7 @@ static int is_text(void *self, const BpValue *args, int32_t num_args, BpValue *r
   return 0;
 }
 
-/* Copies bytes to a pointer, from another one. */
+/* Copies bytes from one pointer to another. */
 static int copy_bytes(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs in IR: one or more for each construct, with any type that it accepts. They are texts, so
- * that each user supplies the expected meaning: the kit has the reference interpreter, and the
- * interpreter's test has independent arithmetic. */
+/* Programs in IR: one or more for each construct, with any type that it accepts. Programs are
+ * texts, so that each user supplies the expected results: the kit from the reference interpreter,
+ * and the interpreter's test from independent arithmetic. */
 #ifndef BACKPLANE_CONFORMANCE_PROGRAMS_H
 #define BACKPLANE_CONFORMANCE_PROGRAMS_H
 
@@ -28,11 +28,11 @@ extern const double bp__program_floats[PROGRAM_VALUES];
 
 /* ---- Expressions ------------------------------------------------------------------------- */
 
-/* An expression of @a and @b, which have type @T with the lanes @X. */
+/* An expression of @a and @b, which have type @T with @X lanes. */
 typedef struct ExpressionRow {
   int32_t kind;
   const char *text;
-  const char *letters; /* of the accepted types */
+  const char *letters; /* letters of the accepted types */
   gboolean gives_bool; /* otherwise the type */
 } ExpressionRow;
 
@@ -81,7 +81,7 @@ extern const size_t bp__program_num_expressions;
 
 typedef struct IntrinsicRow {
   const char *name;
-  const char *letters; /* "": its argument is an address, used by programs with ADDRESS */
+  const char *letters; /* "": the argument is an address; programs with ADDRESS use it */
   int num_args;
   gboolean gives_bool;
 } IntrinsicRow;
@@ -89,17 +89,17 @@ typedef struct IntrinsicRow {
 extern const IntrinsicRow bp__program_intrinsics[];
 extern const size_t bp__program_num_intrinsics;
 
-/* The call of an intrinsic as an expression of @a and @b (g_free); result: the type of its
- * result. */
+/* Returns the call of an intrinsic as an expression of @a and @b (g_free); result: the type of the
+ * call's result. */
 char *bp__program_call(const IntrinsicRow *row, const char *result);
 
-/* The statement that stores the expression of elements of A and B, `lanes` at a time, to C from
- * element `first` on (g_free), for `count` elements of A and B, of the type. In it @i is the index,
- * and @most a mask of all except the last six; text after the expression is the mask of the
- * store. */
+/* Returns a statement (g_free) that stores the expression of elements of A and B, `lanes` at a
+ * time, to C from element `first` on, for `count` elements of A and B, of the type. In the
+ * expression @i is the index, and @most a mask of all except the last six elements; text after the
+ * expression is the mask of the store. */
 char *bp__program_loop(const char *expression, const char *type, int lanes, int first, int count);
-/* A function with buffers A, B of `count` elements of the type, and C of `count_result` of another
- * type (g_free). */
+/* Returns a function (g_free) with buffers A, B of `count` elements of the type, and C of
+ * `count_result` of another type. */
 char *bp__program_function(const char *name, const char *type, const char *result, int count,
                            int count_result, const char *body);
 
@@ -108,7 +108,7 @@ char *bp__program_function(const char *name, const char *type, const char *resul
 #define PROGRAM_ELEMENTS 8
 #define PROGRAM_BLOCK    4 /* the most threads of a block */
 
-/* Where it can run. */
+/* Where a statement can run. */
 #define PROGRAM_ANYWHERE 0
 #define PROGRAM_HOST     1 /* in a function that runs on the host */
 #define PROGRAM_THREADS  2 /* in a kernel of a device with thread axes, and in the interpreter */
@@ -118,16 +118,16 @@ char *bp__program_function(const char *name, const char *type, const char *resul
 typedef struct StatementRow {
   int32_t kind;
   const char *body;
-  const char *result;  /* by element of C: the element of A that it must hold, '.' unchanged */
-  const char *letters; /* of the accepted types, NULL: all */
+  const char *result;  /* by element of C: the expected element of A; '.': unchanged */
+  const char *letters; /* letters of the accepted types; NULL: all */
   int where;           /* PROGRAM_* */
 } StatementRow;
 
 extern const StatementRow bp__program_statements[];
 extern const size_t bp__program_num_statements;
 
-/* Function `name` of the row with a type (g_free), together with the function NAME_other if that is
- * called. */
+/* Returns function `name` of the row with a type (g_free), together with the function NAME_other if
+ * the function calls it. */
 char *bp__program_statement(const StatementRow *row, const char *name, const char *type);
 /* Registers the packed functions that rows call. -1 with an error. */
 int bp__program_register(void);

@@ -123,7 +123,7 @@ static const BpIrNode *choice(RandomExpressions *random, int type, uint16_t lane
   return make(random, BP_IR_SELECT, type_with(type, lanes), condition, a, b);
 }
 
-/* Only small integers become exact floats that stay small. */
+/* Only small integers become floats that are exact and stay small. */
 static gboolean may_become(const RandomExpressions *random, int from, int to) {
   return !random->is_exact || !is_float(to) || is_float(from) || type_with(from, 1).bits == 8;
 }

@@ -5,8 +5,8 @@
 
 #include "conformance/programs.h"
 
-/* The next number, of 31 bits, in a sequence that the state determines; the initial state is the
- * seed. */
+/* Returns the next number, of 31 bits, in a sequence that the state determines; the initial state
+ * is the seed. */
 uint64_t bp__random_next(uint64_t *state);
 
 #define RANDOM_VARS 3
@@ -15,22 +15,22 @@ typedef struct RandomExpressions RandomExpressions;
 struct RandomExpressions {
   BpIrModule *module; /* the module of the expressions */
   uint64_t state;     /* the seed */
-  /* By type of bp__program_types; bool, the first, is always used. */
+  /* The types in use, by index in bp__program_types; bool, the first type, is always used. */
   gboolean is_used[PROGRAM_TYPES];
-  /* For each used type: scalars that may occur. */
+  /* For each used type: scalars that may occur in expressions. */
   const BpIrNode *vars[PROGRAM_TYPES][RANDOM_VARS];
   /* Floats are small integers, whose sums and products are exact in float32. */
   gboolean is_exact;
-  /* Or NULL: makes a leaf other than a variable or a constant; it may return NULL for none. */
+  /* NULL, or makes a leaf other than a variable or a constant; may return NULL for none. */
   const BpIrNode *(*leaf)(RandomExpressions *random, int type, uint16_t lanes, int depth);
 };
 
-/* A number below the limit. */
+/* Returns a number below the limit. */
 int bp__random_below(RandomExpressions *random, int limit);
-/* The index of a used type in bp__program_types. */
+/* Returns the index of a used type in bp__program_types. */
 int bp__random_type(RandomExpressions *random);
-/* An expression of the type with 1 or more lanes, nested at most `depth` deep. None of it is
- * folded. NULL with an error. */
+/* Makes an expression of the type with 1 or more lanes, nested at most `depth` deep, without
+ * folding. NULL with an error. */
 const BpIrNode *bp__random_expression(RandomExpressions *random, int type, uint16_t lanes,
                                       int depth);
 

@@ -20,8 +20,8 @@ struct Format {
 struct Report {
   const Format *format;
   FILE *out;
-  guint reported;  /* results that were processed */
-  unsigned number; /* results that are in the report */
+  guint reported;  /* number of results that were processed */
+  unsigned number; /* number of results in the report */
 };
 
 static const Result *result_at(const Run *run, guint index) {
@@ -39,7 +39,7 @@ static unsigned count_selected(const Run *run) {
   return run->results->len - count_outcome(run, OUTCOME_LEFT_OUT);
 }
 
-/* "core", "fault" (transfer full). */
+/* Returns the tags of a check: "core", "fault" (transfer full). */
 static char **list_tags(unsigned tags) {
   GPtrArray *names = g_ptr_array_new();
   for (unsigned i = 0; bp__tag_name(i); i++)
@@ -81,7 +81,7 @@ static void print_facts(const Run *run, const char *prefix, FILE *out) {
   }
 }
 
-/* A text of several lines, each after the prefix. */
+/* Prints a text of several lines, each after the prefix. */
 static void print_lines(const char *text, const char *prefix, FILE *out) {
   char **lines = g_strsplit(text, "\n", -1);
   for (char **line = lines; *line; line++)
@@ -89,7 +89,7 @@ static void print_lines(const char *text, const char *prefix, FILE *out) {
   g_strfreev(lines);
 }
 
-/* The first line of a text (transfer full). */
+/* Returns the first line of a text (transfer full). */
 static char *first_line(const char *text) {
   return g_strndup(text, strcspn(text, "\n"));
 }
@@ -174,7 +174,7 @@ static void tap_finish(const Run *run, FILE *out) {
 
 /* ---- JUnit ------------------------------------------------------------------------------- */
 
-/* Text for XML, without the control characters that XML cannot contain. */
+/* Writes text for XML, without the control characters that XML cannot contain. */
 static void xml_print(const char *text, FILE *out) {
   char *valid = g_utf8_make_valid(text, -1);
   for (char *at = valid; *at; at++)
@@ -199,7 +199,7 @@ static unsigned count_bad(const Run *run) {
   return count;
 }
 
-/* The number of checks that passed and were not expected to fail. */
+/* Counts the checks that passed and were not expected to fail. */
 static unsigned count_good(const Run *run) {
   unsigned count = 0;
   for (guint i = 0; i < run->results->len; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section kernels: computations as models have them, in the schedules that the host's compiler
- * chooses for the target. The expected results are the interpreter's, for the same computations
- * without a schedule. */
+/* Section kernels: computations that are typical of models, in the schedules that the host's
+ * compiler chooses for the target. The expected results come from the interpreter, for the same
+ * computations without a schedule. */
 #include <string.h>
 
 #include <backplane/compiler/kernels.h>
@@ -58,7 +58,7 @@ static const BpIrNode *limited_body(BpTe *te, const BpIrNode *const *axes, void 
   return op(te, BP_IR_MAX, op(te, BP_IR_MUL, sum, sum), zero(te));
 }
 
-/* Rows of 37, too short to fill vectors, with an operand that all rows share. */
+/* Rows of 37 elements, too short to fill vectors, with an operand that all rows share. */
 static BpTeTensor *make_elementwise(BpTe *te, Tensors *t) {
   input(te, t, 0, KIT_FLOAT32, (const int64_t[]){50, 37}, 2);
   input(te, t, 1, KIT_FLOAT32, (const int64_t[]){1, 37}, 2);
@@ -89,7 +89,7 @@ static const BpIrNode *biased_body(BpTe *te, const BpIrNode *const *axes, void *
   return op(te, BP_IR_MAX, sum, zero(te));
 }
 
-/* No extent is a multiple of a tile's. */
+/* No extent is a multiple of a tile's extent. */
 static BpTeTensor *make_product(BpTe *te, Tensors *t) {
   const int64_t shape[] = {33, 29};
   input(te, t, 0, KIT_FLOAT32, (const int64_t[]){33, 47}, 2);
@@ -129,7 +129,7 @@ static const BpIrNode *convolution_body(BpTe *te, const BpIrNode *const *axes, v
       3);
 }
 
-/* 3 by 3, with a border of zeros. */
+/* A convolution with a window of 3 by 3 and a border of zeros. */
 static BpTeTensor *make_convolution(BpTe *te, Tensors *t) {
   input(te, t, 0, KIT_FLOAT32, (const int64_t[]){CHANNELS, ROWS, COLUMNS}, 3);
   input(te, t, 1, KIT_FLOAT32, (const int64_t[]){8, CHANNELS, 3, 3}, 4);
@@ -196,7 +196,7 @@ typedef struct Lowered {
   int32_t num_args;
 } Lowered;
 
-/* With the schedule for a target, or without one. */
+/* Lowers a computation with the schedule for a target, or without a schedule. */
 static Lowered lower(Make *make, const BpTarget *target) {
   Lowered lowered = {.te = bp_te_create(), .module = bp_ir_module_create()};
   BpLowerOptions options = {.struct_size = sizeof options, .target = target};
@@ -222,7 +222,7 @@ static void lowered_clear(Lowered *lowered) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* Small integers, so that sums are exact in any order. */
+/* Makes small integers, so that sums are exact in any order. */
 static void *make_data(BpTeTensor *tensor, int64_t elements, uint64_t *state) {
   int32_t *ints = g_new0(int32_t, (gsize)elements);
   for (int64_t i = 0; i < elements; i++) {
@@ -241,7 +241,7 @@ static int64_t count_elements(BpTeTensor *tensor) {
   return elements;
 }
 
-/* A view with the tensor's shape and type. */
+/* Returns a view with the tensor's shape and type. */
 static void shape_view(BpTensorView *view, BpTeTensor *tensor) {
   view->ndim = bp_te_tensor_ndim(tensor);
   view->shape = (int64_t *)(uintptr_t)bp_te_tensor_shape(tensor);
@@ -355,7 +355,7 @@ static void run_computation(Kit *kit, Make *make) {
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
-/* X(name, what it is, what it builds on, tags) */
+/* X(name, description, prerequisites, tags) */
 #define COMPUTATIONS(X)                                                                            \
   X(elementwise, "rows that share an operand, element by element", NUMBERS, CHECK_CORE)            \
   X(transposed, "a matrix, transposed", NUMBERS, CHECK_CORE)                                       \

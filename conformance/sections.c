@@ -4,7 +4,7 @@
 
 const Section *const bp__kit_sections[] = {
     &bp__kit_plugin_section,             /* descriptor, activation */
-    &bp__kit_file_section,               /* requirements of the file */
+    &bp__kit_file_section,               /* requirements of the plugin's file */
     &bp__kit_device_section,             /* table, attributes */
     &bp__kit_memory_section,             /* data space */
     &bp__kit_copy_section,               /* copies */
@@ -14,7 +14,7 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_sizes_section,              /* large programs, many arguments */
     &bp__kit_launch_section,             /* launches on streams */
     &bp__kit_reload_section,             /* modules again and again */
-    &bp__kit_copy_performance_section,   /* in comparison with themselves */
+    &bp__kit_copy_performance_section,   /* times, compared within the run */
     &bp__kit_launch_performance_section, /* likewise */
     &bp__kit_fault_section,              /* faults of the process */
     &bp__kit_claims_section,             /* graph compilers */

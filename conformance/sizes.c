@@ -4,10 +4,10 @@
 
 #include "conformance/kernel.h"
 
-#define NUMBERS 16 /* the most numbers beside buffers that one kernel gets */
+#define NUMBERS 16 /* the most numbers that one kernel gets in addition to buffers */
 
-/* A function that stores the only element of each buffer A0, A1... and then each number x0, x1...
- * in order (g_free). */
+/* Returns a function that stores the only element of each buffer A0, A1... and then each number x0,
+ * x1... in order (g_free). */
 static char *gathering_text(int num_buffers, int num_numbers) {
   GString *text = g_string_new("(module (function \"f\"");
   GString *body = g_string_new("(for b:int64 0 1 bound \"blockIdx.x\" (seq");

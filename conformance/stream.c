@@ -6,12 +6,12 @@
 
 #include "conformance/kit.h"
 
-#define STREAMS 4  /* at the same time */
+#define STREAMS 4  /* streams in use at the same time */
 #define CHAIN   16 /* pieces of memory through which each stream copies */
 
-/* The size of a piece, computed before anything is allocated. */
+/* Returns the size of a piece, computed before memory is allocated. */
 static size_t piece_size(const Kit *kit) {
-  static size_t size; /* computed before anything is allocated */
+  static size_t size; /* computed once, at the first call */
   return size ? size : (size = bp__kit_piece(kit, STREAMS * CHAIN));
 }
 
@@ -49,7 +49,7 @@ static void run_create(Kit *kit) {
   }
 }
 
-/* Waits with nothing queued, and then with much. */
+/* Waits on an idle stream, and then with much work queued. */
 static void run_sync(Kit *kit) {
   enum { COUNT = 64 };
   bp__kit_open_device(kit);
@@ -244,7 +244,7 @@ static int is_complete(const Kit *kit, const BpEventsApi *api, BpDeviceEvent *ev
   return answer;
 }
 
-/* Whether it is complete within a time. */
+/* Whether an event is complete within a time. */
 static int wait_for_event(const Kit *kit, const BpEventsApi *api, BpDeviceEvent *event,
                           uint64_t timeout_ns) {
   int32_t answer = -1;
@@ -287,8 +287,8 @@ static void run_event(Kit *kit) {
 }
 
 /* Work that is queued on `to` after it waits for an event of `from` must run after the work of
- * `from` before that event. With `idle`, the event is recorded on that stream and freed before `to`
- * can go on. */
+ * `from` before that event. With `idle`, the event is recorded on the stream `idle` and freed
+ * before `to` can proceed. */
 static void expect_event_order(const Kit *kit, const BpEventsApi *api, void *from, void *to,
                                void *idle, const char *what) {
   const size_t size = piece_size(kit);
@@ -350,7 +350,8 @@ static void count_call(void *user) {
   g_atomic_int_inc((gint *)user);
 }
 
-/* A held event keeps a stream waiting until it is signalled, and what was said of it before. */
+/* A held event keeps a stream waiting until it is signalled; waits for its earlier record are not
+ * affected. */
 static void run_event_hold(Kit *kit) {
   gint calls = 0, earlier = 0;
   const BpEventsApi *api = open_events(kit);
@@ -365,7 +366,7 @@ static void run_event_hold(Kit *kit) {
   if (has_notify)
     KIT_OK(api->notify(kit->api->context, event, count_call, &earlier), "notify of an event");
   KIT_OK(api->hold(kit->api->context, event), "hold of an event");
-  bp__kit_sync(kit, other); /* waits for what was recorded before */
+  bp__kit_sync(kit, other); /* waits for the record before the hold */
   KIT_TRUE(!is_complete(kit, api, event), "an event that is held is complete");
   KIT_TRUE(!wait_for_event(kit, api, event, 1000000), "an event that is held is complete");
   KIT_OK(api->wait(kit->api->context, event, stream), "wait for an event that is held");
@@ -384,7 +385,7 @@ static void run_event_hold(Kit *kit) {
   free_stream(kit, other);
 }
 
-/* A pending event is waited for as long as was asked, and no longer than it takes. */
+/* A wait for a pending event lasts as long as requested, and ends when the event completes. */
 static void run_event_deadline(Kit *kit) {
   const BpEventsApi *api = open_events(kit);
   if (!BP_TABLE_HAS(api, hold))
@@ -409,7 +410,8 @@ static void run_event_deadline(Kit *kit) {
 
 /* ---- Memory in turn ---------------------------------------------------------------------- */
 
-/* The device's imports; skips the check unless streams take turns with it. */
+/* Returns the external memory extension; skips the check unless the device takes turns with
+ * imported memory in its streams. */
 static const BpExternalMemoryApi *open_turns(const Kit *kit, uint64_t *alignment) {
   uint64_t imports = 0, exports = 0;
   const BpExternalMemoryApi *api = bp_device_extension(
@@ -445,7 +447,7 @@ static void let_stream_go(const Kit *kit, const Turns *turns) {
   bp__kit_sync(kit, turns->stream);
 }
 
-/* While the stream waits, its turns are queued, and the bytes are written as by another device. */
+/* Queues the stream's turns while it waits, and then writes the bytes as another device would. */
 static void take_turns(const Kit *kit, const Turns *turns, uint64_t round) {
   const size_t size = turns->size;
   bp__kit_fill(turns->bytes, size, kit->seed + round);
@@ -468,7 +470,7 @@ static void take_turns(const Kit *kit, const Turns *turns, uint64_t round) {
                        "imported memory that the stream wrote when it got there");
 }
 
-/* A turn that waits for the stream never ends here, since the stream waits for the host. */
+/* A slot that waits for the stream would never return here, since the stream waits for the host. */
 static void run_memory_in_turn(Kit *kit) {
   enum { SIZE = 3 * 4096 };
   uint64_t alignment = 0;
@@ -549,7 +551,7 @@ static void run_event_notify(Kit *kit) {
     KIT_OK(api->record(kit->api->context, event, NULL), "record of an event");
     KIT_OK(api->notify(kit->api->context, event, look, &seen), "notify of an event");
     KIT_OK(api->notify(kit->api->context, event, look, &seen), "a second notify of an event");
-    if (round % 2) { /* who was promised a call gets it, although the event is freed */
+    if (round % 2) { /* a promised call is made although the event is freed */
       KIT_OK(api->free(kit->api->context, event), "free of an event");
       expect_calls(&seen, 5 * (round / 2) + 5);
       continue;

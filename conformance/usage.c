@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process' use of threads, descriptors and heap memory; and a limit to its memory. */
+/* The process' use of threads, descriptors and heap memory; and limiting its memory. */
 #include <malloc.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@ typedef struct Usage {
   gint64 threads, descriptors, bytes;
 } Usage;
 
-/* The number of entries of a folder in /proc; 0 if there is none. */
+/* Counts the entries of a folder in /proc; 0 if there is none. */
 static gint64 count_entries(const char *path) {
   GDir *folder = g_dir_open(path, 0, NULL);
   gint64 count = 0;
@@ -22,7 +22,7 @@ static gint64 count_entries(const char *path) {
   return count;
 }
 
-/* Bytes allocated by malloc; 0 if unknown, as under the sanitizers. */
+/* Returns the bytes allocated by malloc; 0 if unknown, as under the sanitizers. */
 static gint64 heap_bytes(void) {
 #ifdef __GLIBC__
 #if __GLIBC_PREREQ(2, 33)
@@ -39,7 +39,7 @@ static Usage usage_now(void) {
                  .bytes = heap_bytes()};
 }
 
-/* Fewer additional threads or descriptors than this are no leak. */
+/* Fewer additional threads or descriptors than this do not count as a leak. */
 #define SLACK 4
 
 static gboolean has_grown(Usage before, Usage after, gint64 bytes) {
@@ -69,7 +69,7 @@ void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, 
 
 static struct rlimit unlimited;
 
-/* Bytes of address space that this process uses; 0 if unknown. */
+/* Returns the bytes of address space that this process uses; 0 if unknown. */
 static uint64_t address_space(void) {
   unsigned long long pages = 0;
   FILE *file = fopen("/proc/self/statm", "re");
