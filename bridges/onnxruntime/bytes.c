@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that grow: text, JSON and protocol buffers. */
+/* A growing buffer of bytes, for text, JSON and protocol buffers. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void bytes_print(Bytes *bytes, const char *format, ...) {
   bytes->size += (size_t)size;
 }
 
-/* The bytes of the character of UTF-8 at the start of a text; 0 if there is none. */
+/* Returns the number of bytes of the UTF-8 character at the start of a text; 0 if there is none. */
 static size_t character_size(const unsigned char *text) {
   static const struct {
     unsigned char first, last, second_first, second_last, size;
@@ -72,7 +72,7 @@ static size_t character_size(const unsigned char *text) {
   return 0;
 }
 
-/* A model may hold names that are not UTF-8, and JSON may not. */
+/* A model may contain names that are not UTF-8, which JSON does not allow. */
 void bytes_put_json(Bytes *bytes, const char *text) {
   const unsigned char *at = (const unsigned char *)text;
   bytes_put(bytes, "\"", 1);

@@ -15,7 +15,7 @@ typedef struct Factory {
   OrtEpFactory base;
   Runtime ort;
   Memories *memories;    /* NULL if the runtime is older than MEMORY_SINCE */
-  atomic_int references; /* ONNX Runtime's, and one of each provider: those may come back later */
+  atomic_int references; /* held by ONNX Runtime and each provider, which may be released later */
 } Factory;
 
 /* ---- Errors ------------------------------------------------------------------------------ */
@@ -42,7 +42,7 @@ int bridge_check(const Runtime *ort, OrtStatus *status) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* The hardware of the type, else any. */
+/* Returns the hardware of the type, else any hardware. */
 static const OrtHardwareDevice *find_hardware(const Runtime *ort,
                                               const OrtHardwareDevice *const *hardware,
                                               size_t count, int32_t type) {
@@ -87,7 +87,7 @@ static int add_device(Factory *factory, BpDevice device, const OrtHardwareDevice
   return status;
 }
 
-/* The devices of a kind; a kind that has none, or cannot be used, adds none. */
+/* Adds the devices of a kind; a kind without devices, or an unusable kind, adds none. */
 static int add_kind(Factory *factory, const char *kind, const OrtHardwareDevice *const *hardware,
                     size_t num_hardware, OrtEpDevice **devices, size_t room, size_t *count) {
   BpDevice device;
@@ -119,7 +119,7 @@ static OrtStatus *get_devices(OrtEpFactory *self, const OrtHardwareDevice *const
   if (!kinds)
     return bridge_status(&factory->ort);
   bp_plugin_try((const char *const *)kinds);
-  /* The CPU first: ONNX Runtime may take the first devices only. */
+  /* The CPU is first: ONNX Runtime may take only the first devices. */
   int status = add_kind(factory, "cpu", hardware, num_hardware, devices, room, count);
   for (size_t i = 0; i < num_kinds && status == 0; i++)
     if (strcmp(kinds[i], "cpu") != 0)
@@ -207,9 +207,9 @@ static bool is_stream_aware(const OrtEpFactory *self) {
   return false;
 }
 
-/* ---- What ONNX Runtime looks up ---------------------------------------------------------- */
+/* ---- Functions that ONNX Runtime looks up ------------------------------------------------ */
 
-/* The N of "1.N.P"; 0 for another text. */
+/* Returns the N of "1.N.P"; 0 for another text. */
 static uint32_t parse_version(const char *text) {
   char *end;
   if (!text || strncmp(text, "1.", 2) != 0)
@@ -218,7 +218,7 @@ static uint32_t parse_version(const char *text) {
   return *end == '.' && number < 10000 ? (uint32_t)number : 0;
 }
 
-/* Asking for a version that is not there would be written to stderr, so it is read first. */
+/* Requesting an unsupported version would print to stderr, so the version is read first. */
 static OrtStatus *refuse_runtime(const OrtApiBase *base, const char *version) {
   const OrtApi *api = base->GetApi(1);
   Bytes text = {0};

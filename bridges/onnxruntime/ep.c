@@ -19,8 +19,8 @@ typedef struct Ep {
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-/* The preferences of a session: its option, else its device if it was given one device, else NULL:
- * Backplane's own preferences. */
+/* Returns the preferences of a session: its option, else its device if the session has one device,
+ * else NULL: Backplane's own preferences. */
 static const char *preferences_of(const Ep *ep, const OrtKeyValuePairs *const *metadata,
                                   size_t count) {
   if (ep->options.device)
@@ -81,7 +81,7 @@ static void log_text(const Ep *ep, int32_t level, const char *text) {
     ep->ort->api->ReleaseStatus(status);
 }
 
-/* The one line that says how much was claimed, and why not all. */
+/* Logs one line that says how much was claimed, and why not all nodes. */
 static void log_claims(const Ep *ep, const Claims *claims) {
   Bytes line = {0};
   char device[BRIDGE_DEVICE_MAX];
@@ -157,7 +157,7 @@ static int divide(Ep *ep, const OrtGraph *from, OrtGraphSupportInfo *info) {
   return status;
 }
 
-/* A nested graph is claimed with the node that has it. */
+/* A nested graph is claimed together with the node that contains it. */
 static OrtStatus *get_capability(OrtEp *self, const OrtGraph *graph, OrtGraphSupportInfo *info) {
   Ep *ep = (Ep *)self;
   const OrtNode *parent = NULL;
@@ -219,7 +219,7 @@ static int make_node(const Runtime *ort, const Part *part, const char *name,
                                               names + num_inputs, num_outputs, attrs, 5, node));
 }
 
-/* The node that stands for a part in a model that is kept. */
+/* Makes the node that stands for a part in a saved model. */
 static int make_context(const Ep *ep, const Part *part, const OrtNode *fused, OrtNode **node) {
   const Runtime *ort = ep->ort;
   size_t num_inputs = 0, num_outputs = 0;
@@ -246,7 +246,7 @@ static int make_context(const Ep *ep, const Part *part, const OrtNode *fused, Or
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* The part whose first output the node gives. */
+/* Finds the part whose first output is an output of the node. */
 static Part *find_part(const Ep *ep, const OrtNode *fused) {
   const Runtime *ort = ep->ort;
   size_t count = 0;
@@ -296,7 +296,7 @@ static void release_infos(OrtEp *self, OrtNodeComputeInfo **infos, size_t count)
     part_release_info(infos[i]);
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- The provider ------------------------------------------------------------------------ */
 
 OrtEp *ep_create(const Runtime *ort, const Memories *memories,
                  const OrtKeyValuePairs *const *metadata, size_t count,

@@ -43,15 +43,15 @@ const char *graph_print(Graph *graph, const char *format, ...) {
   return text;
 }
 
-/* float32 1, uint8 to int64 2 to 7, bool 9, float16 10, float64 11, uint32 and uint64 12 and 13,
- * bfloat16 16, and float8 17 to 20. */
+/* ONNX's numbers of types: float32 1, uint8 to int64 2 to 7, bool 9, float16 10, float64 11, uint32
+ * and uint64 12 and 13, bfloat16 16, and float8 17 to 20. */
 bool type_has_bytes(int32_t type) {
   return (type >= 1 && type <= 7) || (type >= 9 && type <= 13) || (type >= 16 && type <= 20);
 }
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* The rank is not known where the runtime is too old to tell such a tensor from a scalar. */
+/* The rank is unknown if the runtime is too old to distinguish such a tensor from a scalar. */
 static bool has_shape(const Graph *graph, const OrtTensorInfo *info, size_t ndim) {
   if (ndim > 0)
     return true;
@@ -66,7 +66,7 @@ static int read_type(Graph *graph, const OrtValueInfo *from, Value *value) {
   value->ndim = -1;
   if (bridge_check(graph->ort, api->GetValueInfoTypeInfo(from, &type)) || !type ||
       bridge_check(graph->ort, api->CastTypeInfoToTensorInfo(type, &info)) || !info) {
-    bp_error_clear(); /* it has no type */
+    bp_error_clear(); /* the value has no type */
     return 0;
   }
   if (bridge_check(graph->ort, api->GetTensorElementType(info, &value->type)) ||
@@ -84,7 +84,7 @@ static int read_type(Graph *graph, const OrtValueInfo *from, Value *value) {
   return 0;
 }
 
-/* The elements of a constant, except texts. Its shape is that of the tensor. */
+/* Reads the elements of a constant, except texts. The constant's shape is that of the tensor. */
 static int read_constant(Graph *graph, const OrtValueInfo *from, Value *value) {
   const OrtApi *api = graph->ort->api;
   const OrtValue *tensor = NULL;
@@ -117,7 +117,7 @@ static int read_constant(Graph *graph, const OrtValueInfo *from, Value *value) {
   return 0;
 }
 
-/* The value of the name, which is added if it is new; -1 with an error. */
+/* Finds the value with a name, and adds it if it is new; -1 with an error. */
 static int32_t find_value(Graph *graph, const OrtValueInfo *from) {
   const char *name = NULL;
   if (bridge_check(graph->ort, graph->ort->api->GetValueInfoName(from, &name)))
@@ -136,7 +136,7 @@ static int32_t find_value(Graph *graph, const OrtValueInfo *from) {
   return read_type(graph, from, value) || read_constant(graph, from, value) ? -1 : index;
 }
 
-/* A list of values; one that is left out is -1. */
+/* Reads a list of values; an omitted value is -1. */
 static int find_values(Graph *graph, const OrtValueInfo *const *from, size_t count, int32_t *to) {
   for (size_t i = 0; i < count; i++) {
     to[i] = from[i] ? find_value(graph, from[i]) : -1;
@@ -192,7 +192,7 @@ static int read_node(Graph *graph, const OrtNode *from, Node *node) {
   return 0;
 }
 
-/* Room for every value that may have a name. */
+/* Makes room for every value that may have a name. */
 static int make_room(Graph *graph, const OrtNode *const *nodes, size_t num_nodes, size_t count) {
   for (size_t i = 0; i < num_nodes; i++) {
     NodeCounts counts;
@@ -220,7 +220,7 @@ static int read_nodes(Graph *graph, const OrtNode *const *nodes, size_t count) {
   return 0;
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- The graph --------------------------------------------------------------------------- */
 
 static int read_borders(Graph *graph, const OrtValueInfo **inputs, size_t num_inputs,
                         const OrtValueInfo **outputs, size_t num_outputs) {

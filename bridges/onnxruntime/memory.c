@@ -3,9 +3,9 @@
  * places between nodes of the host and nodes of a device.
  *
  * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
- * So each allocation reserves a range of addresses that nobody can access. An address in the range
- * names the memory, and an offset in it. Copies are queued on the default stream of a device, in
- * order, and a part waits for them before it runs: no stream of ONNX Runtime is needed. */
+ * So each allocation reserves a range of inaccessible addresses. An address in the range identifies
+ * the memory, and an offset in it. Copies are queued on the default stream of a device, in order,
+ * and a part waits for them before it runs: no stream of ONNX Runtime is needed. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,25 +14,26 @@
 
 #include "bridges/onnxruntime/bridge.h"
 
-/* Enough for every device that OpenCL or Vulkan has: a view may begin at each multiple. */
+/* A multiple of the alignments of all OpenCL and Vulkan devices: a view may begin at each multiple
+ * of this number. */
 #define ALIGNMENT 4096
 
 /* ---- Addresses --------------------------------------------------------------------------- */
 
 typedef struct Block {
   char *begin;
-  size_t size; /* of the range, whole pages */
+  size_t size; /* size of the range, in whole pages */
   BpDevice device;
   void *handle;
 } Block;
 
-/* In the order of addresses; the lock guards them. */
+/* The blocks in the order of their addresses, guarded by the lock. */
 static Block *blocks;
 static size_t room_for_blocks;
-static atomic_size_t num_blocks; /* which is read without the lock, too */
+static atomic_size_t num_blocks; /* also read without the lock */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* The first block that begins behind the address. */
+/* Returns the first block that begins after the address. */
 static size_t find_next(const char *address) {
   size_t low = 0, high = num_blocks;
   while (low < high) {
@@ -68,7 +69,7 @@ static int add_block(const Block *block) {
   return status;
 }
 
-/* Removes the block that begins at the address. */
+/* Removes the block that begins at an address. */
 static bool take_block(const void *address, Block *block) {
   pthread_rwlock_wrlock(&lock);
   size_t next = find_next(address);
@@ -91,7 +92,7 @@ void memory_find(void *address, BpTensorView *view) {
   view->data = address;
   view->device = (BpDevice){BP_DEVICE_CPU, 0};
   view->byte_offset = 0;
-  if (atomic_load(&num_blocks) == 0) /* as in a process that uses the CPU alone */
+  if (atomic_load(&num_blocks) == 0) /* as in a process that uses only the CPU */
     return;
   pthread_rwlock_rdlock(&lock);
   size_t next = find_next(address);
@@ -115,7 +116,7 @@ typedef struct Memory {
 
 struct Memories {
   Runtime ort;
-  atomic_int references; /* the factory's, and one of each allocator and transfer */
+  atomic_int references; /* held by the factory, and each allocator and transfer */
   OrtMemoryInfo *host;
   Memory list[MAX_MEMORIES];
   int32_t count;
@@ -215,7 +216,7 @@ static void *allocate(OrtAllocator *self, size_t size) {
     bp_device_free(block.device, block.handle);
   }
   munmap(block.begin, block.size);
-  bp_error_clear(); /* NULL: ONNX Runtime says that the allocation failed */
+  bp_error_clear(); /* NULL makes ONNX Runtime report that the allocation failed */
   return NULL;
 }
 
@@ -386,7 +387,7 @@ static OrtStatus *create_kernel(void *state, const OrtKernelInfo *info, OrtKerne
   return NULL;
 }
 
-/* Every type of elements that parts have at their borders. */
+/* Adds every element type that inputs and outputs of parts can have. */
 static int constrain_types(const Runtime *ort, OrtKernelDefBuilder *builder) {
   const OrtDataType *types[32];
   size_t count = 0;
@@ -414,7 +415,7 @@ static int add_kernel(Memories *memories, const char *op, OrtKernelDefBuilder *b
   return status;
 }
 
-/* The kernel of one direction, whose input or output is in the host's memory. */
+/* Makes the kernel of one direction, whose input or output is in the host's memory. */
 static int add_direction(Memories *memories, const char *op, bool is_from_host) {
   const Runtime *ort = &memories->ort;
   const OrtEpApi *api = ort->ep;

@@ -48,16 +48,16 @@ enum { ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2 };
 enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
 
-/* How deep subgraphs may nest. */
+/* How deep subgraphs may be nested. */
 #define MAX_DEPTH 16
-/* Constants of at most so many bytes are put among the model's. */
+/* Constants of at most this many bytes are stored in the model. */
 #define FEW_BYTES 64
 
 static int write_graph(const Runtime *ort, const OrtGraph *from, int depth, Bytes *to);
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* A constant, with its elements or as one whose elements are elsewhere. */
+/* Writes a constant, with its elements or with a reference to external elements. */
 static void put_constant(Bytes *to, uint32_t field, const Value *value, bool has_data) {
   Bytes tensor = {0};
   for (int32_t i = 0; i < value->ndim; i++)
@@ -97,7 +97,7 @@ static void put_info(Bytes *to, uint32_t field, const Value *value) {
   bytes_put_message(to, field, &info);
 }
 
-/* The tensor of an attribute, which has no name. */
+/* Writes the tensor of an attribute, which has no name. */
 static int put_tensor(const Runtime *ort, const OrtValue *from, Bytes *to) {
   const OrtApi *api = ort->api;
   OrtTensorInfo *info = NULL;
@@ -130,12 +130,12 @@ static int put_tensor(const Runtime *ort, const OrtValue *from, Bytes *to) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* The bytes of an attribute (transfer full, free), and a NUL; NULL with an error. */
+/* Returns the bytes of an attribute (transfer full, free), and a NUL; NULL with an error. */
 static char *read_attr(const Runtime *ort, const OrtOpAttr *attr, int32_t type, size_t *size) {
   *size = 0;
   OrtStatus *status = ort->api->ReadOpAttr(attr, type, NULL, 0, size);
   if (status)
-    ort->api->ReleaseStatus(status); /* too little room, if *size is set */
+    ort->api->ReleaseStatus(status); /* the room is too small if *size is set */
   char *data = calloc(1, *size + 1);
   if (!data)
     bp_error_raise(BP_ERROR_MEMORY, "no memory for an attribute of %zu bytes", *size);
@@ -162,7 +162,7 @@ static int put_numbers(int32_t type, const char *data, size_t size, Bytes *to) {
   return 0;
 }
 
-/* Texts, each with a NUL behind it. */
+/* Writes texts, each followed by a NUL in the data. */
 static void put_strings(const char *data, size_t size, Bytes *to) {
   for (size_t at = 0; at < size;) {
     size_t length = strnlen(data + at, size - at);
@@ -194,7 +194,7 @@ static int put_value(const Runtime *ort, const OrtOpAttr *attr, int32_t type, By
   return 0;
 }
 
-/* ONNX's number of the type of an attribute; 0: one of those that are not written here. */
+/* Returns ONNX's number of an attribute's type; 0: this file does not write such an attribute. */
 static int32_t onnx_type(int32_t type) {
   static const int32_t types[] = {
       [ORT_ATTR_INT] = 2,    [ORT_ATTR_INTS] = 7,    [ORT_ATTR_FLOAT] = 1, [ORT_ATTR_FLOATS] = 6,
@@ -210,7 +210,7 @@ static int put_attr(const Runtime *ort, const OrtOpAttr *attr, Bytes *to) {
       bridge_check(ort, ort->api->OpAttr_GetType(attr, &type)))
     return -1;
   if (onnx_type(type) == 0)
-    return 0; /* a graph, which comes as a subgraph */
+    return 0; /* a graph, which is written as a subgraph */
   bytes_put_text(&message, ATTR_NAME, name);
   int status = put_value(ort, attr, type, &message);
   bytes_put_int(&message, ATTR_TYPE, onnx_type(type));
@@ -334,7 +334,7 @@ static int put_operator_sets(const Graph *graph, Bytes *to) {
   return status;
 }
 
-/* The constants that the nodes read, each once. */
+/* Writes the constants that the nodes read, each once. */
 static int put_constants(Graph *graph, const Selection *selection, bool has_data, OnnxPart *part,
                          Bytes *to) {
   part->tensors = calloc((size_t)graph->num_values + 1, sizeof(*part->tensors));
@@ -390,7 +390,7 @@ int onnx_write(Graph *graph, const Selection *selection, bool has_data, bool has
               put_operator_sets(graph, &part->bytes)
           ? -1
           : 0;
-  /* From version 4 on, an initializer need not be an input. */
+  /* From IR version 4 on, an initializer need not be an input. */
   bytes_put_int(&part->bytes, MODEL_IR_VERSION, version < 4 ? 4 : version);
   bytes_put_text(&part->bytes, MODEL_PRODUCER, "backplane-onnxruntime");
   bytes_put_message(&part->bytes, MODEL_GRAPH, &body);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a session: ONNX Runtime keeps those of a provider as entries "ep.NAME.KEY" of the
- * session's configuration. */
+/* The options of a session: ONNX Runtime stores a provider's options as entries "ep.NAME.KEY" of
+ * the session's configuration. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static int read_claim(const char *value, Options *options) {
       value);
 }
 
-/* A part that no graph compiler of the list can be found for is left, and ONNX Runtime only warns
- * of that. So the names are checked when the session is made. */
+/* If a graph compiler of the list does not exist, its parts are not claimed, and ONNX Runtime only
+ * warns. So the names are checked when the session is made. */
 static int check_compiler(const char *name) {
   char registered[256];
   BpFunction *function = NULL;

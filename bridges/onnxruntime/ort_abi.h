@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of ONNX Runtime's C ABI that this bridge uses, declared here since no package has its
- * headers. Names, places and arguments are those that ONNX Runtime publishes; what is not used is a
- * gap.
+ * headers. Names, indices and arguments are those that ONNX Runtime publishes; unused slots are
+ * gaps.
  *
  * A table that ONNX Runtime fills is an array of pointers that only grows: a slot stays at its
- * index for ever, and the comment behind it is that index. A slot exists from the version of its
- * section on; `version` of the runtime is asked for before a later one is called. A table that this
- * bridge fills starts with the version of the layout by which it was filled. A function that
- * returns an OrtStatus returns NULL for success; else the caller releases it. An object that an
+ * index for ever, and the comment after the slot is that index. A slot exists from the version of
+ * its section on; the bridge checks the runtime's `version` before it calls a later slot. A table
+ * that this bridge fills starts with the version of its layout. A function that returns an
+ * OrtStatus returns NULL for success; otherwise the caller releases the status. An object that an
  * argument `result` receives belongs to ONNX Runtime unless the slot says "released by". */
 #ifndef BACKPLANE_BRIDGES_ONNXRUNTIME_ORT_ABI_H
 #define BACKPLANE_BRIDGES_ONNXRUNTIME_ORT_ABI_H
@@ -16,12 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The oldest runtime, and the version of the layouts below unless a table's comment names another
- * one: version 1.N has number N. */
+/* The oldest supported runtime, and the version of the layouts below unless a table's comment names
+ * another version: version 1.N has number N. */
 #define ORT_OLDEST_VERSION 23
-/* The version of OrtEp's layout, whose later slots older runtimes do not read. */
+/* The version of OrtEp's layout. Older runtimes do not read its later slots. */
 #define ORT_EP_VERSION 27
-/* The newest version of a slot that is declared here in a table that ONNX Runtime fills. */
+/* The newest version of a declared slot in a table that ONNX Runtime fills. */
 #define ORT_NEWEST_VERSION 24
 
 typedef struct OrtStatus OrtStatus;
@@ -77,20 +77,20 @@ typedef struct OrtDataType OrtDataType;
 /* Kinds of memory. */
 #define ORT_MEMORY_CPU            0
 #define ORT_MEMORY_GPU            1
-#define ORT_MEMORY_DEFAULT        0 /* of a device, and not what the host reads too */
+#define ORT_MEMORY_DEFAULT        0 /* memory of a device that the host does not access */
 #define ORT_ALLOCATOR_DEVICE      0
 #define ORT_KERNEL_INPUT_ON_HOST  (-2)
 #define ORT_KERNEL_OUTPUT_ON_HOST (-1)
 
 typedef void (*OrtUnused)(void);
-/* The slots from `from` to before `to`, which are not used. */
+/* Unused slots, from index `from` to the one before `to`. */
 #define ORT_GAP(from, to) OrtUnused unused_##from[(to) - (from)]
 
 /* ---- Tables that ONNX Runtime fills ------------------------------------------------------- */
 
 typedef struct OrtModelEditorApi {
   ORT_GAP(0, 6);
-  /* Takes the attributes over. The receiver of the node owns it. */
+  /* Takes the attributes over. The receiver of the node owns the node. */
   OrtStatus *(*CreateNode)(const char *op, const char *domain, const char *name, /* 6 */
                            const char *const *inputs, size_t num_inputs, const char *const *outputs,
                            size_t num_outputs, OrtOpAttr **attrs, size_t num_attrs,
@@ -118,7 +118,7 @@ typedef struct OrtEpApi {
   OrtStatus *(*AddNodesToFuse)(OrtGraphSupportInfo *info, const OrtNode *const *nodes, /* 2 */
                                size_t num_nodes, const OrtFusionOptions *options);
   ORT_GAP(3, 5);
-  /* The device keeps the pointer: the info outlives it. */
+  /* The device keeps the pointer: the info must outlive the device. */
   OrtStatus *(*EpDevice_AddAllocatorInfo)(OrtEpDevice *device, const OrtMemoryInfo *info); /* 5 */
   const OrtMemoryDevice *(*MemoryInfo_GetMemoryDevice)(const OrtMemoryInfo *info);         /* 6 */
   ORT_GAP(7, 8);
@@ -165,14 +165,14 @@ typedef struct OrtApi {
   ORT_GAP(3, 51);
   OrtStatus *(*GetTensorMutableData)(OrtValue *value, void **result); /* 51 */
   ORT_GAP(52, 55);
-  /* NULL for a type that is no tensor. */
+  /* NULL for a type other than a tensor. */
   OrtStatus *(*CastTypeInfoToTensorInfo)(const OrtTypeInfo *type, /* 55 */
                                          const OrtTensorInfo **result);
   ORT_GAP(56, 60);
-  /* The number that ONNX gives the type. */
+  /* The type's number in ONNX. */
   OrtStatus *(*GetTensorElementType)(const OrtTensorInfo *info, int32_t *result); /* 60 */
   OrtStatus *(*GetDimensionsCount)(const OrtTensorInfo *info, size_t *result);    /* 61 */
-  /* An extent that is not known is -1. */
+  /* An unknown extent is -1. */
   OrtStatus *(*GetDimensions)(const OrtTensorInfo *info, int64_t *extents, size_t count); /* 62 */
   OrtStatus *(*GetSymbolicDimensions)(const OrtTensorInfo *info, const char **names,      /* 63 */
                                       size_t count);
@@ -201,7 +201,7 @@ typedef struct OrtApi {
                                   const char *message, const char *file, int32_t line,
                                   const char *function);
   ORT_GAP(248, 272);
-  /* Too little room is an error, and *size says how much is needed. */
+  /* Too little room is an error, and *size becomes the required size. */
   OrtStatus *(*ReadOpAttr)(const OrtOpAttr *attr, int32_t type, void *data, size_t room, /* 272 */
                            size_t *size);
   ORT_GAP(273, 289);
@@ -251,7 +251,7 @@ typedef struct OrtApi {
   ORT_GAP(342, 344);
   OrtStatus *(*Graph_GetNumNodes)(const OrtGraph *graph, size_t *result); /* 344 */
   OrtStatus *(*Graph_GetNodes)(const OrtGraph *graph, const OrtNode **nodes, size_t count);
-  /* NULL for a graph that is no body, and in 1.23 for bodies, too. */
+  /* NULL for a graph that is not a body; in 1.23 also for bodies. */
   OrtStatus *(*Graph_GetParentNode)(const OrtGraph *graph, const OrtNode **result); /* 346 */
   ORT_GAP(347, 349);
   OrtStatus *(*Node_GetName)(const OrtNode *node, const char **result);         /* 349 */
@@ -259,17 +259,17 @@ typedef struct OrtApi {
   OrtStatus *(*Node_GetDomain)(const OrtNode *node, const char **result);       /* 351 */
   ORT_GAP(352, 353);
   OrtStatus *(*Node_GetNumInputs)(const OrtNode *node, size_t *result); /* 353 */
-  /* An input that is left out is NULL. */
+  /* An omitted input is NULL. */
   OrtStatus *(*Node_GetInputs)(const OrtNode *node, const OrtValueInfo **values, size_t count);
   OrtStatus *(*Node_GetNumOutputs)(const OrtNode *node, size_t *result); /* 355 */
   OrtStatus *(*Node_GetOutputs)(const OrtNode *node, const OrtValueInfo **values, size_t count);
-  /* What its subgraphs read of the graph around them. */
+  /* The values of outer graphs that the node's subgraphs read. */
   OrtStatus *(*Node_GetNumImplicitInputs)(const OrtNode *node, size_t *result);          /* 357 */
   OrtStatus *(*Node_GetImplicitInputs)(const OrtNode *node, const OrtValueInfo **values, /* 358 */
                                        size_t count);
   OrtStatus *(*Node_GetNumAttributes)(const OrtNode *node, size_t *result); /* 359 */
   OrtStatus *(*Node_GetAttributes)(const OrtNode *node, const OrtOpAttr **attrs, size_t count);
-  /* NULL if there is none of the name. */
+  /* NULL if no attribute has the name. */
   OrtStatus *(*Node_GetAttributeByName)(const OrtNode *node, const char *name, /* 361 */
                                         const OrtOpAttr **result);
   OrtStatus *(*OpAttr_GetTensorAttributeAsOrtValue)(const OrtOpAttr *attr,  /* 362 */
@@ -341,7 +341,7 @@ typedef struct OrtKernelImpl {
   OrtUnused unused_2[14];
 } OrtKernelImpl;
 
-/* The execution provider of one session. A slot that is NULL has the runtime's default. */
+/* The execution provider of one session. A NULL slot has the runtime's default. */
 typedef struct OrtEp {
   uint32_t version;
   const char *(*GetName)(const struct OrtEp *self); /* 0 */
@@ -356,7 +356,7 @@ typedef struct OrtEp {
   /* The memory in which nodes of this provider have inputs and outputs. Since 1.27. */
   OrtStatus *(*GetDefaultMemoryDevice)(const struct OrtEp *self,
                                        const OrtMemoryDevice **result); /* 22 */
-  OrtUnused unused_23[9];                                               /* to what may be read */
+  OrtUnused unused_23[9];                                               /* room for later slots */
 } OrtEp;
 
 typedef struct OrtEpFactory {
@@ -374,18 +374,18 @@ typedef struct OrtEpFactory {
   uint32_t (*GetVendorId)(const struct OrtEpFactory *self);   /* 5 */
   const char *(*GetVersion)(const struct OrtEpFactory *self); /* 6 */
   OrtUnused unused_7[1];
-  /* `info` is one of those that were added to a device. */
+  /* `info` is one that was added to a device. */
   OrtStatus *(*CreateAllocator)(struct OrtEpFactory *self, const OrtMemoryInfo *info,
                                 const OrtKeyValuePairs *options, OrtAllocator **result); /* 8 */
   void (*ReleaseAllocator)(struct OrtEpFactory *self, OrtAllocator *allocator);          /* 9 */
-  /* *result: NULL where there is no memory but the host's. */
+  /* *result: NULL if all memory is the host's. */
   OrtStatus *(*CreateDataTransfer)(struct OrtEpFactory *self,
                                    OrtDataTransferImpl **result); /* 10 */
   bool (*IsStreamAware)(const struct OrtEpFactory *self);         /* 11 */
   OrtUnused unused_12[20];
 } OrtEpFactory;
 
-/* ---- What the library exports ---------------------------------------------------------------- */
+/* ---- Functions that the library exports ------------------------------------------------------ */
 
 OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const OrtLogger *logger,
                              OrtEpFactory **factories, size_t room, size_t *count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled part: compiling it, and running it for ONNX Runtime. All threads share one model. Each
- * concurrent run has a context of its own, which is kept for later runs. */
+ * concurrent run uses a context of its own, which is kept for later runs. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #define MAX_NDIM 32
 
-/* A context that no run uses. */
+/* An idle context. */
 typedef struct Idle {
   struct Idle *next;
   BpModelContext *context;
@@ -24,7 +24,7 @@ struct Part {
   char *key;
   BpModel *model;
   BpDevice device;
-  uint64_t alignment; /* of a tensor in a device's memory */
+  uint64_t alignment; /* alignment of a tensor in a device's memory */
   Bytes onnx;         /* or nothing */
   pthread_mutex_t mutex;
   Idle *idle;
@@ -95,7 +95,8 @@ Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *k
   BpModule *module = part->key ? compile(purpose, onnx) : NULL;
   part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
   bp_module_release(module);
-  Idle *first = part->model ? take_context(part) : NULL; /* fails here, not in the first run */
+  Idle *first = part->model ? take_context(part) : NULL; /* fails here instead of in the first
+                                                          * run */
   if (!first) {
     part_free(part);
     return NULL;
@@ -136,18 +137,18 @@ const Bytes *part_onnx(const Part *part) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* The functions by which ONNX Runtime runs a part in place of a node. */
+/* The functions with which ONNX Runtime runs a part instead of a node. */
 typedef struct Info {
   OrtNodeComputeInfo base;
   const Runtime *ort;
   Part *part;
   int32_t num_inputs, num_outputs;
-  size_t *inputs; /* of the model: the place among those of the node */
+  size_t *inputs; /* by input of the model: its index among the inputs of the node */
   size_t *outputs;
   bool trims_heap;
 } Info;
 
-/* The tensor as a view, whose extents are in `shape` or live as long as the tensor. */
+/* Gets a tensor as a view. The extents are in `shape` or live as long as the tensor. */
 static int view_input(const Info *info, const OrtValue *value, const BpModelTensorInfo *expected,
                       int64_t *shape, BpTensorView *view) {
   const OrtApi *api = info->ort->api;
@@ -181,8 +182,9 @@ static int view_input(const Info *info, const OrtValue *value, const BpModelTens
   return 0;
 }
 
-/* Whether generated code can read the tensor where it is. On the CPU it reads elements at addresses
- * that are multiples of their size. On a device a tensor begins at a multiple of its alignment. */
+/* Whether generated code can read the tensor in place. On the CPU elements must be at addresses
+ * that are multiples of their size. On a device a tensor must begin at a multiple of the device's
+ * alignment. */
 static bool is_usable(const Part *part, const BpTensorView *view) {
   if (view->device.device_type != part->device.device_type ||
       view->device.device_id != part->device.device_id)
@@ -192,7 +194,7 @@ static bool is_usable(const Part *part, const BpTensorView *view) {
              : view->byte_offset % part->alignment == 0;
 }
 
-/* Uses the input where it is if possible, else copies it. */
+/* Uses the input in place if possible, else copies it. */
 static int set_input(const Info *info, BpModelContext *context, int32_t index,
                      const OrtKernelContext *kernel) {
   const BpModelTensorInfo *expected = bp_model_input_info(info->part->model, index);
@@ -237,9 +239,9 @@ static int get_output(const Info *info, BpModelContext *context, int32_t index,
              : bp_tensor_copy_between(&tensor->view, &view, NULL, NULL);
 }
 
-/* Copies into and out of a device's memory are queued on its default stream, with which the stream
- * of a context is not ordered: inputs may still be written, and outputs of the context's last run
- * be read. */
+/* Waits for the device's default stream, on which copies to and from the device are queued. The
+ * stream of a context is not ordered with it: inputs may still be being written, and outputs of the
+ * context's last run read. */
 static int wait_for_copies(const Part *part) {
   return part->device.device_type == BP_DEVICE_CPU ? 0 : bp_stream_sync(part->device, NULL);
 }
@@ -264,8 +266,8 @@ static OrtStatus *run_part(OrtNodeComputeInfo *self, void *state, OrtKernelConte
   return run(info, kernel) ? bridge_status(info->ort) : NULL;
 }
 
-/* Called when ONNX Runtime has freed the constants that the parts own. They and what compiling took
- * leave holes in the heap, which glibc gives back to the system only on request. */
+/* Called when ONNX Runtime has freed the constants that the parts own. The constants and the memory
+ * of compiling leave holes in the heap, which glibc gives back to the system only on request. */
 static OrtStatus *create_state(OrtNodeComputeInfo *self, OrtNodeComputeContext *context,
                                void **state) {
   const Info *info = (const Info *)self;
@@ -283,7 +285,7 @@ static void release_state(OrtNodeComputeInfo *self, void *state) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* The place of a name among values. */
+/* Finds the index of a name among values. */
 static int find_name(const Runtime *ort, const OrtValueInfo *const *values, size_t count,
                      const char *name, size_t *place) {
   for (*place = 0; *place < count; ++*place) {

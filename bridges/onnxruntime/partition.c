@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dividing a graph: the importer says which nodes can be compiled, connected ones become parts, and
- * parts that do not become faster are left. Parts are compiled before they are claimed. */
+/* Divides a graph: the importer says which nodes can be compiled, connected nodes become parts, and
+ * parts that do not become faster are not claimed. Parts are compiled before they are claimed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bridges/onnxruntime/bridge.h"
 
-/* Compilations of one graph that may fail: a part that fails is divided. */
+/* The most compilations of one graph that may fail: a part that fails is divided. */
 #define MOST_FAILURES 32
-/* Nodes that a report lists. */
+/* The most nodes that a report lists. */
 #define MOST_REASONS 1000
 
-/* For estimates only: rough speeds of a CPU, and the cost of entering a part. */
+/* For estimates: rough speeds of a CPU, and the cost of entering a part. */
 #define FLOPS_PER_NS    20.0
 #define BYTES_PER_NS    5.0
-#define NODE_NS         1000.0 /* that ONNX Runtime takes for a node of its own, least */
+#define NODE_NS         1000.0 /* least time of a node in ONNX Runtime */
 #define PART_NS         3000.0
 #define DEVICE_PART_NS  60000.0
 #define LIKELY_EXTENT   64
 #define LIKELY_ELEMENTS 1000.0
-#define LEAST_GAIN      4.0 /* of a part's work over its borders */
+#define LEAST_GAIN      4.0 /* least ratio of a part's work to its borders */
 
 typedef struct Partition {
   Graph *graph;
@@ -29,7 +29,7 @@ typedef struct Partition {
   int32_t failures;
 } Partition;
 
-/* ---- Which nodes can be ------------------------------------------------------------------- */
+/* ---- Which nodes can be compiled ---------------------------------------------------------- */
 
 static int hear(void *context, const BpOnnxQueried *queried) {
   Graph *graph = context;
@@ -66,7 +66,7 @@ static int query(Graph *graph) {
   return status;
 }
 
-/* The first version that passes values that bodies read to the node of a part. */
+/* The first version that passes the values that bodies read to the node of a part. */
 #define PASSES_CAPTURES 28
 
 static void refuse_captures(Graph *graph) {
@@ -87,8 +87,8 @@ static bool is_taken(const Node *node) {
   return !node->why;
 }
 
-/* How many nodes that are not taken lie, at most, before a node on a path into it. Nodes that are
- * taken and of one level have none of the others between them: together they are convex. */
+/* Computes the level of each node: the largest number of rejected nodes on a path into the node. No
+ * rejected node is between two accepted nodes of one level: together they are convex. */
 static void find_levels(Graph *graph) {
   for (int32_t i = 0; i < graph->num_nodes; i++) {
     Node *node = &graph->nodes[i];
@@ -112,8 +112,8 @@ static int32_t root(Graph *graph, int32_t node) {
   return node;
 }
 
-/* Joins two claimed nodes of the same level if one reads an output of the other. A group is known
- * by its first node. */
+/* Joins two claimed nodes of the same level if one reads an output of the other. The first node
+ * identifies a group. */
 static void find_groups(Graph *graph) {
   for (int32_t i = 0; i < graph->num_nodes; i++)
     graph->nodes[i].group = i;
@@ -136,7 +136,7 @@ static void find_groups(Graph *graph) {
 
 enum { INSIDE = 1, BORDER = 2 };
 
-/* Appends to the inputs the values that the nodes read and do not give themselves. */
+/* Appends to the inputs the values that the nodes read and do not make themselves. */
 static void add_inputs(Graph *graph, Selection *selection) {
   for (int32_t i = 0; i < selection->num_nodes; i++) {
     const Node *node = &graph->nodes[selection->nodes[i]];
@@ -150,7 +150,7 @@ static void add_inputs(Graph *graph, Selection *selection) {
   }
 }
 
-/* Whether a node that is not selected reads the value. The selection is in order. */
+/* Whether a node outside the selection reads the value. The selection is in order. */
 static void mark_read_outside(Graph *graph, const Selection *selection) {
   for (int32_t i = 0, next = 0; i < graph->num_nodes; i++) {
     if (next < selection->num_nodes && selection->nodes[next] == i) {
@@ -191,7 +191,7 @@ static int find_borders(Graph *graph, Selection *selection) {
   return 0;
 }
 
-/* Why a part with these borders cannot be, or NULL. */
+/* Says why there cannot be a part with these borders, or NULL. */
 static const char *check_borders(Graph *graph, const Selection *selection) {
   if (selection->num_outputs == 0)
     return "nothing reads its outputs";
@@ -232,7 +232,7 @@ static const Value *input_of(const Graph *graph, const Node *node, int32_t index
              : NULL;
 }
 
-/* Products and sums behind each element that a node gives. */
+/* Returns the number of products and sums for each element that a node makes. */
 static double depth_of(const Graph *graph, const Node *node) {
   const Value *a = input_of(graph, node, 0), *b = input_of(graph, node, 1);
   if (strstr(node->op, "Conv")) {
@@ -250,7 +250,7 @@ static double depth_of(const Graph *graph, const Node *node) {
   return node->num_inputs > node->num_own_inputs ? LIKELY_EXTENT : 1; /* it has subgraphs */
 }
 
-/* About how long ONNX Runtime takes for a node. */
+/* Estimates the time that ONNX Runtime takes for a node. */
 static double node_ns(const Graph *graph, const Node *node) {
   double elements = 0;
   for (int32_t i = 0; i < node->num_outputs; i++)
@@ -260,7 +260,7 @@ static double node_ns(const Graph *graph, const Node *node) {
          2 * elements * depth_of(graph, node) / FLOPS_PER_NS;
 }
 
-/* NULL if the part is worth its borders, else why not. */
+/* Returns NULL if the part's gain exceeds the cost of its borders, else why not. */
 static const char *check_gain(const Partition *partition, const Selection *selection) {
   Graph *graph = partition->graph;
   bool is_host = partition->purpose->device.device_type == BP_DEVICE_CPU;
@@ -309,7 +309,7 @@ static int claim(Partition *partition, const Selection *selection, Part *part) {
                                                      (size_t)selection->num_nodes, &options));
 }
 
-/* The part compiled, or NULL with an error. */
+/* Compiles the part; NULL with an error. */
 static Part *compile(Partition *partition, const Selection *selection) {
   Graph *graph = partition->graph;
   const Options *options = partition->purpose->options;
@@ -331,7 +331,7 @@ static Part *compile(Partition *partition, const Selection *selection) {
   return part;
 }
 
-/* Claims the selection, or those of its halves that can be compiled and pay. */
+/* Claims the selection, or the halves of it that can be compiled and become faster. */
 static int try_selection(Partition *partition, Selection *selection) {
   Graph *graph = partition->graph;
   if (find_borders(graph, selection))
@@ -350,7 +350,7 @@ static int try_selection(Partition *partition, Selection *selection) {
   refuse(graph, selection, why);
   if (selection->num_nodes == 1 || ++partition->failures > MOST_FAILURES)
     return 0;
-  /* In order, both halves of a convex part are convex. */
+  /* In topological order, both halves of a convex part are convex. */
   Selection first = {.nodes = selection->nodes, .num_nodes = selection->num_nodes / 2};
   Selection second = {.nodes = selection->nodes + first.num_nodes,
                       .num_nodes = selection->num_nodes - first.num_nodes};
@@ -370,9 +370,9 @@ static int claim_group(Partition *partition, int32_t group) {
   return selection.num_nodes > 0 ? try_selection(partition, &selection) : 0;
 }
 
-/* ---- Nodes that hold a part -------------------------------------------------------------- */
+/* ---- Nodes that contain a part ----------------------------------------------------------- */
 
-/* A text attribute of a node (transfer full, free) and its size, or NULL. */
+/* Reads a text attribute of a node (transfer full, free) and its size; NULL if there is none. */
 static char *read_text(const Runtime *ort, const OrtNode *node, const char *name, size_t *size) {
   const OrtOpAttr *attr = NULL;
   *size = 0;
@@ -403,7 +403,7 @@ static bool holds_part(const Graph *graph, const Node *node) {
   return is_ours;
 }
 
-/* Compiles the ONNX model that the node holds: data, and no code. */
+/* Compiles the ONNX model that the node contains, which is data, not code. */
 static int claim_held(Partition *partition, int32_t index) {
   Graph *graph = partition->graph;
   Node *node = &graph->nodes[index];
@@ -424,7 +424,7 @@ static int claim_held(Partition *partition, int32_t index) {
   return part ? claim(partition, &selection, part) : 0;
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- The partition ----------------------------------------------------------------------- */
 
 static void list_reasons(const Graph *graph, Claims *claims) {
   int32_t count = 0;

@@ -13,11 +13,11 @@ typedef struct Report {
   char *text;
 } Report;
 
-/* In the order in which the sessions were made; the mutex guards it. */
+/* The reports in the order in which the sessions were made; guarded by the mutex. */
 static Report *reports;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The place of a session's report, or that behind the last one. */
+/* Returns the link to a session's report, or the link after the last report. */
 static Report **find(const void *session) {
   Report **at = &reports;
   while (*at && (*at)->session != session)
@@ -33,7 +33,7 @@ void report_set(const void *session, char *text) {
     *at = before->next;
   if (added) {
     *added = (Report){NULL, session, text};
-    *find(NULL) = added; /* the end: no session is NULL */
+    *find(NULL) = added; /* the end of the list: no session is NULL */
   }
   pthread_mutex_unlock(&mutex);
   if (!added)
