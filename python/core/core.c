@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module: its types and functions. */
+/* The module backplane._core: its types and functions. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -34,8 +34,8 @@ void *bp_py_held(PyObject *value, PyTypeObject *type) {
   return NULL;
 }
 
-/* The last reference may end device memory, a library, a callable: none of it needs Python's lock.
- */
+/* Dropping the last reference may free device memory, a library or a callable: none of these needs
+ * Python's lock. */
 void bp_py_dealloc_holder(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   BpObject *object = ((Holder *)self)->object;
@@ -53,7 +53,7 @@ PyTypeObject *bp_py_add_type(PyObject *module, PyType_Spec *spec) {
   return (PyTypeObject *)type;
 }
 
-/* The types are shared by all that is in the process, and so is what they call back. 0, or -1. */
+/* The types, and the callables that they call, belong to the whole process. 0, or -1. */
 static int check_interpreter(void) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
     return 0;
@@ -62,7 +62,7 @@ static int check_interpreter(void) {
   return -1;
 }
 
-/* (Device, Tensor, Module, error classes by kind, base class): the classes that results are of. */
+/* (Device, Tensor, Module, error classes by kind, base class): sets the classes of results. */
 static PyObject *setup(PyObject *self, PyObject *args) {
   PyObject *device, *tensor, *module, *classes, *base;
   (void)self;
@@ -251,7 +251,7 @@ static PyObject *load_module(PyObject *self, PyObject *path) {
   return bp_py_hold(bp_py_module_type, module);
 }
 
-/* As PyUnicode_FSConverter; None leaves *path as it is. */
+/* PyUnicode_FSConverter for an optional path; None leaves *path unchanged. */
 static int convert_path(PyObject *object, void *path) {
   return object == Py_None ? 1 : PyUnicode_FSConverter(object, path);
 }
@@ -296,8 +296,8 @@ static PyObject *relax_machine(PyObject *self, PyObject *args) {
   Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, machine);
 }
 
-/* (module, preferences) -> the devices that fit best among those the model has code for: one or two
- */
+/* (module, preferences) -> the devices that fit best, one or two, among the kinds that the model
+ * has code for */
 static PyObject *select_model_devices(PyObject *self, PyObject *args) {
   PyObject *module;
   const char *preferences;
@@ -327,7 +327,7 @@ static PyObject *select_model_devices(PyObject *self, PyObject *args) {
 #define MAX_SHAPES    64
 #define MAX_COMPILERS 16
 
-/* Arrays with the elements of initializers that the bytes of a model leave out. */
+/* The elements of initializers that are omitted from a model's bytes, as arrays. */
 typedef struct Elsewhere {
   BpOnnxTensor *tensors;
   BpValue *values;
@@ -382,7 +382,7 @@ static int add_shapes(Compilation *compilation, PyObject *shapes) {
   return 0;
 }
 
-/* Names, which the tuple owns. */
+/* names, which the tuple owns */
 static int add_compilers(Compilation *compilation, PyObject *names) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
     if (i == MAX_COMPILERS) {
@@ -430,8 +430,8 @@ static void end_elsewhere(Elsewhere *elsewhere) {
   free(elsewhere->lents);
 }
 
-/* Lends the arrays of a dict, which must outlive `elsewhere`. The caller ends it with
- * end_elsewhere, after a failure too. */
+/* Borrows the arrays of a dict, which must outlive `elsewhere`. The caller ends it with
+ * end_elsewhere, also after a failure. */
 static int lend_elsewhere(Elsewhere *elsewhere, PyObject *arrays) {
   size_t room = (size_t)PyDict_Size(arrays) + 1;
   PyObject *name, *array;
@@ -449,8 +449,8 @@ static int lend_elsewhere(Elsewhere *elsewhere, PyObject *arrays) {
   return 0;
 }
 
-/* Compiles the file `path` (bytes, as the file system has them), or, if that is NULL, the model in
- * `bytes`. NULL with an error. */
+/* Compiles the file `path` (bytes, in the file system's encoding) or, if `path` is NULL, the model
+ * in `bytes`. NULL with an error. */
 static BpModule *compile_source(PyObject *path, PyObject *bytes, PyObject *arrays,
                                 const BpCompileOptions *options) {
   BpModule *module = NULL;
@@ -475,9 +475,8 @@ static BpModule *compile_source(PyObject *path, PyObject *bytes, PyObject *array
 }
 
 /* (path of an ONNX file or its bytes, targets, shapes by input, the fallback's target or None,
- * whether it is a reference, a tuple of graph compilers, whether to measure them, the
- * least share of nodes that they claim, a dict of arrays for the initializers that the bytes leave
- * out) */
+ * whether to compile reference code, a tuple of graph compilers, whether to measure them, the least
+ * share of nodes that they claim, a dict of arrays for the initializers that the bytes omit) */
 static PyObject *compile_model(PyObject *self, PyObject *args) {
   PyObject *source, *path = NULL, *targets, *shapes, *compilers, *arrays;
   const char *fallback_text;

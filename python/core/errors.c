@@ -7,7 +7,8 @@
 static PyObject *error_classes;
 static PyObject *base_class;
 
-/* The exception that a callback of this thread raised last, so that it comes out as it went in. */
+/* The exception that a callback of this thread raised last, so that the same exception reaches the
+ * caller. */
 static _Thread_local PyObject *callback_exception;
 static _Thread_local char *callback_message;
 
@@ -25,7 +26,7 @@ static void forget_callback(void) {
   callback_message = NULL;
 }
 
-/* An error on its way gets words before its message, never behind. */
+/* Functions that pass an error on add words only before its message, never after it. */
 static int is_of_callback(const char *message) {
   if (!callback_exception || !callback_message)
     return 0;

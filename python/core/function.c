@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions: calling the library's, and being called by it. */
+/* Functions: calling those of the library, and being called by the library. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -72,9 +72,10 @@ PyObject *bp_py_call_on_device_of(PyObject *self, PyObject *args) {
   return result;
 }
 
-/* ---- Being called ------------------------------------------------------------------------ */
+/* ---- Calls by the library ---------------------------------------------------------------- */
 
-/* An argument as an object. A view is lent for the call: its tensor is emptied afterwards. */
+/* Makes a Python object from an argument. A view is lent for the call: its tensor is emptied
+ * afterwards. */
 static PyObject *make_argument(const BpValue *value, BpTensor **lent) {
   BpValue copy = *value;
   if (value->type_index == BP_TYPE_TENSOR_VIEW) {
@@ -130,7 +131,7 @@ static int call_callable(void *self, const BpValue *args, int32_t num_args, BpVa
   return status;
 }
 
-/* When Python has ended its objects are gone already. */
+/* After Python has ended, its objects no longer exist. */
 static void release_callable(void *context) {
   if (!Py_IsInitialized())
     return;
@@ -160,9 +161,9 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   return function ? bp_py_hold(bp_py_function_type, function) : NULL;
 }
 
-/* A callable may refer to its own function. It is the holder's alone while nobody else has a
- * reference, strong or weak, by which the library could take one meanwhile. A cycle needs no
- * tp_clear here: something else in it was changed after it was made. */
+/* A callable may refer to its own function. This object alone owns the callable while there is no
+ * other reference, strong or weak, through which the library could use it. A cycle needs no
+ * tp_clear here: another object in the cycle was changed after it was made. */
 static int function_traverse(PyObject *self, visitproc visit, void *arg) {
   const BpFunction *function = (const BpFunction *)((Holder *)self)->object;
   const uint64_t alone = (UINT64_C(1) << 32) + 1;

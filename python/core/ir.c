@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IR modules: lowered functions, on their way to code. */
+/* IR modules: lowered functions, before code generation. */
 #include "core.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static PyObject *verify(PyObject *self, PyObject *ignored) {
   return bp_ir_verify(ir_of(self)) ? bp_py_raise() : Py_NewRef(Py_None);
 }
 
-/* (target, or the text of one) */
+/* (target, or the text of a target) */
 static PyObject *build(PyObject *self, PyObject *given) {
   PyObject *target = PyUnicode_Check(given)
                          ? PyObject_CallFunctionObjArgs((PyObject *)bp_py_target_type, given, NULL)
@@ -58,7 +58,7 @@ static PyObject *build(PyObject *self, PyObject *given) {
   return built;
 }
 
-/* (function, arguments): on the reference interpreter */
+/* (function, arguments): interprets the function */
 static PyObject *interpret(PyObject *self, PyObject *args) {
   const char *name;
   PyObject *sequence;
@@ -90,7 +90,7 @@ static PyObject *interpret(PyObject *self, PyObject *args) {
 
 /* ---- Parameters -------------------------------------------------------------------------- */
 
-/* The extents of a buffer, -1 for one that is no constant; None of a scalar. */
+/* Returns the extents of a buffer, -1 for an extent that is not a constant; None for a scalar. */
 static PyObject *describe_shape(const BpIrTable *ir, const BpIrNode *param) {
   int64_t extents[MAX_ARGS];
   int32_t ndim = ir->num_operands(param);

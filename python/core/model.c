@@ -23,7 +23,7 @@ BpModel *bp_py_get_model(PyObject *object) {
   return NULL;
 }
 
-/* The devices of a tuple; how many, or -1 with an exception. */
+/* Reads a tuple of devices; returns their number, or -1 with an exception. */
 static Py_ssize_t get_devices(PyObject *tuple, BpDevice devices[BP_MODEL_MAX_DEVICES]) {
   Py_ssize_t count = PyTuple_Size(tuple);
   if (count > BP_MODEL_MAX_DEVICES) {
@@ -66,8 +66,8 @@ static void model_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* Names, types and shapes; -1 is an extent that only a run knows, None a shape of which nothing is
- * known. */
+/* Describes an input or output: name, type and shape. An extent of -1 is known only in a run; a
+ * shape of None is unknown. */
 static PyObject *describe(const BpModelTensorInfo *info) {
   char dtype[32];
   bp_dtype_format(info->dtype, dtype, sizeof dtype);
@@ -101,7 +101,7 @@ static PyObject *get_outputs(PyObject *self, PyObject *ignored) {
   return describe_all(model, bp_model_num_outputs(model), bp_model_output_info);
 }
 
-/* Copies the elements of a view from dimension `axis` on, one after the other. */
+/* Copies the elements of a view, from dimension `axis` on, to consecutive memory. */
 static char *gather(char *to, const char *from, const BpTensorView *view, int32_t axis,
                     size_t size) {
   if (axis == view->ndim) {
@@ -113,7 +113,7 @@ static char *gather(char *to, const char *from, const BpTensorView *view, int32_
   return to;
 }
 
-/* Whether an input has that shape: a view may say many more elements than there is memory. */
+/* Whether an input has that shape: a view may claim more elements than there is memory. */
 static int has_shape_of_input(const BpModel *model, const char *name, const BpTensorView *view) {
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
     const BpModelTensorInfo *info = bp_model_input_info(model, i);
@@ -127,8 +127,8 @@ static int has_shape_of_input(const BpModel *model, const char *name, const BpTe
   return 0;
 }
 
-/* Sets an input. Strides are for the host to resolve, save those of packed elements of less than a
- * byte: the model wants its inputs compact, and says what else is wrong. */
+/* Sets an input. The host resolves strides, except those of packed elements smaller than a byte:
+ * the model requires compact inputs, and reports all other errors. */
 static int set_from_view(const ModelObject *self, const char *name, const BpTensorView *view) {
   BpModelContext *context = self->context;
   if (view->device.device_type != BP_DEVICE_CPU || bp_view_is_compact(view) ||
@@ -150,7 +150,7 @@ static int set_from_view(const ModelObject *self, const char *name, const BpTens
   return status;
 }
 
-/* The deleter of a tensor that keep_lent made: gives the array back. */
+/* The deleter of a tensor that keep_lent made: releases the array. */
 static void release_array(void *context) {
   Py_buffer *buffer = context;
   PyGILState_STATE state = PyGILState_Ensure();
@@ -159,8 +159,8 @@ static void release_array(void *context) {
   free(buffer);
 }
 
-/* A tensor that takes over what was lent (transfer full). After a failure, NULL with an error,
- * `lent` has to be ended as before. */
+/* Makes a tensor that takes over the lent memory (transfer full). After a failure, NULL with an
+ * error, and the caller still ends `lent`. */
 static BpTensor *keep_lent(BpValue *value, Lent *lent) {
   if (value->type_index == BP_TYPE_TENSOR)
     return bp_object_retain(value->v_obj);
@@ -177,10 +177,10 @@ static BpTensor *keep_lent(BpValue *value, Lent *lent) {
 }
 
 /* The alignment at which loads of wide vectors are fast: a matrix product took 1.4 times as long
- * with an operand that was not aligned. */
+ * with an unaligned operand. */
 #define WIDE_ALIGNMENT 64
 
-/* Whether a run can read an array where it lies, as fast as it would read a copy. */
+/* Whether a run can read an array in place as fast as it would read a copy. */
 static int can_bind(const ModelObject *self, const BpTensorView *view) {
   size_t count = 0;
   const BpDevice *devices = bp_model_devices(self->model, &count);
@@ -192,8 +192,8 @@ static int can_bind(const ModelObject *self, const BpTensorView *view) {
          ((uintptr_t)view->data + view->byte_offset) % WIDE_ALIGNMENT == 0;
 }
 
-/* (name, array). The array is used in place if that is possible, and is held until the input is set
- * again; else it is copied. It may be read-only. */
+/* (name, array). The array is used in place if possible, and is then held until the input is set
+ * again; otherwise it is copied. The array may be read-only. */
 static PyObject *set_input(PyObject *self, PyObject *args) {
   ModelObject *model = (ModelObject *)self;
   const char *name;
@@ -258,7 +258,7 @@ static PyObject *set_cache_length(PyObject *self, PyObject *args) {
   return Py_NewRef(Py_None);
 }
 
-/* A copy of an output: the model overwrites its own in the next run. */
+/* Copies an output: the next run overwrites the model's own memory. */
 static BpTensor *copy_output(BpModelContext *context, int32_t index) {
   BpTensor *output = bp_model_get_output(context, index);
   if (!output)
@@ -272,7 +272,7 @@ static BpTensor *copy_output(BpModelContext *context, int32_t index) {
   return copy;
 }
 
-/* (bytes, one for each output: 1 if the output lies in memory of the caller, and is not copied) */
+/* (bytes, one for each output: 1 if the output is in the caller's memory, and is not copied) */
 static PyObject *run(PyObject *self, PyObject *args) {
   ModelObject *model = (ModelObject *)self;
   int32_t count = bp_model_num_outputs(model->model);

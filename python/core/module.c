@@ -33,7 +33,7 @@ static PyGetSetDef getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* A function, or None. Looking one up may compile it. */
+/* Finds a function, or returns None. The look-up may compile code. */
 static PyObject *find_function(PyObject *self, PyObject *args) {
   const char *name;
   int query_imports = 1, status;

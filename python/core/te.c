@@ -14,7 +14,7 @@ typedef struct Program {
   PyObject_HEAD BpTe *te;
 } Program;
 
-/* What a handle is of. */
+/* The kind of object that a handle holds. */
 typedef enum HandleKind { EXPRESSION, TENSOR, STAGE, AXIS } HandleKind;
 
 typedef struct Handle {
@@ -35,7 +35,7 @@ static BpIrModule *ir_of(PyObject *self) {
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
-/* NULL: the error that was raised is set. */
+/* NULL: an exception is set for the raised error. */
 static PyObject *give(PyObject *program, const void *pointer, HandleKind kind) {
   if (!pointer)
     return bp_py_raise();
@@ -61,7 +61,7 @@ static void *take(PyObject *program, PyObject *object, HandleKind kind) {
   return NULL;
 }
 
-/* Takes a sequence of handles; how many, or -1 with an exception. */
+/* Reads a sequence of handles; returns their number, or -1 with an exception. */
 static int take_all(PyObject *program, PyObject *sequence, HandleKind kind, void **items) {
   PyObject *tuple = PySequence_Tuple(sequence);
   if (!tuple)
@@ -146,7 +146,8 @@ static PyObject *print_expression(PyObject *self, PyObject *object) {
   return bp_ir_table()->print(node, &text) ? bp_py_raise() : bp_py_from_value(&text);
 }
 
-/* An integer of a type, for the bits that it has there; -1 with an exception if it does not fit. */
+/* Reads an integer for a type, as the bits of that type; -1 with an exception if it does not
+ * fit. */
 static int get_integer(PyObject *number, BpDataType dtype, int64_t *value) {
   int is_wide = dtype.bits >= 64, is_unsigned = dtype.code == BP_DTYPE_UINT;
   if (is_unsigned && is_wide) {
@@ -312,7 +313,7 @@ typedef struct Body {
   int ndim;
 } Body;
 
-/* The value of an element, from the callable, which gets a list of axes. */
+/* Calls the callable with a list of axes; returns the element's value. */
 static const BpIrNode *call_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Body *body = context;
   PyObject *list = PyList_New(body->ndim), *value = NULL;
@@ -410,7 +411,7 @@ static PyObject *list_axes(PyObject *self, BpTeStage *stage, int32_t count,
   return list;
 }
 
-/* (tensor) -> (data axes, reduction axes), those that its stage began with */
+/* (tensor) -> (data axes, reduction axes): the original axes of its stage */
 static PyObject *get_axes(PyObject *self, PyObject *object) {
   BpTeTensor *tensor = take(self, object, TENSOR);
   BpTeStage *stage = tensor ? bp_te_stage(te_of(self), tensor) : NULL;
@@ -470,7 +471,7 @@ static PyObject *reorder(PyObject *self, PyObject *args) {
   return done(bp_te_reorder(stage, (BpTeAxis *const *)(void *)axes, count));
 }
 
-/* (stage, axis), for what is done with one axis. */
+/* (stage, axis), for operations on one axis. */
 static PyObject *with_axis(PyObject *self, PyObject *args, int (*call)(BpTeStage *, BpTeAxis *)) {
   PyObject *object, *leaf;
   BpTeStage *stage;
@@ -635,7 +636,7 @@ static PyType_Slot program_slots[] = {
 static PyType_Spec program_spec = {"backplane._core.TeProgram", sizeof(Program), 0,
                                    Py_TPFLAGS_DEFAULT, program_slots};
 
-/* The numbers of the IR's kinds by their texts. */
+/* Adds the numbers of the IR's kinds by their texts. */
 static int add_kinds(PyObject *module) {
   static const struct {
     const char *text;

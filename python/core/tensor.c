@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors, and DLPack both ways. */
+/* Tensors, and DLPack in both directions. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -59,8 +59,8 @@ static PyObject *to_text(PyObject *self) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Returns when the elements are there. To the host, and to a device of its own kind, the source
- * copies. */
+/* Copies a tensor, and returns when the elements have arrived. The source's device copies to the
+ * host and to a device of its own kind. */
 static int copy_and_wait(const BpTensorView *from, const BpTensorView *to) {
   int32_t type = to->device.device_type;
   const BpDevice *busy =
@@ -81,7 +81,7 @@ static PyObject *copy_to(PyObject *self, PyObject *target) {
   Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(target);
 }
 
-/* A compact copy on a device, complete (transfer full), or NULL with an exception. */
+/* Makes a complete, compact copy on a device (transfer full), or NULL with an exception. */
 static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
   const BpTensorView *from = &tensor->view;
   BpTensor *copy;
@@ -95,11 +95,11 @@ static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
   return copy;
 }
 
-/* ---- DLPack out -------------------------------------------------------------------------- */
+/* ---- Exporting through DLPack ------------------------------------------------------------ */
 
-/* What a capsule gives away: the library's managed tensor, with a deleter that may be called once
- * by a consumer that fails and once more by the capsule, which it left as it was (torch, of a
- * device that it does not know). */
+/* A managed tensor in a capsule. Its deleter may be called once by a consumer that fails, and once
+ * more by the capsule, which that consumer left unchanged (torch, for a device that it does not
+ * know). */
 typedef struct Given {
   union {
     BpManagedTensor plain;
@@ -116,7 +116,7 @@ static void drop_given(Given *given) {
     free(given);
 }
 
-/* The consumer's part, held until the first deletion. */
+/* Ends the consumer's part at the first call of the deleter. */
 static void end_given(Given *given) {
   if (atomic_exchange(&given->has_ended, 1))
     return;
@@ -135,7 +135,7 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
   end_given(managed->manager_context);
 }
 
-/* A capsule with a name of its own was consumed: its consumer calls the deleter. */
+/* A capsule with another name was consumed: its consumer calls the deleter. */
 static void free_capsule(PyObject *capsule) {
   Given *given = PyCapsule_GetContext(capsule);
   if (PyCapsule_IsValid(capsule, "dltensor") || PyCapsule_IsValid(capsule, "dltensor_versioned"))
@@ -185,23 +185,22 @@ static PyObject *make_capsule(BpTensor *tensor, int is_versioned, int is_copy) {
   return NULL;
 }
 
-/* Work that is queued on the tensor's device is waited for: its consumer knows no stream of ours.
- */
+/* Waits for work that is queued on the tensor's device: the consumer knows none of its streams. */
 static int wait_for_device(const BpTensor *tensor) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = bp_stream_sync(tensor->view.device, NULL);
   Py_END_ALLOW_THREADS return status ? (bp_py_raise(), -1) : 0;
 }
 
-/* What a consumer asks for. */
+/* The request of a consumer. */
 typedef struct Wish {
   int is_versioned;
   int waits;
-  int copies;  /* 1, 0, or -1: if need be */
-  BpDevice on; /* where it is wanted */
+  int copies;  /* 1 always, 0 never, -1 if necessary */
+  BpDevice on; /* the requested device */
 } Wish;
 
-/* Two numbers of a tuple, which enumerators may be. */
+/* Parses a tuple of two numbers, which may be enumerators. */
 static int parse_pair(PyObject *object, const char *name, int pair[2]) {
   if (PyTuple_Check(object) && PyTuple_Size(object) == 2)
     return PyArg_ParseTuple(object, "ii", &pair[0], &pair[1]) ? 0 : -1;
@@ -228,15 +227,15 @@ static int parse_wish(PyObject *args, PyObject *keywords, Wish *wish) {
   }
   if (copy != Py_None && (wish->copies = PyObject_IsTrue(copy)) < 0)
     return -1;
-  if (stream != Py_None) { /* whichever it is: what is queued here is waited for, but not for -1 */
+  if (stream != Py_None) { /* for any stream but -1 the call waits for queued work */
     long number = PyLong_AsLong(stream);
     wish->waits = number != -1;
   }
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The tensor to export (transfer full): this one, or a copy if the caller asks for one or it must
- * move to another device. */
+/* Returns the tensor to export (transfer full): this one, or a copy if the caller requests a copy
+ * or the tensor must move to another device. */
 static BpTensor *tensor_for(BpTensor *tensor, const Wish *wish) {
   BpDevice own = tensor->view.device;
   if (wish->on.device_type == own.device_type && wish->on.device_id == own.device_id) {
@@ -273,7 +272,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *ignored) {
   return Py_BuildValue("ii", (int)device.device_type, (int)device.device_id);
 }
 
-/* ---- DLPack in --------------------------------------------------------------------------- */
+/* ---- Importing through DLPack ------------------------------------------------------------ */
 
 static PyObject *ask_for_capsule(PyObject *object) {
   PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
@@ -317,13 +316,13 @@ BpTensor *bp_py_tensor_from_dlpack(PyObject *object) {
 
 /* ---- Buffers ----------------------------------------------------------------------------- */
 
-/* What a buffer's format, shape and strides lie in while it is exported. */
+/* The format, shape and strides of a buffer while it is exported. */
 typedef struct Exported {
   char format[3];
   Py_ssize_t extents[];
 } Exported;
 
-/* The format of an element type, "" if the buffer protocol has none. */
+/* Returns the format of an element type, "" if the buffer protocol has none. */
 static const char *format_of(BpDataType dtype) {
   static const struct {
     BpDataType dtype;

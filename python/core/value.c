@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values to and from Python. */
+/* Conversions of values to and from Python. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ PyObject *bp_py_make_extents(const int64_t *extents, int64_t count) {
   return tuple;
 }
 
-/* -1; what was no integer is shown as a whole. */
+/* Sets the exception for extents that are not integers; returns -1. The message shows the whole
+ * sequence. */
 static int refuse_extents(PyObject *sequence) {
   if (PyErr_ExceptionMatches(PyExc_TypeError))
     PyErr_Format(PyExc_TypeError, "a shape is a tuple of integers, not %.80R", sequence);
@@ -61,7 +62,7 @@ int bp_py_get_extents(PyObject *sequence, int64_t *extents) {
 
 /* ---- Buffers ----------------------------------------------------------------------------- */
 
-/* The element type that a format of the buffer protocol names. */
+/* Parses a format of the buffer protocol as an element type. */
 static int parse_format(const Py_buffer *buffer, BpDataType *dtype) {
   const char *format = buffer->format ? buffer->format : "B";
   int code = -1;
@@ -112,7 +113,7 @@ static int describe_buffer(Lent *lent) {
   return parse_format(buffer, &view->dtype);
 }
 
-/* A number of numpy's has a buffer too, which may not be written: 1 if it is one, 0, or -1. */
+/* Whether an object is a scalar of numpy, which has a read-only buffer, too: 1, 0, or -1. */
 static int is_numpy_number(PyObject *object) {
   PyObject *name = PyUnicode_FromString("numpy"), *numpy = name ? PyImport_GetModule(name) : NULL;
   PyObject *class = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
@@ -123,7 +124,7 @@ static int is_numpy_number(PyObject *object) {
   return found;
 }
 
-/* Python's number of numpy's. */
+/* Converts a scalar of numpy to a Python number. */
 static int lend_number(PyObject *object, BpValue *value, Lent *lent) {
   PyObject *item = PyObject_CallMethod(object, "item", NULL);
   int status = -1;
@@ -135,7 +136,7 @@ static int lend_number(PyObject *object, BpValue *value, Lent *lent) {
   return status;
 }
 
-/* -1, with an exception. */
+/* Sets the exception for a read-only array; returns -1. */
 static int refuse_read_only(void) {
   PyErr_SetString(PyExc_ValueError, "the array is read-only; functions may write to what they are "
                                     "given, so pass a copy");
@@ -201,7 +202,8 @@ static int is_shape(PyObject *tuple) {
   return 1;
 }
 
-/* A list owns its values. It may lie in itself, or deep, so its depth is counted. */
+/* A list owns its values. A list may contain itself, or be deeply nested, so its depth is
+ * limited. */
 static int lend_list(PyObject *tuple, BpValue *value, Lent *lent) {
   Py_ssize_t count = PyTuple_Size(tuple), made = 0;
   if (Py_EnterRecursiveCall(" while a list is passed to a function of the library"))
@@ -275,7 +277,7 @@ static int lend_other(PyObject *object, BpValue *value, Lent *lent, int flags) {
   return -1;
 }
 
-/* flags: of the buffer protocol, PyBUF_STRIDED, or PyBUF_STRIDED_RO for what is only read. */
+/* flags of the buffer protocol: PyBUF_STRIDED, or PyBUF_STRIDED_RO for memory that is only read. */
 static int lend(PyObject *object, BpValue *value, Lent *lent, int flags) {
   PyTypeObject *type = Py_TYPE(object);
   lent->owns_value = 0;
@@ -284,7 +286,7 @@ static int lend(PyObject *object, BpValue *value, Lent *lent, int flags) {
   if (type == bp_py_tensor_type || type == bp_py_function_type || type == bp_py_module_type) {
     BpObject *held = ((Holder *)object)->object;
     *value = (BpValue){.type_index = held->type_index, .v_obj = held};
-    if (type == bp_py_function_type) /* so that what keeps it is seen by the garbage collector */
+    if (type == bp_py_function_type) /* so that the garbage collector sees this reference */
       own(value, lent, held->type_index, bp_object_retain(held));
     if (type == bp_py_tensor_type && !may_be_lent((const BpTensor *)held, flags))
       return refuse_read_only();
@@ -380,7 +382,7 @@ static PyObject *make_dtype(BpDataType dtype) {
   return PyUnicode_FromString(text);
 }
 
-/* Objects that become Python objects of their own keep the reference. */
+/* Objects with a Python type of their own keep the reference. */
 static PyObject *from_object(BpValue *value) {
   BpObject *object = value->v_obj;
   switch (value->type_index) {
