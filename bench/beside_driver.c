@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our half of the benchmarks of device plugins. */
+/* Backplane's half of the benchmarks of device plugins. */
 #include "bench/beside_driver.h"
 
 #include <backplane/compiler/ir.h>
@@ -51,8 +51,8 @@ void our_wait(void) {
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/* The chain as graph JSON, to be freed; NULL without memory. Each of its tensors has `elements`
- * floats, each launch 4 blocks. */
+/* Makes the chain as graph JSON, which the caller frees; NULL if memory is exhausted. Each tensor
+ * of the chain has `elements` floats, each launch 4 blocks. */
 static char *chain_json(int kernels, int elements) {
   char *text = NULL;
   size_t size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our half of the benchmarks of device plugins: launches, copies and a graph of small kernels,
- * which each compares with the same calls of its driver's own API. */
+/* Backplane's half of the benchmarks of device plugins: launches, copies and a graph of small
+ * kernels. Each benchmark compares them with the same calls of its driver's own API. */
 #ifndef BENCH_BESIDE_DRIVER_H
 #define BENCH_BESIDE_DRIVER_H
 
@@ -10,18 +10,18 @@
 #define LAUNCHES   100 /* in a batch */
 #define GRAPH_RUNS 10  /* in a batch */
 #define KERNELS    50  /* of the graph */
-#define ELEMENTS   256 /* of each of its tensors */
+#define ELEMENTS   256 /* floats of each tensor of the graph */
 #define COPY_BYTES ((size_t)64 << 20)
 
-/* The functions `empty` and `add_one` of open_ours(), the latter in 4 blocks of threads with
- * vectors; a device without vectors has one of its own. */
+/* The functions `empty` and `add_one` of open_ours(). `add_one` has 4 blocks of threads with
+ * vectors; a device without vectors has its own version. */
 #define EMPTY_IR "(function \"empty\" (buffer A float32 global 1) (seq))"
 #define ADD_ONE_IR                                                                                 \
   "(function \"add_one\" (buffer A float32 global 256) (buffer B float32 global 256)"              \
   " (for i:int64 0 4 parallel (for j:int64 0 4 serial (store B (ramp (add (mul i 64) (mul j 16))"  \
   " 1 16) (add (load A (ramp (add (mul i 64) (mul j 16)) 1 16)) (broadcast 1:float32 16))))))"
 
-/* The most time that ours may take: a multiple of the other's, plus some seconds. */
+/* The most time that Backplane may take: a multiple of the driver's time, plus some seconds. */
 typedef struct Bar {
   double times, more;
 } Bar;
@@ -29,7 +29,7 @@ typedef struct Bar {
 /* A driver's own calls: each returns the seconds of one operation. */
 typedef struct Driver {
   Bar launch_bar;
-  double (*launch)(void); /* an empty kernel, and the wait for it */
+  double (*launch)(void); /* an empty kernel, and a wait for it */
   double (*copy_in)(void);
   double (*copy_out)(void);
   double (*graph)(void);
@@ -44,9 +44,9 @@ typedef struct Ours {
 } Ours;
 
 extern Ours ours;
-extern char *host; /* COPY_BYTES of the host's memory */
+extern char *host; /* COPY_BYTES bytes of host memory */
 
-/* Ends the program with what failed and the thread's error. */
+/* Ends the program with a message: the failed action and the thread's error. */
 _Noreturn void fail(const char *what);
 void must(int failed, const char *what);
 double now(void);
@@ -54,11 +54,12 @@ BpTensor *our_tensor(int64_t floats);
 BpFunction *our_function(BpModule *module, const char *name);
 void our_wait(void);
 
-/* 0: there is no such device, as was printed. Builds the code and the graph, a chain of add_one. */
+/* Builds the code and the graph, a chain of add_one. Returns 0, after a message, if there is no
+ * such device. */
 int open_ours(const char *program, int32_t device_type, const char *ir_text);
 void close_ours(void);
 
-/* Prints the least of both over the rounds, which take turns, their ratio and the bar as one. */
+/* Prints the shortest time of both over alternating rounds, their ratio, and the bar as a ratio. */
 void compare(const char *what, int rounds, Bar bar, double (*our)(void), double (*their)(void));
 void compare_with_driver(int rounds, const Driver *driver);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the plugin cuda adds to the driver: launches, copies and a graph of small kernels,
  * beside the same calls of the driver's own API in the same process; the sum of two vectors beside
- * the driver's copy, byte by byte; a matrix product beside cuBLAS, where that is installed. The two
- * take turns; printed are the least time of each and the ratio of the two, ours first.
+ * the driver's copy, byte by byte; a matrix product beside cuBLAS, if that is installed. Both take
+ * turns; the program prints the shortest time of each and the ratio of Backplane's time to the
+ * other.
  *
- *   bench-cuda [ROUNDS [SIZE]]    SIZE: of the matrices, 4096 */
+ *   bench-cuda [ROUNDS [SIZE]]    SIZE of the matrices: 4096 */
 
 #include <backplane/graph/model.h>
 #include <backplane/module.h>
@@ -42,7 +43,8 @@ static void open_library(void) {
   BP_CUDA_FUNCTIONS(RESOLVE)
 }
 
-/* On the same primary context as the plugin, with the code that it generated. */
+/* The driver's API uses the same primary context as the plugin, and the code that the plugin
+ * generated. */
 static void open_raw(const char *cubin) {
   CUcontext context;
   CUmodule module;
@@ -141,7 +143,8 @@ static BpValue tensor_value(BpTensor *tensor) {
   return value;
 }
 
-/* Seconds for 64 MiB moved, as the two bytes of a copy: the sum moves three. */
+/* Returns the seconds for 64 MiB moved, counted like a copy, which moves two bytes for each byte:
+ * the sum moves three. */
 static double our_sum(void) {
   BpValue result, args[] = {tensor_value(ours.large),
                             tensor_value(sum.b),
@@ -224,7 +227,7 @@ static void open_product(int size) {
   onnx_builder_free(builder);
 }
 
-/* cuBLAS, by the functions of its published manual; 0 where it is not installed. */
+/* cuBLAS, by the functions of its published manual; returns 0 if cuBLAS is not installed. */
 static int open_cublas(void) {
   static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
   void *library = NULL;
@@ -249,7 +252,7 @@ static double our_product(void) {
   return now() - began;
 }
 
-/* Row-major a b is column-major b a. */
+/* The row-major product a b is the column-major product b a. */
 static double cublas_product(void) {
   const float one = 1, zero = 0;
   int n = product.size;
@@ -266,7 +269,7 @@ static void read_back(float *values, CUdeviceptr from, size_t bytes) {
   raw_wait();
 }
 
-/* Checks the results of the two. */
+/* Compares the results of Backplane and cuBLAS. */
 static void check_product(void) {
   size_t count = (size_t)product.size * (size_t)product.size, bytes = count * sizeof(float);
   float *our = malloc(bytes), *their = malloc(bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of a 64-32-10 MLP: ours and onnxruntime's through its C API, in one process, in turns.
- * Prints the shortest run of each in microseconds and their ratio.
+/* Measures a run of a 64-32-10 MLP by Backplane and by onnxruntime through its C API, in one
+ * process, in turns. Prints the shortest run of each in microseconds and their ratio.
  *
  *   bench-executor LIBONNXRUNTIME.so MLP.onnx
  *
- * onnxruntime's C API is a table that only grows; the entries used are named below by their place
- * in it, so that no header of its is needed. bench/executor/make_mlp.py writes the model. */
+ * onnxruntime's C API is a table that only grows; the program names the entries by their index, so
+ * it needs no header of onnxruntime. bench/executor/make_mlp.py writes the model. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>
@@ -135,7 +135,7 @@ static BpModelContext *open_ours(const char *path, const float *x) {
   return context;
 }
 
-/* A run with its result there, as onnxruntime's is. */
+/* Runs the model with the result in host memory, as onnxruntime has it. */
 static const float *run_ours(BpModelContext *context) {
   check(bp_model_run(context));
   const BpTensor *output = bp_model_get_output(context, 0);

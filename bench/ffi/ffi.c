@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures a packed call with three arguments and a look-up of a global function, beside tvm-ffi in
- * the same process. Batches of the two alternate; printed are the least time per operation of each
- * and the ratio of the two, ours first.
+ * the same process. Batches of the two alternate; the program prints the shortest time per
+ * operation of each and the ratio of Backplane's time to tvm-ffi's.
  *
  *   bench-ffi LIBTVM_FFI.so [BATCHES] */
 
@@ -14,9 +14,9 @@
 #include <time.h>
 
 #define OPERATIONS 20000 /* in a batch */
-#define NUM_NAMES  500   /* in each registry, beside what is there */
+#define NUM_NAMES  500   /* additional functions in each registry */
 
-/* tvm-ffi's functions; the types have the same layout as ours. */
+/* tvm-ffi's functions; their types have the same layout as Backplane's. */
 static struct {
   int (*function_create)(void *self, BpPackedCall call, void (*deleter)(void *), void **out);
   int (*function_call)(void *function, const BpValue *args, int32_t num_args, BpValue *result);
@@ -25,7 +25,8 @@ static struct {
   int (*object_dec_ref)(void *object);
 } peer;
 
-/* Ours are found likewise: a call through the linker's table costs a jump more. */
+/* Backplane's functions are also looked up at run time: a call through the linker's table costs an
+ * extra jump. */
 static struct {
   int (*function_call)(BpFunction *function, const BpValue *args, int32_t num_args,
                        BpValue *result);
@@ -90,12 +91,13 @@ static double now(void) {
   return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* Each operation runs OPERATIONS times, and returns the time of one in nanoseconds. */
+/* Each function runs its operation OPERATIONS times, and returns the nanoseconds of one
+ * operation. */
 static BpValue arguments[3] = {{.type_index = BP_TYPE_INT, .v_int64 = 1},
                                {.type_index = BP_TYPE_INT, .v_int64 = 2},
                                {.type_index = BP_TYPE_INT, .v_int64 = 3}};
 
-/* bp_function_call makes the result None; tvm-ffi leaves that to its caller. */
+/* bp_function_call sets the result to None; tvm-ffi leaves that to the caller. */
 static double our_call(void) {
   int64_t sum = 0;
   double began = now();

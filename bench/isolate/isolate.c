@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device whose plugin runs in a process of its own (BACKPLANE_ISOLATE), or on another machine
- * (BACKPLANE_REMOTE), beside the same device whose plugin runs in the program: two processes
+/* Compares a device whose plugin runs in a process of its own (BACKPLANE_ISOLATE), or on another
+ * machine (BACKPLANE_REMOTE), with the same device whose plugin runs in the program: two processes
  * measure in turns. Prints the shortest time of each and the ratio for a launch of a small kernel
- * that is waited for, launches that are queued, a small copy, and a model; and for a large copy the
- * bandwidth of both, and that of memcpy into shared memory.
+ * and a wait for it, queued launches, a small copy, and a model; for a large copy the program
+ * prints both bandwidths, and the bandwidth of memcpy into shared memory.
  *
- * Program and worker have one half of the processors each: on a busy machine the scheduler keeps
- * both on one processor, where each call costs two switches.
+ * Program and worker each have half of the processors: otherwise the scheduler of a busy machine
+ * keeps both on one processor, where each call costs two context switches.
  *
  *   bench-isolate KIND [MODEL.onnx [HOST]] */
 #include <sched.h>
@@ -24,7 +24,7 @@
 #include <backplane/compiler/ir.h>
 
 #define ROUNDS     12
-#define BUDGET_US  100e3 /* of one figure in a round */
+#define BUDGET_US  100e3 /* runs of one figure in a round */
 #define LARGE      ((uint64_t)16 << 20)
 #define SMALL      4096
 #define ARRAY_SIZE 65536
@@ -82,7 +82,7 @@ static void load_model(Bench *bench, const char *path, const char *kind) {
     int64_t shape[8] = {0};
     must(info->ndim >= 0 && info->ndim <= 8, info->name);
     for (int32_t k = 0; k < info->ndim; k++)
-      shape[k] = info->shape[k] < 0 ? 1 : info->shape[k]; /* an open one is 1 */
+      shape[k] = info->shape[k] < 0 ? 1 : info->shape[k]; /* an open extent is 1 */
     BpTensor *zeros =
         bp_tensor_create(shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     must(zeros != NULL, info->name);
@@ -149,7 +149,8 @@ static void run_model(const Bench *bench) {
   sync_device(bench);
 }
 
-/* The measured action. Work that it leaves queued is waited for outside of the measured time. */
+/* Runs the measured action. Work that the action leaves queued is waited for outside the measured
+ * time. */
 static const struct {
   const char *name;
   void (*run)(const Bench *bench);
@@ -163,7 +164,7 @@ static const struct {
     [MODEL] = {"model", run_model},
 };
 
-/* The shortest of at least two runs. */
+/* Returns the shortest of at least two runs. */
 static double measure_one(const Bench *bench, int figure) {
   double least = 0;
   double until = now_us() + BUDGET_US;
@@ -183,7 +184,8 @@ static void measure(const Bench *bench, double figures[NUM_FIGURES]) {
     figures[i] = i == MODEL && !bench->model ? 0 : measure_one(bench, i);
 }
 
-/* The upper or the lower half of the processors, for this thread and for what it starts. */
+/* Restricts this thread, and the processes that it starts, to the upper or the lower half of the
+ * processors. */
 static void use_half(const cpu_set_t *all, bool is_upper) {
   const int count = CPU_COUNT(all);
   cpu_set_t half;
@@ -221,7 +223,7 @@ static void serve(const char *kind, const char *model, bool is_apart, int from, 
   }
 }
 
-/* ---- Two in turns ------------------------------------------------------------------------ */
+/* ---- Two processes in turns -------------------------------------------------------------- */
 
 typedef struct Side {
   pid_t pid;
@@ -229,7 +231,7 @@ typedef struct Side {
   double least[NUM_FIGURES];
 } Side;
 
-/* `variable` is set to `value`; NULL: neither. */
+/* Starts a process in which `variable` is set to `value`; NULL: neither. */
 static void start(Side *side, const char *kind, const char *model, const char *variable,
                   const char *value) {
   int commands[2], results[2];
@@ -323,7 +325,7 @@ int main(int argc, char **argv) {
       print_bandwidth(sides, i, shared.least);
     else if (i != MODEL || model)
       print_times(sides, i);
-  for (int i = 0; i < 2; i++) /* the second holds the first one's pipe */
+  for (int i = 0; i < 2; i++) /* the second process would hold the first one's pipe */
     close(sides[i].to);
   for (int i = 0; i < 2; i++)
     waitpid(sides[i].pid, NULL, 0);

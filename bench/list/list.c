@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process start to the end of `backplane list` with a hundred plugins installed: warm, and with
- * every file of it dropped from the page cache. Beside it, the start of a process that does
- * nothing.
+/* Measures the time from process start to the end of `backplane list` with a hundred plugins
+ * installed: with a warm page cache, and with all its files dropped from the page cache. For
+ * comparison it measures the start of a process that does nothing.
  *
  *   bench-list BACKPLANE PLUGIN.so
  *
@@ -39,14 +39,14 @@ static _Noreturn void fail(const char *what) {
   exit(1);
 }
 
-/* The end of a copy's name: bits as pairs. */
+/* Returns the end of a copy's name: its bits as pairs. */
 static void format_pairs(int index, char pairs[15]) {
   pairs[14] = '\0';
   for (int i = 0; i < 7; i++)
     memcpy(pairs + 2 * i, index >> i & 1 ? "c8" : "az", 2);
 }
 
-/* Writes copy number `index`: the pairs in its names become its own. */
+/* Writes copy number `index`: the pairs in its names are those of the index. */
 static void copy_plugin(const char *folder, const char *data, gsize size, int index) {
   char *copy = g_memdup2(data, size), first[15], pairs[15];
   char *path = g_strdup_printf("%s/backplane-bench-%03d.so", folder, index);
@@ -61,7 +61,7 @@ static void copy_plugin(const char *folder, const char *data, gsize size, int in
   g_free(copy);
 }
 
-/* Ends the benchmark if the command does not end with `expected`. */
+/* Ends the benchmark if the command does not exit with `expected`. */
 static double time_run(char *const *argv, int expected) {
   posix_spawn_file_actions_t actions;
   pid_t child;
@@ -129,8 +129,8 @@ static int count_listed(const char *backplane) {
   return count;
 }
 
-/* The first use of one plugin of the hundred, tried out before: how long, and how many processes
- * ran the code of any. The plugin gives no device, so the command fails. */
+/* Measures the first use of one of the hundred plugins after they were tried out: its time, and how
+ * many processes ran code of any plugin. The plugin has no device, so the command fails. */
 static void time_first_use(const char *backplane, const char *witness) {
   char pairs[15], *device;
   double first = INFINITY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that bench/list copies a hundred times under other names. Running its code shows: each
- * process that does adds a byte to a file, which the benchmark looks at. The names are made of
- * pairs "az" and "c8", so that all entry points have the hash that the loader looks for
+/* A plugin that bench/list copies a hundred times under other names. The benchmark detects that its
+ * code runs: each process that runs it adds a byte to a file. The names are made of pairs "az" and
+ * "c8", so that all entry points have the hash that the dynamic loader looks for
  * (tests/mock/defect.c). */
 #include <backplane/plugin.h>
 

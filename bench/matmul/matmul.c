@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of float32 beside oneDNN's, and the sum of two vectors beside memcpy: each
- * compiled as a model, run in turns with its peer in one process, on one thread and on two. Prints
- * the shortest run of each and their ratio; exits with 1 if a result is wrong.
+/* Measures matrix products of float32 beside oneDNN, and the sum of two vectors beside memcpy: each
+ * is compiled as a model, and runs in turns with its peer in one process, on one thread and on two.
+ * Prints the shortest run of each and their ratio; exits with 1 if a result is wrong.
  *
  *   bench-matmul [-t TARGET | -d DEVICE] [-r ROUNDS] [ROWSxINNERxCOLUMNS...]
  *
- * A DEVICE is another one than the CPU: products alone, on as many threads as its driver takes.
+ * A DEVICE other than the CPU runs only the products, on as many threads as its driver uses.
  *
- * "constant" has the second operand as a constant of the model, and oneDNN's in the layout it asks
- * for, packed beforehand; "given" has it as an input, in plain rows. */
+ * In "constant" the second operand is a constant of the model; oneDNN gets it in its preferred
+ * layout, packed beforehand. In "given" the second operand is an input, in plain rows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@
 #include "bench/matmul/onednn.h"
 #include "tests/graph/onnx_builder.h"
 
-/* One measurement is a series of runs of about this long: shorter than a turn of the scheduler's,
- * so that some are not interrupted on a busy machine. */
+/* One measurement is a series of runs of about this duration: shorter than a time slice of the
+ * scheduler, so that some series are not interrupted on a busy machine. */
 #define SERIES_SECONDS 0.003
-/* A pause after each, in which the other's idle threads stop spinning. */
+/* A pause after each measurement, in which the peer's idle threads stop spinning. */
 #define PAUSE_NS      3000000
 #define VECTOR_FLOATS ((int64_t)1 << 24)
 
@@ -72,7 +72,8 @@ static BpTensor *tensor_of(const char *shape, const float *values) {
   return tensor_on(cpu, shape, values);
 }
 
-/* Compiles what the builder has, which it frees, and binds inputs "a" and, if there is one, "b". */
+/* Compiles the builder's model, frees the builder, and binds inputs "a" and, if there is one,
+ * "b". */
 static void open_ours(Ours *ours, OnnxBuilder *builder, BpTensor *a, BpTensor *b) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
@@ -133,7 +134,7 @@ static double time_series(const Candidate *candidate) {
   return seconds;
 }
 
-/* Runs the candidates in turns; the shortest time of each. */
+/* Runs the candidates in turns; records the shortest time of each. */
 static void measure(Candidate *candidates, int count) {
   for (int i = 0; i < count; i++) {
     Candidate *candidate = &candidates[i];
@@ -153,7 +154,7 @@ typedef struct Product {
   int64_t rows, inner, columns;
 } Product;
 
-/* The largest difference, relative to the largest result. */
+/* Returns the largest difference, relative to the largest result. */
 static double difference_of(const float *got, const float *expected, int64_t count) {
   double most = 0, difference = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -165,7 +166,7 @@ static double difference_of(const float *got, const float *expected, int64_t cou
   return difference / most;
 }
 
-/* One line of the table; whether the results agree. */
+/* Prints one line of the table; returns whether the results agree. */
 static int compare_product(const Product *p, int is_constant, int threads) {
   char left[64], right[64];
   snprintf(left, sizeof left, "%lldx%lld", (long long)p->rows, (long long)p->inner);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN's matrix product, of the 2.x series that Debian 12 has. */
+/* oneDNN's matrix product, for the 2.x series, which Debian 12 has. */
 #include "bench/matmul/onednn.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void execute(OneDnnProduct *p, dnnl_primitive_t primitive, const dnnl_exe
   check(dnnl_stream_wait(p->stream), "wait");
 }
 
-/* Brings `plain` into the layout that the primitive wants. */
+/* Converts `plain` to the layout that the primitive prefers. */
 static void pack(OneDnnProduct *p, dnnl_memory_t plain, const dnnl_memory_desc_t *desc) {
   const dnnl_memory_desc_t *wanted =
       dnnl_primitive_desc_query_md(p->desc, dnnl_query_weights_md, 0);

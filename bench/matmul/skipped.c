@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands for bench-matmul where configure found no oneDNN. */
+/* Replaces bench-matmul if configure found no oneDNN. */
 #include <stdio.h>
 
 int main(void) {

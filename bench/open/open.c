@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model compiled with open extents beside the same compiled for one shape, in one process, in
- * turns. Prints the shortest run of each in microseconds and their ratio, and what the first run of
- * the open one with that shape took more than a later one.
+/* Compares a model compiled with open extents with the same model compiled for one shape, in one
+ * process, in turns. Prints the shortest run of each in microseconds and their ratio, and how much
+ * longer the open model's first run with that shape took than a later run.
  *
  *   bench-open [-t TARGET] MODEL.onnx INPUT=1x128x384... [-- INPUT=...]...
  *
- * Shapes after a "--" are the next to be measured; the open model goes on with them. Inputs of
- * integers are zeros, others from 0 to 1. */
+ * The shapes after a "--" are measured next, with the same open model. Integer inputs are zeros,
+ * other inputs are from 0 to 1. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

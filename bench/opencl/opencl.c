@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the plugin opencl adds to the driver: launches, copies and a graph of small
- * kernels, beside the same calls of the driver's own API in the same process. The two take turns;
- * printed are the least time of each and the ratio of the two, ours first.
+ * kernels, beside the same calls of the driver's own API in the same process. Both take turns; the
+ * program prints the shortest time of each and the ratio of Backplane's time to the driver's.
  *
  *   bench-opencl [ROUNDS] */
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph on a device and the host, or another device, in two halves of about equal length, beside
- * each half alone, in one process, in turns. Prints the shortest run of each in microseconds with
- * the processors that it kept busy, and the ratio of the whole to the longer half: 1 is full
- * overlap, 2 is none. A whole that kept one processor busy shared it with other programs: measure
- * again.
+/* Measures a graph with two halves of about equal duration, on a device and on the host or another
+ * device, and each half alone, in one process, in turns. Prints the shortest run of each in
+ * microseconds with the number of processors that it kept busy, and the ratio of the whole graph to
+ * the longer half: 1 is full overlap, 2 is none. If the whole graph kept only one processor busy,
+ * other programs used the processors: measure again.
  *
  *   bench-overlap [-t HOST_TARGET] [-m MILLISECONDS] [-s SECONDS] DEVICE [OTHER]
  *
- * Without OTHER the second half is the host's, with code for HOST_TARGET (c), in one thread. The
- * halves take about MILLISECONDS (20) each; the last pass takes SECONDS (3).
+ * Without OTHER the second half runs on the host, with code for HOST_TARGET (c), in one thread.
+ * Each half takes about MILLISECONDS (20); the last pass takes SECONDS (3).
  *
- * Drivers that compute on the host's processors (PoCL, lavapipe) start a thread for each, and
- * halves that share processors cannot overlap. So each half has processors of its own, half of
- * those that the program may use: the threads that its driver starts run there, and are as many,
- * unless the driver's own variable says otherwise. */
+ * Drivers that compute on the host's processors (PoCL, lavapipe) start a thread for each processor,
+ * and halves that share processors cannot overlap. So each half has its own half of the processors
+ * that the program may use: the threads of its driver run there, and their number matches, unless
+ * the driver's own variable sets another. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -34,8 +34,8 @@
 
 #define COUNT       4096
 #define ROUNDS      10 /* at least */
-#define PASSES      4  /* in which the halves are made equal */
-#define LEAST_STEPS 64 /* lavapipe unrolls shorter loops, which are then several times as fast */
+#define PASSES      4  /* passes that equalise the halves */
+#define LEAST_STEPS 64 /* lavapipe unrolls shorter loops, which then run several times as fast */
 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 
@@ -61,7 +61,7 @@ static void must(bool is_done, const char *what) {
 #define BUFFERS "(buffer X float32 global 4096) (buffer Y float32 global 4096)"
 #define AT      "(add (mul b 64) t)"
 #define THREADS " (for b:int64 0 64 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\" "
-/* Y[i] goes towards 1 in small steps, whose number stands in between. */
+/* Y[i] approaches 1 in small steps, as many as the number inserted in between. */
 #define BEFORE(I) "(seq (store Y " I " (load X " I ")) (for r:int64 0 "
 #define AFTER(I)  " serial (store Y " I " (add (mul (load Y " I ") 0.99:float32) 0.01:float32))))"
 
@@ -77,7 +77,7 @@ static BpModule *build(const BpTarget *target, const char *before, long long ste
   return module;
 }
 
-/* The functions "on_other" and, imported, "on_device" and "join", of so many steps. */
+/* Builds the functions "on_other" and, imported, "on_device" and "join", of `steps` steps. */
 static BpModule *build_code(const BpTarget *device_target, const BpTarget *other_target,
                             bool is_other_host, const long long steps[2]) {
   BpModule *code =
@@ -114,8 +114,8 @@ static BpModule *build_code(const BpTarget *device_target, const BpTarget *other
   "{\"op\":\"tvm_op\",\"name\":\"j\",\"attrs\":{\"func_name\":\"join\"" LAUNCH "},"                \
   "\"inputs\":[[3,0,0],[4,0,0]]}"
 
-/* Nodes after the input, with the launch of "on_other" left open, and for each, 1 if its output is
- * the other device's. */
+/* The nodes after the input, without the launch of "on_other"; and for each, 1 if its output is on
+ * the other device. */
 static const struct {
   const char *name, *nodes;
   int count, is_on_other[6];
@@ -189,7 +189,7 @@ static void set_input(BpModule *module) {
 /* ---- Measuring --------------------------------------------------------------------------- */
 
 typedef struct Run {
-  double us, processors; /* those of the process that were busy meanwhile */
+  double us, processors; /* number of processors that the process kept busy */
 } Run;
 
 static Run run(BpModule *module) {
@@ -210,7 +210,7 @@ static void measure(BpModule *code, const BpDevice devices[2], double seconds,
   for (int i = 0; i < NUM_GRAPHS; i++) {
     modules[i] = create(i, code, devices);
     set_input(modules[i]);
-    least[i] = run(modules[i]); /* builds what is built with a first run */
+    least[i] = run(modules[i]); /* the first run builds the code */
   }
   double begin = now_us();
   for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
@@ -229,7 +229,7 @@ typedef struct Processors {
   cpu_set_t halves[2], all;
 } Processors;
 
-/* Of one processor, both halves have it. */
+/* If there is one processor, both halves have it. */
 static void find_processors(Processors *processors) {
   *processors = (Processors){0};
   must(!sched_getaffinity(0, sizeof(cpu_set_t), &processors->all), "the processors");
@@ -243,12 +243,12 @@ static void find_processors(Processors *processors) {
     processors->halves[1] = processors->all;
 }
 
-/* Of this thread, and of the threads that it starts. */
+/* Sets the processors of this thread, and of the threads that it starts. */
 static void use_processors(const cpu_set_t *processors) {
   must(!sched_setaffinity(0, sizeof(cpu_set_t), processors), "processors");
 }
 
-/* Before the drivers are loaded. */
+/* Must run before the drivers are loaded. */
 static void limit_threads(const Processors *processors) {
   static const char *const variables[] = {"POCL_MAX_PTHREAD_COUNT", "LP_NUM_THREADS",
                                           "BACKPLANE_NUM_THREADS"};
@@ -266,7 +266,7 @@ typedef struct Options {
   bool is_other_host;
 } Options;
 
-/* Returns whether the arguments are as they should be. */
+/* Returns whether the arguments are valid. */
 static bool read_options(int argc, char **argv, Options *options) {
   int at = 1;
   *options = (Options){.host_text = "c", .wanted_us = 20000, .seconds = 3};
@@ -288,7 +288,7 @@ static bool read_options(int argc, char **argv, Options *options) {
   return true;
 }
 
-/* Drivers start their threads with the first memory, or with the first work. */
+/* Drivers start their threads with the first allocation or the first work. */
 static BpTarget *open_device(const char *name, BpDevice *device) {
   void *memory = NULL;
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 64, .alignment = 64};
@@ -316,7 +316,7 @@ static long long next_steps(long long steps, double factor) {
 static void compare(const Options *options, BpTarget *const targets[2], const BpDevice devices[2]) {
   long long steps[2] = {100, 100};
   Run least[NUM_GRAPHS];
-  for (int pass = 0; pass <= PASSES; pass++) { /* the last is what is printed */
+  for (int pass = 0; pass <= PASSES; pass++) { /* the last pass is printed */
     BpModule *code = build_code(targets[0], targets[1], options->is_other_host, steps);
     measure(code, devices, pass < PASSES ? 0.5 : options->seconds, least);
     bp_object_release(code);
@@ -344,7 +344,7 @@ int main(int argc, char **argv) {
                                             : open_device(options.names[i], &devices[i]);
     must(targets[i] != NULL, "a target");
   }
-  if (!options.is_other_host) /* neither half is this thread's */
+  if (!options.is_other_host) /* neither half runs in this thread */
     use_processors(&processors.all);
   compare(&options, targets, devices);
   for (int i = 0; i < 2; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program that does nothing, beside which bench-start measures. */
+/* An empty program, for comparison with bench-start. */
 
 int main(void) {
   return 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the start of a process to its first kernel: a program that loads an artifact and calls a
- * function of it, beside an empty program. Runs alternate, and minima are compared.
+/* Measures the time from the start of a process to its first kernel: a program that loads an
+ * artifact and calls one of its functions, compared with an empty program. Runs alternate, and
+ * minima are compared.
  *
  *   bench-start EMPTY ARTIFACT.so
  *
  * With --device the program also chooses the CPU's device and lets it allocate the tensor, which
  * loads the plugin cpu. `bench-start --load ARTIFACT.so` and `--device ARTIFACT.so` are the
- * programs that are measured. */
+ * measured programs. */
 #include <errno.h>
 #include <math.h>
 #include <spawn.h>
@@ -27,7 +28,7 @@
 
 extern char **environ;
 
-/* ---- What is measured -------------------------------------------------------------------- */
+/* ---- The measured programs --------------------------------------------------------------- */
 
 static int call_first(const char *path, const BpTensorView *view) {
   BpFunction *function = NULL;

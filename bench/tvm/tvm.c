@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our side of bench_tvm.py: libraries that TVM compiled, run here. Prints nanoseconds, the least of
- * many batches.
+/* Backplane's side of bench_tvm.py: runs libraries that TVM compiled. Prints nanoseconds, the
+ * minimum of many batches.
  *
- *   tvm call LIBRARY FUNCTION   a call of a function of two integers: direct, and through us
- *   tvm model LIBRARY CALLS     a run of the model in a Relax executable, its inputs being zeros
+ *   tvm call LIBRARY FUNCTION   a call of a function of two integers: direct, and through Backplane
+ *   tvm model LIBRARY CALLS     a run of the model in a Relax executable, with zeros as inputs
  *   tvm start LIBRARY FUNCTION  a new process, to its end, that calls the function once
  *   tvm once LIBRARY FUNCTION   that process */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of two square matrices on Vulkan, compiled as a model, beside kernels written by hand
- * in GLSL and launched by the driver's own API. All take turns in one process; printed are the
- * least time of each and, of the best kernel written by hand, its time over ours. Exits with 1 if a
- * result is wrong. For devices whose memory the host maps, such as lavapipe.
+/* Compares the product of two square matrices on Vulkan, compiled as a model, with kernels written
+ * by hand in GLSL and launched through the driver's own API. All take turns in one process. The
+ * program prints the shortest time of each, and the ratio of the best hand-written kernel's time to
+ * Backplane's. Exits with 1 if a result is wrong. For devices whose memory the host maps, such as
+ * lavapipe.
  *
  *   bench-vulkan-products SOURCES [ROUNDS [SIZE...]]
  *
@@ -38,7 +39,7 @@ static const struct {
 
 #define NUM_SOURCES (sizeof(sources) / sizeof(sources[0]))
 
-/* ---- By hand ----------------------------------------------------------------------------- */
+/* ---- Hand-written kernels ---------------------------------------------------------------- */
 
 typedef struct Theirs {
   RawKernel kernels[NUM_SOURCES];
@@ -46,7 +47,7 @@ typedef struct Theirs {
   double least[NUM_SOURCES];
 } Theirs;
 
-/* Compiles a source; its SPIR-V (transfer full). */
+/* Compiles a source file; returns its SPIR-V (transfer full). */
 static char *compile(const char *folder, const char *name, size_t *size) {
   char *command =
       g_strdup_printf("glslc -O --target-env=vulkan1.2 -o - '%s/%s.comp'", folder, name);
@@ -150,7 +151,7 @@ static double run_product(const Product *product) {
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
-/* The largest difference, relative to the largest of `expected`. */
+/* Returns the largest difference, relative to the largest of `expected`. */
 static double difference_of(const float *got, const float *expected, int size) {
   double most = 0, difference = 0;
   for (int i = 0; i < size * size; i++) {
@@ -162,7 +163,8 @@ static double difference_of(const float *got, const float *expected, int size) {
   return difference / most;
 }
 
-/* Whether all results agree with ours, which is compared with sums in double precision. */
+/* Whether all results agree with Backplane's result, which is compared with sums in double
+ * precision. */
 static int are_right(const Product *product, Theirs *theirs, int size) {
   size_t bytes = sizeof(float) * (size_t)size * (size_t)size;
   const float *a = (const float *)(const void *)theirs->buffers[0].mapped;

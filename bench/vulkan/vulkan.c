@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the plugin vulkan adds to the driver: launches, copies and a graph of small
- * kernels, beside the same calls of the driver's own API in the same process. The two take turns;
- * printed are the least time of each and the ratio of the two, ours first. For devices whose memory
- * the host maps, such as lavapipe.
+ * kernels, beside the same calls of the driver's own API in the same process. Both take turns; the
+ * program prints the shortest time of each and the ratio of Backplane's time to the driver's. For
+ * devices whose memory the host maps, such as lavapipe.
  *
  *   bench-vulkan [ROUNDS] */
 
@@ -69,7 +69,7 @@ static double raw_graph(void) {
 
 static const Driver driver = {{1.1, 0}, raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
 
-/* For the target kind vulkan, which has no vectors. */
+/* The source for target kind vulkan, which has no vectors. */
 static const char ir_text[] =
     "(module " EMPTY_IR
     " (function \"add_one\" (buffer A float32 global 256) (buffer B float32 global 256)"
