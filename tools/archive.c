@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy's .npz archives: ZIP files whose members NAME.npy are stored or deflated. Untrusted input:
- * every offset and size is checked, and no member may claim more than DEFLATE can give. */
+/* NumPy's .npz archives: ZIP files whose members NAME.npy are stored or deflated. Archives are
+ * untrusted: every offset and size is checked, and no member may claim more bytes than DEFLATE can
+ * produce. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@
 #define STORED            0
 #define DEFLATED          8
 #define MAX_RATIO         1032 /* of DEFLATE */
-#define JANUARY_1980      0x21 /* the date that ZIP begins with: the same arrays, the same bytes */
+#define JANUARY_1980      0x21 /* the first date of ZIP: equal arrays give equal bytes */
 #define SUFFIX            ".npy"
 
 typedef struct Member {
@@ -36,7 +37,7 @@ typedef struct Member {
   uint64_t start;        /* of its data */
 } Member;
 
-/* An open file: only the directory and the members that are asked for are read. */
+/* An open file: only the directory and the requested members are read. */
 struct Npz {
   char *path;
   FILE *file;
@@ -80,7 +81,7 @@ void npz_close(Npz *npz) {
   g_free(npz);
 }
 
-/* Part of the file (transfer full, g_free), which is known to have it; NULL with an error. */
+/* Reads a part of the file that is known to exist (transfer full, g_free); NULL with an error. */
 static char *read_part(const Npz *npz, uint64_t start, uint64_t size) {
   char *part = g_try_malloc(MAX(size, 1));
   if (!part)
@@ -94,8 +95,8 @@ static char *read_part(const Npz *npz, uint64_t start, uint64_t size) {
   return NULL;
 }
 
-/* Finds the end record, which a comment may follow: how many members there are, where their
- * directory begins, and where the record does. */
+/* Finds the end record, which a comment may follow: the number of members, the offset of their
+ * directory, and the offset of the record. */
 static int find_end(const Npz *npz, uint64_t *count, uint64_t *directory, uint64_t *end) {
   uint64_t size = MIN(npz->size, END_SIZE + MAX_COMMENT);
   char *tail = read_part(npz, npz->size - size, size);
@@ -113,7 +114,7 @@ static int find_end(const Npz *npz, uint64_t *count, uint64_t *directory, uint64
   return back <= size ? 0 : raise_bad(npz, "it has no ZIP directory at its end");
 }
 
-/* Where the data of a member begins, behind its local header. */
+/* Returns where the data of a member begins, after its local header. */
 static int locate_data(const Npz *npz, uint64_t header, Member *member) {
   gboolean is_within = header <= npz->size && npz->size - header >= LOCAL_SIZE;
   char *local = is_within ? read_part(npz, header, LOCAL_SIZE) : NULL;
@@ -130,7 +131,8 @@ static int locate_data(const Npz *npz, uint64_t header, Member *member) {
   return 0;
 }
 
-/* Reads one record of the directory, of `size` bytes, at *at, and goes on to the next. */
+/* Reads one record of the directory, of `size` bytes, at *at, and advances *at to the next
+ * record. */
 static int read_record(Npz *npz, const char *directory, uint64_t size, uint64_t *at) {
   const char *record = directory + *at;
   Member member = {.name = NULL};
@@ -178,7 +180,7 @@ FILE *file_open(const char *path, gsize *size) {
   const char *why = NULL;
   if (!file || fstat(fileno(file), &status) < 0)
     why = g_strerror(errno);
-  else if (!S_ISREG(status.st_mode)) /* a pipe has no size that says what to read */
+  else if (!S_ISREG(status.st_mode)) /* a pipe has no size to read */
     why = S_ISDIR(status.st_mode) ? g_strerror(EISDIR) : "it is not a regular file";
   if (why)
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, why);
@@ -225,7 +227,7 @@ const char *npz_name(const Npz *npz, guint index) {
   return g_array_index(npz->members, Member, index).name;
 }
 
-/* Undoes DEFLATE (transfer full, g_free); NULL with an error. */
+/* Decompresses DEFLATE data (transfer full, g_free); NULL with an error. */
 static char *inflate_member(const Npz *npz, const Member *member, char *packed) {
   char *file = g_try_malloc(MAX(member->size, 1));
   if (!file) {
@@ -249,7 +251,7 @@ static char *inflate_member(const Npz *npz, const Member *member, char *packed) 
   return NULL;
 }
 
-/* The member's file (transfer full, g_free); NULL with an error. */
+/* Returns the member's file (transfer full, g_free); NULL with an error. */
 static char *unpack(const Npz *npz, const Member *member) {
   gboolean is_deflated = member->method == DEFLATED;
   if (!is_deflated && member->method != STORED) {
@@ -286,7 +288,7 @@ BpTensor *npz_read(const char *path, const char *name) {
   Npz *npz = npz_open(path);
   BpTensor *tensor = NULL;
   GPtrArray *names = g_ptr_array_new();                    /* borrowed from the archive */
-  guint found = npz && npz_size(npz) == 1 ? 0 : G_MAXUINT; /* one array needs no name */
+  guint found = npz && npz_size(npz) == 1 ? 0 : G_MAXUINT; /* a single array needs no name */
   for (guint i = 0; npz && i < npz_size(npz); i++) {
     g_ptr_array_add(names, (char *)npz_name(npz, i));
     found = strcmp(npz_name(npz, i), name) == 0 ? i : found;
@@ -344,7 +346,7 @@ static int put_member(const char *path, const char *array, const BpTensorView *v
     put_number(directory, CENTRAL_SIGNATURE, 4);
     put_number(directory, VERSION_NEEDED, 2);
     put_about(directory, name, &file, crc);
-    put_number(directory, 0, 2 + 2 + 2); /* comment, disk, attributes inside and outside */
+    put_number(directory, 0, 2 + 2 + 2); /* comment, disk, internal and external attributes */
     put_number(directory, 0, 4);
     put_number(directory, start, 4);
     g_byte_array_append(directory, (const guint8 *)name, (guint)strlen(name));

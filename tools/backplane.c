@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `backplane` command: finds the subcommand and hands over. */
+/* The `backplane` command: finds the subcommand and runs it. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 const char command_program[] = "backplane";
 
-/* How long exit may take. */
+/* The most seconds that exit may take. */
 #define EXIT_SECONDS 30
 
 static const Command commands[] = {
@@ -114,7 +114,8 @@ static volatile sig_atomic_t is_done;
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-/* Whether the output could be written; asked again, yes. A usage error was said on stderr. */
+/* Whether the output was written; a second call returns TRUE. A usage error is reported on
+ * stderr. */
 static gboolean check_output(void) {
   static gboolean is_checked;
   if (is_checked || status == EXIT_USAGE)
@@ -126,8 +127,8 @@ static gboolean check_output(void) {
   return FALSE;
 }
 
-/* GLib ends the program itself after a command's --help, and code of a plugin may end it at any
- * time, with any status. */
+/* GLib ends the program itself after a command's --help, and a plugin's code may end the program at
+ * any time, with any status. */
 static void check_output_at_exit(void) {
   static const char ended[] = "backplane: a plugin or driver ended the program before the command "
                               "was done; its results are not complete\n";
@@ -151,8 +152,8 @@ static void end_at_once(int number) {
   _exit(status);
 }
 
-/* Exit handlers of plugins and drivers may crash or hang. By then the work is done and its output
- * is written, so the exit status reports that work. */
+/* Exit handlers of plugins and drivers may crash or hang. At that point the work is done and its
+ * output is written, so the exit status is that of the work. */
 static void guard_exit(void) {
   static const int signals[] = {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
   const struct sigaction action = {.sa_handler = end_at_once};
@@ -168,7 +169,7 @@ static void guard_exit(void) {
 
 int main(int argc, char **argv) {
   atexit(check_output_at_exit);
-  signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of file sizes fails with EFBIG instead */
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
   status = run_command(argc, argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the rates of generated code on a device: a product of matrices, and one step over much
- * memory. Both are small models, compiled and measured as any other. */
+/* Measures the rates of generated code on a device: a matrix product, and an element-wise step over
+ * much memory. Both are small models, compiled and measured like any other. */
 #include "tools/command.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <backplane/object.h>
 
 #define PRODUCT_EXTENT 512
-#define STREAM_EXTENT  4096 /* 64 MiB, in and out: more than caches hold */
+#define STREAM_EXTENT  4096 /* 64 MiB, in and out: more than the caches hold */
 #define SECONDS        0.2
 
 /* ---- Models ------------------------------------------------------------------------------ */
@@ -20,7 +20,7 @@ static void add_number(GByteArray *out, guint64 number) {
   g_byte_array_append(out, (const guint8[]){(guint8)number}, 1);
 }
 
-/* A field of protobuf's: a number, a text, or a message, which is released. */
+/* A protobuf field: a number, a text, or a message, which is released. */
 static void add_number_field(GByteArray *out, guint field, guint64 number) {
   add_number(out, field << 3);
   add_number(out, number);
@@ -39,7 +39,7 @@ static void add_message(GByteArray *out, guint field, GByteArray *message) {
   g_byte_array_unref(message);
 }
 
-/* A square matrix of floats as an input or output of a graph: a ValueInfoProto. */
+/* Makes a ValueInfoProto: a square matrix of floats as an input or output of a graph. */
 static GByteArray *make_value(const char *name, int64_t extent) {
   GByteArray *value = g_byte_array_new(), *type = g_byte_array_new(), *tensor = g_byte_array_new(),
              *shape = g_byte_array_new();
@@ -56,7 +56,7 @@ static GByteArray *make_value(const char *name, int64_t extent) {
   return value;
 }
 
-/* y = OPERATOR(a, b), or of a alone, as an ONNX file. */
+/* Makes an ONNX file of y = OPERATOR(a, b), or of y = OPERATOR(a). */
 static GByteArray *make_model(const char *operator_name, int num_inputs, int64_t extent) {
   static const char *const names[] = {"a", "b"};
   GByteArray *model = g_byte_array_new(), *graph = g_byte_array_new(), *node = g_byte_array_new(),
@@ -71,7 +71,7 @@ static GByteArray *make_model(const char *operator_name, int num_inputs, int64_t
     add_message(graph, 11, make_value(names[i], extent));
   add_message(graph, 12, make_value("y", extent));
   add_number_field(set, 2, 13);
-  add_number_field(model, 1, 8); /* the version of the form */
+  add_number_field(model, 1, 8); /* the version of the ONNX format */
   add_message(model, 7, graph);
   add_message(model, 8, set);
   return model;
@@ -100,7 +100,8 @@ static BpModule *compile(GByteArray *bytes, const BpTarget *target) {
 
 /* ---- Measuring --------------------------------------------------------------------------- */
 
-/* Runs the model with inputs of any numbers, and adds up its operators. 0 or -1 with an error. */
+/* Runs the model with arbitrary inputs, and sums the times of its operators. 0 or -1 with an
+ * error. */
 static int measure(BpModule *module, BpDevice device, Operator *sum) {
   const ModelOptions options = {.threads = THREADS_DEFAULT, .fills = TRUE};
   const ProfileOptions extra = {.runs = 3, .seconds = SECONDS};
@@ -132,7 +133,8 @@ static int attain(const char *operator_name, int num_inputs, int64_t extent, con
   return status;
 }
 
-/* The target that the model has code for on the device, else the device's (transfer full). */
+/* Returns the target that the model has code for on the device, else the device's target (transfer
+ * full). */
 static BpTarget *find_target(const LoadedModel *loaded) {
   for (int32_t i = 0; i < bp_model_num_targets(loaded->model); i++) {
     BpTarget *target = bp_target_parse(bp_model_target(loaded->model, i));

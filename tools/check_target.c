@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a model can be compiled for a target kind, and runs: the smallest is tried. */
+/* Checks whether a model can be compiled for a target kind, and whether it runs, with the smallest
+ * model. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -10,14 +11,14 @@
 
 #define ELEMENTS 8
 
-/* y = Relu(x) of eight floats, as ONNX. */
+/* y = Relu(x) for eight floats, as an ONNX model. */
 static const unsigned char model_bytes[] = {
     0x08, 0x08, 0x42, 0x02, 0x10, 0x0d, 0x3a, 0x33, 0x0a, 0x0c, 0x0a, 0x01, 0x78, 0x12, 0x01,
     0x79, 0x22, 0x04, 0x52, 0x65, 0x6c, 0x75, 0x12, 0x01, 0x67, 0x5a, 0x0f, 0x0a, 0x01, 0x78,
     0x12, 0x0a, 0x0a, 0x08, 0x08, 0x01, 0x12, 0x04, 0x0a, 0x02, 0x08, 0x08, 0x62, 0x0f, 0x0a,
     0x01, 0x79, 0x12, 0x0a, 0x0a, 0x08, 0x08, 0x01, 0x12, 0x04, 0x0a, 0x02, 0x08, 0x08};
 
-/* The path of a file with the model (transfer full); NULL with an error. */
+/* Writes the model to a file and returns its path (transfer full); NULL with an error. */
 static char *write_model(void) {
   char *path = NULL;
   int file = g_file_open_tmp("backplane-XXXXXX.onnx", &path, NULL);
@@ -78,13 +79,13 @@ static int try_device(BpModule *module, BpDevice device) {
   return status;
 }
 
-/* The target of the best device of the kind's type if that is of the kind, else the kind's own
- * (transfer full). *has_device: whether there is a device. */
+/* Returns the target of the best device of the kind's device type if that target is of the kind,
+ * else the kind's own target (transfer full). *has_device: whether there is a device. */
 static BpTarget *find_target(const char *kind, BpDevice *device, gboolean *has_device) {
   BpTarget *plain = bp_target_parse(kind);
   if (!plain)
     return NULL;
-  g_free(target_device_kind(plain)); /* whose plugin is active then */
+  g_free(target_device_kind(plain)); /* the kind's plugin is active afterwards */
   int32_t type = bp_target_device_type(plain);
   *has_device = bp_device_select_among(&type, 1, "", device, NULL) == 0;
   BpTarget *own = *has_device ? bp_target_from_device(*device) : NULL;

@@ -7,7 +7,8 @@
 
 #include <backplane/object.h>
 
-/* Nodes of one operator that the same compiler claims, or none for the same reasons. */
+/* Nodes of one operator that the same compiler claims, or that no compiler claims for the same
+ * reasons. */
 typedef struct ClaimRow {
   char *op;
   char *compiler; /* NULL: none */
@@ -76,7 +77,7 @@ static gboolean is_target(const char *text) {
 
 void claims_take_names(char **targets, OnnxOptions *options) {
   if (!targets[0] || strpbrk(*targets, "{\""))
-    return; /* JSON holds commas, too */
+    return; /* JSON also contains commas */
   GPtrArray *names = g_ptr_array_new(), *left = g_ptr_array_new();
   char **words = g_strsplit(*targets, ",", -1);
   for (char **word = words; *word; word++)
@@ -97,7 +98,7 @@ void claims_take_names(char **targets, OnnxOptions *options) {
   g_strfreev(words);
 }
 
-/* The names in the options; one option may list several, with commas (g_strfreev). */
+/* Returns the names in the options; an option may list several names, with commas (g_strfreev). */
 char **claims_names(char *const *options) {
   GPtrArray *names = g_ptr_array_new();
   for (; options && *options; options++) {

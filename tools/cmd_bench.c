@@ -10,7 +10,8 @@
 
 #define MS_PER_S  1e3
 #define NS_PER_MS 1e6
-/* Models take turns of this part of the time, so that a change of the machine's load meets all. */
+/* The measured time is divided into this number of turns of all models, so that a change of the
+ * machine's load affects all models. */
 #define TURNS        10
 #define MAX_CONTEXTS 1024
 
@@ -21,22 +22,22 @@ typedef struct BenchOptions {
   int contexts; /* at once */
 } BenchOptions;
 
-/* A context of a model, which a thread of its own runs, and what it measured in one turn. */
+/* A context of a model, run by a thread of its own, and its measurements of one turn. */
 typedef struct Lane {
-  LoadedModel loaded; /* the side's, with a context of its own */
-  GArray *times;      /* of runs, in milliseconds */
+  LoadedModel loaded; /* the side's model, with a context of its own */
+  GArray *times;      /* times of runs, in milliseconds */
   double turn_ms;     /* at least */
   int turn_runs;      /* at least */
   char *error_kind;   /* or NULL */
   char *error;
 } Lane;
 
-/* A model on a device, and all that was measured. */
+/* A model on a device, and all its measurements. */
 typedef struct Bench {
   const LoadedModel *side;
   GArray *lanes;   /* Lane */
   GArray *times;   /* sorted at the end */
-  double total_ms; /* while its turns took */
+  double total_ms; /* time that its turns took */
 } Bench;
 
 /* ---- Measuring --------------------------------------------------------------------------- */
@@ -47,7 +48,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * MS_PER_S + (double)now.tv_nsec / NS_PER_MS;
 }
 
-/* Measures one run up to its complete outputs, in milliseconds. */
+/* Measures one run until its outputs are complete, in milliseconds. */
 static int timed_run(LoadedModel *loaded, double *ms) {
   double start = now_ms();
   if (bp_model_run(loaded->context) < 0)
@@ -59,7 +60,7 @@ static int timed_run(LoadedModel *loaded, double *ms) {
   return 0;
 }
 
-/* One turn of a context. Errors are the thread's: their text is kept. */
+/* Runs one turn of a context. An error belongs to the thread, so its text is kept. */
 static void *run_lane(void *data) {
   Lane *lane = data;
   double ms, start = now_ms();
@@ -75,14 +76,14 @@ static void *run_lane(void *data) {
   return NULL;
 }
 
-/* Takes over what a context measured, or raises its error. */
+/* Takes over a context's measurements, or raises its error. */
 static int collect_lane(Bench *bench, Lane *lane) {
   g_array_append_vals(bench->times, lane->times->data, lane->times->len);
   g_array_set_size(lane->times, 0);
   return lane->error ? bp_error_raise(lane->error_kind, "%s", lane->error) : 0;
 }
 
-/* One turn: all contexts at once, the first in this thread. */
+/* Runs one turn: all contexts at once, the first in this thread. */
 static int take_turn(Bench *bench) {
   guint count = bench->lanes->len, started = 1;
   pthread_t *threads = g_new0(pthread_t, count);
@@ -115,7 +116,7 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Turns of all models, until each has enough runs and time. */
+/* Runs turns of all models until each model has enough runs and time. */
 static int measure(GArray *benches, const BenchOptions *options) {
   for (gboolean goes_on = TRUE; goes_on;) {
     goes_on = FALSE;
@@ -149,7 +150,7 @@ static void clear_bench(void *data) {
   g_array_unref(bench->times);
 }
 
-/* Adds a context, with inputs and warmed up. */
+/* Adds a context, sets its inputs and warms it up. */
 static int add_lane(Bench *bench, const ModelOptions *options, const BenchOptions *extra) {
   int share = (extra->runs - 1) / (TURNS * extra->contexts) + 1;
   Lane lane = {*bench->side,
@@ -180,11 +181,11 @@ static int prepare(const LoadedModel *side, const ModelOptions *options, const B
 
 /* ---- Reports ----------------------------------------------------------------------------- */
 
-/* The figures of a row of the report. */
+/* The statistics of a row of the report. */
 typedef struct Statistics {
   double min, median, mean, deviation, p90, p99; /* milliseconds */
-  double throughput;                             /* runs in a second, of all contexts */
-  uint64_t parameters, planned;                  /* bytes, the latter of all contexts */
+  double throughput;                             /* runs of all contexts per second */
+  uint64_t parameters, planned;                  /* bytes; `planned` of all contexts */
 } Statistics;
 
 static double percentile(const GArray *sorted, double fraction) {
@@ -210,7 +211,7 @@ static Statistics summarize(const Bench *bench) {
   return all;
 }
 
-/* Milliseconds with four digits that count (transfer full). */
+/* Formats milliseconds with four significant digits (transfer full). */
 static char *ms_to_text(double ms) {
   int decimals = ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 10 ? 2 : ms >= 1 ? 3 : 4;
   return g_strdup_printf("%.*f", decimals, ms);
@@ -296,7 +297,7 @@ static json_t *bench_json(const Bench *bench) {
   return root;
 }
 
-/* One result is the document itself. */
+/* A single result is the document itself. */
 static void print_json(const GArray *benches) {
   json_t *root = json_object(), *results = json_array();
   if (benches->len == 1) {
@@ -313,7 +314,7 @@ static void print_json(const GArray *benches) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-/* Measures each (transfer full, of Bench); NULL with an error. */
+/* Measures each side (transfer full, of Bench); NULL with an error. */
 static GArray *measure_sides(GPtrArray *sides, const ModelOptions *options,
                              const BenchOptions *extra) {
   GArray *benches = g_array_new(FALSE, FALSE, sizeof(Bench));

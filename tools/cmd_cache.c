@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane cache`: where compiled code is kept, how much there is, and its removal. */
+/* `backplane cache`: shows the cache of compiled code and its size, and clears it. */
 #include "tools/command.h"
 
 #include <stdio.h>

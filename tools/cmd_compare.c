@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane compare`: a model on two devices, or two models, node by node. */
+/* `backplane compare`: compares a model on two devices, or two models, node by node. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -9,38 +9,39 @@
 #include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
-/* A node's first output on one side. A name may occur several times: the last is the result. */
+/* The first output of a node on one side. Several nodes may have one name: the last gives the
+ * result. */
 typedef struct Dumped {
-  char *name;       /* without the number of the node */
+  char *name;       /* name without the node's number */
   char *path;       /* the .npy file */
-  int64_t channels; /* of one in the channel-blocked layout, without spare ones; else 0 */
+  int64_t channels; /* channels without padding, if in the channel-blocked layout; else 0 */
 } Dumped;
 
 typedef struct Output {
   char *name;
-  BpTensor *tensor; /* NULL: it has no form in .npy files */
+  BpTensor *tensor; /* NULL: .npy files do not support the type */
 } Output;
 
-/* One of the two: the model, and what its nodes and outputs gave. */
+/* One of the two sides: the model, and the outputs of its nodes. */
 typedef struct Side {
   const char *path;
-  LoadedModel *loaded; /* NULL: of onnxruntime */
+  LoadedModel *loaded; /* NULL: the side is onnxruntime */
   char *label;         /* "digits.onnx on cpu:0" */
-  char *version;       /* of onnxruntime, or NULL */
+  char *version;       /* version of onnxruntime, or NULL */
   GArray *outputs;     /* Output; NULL before the run */
-  char *dir;           /* of the dumped tensors, removed at the end; NULL: nothing was dumped */
+  char *dir;           /* folder of dumped tensors, removed at the end; NULL: none dumped */
   GArray *nodes;       /* Dumped, in order */
-  json_t *channels;    /* by node's name, as text; NULL: the model does not say */
+  json_t *channels;    /* channels by node name, as text; NULL: unknown */
 } Side;
 
 /* A row of the report. */
 typedef struct Row {
   const char *name;
   char *shape;
-  char *reason; /* why it was not compared, or NULL */
+  char *reason; /* why the row was not compared, or NULL */
   char *absolute, *relative;
   Difference difference;
-  json_t *json; /* the difference, or NULL */
+  json_t *json; /* the difference as JSON, or NULL */
 } Row;
 
 static void clear_dumped(void *data) {
@@ -66,7 +67,8 @@ static void clear_output(void *data) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* The channels of the nodes whose outputs are in the channel-blocked layout (transfer full). */
+/* Returns the channels of the nodes whose outputs are in the channel-blocked layout (transfer
+ * full). */
 static json_t *read_channels(const BpModel *model) {
   char *text = bp_model_graph_json(model);
   json_t *graph = text ? json_loads(text, 0, NULL) : NULL, *found = json_object(), *node;
@@ -85,7 +87,7 @@ static json_t *read_channels(const BpModel *model) {
   return found;
 }
 
-/* The name behind the node's number, "12:conv1". */
+/* Returns the name after the node's number, as in "12:conv1". */
 static const char *plain_name(const char *node) {
   size_t digits = strspn(node, "0123456789");
   return digits && node[digits] == ':' ? node + digits + 1 : node;
@@ -106,7 +108,7 @@ static int add_node(void *visitor, const char *node, const char *function, int64
   return 0;
 }
 
-/* Removes the files of a folder that has nothing else. */
+/* Removes the files of a folder that has no subfolders. */
 static void empty_folder(const char *path) {
   GDir *dir = g_dir_open(path, 0, NULL);
   const char *name;
@@ -161,8 +163,8 @@ static int keep_outputs(Side *side) {
   return 0;
 }
 
-/* Runs once, writing what each node gives. Elements that .npy files have no form for leave the
- * nodes out, and so does what cannot be written, as a node's name that is too long for a file's. */
+/* Runs the model once and writes each node's output. A node is omitted if .npy files do not support
+ * its type or if its file cannot be written, for example because its name is too long. */
 static int run_side(Side *side, const ModelOptions *options) {
   if (model_set_inputs(side->loaded, options) < 0)
     return -1;
@@ -179,7 +181,8 @@ static int run_side(Side *side, const ModelOptions *options) {
 
 /* ---- onnxruntime ------------------------------------------------------------------------- */
 
-/* The inputs' names and files, in turn, NULL-terminated (transfer full, g_strfreev). */
+/* Returns the names and files of the inputs, in turn, NULL-terminated (transfer full,
+ * g_strfreev). */
 static char **list_inputs(const BpModel *model, const char *folder) {
   GPtrArray *list = g_ptr_array_new();
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
@@ -214,7 +217,7 @@ static int add_peers_outputs(Side *side, const json_t *outputs) {
   return 0;
 }
 
-/* Runs the model of `other`, whose inputs are set, and written into the folder. */
+/* Runs onnxruntime on the model of `other`, whose inputs are set and written to the folder. */
 static int run_onnxruntime(Side *side, const Side *other) {
   char **inputs = list_inputs(other->loaded->model, side->dir);
   json_t *values = onnxruntime_run(side->path, side->dir, (const char *const *)inputs);
@@ -231,7 +234,7 @@ static int run_onnxruntime(Side *side, const Side *other) {
   return status;
 }
 
-/* Both sides; onnxruntime gets the inputs of the other one. */
+/* Runs both sides; onnxruntime gets the inputs of the other side. */
 static int run_sides(Side *sides, const ModelOptions *options) {
   ModelOptions own = *options;
   if (make_folder(&sides[0]) < 0 || make_folder(&sides[1]) < 0)
@@ -257,7 +260,7 @@ static void copy_plain(const BpTensorView *from, const BpTensorView *to, size_t 
       }
 }
 
-/* What a node gave, in the plain layout (transfer full); NULL with an error. */
+/* Reads a node's output, in the plain layout (transfer full); NULL with an error. */
 static BpTensor *read_plain(const Dumped *dumped) {
   BpTensor *read = bp_npy_read(dumped->path);
   const BpTensorView *view = read ? &read->view : NULL;
@@ -274,7 +277,8 @@ static BpTensor *read_plain(const Dumped *dumped) {
   return plain;
 }
 
-/* Fills in a row. Other shapes, as of a tensor of transforms, are no error of a node's. */
+/* Fills in a row. A difference of shapes is no error for nodes: a tensor may be in Winograd's
+ * transformed form. */
 static void compare_tensors(const BpTensorView *expected, const BpTensorView *actual,
                             const Tolerance *tolerance, Row *row) {
   char *other = shape_to_text(actual->shape, actual->ndim);
@@ -293,7 +297,7 @@ static void compare_tensors(const BpTensorView *expected, const BpTensorView *ac
   difference_add_json(row->json, &row->difference, expected);
 }
 
-/* The last node of that name; NULL: there is none. */
+/* Returns the last node with a name; NULL: there is none. */
 static const Dumped *find_node(const Side *side, const char *name) {
   for (guint i = side->nodes->len; i-- > 0;)
     if (strcmp(g_array_index(side->nodes, Dumped, i).name, name) == 0)
@@ -301,7 +305,7 @@ static const Dumped *find_node(const Side *side, const char *name) {
   return NULL;
 }
 
-/* The row of a node that both sides have. */
+/* Makes the row of a node that both sides have. */
 static int compare_node(const Dumped *first, const Dumped *second, const Tolerance *tolerance,
                         Row *row) {
   BpTensor *expected = read_plain(first);
@@ -315,9 +319,9 @@ static int compare_node(const Dumped *first, const Dumped *second, const Toleran
   return status;
 }
 
-/* A row for each name, in the order of the first side; those that only the second has follow.
- * onnxruntime has all nodes of the model, so that those are left out that the other side fused or
- * settled when it was compiled. */
+/* Makes a row for each name, in the order of the first side, and then for names that only the
+ * second side has. onnxruntime has all nodes of the model, so nodes that the other side fused or
+ * folded are omitted. */
 static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *rows) {
   for (int s = 0; s < 2; s++)
     for (guint i = 0; i < sides[s].nodes->len; i++) {
@@ -335,8 +339,8 @@ static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *
   return 0;
 }
 
-/* The output of `other` that an output of `side` is compared with: that of its name, or the only
- * one where both have one. NULL with an error: there is none. */
+/* Returns the output of `other` to compare with an output of `side`: the output of the same name,
+ * or the only output if both sides have one. NULL with an error if there is none. */
 static const Output *find_counterpart(const Side *side, const Side *other, guint index) {
   const char *name = g_array_index(side->outputs, Output, index).name;
   if (side->outputs->len == 1 && other->outputs->len == 1)
@@ -349,7 +353,7 @@ static const Output *find_counterpart(const Side *side, const Side *other, guint
   return NULL;
 }
 
-/* A row for each output. One that only A or only B has is an error. */
+/* Makes a row for each output. An output that only one side has is an error. */
 static int compare_outputs(const Side *sides, const Tolerance *tolerance, GArray *rows) {
   for (guint i = 0; i < sides[1].outputs->len; i++)
     if (!find_counterpart(&sides[1], &sides[0], i))
@@ -373,7 +377,7 @@ static gboolean differs(const Row *row) {
   return !row->reason && row->difference.mismatches;
 }
 
-/* The first row that differs, or NULL. */
+/* Returns the first row that differs, or NULL. */
 static const Row *first_different(const GArray *rows) {
   for (guint i = 0; i < rows->len; i++)
     if (differs(&g_array_index(rows, Row, i)))
@@ -381,7 +385,7 @@ static const Row *first_different(const GArray *rows) {
   return NULL;
 }
 
-/* An output that could not be compared is no match. */
+/* An output that could not be compared counts as different. */
 static gboolean all_match(const GArray *nodes, const GArray *outputs) {
   for (guint i = 0; i < outputs->len; i++)
     if (g_array_index(outputs, Row, i).reason)
@@ -474,7 +478,7 @@ static void print_json(const Side *sides, const GArray *nodes, const GArray *out
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-/* The exit status, or -1 with an error. */
+/* Returns the exit status, or -1 with an error. */
 static int compare_sides(Side *sides, const ModelOptions *options, const Tolerance *tolerance) {
   GArray *nodes = g_array_new(FALSE, FALSE, sizeof(Row)),
          *outputs = g_array_new(FALSE, FALSE, sizeof(Row));
@@ -491,7 +495,7 @@ static int compare_sides(Side *sides, const ModelOptions *options, const Toleran
   return status;
 }
 
-/* Adds the reference to one model on one device, which is then A. */
+/* Adds the model's reference code as side A; the compiled model becomes side B. */
 static int add_reference(char *const *paths, const ModelOptions *options, GPtrArray *sides) {
   ModelOptions reference = *options;
   reference.onnx.is_reference = TRUE;
@@ -503,7 +507,7 @@ static int add_reference(char *const *paths, const ModelOptions *options, GPtrAr
   return 0;
 }
 
-/* The models' sides: two of `models`, or onnxruntime and the only one. */
+/* Names the sides: two of `models`, or onnxruntime and the only model. */
 static void name_sides(Side *sides, const GPtrArray *models, gboolean is_reference) {
   int first = models->len == 1;
   sides[0] = sides[1] = (Side){.path = ((const LoadedModel *)models->pdata[0])->path};
@@ -516,7 +520,7 @@ static void name_sides(Side *sides, const GPtrArray *models, gboolean is_referen
   }
 }
 
-/* `with_onnxruntime`: which then runs the model beside ours. */
+/* `with_onnxruntime`: onnxruntime then runs the model as the other side. */
 static int compare_models(char *const *paths, const ModelOptions *options,
                           gboolean with_onnxruntime, const Tolerance *tolerance) {
   GPtrArray *models = sides_open(paths, options);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane compile`: an ONNX model in, a shared library out. */
+/* `backplane compile`: compiles an ONNX model to a shared library. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <backplane/object.h>
 
 typedef struct CompileOptions {
-  char **targets; /* each of them comma-separated */
-  char **devices; /* lists of preferences; each chooses one device */
+  char **targets; /* each is a comma-separated list */
+  char **devices; /* lists of preferences; each selects one device */
   gboolean is_portable;
   char *fallback;
   char *output;
@@ -23,8 +23,8 @@ typedef struct CompileOptions {
 /* A target that the artifact has code for. */
 typedef struct Code {
   GPtrArray *targets; /* BpTarget */
-  GPtrArray *devices; /* for each, the device that it is tuned for, "opencl:0", or "" */
-  char *text;         /* of all, as they were asked for */
+  GPtrArray *devices; /* for each target, the device that it is tuned for, "opencl:0", or "" */
+  char *text;         /* all targets as text, as requested */
 } Code;
 
 static void code_clear(Code *code) {
@@ -35,7 +35,7 @@ static void code_clear(Code *code) {
 
 /* ---- Choosing targets -------------------------------------------------------------------- */
 
-/* The target of the device that `preferences` choose; NULL chooses as `run` does. */
+/* Returns the target of the device that `preferences` select; NULL selects as `run` does. */
 static int add_device(const char *preferences, Code *code) {
   BpDevice device;
   char text[DEVICE_TEXT_MAX];
@@ -51,7 +51,7 @@ static int add_device(const char *preferences, Code *code) {
   return 0;
 }
 
-/* Replaces each target by that of its kind which every device runs. */
+/* Replaces each target by the target of its kind that runs on every device. */
 static int make_portable(Code *code) {
   for (guint i = 0; i < code->targets->len; i++) {
     BpTarget *target = code->targets->pdata[i];
@@ -136,7 +136,7 @@ static void print_json(const Code *code, const char *devices, const CompileOptio
   command_print_json(root);
 }
 
-/* One line that says which devices the code of a target is for. */
+/* Formats one line that says which devices the code of a target is for. */
 static void print_code(const BpTarget *target, const char *device, gboolean is_portable) {
   char *devices = target_device_kind(target);
   gboolean is_cpu = bp_target_device_type(target) == BP_DEVICE_CPU;
@@ -160,7 +160,7 @@ static void print_code(const BpTarget *target, const char *device, gboolean is_p
   g_free(devices);
 }
 
-/* `devices`: those that a run needs together, or NULL. */
+/* `devices`: the devices that a run needs together, or NULL. */
 static void print_text(const Code *code, const char *devices, const CompileOptions *options,
                        gint64 bytes, double seconds) {
   char *size = size_to_text((uint64_t)bytes);
@@ -214,7 +214,7 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return status;
 }
 
-/* The folder of a dump is there; `path` is not written over. */
+/* Checks that the folder of a dump exists, and that `path` is not overwritten. */
 static int prepare(const char *path, const CompileOptions *options) {
   struct stat input, output;
   if (stat(path, &input) == 0 && stat(options->output, &output) == 0 &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane demo`: the digits that the package brings, classified on every device. */
+/* `backplane demo`: classifies the digits in the package on every device. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -14,14 +14,14 @@
 
 typedef struct Demo {
   char *model;       /* the path of the ONNX file */
-  GPtrArray *images; /* paths, whose names begin with the digit that they show */
-  char **devices;    /* to run on: texts as "opencl:0", or lists of preferences */
+  GPtrArray *images; /* paths; each name begins with the digit in the picture */
+  char **devices;    /* devices to run on: "opencl:0", or lists of preferences */
 } Demo;
 
 /* The result of a device. */
 typedef struct Result {
   char *device;
-  char *name;          /* of the hardware, or NULL */
+  char *name;          /* name of the hardware, or NULL */
   char *error;         /* or NULL */
   GArray *predictions; /* int, one for each image */
   guint right;
@@ -67,7 +67,7 @@ static int find_images(const char *folder, GPtrArray *images) {
                         folder);
 }
 
-/* All devices of all kinds (transfer full, g_strfreev), NULL with an error. */
+/* Returns all devices of all kinds (transfer full, g_strfreev); NULL with an error. */
 static char **list_devices(void) {
   char **kinds = bp_device_kinds(NULL);
   GPtrArray *devices = g_ptr_array_new();
@@ -80,7 +80,7 @@ static char **list_devices(void) {
     if (bp_device_parse(*kind, &device) < 0 ||
         bp_device_count(device.device_type, &count, NULL) < 0)
       count = 0;
-    bp_error_clear(); /* `list --probe` has the reasons */
+    bp_error_clear(); /* `list --probe` shows the reasons */
     for (device.device_id = 0; device.device_id < count; device.device_id++) {
       bp_device_format(device, text, sizeof text);
       g_ptr_array_add(devices, g_strdup(text));
@@ -111,7 +111,7 @@ static int prepare(const char *folder, char **devices, Demo *demo) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* The index of the largest of the output's elements; -1 with an error. */
+/* Returns the index of the largest element of the output; -1 with an error. */
 static int read_prediction(const LoadedModel *loaded) {
   BpTensor *output = bp_model_get_output(loaded->context, 0);
   if (!output)
@@ -151,7 +151,7 @@ static int classify(LoadedModel *loaded, const char *image, Result *result) {
   return 0;
 }
 
-/* The name of the device's hardware (transfer full), or NULL. */
+/* Returns the name of the device's hardware (transfer full), or NULL. */
 static char *hardware_name(BpDevice device) {
   BpValue name = {.type_index = BP_TYPE_NONE};
   char *text =
@@ -242,7 +242,8 @@ static void print_json(const Demo *demo, const GArray *results) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-/* 1 where a device gave a wrong digit, or none gave all; a device may lack its compiler. */
+/* Returns 1 if a device gave a wrong digit, or if no device gave all digits; a device may lack its
+ * compiler. */
 static int exit_status(const Demo *demo, const GArray *results) {
   gboolean is_wrong = FALSE, has_all = FALSE;
   for (guint i = 0; i < results->len; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane doctor`: each plugin, stage by stage, with what to do about what is the matter. */
+/* `backplane doctor`: shows each plugin, stage by stage, with problems and remedies. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* For a question that loads plugins, when each plugin has been tried out. */
+/* The time limit of a question that loads plugins, after each plugin has been tried out. */
 #define QUESTION_SECONDS 120
 
 static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 
-/* Which device a program would get that asks for none. */
+/* The device that a program gets by default. */
 typedef struct Choice {
   char device[DEVICE_TEXT_MAX]; /* "" if none */
-  char *report;       /* the devices that were passed over; or the reason why there is none */
-  const char *remedy; /* if there is none */
+  char *report;       /* the devices that were passed over, or the reason why there is none */
+  const char *remedy; /* remedy if there is none */
 } Choice;
 
 static const BpPluginReason *find_reason(const char *code) {
@@ -32,7 +32,7 @@ static const BpPluginReason *find_reason(const char *code) {
   return reason;
 }
 
-/* The advice if no device fits. */
+/* Returns the advice if no device fits. */
 static const char *choice_remedy(const BpPluginList *list) {
   if (bp_plugin_list_size(list) == 0)
     return "install a backend, each a package of its own as backplane-plugin-cpu, or name a folder "
@@ -44,19 +44,19 @@ static const char *choice_remedy(const BpPluginList *list) {
                       : "do what is said above of the plugins";
 }
 
-/* ---- Questions to a process of its own --------------------------------------------------- */
+/* ---- Questions to a child process -------------------------------------------------------- */
 
 /* The child's answer, in memory that it shares with this process. */
 typedef struct Answer {
   char result[DEVICE_TEXT_MAX];
-  char report[(1 << 20) - 80]; /* cut off if it is longer */
+  char report[(1 << 20) - 80]; /* truncated if it is longer */
   gboolean is_complete;
 } Answer;
 
-/* Fills in the result, "" for none, and the report. */
+/* Fills in the result, or "", and the report. */
 typedef void (*Answering)(const void *question, Answer *answer);
 
-/* How the process ended without an answer (transfer full). */
+/* Says how the child process ended without an answer (transfer full). */
 static char *describe_end(int status) {
   int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (number == SIGALRM)
@@ -89,8 +89,8 @@ static char *ask_process(Answering answering, const void *question, Answer *answ
   return describe_end(status);
 }
 
-/* Asks in a process of its own, for the answer loads plugins. Returns the report (transfer full).
- */
+/* Asks a question in a child process, because the answer loads plugins. Returns the report
+ * (transfer full). */
 static char *ask(Answering answering, const void *question, char result[DEVICE_TEXT_MAX]) {
   Answer *answer =
       mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -139,8 +139,8 @@ static void check_code(const void *question, Answer *answer) {
   g_strfreev(kinds);
 }
 
-/* Whether a model can be compiled for the targets of a plugin, beside the others' findings. The
- * texts are owned by `texts`. */
+/* Adds a finding that says whether a model can be compiled for the targets of a plugin. `texts`
+ * owns the texts. */
 static void add_code(GArray *findings, const BpPluginInfo *info, GPtrArray *texts) {
   char result[DEVICE_TEXT_MAX];
   char *text = ask(check_code, info, result);
@@ -161,7 +161,7 @@ static void add_code(GArray *findings, const BpPluginInfo *info, GPtrArray *text
 
 /* ---- Selection --------------------------------------------------------------------------- */
 
-/* Whether the device, "opencl:1", is of one of the kinds. */
+/* Whether the device, such as "opencl:1", is of one of the kinds. */
 static gboolean has_kind(const char *kinds, const char *device) {
   char **words = g_strsplit(kinds, " ", -1);
   char *kind = g_strndup(device, (gsize)(strrchr(device, ':') ? strrchr(device, ':') - device : 0));
@@ -171,7 +171,7 @@ static gboolean has_kind(const char *kinds, const char *device) {
   return found;
 }
 
-/* The last stage of a plugin that has devices, beside the others' findings. */
+/* Adds the finding of the last stage of a plugin that has devices. */
 static void add_selected(GArray *findings, const BpPluginInfo *info, const Choice *choice) {
   gboolean is_chosen = has_kind(info->devices, choice->device);
   const BpPluginReason *reason = is_chosen ? bp_plugin_reason(0) : find_reason("not-selected");
@@ -195,8 +195,8 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *pat
   return NULL;
 }
 
-/* All findings, with what came of each plugin that can be used in the end (transfer full). `texts`
- * owns those of the findings that are made here. */
+/* Collects all findings, and adds findings for each usable plugin (transfer full). `texts` owns the
+ * texts of the added findings. */
 static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *list,
                        const Choice *choice, GPtrArray *texts) {
   GArray *findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));

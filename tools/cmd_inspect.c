@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane inspect`: all that is known of one thing, as names and values. */
+/* `backplane inspect`: shows all facts about one subject, as names and values. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* One fact: its text for people and its value for programs; either may be NULL. An item is one of a
- * list: in JSON the items of one name are an array. */
+/* A fact: its text for people and its value for programs; either may be NULL. An item is an element
+ * of a list: in JSON the items of one name are an array. */
 typedef struct Fact {
   char *name;
   char *text;
@@ -27,7 +27,7 @@ static void fact_clear(void *data) {
   json_decref(fact->value);
 }
 
-/* Takes `text` and `value`. */
+/* Adds a fact; takes over `text` and `value`. */
 static void add_fact(Facts *facts, const char *name, char *text, json_t *value) {
   Fact fact = {g_strdup(name), text, value, FALSE};
   g_array_append_val(facts, fact);
@@ -66,8 +66,8 @@ static void add_value(Facts *facts, const char *name, const BpValue *value) {
   add_fact(facts, name, text, value_json(value, text));
 }
 
-/* An attribute of a device that is a number of a unit: people are shown which, programs the number.
- */
+/* Adds a numeric attribute of a device: people are shown the number with its unit, programs the
+ * number. */
 static void add_attr(Facts *facts, int32_t attr, const BpValue *value) {
   const char *name = bp_device_attr_name(attr);
   char *text = value_to_text(value);
@@ -112,11 +112,11 @@ static void add_words(Facts *facts, const char *name, const char *words) {
   g_strfreev(list);
 }
 
-/* ---- The kinds of things that are inspected
+/* ---- The kinds of subjects
  * --------------------------------------------------------------- */
 
-/* Puts the folder of a plugin's file first on the search path (transfer full: the path as it will
- * be listed). */
+/* Puts the folder of a plugin's file first on the search path; returns the path as it will be
+ * listed (transfer full). */
 static char *search_beside(const char *file) {
   char *path = g_canonicalize_filename(file, NULL), *folder = g_path_get_dirname(path);
   const char *before = g_getenv("BACKPLANE_PLUGIN_PATH");
@@ -140,11 +140,11 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *nam
 static int raise_no_plugin(const char *name) {
   if (strchr(name, '/'))
     return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no plugin '%s'; one is a file *.so", name);
-  bp_plugin_activate(name); /* raises that there is none */
+  bp_plugin_activate(name); /* raises the error that there is no such plugin */
   return -1;
 }
 
-/* A name with a slash is the path of a file, or names a plugin of another machine. */
+/* A name with a slash is the path of a file, or a plugin of another machine. */
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
   char *path = g_str_has_prefix(name, "remote:") ? g_strdup(name)
@@ -212,7 +212,8 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
   return 0;
 }
 
-/* The functions of a module as one text and as an array; *json gets the array. -1 with an error. */
+/* Returns the functions of a module as one text; *json becomes an array of them. -1 with an
+ * error. */
 static char *describe_functions(BpModule *module, json_t **json) {
   char **functions = bp_module_list_functions(module, NULL);
   if (!functions)
@@ -225,8 +226,8 @@ static char *describe_functions(BpModule *module, json_t **json) {
   return text;
 }
 
-/* A module and what it imports, as an object; and for people as a row for each member of it, whose
- * name is its path. NULL with an error. */
+/* Describes a module and its imports, as an object; for people, as a row for each of its members,
+ * named by its path. NULL with an error. */
 static json_t *add_module(BpModule *module, const char *prefix, Facts *facts) {
   json_t *functions, *imports = json_array(), *object = json_object();
   char *text = describe_functions(module, &functions), *name;
@@ -263,7 +264,7 @@ static int is_library(const char *path) {
 
 static int inspect_module(const char *path, const ModelOptions *options, Facts *facts) {
   (void)options;
-  /* A compiled model holds a module of the graph library's kind. */
+  /* A compiled model contains a module of the graph library's kind. */
   BpModule *module = bp_graph_initialize() ? NULL
                      : is_library(path)    ? bp_module_read(path)
                                            : bp_model_open(path);
@@ -331,15 +332,15 @@ static void add_model(const LoadedModel *loaded, Facts *facts) {
   }
 }
 
-/* Default values are constants as long as no input is given. */
+/* Default values are constants unless an input is set. */
 static int visit_tensor(void *facts, int32_t role, const BpModelTensorInfo *info) {
   if (role != BP_TENSOR_DEFAULT)
     add_tensor(facts, role == BP_TENSOR_OUTPUT ? "output" : "input", info);
   return 0;
 }
 
-/* Inputs and outputs of a model are known without any of its devices, whose absence was just raised
- * as an error. */
+/* Shows the inputs and outputs of a model without its devices; the error that was just raised says
+ * which device is missing. */
 static int inspect_without_device(const char *path, const ModelOptions *options, Facts *facts) {
   char *none = g_strconcat("none: ", bp_error_message(), NULL);
   add_text(facts, "device", none);
@@ -378,7 +379,7 @@ static void print_text(const Facts *facts) {
   Table *table = table_new(headers);
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    if (fact->text && *fact->text && strcmp(fact->text, "-") != 0) /* None, or nothing to say */
+    if (fact->text && *fact->text && strcmp(fact->text, "-") != 0) /* None, or no text */
       table_add(table, fact->name, fact->text);
   }
   table_print(table);

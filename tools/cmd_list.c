@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane list`: the installed plugins, from their descriptors alone; with --probe also their
- * devices. */
+/* `backplane list`: the installed plugins, read from their descriptors alone; with --probe also
+ * their devices. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* One row: a device, or a kind without one. Strings are owned. */
+/* A row: a device, or a kind without a device. The row owns its strings. */
 typedef struct DeviceRow {
   char *kind;
-  char device[DEVICE_TEXT_MAX]; /* "opencl:0"; "" when the kind has none */
+  char device[DEVICE_TEXT_MAX]; /* "opencl:0"; "" if the kind has no device */
   char hardware[64];            /* "pci:0000:01:00.0", or "" */
-  const char *same;             /* the first device of the same hardware, "" if it is this one */
+  const char *same;             /* the first device of the same hardware; "" if it is this row */
   char *name;                   /* or NULL */
-  char *why;                    /* there is no device or no name, or "" */
+  char *why;                    /* why there is no device or no name, or "" */
 } DeviceRow;
 
 static void free_row(void *data) {
@@ -49,7 +49,7 @@ static void add_device(GPtrArray *rows, const char *kind, BpDevice device) {
   bp_value_clear(&name);
 }
 
-/* Every device of the kind, or one row with why there is none. */
+/* Adds a row for every device of the kind, or one row that says why there is none. */
 static void add_kind(GPtrArray *rows, const char *kind) {
   BpDevice device;
   int32_t count = 0;
@@ -63,15 +63,15 @@ static void add_kind(GPtrArray *rows, const char *kind) {
     add_device(rows, kind, device);
 }
 
-/* Whether two devices are of one machine: their names are the same up to the last slash. */
+/* Whether two devices belong to one machine: their names are equal up to the last slash. */
 static gboolean is_same_machine(const char *a, const char *b) {
   const char *ends[] = {strrchr(a, '/'), strrchr(b, '/')};
   gsize sizes[] = {ends[0] ? (gsize)(ends[0] - a) : 0, ends[1] ? (gsize)(ends[1] - b) : 0};
   return sizes[0] == sizes[1] && strncmp(a, b, sizes[0]) == 0;
 }
 
-/* Moves the devices of one piece of hardware, which several plugins of a machine may show, behind
- * the first of them. */
+/* Moves devices of the same hardware, which several plugins of a machine may show, behind the first
+ * of these devices. */
 static void group_rows(GPtrArray *rows) {
   for (guint i = 0; i < rows->len; i++) {
     const DeviceRow *first = rows->pdata[i];
@@ -88,7 +88,7 @@ static void group_rows(GPtrArray *rows) {
   }
 }
 
-/* All rows, for the kinds (transfer full). */
+/* Makes all rows for the kinds (transfer full). */
 static GPtrArray *collect_rows(char *const *kinds) {
   GPtrArray *rows = g_ptr_array_new_with_free_func(free_row);
   bp_plugin_try((const char *const *)kinds);
@@ -136,7 +136,7 @@ static json_t *devices_json(const GPtrArray *rows) {
 
 /* ---- Whether a plugin can be used ---------------------------------------------------------- */
 
-/* Whether one of the kinds, space-separated, has a device; of no kinds, no. */
+/* Whether one of the kinds, space-separated, has a device; FALSE if there are no kinds. */
 static gboolean has_device(const char *kinds, const GPtrArray *rows) {
   char **words = g_strsplit(kinds, " ", -1);
   gboolean has = FALSE;
@@ -148,8 +148,8 @@ static gboolean has_device(const char *kinds, const GPtrArray *rows) {
   return has;
 }
 
-/* "unknown": it was not tried. A plugin without devices, as one of targets, is used if it is
- * active. `rows`: the devices, or NULL. */
+/* "unknown": the plugin was not tried. A plugin without devices, such as one for targets, counts as
+ * usable if it is active. `rows`: the devices, or NULL. */
 static const char *usable(const BpPluginInfo *info, const GPtrArray *rows) {
   if (info->state == BP_PLUGIN_FOUND)
     return "unknown";
@@ -180,7 +180,7 @@ static json_t *plugin_json(const BpPluginInfo *info, const GPtrArray *rows) {
   return object;
 }
 
-/* Where it runs, if not in this process. */
+/* Says where the plugin runs, if not in this process. */
 static const char *describe_place(const BpPluginInfo *info) {
   if (g_str_has_prefix(info->path, "remote:"))
     return " (remote)";
@@ -221,8 +221,8 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     print_devices(rows);
 }
 
-/* Whether the kinds of device of all plugins that count are among these: the search for them may
- * have missed a plugin for want of a descriptor, or one came meanwhile. */
+/* Whether `kinds` contains the device kinds of all plugins that count. The search for kinds may
+ * have missed a plugin whose descriptor is missing, or a plugin may have been installed since. */
 static gboolean has_all_kinds(const BpPluginList *list, char *const *kinds) {
   gboolean has_all = TRUE;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
@@ -237,7 +237,7 @@ static gboolean has_all_kinds(const BpPluginList *list, char *const *kinds) {
   return has_all;
 }
 
-/* The rows of all kinds (transfer full), NULL with an error. */
+/* Makes the rows of all kinds (transfer full); NULL with an error. */
 static GPtrArray *probe_devices(void) {
   GPtrArray *rows = NULL;
   gboolean has_all = FALSE;
@@ -256,14 +256,13 @@ static GPtrArray *probe_devices(void) {
 
 /* ---- Slurm ------------------------------------------------------------------------------- */
 
-/* A kind that Slurm counts: CPUs it knows itself, and hardware that two kinds show is the first
- * one's. */
+/* Whether Slurm counts the device's kind. Slurm knows CPUs itself, and hardware that two kinds show
+ * counts for the first kind. */
 static gboolean is_counted(const DeviceRow *row) {
   return *row->device && !*row->same && strcmp(row->kind, "cpu") != 0;
 }
 
-/* How many devices of the row's kind are counted, from the row on; 0 if an earlier row was counted
- * of that kind. */
+/* Counts the devices of the row's kind, from this row on; 0 if an earlier row has the kind. */
 static guint count_kind(const GPtrArray *rows, guint at) {
   const DeviceRow *row = rows->pdata[at];
   guint count = 0;
@@ -278,8 +277,8 @@ static guint count_kind(const GPtrArray *rows, guint at) {
   return is_counted(row) ? count : 0;
 }
 
-/* A generic resource ("GRES") of Slurm for each kind of device, as lines of gres.conf, and in
- * comments what slurm.conf needs. (Slurm's manual, gres.conf(5).) */
+/* Prints a generic resource ("GRES") of Slurm for each kind of device, as lines of gres.conf;
+ * comments say what slurm.conf needs. (Slurm's manual, gres.conf(5).) */
 static int list_slurm(void) {
   GPtrArray *rows = probe_devices();
   if (!rows)
@@ -306,7 +305,7 @@ static int list_slurm(void) {
   return EXIT_OK;
 }
 
-/* Lists the plugins after the devices, with the results of loading them. */
+/* Lists the plugins after the devices, with the results of loading the plugins. */
 static int list_plugins(gboolean json, gboolean probe) {
   GPtrArray *rows = probe ? probe_devices() : NULL;
   if (probe && !rows)

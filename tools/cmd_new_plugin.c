@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane new-plugin`: writes a plugin as a project of its own. It is one of the SDK's
- * templates, each a plugin called simdev that works as it stands, with another name in every file
- * and file name. */
+/* `backplane new-plugin`: writes a plugin as a project of its own. The project is one of the SDK's
+ * templates, each a working plugin called simdev, with another name in every file and file name. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -22,8 +21,8 @@ typedef struct Word {
 
 typedef struct Project {
   char *sdk;       /* the SDK's folder */
-  char *directory; /* where the project comes to */
-  char *partial;   /* where it is written, until it is complete */
+  char *directory; /* the project's final folder */
+  char *partial;   /* the folder in which it is written until it is complete */
   GArray *words;   /* of Word */
   GPtrArray *files;
 } Project;
@@ -32,8 +31,8 @@ typedef struct Project {
 typedef struct Kind {
   const char *name;
   const char *folder;
-  /* What it has of the template of devices, space-separated; its folder has the rest. NULL: it is
-   * that template. */
+  /* The files that it shares with the template of devices, space-separated; its folder has the
+   * others. NULL: it is that template. */
   const char *shared;
   const char *has;
 } Kind;
@@ -46,7 +45,7 @@ static const Kind kinds[] = {
      "an accelerator that claims operators of quantised models"},
 };
 
-/* A way to build a project: a folder of the template, and what its users type. */
+/* A way to build a project: a folder of the template, and the commands for its users. */
 typedef struct Build {
   const char *name;
   const char *package; /* of Debian's */
@@ -78,9 +77,9 @@ static gboolean has_word(const char *words, const char *word) {
   return has;
 }
 
-/* Who has the name already (transfer full); NULL if nobody does. */
+/* Says who owns the name already (transfer full); NULL if the name is free. */
 static char *find_owner(const char *name, const char *device_types) {
-  /* In C the plugin's names begin with its own, and ours with these. */
+  /* The plugin's C names begin with its name, and Backplane's with these prefixes. */
   if (has_word("bp backplane", name) || has_word(BP_DEVICE_RESERVED_KINDS, name))
     return g_strdup("Backplane itself");
   char *owner = NULL;
@@ -103,7 +102,7 @@ static char *find_owner(const char *name, const char *device_types) {
   return owner;
 }
 
-/* The device type for a name, of the private range: two names seldom have the same. */
+/* Returns the device type for a name, in the private range: two names seldom have the same type. */
 static int private_device_type(const char *name) {
   guint32 hash = 2166136261u;
   for (const char *p = name; *p; p++)
@@ -119,7 +118,7 @@ static void add_word(Project *project, const char *from, char *to) {
   g_array_append_val(project->words, word);
 }
 
-/* The text with every word replaced (transfer full). */
+/* Returns the text with every word replaced (transfer full). */
 static char *replace_words(const Project *project, const char *text) {
   char *replaced = g_strdup(text);
   for (guint i = 0; i < project->words->len; i++) {
@@ -136,7 +135,7 @@ static int fail_on(const char *what, const char *path) {
   return bp_error_raise(BP_ERROR_IO, "cannot %s %s: %s", what, path, g_strerror(errno));
 }
 
-/* Raises and frees the error. */
+/* Raises a GError as an error, and frees it. */
 static int fail_with(GError *error) {
   bp_error_raise(BP_ERROR_IO, "%s", error->message);
   g_error_free(error);
@@ -188,7 +187,8 @@ static int copy_entry(const char *folder, const char *to, const char *name, Proj
   return rc;
 }
 
-/* Copies what is in a folder; the folders of builds are for themselves. */
+/* Copies the contents of a folder, except for the folders of builds, which are copied
+ * separately. */
 static int copy_folder(const char *from, const char *to, Project *project) {
   GError *error = NULL;
   GDir *dir = g_dir_open(from, 0, &error);
@@ -219,7 +219,7 @@ static void remove_folder(const char *path) {
   g_rmdir(path);
 }
 
-/* Copies what a kind of plugin shares with the template of devices. */
+/* Copies the files that a kind of plugin shares with the template of devices. */
 static int copy_shared(Project *project, const Kind *kind) {
   if (!kind->shared)
     return 0;
@@ -233,7 +233,7 @@ static int copy_shared(Project *project, const Kind *kind) {
   return rc;
 }
 
-/* Writes the project beside its place and moves it there when it is complete. */
+/* Writes the project next to its final folder and moves it there when it is complete. */
 static int write_project(Project *project, const Kind *kind, const Build *build) {
   if (g_file_test(project->directory, G_FILE_TEST_EXISTS))
     return bp_error_raise(BP_ERROR_VALUE,
@@ -265,7 +265,7 @@ static void set_words(Project *project, const char *name, const Build *build,
   char *capital = g_strdup(name), *number = g_strdup_printf("%d", private_device_type(name));
   GDateTime *now = g_date_time_new_now_utc();
   capital[0] = g_ascii_toupper(capital[0]);
-  /* The order keeps what was put in from being taken for a word of the template. */
+  /* The order prevents a replacement from being taken for a word of the template. */
   add_word(project, G_STRINGIFY(BP_DEVICE_PRIVATE_FIRST), number);
   add_word(project, "simdev", g_strdup(name));
   add_word(project, "SIMDEV", g_ascii_strup(name, -1));
@@ -301,7 +301,7 @@ static void report(const Project *project, const char *name, const Build *build,
   command_print_json(root);
 }
 
-/* 0, or -1 with an error: why the name cannot be used. */
+/* Checks a name. 0, or -1 with an error that says why the name cannot be used. */
 static int check_name(const char *name, const char *sdk) {
   GError *error = NULL;
   g_autofree char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
@@ -321,7 +321,7 @@ static int check_name(const char *name, const char *sdk) {
                : 0;
 }
 
-/* A path to whose last name something can be appended (transfer full). */
+/* Returns a path to whose last component text can be appended (transfer full). */
 static char *without_last_slashes(const char *path) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/')

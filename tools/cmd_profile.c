@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane profile`: where the time of a run goes. */
+/* `backplane profile`: shows where the time of a run goes. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static double total_min_us(const GArray *records) {
   return (double)total / 1e3;
 }
 
-/* With three digits that count, "-" for 0 (transfer full). */
+/* Formats a number with three significant digits, "-" for 0 (transfer full). */
 static char *rate_text(double rate) {
   return rate > 0 ? g_strdup_printf("%.*f",
                                     rate >= 100  ? 0
@@ -95,8 +95,8 @@ static int write_trace(const char *path, const GArray *records) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-/* Returns the number of runs, or -1. The first, with what is built in it and the dump, is not
- * measured. */
+/* Returns the number of runs, or -1. The first run is not measured: it builds code and writes the
+ * dump. */
 static int profile(LoadedModel *loaded, const ModelOptions *options, const ProfileOptions *extra,
                    GArray **records) {
   int runs = model_set_inputs(loaded, options) < 0 ? -1 : operators_measure(loaded, extra, records);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane report`: a page that shows where a model runs, and where its time and memory go. */
+/* `backplane report`: writes a page that shows where a model runs, and where its time and memory
+ * go. */
 #include "tools/command.h"
 
 #include <errno.h>
@@ -12,9 +13,9 @@
 
 #include <backplane/version.h>
 
-#define FORM 1 /* of the data, which --earlier reads */
+#define FORM 1 /* version of the data, which --earlier reads */
 
-/* The page's lines; the data comes where one is "@DATA@". */
+/* The page's lines; the data replaces the line "@DATA@". */
 static const char *const page[] = {
 #include "tools/report-page.h"
 };
@@ -27,7 +28,8 @@ typedef struct ReportOptions {
 
 /* ---- The machine ------------------------------------------------------------------------- */
 
-/* The value of the first line "KEY : VALUE" of a file (transfer full); NULL: there is none. */
+/* Returns the value of the first line "KEY : VALUE" of a file (transfer full); NULL: there is
+ * none. */
 static char *read_line_of(const char *path, const char *key) {
   char *text = NULL, *value = NULL;
   if (!g_file_get_contents(path, &text, NULL, NULL))
@@ -74,7 +76,7 @@ static char *now_text(void) {
 
 /* ---- Sides ------------------------------------------------------------------------------- */
 
-/* What inspect says of each device that the model uses. NULL with an error. */
+/* Describes each device that the model uses, as inspect does. NULL with an error. */
 static json_t *devices_json(const LoadedModel *side) {
   json_t *devices = json_array();
   for (size_t i = 0; i < side->num_devices; i++) {
@@ -90,7 +92,7 @@ static json_t *devices_json(const LoadedModel *side) {
   return devices;
 }
 
-/* All that the page shows of a side; takes `bench`. NULL with an error. */
+/* Collects all data of a side that the page shows; takes over `bench`. NULL with an error. */
 static json_t *side_json(LoadedModel *side, const ModelOptions *options, double seconds,
                          json_t *bench) {
   const ProfileOptions extra = {.runs = 3, .seconds = seconds};
@@ -162,7 +164,7 @@ static int add_sides(GPtrArray *models, const ModelOptions *options, const Repor
 
 /* ---- The page ---------------------------------------------------------------------------- */
 
-/* The data stands in an element of the page, which a '<' in a name could end. */
+/* The data is inside an element of the page, which a '<' in a name could end, so '<' is escaped. */
 static void add_data(GString *out, const char *text) {
   for (; *text; text++)
     if (*text == '<')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane run`: a model, inputs from files, outputs to the terminal or to files. */
+/* `backplane run`: runs a model with inputs from files and outputs to the terminal or to files. */
 #include "tools/command.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <backplane/object.h>
 
 #define SHOWN_ELEMENTS 10
-#define SHOWN_ROWS     10 /* the outputs whose greatest elements are shown */
+#define SHOWN_ROWS     10 /* most rows whose greatest elements are shown */
 
 typedef struct RunOptions {
   ModelOptions model;
@@ -26,7 +26,7 @@ typedef struct Output {
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
-  char *path;           /* where it was written, or NULL */
+  char *path;           /* the file that it was written to, or NULL */
   char *data;           /* the elements, in host memory */
   const char *expected; /* the file of the expected value, or NULL */
   Difference difference;
@@ -42,7 +42,7 @@ static void output_clear(void *output) {
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-/* The first elements as text, or that the type has none (transfer full). */
+/* Formats the first elements as text (transfer full), or says that the type has no text form. */
 static char *first_elements(const Output *output) {
   const BpTensorView *view = &output->tensor->view;
   if (!element_is_number(view->dtype))
@@ -59,7 +59,7 @@ static char *first_elements(const Output *output) {
   return g_string_free(text, FALSE);
 }
 
-/* All elements in row-major order. */
+/* Adds all elements in row-major order. */
 static json_t *elements_json(const BpTensorView *view, const char *data) {
   int64_t count = bp_view_num_elements(view);
   size_t size = bp_dtype_bytes(view->dtype);
@@ -76,7 +76,7 @@ typedef struct Element {
   double value;
 } Element;
 
-/* The largest first, NaN last, equal ones in order. */
+/* Orders by value, the largest first, NaN last, equal values by index. */
 static int larger_first(const void *a, const void *b) {
   const Element *x = a, *y = b;
   int x_nan = isnan(x->value), y_nan = isnan(y->value);
@@ -89,7 +89,7 @@ static int64_t last_extent(const BpTensorView *view) {
   return view->ndim ? view->shape[view->ndim - 1] : 1;
 }
 
-/* The `count` best of a row along the last axis (transfer full, g_array_unref). */
+/* Returns the `count` best elements of a row along the last axis (transfer full, g_array_unref). */
 static GArray *best_elements(const Output *output, int64_t row, int count) {
   const BpTensorView *view = &output->tensor->view;
   int64_t extent = last_extent(view);
@@ -111,7 +111,7 @@ static int64_t num_rows(const Output *output) {
   return extent ? bp_view_num_elements(view) / extent : 0;
 }
 
-/* The element as its type has it (transfer full): a double has not all integers. */
+/* Formats an element in its own type (transfer full): a double cannot hold all integers. */
 static char *best_text(const Output *output, int64_t row, int64_t index) {
   const BpTensorView *view = &output->tensor->view;
   GString *text = g_string_new(NULL);
@@ -120,7 +120,7 @@ static char *best_text(const Output *output, int64_t row, int64_t index) {
   return g_string_free(text, FALSE);
 }
 
-/* One label for each element of the last axis, or "". */
+/* Returns the label of an element of the last axis, or "". */
 static const char *label_of(char *const *labels, const Output *output, int64_t index) {
   int64_t extent = last_extent(&output->tensor->view);
   return labels && (int64_t)g_strv_length((char **)labels) == extent ? labels[index] : "";
@@ -160,7 +160,7 @@ static void print_best(const GPtrArray *outputs, int top, char *const *labels) {
     fprintf(command_out(), "... and %" G_GINT64_FORMAT " rows more, which --json has\n", hidden);
 }
 
-/* For each row along the last axis a list of its best elements. */
+/* Adds, for each row along the last axis, a list of its best elements. */
 static json_t *best_json(const Output *output, int top, char *const *labels) {
   const BpTensorView *view = &output->tensor->view;
   json_t *rows = json_array();
@@ -185,7 +185,7 @@ static json_t *best_json(const Output *output, int top, char *const *labels) {
   return rows;
 }
 
-/* The lines of the file of labels (transfer full, g_strfreev); NULL with an error. */
+/* Returns the lines of the file of labels (transfer full, g_strfreev); NULL with an error. */
 static char **read_labels(const char *path) {
   gsize size;
   char *text = file_read(path, &size);
@@ -195,7 +195,7 @@ static char **read_labels(const char *path) {
   }
   char **lines = g_strsplit(text, "\n", -1);
   guint count = g_strv_length(lines);
-  if (count && !*lines[count - 1]) { /* behind the last end of a line */
+  if (count && !*lines[count - 1]) { /* after the last newline */
     g_free(lines[count - 1]);
     lines[count - 1] = NULL;
   }
@@ -205,7 +205,7 @@ static char **read_labels(const char *path) {
   return lines;
 }
 
-/* That the labels are those of an output. */
+/* Checks that the number of labels matches an output. */
 static int check_labels(const RunOptions *options, char *const *labels, const GPtrArray *outputs) {
   guint count = g_strv_length((char **)labels);
   GPtrArray *extents = g_ptr_array_new_with_free_func(g_free);
@@ -244,7 +244,7 @@ static int raise_no_output(const char *what, const char *name, const GPtrArray *
   return -1;
 }
 
-/* Compares an output with the array, which is released; NULL: an error was raised. */
+/* Compares an output with the array, and releases the array; NULL: an error was raised. */
 static int compare_output(Output *output, const char *path, BpTensor *expected,
                           const Tolerance *tolerance) {
   if (!expected)
@@ -256,7 +256,7 @@ static int compare_output(Output *output, const char *path, BpTensor *expected,
   return status < 0 ? bp_error_add_context("output '%s' against %s", output->info->name, path) : 0;
 }
 
-/* Each array of an archive against the output of its name. */
+/* Compares each array of an archive with the output of the same name. */
 static int compare_archive(const char *path, const GPtrArray *outputs, const GPtrArray *names,
                            const Tolerance *tolerance) {
   Npz *npz = npz_open(path);
@@ -305,7 +305,7 @@ static int compare_outputs(const RunOptions *options, const GPtrArray *outputs) 
   return status;
 }
 
-/* Raises the first mismatch; 0: there is none. */
+/* Raises an error for the first mismatch; 0: there is none. */
 static int raise_mismatch(const RunOptions *options, const GPtrArray *outputs) {
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
@@ -345,7 +345,7 @@ static void print_differences(const RunOptions *options, const GPtrArray *output
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-/* Whether an earlier output was written to the path: names that differ may have one file name. */
+/* Whether an earlier output was written to the path: two names may give one file name. */
 static gboolean is_written(const GPtrArray *outputs, const Output *output, const char *path) {
   for (guint i = 0; i < outputs->len && outputs->pdata[i] != output; i++)
     if (strcmp(((const Output *)outputs->pdata[i])->path, path) == 0)
@@ -388,8 +388,8 @@ static gboolean is_archive(const char *output) {
   return output && path_has_extension(output, ".npz");
 }
 
-/* Fetches an output's elements, and writes it if a folder is given; for JSON only if its elements
- * can be written as such, or are in a file. */
+/* Fetches an output's elements, and writes them if a folder is given. JSON gets an output only if
+ * JSON can represent its elements, or if they are in a file. */
 static int collect_output(const LoadedModel *loaded, int32_t index, const RunOptions *options,
                           const GPtrArray *outputs, Output *output) {
   output->info = bp_model_output_info(loaded->model, index);
@@ -498,7 +498,8 @@ static int run_once(LoadedModel *loaded, double *ms) {
   return 0;
 }
 
-/* Runs, fetches, prints. A mismatch is raised once the results are printed. */
+/* Runs the model, fetches and prints the outputs. A mismatch is raised after the results are
+ * printed. */
 static int run_and_print(LoadedModel *loaded, const RunOptions *options, GPtrArray *outputs,
                          gboolean *printed) {
   double ms = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane targets`: for what code can be generated. */
+/* `backplane targets`: lists the targets that code can be generated for. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -84,7 +84,7 @@ static int list_targets(gboolean json) {
   return EXIT_OK;
 }
 
-/* One kind alone, which is there or an error. */
+/* Shows one kind; an unknown kind is an error. */
 static int show_target(const char *name, gboolean json) {
   char *const kinds[] = {(char *)name, NULL};
   if (!bp_target_kind_info(name))

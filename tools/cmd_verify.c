@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane verify`: whether something is as it should be. A plugin is, if it passes the
- * conformance kit. */
+/* `backplane verify`: checks that a plugin conforms to the ABI, with the conformance kit. */
 #include "tools/command.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How tensors differ, by the rule of numpy.testing.assert_allclose: an element matches if it is at
- * most atol + rtol * |expected| away; NaN matches NaN, an infinity itself. */
+/* The difference of tensors, by the rule of numpy.testing.assert_allclose: an element matches if it
+ * differs by at most atol + rtol * |expected|; NaN matches NaN, an infinity matches itself. */
 #include "tools/command.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ char *elements_copy(const BpTensorView *view) {
   return NULL;
 }
 
-/* Where the element of that number is on each axis (transfer full, g_free). */
+/* Returns the position of an element on each axis (transfer full, g_free). */
 static int64_t *find_position(int64_t index, const int64_t *shape, int32_t ndim) {
   int64_t *position = g_new(int64_t, (gsize)ndim);
   for (int32_t i = ndim - 1; i >= 0; i--) {
@@ -76,7 +76,7 @@ static int check_comparable(const BpTensorView *actual, const BpTensorView *expe
   return 0;
 }
 
-/* Adds an element: how far it is from the expected value. */
+/* Adds an element and its distance from the expected value. */
 static void add_element(Difference *difference, int64_t index, double distance, double expected,
                         const Tolerance *tolerance) {
   double size = fabs(expected);
@@ -121,7 +121,7 @@ int difference_find(const BpTensorView *actual, const BpTensorView *expected,
   return status;
 }
 
-/* A largest difference and where it is, "1.2e-06 at [0,3]"; of an empty tensor "-". */
+/* Formats the largest difference and its position, "1.2e-06 at [0,3]"; "-" for an empty tensor. */
 static char *largest_to_text(double value, int64_t at, const BpTensorView *view) {
   if (at < 0)
     return g_strdup("-");
@@ -139,7 +139,7 @@ char *difference_relative_text(const Difference *difference, const BpTensorView 
   return largest_to_text(difference->relative, difference->relative_at, view);
 }
 
-/* The position of an element as an array; null for none. */
+/* Returns the position of an element as an array; null for none. */
 static json_t *position_json(int64_t index, const BpTensorView *view) {
   if (index < 0)
     return json_null();

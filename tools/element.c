@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of tensors as numbers, for people and as JSON. */
+/* Elements of tensors as numbers, for people and for JSON. */
 #include "tools/command.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-/* A float of 16 bits by the rules of IEEE 754, with this number of exponent bits: rounded to the
- * nearest, halfway cases to even; a number that is too large becomes infinite. */
+/* Encodes a 16-bit float by the rules of IEEE 754, with the given number of exponent bits: rounded
+ * to nearest, ties to even; a number that is too large becomes infinite. */
 static uint16_t encode_short_float(double value, int exponent_bits) {
   int fraction_bits = 15 - exponent_bits, largest = (1 << exponent_bits) - 1, exponent;
   uint16_t sign = (uint16_t)(signbit(value) ? 0x8000 : 0);
@@ -16,7 +16,7 @@ static uint16_t encode_short_float(double value, int exponent_bits) {
     return sign | infinity | (uint16_t)(1 << (fraction_bits - 1));
   if (isinf(value))
     return sign | infinity;
-  frexp(value, &exponent); /* 0.5 to 1 times two to the power of it */
+  frexp(value, &exponent); /* |value| is 0.5 to 1 times 2^exponent */
   int biased = value != 0 ? MAX(exponent - 1 + largest / 2, 1) : 1;
   double fraction = nearbyint(ldexp(fabs(value), largest / 2 + fraction_bits - biased));
   double bits = fraction + ldexp(biased - 1, fraction_bits); /* a carry raises the exponent */
@@ -24,12 +24,12 @@ static uint16_t encode_short_float(double value, int exponent_bits) {
 }
 
 static double read_float(const char *data, BpDataType dtype) {
-  double value = 0; /* callers know that it is a number */
+  double value = 0; /* callers have checked that the type is numeric */
   bp_dtype_decode(dtype, data, 0, &value);
   return value;
 }
 
-/* The sign is carried to the left; hosts are little-endian. */
+/* Sign extension by shifts; hosts are little-endian. */
 static int64_t read_int(const char *data, BpDataType dtype) {
   uint64_t value = 0;
   memcpy(&value, data, dtype.bits / 8);
@@ -63,7 +63,8 @@ gboolean element_write_float(char *data, BpDataType dtype, double value) {
   return TRUE;
 }
 
-/* Whether the type has the whole number that the value is; then *out is it, as the type has it. */
+/* Converts a whole number to the type's bits in *out; FALSE if the type does not have the
+ * number. */
 static gboolean to_integer(double value, BpDataType dtype, uint64_t *out) {
   gboolean is_signed = dtype.code == BP_DTYPE_INT;
   int bits = dtype.code == BP_DTYPE_BOOL ? 1 : dtype.bits - is_signed;
@@ -73,7 +74,7 @@ static gboolean to_integer(double value, BpDataType dtype, uint64_t *out) {
   return TRUE;
 }
 
-/* As to_integer, of text that is a whole number: doubles do not have all of 64 bits. */
+/* to_integer for text that is a whole number: a double cannot hold all 64-bit integers. */
 static gboolean parse_integer(const char *text, BpDataType dtype, uint64_t *out) {
   char *end;
   errno = 0;
@@ -108,13 +109,13 @@ double element_number(const char *data, BpDataType dtype) {
   return dtype.code == BP_DTYPE_INT ? (double)whole : (double)(uint64_t)whole;
 }
 
-/* How far apart two integers are, exactly where a double is. */
+/* Returns the distance of two integers, exact if a double can be. */
 static double integer_distance(const char *a, BpDataType a_type, const char *b, BpDataType b_type) {
   int64_t x = read_int(a, a_type), y = read_int(b, b_type);
   gboolean x_negative = a_type.code == BP_DTYPE_INT && x < 0;
   gboolean y_negative = b_type.code == BP_DTYPE_INT && y < 0;
   gboolean x_less = x_negative == y_negative ? (uint64_t)x < (uint64_t)y : x_negative;
-  if (x_negative != y_negative) /* the sum of their sizes may have 65 bits */
+  if (x_negative != y_negative) /* the difference may need 65 bits */
     return fabs(element_number(a, a_type) - element_number(b, b_type));
   return (double)(x_less ? (uint64_t)y - (uint64_t)x : (uint64_t)x - (uint64_t)y);
 }
@@ -125,7 +126,7 @@ double element_distance(const char *a, BpDataType a_type, const char *b, BpDataT
   double x = element_number(a, a_type), y = element_number(b, b_type);
   if (isnan(x) || isnan(y))
     return isnan(x) && isnan(y) ? 0 : (double)INFINITY;
-  return x == y ? 0 : fabs(x - y); /* infinities that are equal are no NaN apart */
+  return x == y ? 0 : fabs(x - y); /* the difference of equal infinities would be NaN */
 }
 
 gboolean element_is_number(BpDataType dtype) {
@@ -147,5 +148,5 @@ json_t *element_json(const char *data, BpDataType dtype) {
   int64_t whole = read_int(data, dtype);
   return dtype.code == BP_DTYPE_INT || whole >= 0
              ? json_integer(whole)
-             : json_real((double)(uint64_t)whole); /* beyond the integers of jansson */
+             : json_real((double)(uint64_t)whole); /* outside the range of jansson's integers */
 }

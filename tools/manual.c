@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of the manual, of what --help is made of: the two cannot differ. */
+/* Manual pages, made from the text of --help, so that the two cannot differ. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 #include <backplane/version.h>
 
-/* Text for man: a '-' is the one that is typed, and a point or quote that begins a line is no
- * request. */
+/* Escapes text for man: a '-' is a plain hyphen, and a point or quote at the beginning of a line is
+ * no request. */
 static void print_text(const char *text) {
   gboolean begins = TRUE;
   for (; *text; text++) {

@@ -73,7 +73,7 @@ void model_options_clear(ModelOptions *options) {
 gboolean explain_preferences(const char *given, int *status) {
   char *settings = given ? NULL : bp_device_preferences();
   gboolean asks = g_strcmp0(given ? given : settings, "help") == 0;
-  bp_error_clear(); /* settings that cannot be read are an error where they are used */
+  bp_error_clear(); /* an unreadable configuration is an error where it is used */
   bp_str_free(settings);
   if (!asks)
     return FALSE;
@@ -97,7 +97,7 @@ gboolean path_has_extension(const char *path, const char *extension) {
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* Sets the limits that are given as NAME=NUMBER; -1 with an error. */
+/* Sets the limits of options NAME=NUMBER; -1 with an error. */
 static int parse_limits(char *const *texts, BpCompileLimits *limits) {
   const struct {
     const char *name;
@@ -130,13 +130,13 @@ static int show_progress(void *context, const char *stage, int32_t done, int32_t
   return 0;
 }
 
-/* Whose code runs what a target refuses, and the devices that this takes. */
+/* The fallback target that runs refused nodes, and the devices that a run then needs. */
 typedef struct Placing {
   const GPtrArray *targets;
   const BpTarget *fallback;
-  char *devices; /* "vulkan,cpu"; NULL while nothing was refused */
+  char *devices; /* "vulkan,cpu"; NULL while no node was refused */
   ClaimReport *claims;
-  char *line; /* said last, or NULL */
+  char *line; /* the last printed line, or NULL */
 } Placing;
 
 static int show_placed(void *context, const char *node, const char *target, const char *why) {
@@ -147,7 +147,7 @@ static int show_placed(void *context, const char *node, const char *target, cons
   int is_repeated = g_strcmp0(line, placing->line) == 0;
   g_free(placing->line);
   placing->line = line;
-  if (is_repeated) /* each operator that a node became is refused by itself */
+  if (is_repeated) /* a node may have become several operators, each refused */
     return 0;
   command_print(stderr, "%s", line);
   claims_add_placed(placing->claims, node, target, why);
@@ -257,8 +257,8 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
   return NULL;
 }
 
-/* Whether a preference is for devices of one kind alone: `kind`, `kind:...`, `remote:HOST/kind...`.
- */
+/* Whether a preference names devices of one kind only: `kind`, `kind:...`,
+ * `remote:HOST/kind...`. */
 static gboolean is_for_kind(const char *entry, const char *kind) {
   const char *slash = g_str_has_prefix(entry, "remote:") ? strchr(entry, '/') : NULL;
   const char *word = slash ? slash + 1 : entry;
@@ -266,7 +266,7 @@ static gboolean is_for_kind(const char *entry, const char *kind) {
   return length == strlen(kind) && strncmp(word, kind, length) == 0;
 }
 
-/* The preferences for a second device: the list without "auto", and with "!kind" at its end
+/* Returns the preferences for a second device: the list without "auto", with "!kind" appended
  * (transfer full). NULL if the list names no device of another kind. */
 static char *list_others(const char *list, const char *kind) {
   GString *others = g_string_new(NULL);
@@ -283,14 +283,14 @@ static char *list_others(const char *list, const char *kind) {
   return g_string_free(others, !is_any_named);
 }
 
-/* Chooses the next device of the list that is of another kind, on any machine, for what the chosen
- * one cannot run, and gives its target; NULL, with no error: there is no list, or no such device.
- */
+/* Selects the next device of the list that is of another kind, on any machine, for nodes that the
+ * selected device cannot run, and returns its target. NULL, without an error, if there is no list
+ * or no such device. */
 static BpTarget *choose_fallback(const ModelOptions *options, LoadedModel *loaded) {
   char *settings = options->device ? NULL : bp_device_preferences();
   const char *list = options->device ? options->device : settings;
   const BpDeviceApi *api = bp_device_api(loaded->devices[0].device_type);
-  const char *slash = api ? strrchr(api->name, '/') : NULL; /* of another machine's kind */
+  const char *slash = api ? strrchr(api->name, '/') : NULL; /* a kind of another machine */
   char *others = list && api ? list_others(list, slash ? slash + 1 : api->name) : NULL;
   BpTarget *target = NULL;
   if (others && bp_device_select(others, &loaded->devices[1], NULL) == 0)
@@ -318,7 +318,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
   loaded->fallback = choose_fallback(options, loaded);
-  char *devices = NULL; /* they are the loaded model's */
+  char *devices = NULL; /* the loaded model owns them */
   BpModule *module = model_compile(path, targets, loaded->fallback, &options->onnx, options->inputs,
                                    NULL, &devices, &loaded->claims);
   g_free(devices);
@@ -347,7 +347,7 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
   return NULL;
 }
 
-/* Raw elements say no shape: --shape may. */
+/* A file of raw elements has no shape: --shape gives it. */
 static gboolean has_raw_input(const ModelOptions *options) {
   for (char **input = options->inputs; input && *input; input++)
     if (path_has_extension(*input, ".bin"))
@@ -380,12 +380,12 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
   return NULL;
 }
 
-/* Compiles an ONNX file; a target "c,dnnl" names a graph compiler, too. */
+/* Compiles an ONNX file; a target "c,dnnl" also names a graph compiler. */
 static BpModule *compile_onnx(const char *path, const ModelOptions *options, LoadedModel *loaded) {
   ModelOptions own = *options;
   own.target = g_strdup(options->target);
   own.onnx.graph_compilers = g_strdupv(options->onnx.graph_compilers);
-  if (options->onnx.specializes) { /* the shapes are those of the inputs alone */
+  if (options->onnx.specializes) { /* the shapes are those of the inputs only */
     own.onnx.shapes = NULL;
     own.inputs = NULL;
   }
@@ -415,11 +415,11 @@ char *model_place_text(const LoadedModel *loaded) {
   return g_string_free(text, FALSE);
 }
 
-/* Whether the command line or the settings name devices. */
+/* Whether the command line or the configuration names devices. */
 static gboolean has_preferences(const ModelOptions *options) {
   char *settings = options->device ? NULL : bp_device_preferences();
   gboolean has = options->device || (settings && *settings);
-  bp_error_clear(); /* settings that cannot be read are an error where they are used */
+  bp_error_clear(); /* an unreadable configuration is an error where it is used */
   bp_str_free(settings);
   return has;
 }
@@ -470,7 +470,7 @@ void model_close(LoadedModel *loaded) {
 
 /* ---- Specialised code -------------------------------------------------------------------- */
 
-/* "x=1x128, y=1x3", of the inputs of a specialised code (transfer full). */
+/* Formats the shapes of the inputs of a specialised code, "x=1x128, y=1x3" (transfer full). */
 static char *specialized_text(const BpSpecializedModel *specialized) {
   GString *text = g_string_new(NULL);
   for (int32_t i = 0; i < specialized->num_inputs; i++) {
@@ -503,7 +503,7 @@ void model_add_specialized(json_t *root, const LoadedModel *loaded) {
     json_decref(list);
 }
 
-/* `visitor`: the milliseconds that compiling it took. */
+/* `visitor` points to the milliseconds that compiling took. */
 static int print_specialized(void *visitor, const BpSpecializedModel *specialized) {
   char *text = specialized_text(specialized);
   char *all = size_to_text(specialized->parameter_bytes);
@@ -519,7 +519,7 @@ static int print_specialized(void *visitor, const BpSpecializedModel *specialize
   return 0;
 }
 
-/* What code is compiled for the shapes of the inputs that were set. */
+/* Compiles code for the shapes of the inputs that were set. */
 static int specialize(const LoadedModel *loaded, const ModelOptions *options) {
   const GArray *shapes = loaded->shapes;
   BpCompileLimits limits = {.struct_size = sizeof(limits)};
@@ -553,7 +553,7 @@ static int specialize(const LoadedModel *loaded, const ModelOptions *options) {
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-/* The names of the inputs (transfer full). */
+/* Returns the names of the inputs (transfer full). */
 static GPtrArray *list_inputs(const BpModel *model) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
@@ -568,7 +568,7 @@ static int32_t find_input(const BpModel *model, const char *option) {
   return found;
 }
 
-/* An input as the model describes it, with the shape that --shape gives it. */
+/* Describes an input as the model does, with the shape that --shape gives it. */
 static BpModelTensorInfo describe_input(const BpModel *model, int32_t index, const GArray *shapes) {
   BpModelTensorInfo info = *bp_model_input_info(model, index);
   const BpInputShape *given = shapes_find(shapes, info.name);
@@ -579,7 +579,7 @@ static BpModelTensorInfo describe_input(const BpModel *model, int32_t index, con
   return info;
 }
 
-/* Sets an input, and writes its value where the command keeps values of inputs. */
+/* Sets an input, and writes its value to a file if the command keeps values of inputs. */
 static int set_value(LoadedModel *loaded, const ModelOptions *options, int32_t index,
                      const BpTensorView *value) {
   int status =
@@ -616,7 +616,8 @@ static int set_given(LoadedModel *loaded, const char *option, const ModelOptions
   return status < 0 ? bp_error_add_context("%.200s", text) : 0;
 }
 
-/* Floats in 0..1, small whole numbers otherwise; packed elements of less than a byte are any. */
+/* Fills floats from 0 to 1, and small whole numbers otherwise; packed sub-byte elements get
+ * arbitrary values. */
 static void fill_random(GRand *random, const BpTensorView *view, int64_t count) {
   size_t bytes = bp_dtype_bytes(view->dtype);
   char *out = view->data;
@@ -651,7 +652,7 @@ static gboolean has_known_type(const BpModelTensorInfo *info) {
   return info->ndim >= 0 && info->dtype.bits > 0;
 }
 
-/* That each of the shapes is of an input of the model. */
+/* Checks that each of the shapes belongs to an input of the model. */
 static int check_shapes(const BpModel *model, const ModelOptions *options, const GArray *shapes) {
   GPtrArray *names = list_inputs(model);
   int status = 0;
@@ -663,8 +664,8 @@ static int check_shapes(const BpModel *model, const ModelOptions *options, const
   return status;
 }
 
-/* Fills an input that no file gave with random numbers, if the options allow that and its shape is
- * known; otherwise adds its name to `missing`. */
+/* Fills an input without a file with random numbers, if the options allow that and the input's
+ * shape is known; otherwise adds the input's name to `missing`. */
 static int complete_input(LoadedModel *loaded, const ModelOptions *options, int32_t index,
                           const GArray *shapes, GRand *random, GString *missing) {
   const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);
@@ -676,8 +677,8 @@ static int complete_input(LoadedModel *loaded, const ModelOptions *options, int3
   return 0;
 }
 
-/* Sets the inputs that no file gave, or names them all in an error: those too whose extents only a
- * run knows. */
+/* Sets the inputs without files, or raises an error that names them all, including those whose
+ * extents are known only in a run. */
 static int complete_inputs(LoadedModel *loaded, const ModelOptions *options, const GArray *shapes,
                            const gboolean *given) {
   GRand *random = options->fills ? g_rand_new_with_seed(SEED) : NULL;

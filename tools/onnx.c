@@ -14,7 +14,8 @@ static gint64 number(const json_t *object, const char *name) {
   return json_integer_value(json_object_get(object, name));
 }
 
-/* A document of the library's (transfer full), whose text is released; NULL with an error. */
+/* Parses a JSON document of the library, and releases its text (transfer full); NULL with an
+ * error. */
 static json_t *parse_document(char *text) {
   json_t *document = text ? json_loads(text, 0, NULL) : NULL;
   if (text && !document)
@@ -23,14 +24,16 @@ static json_t *parse_document(char *text) {
   return document;
 }
 
-/* "com.microsoft::Gelu", or the name alone of ONNX's own (transfer full). */
+/* Returns "com.microsoft::Gelu", or only the name for an operator of ONNX's own domain (transfer
+ * full). */
 static char *full_name(const char *domain, const char *name) {
   return g_strdup_printf("%s%s%s", domain, *domain ? "::" : "", name);
 }
 
 /* ---- Operators --------------------------------------------------------------------------- */
 
-/* Whether the operator is asked for, by its name with or without its domain; all are if none is. */
+/* Whether the operator is requested, by its name with or without its domain; without requests all
+ * operators are. */
 static gboolean is_wanted(const json_t *op, char *const *names) {
   char *full = full_name(member(op, "domain"), member(op, "name"));
   gboolean is = !*names;
@@ -40,7 +43,8 @@ static gboolean is_wanted(const json_t *op, char *const *names) {
   return is;
 }
 
-/* The operator whose name differs in case alone, else the nearest name; NULL: none is near. */
+/* Returns the operator whose name differs only in case, else the nearest name; NULL: none is
+ * near. */
 static const char *nearest_operator(const json_t *all, const char *mistyped) {
   GPtrArray *words = g_ptr_array_new();
   const char *found = NULL;
@@ -58,7 +62,7 @@ static const char *nearest_operator(const json_t *all, const char *mistyped) {
   return found;
 }
 
-/* Keeps of the list the operators that are asked for. 0, or -1 with an error: one is not there. */
+/* Keeps only the requested operators of the list. 0, or -1 with an error if one does not exist. */
 static int select_operators(json_t *document, char *const *names) {
   json_t *all = json_object_get(document, "operators"), *kept = json_array(), *op;
   size_t index;
@@ -133,8 +137,8 @@ static gboolean has_word(const json_t *shape) {
   return is_found;
 }
 
-/* "nx3x224x224", or "batch x 3 x 224 x 224", as no one reads "batchx3"; "?" for an extent without a
- * name, and where nothing is known (transfer full). */
+/* Formats a shape: "nx3x224x224", or "batch x 3 x 224 x 224", since "batchx3" is hard to read; "?"
+ * for an extent without a name and for an unknown shape (transfer full). */
 static char *shape_text(const json_t *shape) {
   GString *text = g_string_new(NULL);
   const char *by = has_word(shape) ? " x " : "x";
@@ -154,7 +158,7 @@ static char *shape_text(const json_t *shape) {
   return g_string_free(text, FALSE);
 }
 
-/* "float32 1x10" (transfer full). */
+/* Formats a type, "float32 1x10" (transfer full). */
 static char *type_text(const json_t *tensor) {
   const char *dtype = member(tensor, "dtype");
   char *shape = shape_text(json_object_get(tensor, "shape"));
@@ -163,8 +167,8 @@ static char *type_text(const json_t *tensor) {
   return text;
 }
 
-/* Adds "operators" to the document: each with how often it occurs and how it is computed, the most
- * frequent first. */
+/* Adds "operators" to the document: each operator with its number of nodes and how it is computed,
+ * the most frequent first. */
 static void count_operators(json_t *document) {
   json_t *counts = json_object(), *list = json_array(), *node, *entry;
   size_t index;
@@ -272,8 +276,7 @@ static void print_nodes(const json_t *document) {
   table_print(table);
 }
 
-/* The reason why operators of the file cannot be compiled; "" if all are supported (transfer full).
- */
+/* Says why operators of the file cannot be compiled; "" if all are supported (transfer full). */
 static char *unsupported_operators(const char *path) {
   char *text = g_strdup(bp_onnx_check_operators(path) < 0 ? bp_error_message() : "");
   bp_error_clear();
@@ -291,7 +294,7 @@ int onnx_inspect(const char *path, gboolean lists_nodes, gboolean json) {
     return command_fail(json);
   char *unsupported = unsupported_operators(path);
   count_operators(document);
-  rename_member(document, "inputs", "input"); /* as they are called in a compiled model */
+  rename_member(document, "inputs", "input"); /* names as in a compiled model */
   rename_member(document, "outputs", "output");
   if (*unsupported)
     json_add_str(document, "unsupported", unsupported);

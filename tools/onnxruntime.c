@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an onnxruntime that is installed for Python gives for the nodes of a model. */
+/* Runs a model with the onnxruntime that is installed for Python, and gets the values of its
+ * nodes. */
 #include "tools/command.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ static const char *const program[] = {
 #include "tools/onnxruntime-values.h"
 };
 
-/* The last line of what the program said, which is cut at its end. */
+/* Returns the last line of the program's output, which is truncated at its end. */
 static const char *last_line(char *said) {
   const char *end = strrchr(g_strchomp(said), '\n');
   return end ? end + 1 : said;

@@ -16,7 +16,7 @@
 
 #include <backplane/object.h>
 
-/* The original stdout of the command, or NULL while fd 1 still is that. */
+/* The original stdout of the command; NULL while fd 1 still is the original. */
 static FILE *results;
 
 FILE *command_out(void) {
@@ -42,7 +42,8 @@ gboolean command_has_begun(void) {
   return has_begun;
 }
 
-/* From here on, output of plugins and of programs that they start goes to stderr. */
+/* Redirects fd 1, so that later output of plugins and of programs that they start goes to
+ * stderr. */
 static void keep_stdout(void) {
   int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   FILE *kept = fd < 0 ? NULL : fdopen(fd, "w");
@@ -52,7 +53,8 @@ static void keep_stdout(void) {
     fclose(kept);
 }
 
-/* How many letters have to be left out, added, changed or exchanged with the next one. */
+/* Returns the edit distance: the number of letters omitted, added, changed or exchanged with the
+ * next one. */
 static size_t count_edits(const char *a, const char *b) {
   size_t rows = strlen(a) + 1, columns = strlen(b) + 1;
   size_t *edits = g_new0(size_t, rows * columns);
@@ -85,7 +87,8 @@ const char *nearest_word(const char *mistyped, const char *const *words) {
   return nearest;
 }
 
-/* ", did you mean --device?" of an option that GLib does not know, or "" (transfer full). */
+/* Returns ", did you mean --device?" for an option that GLib does not know, or "" (transfer
+ * full). */
 static char *suggest_option(const GError *error, const GOptionEntry *entries) {
   const char *unknown = strstr(error->message, "--");
   GPtrArray *names = g_ptr_array_new();
@@ -137,8 +140,8 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   return ok;
 }
 
-/* Whether a character acts on the terminal or on the text around it. C1 counts, because U+009B
- * means ESC [; so do Unicode's line and paragraph separators and characters that change the
+/* Whether a character controls the terminal or affects the surrounding text. C1 counts, because
+ * U+009B means ESC [; so do Unicode's line and paragraph separators and characters that change the
  * direction of writing. */
 static gboolean is_control(gunichar c) {
   GUnicodeType type = g_unichar_type(c);
@@ -255,7 +258,8 @@ static void end_for_lack_of_memory(void) {
   _exit(EXIT_FAIL);
 }
 
-/* The shortest text that reads back as the number, with a point or an exponent, as for a real. */
+/* Appends the shortest text that reads back as the number, with a point or an exponent, as for a
+ * real. */
 static void append_real(GString *out, double number) {
   char text[32];
   for (int digits = 15; digits <= 17; digits++) {
@@ -268,7 +272,7 @@ static void append_real(GString *out, double number) {
     g_string_append(out, ".0");
 }
 
-/* Begins a line within `depth` brackets, or nothing in a compact document. */
+/* Begins a line inside `depth` brackets; appends nothing in a compact document. */
 static void append_break(GString *out, int depth) {
   if (depth >= 0)
     g_string_append_printf(out, "\n%*s", 2 * depth, "");
@@ -454,7 +458,7 @@ int command_write_file(const char *path, const char *what, const char *bytes, gs
                                 g_strerror(errno));
   if (g_file_set_contents(path, bytes, (gssize)size, &error))
     return 0;
-  const char *reason = g_strrstr(error->message, ": "); /* before it, a temporary file is named */
+  const char *reason = g_strrstr(error->message, ": "); /* a temporary file is named before `it` */
   bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
                  reason ? reason + 2 : error->message);
   g_error_free(error);

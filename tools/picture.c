@@ -48,7 +48,7 @@ static void to_planes(const png_byte *pixels, size_t bytes, const Layout *layout
       out[c * area + i] = (float)pixels[(size_t)i * bytes + (size_t)c] / 255.0f;
 }
 
-/* Gives open extents of the layout the picture's size, and checks the other extents. */
+/* Sets open extents of the layout to the picture's size, and checks the other extents. */
 static int settle_size(int64_t width, int64_t height, const char *path, Layout *layout) {
   layout->width = layout->width < 0 ? width : layout->width;
   layout->height = layout->height < 0 ? height : layout->height;
@@ -66,8 +66,8 @@ static int settle_size(int64_t width, int64_t height, const char *path, Layout *
   return 0;
 }
 
-/* A tensor of as many of the extents 1, C, H, W as the input has (transfer full); NULL with an
- * error. */
+/* Makes a tensor with those of the extents 1, C, H, W that the input has (transfer full); NULL with
+ * an error. */
 static BpTensor *create_tensor(const Layout *layout, int32_t ndim) {
   const int64_t extents[] = {1, layout->channels, layout->height, layout->width};
   return bp_tensor_create(extents + 4 - ndim, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
@@ -103,7 +103,7 @@ static BpTensor *decode_png(png_image *image, const char *path, Layout *layout, 
   return tensor;
 }
 
-/* Opens a file whose first byte can be read; a folder's cannot. */
+/* Opens a file and checks that its first byte can be read, which fails for a folder. */
 static FILE *open_readable(const char *path) {
   FILE *file = fopen(path, "rb");
   if (file && (ungetc(getc(file), file) != EOF || !ferror(file)))
@@ -131,7 +131,7 @@ static BpTensor *read_png(const char *path, Layout *layout, int32_t ndim) {
 
 /* ---- JPEG -------------------------------------------------------------------------------- */
 
-/* A file whose end is missing decodes with a warning, which is an error here. */
+/* A truncated file decodes with a warning, which is an error here. */
 static BpTensor *decode_jpeg(tjhandle decoder, const unsigned char *bytes, gsize size,
                              const char *path, Layout *layout, int32_t ndim) {
   int width, height, sampling, space;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes of inputs on the command line: of --shape, and of the files that --input names. */
+/* Shapes of inputs on the command line, from --shape and from the files that --input names. */
 #include "tools/command.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- --shape ----------------------------------------------------------------------------- */
 
-/* Splits "NAME=EXTENTS" at the last '=', since names may hold one. */
+/* Splits "NAME=EXTENTS" at the last '=', since a name may contain '='. */
 static int split_shape(const char *text, char **name, const char **extents) {
   const char *equals = strrchr(text, '=');
   if (!equals || equals == text || !equals[1]) {
@@ -128,8 +128,8 @@ int32_t input_find(const char *option, const GPtrArray *names) {
   return found;
 }
 
-/* The inputs of a model that leave an extent open or have a default value, and the shapes that
- * files give them. */
+/* The inputs of a model that leave an extent open or have a default value, and the shapes of their
+ * files. */
 typedef struct Opened {
   char *const *inputs;
   GArray *shapes;
@@ -164,8 +164,8 @@ static int add_shape_of_file(void *visitor, int32_t role, const BpModelTensorInf
   return 0;
 }
 
-/* The names that options may give, and the options. Old files have thousands of default values: of
- * these only the ones that an option names. */
+/* The names that options may use, and the options. Old files have thousands of default values: only
+ * those that an option names are kept. */
 typedef struct Names {
   GPtrArray *names;
   char *const *inputs;
@@ -181,7 +181,7 @@ static int add_name(void *visitor, int32_t role, const BpModelTensorInfo *info) 
   return 0;
 }
 
-/* Whether each option names an input of the model. */
+/* Checks that each option names an input of the model. */
 static int check_inputs(const char *path, char *const *inputs) {
   Names names = {g_ptr_array_new_with_free_func(g_free), inputs};
   int status = bp_onnx_visit_tensors(path, add_name, &names);

@@ -9,7 +9,7 @@ static void close_side(void *side) {
   g_free(side);
 }
 
-/* Opens a model on the devices that `device` chooses, or as the options say if it is NULL. */
+/* Opens a model on the devices that `device` selects; if `device` is NULL, the options decide. */
 static int open_side(const char *path, char *device, const ModelOptions *options,
                      GPtrArray *sides) {
   ModelOptions own = *options;

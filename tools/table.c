@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables, and what a terminal can do: tables fit its width, headers and errors have colours.
- * Nothing of it happens to output that goes elsewhere. */
+/* Tables, and the properties of the terminal: tables fit its width, and headers and errors have
+ * colours. Output that goes elsewhere is plain. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define GAP         2  /* blanks between columns */
-#define LEAST_WIDTH 16 /* of a column that is wrapped */
+#define LEAST_WIDTH 16 /* least width of a wrapped column */
 
 /* ---- Terminals --------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ void style_end(FILE *out) {
     fputs("\033[0m", out);
 }
 
-/* Characters in a line of a terminal; 0 for other output. */
+/* Returns the characters in a line of the terminal; 0 for other output. */
 static glong terminal_width(FILE *out) {
   struct winsize size;
   const char *columns = g_getenv("COLUMNS");
@@ -65,8 +65,8 @@ void table_add(Table *table, ...) {
   va_end(args);
 }
 
-/* Makes the widest columns narrower, one after the other, until a row fits into a line, or no
- * column can be narrower. */
+/* Narrows the widest columns, one after the other, until a row fits into a line, or no column can
+ * be narrower. */
 static void fit_widths(glong *widths, guint columns, glong line) {
   glong excess = (glong)(columns - 1) * GAP - line;
   for (guint i = 0; i < columns; i++)
@@ -83,7 +83,8 @@ static void fit_widths(glong *widths, guint columns, glong line) {
   }
 }
 
-/* How many characters of `text` go into a line of `width`: up to a blank if there is one. */
+/* Returns how many characters of `text` go into a line of `width`: up to a blank if there is
+ * one. */
 static glong fit_words(const char *text, glong width) {
   glong count = 0, blank = 0;
   for (; *text && count < width; text = g_utf8_next_char(text), count++)
@@ -91,7 +92,7 @@ static glong fit_words(const char *text, glong width) {
   return *text && *text != ' ' && blank ? blank : count;
 }
 
-/* Prints what of a cell goes into its next line, and moves on behind it. */
+/* Prints the next line of a cell, and advances *text past it. */
 static void print_cell(FILE *out, const char **text, glong width, gboolean is_last) {
   glong count = fit_words(*text, width);
   const char *end = g_utf8_offset_to_pointer(*text, count);

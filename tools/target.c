@@ -58,8 +58,8 @@ BpTarget *target_parse_one(const char *option, const char *text) {
 
 /* ---- Of a kind --------------------------------------------------------------------------- */
 
-/* A vendor's kind of device is known by its type once its plugin is active, which asking for it by
- * name does. Its name is mostly the target's. */
+/* The device type gives a vendor's kind once its plugin is active; asking for the plugin by name
+ * activates it. The device kind's name is usually the target kind's name. */
 char *target_device_kind(const BpTarget *target) {
   const BpDevice first = {bp_target_device_type(target), 0};
   BpDevice device;
@@ -92,10 +92,10 @@ static gboolean has_attr(const BpTargetKind *kind, const char *name) {
   return FALSE;
 }
 
-/* The name, as a target has it, of the least CPU of this machine's architecture: "x86-64". */
+/* Returns the target name of the lowest CPU of this machine's architecture: "x86-64". */
 static char *least_cpu(void) {
   struct utsname machine;
-  uname(&machine); /* fails for no memory that is ours */
+  uname(&machine); /* uname fails only for invalid memory */
   return g_strdelimit(g_strdup(machine.machine), "_", '-');
 }
 
@@ -111,7 +111,7 @@ BpTarget *target_make_portable(const char *name) {
   g_free(cpu);
   if (target)
     return target;
-  bp_error_clear(); /* an architecture that the kind has no row for */
+  bp_error_clear(); /* an architecture without a row in the kind */
   text = g_strdup_printf("%s -mcpu=generic", name);
   target = bp_target_parse(text);
   g_free(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operators of a run: how long each takes, and what the graph says of it. */
+/* The operators of a run: their times, and their facts from the graph. */
 #include "tools/command.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static int64_t total_ns(const GArray *records) {
   return total;
 }
 
-/* Adds what a further run measured. */
+/* Adds the measurements of a further run. */
 static int merge(GArray *records, const GArray *run) {
   if (run->len != records->len)
     return bp_error_raise(BP_ERROR_RUNTIME, "one run of the model has %u operators, another %u",
@@ -72,7 +72,8 @@ static int measure_run(LoadedModel *loaded, GArray *records) {
   return status;
 }
 
-/* Runs until there are enough runs and enough time has passed; returns how many, or -1. */
+/* Runs until there are enough runs and enough time has passed; returns the number of runs, or
+ * -1. */
 static int measure(LoadedModel *loaded, const ProfileOptions *options, GArray *records) {
   gint64 start = g_get_monotonic_time();
   if (bp_model_profile(loaded->context, NULL, add_record, records) < 0)
@@ -93,12 +94,12 @@ typedef struct Graph {
   json_t *nodes;
   json_t *rows; /* the first entry of each node, and the number of entries */
   size_t num_nodes, num_entries;
-  uint64_t *bytes; /* of each entry; 0: they are not known */
-  size_t *origin;  /* of each node: itself, or whose output it is a view of */
-  uint64_t *live;  /* of each node: bytes that inputs and results take while it runs */
+  uint64_t *bytes; /* by entry: its bytes; 0: unknown */
+  size_t *origin;  /* by node: itself, or the node whose output it is a view of */
+  uint64_t *live;  /* by node: bytes of inputs and results that are alive while it runs */
 } Graph;
 
-/* The list of an attribute of the graph, [tag, [...]], or NULL. */
+/* Returns the list of an attribute of the graph, [tag, [...]], or NULL. */
 static json_t *attr_list(const json_t *document, const char *name) {
   return json_array_get(json_object_get(json_object_get(document, "attrs"), name), 1);
 }
@@ -107,7 +108,7 @@ static size_t first_entry(const Graph *graph, size_t node) {
   return (size_t)json_integer_value(json_array_get(graph->rows, node));
 }
 
-/* Which nodes and entries a node's inputs are; FALSE: there is no such input. */
+/* Finds the node and entry of a node's input; FALSE: there is no such input. */
 static gboolean input_of(const Graph *graph, size_t node, size_t index, size_t *from,
                          size_t *entry) {
   const json_t *inputs = json_object_get(json_array_get(graph->nodes, node), "inputs");
@@ -127,7 +128,7 @@ static const char *name_of(const Graph *graph, size_t node) {
   return name ? name : "";
 }
 
-/* Bytes of a tensor of that shape and type; 0 where one of them is not known. */
+/* Returns the bytes of a tensor of that shape and type; 0 if one of them is unknown. */
 static uint64_t tensor_bytes(const json_t *shape, const char *dtype) {
   BpDataType type;
   double count = 1;
@@ -160,18 +161,20 @@ static void find_origins(Graph *graph) {
   }
 }
 
-/* Adds the bytes of a node's results to all nodes from it to the last that reads them. */
+/* Adds the bytes of a node's results to all nodes from that node to the last one that reads
+ * them. */
 static void add_live(const Graph *graph, size_t node, size_t last) {
   for (size_t e = first_entry(graph, node); e < first_entry(graph, node + 1); e++) {
     if (e >= graph->num_entries)
       break;
     graph->live[node] += graph->bytes[e];
-    graph->live[last + 1] -= graph->bytes[e]; /* wraps, and so does the sum */
+    graph->live[last + 1] -= graph->bytes[e]; /* unsigned: the difference and the sum wrap around */
   }
 }
 
-/* Results live from the node that computes them to their last reader, outputs and inputs of the
- * model to the end. Parameters are not counted. `is_parameter` is by node. */
+/* Computes the live bytes. Results live from the node that computes them to their last reader;
+ * outputs and inputs of the model live to the end. Parameters are not counted. `is_parameter` is by
+ * node. */
 static void find_live(const Graph *graph, const gboolean *is_parameter) {
   size_t *last = g_new0(size_t, graph->num_nodes + 1);
   for (size_t n = 0; n < graph->num_nodes; n++) {
@@ -201,7 +204,7 @@ static gboolean is_input(const BpModel *model, const char *name) {
   return FALSE;
 }
 
-/* FALSE: the model has no graph in that form. */
+/* FALSE: the model has no graph in TVM's form. */
 static gboolean read_graph(const BpModel *model, Graph *graph) {
   char *text = bp_model_graph_json(model);
   *graph = (Graph){.document = text ? json_loads(text, 0, NULL) : NULL};
@@ -248,7 +251,7 @@ static char *shape_text(const json_t *shape) {
   return g_string_free(text, FALSE);
 }
 
-/* The shape of the first output, and the device of the kind that the graph puts it on. */
+/* Sets the shape of the first output, and the device of the kind that the graph assigns it. */
 static void describe_output(const LoadedModel *loaded, const Graph *graph, size_t index,
                             Operator *record) {
   size_t entry = first_entry(graph, index);
@@ -263,7 +266,7 @@ static void describe_output(const LoadedModel *loaded, const Graph *graph, size_
       record->device = loaded->devices[i];
 }
 
-/* What it reads and writes, and whose results it reads. */
+/* Sets the bytes that a node reads and writes, and the nodes whose results it reads. */
 static void describe_traffic(const Graph *graph, size_t index, Operator *record) {
   size_t from, entry;
   gboolean is_known = TRUE;
@@ -282,7 +285,7 @@ static void describe_traffic(const Graph *graph, size_t index, Operator *record)
     record->bytes = 0;
 }
 
-/* Fills in what the graph says of a node. */
+/* Fills in the graph's facts about a node. */
 static void describe_record(const LoadedModel *loaded, const Graph *graph, size_t index,
                             Operator *record) {
   const char *names =
@@ -296,7 +299,7 @@ static void describe_record(const LoadedModel *loaded, const Graph *graph, size_
     record->names = g_strdup(names);
 }
 
-/* Fills in what the graph says, by the names of the nodes. What has no graph has none. */
+/* Fills in the graph's facts by the names of the nodes. A model without a graph has none. */
 static void describe_records(const LoadedModel *loaded, GArray *records) {
   Graph graph;
   if (!read_graph(loaded->model, &graph))
@@ -314,7 +317,7 @@ static void describe_records(const LoadedModel *loaded, GArray *records) {
   clear_graph(&graph);
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- Measuring --------------------------------------------------------------------------- */
 
 int operators_measure(LoadedModel *loaded, const ProfileOptions *options, GArray **records) {
   GArray *first = create_records();

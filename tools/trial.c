@@ -3,12 +3,12 @@
  *
  *   backplane-trial LIBRARY PLUGIN MILLISECONDS HOST RIGHTS
  *
- * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages, HOST the number of
- * the process that asks; RIGHTS are "user", or "privileged" if that process has more than its user.
- * Descriptor 0 ends the trial when something comes or it is closed, 3 takes the report, 4 is the
- * plugin's file. The plugin runs in a child. At the deadline, or when the host ends, this
- * process ends the child and all processes that the child started, in any group or session. Its
- * lines in the report are the first and the last:
+ * LIBRARY is the calling libbackplane, PLUGIN the plugin's path for messages, HOST the number of
+ * the calling process; RIGHTS are "user", or "privileged" if that process has more rights than its
+ * user. Input on descriptor 0, or closing it, ends the trial; the report goes to descriptor 3;
+ * descriptor 4 is the plugin's file. The plugin runs in a child. At the deadline, or when the host
+ * ends, this process ends the child and all processes that the child started, in any group or
+ * session. This process writes the first and the last lines of the report:
  *
  *   helper=1                    the version of this protocol
  *   impossible=WHY              the trial could not begin
@@ -42,9 +42,9 @@
 #define REPORT_FD  3
 #define PLUGIN_FD  4
 
-/* Processes that the plugin started may end on their own before they count as left behind. */
+/* The time in which processes that the plugin started may end before they count as left behind. */
 #define GRACE_MS 200
-/* How long to go on killing what starts others. */
+/* How long to continue killing processes that start others. */
 #define KILL_MS 2000
 
 /* The child's status if the plugin closed the report's descriptor. */
@@ -52,16 +52,16 @@
 
 #define FILE_SIZE_MAX (256u << 20)
 
-/* How much is kept of the end of what the child prints. */
+/* Bytes kept from the end of the child's output. */
 #define WORDS_SIZE 500
 
-/* The processor time of the child after SIGXCPU, in seconds. */
+/* The seconds of processor time that the child has after SIGXCPU. */
 #define CPU_GRACE 2
 
-/* Comes when the host has ended. */
+/* The signal that arrives when the host has ended. */
 #define HOST_ENDED SIGTERM
 
-/* How often to look at the child where nothing tells of its end. */
+/* How often to check the child if no event reports its end. */
 #define POLL_MS 50
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
@@ -72,7 +72,7 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A report that nobody reads any more is no reason to leave anything behind. */
+/* If the report has no reader any more, the trial still ends its processes. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   char line[1024];
   va_list arguments;
@@ -88,15 +88,16 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
 
 /* ---- The child's output --------------------------------------------------------------- */
 
-/* The end of it, and where it comes from: the end of a pipe that is read, or -1. */
+/* The end of the child's output, and the read end of its pipe, or -1. */
 typedef struct Words {
   int fd;
   size_t size;
   char text[WORDS_SIZE];
 } Words;
 
-/* A pipe for it. Neither end waits: output is lost if the pipe is full, because a plugin must not
- * hang when it prints. The number of the other end, or -1: it is all lost. */
+/* Makes a pipe for the child's output. Neither end blocks: output is lost if the pipe is full,
+ * because a plugin must not hang when it prints. Returns the write end, or -1: all output is
+ * lost. */
 static int open_words(Words *words) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
@@ -105,7 +106,8 @@ static int open_words(Words *words) {
   return ends[1];
 }
 
-/* Takes up what is there, but no more than a pipe holds: the child may go on printing. */
+/* Reads the output that has arrived, but no more than a pipe holds: the child may continue
+ * printing. */
 static void read_words(Words *words) {
   char bytes[4096];
   ssize_t got;
@@ -119,7 +121,8 @@ static void read_words(Words *words) {
   }
 }
 
-/* In one line of ASCII, for the report's lines are UTF-8 and this may have been cut anywhere. */
+/* Converts the output to one line of ASCII: the report's lines are UTF-8, and the output may be
+ * truncated inside a character. */
 static void say_words(Words *words) {
   read_words(words);
   for (size_t i = 0; i < words->size; i++)
@@ -145,8 +148,8 @@ static void limit(int resource, rlim_t value, rlim_t most) {
   setrlimit(resource, &now);
 }
 
-/* No address-space limit: GPU drivers reserve far more than they use. When memory runs out, this
- * process is the one to go. */
+/* No address-space limit: GPU drivers reserve far more than they use. If memory runs out, the
+ * kernel should kill this process first. */
 static void set_limits(int milliseconds) {
   rlim_t seconds = (rlim_t)milliseconds / 1000 + 2;
   limit(RLIMIT_CORE, 0, 0);
@@ -167,7 +170,8 @@ static void (*find_function(void *library, const char *name))(void) {
   return function;
 }
 
-/* The functions of the library that asks; it and this program belong together. */
+/* Loads the calling library and finds its function; the library and this program belong
+ * together. */
 static TrialFunction load_library(const char *path, int is_privileged) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void (*trial)(void) = library ? find_function(library, "bp_plugin_trial") : NULL;
@@ -181,7 +185,7 @@ static TrialFunction load_library(const char *path, int is_privileged) {
   return (TrialFunction)trial;
 }
 
-/* Whether `fd` is no longer the file that it was `before`. */
+/* Whether `fd` is closed or a different file than `before`. */
 static int is_closed(int fd, const struct stat *before) {
   struct stat now;
   if (fstat(fd, &now))
@@ -212,14 +216,15 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   exit(is_closed(REPORT_FD, &report) ? REPORT_CLOSED : 0);
 }
 
-/* ---- Ending what is left ----------------------------------------------------------------- */
+/* ---- Ending remaining processes ---------------------------------------------------------- */
 
-/* A process as its /proc/PID/status tells. In the /proc of another PID namespace the numbers are
- * others than here: NSpid has all that a process has, from that namespace inwards. */
+/* A process, as /proc/PID/status describes it. In the /proc of another PID namespace its number
+ * differs from the number in this process' namespace: NSpid lists all its numbers, from that
+ * namespace inwards. */
 typedef struct Process {
-  pid_t number; /* in the namespace of /proc */
+  pid_t number; /* number in the namespace of /proc */
   pid_t parent;
-  const char *numbers; /* of NSpid, in `text`; "" if they are not within it */
+  const char *numbers; /* value of NSpid, in `text`; "" if it does not fit */
   char text[4096];
 } Process;
 
@@ -228,7 +233,7 @@ static long number_after(const char *text, const char *key) {
   return found ? atol(found + strlen(key)) : 0;
 }
 
-/* -1: it is gone. */
+/* -1: the process is gone. */
 static int read_process(const char *pid, Process *process) {
   static const char key[] = "\nNSpid:";
   char path[64];
@@ -247,7 +252,7 @@ static int read_process(const char *pid, Process *process) {
   return 0;
 }
 
-/* The number that comes after `depth` others; 0 if there are fewer. */
+/* Returns the number after `depth` other numbers; 0 if there are fewer. */
 static pid_t number_at(const char *numbers, int depth) {
   long number = 0;
   for (int i = 0; i <= depth; i++) {
@@ -260,7 +265,7 @@ static pid_t number_at(const char *numbers, int depth) {
   return (pid_t)number;
 }
 
-/* How many namespaces lie between that of /proc and this process'; -1: it cannot be told. */
+/* Returns the number of namespaces between that of /proc and that of this process; -1: unknown. */
 static int find_depth(const Process *self) {
   int count = 0;
   while (number_at(self->numbers, count))
@@ -268,7 +273,8 @@ static int find_depth(const Process *self) {
   return count ? count - 1 : self->number == getpid() ? 0 : -1;
 }
 
-/* This process is its descendants' reaper: whoever loses its parent becomes a child of it. */
+/* This process is the reaper of its descendants: an orphaned descendant becomes a child of this
+ * process. */
 static void kill_children(void) {
   Process self, other;
   int depth = read_process("self", &self) ? -1 : find_depth(&self);
@@ -285,7 +291,7 @@ static void kill_children(void) {
     closedir(processes);
 }
 
-/* Takes up ended children until there is none at all (1) or none that has ended (0). */
+/* Reaps ended children until there are no children (1) or none that has ended (0). */
 static int reap_children(void) {
   pid_t got;
   do
@@ -304,7 +310,7 @@ static void end_children(pid_t child) {
   }
 }
 
-/* Whether there are children after a while. */
+/* Whether children remain after a while. */
 static int has_children_left(void) {
   const struct timespec pause = {.tv_nsec = 2000000};
   int64_t until = now_ms() + GRACE_MS;
@@ -318,7 +324,7 @@ static int has_children_left(void) {
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
-/* How the child ended: 1 by itself; 0 if it was stopped; -1: it has not. */
+/* Returns how the child ended: 1 by itself; 0 if it was stopped; -1: it has not ended. */
 static int take_end(pid_t child, char *end, size_t size) {
   int status;
   for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
@@ -334,10 +340,10 @@ static int take_end(pid_t child, char *end, size_t size) {
   return -1;
 }
 
-/* Waits for the child's end, or its stop, until the deadline, or until nobody asks any more because
- * `host` has ended or has heard enough; writes what `end` says. 1 if the child ended by itself. */
+/* Waits until the child ends or is stopped, until the deadline, or until `host` has ended or needs
+ * no more; writes the line `end`. Returns 1 if the child ended by itself. */
 static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *end, size_t size) {
-  int is_parent_seen = getppid() != 0; /* not in another PID namespace */
+  int is_parent_seen = getppid() != 0; /* not if the host is in another PID namespace */
   sigset_t ended;
   struct signalfd_siginfo info;
   sigemptyset(&ended);
@@ -355,7 +361,7 @@ static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *
       return 0;
     }
     poll(fds, 3, (int)(signals < 0 && left > POLL_MS ? POLL_MS : left));
-    if (fds[2].revents & POLLHUP) /* it closed all its output */
+    if (fds[2].revents & POLLHUP) /* the child closed all its output */
       fds[2].fd = -1;
     read_words(words);
     while (signals >= 0 && read(signals, &info, sizeof info) > 0) {
@@ -364,7 +370,7 @@ static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *
   return is_ended;
 }
 
-/* Closes descriptors that the asking program had open and did not mean to pass on. */
+/* Closes descriptors that the calling program left open by accident. */
 static void close_others(void) {
   if (!syscall(SYS_close_range, PLUGIN_FD + 1, ~0u, 0))
     return;
@@ -377,13 +383,12 @@ int main(int argc, char **argv) {
   if (argc != 6 || atoi(argv[3]) <= 0)
     return 2;
   int milliseconds = atoi(argv[3]);
-  pid_t host = (pid_t)atol(argv[4]); /* the parent may be another process by now */
+  pid_t host = (pid_t)atol(argv[4]); /* the parent may have ended already */
   close_others();
-  fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC); /* programs that the plugin starts need neither */
+  fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC); /* programs that the plugin starts must not inherit them */
   fcntl(PLUGIN_FD, F_SETFD, FD_CLOEXEC);
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, NULL); /* signals that the plugin sends to its parent have no
-                                         * effect */
+  sigprocmask(SIG_SETMASK, &all, NULL); /* signals from the plugin to its parent have no effect */
   prctl(PR_SET_PDEATHSIG, HOST_ENDED);
   int64_t deadline = now_ms() + milliseconds;
   say("helper=1");

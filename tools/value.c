@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of inputs on the command line: files, and numbers that are written there. */
+/* Values of inputs on the command line: files, and literal numbers. */
 #include "tools/command.h"
 
 #include <stdio.h>
@@ -12,10 +12,9 @@
 
 /* ---- Numbers on the command line --------------------------------------------------------- */
 
-/* A list as it is read: its elements, one after another, and its shape, which each inner list has
- * to repeat. */
+/* A list during parsing: its elements so far, and its shape, which every inner list must match. */
 typedef struct Literal {
-  const char *text; /* of the whole, for errors */
+  const char *text; /* the whole text, for errors */
   const char *at;
   BpDataType dtype;
   GByteArray *data;
@@ -45,7 +44,7 @@ static int parse_element(Literal *literal) {
 
 static int parse_list(Literal *literal, int32_t depth);
 
-/* A number says how deep lists go. */
+/* Parses a list or a number. The first number determines the depth of lists. */
 static int parse_item(Literal *literal, int32_t depth) {
   if (*literal->at == '[')
     return parse_list(literal, depth + 1);
@@ -55,7 +54,8 @@ static int parse_item(Literal *literal, int32_t depth) {
   return parse_element(literal);
 }
 
-/* Items of a list up to its end. The first list of a depth says how many items the others have. */
+/* Parses the items of a list up to its end. The first list of a depth determines the number of
+ * items of the others. */
 static int parse_items(Literal *literal, int32_t depth) {
   int64_t count = 0;
   for (;; count++) {
@@ -87,7 +87,7 @@ static int parse_list(Literal *literal, int32_t depth) {
   return parse_items(literal, depth);
 }
 
-/* A number alone is for an input of one element, whatever its dimensions are. */
+/* A single number is valid for an input of one element, whatever its dimensions are. */
 static int parse_number(Literal *literal, const BpModelTensorInfo *info) {
   if (parse_element(literal) < 0)
     return -1;
@@ -117,13 +117,13 @@ static BpTensor *read_literal(const char *text, const BpModelTensorInfo *info) {
   if (status == 0 && *literal.at)
     status = raise_literal(&literal, "something follows its end");
   BpTensor *tensor = status < 0 ? NULL : create_tensor(literal.shape, literal.ndim, info->dtype);
-  if (tensor && literal.data->len) /* of an empty list there is no data */
+  if (tensor && literal.data->len) /* an empty list has no data */
     memcpy(tensor->view.data, literal.data->data, literal.data->len);
   g_byte_array_unref(literal.data);
   return tensor;
 }
 
-/* A number or a list; a file of such a name is given as ./NAME. */
+/* Parses a number or a list; a file with such a name is given as ./NAME. */
 static gboolean is_literal(const char *text) {
   char *end;
   if (*text == '[' || strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
@@ -132,10 +132,10 @@ static gboolean is_literal(const char *text) {
   return end != text && !*end;
 }
 
-/* ---- Elements alone ---------------------------------------------------------------------- */
+/* ---- Raw elements ------------------------------------------------------------------------ */
 
-/* The shape of a file of `size` bytes: the input's, or that given, where one extent may be open,
- * which the size then says. */
+/* Finds the shape of a file of `size` bytes: the input's shape, or the given one. One extent may be
+ * open, and then follows from the size. */
 static int complete_shape(const char *path, int64_t size, const BpModelTensorInfo *info,
                           int64_t *shape) {
   int32_t open = -1;
@@ -179,7 +179,7 @@ static BpTensor *fill_from(FILE *file, gsize size, const char *path,
   return NULL;
 }
 
-/* Elements as they lie in memory, little-endian, in row-major order. */
+/* Reads raw elements: little-endian, in row-major order. */
 static BpTensor *read_raw(const char *path, const BpModelTensorInfo *info) {
   if (info->ndim < 0 || info->ndim > MAX_NDIM || info->dtype.bits % 8 || !info->dtype.bits) {
     bp_error_raise(BP_ERROR_VALUE,
@@ -217,7 +217,7 @@ BpTensor *input_read(const char *text, const BpModelTensorInfo *info) {
   return value;
 }
 
-/* The options, an archive alone being one NAME=FILE for each of its arrays. */
+/* Expands the options: an archive alone becomes NAME=FILE for each of its arrays. */
 char **inputs_expand(char *const *options) {
   GPtrArray *expanded = g_ptr_array_new_with_free_func(g_free);
   for (; options && *options; options++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread of a rank that computes. */
+/* The thread of a rank that computes items. */
 #include "tools/mpi/mpi.h"
 
 #include <string.h>
@@ -7,14 +7,14 @@
 #include <backplane/object.h>
 
 struct Computer {
-  BpModel *model; /* borrowed, as is the route */
+  BpModel *model; /* borrowed, like the route */
   const Route *route;
   BpModelContext *context;
   GAsyncQueue *items, *results; /* of GByteArray */
   GThread *thread;
 };
 
-/* Its address is the queue's last entry, after all items. */
+/* The address of this variable is the last entry of the queue, after all items. */
 static char no_more;
 
 static gboolean has_input(const BpModel *model, const char *name) {
@@ -24,7 +24,7 @@ static gboolean has_input(const BpModel *model, const char *name) {
   return FALSE;
 }
 
-/* Some of what a stage gets is for later ones. */
+/* A stage also gets tensors that only later stages read. */
 static int set_inputs(Computer *self, const GPtrArray *got) {
   int status = 0;
   for (guint i = 0; i < got->len && status == 0; i++) {
@@ -35,7 +35,8 @@ static int set_inputs(Computer *self, const GPtrArray *got) {
   return status;
 }
 
-/* A tensor that the rank passes on: an output of its model, or one that it got (borrowed). */
+/* Finds a tensor that the rank passes on: an output of its model, or a tensor that it received
+ * (borrowed). */
 static const BpTensor *find_tensor(Computer *self, const GPtrArray *got, const char *name) {
   for (int32_t i = 0; i < bp_model_num_outputs(self->model); i++)
     if (strcmp(bp_model_output_info(self->model, i)->name, name) == 0)

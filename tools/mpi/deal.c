@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 0 does beside computing: it reads items, deals them to ranks that have too few, and
+/* The work of rank 0 besides computing: it reads items, deals them to ranks that have too few, and
  * writes results. */
 #include "tools/mpi/mpi.h"
 
@@ -9,7 +9,7 @@
 #include <backplane/object.h>
 #include <glib/gstdio.h>
 
-/* Items that a rank has at once: one that it computes, and one that waits. */
+/* The most items that a rank has at once: one that it computes, and one that waits. */
 #define DEALT_AHEAD 2
 
 typedef enum ItemState { ITEM_WAITING, ITEM_DONE, ITEM_FAILED, ITEM_SKIPPED } ItemState;
@@ -17,16 +17,16 @@ typedef enum ItemState { ITEM_WAITING, ITEM_DONE, ITEM_FAILED, ITEM_SKIPPED } It
 typedef struct Item {
   char *input, *output; /* files */
   ItemState state;
-  int rank;    /* that computed it, or -1 */
-  int64_t ns;  /* that this took */
-  char *error; /* of a failed one */
+  int rank;    /* the rank that computed it, or -1 */
+  int64_t ns;  /* nanoseconds of computing */
+  char *error; /* error of a failed item */
 } Item;
 
-/* What rank 0 knows of a rank. */
+/* The state of a rank, as rank 0 knows it. */
 typedef struct Holder {
-  int num_items;    /* that it has */
-  gint64 since;     /* when it got the first of them, or gave its last result */
-  gboolean is_lost; /* its device is */
+  int num_items;    /* number of items that the rank has */
+  gint64 since;     /* time when it got its first item, or gave its last result */
+  gboolean is_lost; /* its device is lost */
   guint computed;
 } Holder;
 
@@ -38,13 +38,13 @@ typedef struct Dealer {
   const Options *options;
   GPtrArray *items; /* of Item */
   GQueue waiting;   /* indices of items */
-  guint finished;   /* items that are not waiting and not dealt */
-  guint printed;    /* the first so many */
+  guint finished;   /* number of finished items */
+  guint printed;    /* number of printed items, from the first on */
   Holder *holders;
 } Dealer;
 
-/* Items are dealt to the rank of the first stage alone if the model is cut, which then counts as
- * the holder of all that are on their way. */
+/* If the model is cut into stages, items are dealt only to the rank of the first stage, which then
+ * counts as the holder of all items in progress. */
 static int num_receivers(const Dealer *self) {
   return self->options->pipeline ? 1 : self->rank->count;
 }
@@ -66,7 +66,7 @@ static void finish(Dealer *self, Item *item, ItemState state) {
   self->finished++;
 }
 
-/* Takes this thread's error for the item's. */
+/* Makes this thread's error the error of the item. */
 static void fail(Dealer *self, Item *item) {
   item->error = g_strdup(bp_error_message());
   bp_error_clear();
@@ -75,7 +75,7 @@ static void fail(Dealer *self, Item *item) {
 
 /* ---- Items ------------------------------------------------------------------------------- */
 
-/* FOLDER/A.npz of PICTURES/A.png (transfer full). */
+/* Returns FOLDER/A.npz for PICTURES/A.png (transfer full). */
 static char *output_of(const char *input, const char *folder) {
   char *name = g_path_get_basename(input);
   char *dot = strrchr(name, '.');
@@ -94,8 +94,8 @@ static gboolean is_one_file(const char *a, const char *b) {
          of_a.st_ino == of_b.st_ino;
 }
 
-/* All items, in order. Two that would be written to one file are an error, and so is one whose
- * results would replace it. */
+/* Makes all items, in order. It is an error if two items would be written to one file, or if
+ * results would replace an input. */
 static int list_items(Dealer *self) {
   GHashTable *outputs = g_hash_table_new(g_str_hash, g_str_equal);
   int status = 0;
@@ -123,7 +123,7 @@ static int list_items(Dealer *self) {
   return status;
 }
 
-/* The item as a message (transfer full); NULL with an error. */
+/* Reads an item as a message (transfer full); NULL with an error. */
 static GByteArray *read_item(const Dealer *self, guint index) {
   const Item *item = self->items->pdata[index];
   int32_t count = bp_model_num_inputs(self->model);
@@ -178,7 +178,7 @@ static void give(Dealer *self, int rank, GByteArray *message) {
   g_byte_array_unref(message);
 }
 
-/* Gives each rank an item that has room for one, those with nothing first. */
+/* Gives an item to each rank that has room for one, idle ranks first. */
 static gboolean deal_round(Dealer *self) {
   gboolean happened = FALSE;
   for (int most = 0; most < dealt_ahead(self); most++)
@@ -196,7 +196,7 @@ static gboolean deal_round(Dealer *self) {
   return happened;
 }
 
-/* The item of a rank whose device is lost goes to another rank. */
+/* The item of a rank that lost its device goes to another rank. */
 static void lose(Dealer *self, int rank, guint index, const char *why) {
   if (!self->holders[rank].is_lost)
     command_print(stderr, "%s: %s gets no more items: %s\n", command_program,
@@ -230,7 +230,7 @@ static void take_result(Dealer *self, int rank, GByteArray *result) {
   g_byte_array_unref(result);
 }
 
-/* What rank 0 computed: a result, or what the next stage computes from. */
+/* Handles a result of rank 0's own computing: a final result, or input for the next stage. */
 static void take_own(Dealer *self, GByteArray *own) {
   int tag, receiver = receiver_of(self->route, own, &tag);
   if (receiver == 0) {
@@ -241,7 +241,7 @@ static void take_own(Dealer *self, GByteArray *own) {
   g_byte_array_unref(own);
 }
 
-/* The results that are there. */
+/* Takes all results that have arrived. */
 static gboolean take_round(Dealer *self) {
   gboolean happened = FALSE;
   int is_there = self->rank->count > 1;
@@ -257,7 +257,7 @@ static gboolean take_round(Dealer *self) {
   return happened;
 }
 
-/* Ends the job if a rank is silent for too long. */
+/* Ends the job if a rank gives no result for too long. */
 static void check_deadlines(const Dealer *self) {
   gint64 limit = (gint64)self->options->deadline * G_USEC_PER_SEC, now = g_get_monotonic_time();
   for (int rank = 0; limit && rank < self->rank->count; rank++)
@@ -291,7 +291,7 @@ static void fail_waiting(Dealer *self) {
 
 static const char *const state_names[] = {"waiting", "done", "failed", "skipped"};
 
-/* The next items, in order, as far as they are finished. */
+/* Prints the next items, in order, as far as they are finished. */
 static void print_finished(Dealer *self) {
   for (; self->printed < self->items->len; self->printed++) {
     const Item *item = self->items->pdata[self->printed];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane-mpi run`: one model over many files, dealt to the ranks of an MPI job. */
+/* `backplane-mpi run`: runs one model over many files, dealt to the ranks of an MPI job. */
 #include "tools/mpi/mpi.h"
 
 #include <locale.h>
@@ -88,7 +88,7 @@ static int parse_options(int *argc, char ***argv, Options *options) {
   return check_options(options, *argc);
 }
 
-/* All items in `inputs`: those of --input, then the arguments behind the model. */
+/* Lists all items in `inputs`: those of --input, then the arguments after the model. */
 static void add_arguments(Options *options, char **files) {
   GPtrArray *all = g_ptr_array_new();
   for (char **file = options->inputs; file && *file; file++)
@@ -117,7 +117,7 @@ static int run_model(const Rank *rank, const Route *route, BpModel *model, const
     status = deal(rank, route, model, computer, options);
   } else {
     work(route, computer);
-    status = EXIT_OK; /* rank 0 says how the job ended */
+    status = EXIT_OK; /* rank 0 reports how the job ended */
   }
   computer_stop(computer);
   return status;
@@ -144,7 +144,7 @@ static int check_count(const Rank *rank, const Options *options) {
                              options->pipeline, rank->count, options->pipeline);
 }
 
-/* The command line is the same for all ranks, and rank 0 says what is wrong with it. */
+/* The command line is the same for all ranks, and rank 0 reports its errors. */
 static int run_command(Rank *rank, int argc, char **argv) {
   Options options = {.deadline = 600};
   int status = rank->index == 0 ? parse_options(&argc, &argv, &options) : EXIT_OK;
@@ -161,7 +161,7 @@ static int run_command(Rank *rank, int argc, char **argv) {
   return status;
 }
 
-/* What needs no job is answered without one. Returns whether it was. */
+/* Answers commands that need no MPI job without starting one. Returns whether it did. */
 static gboolean answer_alone(int argc, char **argv, int *status) {
   const char *word = argc > 1 ? argv[1] : "--help";
   *status = EXIT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages: a header, then for each tensor its name and the bytes of a .npy file, each with the
- * number of bytes before it. */
+/* Messages: a header, then for each tensor its name and the bytes of a .npy file, each preceded by
+ * its number of bytes. */
 #include "tools/mpi/mpi.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ static void named_tensor_free(gpointer tensor) {
   g_free(self);
 }
 
-/* The bytes at `*at`, which then is behind them. -1 with an error. */
+/* Returns the bytes at `*at`, and advances `*at` past them. -1 with an error. */
 static int take_bytes(const guint8 **at, const guint8 *end, BpByteArray *bytes) {
   uint64_t size = 0;
   if ((size_t)(end - *at) < sizeof size)

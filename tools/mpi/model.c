@@ -15,7 +15,7 @@
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* The target of the rank's device as text (transfer full); NULL with an error. */
+/* Returns the target of the rank's device as text (transfer full); NULL with an error. */
 static char *format_target(const Rank *rank) {
   BpTarget *target = bp_target_from_device(rank->device);
   char *text = target ? bp_target_format(target) : NULL;
@@ -25,7 +25,7 @@ static char *format_target(const Rank *rank) {
   return copy;
 }
 
-/* Those of all ranks, on rank 0 (transfer full, g_strfreev); NULL on the others. */
+/* Gathers the targets of all ranks on rank 0 (transfer full, g_strfreev); NULL on the others. */
 static char **gather_targets(const Rank *rank, const char *own) {
   int length = (int)strlen(own) + 1, total = 0;
   int *lengths = g_new0(int, (gsize)rank->count), *starts = g_new0(int, (gsize)rank->count);
@@ -45,7 +45,7 @@ static char **gather_targets(const Rank *rank, const char *own) {
   return all;
 }
 
-/* Each different one once (of BpTarget; transfer full); NULL with an error. */
+/* Returns each different target once (of BpTarget; transfer full); NULL with an error. */
 static GPtrArray *parse_targets(char **texts) {
   GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
   GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal);
@@ -85,7 +85,8 @@ int model_compile_to(const char *library, const char *path, char **targets,
 
 /* ---- Sending ----------------------------------------------------------------------------- */
 
-/* The leaders of the machines, rank 0 among them; MPI_COMM_NULL on other ranks. */
+/* Returns the communicator of the machines' leaders, rank 0 among them; MPI_COMM_NULL on other
+ * ranks. */
 static MPI_Comm find_leaders(const Rank *rank) {
   MPI_Comm leaders;
   MPI_Comm_split(MPI_COMM_WORLD, rank->local == 0 ? 0 : MPI_UNDEFINED, rank->index, &leaders);
@@ -97,7 +98,7 @@ static int raise_unwritten(const char *path) {
                         path, g_strerror(errno));
 }
 
-/* A rank that cannot write takes part to the end, for the others' sake. */
+/* A rank that cannot write still takes part to the end, because the other ranks wait for it. */
 int place_send(const Rank *rank, MPI_Comm ranks, Place *place) {
   GMappedFile *file = place->file;
   const char *path = place->path;
@@ -143,7 +144,7 @@ int place_map(Place *place) {
   return -1;
 }
 
-/* Rank 0 compiles if need be, and maps the file; the other leaders make room for it. */
+/* Rank 0 compiles the model if necessary, and maps the file; the other leaders make room for it. */
 static int prepare(const Rank *rank, char **targets, const char *path, const Options *options,
                    Place *place) {
   if (rank->local != 0)
@@ -162,7 +163,7 @@ static int prepare(const Rank *rank, char **targets, const char *path, const Opt
   return place_map(place);
 }
 
-/* The leader's path, on all ranks of its machine. */
+/* Sends the leader's path to all ranks of its machine. */
 static void share_path(const Rank *rank, Place *place) {
   int size = place->path ? (int)strlen(place->path) + 1 : 0;
   MPI_Bcast(&size, 1, MPI_INT, 0, rank->machine);
@@ -202,7 +203,7 @@ BpModel *model_load_agreed(const Rank *rank, const char *path) {
   return NULL;
 }
 
-/* Each rank gives all outputs. */
+/* Without stages each rank gives all outputs. */
 static void route_of_whole(const BpModel *model, Route *route) {
   int32_t count = bp_model_num_outputs(model);
   route->next = -1;
@@ -211,7 +212,7 @@ static void route_of_whole(const BpModel *model, Route *route) {
     route->passed[i] = g_strdup(bp_model_output_info(model, i)->name);
 }
 
-/* The whole of it, once every rank's target is known to rank 0. */
+/* Distributes the model, once rank 0 knows every rank's target. */
 static BpModel *send_and_load(const Rank *rank, char **targets, const char *path,
                               const Options *options) {
   Place place = {0};

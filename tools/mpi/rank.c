@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a rank runs, and on what. */
+/* The machine of a rank, its cores and its devices. */
 #include "tools/mpi/mpi.h"
 
 #include <sched.h>
@@ -28,8 +28,8 @@ void rank_clear(Rank *rank) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* The devices that the list chooses in turn, up to one of another kind; each chosen device is
- * excluded from the next choice (of BpDevice; transfer full). NULL with an error: no device. */
+/* Selects devices of the list in turn, all of one kind; each selected device is excluded from the
+ * next selection (of BpDevice; transfer full). NULL with an error: no device. */
 static GArray *list_devices(const char *preferences) {
   GArray *devices = g_array_new(FALSE, FALSE, sizeof(BpDevice));
   GString *list = g_string_new(preferences);
@@ -37,7 +37,7 @@ static GArray *list_devices(const char *preferences) {
   int status;
   while ((status = bp_device_select(list->str, &device, NULL)) == 0 &&
          (!devices->len || device.device_type == g_array_index(devices, BpDevice, 0).device_type)) {
-    char text[256]; /* with the name of another machine */
+    char text[256]; /* including the name of another machine */
     bp_device_format(device, text, sizeof text);
     g_string_append_printf(list, ",!%s", text);
     g_array_append_val(devices, device);
@@ -59,7 +59,7 @@ int rank_choose_device(Rank *rank, const char *preferences) {
   bp_str_free(settings);
   GArray *devices = list_devices(list);
   if (devices) {
-    char text[256]; /* with the name of another machine */
+    char text[256]; /* including the name of another machine */
     rank->device = g_array_index(devices, BpDevice, (guint)rank->local % devices->len);
     bp_device_format(rank->device, text, sizeof text);
     rank->devices = g_strdup_printf("%s,%s", text, list);
@@ -72,8 +72,8 @@ int rank_choose_device(Rank *rank, const char *preferences) {
 
 /* ---- Threads ----------------------------------------------------------------------------- */
 
-/* The cores that this rank may use, without those that it would take from the machine's others: the
- * job's launcher may have given each rank cores of its own, or all cores to all. */
+/* Returns the number of cores for this rank, without taking those of the machine's other ranks: the
+ * job's launcher may have given each rank its own cores, or all cores to all ranks. */
 static int share_of_cores(const Rank *rank) {
   cpu_set_t own, all;
   CPU_ZERO(&own);

@@ -6,10 +6,10 @@
 
 #include <backplane/object.h>
 
-/* What rank 0 knows of a stage: its tensors by name (of char *). */
+/* The tensors of a stage, by name (of char *), on rank 0. */
 typedef struct Stage {
   GPtrArray *inputs, *outputs;
-  GPtrArray *passed; /* what its rank passes on */
+  GPtrArray *passed; /* tensors that its rank passes on */
 } Stage;
 
 static void stage_clear(Stage *stage) {
@@ -33,9 +33,9 @@ static gboolean has_name(const GPtrArray *names, const char *name) {
   return g_ptr_array_find_with_equal_func((GPtrArray *)(uintptr_t)names, name, g_str_equal, NULL);
 }
 
-/* ---- What is passed on ------------------------------------------------------------------- */
+/* ---- Tensors that stages pass on --------------------------------------------------------- */
 
-/* Whether a stage behind `stage` reads the tensor, or the model gives it. */
+/* Whether a later stage reads the tensor, or the model returns it. */
 static gboolean is_needed(const Stage *stages, int count, int stage, const Stage *model,
                           const char *name) {
   gboolean is_read = has_name(model->outputs, name);
@@ -52,8 +52,8 @@ static void add_needed(Stage *stages, int count, int stage, const Stage *model,
       g_ptr_array_add(stages[stage].passed, g_strdup(names->pdata[i]));
 }
 
-/* A stage passes on what it got or computes. The last one gives the model's outputs, in their
- * order. */
+/* Lists the tensors that a stage passes on, received or computed. The last stage passes the model's
+ * outputs, in their order. */
 static void follow_tensors(Stage *stages, int count, const Stage *model) {
   for (int s = 0; s < count - 1; s++) {
     add_needed(stages, count, s, model, s > 0 ? stages[s - 1].passed : stages[0].inputs);
@@ -79,7 +79,7 @@ static int compile_stage(int count, int stage, char *target, const char *path,
   return status;
 }
 
-/* On rank 0: all stages, one after another, each for the device of its rank. */
+/* On rank 0: makes all stages, one after another, each for the device of its rank. */
 static int compile_stages(int count, char **targets, const char *path, const Options *options,
                           Place *places, Stage *stages) {
   if (!path_has_extension(path, ".onnx"))
@@ -97,8 +97,8 @@ static int compile_stages(int count, char **targets, const char *path, const Opt
 
 /* ---- Sending ----------------------------------------------------------------------------- */
 
-/* From the first rank of `pair` to the other, each name with a 0 behind it; all of them on both
- * (transfer full, g_strfreev). */
+/* Sends names from the first rank of `pair` to the other, each followed by a NUL; returns all names
+ * on both ranks (transfer full, g_strfreev). */
 static char **send_names(MPI_Comm pair, const GPtrArray *names) {
   GByteArray *text = g_byte_array_new();
   for (guint i = 0; names && i < names->len; i++)
@@ -115,7 +115,7 @@ static char **send_names(MPI_Comm pair, const GPtrArray *names) {
   return (char **)g_ptr_array_free(copies, FALSE);
 }
 
-/* Rank 0 sends a stage to its rank; other ranks take part in finding the two. */
+/* Rank 0 sends a stage to its rank; the other ranks take part in making the pair. */
 static int send_stage(const Rank *rank, int stage, Place *place, const Stage *tensors,
                       Route *route) {
   MPI_Comm pair;

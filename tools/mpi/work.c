@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks other than 0 do. */
+/* The work of ranks other than 0. */
 #include "tools/mpi/mpi.h"
 
 void pause_between(gboolean anything_happened, unsigned *microseconds) {
@@ -11,7 +11,8 @@ void pause_between(gboolean anything_happened, unsigned *microseconds) {
   *microseconds = MIN(*microseconds * 2, 1000);
 }
 
-/* Takes one message of rank 0 or of the stage before, if there is one. FALSE: it was the last. */
+/* Receives a message of rank 0 or of the previous stage, if there is one. FALSE: it was the
+ * last. */
 static gboolean receive(Computer *computer, gboolean *happened) {
   int is_there;
   MPI_Status found;
@@ -33,7 +34,7 @@ int receiver_of(const Route *route, const GByteArray *result, int *tag) {
   return goes_on ? route->next : 0;
 }
 
-/* The receiver may be sending meanwhile, so that sending waits for nothing. */
+/* The receiver may be sending at the same time, so this send must not wait for it. */
 static void send(const Route *route, Computer *computer, GByteArray **sent, MPI_Request *request,
                  gboolean *happened) {
   int is_done = 1, tag;
@@ -60,7 +61,7 @@ void work(const Route *route, Computer *computer) {
     goes_on = receive(computer, &happened);
     pause_between(happened, &pause);
   }
-  /* Rank 0 ends the work when it has all results. */
+  /* Rank 0 ends the work once it has all results. */
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   if (sent)
     g_byte_array_unref(sent);

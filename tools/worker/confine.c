@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker gives up before it loads the plugin: new rights through programs that it starts,
- * and, on kernels with Landlock, changing files that no driver changes, and signals to others.
- * Reading is not restricted: the files that a driver reads cannot be listed. */
+/* Restrictions of a worker before it loads the plugin: it gives up gaining rights through programs
+ * that it starts, and, on kernels with Landlock, changing files that no driver changes, and sending
+ * signals to other processes. Reading is not restricted, because the files that a driver reads
+ * cannot be listed. */
 
 #include "worker.h"
 
@@ -12,7 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-/* The kernel's interface, for systems whose headers are older than the kernel. */
+/* The kernel's interface, for systems with headers older than the kernel. */
 #define CREATE_RULESET 444
 #define ADD_RULE       445
 #define RESTRICT_SELF  446
@@ -29,20 +30,20 @@
 #define MAKE_FIFO   ((uint64_t)1 << 10)
 #define MAKE_BLOCK  ((uint64_t)1 << 11)
 #define MAKE_SYM    ((uint64_t)1 << 12)
-#define REFER       ((uint64_t)1 << 13) /* from version 2 on */
-#define TRUNCATE    ((uint64_t)1 << 14) /* from version 3 on */
+#define REFER       ((uint64_t)1 << 13) /* Landlock version 2 and later */
+#define TRUNCATE    ((uint64_t)1 << 14) /* Landlock version 3 and later */
 
 #define CHANGE                                                                                     \
   (WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_CHAR | MAKE_DIR | MAKE_REG | MAKE_SOCK |           \
    MAKE_FIFO | MAKE_BLOCK | MAKE_SYM)
 
-/* From version 6 on: signals to processes that do not have this ruleset. */
+/* Landlock version 6 and later: signals to processes without this ruleset. */
 #define SCOPE_SIGNAL ((uint64_t)1 << 1)
 
 typedef struct Ruleset {
-  uint64_t handled; /* forbidden unless a rule allows it */
-  uint64_t network; /* from version 4 on */
-  uint64_t scoped;  /* from version 6 on; before, the size ends before it */
+  uint64_t handled; /* forbidden unless a rule allows the access */
+  uint64_t network; /* Landlock version 4 and later */
+  uint64_t scoped;  /* Landlock version 6 and later; earlier sizes end before it */
 } Ruleset;
 
 typedef struct __attribute__((packed)) Rule {
@@ -69,7 +70,7 @@ static void allow_below(int ruleset, uint64_t handled, const char *folder, const
     allow(ruleset, handled, path);
 }
 
-/* Creates a missing cache first: the rules do not allow it to be created later. */
+/* Creates a missing cache folder first: the rules do not allow creating it later. */
 static void allow_cache(int ruleset, uint64_t handled, const char *folder, const char *name) {
   char path[4096];
   int size = folder ? snprintf(path, sizeof path, "%s/%s", folder, name) : -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, memory, copies, streams. The plugin's slots are called as the host would call them. */
+/* Devices, memory, copies, streams. The worker calls the plugin's slots as the host would. */
 
 #include "worker.h"
 
@@ -284,7 +284,7 @@ int worker_copy_within(Job *job) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-/* The core of this process knows the streams, since it checks those of launches. */
+/* The core of this process must know the streams, since it checks the streams of launches. */
 int worker_stream_create(Job *job) {
   int32_t device_id;
   void *stream = NULL;

@@ -3,7 +3,7 @@
 
 #include "worker.h"
 
-/* What the next arguments name. */
+/* The event or timer that the next arguments name. */
 typedef struct Target {
   const Kind *kind;
   void *handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph compilers: the plugin reads a graph that came as bytes. The bytes are the host's, and are
- * trusted; texts, numbers and constants stay where they lie in them. */
+/* Graph compilers: the plugin reads a graph that came as bytes. The bytes come from the host, and
+ * are trusted; texts, numbers and constants are used in place. */
 
 #include "worker.h"
 
@@ -31,12 +31,12 @@ typedef struct Claim {
 struct BpClaims {
   int32_t num_nodes;
   Claim *nodes;
-  Claim failed; /* the first call that failed; it has no reason */
+  Claim failed; /* the first failed call, without a reason */
 };
 
 /* ---- Reading a graph's bytes ------------------------------------------------------------- */
 
-/* NULL: it has no bytes. */
+/* NULL: the piece has no bytes. */
 static const void *take_piece(BpWire *wire, size_t *size) {
   uint64_t bytes = bp_wire_get(wire);
   const void *at = bp_wire_skip(wire, bytes);
@@ -50,7 +50,7 @@ static const char *take_string(BpWire *wire) {
   return take_piece(wire, NULL);
 }
 
-/* A list in the graph's texts. */
+/* Reads a list in the graph's texts. */
 static const char *const *take_strings(BpOnnxGraph *graph, size_t count) {
   const char **list = graph->texts;
   for (size_t i = 0; i < count; i++)
@@ -108,7 +108,7 @@ static void take_node(BpOnnxGraph *graph, BpOnnxNode *node) {
     take_attr(graph, graph->attrs++);
 }
 
-/* What a graph of the blob needs beside its bytes, in one allocation. */
+/* Memory for a graph besides the bytes of its blob, in one allocation. */
 static char *allocate(BpOnnxGraph *graph) {
   BpWire *wire = &graph->wire;
   graph->num_values = (int32_t)bp_wire_get(wire);
@@ -131,7 +131,8 @@ static char *allocate(BpOnnxGraph *graph) {
   return memory;
 }
 
-/* Reads the graph of a blob, which has to stay. The memory to be freed, or NULL with an error. */
+/* Reads the graph of a blob, which must outlive it. Returns the memory to be freed, or NULL with an
+ * error. */
 static char *read_graph(Blob *blob, BpOnnxGraph *graph) {
   BpWire *wire = &graph->wire;
   size_t inputs, outputs;
@@ -182,8 +183,8 @@ static const int32_t *get_outputs(const BpOnnxGraph *graph, int32_t *count) {
   return graph->outputs;
 }
 
-/* Raises what is wrong with a call, and keeps it for the host: `claim` fails even if the plugin
- * goes on. */
+/* Raises the error of a call, and keeps it for the host: `claim` fails even if the plugin
+ * continues. */
 static int32_t fail(BpClaims *claims, const Claim *call, const char *complaint) {
   if (!claims->failed.state)
     claims->failed = *call;
@@ -240,7 +241,7 @@ static void add_table(void) {
 
 /* ---- The plugin's table ------------------------------------------------------------------ */
 
-/* What the host says of tables (graph/build/claim.c) is true of the one that crosses. */
+/* The host's rules for tables (graph/build/claim.c) also hold for a table in the worker. */
 static int check_table(const char *name, const BpGraphCompilerApi *api) {
   if (!BP_TABLE_HAS(api, compile) || !api->claim || !api->name)
     return bp_error_raise(
@@ -256,7 +257,7 @@ static int check_table(const char *name, const BpGraphCompilerApi *api) {
   return 0;
 }
 
-/* *api: NULL if the plugin has no graph compiler of this version. */
+/* *api is NULL if the plugin has no graph compiler of this version. */
 static int find_compiler(const char *name, const BpGraphCompilerApi **api) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   char registered[160];
@@ -289,7 +290,7 @@ int worker_graph_compiler(Job *job) {
 
 /* ---- Claiming and compiling -------------------------------------------------------------- */
 
-/* What both operations get. */
+/* The arguments of both operations. */
 typedef struct Request {
   const BpGraphCompilerApi *api;
   BpTarget *target;
@@ -298,7 +299,7 @@ typedef struct Request {
   char *memory; /* of the graph */
 } Request;
 
-/* 0, or -1 with an error; to be cleared in both cases. */
+/* Reads the arguments. 0, or -1 with an error; they must be cleared in both cases. */
 static int read_request(Job *job, Request *request) {
   char *name = bp_wire_get_str(&job->in);
   BpByteArray json = bp_wire_get_bytes(&job->in);
@@ -339,7 +340,7 @@ static void put_claim(BpWire *wire, const Claim *claim) {
     bp_wire_put_str(wire, claim->reason);
 }
 
-/* Answers with the claims, node by node, and the call that failed. */
+/* Answers with the claims, node by node, and then the call that failed. */
 static int answer_claims(Job *job, const BpClaims *claims) {
   size_t size = count_claim_bytes(&claims->failed);
   for (int32_t i = 0; i < claims->num_nodes; i++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugins of this machine, for a host on another one. */
+/* The plugins of this machine, listed for a host on another machine. */
 
 #include "worker.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A descriptor (plugin.h) without what concerns only this machine. */
+/* Writes a descriptor (plugin.h) without the lines that concern only this machine. */
 static void print_plugin(FILE *file, const BpPluginInfo *info) {
   fprintf(file,
           "abi=%s\nname=%s\nversion=%s\nlicense=%s\ndescription=%s\nentry=bp_plugin_entry_%s\n"
@@ -27,7 +27,8 @@ static void print_plugins(FILE *file) {
   bp_plugin_list_free(list);
 }
 
-/* Plugins with devices that are not known to fail, each as a descriptor with its NUL. */
+/* Lists the plugins that have devices and are not known to fail, each as a descriptor with its
+ * NUL. */
 int worker_list(Job *job) {
   char *text = NULL;
   size_t size = 0;

@@ -5,14 +5,14 @@
  *   backplane-worker --relay NAME HOST COMMAND ARGUMENT...
  *   backplane-worker --stream
  *
- * The first serves a host on this machine, through shared memory. The second is a relay: it serves
- * such a host too, and passes the requests on to the third, which the command starts on another
- * machine. NAME is the name of the plugin, or of the other machine; HOST is the number of the
- * process that asks. Descriptor 3 is the socket to it.
+ * The first serves a host on this machine, through shared memory. The second is a relay: it also
+ * serves a host on this machine, and passes the requests on to the third, which the command starts
+ * on another machine. NAME is the name of the plugin, or of the other machine; HOST is the number
+ * of the calling process. Descriptor 3 is the socket to that process.
  *
- * The first two serve in a child, and end themselves once the child was made, so that the host's
- * waits for children do not see the worker. The worker ends when the socket or the stream is closed
- * or the host has ended. */
+ * The first two serve in a child, and exit once they have made the child, so that the host's waits
+ * for children do not see the worker. The worker ends when the socket or the stream is closed or
+ * the host has ended. */
 
 #include "worker.h"
 
@@ -46,7 +46,7 @@ void worker_note_end(uint32_t end) {
     worker_stream_note_end(end);
 }
 
-/* Records the signal, then raises it again with the default action. */
+/* Records the signal, then raises the signal again with the default action. */
 static void note_signal(int number) {
   worker_note_end((uint32_t)number);
   signal(number, SIG_DFL);
@@ -91,7 +91,7 @@ static int send_hello(void) {
   return sent < 0 ? -1 : 0;
 }
 
-/* The next packet and its descriptor, or -1. Returns -1 at the socket's end. */
+/* Returns the next packet and its descriptor, or -1. Returns -1 at the socket's end. */
 static int receive(BpWorkerPacket *packet, int *fd) {
   struct iovec bytes = {packet, sizeof *packet};
   union {
@@ -134,8 +134,8 @@ void worker_send_log(void *context, int32_t level, const char *message) {
     atomic_fetch_add(&header()->num_logs, 1);
 }
 
-/* Serves until the host is gone; `host` is its pidfd, or -1. The plugin's threads may hang, so
- * nothing is freed at the end. */
+/* Serves until the host has ended; `host` is its pidfd, or -1. The plugin's threads may hang, so no
+ * memory is freed at the end. */
 static _Noreturn void serve_socket(int host) {
   struct pollfd fds[] = {{.fd = BP_WORKER_SOCKET, .events = POLLIN},
                          {.fd = host, .events = POLLIN}};
@@ -161,8 +161,8 @@ static _Noreturn void serve_socket(int host) {
 
 /* ---- The start --------------------------------------------------------------------------- */
 
-/* The host applies layers and isolation itself, and reaches other machines itself. A host on this
- * machine has tried the plugin out. */
+/* The host itself applies layers and isolation, and connects to other machines. A host on this
+ * machine has already tried the plugin out. */
 static void set_environment(int is_tried) {
   unsetenv("BACKPLANE_ISOLATE");
   unsetenv("BACKPLANE_LAYERS");
@@ -172,7 +172,7 @@ static void set_environment(int is_tried) {
     setenv("BACKPLANE_PLUGIN_DEADLINE", "0", 1);
 }
 
-/* Goes on in a child. */
+/* Continues in a child. */
 static void leave_parent(void) {
   pid_t child = fork();
   if (child)
@@ -180,7 +180,7 @@ static void leave_parent(void) {
   setsid();
 }
 
-/* Serves a host on this machine; `command`: that of a relay, or NULL. */
+/* Serves a host on this machine; `command` is that of a relay, or NULL. */
 static _Noreturn void serve_host(const char *name, const char *number, char **command) {
   worker_name = name;
   int host = (int)syscall(SYS_pidfd_open, atoi(number), 0);

@@ -30,7 +30,7 @@ static int put_names(Job *job, char *const *names, size_t count) {
   return is_long && !blob ? -1 : 0;
 }
 
-/* The module's reference goes to the host, unless this fails. */
+/* The module's reference passes to the host, unless the function fails. */
 int worker_describe_module(Job *job, BpModule *module) {
   size_t count = 0;
   char **names = bp_module_list_functions(module, &count);
@@ -94,7 +94,7 @@ int worker_function_free(Job *job) {
 
 /* ---- Launches ---------------------------------------------------------------------------- */
 
-/* The extents stay in the area: it is aligned, and holds whole 64-bit numbers alone. */
+/* The extents are used in the area, which is aligned and contains only whole 64-bit numbers. */
 static void get_view(Job *job, BpTensorView *view) {
   view->data = worker_get_pointer(job);
   view->device.device_type = (int32_t)bp_wire_get(&job->in);
@@ -134,7 +134,7 @@ int worker_launch(Job *job) {
   for (uint64_t i = 0; i < count; i++)
     get_argument(job, &args[i], &views[i]);
   if (job->in.is_bad)
-    return 0; /* which is an error */
+    return 0; /* the results are then malformed, which is an error */
   int rc = bp_function_launch(function, &invocation, args, (int32_t)count, &result);
   bp_value_clear(&result);
   return rc;

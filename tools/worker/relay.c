@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The relay: on this machine it is the host's worker, and passes requests on to the worker on
- * another machine through a stream of bytes, which a command such as ssh provides.
+/* The relay: it serves as the host's worker on this machine, and passes requests on to the worker
+ * on another machine through a stream of bytes, which a command such as ssh provides.
  *
  * The thread of a channel sends a request and waits for its answer, except for requests that queue
- * work: those are answered at once. A launch waits unless one like it succeeded before, so that a
- * launch with wrong arguments fails itself. One thread reads the stream and hands each answer to
- * its channel. When the stream ends, this process ends, and the host loses its devices. */
+ * work, which are answered at once. A launch waits unless a similar launch has succeeded before, so
+ * that a launch with wrong arguments fails in its own call. One thread reads the stream and hands
+ * each answer to its channel. When the stream ends, the relay ends, and the host loses its
+ * devices. */
 
 #include "worker.h"
 
@@ -21,7 +22,7 @@
 
 enum { CONNECTING, CONNECTED, FAILED };
 
-/* A request of a channel that waits for its answer. */
+/* The request of a channel that waits for its answer. */
 typedef struct Waiting {
   Job *job; /* NULL: none */
   int is_answered;
@@ -38,14 +39,14 @@ typedef struct Idle {
 #define NUM_IDLE 16
 
 static struct {
-  pthread_mutex_t lock; /* for what follows */
+  pthread_mutex_t lock; /* guards the members below */
   pthread_cond_t changed;
   int state;
   char why[400];
-  uint64_t under_way;  /* bytes of queued requests */
-  uint64_t num_queued; /* requests that may give a stream of a device work */
+  uint64_t under_way;  /* bytes of queued requests in flight */
+  uint64_t num_queued; /* number of requests that may give a stream of a device work */
   Idle idle[NUM_IDLE];
-  uint64_t num_idle; /* ever entered */
+  uint64_t num_idle; /* number of all entries ever made */
   Waiting waiting[BP_WORKER_CHANNELS];
 } relay = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -61,7 +62,7 @@ static _Noreturn void end(uint32_t why) {
   _exit(1);
 }
 
-/* Makes every request an error that says why there is no connection. */
+/* Makes every request fail with an error that says why there is no connection. */
 static void fail(const char *why) {
   pthread_mutex_lock(&relay.lock);
   relay.state = FAILED;
@@ -96,7 +97,7 @@ static void require(int is_sound) {
     end(BP_WORKER_GARBLED);
 }
 
-/* 0, or -1: it failed, and every request is an error. */
+/* 0, or -1: the connection failed, and every request is an error. */
 static int read_greeting(void) {
   BpWorkerGreeting greeting;
   char why[200];
@@ -121,7 +122,7 @@ static int read_greeting(void) {
   return -1;
 }
 
-/* The request that waits on a frame's channel. It is there until it is answered. */
+/* Returns the waiting request of a frame's channel, which exists until it is answered. */
 static Waiting *waiting_of(const BpWorkerFrame *frame) {
   require(frame->channel < BP_WORKER_CHANNELS);
   Waiting *waiting = &relay.waiting[frame->channel];
@@ -207,7 +208,7 @@ static void *read_stream(void *nothing) {
 
 /* ---- Sending ----------------------------------------------------------------------------- */
 
-/* Arguments up to where they were read. */
+/* Returns the bytes of arguments that were read. */
 static size_t size_of_arguments(const Job *job) {
   return (size_t)(job->in.end - job->channel->arguments);
 }
@@ -222,7 +223,7 @@ static void send_frame(const Job *job, uint32_t type, size_t size) {
   send_bytes(&frame, sizeof frame);
 }
 
-/* Counts the bytes of a request that gets no answer, once there is room for it. */
+/* Counts the bytes of a request without an answer, once there is room for them. */
 static void count_queued(size_t size) {
   pthread_mutex_lock(&relay.lock);
   while (relay.under_way && relay.under_way + size > BP_WORKER_QUEUED_MAX)
@@ -239,7 +240,7 @@ static void send_request(const Job *job, uint32_t type) {
   pthread_mutex_unlock(&sending);
 }
 
-/* A number of the arguments; 0 beyond them. */
+/* Returns a number of the arguments; 0 beyond their end. */
 static uint64_t argument(const Job *job, size_t index) {
   uint64_t number = 0;
   if ((index + 1) * sizeof number <= size_of_arguments(job))
@@ -247,7 +248,7 @@ static uint64_t argument(const Job *job, size_t index) {
   return number;
 }
 
-/* PUT: the bytes follow in the same frame. */
+/* The operation PUT: its bytes follow in the same frame. */
 static void send_blob(Job *job) {
   uint64_t size = argument(job, 0);
   pthread_mutex_lock(&sending);
@@ -266,7 +267,7 @@ static void send_blob(Job *job) {
 #define COPY_IN_SIZE   4
 #define COPY_IN_WORDS  6
 
-/* Sends a chunk of a large copy as a copy of its own. A small one has the size before its bytes, as
+/* Sends a chunk of a large copy as a separate copy. A small copy has the size before its bytes, as
  * in shared memory. */
 static void send_chunk(Job *job, const uint64_t first[COPY_IN_WORDS], uint64_t at, uint64_t size) {
   uint64_t words[COPY_IN_WORDS + 1];
@@ -307,15 +308,16 @@ static int leaves_streams_idle(uint32_t operation) {
          operation == BP_WORKER_EVENT_QUERY || operation == BP_WORKER_EVENT_SYNC;
 }
 
-/* After the request was sent: a synchronisation that overtakes it has another number then. */
+/* Notes work after its request was sent: a synchronisation that overtakes the request then has
+ * another number. */
 static void note_work(void) {
   pthread_mutex_lock(&relay.lock);
   relay.num_queued++;
   pthread_mutex_unlock(&relay.lock);
 }
 
-/* With the lock held. Whether nothing was queued since the stream was synchronised: a copy to the
- * host is followed by a synchronisation in most programs, which then needs no round trip. */
+/* Whether no work was queued since the stream was synchronised, with the lock held. Most programs
+ * follow a copy to the host with a synchronisation, which then needs no round trip. */
 static int is_idle(const uint64_t place[3]) {
   for (size_t i = 0; i < NUM_IDLE; i++)
     if (i < relay.num_idle && relay.idle[i].at == relay.num_queued &&
@@ -324,7 +326,7 @@ static int is_idle(const uint64_t place[3]) {
   return 0;
 }
 
-/* With the lock held. */
+/* Notes that a stream has no work, with the lock held. */
 static void enter_idle(const Job *job, uint64_t at) {
   Idle *idle = &relay.idle[relay.num_idle++ % NUM_IDLE];
   get_place(job, idle->place);
@@ -346,7 +348,8 @@ static uint64_t mix(uint64_t hash, uint64_t number) {
   return hash ^ hash >> 32;
 }
 
-/* The bits of a number: launches with numbers of as many bits count as alike. */
+/* Returns the number of bits of a number: launches count as alike if their numbers have equally
+ * many bits. */
 static uint64_t bits_of(uint64_t number) {
   return number ? 64 - (uint64_t)__builtin_clzll(number) : 0;
 }
@@ -360,7 +363,7 @@ static uint64_t mix_bytes(uint64_t hash, BpByteArray bytes) {
   return mix(hash, bytes.size);
 }
 
-/* Which memory a buffer is, and its offset, do not count. */
+/* The memory of a buffer, and its offset, are ignored. */
 static uint64_t mix_argument(uint64_t hash, BpWire *wire) {
   uint64_t type = bp_wire_get(wire), value = bp_wire_get(wire);
   hash = mix(hash, type);
@@ -375,7 +378,7 @@ static uint64_t mix_argument(uint64_t hash, BpWire *wire) {
   return mix_bytes(hash, bp_wire_get_bytes(wire));
 }
 
-/* Of a launch: place, stream, function, arguments. */
+/* Hashes a launch: place, stream, function, arguments. */
 static uint64_t hash_launch(const Job *job) {
   BpWire wire = {job->channel->arguments, job->in.end, 0};
   uint64_t hash = 0;
@@ -389,7 +392,7 @@ static uint64_t hash_launch(const Job *job) {
   return hash | 1;
 }
 
-/* With the lock held: where the hash is, or the place for it. */
+/* Returns the place of a hash, or the free place for it, with the lock held. */
 static uint64_t *find_hash(uint64_t hash) {
   size_t at = hash >> 8;
   while (known.hashes[at % NUM_KNOWN] && known.hashes[at % NUM_KNOWN] != hash)
@@ -435,7 +438,7 @@ static int require_connection(void) {
   return is_connected ? 0 : bp_error_raise(BP_ERROR_DEVICE, "%s", relay.why);
 }
 
-/* Takes the results of a request that was answered. */
+/* Takes the results of an answered request. */
 static int take_results(Job *job, Waiting *waiting) {
   BpWire results = {waiting->results, waiting->results + waiting->size, 0};
   if (!waiting->status) {
@@ -507,7 +510,8 @@ static int send_launch(Job *job) {
   return 0;
 }
 
-/* Completes an event. The worker runs it before what is queued, and nobody waits for it. */
+/* Completes an event. The worker runs this request before queued requests, and no request waits for
+ * it. */
 static int send_signal(const Job *job) {
   send_request(job, BP_WORKER_FRAME_QUEUED);
   return 0;
@@ -538,7 +542,7 @@ int worker_relay_handle(Job *job) {
 
 /* ---- The start --------------------------------------------------------------------------- */
 
-/* Ends with the relay, also where it reads nothing. */
+/* The command ends with the relay, even if it reads no input. */
 static void execute(char **command, int end_of_stream, pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
     _exit(1);
@@ -564,7 +568,7 @@ void worker_relay_start(char **command) {
     execute(command, ends[1], parent);
   }
   close(ends[1]);
-  worker_confine(); /* not the command, and before there are threads */
+  worker_confine(); /* in this process only, and before there are threads */
   if (command_pid < 0)
     fail("a process for its command cannot be made");
   else if (pthread_create(&reader, NULL, read_stream, NULL))

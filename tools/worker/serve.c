@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that serve channels, and bytes of any size. */
+/* Threads that serve channels, and transfers of any size. */
 
 #include "worker.h"
 
@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* How long a thread looks for the next request before it sleeps. */
+/* How long a thread polls for the next request before it sleeps. */
 #define SPIN_NS INT64_C(50000)
 #define FOREVER INT64_C(3600000000000)
 
@@ -29,7 +29,7 @@ static int is_reached(const _Atomic uint32_t *counter, uint32_t from, uint32_t t
   return atomic_load_explicit(counter, memory_order_acquire) - from >= to - from;
 }
 
-/* Waits until a counter of the host's has come from `from` to `to`. */
+/* Waits until a counter of the host has advanced from `from` to `to`. */
 static void wait_for(BpWorkerChannel *channel, const _Atomic uint32_t *counter, uint32_t from,
                      uint32_t to) {
   static _Atomic int64_t spin = -1; /* of all threads */
@@ -163,7 +163,7 @@ int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results) {
   return rc;
 }
 
-/* What serves a channel. */
+/* The state of a channel's thread. */
 typedef struct Served {
   BpWorkerChannel *channel;
   uint32_t index;
@@ -193,7 +193,7 @@ static void *serve(void *context) {
   return NULL;
 }
 
-/* Exits if no thread can be created: a channel without a thread would never answer. */
+/* Exits if no thread can be created: without a thread the channel would never answer. */
 void worker_serve(BpWorkerChannel *channel, uint32_t index, int (*handle)(Job *job)) {
   static Served served[BP_WORKER_CHANNELS];
   pthread_t thread;

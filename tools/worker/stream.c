@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker whose host is on another machine: requests come by a stream of bytes, and answers go
- * back by another one.
+/* A worker whose host is on another machine: requests arrive through one stream of bytes, and
+ * answers go back through another.
  *
  * The main thread reads requests. A second thread takes them in the order of the stream: it runs
- * those that queue work itself, and hands each other one to the thread of its channel, since it may
- * wait. So a request that is answered sees all work that was queued before it. The request that
- * completes an event is run by the main thread: what is queued may wait for that event. */
+ * requests that queue work itself, and passes every other request to the thread of its channel,
+ * since it may wait. So an answered request sees all work that was queued before it. The main
+ * thread runs the request that completes an event, because queued work may wait for that event. */
 
 #include "worker.h"
 
@@ -51,7 +51,7 @@ int worker_write_all(int fd, const void *bytes, size_t size) {
 static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int is_sending;
 
-/* Ends this process if the host is gone. */
+/* Sends a frame. Ends this process if the host is gone. */
 static void send_frame(uint32_t type, uint32_t channel, uint64_t number, const void *bytes,
                        size_t size) {
   const BpWorkerFrame frame = {type, channel, number, size};
@@ -67,7 +67,7 @@ void worker_stream_send_part(const Job *job, uint64_t size) {
   send_frame(BP_WORKER_FRAME_PART, job->index, 0, job->room, size);
 }
 
-/* Not within the frame of another thread. */
+/* Must not write inside another thread's frame. */
 void worker_stream_note_end(uint32_t end) {
   const BpWorkerFrame frame = {BP_WORKER_FRAME_END, 0, end, 0};
   if (!is_sending)
@@ -75,7 +75,7 @@ void worker_stream_note_end(uint32_t end) {
 }
 
 static void send_log(void *context, int32_t level, const char *message) {
-  char text[BP_WORKER_TEXT_MAX - 64]; /* the host's side adds its name */
+  char text[BP_WORKER_TEXT_MAX - 64]; /* the host adds the machine's name */
   (void)context;
   snprintf(text, sizeof text, "%s", message);
   send_frame(BP_WORKER_FRAME_LOG, 0, (uint64_t)level, text, strlen(text));
@@ -85,14 +85,14 @@ static void send_log(void *context, int32_t level, const char *message) {
 
 #define ANY_INDEX UINT64_MAX
 
-/* A stream of a device whose queued work failed, until the host synchronises it. */
+/* A stream of a device whose queued work has failed and that the host has not yet synchronised. */
 typedef struct Failure {
   struct Failure *next;
   uint64_t kind, index, stream;
   char *error_kind, *message;
 } Failure;
 
-/* An event that was recorded after such a failure. */
+/* An event that was recorded after a failure of queued work. */
 typedef struct FailedEvent {
   struct FailedEvent *next;
   uint64_t event;
@@ -104,7 +104,8 @@ static struct {
   FailedEvent *events;
 } failures = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Where the arguments of a request have a device and a stream. -1: they do not say which device. */
+/* The positions of a device and a stream among the arguments of a request. -1: the arguments do not
+ * name a device. */
 typedef struct Position {
   int index, stream;
 } Position;
@@ -141,8 +142,8 @@ static uint64_t argument(const Request *request, int index) {
   return number;
 }
 
-/* Makes a Failure of the thread's error. Without memory for it the worker ends: a result that is
- * wrong must not go by without an error. */
+/* Makes a Failure of the thread's error. If memory is exhausted, the worker ends: a wrong result
+ * must not pass without an error. */
 static void add_failure(const Request *request) {
   Position position;
   if (!find_position((uint32_t)request->frame.number, &position))
@@ -164,7 +165,8 @@ static void add_failure(const Request *request) {
   pthread_mutex_unlock(&failures.lock);
 }
 
-/* With the lock held: the link to the oldest failure of a request's stream, or NULL. */
+/* Returns the link to the oldest failure of a request's stream, or NULL; called with the lock
+ * held. */
 static Failure **find_failure(const Request *request) {
   Position position;
   Failure **found = NULL;
@@ -187,8 +189,8 @@ static void free_failure(Failure **link) {
   free(failure);
 }
 
-/* Raises the first failure of the stream that a request synchronises, once, and drops the others,
- * which follow from it. `rc`: what the request's handler returned. */
+/* Raises the first failure of the stream that a request synchronises, once, and drops the later
+ * failures, which follow from the first. `rc`: the result of the request's handler. */
 static int raise_failure(const Request *request, int rc) {
   pthread_mutex_lock(&failures.lock);
   Failure **link = find_failure(request);
@@ -203,7 +205,7 @@ static int raise_failure(const Request *request, int rc) {
   return rc;
 }
 
-/* With the lock held. */
+/* Forgets an event, with the lock held. */
 static FailedEvent **find_event(uint64_t event) {
   FailedEvent **at = &failures.events;
   while (*at && (*at)->event != event)
@@ -211,7 +213,7 @@ static FailedEvent **find_event(uint64_t event) {
   return at;
 }
 
-/* An event that is recorded now has failed if its stream has; one that is freed has not. */
+/* Notes a recorded event as failed if its stream has failed; forgets a freed event. */
 static void note_event(const Request *request) {
   uint64_t event = argument(request, 1);
   pthread_mutex_lock(&failures.lock);
@@ -230,7 +232,7 @@ static void note_event(const Request *request) {
   pthread_mutex_unlock(&failures.lock);
 }
 
-/* Changes the state of a complete event in the results to failed if its work failed. */
+/* Changes a complete event's state in the results to failed if the event's work failed. */
 static void note_state(const Request *request, char *results) {
   uint64_t state;
   memcpy(&state, results, sizeof state);
@@ -249,7 +251,7 @@ static Job make_job(Request *request) {
                .in = {request->arguments, request->arguments + request->frame.size, 0}};
 }
 
-/* The request of this thread, for handle_with_failures. */
+/* The request that this thread handles, for handle_with_failures. */
 static _Thread_local Request *current;
 
 static int handle_with_failures(Job *job) {
@@ -302,7 +304,7 @@ static void run_signal(Request *request) {
 
 /* ---- Threads ----------------------------------------------------------------------------- */
 
-/* Requests for a thread. */
+/* The queue of requests for a thread. */
 typedef struct Queue {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -388,7 +390,7 @@ static Request *read_request(void) {
   return request;
 }
 
-/* The plugin may print, which must not get into the stream. */
+/* The plugin may print, and its output must not get into the stream. */
 static void move_descriptors(void) {
   int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);

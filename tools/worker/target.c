@@ -34,7 +34,7 @@ static int describe_target(Job *job, const char *name) {
   return 0;
 }
 
-/* The number of kinds goes before them, when it is known. */
+/* The number of kinds is written before the kinds, once it is known. */
 int worker_describe_targets(Job *job, BpByteArray names) {
   char *copy = strndup(names.data, names.size), *rest = NULL;
   BpWire count = job->out;
@@ -69,7 +69,7 @@ int worker_complete(Job *job) {
 
 typedef BpIrModule *(*Parse)(const char *text, size_t size);
 
-/* The compiler is a library of its own, which a host that only loads modules does not have. */
+/* The compiler is a library of its own, which a host without compilation does not have. */
 static Parse find_parser(void) {
   void *library = dlopen(BP_COMPILER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   void *symbol = library ? dlsym(library, "bp_ir_parse") : NULL;

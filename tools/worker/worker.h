@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the program backplane-worker: it runs one plugin for a host, which speaks the protocol of
- * plugins/worker/protocol.h, or passes the host's requests on to a worker on another machine. It
- * trusts the host, whose user it runs as. */
+/* Inside the program backplane-worker. It runs one plugin for a host, through the protocol of
+ * plugins/worker/protocol.h, or passes the host's requests on to a worker on another machine. The
+ * program trusts the host, because it runs as the host's user. */
 #ifndef BACKPLANE_TOOLS_WORKER_H
 #define BACKPLANE_TOOLS_WORKER_H
 
@@ -13,8 +13,8 @@
 
 /* One request. */
 typedef struct Job {
-  BpWorkerChannel *channel; /* NULL: the request came by a stream */
-  uint32_t index;           /* of the channel */
+  BpWorkerChannel *channel; /* NULL: the request came through a stream */
+  uint32_t index;           /* index of the channel */
   uint32_t operation;
   uint32_t first_chunk; /* the worker's counter before this request */
   uint32_t num_chunks;  /* that were taken or given */
@@ -33,10 +33,10 @@ BP_WORKER_OPERATIONS(DECLARE_HANDLER)
 /* Starts a thread that serves a channel. `handle` answers the requests: 0, or -1 with an error. */
 void worker_serve(BpWorkerChannel *channel, uint32_t index, int (*handle)(Job *job));
 
-/* Answers a request with the plugin. */
+/* Answers a request by calling the plugin. */
 int worker_handle(Job *job);
-/* Calls `handle` and gives the status of the answer. job->out writes to `results`, BP_WORKER_AREA
- * bytes, which then hold the results or the error. */
+/* Calls `handle` and returns the status of the answer. job->out writes to `results`, BP_WORKER_AREA
+ * bytes, which then contain the results or the error. */
 int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results);
 
 /* The next part of the `left` bytes that come with a request, until worker_took_part. *size: one
@@ -48,12 +48,12 @@ void worker_took_part(Job *job, uint64_t size);
 char *worker_room_for_part(Job *job, uint64_t left, uint64_t *size);
 void worker_give_part(Job *job, uint64_t size);
 
-/* Bytes that the host gets or gave, by their address. */
+/* Bytes that the host sent or will get; their address identifies them. */
 typedef struct Blob {
   uint64_t size;
   char data[];
 } Blob;
-/* NULL with an error. */
+/* Copies bytes to a new blob. NULL with an error. */
 Blob *worker_blob_create(const void *data, uint64_t size);
 
 /* ---- main.c ------------------------------------------------------------------------------ */
@@ -63,24 +63,24 @@ extern const char *worker_name;
 
 /* Sends a message to the host's log. */
 void worker_send_log(void *context, int32_t level, const char *message);
-/* Records why this process ends, unless that was recorded before. */
+/* Records why this process ends, unless a reason was recorded before. */
 void worker_note_end(uint32_t end);
 
 /* ---- relay.c ----------------------------------------------------------------------------- */
 
-/* Starts the command, "ssh" and its arguments, which starts the worker on another machine, and a
- * thread that reads its stream. */
+/* Starts the command, "ssh" and its arguments, which starts the worker on another machine; and
+ * starts a thread that reads the command's stream. */
 void worker_relay_start(char **command);
-/* Passes a request on. */
+/* Passes a request on to the other machine. */
 int worker_relay_handle(Job *job);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
 
 /* Serves the stream at the descriptors 0 and 1 until its end. */
 _Noreturn void worker_stream_serve(void);
-/* Sends a part of a request's bytes. */
+/* Sends a part of a request's bytes to the other machine. */
 void worker_stream_send_part(const Job *job, uint64_t size);
-/* In a handler of signals: says why this process ends. */
+/* Reports why this process ends; called in a signal handler. */
 void worker_stream_note_end(uint32_t end);
 
 /* Reads or writes all bytes of a socket or a pipe: 0, or -1 at its end. */
@@ -91,16 +91,16 @@ int worker_write_all(int fd, const void *bytes, size_t size);
 
 #define WORKER_MAX_KINDS 8
 
-/* A kind of devices of the plugin, and its extensions, or NULL. */
+/* A device kind of the plugin, and its extensions, or NULL. */
 typedef struct Kind {
   const BpDeviceApi *api;
   const BpEventsApi *events;
   const BpTimerApi *timers;
 } Kind;
 
-/* The kind that the next argument names; NULL with an error. */
+/* Returns the kind that the next argument names; NULL with an error. */
 const Kind *worker_get_kind(Job *job);
-/* The device that the next two name. */
+/* Reads the device that the next two arguments name. */
 const Kind *worker_get_place(Job *job, int32_t *device_id);
 void *worker_get_pointer(Job *job);
 void worker_put_pointer(Job *job, const void *pointer);
@@ -109,7 +109,8 @@ void worker_put_value(Job *job, const BpValue *value);
 /* ---- target.c ---------------------------------------------------------------------------- */
 
 int worker_describe_targets(Job *job, BpByteArray names);
-/* Answers with a module that was built, whose reference goes to the host unless this fails. */
+/* Answers with a built module. The module's reference passes to the host unless the function
+ * fails. */
 int worker_answer_build(Job *job, BpModule *module);
 
 /* ---- module.c ---------------------------------------------------------------------------- */
@@ -118,7 +119,7 @@ int worker_describe_module(Job *job, BpModule *module);
 
 /* ---- confine.c --------------------------------------------------------------------------- */
 
-/* Gives up the rights that drivers do not need (docs/isolation.md). */
+/* Drops the rights that drivers do not need (docs/isolation.md). */
 void worker_confine(void);
 
 #endif
