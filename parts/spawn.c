@@ -29,10 +29,11 @@ typedef struct Prepared {
   const BpSpawn *what;
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
-  int fds[NUM_FDS]; /* descriptors that become the program's, with higher numbers; -1: none */
+  int fds[NUM_FDS]; /* descriptors for the program, with higher numbers; -1: none */
 } Prepared;
 
-/* If there is no /dev, as in some chroots, a descriptor that can neither be read nor written. */
+/* Returns a descriptor that can neither be read nor written, if there is no /dev, as in some
+ * chroots. */
 static int open_null(void) {
   int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
   return fd >= 0 ? fd : open("/", O_PATH | O_CLOEXEC);
@@ -52,7 +53,7 @@ static int copy_or_null(int fd) {
   return copy;
 }
 
-/* Makes copies, so that moving one to its place does not close another. */
+/* Copies the descriptors, so that moving one to its place does not close another. */
 static int copy_fds(Prepared *prepared) {
   const BpSpawn *what = prepared->what;
   for (int i = 0; i < NUM_FDS; i++)
@@ -100,7 +101,7 @@ static void unprepare(Prepared *prepared) {
   posix_spawn_file_actions_destroy(&prepared->actions);
 }
 
-/* Returns 0 or an errno; calls unprepare in either case. */
+/* Spawns the program. Returns 0 or an errno; calls unprepare in either case. */
 static int prepare(const BpSpawn *what, Prepared *prepared) {
   prepared->what = what;
   posix_spawn_file_actions_init(&prepared->actions);
@@ -146,8 +147,8 @@ static void start_and_wait(Between *between) {
 
 #if defined(__SANITIZE_THREAD__)
 
-/* The thread sanitizer takes the intermediate process for a fork, and forgets this one's
- * threads. */
+/* The thread sanitizer takes the intermediate process for a fork, and would forget the threads of
+ * this process. */
 static int start_between(Between *between, char *stack) {
   (void)stack;
   start_and_wait(between);
@@ -163,7 +164,7 @@ static int run_between(void *between) {
   return 0;
 }
 
-/* No signal may run a handler of this program in the other process. */
+/* No signal may run a handler of this program in the intermediate process. */
 static int start_between(Between *between, char *stack) {
   sigset_t all, mask;
   sigfillset(&all);
@@ -180,7 +181,7 @@ static int start_between(Between *between, char *stack) {
 
 int bp__spawn_and_wait(const BpSpawn *what, int *status) {
   Prepared prepared;
-  Between between = {.prepared = &prepared, .error = ECHILD}; /* in case it is killed */
+  Between between = {.prepared = &prepared, .error = ECHILD}; /* in case this child is killed */
   int error = prepare(what, &prepared);
   char *stack = MAP_FAILED;
   if (!error) {
@@ -222,7 +223,7 @@ char **bp__spawn_environment(char *const *settings) {
   return environment;
 }
 
-/* 0, or the errno that keeps it from being started. */
+/* Returns 0, or the errno that prevents the program from starting. */
 static int check_program(const char *path) {
   struct stat status;
   if (stat(path, &status))
@@ -230,8 +231,7 @@ static int check_program(const char *path) {
   return !S_ISREG(status.st_mode) || access(path, X_OK) ? EACCES : 0;
 }
 
-/* `folder` joined with a name; a relative folder begins in the current directory (transfer
- * full). */
+/* Joins `folder` with a name; a relative folder begins in the current directory (transfer full). */
 static char *join(const char *folder, size_t length, const char *name) {
   char current[PATH_MAX], *path;
   *current = '\0';

@@ -21,7 +21,7 @@
 
 #define DEFAULT_SIZE 1024 /* MiB */
 #define MOST_SIZE    (1 << 24)
-#define RECENT_S     60 /* files used so recently may be in use */
+#define RECENT_S     60 /* files used this recently may be in use */
 #define OLD_S        (90 * 24 * 3600)
 
 /* ---- Removing files ---------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static uint64_t limit_bytes(void) {
   return mebibytes << 20;
 }
 
-/* Whether a file belongs to the cache: a hash and one of its suffixes. */
+/* Whether a file belongs to the cache: its name is a hash and one of the cache's suffixes. */
 static int is_kept_name(const char *name) {
   static const char *const suffixes[] = {"", ".o", ".so", ".quarantine", ".lock"};
   if (strspn(name, "0123456789abcdef") != BP_CACHE_HASH_DIGITS)
@@ -81,8 +81,8 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   }
 }
 
-/* Removes the working folder of a process that ended without removing it. A folder is locked while
- * its process lives. */
+/* Removes the working folder of a process that ended without removing it. The owning process locks
+ * the folder while it lives. */
 static void remove_abandoned(int folder, const char *name, const struct stat *status) {
   if (!S_ISDIR(status->st_mode)) {
     unlinkat(folder, name, 0);
@@ -97,8 +97,8 @@ static void remove_abandoned(int folder, const char *name, const struct stat *st
     close(fd);
 }
 
-/* Other processes do the same: each updates the time of a file before it uses it, and keeps files
- * with a recent time. */
+/* All processes do the same: each updates the time of a file before it uses the file, and keeps
+ * files with a recent time. */
 static void tidy(const BpCache *cache) {
   const time_t now = time(NULL);
   const uint64_t limit = limit_bytes();
@@ -139,8 +139,8 @@ static int raise_read(const char *path) {
                         g_strerror(errno));
 }
 
-/* Counts the files of a subject's folder. With `removes` it removes them, except recent ones, and
- * counts the removed ones. Lock files stay. */
+/* Counts the files of a subject's folder. With `removes`, removes the files, except recent ones,
+ * and counts the removed files. Lock files stay. */
 static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
   const time_t now = time(NULL);
   for (const struct dirent *entry; (entry = readdir(folder));) {
@@ -172,7 +172,7 @@ static int add_subject(const char *subject, int removes, Usage *usage) {
   return status;
 }
 
-/* All subjects. Other files in the folder are ignored. */
+/* Counts all subjects. Other files in the folder are ignored. */
 static int visit_all(int removes, Usage *usage) {
   char *path = bp_cache_folder();
   DIR *root = path ? opendir(path) : NULL;

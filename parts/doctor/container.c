@@ -36,7 +36,8 @@ int bp__container_is_here(void) {
          has_control_group();
 }
 
-/* The option that passes one node: the node's folder if it holds only nodes of that kind. */
+/* Returns the option that passes one node: the node's folder if the folder holds only nodes of that
+ * kind. */
 static char *option_of(const char *node) {
   if (g_str_has_prefix(node, "/dev/nvidia"))
     return g_strdup("--gpus all");

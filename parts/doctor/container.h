@@ -9,7 +9,8 @@
  * LXC, systemd and Apptainer. */
 int bp__container_is_here(void);
 
-/* The options that pass the plugin's device nodes into a container (transfer full, g_free). */
+/* Returns the options that pass the plugin's device nodes into a container (transfer full,
+ * g_free). */
 char *bp__container_remedy(const Descriptor *descriptor);
 
 #endif

@@ -95,7 +95,7 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-/* Whether all libraries are there. */
+/* Whether all libraries are present. */
 static int add_libraries(const Subject *subject, const Trial *trial) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
@@ -126,7 +126,7 @@ static char *group_remedy(const struct stat *status) {
                          group.gr_name, group.gr_name);
 }
 
-/* Whether this user may use a node. */
+/* Whether this user has access to a node. */
 static int add_node(const Subject *subject, const char *path) {
   struct stat status;
   if (!access(path, R_OK | W_OK))
@@ -138,7 +138,7 @@ static int add_node(const Subject *subject, const char *path) {
   return 0;
 }
 
-/* The nodes that match a pattern. */
+/* Lists the nodes that match a pattern. */
 typedef struct Nodes {
   const Subject *subject;
   int count;
@@ -151,7 +151,7 @@ static void visit_node(void *context, const char *path) {
   nodes->faults += !add_node(nodes->subject, path);
 }
 
-/* Whether there is a fault. */
+/* Adds the findings about nodes; returns whether there is a fault. */
 static int add_nodes_of(const Subject *subject, const char *pattern, int is_required, int *work) {
   Nodes nodes = {.subject = subject};
   bp__pattern_visit(pattern, work, visit_node, &nodes);
@@ -162,8 +162,8 @@ static int add_nodes_of(const Subject *subject, const char *pattern, int is_requ
   return 1;
 }
 
-/* A plugin's `files` below /dev are the nodes of some of its devices: they may be absent, but if
- * present, the user must have permission to use them. */
+/* A plugin's `files` below /dev are the nodes of some of its devices: the nodes may be absent, but
+ * if a node is present, the user must have access to it. */
 static void add_permissions(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int faults = 0, work = BP_PATTERN_WORK;
@@ -185,7 +185,7 @@ static void add_permissions(const Subject *subject) {
 
 /* ---- Probe and devices ------------------------------------------------------------------- */
 
-/* Whether there is a usable device. */
+/* Adds the findings about devices; returns whether there is a usable device. */
 static int add_devices(const Subject *subject, const Trial *trial) {
   int usable = 0;
   guint from = 0;
@@ -209,14 +209,14 @@ static int add_devices(const Subject *subject, const Trial *trial) {
   return usable;
 }
 
-/* $XDG_CACHE_HOME or HOME/.cache, where programs usually keep this user's caches, if it can neither
- * be written nor created (transfer full); else NULL. */
+/* Returns $XDG_CACHE_HOME or HOME/.cache, where programs usually keep this user's caches, if the
+ * folder can neither be written nor created (transfer full); else NULL. */
 static char *find_unwritable_home(void) {
   char *path = bp__env_user_folder("XDG_CACHE_HOME", ".cache");
   struct stat status = {0};
   if (!path)
     return NULL;
-  g_autofree char *above = g_strdup(path); /* the nearest existing folder of its path */
+  g_autofree char *above = g_strdup(path); /* the nearest existing folder of the path */
   while (stat(above, &status) && strcmp(above, "/")) {
     char *slash = strrchr(above, '/');
     slash[slash == above] = '\0';
@@ -311,7 +311,7 @@ static void try_out(const Subject *subject, Plugin *file) {
 /* ---- One plugin -------------------------------------------------------------------------- */
 
 static void diagnose_file(const Subject *subject) {
-  /* A separate record, because another thread may be activating the plugin. */
+  /* The plugin's record is a copy, because another thread may be activating the plugin. */
   Plugin *file = bp__plugin_read(AT_FDCWD, subject->plugin->path, subject->plugin->path, NULL);
   if (file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
     add_reason(subject, bp__reason_take(file->code),
@@ -324,8 +324,8 @@ static void diagnose_file(const Subject *subject) {
   bp__plugin_free(file);
 }
 
-/* On another machine, which tries it out. This process uses no device, since it makes children that
- * do. */
+/* Diagnoses a plugin of another machine, which tries it out itself. This process must not use the
+ * device, since it forks children that use devices. */
 static void diagnose_remote(const Subject *subject) {
   add_passed(subject, BP_STAGE_PATH);
   add_ok(subject, BP_STAGE_PROBE,
@@ -373,7 +373,7 @@ static BpPluginDiagnosis *create_diagnosis(void) {
   return diagnosis;
 }
 
-/* Moves the findings of `part`, which is freed, to the end. */
+/* Moves the findings of `part` to the end, and frees `part`. */
 static void append_part(BpPluginDiagnosis *diagnosis, BpPluginDiagnosis *part) {
   g_array_append_vals(diagnosis->findings, part->findings->data, part->findings->len);
   g_ptr_array_extend_and_steal(diagnosis->strings, part->strings);
@@ -396,7 +396,7 @@ static void diagnose_one(void *context, size_t at) {
   diagnose(rounds->parts[index], g_ptr_array_index(rounds->plugins, index));
 }
 
-/* Whether a diagnosed plugin can be activated, and so shadows later ones of its name. */
+/* Whether a diagnosed plugin can be activated, and so shadows later plugins of its name. */
 static int is_usable(const BpPluginDiagnosis *part) {
   for (guint i = 0; i < part->findings->len; i++) {
     const BpPluginFinding *finding = &g_array_index(part->findings, BpPluginFinding, i);
@@ -415,7 +415,7 @@ static void diagnose_shadowed(Rounds *rounds, guint index, const Plugin *first) 
   rounds->parts[index] = part;
 }
 
-/* Whether a plugin is diagnosed regardless of others of its name. */
+/* Whether a plugin is diagnosed regardless of other plugins of its name. */
 static int is_settled(const Plugin *plugin) {
   bp__plugins_lock();
   int32_t state = plugin->state;
@@ -424,8 +424,8 @@ static int is_settled(const Plugin *plugin) {
          state == BP_PLUGIN_INITIALISING;
 }
 
-/* Adds a plugin to the round, or postpones it until an earlier one of its name is diagnosed, or
- * marks it as shadowed by that one. `firsts`: name, or path on another machine -> 1 + index. */
+/* Adds a plugin to the round, or postpones it until an earlier plugin of its name is diagnosed, or
+ * marks it as shadowed by that plugin. `firsts`: name, or path on another machine -> 1 + index. */
 static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
   const Plugin *plugin = g_ptr_array_index(rounds->plugins, index);
   const char *name = plugin->host ? plugin->path : plugin->descriptor.name;
@@ -441,8 +441,8 @@ static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
     diagnose_shadowed(rounds, index, g_ptr_array_index(rounds->plugins, first - 1));
 }
 
-/* Chooses the plugins of the next round: of each name the first that is not known to be unusable.
- * Returns their number. */
+/* Chooses the plugins of the next round: for each name the first plugin that is not known to be
+ * unusable. Returns their number. */
 static guint find_round(Rounds *rounds) {
   g_autoptr(GHashTable) firsts = g_hash_table_new(g_str_hash, g_str_equal);
   g_array_set_size(rounds->round, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each reason means, and what to do about it. */
+/* The meaning of each reason, and its remedy. */
 
 #include "parts/doctor/reasons.h"
 
@@ -16,7 +16,7 @@ BP_REASONS(CODE)
                      meaning,                                                                      \
                      remedy}
 
-/* A reason without a row has no code here, which the compiler reports as an unused CODE_name. */
+/* A reason without a row has no code here, and the compiler reports its CODE_name as unused. */
 static const BpPluginReason rows[NUM_REASONS] = {
     ROW(OK, FOUND, OK, "nothing is wrong", ""),
     ROW(DIRECTORY_UNREADABLE, FOUND, WARNING, "a directory of the search path cannot be searched",

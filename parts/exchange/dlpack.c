@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Import and export of DLPack's managed tensors, in the legacy form and in that of 1.x. */
+/* Import and export of DLPack's managed tensors, in the legacy form and in the form of DLPack
+ * 1.x. */
 #include <stdlib.h>
 
 #include <backplane/error.h>
@@ -11,7 +12,8 @@
 #include "parts/exchange/exchange.h"
 
 #define VERSION_MAJOR 1
-#define VERSION_MINOR 1 /* names floats of 8 bits and less, and defines how they are packed */
+#define VERSION_MINOR 1 /* since this version floats of 8 bits and less have names and are packed  \
+                         */
 
 /* ---- Export ------------------------------------------------------------------------------ */
 
@@ -84,7 +86,7 @@ static int check_view(const BpTensorView *view) {
   return 0;
 }
 
-/* Sub-byte elements are packed here; padded ones would be read wrongly. */
+/* Backplane packs sub-byte elements; padded elements would be read wrongly. */
 static int check_packed(const BpManagedTensorVersioned *managed) {
   char name[32];
   BpDataType dtype = managed->view.dtype;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events, on devices with the extension "events" and on those without.
  *
- * An event has a record: a plugin's event, or, of a device without the extension, the stream that
- * it was recorded on. A record that something still refers to, such as a wait between two devices
- * that is under way, is never recorded again: the event then gets another. */
+ * An event has a record: a plugin's event or, for a device without the extension, the stream that
+ * it was recorded on. A record with other references, such as a wait between two devices in
+ * progress, is never recorded again: the event then gets a new record. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,18 +21,18 @@ typedef struct Record {
   atomic_int references;
   BpDevice device;
   const BpDeviceApi *api;
-  const BpEventsApi *events; /* NULL: the device has none, and what follows counts */
+  const BpEventsApi *events; /* NULL: no extension, and the members below are used */
   BpDeviceEvent *handle;
   void *stream;
-  uint64_t number;    /* of the stream: bp__stream_is_alive */
-  atomic_int is_done; /* the stream was synchronised since */
+  uint64_t number;    /* number of the stream: bp__stream_is_alive */
+  atomic_int is_done; /* the stream was synchronised after the record */
 } Record;
 
 struct BpEvent {
   BpDevice device;
   const BpDeviceApi *api; /* NULL: the host, whose work has ended when a call returns */
   const BpEventsApi *events;
-  Record *record; /* the latest, or NULL; guarded by BP__LOCK_STATE */
+  Record *record; /* the latest record, or NULL; guarded by BP__LOCK_STATE */
 };
 
 /* ---- Records ----------------------------------------------------------------------------- */
@@ -55,7 +55,8 @@ static Record *create_record(BpDevice device, const BpDeviceApi *api, const BpEv
   return record;
 }
 
-/* Keeps the thread's error. In the child of a fork the plugin's event is left to the parent. */
+/* Frees a record and keeps the thread's error. In the child of a fork the plugin's event is left to
+ * the parent. */
 static void release_record(Record *record) {
   if (!record || atomic_fetch_sub(&record->references, 1) > 1)
     return;
@@ -68,7 +69,7 @@ static void release_record(Record *record) {
   free(record);
 }
 
-/* The event's record with a reference, or NULL: it is complete. */
+/* Returns the event's record with a reference; NULL: the event is complete. */
 static Record *use_record(const BpEvent *event) {
   bp__lock(BP__LOCK_STATE);
   Record *record = event->record;
@@ -78,8 +79,8 @@ static Record *use_record(const BpEvent *event) {
   return record;
 }
 
-/* The record for the next recording, with a reference. The event keeps its record until the new one
- * is in place: another thread that asks meanwhile finds the event pending, not complete. An event
+/* Returns the record for the next recording, with a reference. The event keeps its record until the
+ * new one is in place, so that another thread finds the event pending, not complete. An event
  * without the extension gets a new record, since its stream must not change while others read it.
  * NULL with an error. */
 static Record *take_record(BpEvent *event) {
@@ -93,7 +94,7 @@ static Record *take_record(BpEvent *event) {
   return record ? record : create_record(event->device, event->api, event->events);
 }
 
-/* Takes over the reference. */
+/* Makes a record the latest one; takes over the reference. */
 static void put_record(BpEvent *event, Record *record) {
   bp__lock(BP__LOCK_STATE);
   Record *before = event->record;
@@ -104,8 +105,8 @@ static void put_record(BpEvent *event, Record *record) {
 
 /* ---- Without the extension --------------------------------------------------------------- */
 
-/* Keeps the record's stream from being freed until leave(). 0: the work is over. A stream that was
- * freed was synchronised before, as it had been recorded. */
+/* Keeps the record's stream from being freed until leave(). Returns 0 if the work is over: a
+ * recorded stream is synchronised before it is freed. */
 static int enter(const Record *record) {
   return !atomic_load(&record->is_done) && bp__stream_use(record->number, 1);
 }
@@ -154,13 +155,14 @@ static int synchronize(Record *record, uint64_t timeout_ns, int32_t *state) {
 
 /* ---- Between two devices ----------------------------------------------------------------- */
 
-/* A wait for an event of another device: when `from` is complete the host signals `gate`, for which
- * the stream waits. */
+/* A wait for an event of another device: when `from` is complete the host signals `gate`, which the
+ * stream waits for. */
 typedef struct Crossing {
   Record *from, *gate;
 } Crossing;
 
-/* The failure of a device is raised where that device is synchronised, so none is raised here. */
+/* The failure of a device is raised when that device is synchronised, so no failure is raised
+ * here. */
 static void cross(void *user) {
   Crossing *crossing = user;
   const Record *gate = crossing->gate;
@@ -182,7 +184,8 @@ static void *wait_and_cross(void *user) {
   return NULL;
 }
 
-/* One thread for each wait: waits that one thread did in turn could wait for each other. */
+/* Each wait has a thread of its own: waits that one thread handled in turn could wait for each
+ * other. */
 static int start_thread(Crossing *crossing) {
   pthread_attr_t attributes;
   pthread_t thread;
@@ -198,8 +201,8 @@ static int start_thread(Crossing *crossing) {
   return rc ? -1 : 0;
 }
 
-/* Starts the wait that signals `gate`: in the driver, else in a thread. If no thread can be made,
- * the calling thread waits. */
+/* Starts the wait that signals `gate`: in the driver, else in a thread. If no thread can be
+ * created, the calling thread waits. */
 static void begin_crossing(Crossing *crossing) {
   const Record *from = crossing->from;
   if (BP_TABLE_HAS(from->events, notify)) {
@@ -211,7 +214,7 @@ static void begin_crossing(Crossing *crossing) {
     wait_and_cross(crossing);
 }
 
-/* A held event of the waiting device. NULL with an error. */
+/* Makes a held event of the waiting device. NULL with an error. */
 static Record *create_gate(BpDevice device, const BpDeviceApi *api, const BpEventsApi *events) {
   Record *gate = create_record(device, api, events);
   if (!gate || !events->hold(api->context, gate->handle))
@@ -238,7 +241,7 @@ static int wait_at_gate(Record *from, Record *gate, void *stream) {
   return 0;
 }
 
-/* The extension of a kind of device, or NULL. -1 with an error: a table that lacks a slot. */
+/* Returns the extension of a device kind, or NULL. -1 with an error: the table lacks a slot. */
 static int find_events(const BpDeviceApi *api, const BpEventsApi **found) {
   const BpEventsApi *events = *found =
       api->get_extension

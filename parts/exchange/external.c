@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is imported and exported, by the extension "external_memory". A device without the
- * extension has no forms, so one message serves all that is refused. */
+ * extension has no forms, so one message covers all refusals. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const forms[] = {"host pointer", "opaque fd", "dma-buf"};
 
 #define NUM_FORMS (sizeof forms / sizeof *forms)
 
-/* What one device exchanges. */
+/* The forms of memory that one device exchanges. */
 typedef struct Exchange {
   BpDevice device;
   const BpDeviceApi *api;

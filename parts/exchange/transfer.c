@@ -2,14 +2,14 @@
 /* Copies between two devices, in the order of a stream of each.
  *
  * The bytes pass through staging memory of the host. If the destination can wait for other devices
- * and its streams read imported host memory in their turn, no thread waits: the source's stream
- * fills the memory and the destination's stream reads it behind the event of that. Otherwise the
- * thread that receives waits for the event.
+ * and its streams take turns with imported host memory, no thread waits: the source's stream fills
+ * the memory and the destination's stream reads it after the event of the filling. Otherwise the
+ * receiving thread waits for the event.
  *
- * The staging memory lives until both events are complete: the one behind its filling and the one
- * behind its reading. A transfer that is freed before is retired. Retired transfers are used again
- * or freed, the oldest first. Only a copy that would need more staging memory than MOST_RETIRED
- * waits for them. */
+ * The staging memory lives until both events are complete: the event after its filling and the
+ * event after its reading. A transfer that is freed earlier is retired. Retired transfers are used
+ * again or freed, the oldest first. Only a copy that would need more staging memory than
+ * MOST_RETIRED waits for them. */
 #include <stdlib.h>
 
 #include <backplane/device_extensions.h>
@@ -24,11 +24,13 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Bytes of one transfer of bp_device_copy_between, at least and at most: larger copies are cut. */
+/* The least and the most bytes of one transfer of bp_device_copy_between: larger copies are
+ * split. */
 #define LEAST_PART ((uint64_t)64 << 10)
 #define MOST_PART  ((uint64_t)16 << 20)
 
-/* Bytes of staging memory of retired transfers, from which on a copy waits for the oldest. */
+/* The most bytes of staging memory of retired transfers: a copy that needs more waits for the
+ * oldest transfer. */
 #define MOST_RETIRED ((uint64_t)64 << 20)
 
 struct BpTransfer {
@@ -36,30 +38,29 @@ struct BpTransfer {
   uint64_t size;
   void *staging;
   void *from_handle; /* the staging memory, imported; NULL: the source copies to the host */
-  void *to_handle;   /* the same; NULL: the receiving thread waits */
+  void *to_handle;   /* the staging memory, imported; NULL: the receiving thread waits */
   BpEvent *filled, *emptied;
   void *sender;   /* the stream of the last send */
-  int has_events; /* the source's extension */
-  int is_unasked; /* what was sent may be under way, and the source can only be waited for */
-  int is_lost;    /* work may use the memory that no event stands for */
-  uint64_t turn;  /* when it was retired */
+  int has_events; /* the source has the extension "events" */
+  int is_unasked; /* sent bytes may be in flight, and only waiting for the source can tell */
+  int is_lost;    /* work that no event covers may use the memory */
+  uint64_t turn;  /* order of retiring */
   BpTransfer *next;
 };
 
-/* Guarded by BP__LOCK_STATE; the oldest first. */
+/* The retired transfers, the oldest first; guarded by BP__LOCK_STATE. */
 static struct {
   BpTransfer *first, *last;
   uint64_t size, turns;
 } retired;
 
-/* ---- What devices can -------------------------------------------------------------------- */
+/* ---- Capabilities of devices ------------------------------------------------------------- */
 
 static int is_same(BpDevice a, BpDevice b) {
   return a.device_type == b.device_type && a.device_id == b.device_id;
 }
 
-/* Whether streams of the device read and write imported host memory in their turn. -1 with an
- * error. */
+/* Whether streams of the device take turns with imported host memory. -1 with an error. */
 static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   const uint64_t needed = BP_EXTERNAL_HOST_POINTER | BP_EXTERNAL_IN_TURN;
   uint64_t imports;
@@ -68,8 +69,8 @@ static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   return (imports & needed) == needed;
 }
 
-/* Whether a stream of `to` can wait for `from` and then read what `from` left; *has_events: whether
- * `from` has events. -1 with an error. */
+/* Whether a stream of `to` can wait for `from` and then read memory that `from` wrote; *has_events:
+ * whether `from` has events. -1 with an error. */
 static int is_queued(BpDevice from, BpDevice to, int *has_events, uint64_t *alignment) {
   const BpEventsApi *from_events, *to_events;
   if (bp__event_table(from, &from_events) || bp__event_table(to, &to_events))
@@ -81,7 +82,7 @@ static int is_queued(BpDevice from, BpDevice to, int *has_events, uint64_t *alig
 
 /* ---- Life -------------------------------------------------------------------------------- */
 
-/* Nothing uses the memory. Keeps the thread's error. */
+/* Frees a transfer whose memory is not in use. Keeps the thread's error. */
 static void destroy(BpTransfer *transfer) {
   BpError *pending = bp_error_take();
   if (transfer->from_handle)
@@ -97,7 +98,7 @@ static void destroy(BpTransfer *transfer) {
     bp_error_put(pending);
 }
 
-/* A handle of the staging memory, or NULL: the device cannot have one now. */
+/* Returns a handle of the staging memory; NULL: the device cannot import it now. */
 static void *import(const BpTransfer *transfer, BpDevice device) {
   const BpExternalMemory memory = {
       sizeof memory, transfer->size, transfer->staging, -1, BP_EXTERNAL_HOST_POINTER, 0};
@@ -151,8 +152,8 @@ BpTransfer *bp__transfer_create(BpDevice from, BpDevice to, uint64_t size) {
   return NULL;
 }
 
-/* 1 if nothing uses the memory, 0 if work may, -1 if that can no longer be known. With a timeout of
- * 0 the call does not wait. Keeps the thread's error. */
+/* Returns 1 if the memory is not in use, 0 if work may use it, -1 if that can no longer be
+ * determined. With a timeout of 0 the call does not wait. Keeps the thread's error. */
 static int is_idle(const BpTransfer *transfer, uint64_t timeout_ns) {
   int32_t filled = BP_EVENT_PENDING, emptied = BP_EVENT_PENDING;
   if (transfer->is_unasked && timeout_ns == 0)
@@ -187,7 +188,8 @@ static void keep(BpTransfer *transfer) {
   bp__unlock(BP__LOCK_STATE);
 }
 
-/* With the lock held. Removes the transfer behind `before`, or the first one if that is NULL. */
+/* Removes the transfer after `before`, or the first transfer if `before` is NULL. Called with the
+ * lock held. */
 static BpTransfer *unlink_behind(BpTransfer *before) {
   BpTransfer **link = before ? &before->next : &retired.first, *transfer = *link;
   *link = transfer->next;
@@ -197,7 +199,7 @@ static BpTransfer *unlink_behind(BpTransfer *before) {
   return transfer;
 }
 
-/* Takes the oldest one if more than `most` bytes are kept. */
+/* Takes the oldest transfer if more than `most` bytes are kept. */
 static BpTransfer *take_oldest(uint64_t most) {
   bp__lock(BP__LOCK_STATE);
   BpTransfer *transfer = retired.size > most ? unlink_behind(NULL) : NULL;
@@ -209,7 +211,7 @@ static int fits(const BpTransfer *transfer, BpDevice from, BpDevice to, uint64_t
   return is_same(transfer->from, from) && is_same(transfer->to, to) && transfer->size == size;
 }
 
-/* Takes the oldest one between two devices of that size, or NULL. */
+/* Takes the oldest transfer between two devices with that size, or NULL. */
 static BpTransfer *take_fitting(BpDevice from, BpDevice to, uint64_t size) {
   bp__lock(BP__LOCK_STATE);
   BpTransfer *before = NULL, *at = retired.first;
@@ -220,8 +222,8 @@ static BpTransfer *take_fitting(BpDevice from, BpDevice to, uint64_t size) {
   return transfer;
 }
 
-/* At the end of the program. The memory of a transfer that may be in use for ever, such as that of
- * a lost device, is left. */
+/* Runs at the end of the program. The memory of a transfer that may be in use for ever, such as
+ * that of a lost device, is not freed. */
 static void free_all(void) {
   BpTransfer *transfer;
   while ((transfer = take_oldest(0)) != NULL)
@@ -235,7 +237,7 @@ static void retire(BpTransfer *transfer) {
   keep(transfer);
 }
 
-/* Frees the oldest ones beyond MOST_RETIRED, up to one that is in use. */
+/* Frees the oldest transfers beyond MOST_RETIRED, up to the first that is in use. */
 static void free_idle(void) {
   BpTransfer *transfer;
   while ((transfer = take_oldest(MOST_RETIRED)) != NULL) {
@@ -260,8 +262,8 @@ void bp__transfer_free(BpTransfer *transfer) {
   free_idle();
 }
 
-/* Waits for the oldest ones until `size` more bytes can be kept. Returns one that fits, which ends
- * the waiting, or NULL. */
+/* Waits for the oldest transfers until `size` more bytes can be kept. Returns a transfer that fits,
+ * which ends the waiting, or NULL. */
 static BpTransfer *wait_for_oldest(BpDevice from, BpDevice to, uint64_t size) {
   BpTransfer *transfer;
   while ((transfer = take_oldest(MOST_RETIRED - size)) != NULL) {
@@ -274,7 +276,7 @@ static BpTransfer *wait_for_oldest(BpDevice from, BpDevice to, uint64_t size) {
   return NULL;
 }
 
-/* One for `size` bytes, at most MOST_PART, that nothing uses: a retired one, or a new one. */
+/* Returns an idle transfer for `size` bytes, at most MOST_PART: a retired one, or a new one. */
 static BpTransfer *take_transfer(BpDevice from, BpDevice to, uint64_t size) {
   uint64_t capacity = LEAST_PART;
   while (capacity < size)
@@ -298,8 +300,8 @@ static int check_size(const BpTransfer *transfer, uint64_t size) {
                               (unsigned long long)size, (unsigned long long)transfer->size);
 }
 
-/* Waits for work for which no event stands, after a failure. The first synchronisation may raise
- * the failure of earlier work; the second tells whether the stream can still be asked. -1. */
+/* Waits, after a failure, for work that no event covers. The first synchronisation may raise the
+ * failure of earlier work; the second shows whether the stream still responds. Returns -1. */
 static int settle(BpTransfer *transfer, BpDevice device, void *stream) {
   BpError *error = bp_error_take();
   if (bp_stream_sync(device, stream) && bp_stream_sync(device, stream))
@@ -310,7 +312,7 @@ static int settle(BpTransfer *transfer, BpDevice device, void *stream) {
   return -1;
 }
 
-/* Makes a stream wait until the memory has been filled and read as it was asked for last. */
+/* Makes a stream wait until the latest filling and reading of the memory are complete. */
 static int wait_for_use(const BpTransfer *transfer, BpDevice device, void *stream) {
   return bp__event_wait(device, stream, transfer->filled) ||
                  bp__event_wait(device, stream, transfer->emptied)
@@ -318,7 +320,7 @@ static int wait_for_use(const BpTransfer *transfer, BpDevice device, void *strea
              : 0;
 }
 
-/* A copy of the staging memory to its own place, by which a device and the host take turns. */
+/* Copies the staging memory to its own place, which hands it over between a device and the host. */
 static int take_turn(const BpTransfer *transfer, int is_to_host, uint64_t size, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   BpCopy turn = {sizeof turn, transfer->staging, 0,    host, transfer->to_handle,
@@ -355,7 +357,7 @@ int bp__transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset,
              : 0;
 }
 
-/* In the calling thread, which raises a failure of the source. */
+/* Waits in the calling thread, which raises a failure of the source. */
 static int wait_for_source(BpTransfer *transfer) {
   int32_t state = BP_EVENT_PENDING;
   int rc = bp__event_synchronize(transfer->filled, BP_WAIT_FOREVER, &state);
@@ -416,8 +418,8 @@ static int copy_by_transfers(const BpCopy *copy, void *from_stream, void *to_str
   return rc;
 }
 
-/* By the plugin, in the source's stream. The copy waits for to_stream, and to_stream waits for the
- * copy. */
+/* Copies in the source's stream, by the plugin. The copy waits for to_stream, and to_stream waits
+ * for the copy. */
 static int copy_within_kind(const BpCopy *copy, void *from_stream, void *to_stream) {
   BpEvent *before = bp__event_create(copy->to_device), *after = bp__event_create(copy->from_device);
   int rc = before && after && !bp__event_record(before, to_stream) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a plugin is missing, and the part's table. */
+/* Says why a plugin is missing; and the part's table. */
 
 #include "core/registry/names.h"
 #include "core/registry/part.h"
@@ -26,8 +26,8 @@ static int is_meant(const BpPluginInfo *info, const char *name) {
          bp__words_have(info->targets, name);
 }
 
-/* If `name` is only a kind of device or only a target kind, says which, since the caller may have
- * wanted the other (transfer full); else NULL. */
+/* If `name` is only a kind of device or only a target kind, says which, since the caller may want
+ * the other (transfer full); else NULL. */
 static char *tell_apart(const BpPluginInfo *info, const char *name) {
   int is_device = bp__words_have(info->devices, name);
   int is_target = bp__words_have(info->targets, name);

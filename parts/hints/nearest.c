@@ -18,7 +18,8 @@ static int is_same(char a, char b) {
   return g_ascii_tolower(a) == g_ascii_tolower(b);
 }
 
-/* Both lengths are at most LENGTH_MAX. `rows` are the table's last three rows. */
+/* Computes the edit distance. Both lengths are at most LENGTH_MAX. `rows` are the table's last
+ * three rows. */
 static unsigned edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
   unsigned rows[3][LENGTH_MAX + 1];
   for (size_t j = 0; j <= b_length; j++)
@@ -37,8 +38,8 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
   return rows[a_length % 3][b_length];
 }
 
-/* For short names, which are within one edit of many words, the first letter must match: "gpu" is
- * no misspelt "cpu", but "pcu" is. */
+/* Short names are within one edit of many words, so their first letters must match: "gpu" is not a
+ * misspelt "cpu", but "pcu" is. */
 static int begins_alike(const char *a, const char *b, size_t length) {
   return length >= 6 || is_same(*a, *b) || (*a && *b && is_same(a[0], b[1]) && is_same(a[1], b[0]));
 }

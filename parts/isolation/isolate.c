@@ -69,7 +69,7 @@ static void isolate_check(const GPtrArray *plugins, void (*report)(void *context
   }
 }
 
-/* Whether a name's functions cross to a worker. */
+/* Whether a worker can provide the functions of a name. */
 static int does_cross(const char *registry_name) {
   return g_str_has_prefix(registry_name, "device_api.") ||
          g_str_has_prefix(registry_name, "target.build.") ||
@@ -77,7 +77,7 @@ static int does_cross(const char *registry_name) {
          g_str_has_prefix(registry_name, "runtime.module.loadbinary_");
 }
 
-/* The first name that does not cross (transfer full); NULL: all cross. */
+/* Returns the first name that a worker cannot provide (transfer full); NULL: it can provide all. */
 static char *find_obstacle(const char *provides) {
   size_t length = 0;
   for (const char *word = provides; (word = bp__words_next(word, &length));) {
@@ -123,7 +123,7 @@ static int isolate_is_wanted(const Plugin *plugin) {
 
 /* ---- Starting a worker ------------------------------------------------------------------- */
 
-/* `name`: of the plugin or of the machine. */
+/* Raises an error. `name` is that of the plugin or of the machine. */
 static int raise_start(const char *name, const char *doing, const char *why) {
   return bp_error_raise(BP_ERROR_PLUGIN, "the worker of %s cannot be started: %s: %s", name, doing,
                         why);
@@ -134,7 +134,7 @@ static const char *find_program(void) {
   return program ? program : BP_WORKER_PROGRAM;
 }
 
-/* The arguments of the program (transfer full, g_strfreev); NULL with an error. */
+/* Returns the arguments of the program (transfer full, g_strfreev); NULL with an error. */
 static char **make_arguments(const char *program, const char *name, const char *host) {
   g_autofree char *number = g_strdup_printf("%d", (int)getpid());
   g_auto(GStrv) command = NULL;
@@ -154,8 +154,8 @@ static char **make_arguments(const char *program, const char *name, const char *
   return (char **)g_ptr_array_free(words, FALSE);
 }
 
-/* The program ends once its child serves the socket, so the worker is no child of this process: no
- * wait of the application's sees it. Returns 0 or an errno. */
+/* Starts the program, which ends once its child serves the socket. So the worker is no child of
+ * this process, and the application's waits for children do not see it. Returns 0 or an errno. */
 static int spawn(char *const *arguments, int socket, int *status) {
   char *const no_settings[] = {NULL};
   char **environment = bp__spawn_environment(no_settings);
@@ -172,9 +172,10 @@ static int spawn(char *const *arguments, int socket, int *status) {
   return error;
 }
 
-/* What a starter starts: a worker of a plugin, or a relay to another machine. Lives for ever. */
+/* What a starter function starts: a worker of a plugin, or a relay to another machine. Lives for
+ * ever. */
 typedef struct Start {
-  const char *name; /* of the plugin; NULL: a relay */
+  const char *name; /* name of the plugin; NULL: a relay */
   const char *host; /* NULL: this machine */
 } Start;
 
@@ -199,8 +200,8 @@ static int start_at(const Start *what, int socket) {
   return 0;
 }
 
-/* What `runtime.isolate` calls, also to start another worker after a loss: takes nothing and
- * returns the socket, which the caller owns. */
+/* The function that `runtime.isolate` calls, also to start another worker after a loss. It takes no
+ * arguments and returns the socket, which the caller owns. */
 static int start(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   const Start *what = ((const BpClosure *)self)->context;
   int ends[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines whose plugins are used from here: their names, their connections, their plugins. */
+/* Other machines whose plugins this process uses: their names, their connections, their plugins. */
 
 #include "parts/isolation/remote.h"
 
@@ -22,12 +22,12 @@
 
 enum { NEW, ASKING, ANSWERED, UNREACHABLE };
 
-/* The numbers of devices' types have 31 bits, and a kind's has 16. */
+/* Device types have 31 bits, of which the kind's number takes 16. */
 #define MOST_MACHINES 32767
 #define MOST_HOST     128
 
-/* A machine; never freed. The plugins' lock guards all but `host`; only the owner of ASKING writes
- * `why`. */
+/* A machine; never freed. The plugins' lock guards all members but `host`; only the thread that set
+ * ASKING writes `why`. */
 typedef struct Machine {
   char *host;
   int32_t number; /* from 1 on */
@@ -41,9 +41,9 @@ static Machine *machines;
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-/* Characters of names of machines and users, and of IPv6 addresses. Others mean something to a
- * shell, which ssh's configuration may start with the name, and a name that begins with a dash
- * would be an option of ssh. */
+/* The permitted characters of names of machines and users, and of IPv6 addresses. Other characters
+ * have a meaning for a shell, which ssh's configuration may start with the name, and ssh would take
+ * a name that begins with a dash as an option. */
 static int check_host(const char *host) {
   static const char right[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:[]%+@";
@@ -57,7 +57,7 @@ static int check_host(const char *host) {
                           host);
 }
 
-/* Replaces the first word by the path of that program. -1 with an error. */
+/* Replaces the first word by the path of the program that it names. -1 with an error. */
 static int find_shell(char **words, const char *text) {
   char *path = bp__find_program(words[0]);
   if (!path)
@@ -93,7 +93,7 @@ char **bp__remote_command(const char *host) {
   return g_steal_pointer(&words);
 }
 
-/* ---- What a machine has ------------------------------------------------------------------ */
+/* ---- The plugins of a machine ------------------------------------------------------------ */
 
 static Plugin *create_plugin(const Machine *machine, const char *name) {
   g_autofree char *path =
@@ -109,8 +109,8 @@ static void add_plugin(Plugin *plugin) {
   bp__plugins_unlock();
 }
 
-/* With the lock held: whether a usable plugin has the word in its registry names or target kinds.
- */
+/* Whether a usable plugin has the word in its registry names or target kinds, with the lock
+ * held. */
 static int is_declared(const GPtrArray *all, const char *word) {
   int is_there = 0;
   for (guint i = 0; i < all->len && !is_there; i++) {
@@ -126,9 +126,10 @@ static void add_word(GString *words, const char *prefix, const char *machine, co
   g_string_append_printf(words, "%s%s%s%s", words->len ? " " : "", prefix, machine, rest);
 }
 
-/* The words of a list as this process has them: kinds of devices, and the loaders of their code,
- * with the machine's name. Code is the same for the kind on all machines, so what makes it, and the
- * loader of code that is for no machine yet, keep their names, unless another plugin has them. */
+/* Returns the words of a list as this process uses them. Kinds of devices, and the loaders of their
+ * code, get the machine's name. Code for a kind is the same on all machines, so code generators,
+ * and the loaders of code that is not bound to a machine, keep their names, unless another plugin
+ * has these names. */
 static const char *rename_words(const char *words, const char *machine, const GPtrArray *all) {
   static const char *const of_devices[] = {"device_api.", "runtime.module.loadbinary_"};
   GString *renamed = g_string_new(NULL);
@@ -157,8 +158,8 @@ static void rename_plugin(const Machine *machine, Descriptor *descriptor) {
   bp__plugins_unlock();
 }
 
-/* Adds a plugin unless it cannot be used from another machine, as the CPU's. One whose descriptor
- * is refused is added as rejected. */
+/* Adds a plugin unless it cannot be used from another machine, like the CPU's plugin. A plugin
+ * whose descriptor is refused is added as rejected. */
 static void take_plugin(const Machine *machine, const char *text, size_t size) {
   Plugin *plugin = create_plugin(machine, "");
   int rc = bp__descriptor_parse(&plugin->descriptor, text, size);
@@ -223,7 +224,7 @@ static int ask(const Machine *machine) {
   return rc;
 }
 
-/* Keeps the thread's error as the reason. */
+/* Stores the thread's error as the reason. */
 static void reject_machine(Machine *machine) {
   Plugin *plugin = create_plugin(machine, "");
   bp__reason_note(REASON_REMOTE_UNREACHABLE);
@@ -233,7 +234,7 @@ static void reject_machine(Machine *machine) {
   bp__log(BP_LOG_WARNING, "%s cannot be used: %s", plugin->path, machine->why);
 }
 
-/* With the lock held. The machine of a name, made if there is none. */
+/* Returns the machine with a name, and makes it if there is none. Called with the lock held. */
 static Machine *find_machine(const char *host) {
   Machine **at = &machines;
   int32_t number = 1;
@@ -247,7 +248,7 @@ static Machine *find_machine(const char *host) {
   return *at;
 }
 
-/* With the lock held. Whether another thread asks a machine. */
+/* Whether another thread is asking a machine. Called with the lock held. */
 static int does_other_ask(void) {
   int is_asked = 0;
   for (const Machine *machine = machines; machine; machine = machine->next)
@@ -255,8 +256,8 @@ static int does_other_ask(void) {
   return is_asked;
 }
 
-/* Whether this thread is to ask the machine; waits while another one asks any, since the names of a
- * machine's plugins depend on those of others. */
+/* Whether this thread is to ask the machine. Waits while another thread asks any machine, since the
+ * names of a machine's plugins depend on those of other machines. */
 static int claim(Machine *machine) {
   int is_mine = 0;
   bp__plugins_lock();
@@ -271,8 +272,8 @@ static int claim(Machine *machine) {
   return is_mine;
 }
 
-/* Whether this thread asks a machine now: to activate the plugin worker, it searches plugins, and
- * must not wait there for another thread that asks a machine and searches, too. */
+/* Whether this thread is asking a machine: to activate the plugin worker it searches plugins, and
+ * the search must not wait for another thread that asks a machine and searches, too. */
 static int is_asking(void) {
   int is_owner = 0;
   bp__plugins_lock();
@@ -331,7 +332,7 @@ int bp__remote_find(const char *host) {
   return !why;
 }
 
-/* Another thread's question will never be answered. */
+/* After a fork, the question of another thread is never answered. */
 void bp__remote_fork(void) {
   for (Machine *machine = machines; machine; machine = machine->next)
     if (machine->state == ASKING && !pthread_equal(machine->owner, pthread_self())) {

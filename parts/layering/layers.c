@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers around the tables of devices. The core loads this part if BACKPLANE_LAYERS is set. Each
- * layer is given the table below when the kind is first used, and kernels are made with a launch
- * that goes through the layers before it comes to the plugin's. */
+ * layer gets the next table when the kind is first used. Kernels are made with a launch function
+ * that calls the layers before the plugin's launch function. */
 #include "core/device/layers.h"
 
 #include <glib.h>
@@ -25,11 +25,11 @@
 #define PREFIX   "device_layer."
 
 struct BpLayering {
-  BpDeviceApi next; /* the table below, which the layer calls */
+  BpDeviceApi next; /* the next table, which the layer calls */
   BpLayered layered;
-  const BpLayering *inner; /* the layer below, NULL: the plugin */
-  BpLayering *made_before; /* in the list of all */
-  char name[];             /* of the kind, which is freed if another thread was first to use it */
+  const BpLayering *inner; /* the next layer; NULL: the plugin */
+  BpLayering *made_before; /* in the list of all layers */
+  char name[];             /* the kind's name; a copy, since the kind may be freed */
 };
 
 /* ---- The list ---------------------------------------------------------------------------- */
@@ -43,8 +43,8 @@ static int add_registered(BpNames *names) {
   return rc;
 }
 
-/* The names of all layers: those of installed plugins, and those that the program registered. NULL
- * with an error. */
+/* Returns the names of all layers: those of installed plugins, and those that the program
+ * registered. NULL with an error. */
 static char **list_known(size_t *count) {
   const Installed *installed = bp__installed();
   BpNames all = {.text = NULL}, layers = {.text = NULL};
@@ -70,7 +70,8 @@ static int raise_unknown_layer(const char *name, char **known, size_t count) {
                         *list ? list : "none", package);
 }
 
-/* A kind that an installed plugin has, that has a published number, or that is in use. */
+/* Whether a kind is known: an installed plugin has it, it has a published number, or it is in
+ * use. */
 static int check_kind(const char *kind, const char *used) {
   if (bp__device_type_published(kind) || !strcmp(kind, used))
     return 0;
@@ -108,8 +109,8 @@ static int read_entry(char *entry, const char *kind, char **known, size_t count,
   return 0;
 }
 
-/* The names of the layers around a kind, the outermost first (transfer full); NULL with an error.
- * All of the list is checked, so that a mistyped entry is never without effect. */
+/* Returns the names of the layers around a kind, the outermost first (transfer full); NULL with an
+ * error. The whole list is checked, so that a mistyped entry is always an error. */
 static GPtrArray *choose(const char *list, const char *kind) {
   size_t count = 0;
   char **known = list_known(&count);
@@ -187,7 +188,7 @@ static int fill(BpLayering *layering, const char *name, BpDeviceApi *api) {
   return bp__device_api_take(layering->next.name, layering->layered.api, api);
 }
 
-/* Of all layers, for the end of the process. Guarded by BP__LOCK_STATE. */
+/* All layers, for the end of the process. Guarded by BP__LOCK_STATE. */
 static BpLayering *all;
 
 static void finish_layers(void) {
@@ -223,7 +224,7 @@ static int wrap_in(const char *name, BpDeviceApi *api, BpLayering **layering) {
   made->inner = *layering;
   if (fill(made, name, api)) {
     made->layered.finish = NULL;
-    keep(made); /* the layer may hold on to `next` */
+    keep(made); /* the layer may still use `next` */
     return bp_error_add_context("layer %s around device kind %s", name, api->name);
   }
   keep(made);
@@ -253,9 +254,9 @@ typedef struct LayeredKernel {
   char name[];
 } LayeredKernel;
 
-/* A launch, and what is still before it. */
+/* A launch, and the layers that it has yet to pass. */
 typedef struct Way {
-  BpLaunch launch; /* first: the part that a layer is given */
+  BpLaunch launch; /* first member: layers get a pointer to it */
   const LayeredKernel *kernel;
   const BpLayering *next;
 } Way;
@@ -300,8 +301,8 @@ static void destroy_kernel(void *context) {
   free(kernel);
 }
 
-/* The kind may not be in use yet, and its name not known: whether it has layers is seen when the
- * kernel is launched. */
+/* The kind may not be in use yet, and its name unknown: the launch of the kernel finds out whether
+ * the kind has layers. */
 static int wrap_kernel(int32_t device_type, BpKernelCall *launch, void **context,
                        void (**destroy)(void *context)) {
   const char *name = bp__module_looked_up();
@@ -319,12 +320,12 @@ static int wrap_kernel(int32_t device_type, BpKernelCall *launch, void **context
 
 /* ---- The host's memory ------------------------------------------------------------------- */
 
-/* Whether layers are around kind cpu, and the table that is the outermost. */
+/* Whether there are layers around kind cpu, and the table of the outermost layer. */
 enum { HOST_UNKNOWN, HOST_PLAIN, HOST_LAYERED };
 static atomic_int host_state;
 static _Atomic(const BpDeviceApi *) host_api;
 
-/* 1 if a layer is asked for around the host's memory, 0 if not, -1 with an error. */
+/* Returns 1 if BACKPLANE_LAYERS has a layer for the host's memory, 0 if not, -1 with an error. */
 static int is_host_wanted(const char *list) {
   GPtrArray *chosen = choose(list, "cpu");
   int wanted = chosen ? chosen->len > 0 : -1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the configuration file. It is read again each time: a process asks for values once or
- * twice. */
+/* Reads the configuration file. It is read again for each value: a process asks for one or two. */
 
 #include "parts/select/config.h"
 

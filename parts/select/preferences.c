@@ -33,7 +33,7 @@ const char bp__preferences_help[] =
 
 /* ---- Names that must be known ------------------------------------------------------------ */
 
-/* The kinds of all machines that have a name (transfer full); "" if the name is unknown. A
+/* Returns the kinds with a name on all machines (transfer full); "" if the name is unknown. A
  * published kind that no machine has is known. */
 static char *find_kinds(const char *name) {
   size_t count = 0;
@@ -50,7 +50,7 @@ static char *find_kinds(const char *name) {
   return g_string_free(g_steal_pointer(&found), FALSE);
 }
 
-/* The kinds of a plugin's devices (transfer full); NULL with an error. */
+/* Returns the kinds of a plugin's devices (transfer full); NULL with an error. */
 static char *kinds_of_plugin(const char *name) {
   char *kinds = NULL;
   BpPluginList *list = bp_plugin_list();
@@ -58,7 +58,7 @@ static char *kinds_of_plugin(const char *name) {
     if (!strcmp(bp_plugin_list_get(list, i)->name, name))
       kinds = g_strdup(bp_plugin_list_get(list, i)->devices);
   if (!kinds)
-    bp_plugin_activate(name); /* raises the error that there is none */
+    bp_plugin_activate(name); /* raises the error that there is no such plugin */
   bp_plugin_list_free(list);
   return kinds;
 }
@@ -74,7 +74,7 @@ static int raise_malformed(const char *entry) {
                         entry);
 }
 
-/* What follows a kind: nothing, an index or a pattern. */
+/* Parses the text after a kind: empty, an index or a pattern. */
 static void parse_rest(Preference *preference, const char *rest) {
   preference->by = MATCH_KIND;
   if (rest && !rest[(*rest == '-') + strspn(rest + (*rest == '-'), "0123456789")]) {
@@ -89,8 +89,8 @@ static void parse_rest(Preference *preference, const char *rest) {
   }
 }
 
-/* `KIND`, `KIND:INDEX`, `KIND:GLOB`. An index is that of a device of this machine; of another one,
- * if that alone has the kind. */
+/* Parses `KIND`, `KIND:INDEX`, `KIND:GLOB`. An index names a device of this machine; or of another
+ * machine, if only that one has the kind. */
 static int parse_kind(Preference *preference, const char *kind, const char *rest) {
   if (!*kind || strlen(kind) >= 64 || kind[strspn(kind, KIND_CHARACTERS)])
     return raise_malformed(preference->text);
@@ -105,8 +105,7 @@ static int parse_kind(Preference *preference, const char *kind, const char *rest
   return preference->kinds ? 0 : -1;
 }
 
-/* The kinds of the devices of a machine that can be reached (transfer full); "" if there are none.
- */
+/* Returns the kinds of the devices of a reachable machine (transfer full); "" if there are none. */
 static char *kinds_of_machine(const char *host) {
   g_autoptr(GString) kinds = g_string_new(NULL);
   g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, host, "/", NULL);
@@ -121,7 +120,8 @@ static char *kinds_of_machine(const char *host) {
   return g_string_free(g_steal_pointer(&kinds), FALSE);
 }
 
-/* Why an entry for a machine can match no device (transfer full), or NULL; `kind` may be NULL. */
+/* Says why an entry for a machine can match no device (transfer full), or NULL; `kind` may be
+ * NULL. */
 static char *explain_machine(const char *host, const char *kind, const char *kinds) {
   g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, host, "/", NULL);
   g_auto(GStrv) plain = g_strsplit(kinds, prefix, -1);
@@ -137,7 +137,7 @@ static char *explain_machine(const char *host, const char *kind, const char *kin
              : NULL;
 }
 
-/* An entry for devices that are not there: it is passed over. */
+/* Makes an entry for devices that do not exist: it is passed over. */
 static int set_absent(Preference *preference, char *why) {
   preference->by = MATCH_KIND;
   preference->kinds = g_strdup("");
@@ -145,7 +145,8 @@ static int set_absent(Preference *preference, char *why) {
   return 0;
 }
 
-/* `remote:HOST`, or that with a slash and an entry for the devices of one of its kinds. */
+/* Parses `remote:HOST`, optionally followed by a slash and an entry for the devices of one of its
+ * kinds. */
 static int parse_remote(Preference *preference, const char *rest) {
   g_auto(GStrv) parts = g_strsplit(rest, "/", 2);
   g_auto(GStrv) what = g_strsplit(parts[0] && parts[1] ? parts[1] : "", ":", 2);
@@ -197,7 +198,7 @@ static int parse_what(Preference *preference) {
   return preference->kinds ? 0 : -1;
 }
 
-/* Removes `=RANK` from the text and returns 1; returns 0 if there is none. */
+/* Removes `=RANK` from the text and returns 1; returns 0 if the text has no rank. */
 static int split_rank(Preference *preference) {
   gint64 rank;
   char *equals = strrchr(preference->text, '=');

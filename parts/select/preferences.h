@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grammar of preferences for devices, parsed. */
+/* Parsing preferences for devices. */
 #ifndef BACKPLANE_PARTS_SELECT_PREFERENCES_H
 #define BACKPLANE_PARTS_SELECT_PREFERENCES_H
 
@@ -17,14 +17,14 @@ typedef enum MatchBy {
 } MatchBy;
 
 typedef struct Preference {
-  char *text; /* as written, without sign and rank */
+  char *text; /* the entry's text, without sign and rank */
   MatchBy by;
   char *kinds; /* device kinds that the entry can match, space-separated; NULL: any */
   char *value; /* shell pattern of a name, address or UUID; else NULL */
   int64_t index;
   int64_t rank; /* for an entry WHAT=RANK */
-  int matched;  /* whether a device that was examined matches */
-  char *absent; /* why there is no device that it can match; NULL: there may be one */
+  int matched;  /* whether an examined device matches */
+  char *absent; /* why no device can match the entry; NULL: a device may match */
 } Preference;
 
 typedef struct Preferences {
@@ -34,11 +34,11 @@ typedef struct Preferences {
   GPtrArray *ranked; /* WHAT=RANK */
 } Preferences;
 
-/* The grammar, for people. */
+/* An explanation of the grammar for people. */
 extern const char bp__preferences_help[];
 
 /* Parses a list; clear `preferences` also after a failure. The whole list is checked before any
- * device is asked: BP_ERROR_VALUE for a syntax error, BP_ERROR_NOT_FOUND for an unknown kind or
+ * device is queried: BP_ERROR_VALUE for a syntax error, BP_ERROR_NOT_FOUND for an unknown kind or
  * plugin, with the nearest known name. */
 int bp__preferences_parse(const char *list, Preferences *preferences);
 void bp__preferences_clear(Preferences *preferences);

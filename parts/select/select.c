@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing a device by a list of preferences, and reporting the devices that were skipped. */
+/* Selects a device by a list of preferences, and reports the devices that were skipped. */
 
 #include "core/device/device.h"
 #include "core/device/layers.h"
@@ -24,10 +24,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A device that exists, or that says it cannot be used now. */
+/* A device that exists, or that cannot be used now. */
 typedef struct Candidate {
   BpDevice device;
-  const char *kind; /* from the table, valid for ever */
+  const char *kind; /* from the device table, valid for ever */
   int is_usable;
   int64_t rank;
   char name[128]; /* the device's own name, or "" */
@@ -39,7 +39,7 @@ typedef struct Selection {
   const int32_t *types; /* the device types that may be chosen; NULL: any */
   size_t num_types;
   Preferences preferences;
-  GArray *seen;        /* Candidate: of every kind that was examined */
+  GArray *seen;        /* Candidate: the devices of all examined kinds */
   GString *seen_kinds; /* " opencl cpu " */
   int has_seen_all;
   GString *passed; /* "opencl: why; cuda: why": the skipped kinds and devices */
@@ -64,7 +64,7 @@ static void get_text(BpDevice device, int32_t attr, char *text, size_t size) {
   *text = '\0';
   if (!bp_device_get_attr(device, attr, &value)) {
     if (value.type_index != BP_TYPE_NONE && !bp_value_view_str(&value, &view)) {
-      size_t length = MIN(size - 1, view.size); /* a plugin's bytes need not end in a NUL */
+      size_t length = MIN(size - 1, view.size); /* the bytes of a plugin's text may lack a NUL */
       memcpy(text, view.data, length);
       text[length] = '\0';
     }
@@ -88,7 +88,8 @@ static void pass_over(Selection *selection, const char *what, const char *why) {
     bp_error_clear();
 }
 
-/* The types may be those of code, or of the devices of one machine. */
+/* Whether a type may be chosen. The permitted types may be those of code, or of the devices of one
+ * machine. */
 static int may_be_chosen(const Selection *selection, int32_t device_type) {
   for (size_t i = 0; i < selection->num_types; i++)
     if (selection->types[i] == device_type ||
@@ -97,7 +98,7 @@ static int may_be_chosen(const Selection *selection, int32_t device_type) {
   return !selection->types;
 }
 
-/* Whether the model's code excludes the kind, as far as that is known without loading a plugin. */
+/* Whether the permitted types exclude a kind, as far as that is known without loading a plugin. */
 static int is_without_code(const Selection *selection, const char *kind) {
   int32_t number = bp__device_type_published(bp__device_plain_kind(kind));
   int has_code = !number || !selection->types;
@@ -106,8 +107,9 @@ static int is_without_code(const Selection *selection, const char *kind) {
   return !has_code;
 }
 
-/* The table of a kind; NULL if the kind may not be chosen or cannot be used, which is reported as
- * `what`. A plugin whose kind cannot be chosen is not loaded, if the kind's number is published. */
+/* Returns the table of a kind; NULL if the kind may not be chosen or cannot be used, which is
+ * reported under the name `what`. A plugin whose kind cannot be chosen is not loaded, if the kind's
+ * number is published. */
 static const BpDeviceApi *find_kind(Selection *selection, const char *what, const char *kind) {
   static const char no_code[] = "there is no code for it";
   if (is_without_code(selection, kind)) {
@@ -147,7 +149,7 @@ static int matches(const Preference *preference, const Candidate *candidate) {
   }
 }
 
-/* The last entry of a list that matches, or NULL; marks every entry that matches. */
+/* Returns the last matching entry of a list, or NULL; marks every entry that matches. */
 static const Preference *find_match(const GPtrArray *list, const Candidate *candidate) {
   const Preference *found = NULL;
   for (guint i = 0; i < list->len; i++) {
@@ -160,7 +162,7 @@ static const Preference *find_match(const GPtrArray *list, const Candidate *cand
   return found;
 }
 
-/* Why the list excludes a device, or NULL. */
+/* Says why the list excludes a device, or returns NULL. */
 static const char *why_ruled_out(const Selection *selection, const Candidate *candidate) {
   const Preferences *preferences = &selection->preferences;
   if (find_match(preferences->denied, candidate))
@@ -170,7 +172,7 @@ static const char *why_ruled_out(const Selection *selection, const Candidate *ca
   return NULL;
 }
 
-/* Why entries exclude a whole kind, so that its plugin need not be loaded; or NULL. */
+/* Says why entries exclude a whole kind, so that its plugin need not be loaded; or returns NULL. */
 static const char *why_kind_ruled_out(const Selection *selection, const char *kind) {
   const Preferences *preferences = &selection->preferences;
   for (guint i = 0; i < preferences->denied->len; i++) {
@@ -198,7 +200,7 @@ static void see_device(Selection *selection, const BpDeviceApi *api, int32_t ind
   const Preference *ranked = find_match(selection->preferences.ranked, &candidate);
   if (ranked)
     candidate.rank = ranked->rank;
-  why_ruled_out(selection, &candidate); /* marks the entries that match */
+  why_ruled_out(selection, &candidate); /* marks the matching entries */
   g_array_append_val(selection->seen, candidate);
 }
 
@@ -301,7 +303,7 @@ static const char *text_of(const Candidate *candidate, MatchBy by) {
   return by == MATCH_PCI ? candidate->pci : (by == MATCH_UUID ? candidate->uuid : candidate->name);
 }
 
-/* "; did you mean ..." with the nearest name that the entry could have matched, or "". */
+/* Returns "; did you mean ..." with the nearest name that the entry could have matched, or "". */
 static void hint_at(const Selection *selection, const Preference *preference,
                     char hint[BP_HINT_MAX]) {
   g_autoptr(GPtrArray) texts = g_ptr_array_new();
@@ -326,7 +328,7 @@ static int has_seen_kinds(const Selection *selection, const char *kinds) {
 }
 
 /* Reports !, + and =RANK entries that matched no device, after all kinds that they can match were
- * examined: they are probably typing errors. */
+ * examined: such entries are probably typing errors. */
 static int check_matched(const Selection *selection, const GPtrArray *list, const char *sign) {
   for (guint i = 0; i < list->len; i++) {
     const Preference *preference = g_ptr_array_index(list, i);
@@ -358,15 +360,16 @@ static int is_elsewhere(const Candidate *candidate) {
   return candidate->device.device_type != BP_DEVICE_TYPE_OF_CODE(candidate->device.device_type);
 }
 
-/* Of equal rank, this machine's devices are better, and then those that were seen before. */
+/* Orders devices of equal rank: this machine's devices are better, and then devices that were seen
+ * earlier. */
 static int is_better(const Candidate *candidate, const Candidate *best) {
   if (!best || candidate->rank != best->rank)
     return !best || candidate->rank > best->rank;
   return is_elsewhere(best) && !is_elsewhere(candidate);
 }
 
-/* The device with the highest rank that an entry matches; NULL if all are
- * excluded, and *why says why the last one is. */
+/* Returns the matching device with the highest rank; NULL if all are excluded, and *why says why
+ * the last one is. */
 static const Candidate *pick_best(const Selection *selection, const Preference *preference,
                                   const char **why) {
   const Candidate *best = NULL;
@@ -385,7 +388,7 @@ static const Candidate *pick_best(const Selection *selection, const Preference *
   return best;
 }
 
-/* A missing device of `KIND:INDEX` has a reason of its own. */
+/* A missing device of `KIND:INDEX` gets its own reason. */
 static void pass_over_index(Selection *selection, const Preference *preference) {
   const BpDeviceApi *api = bp__device_api_by_name(preference->kinds);
   if (preference->index < 0)
@@ -403,7 +406,7 @@ static void pass_over_pattern(Selection *selection, const Preference *preference
   pass_over(selection, preference->text, why);
 }
 
-/* Whether any device was found of the kinds that an entry can match. */
+/* Whether a device was found of any kind that the entry can match. */
 static int has_seen_any(const Selection *selection, const Preference *preference) {
   for (guint i = 0; i < selection->seen->len; i++) {
     const Candidate *candidate = &g_array_index(selection->seen, Candidate, i);
@@ -413,7 +416,7 @@ static int has_seen_any(const Selection *selection, const Preference *preference
   return 0;
 }
 
-/* 1: *device is set; 0: the entry gave no device; -1 with an error. */
+/* Returns 1 with *device set; 0 if the entry gave no device; -1 with an error. */
 static int try_entry(Selection *selection, const Preference *preference, BpDevice *device) {
   const char *why = NULL;
   if (preference->absent) {
@@ -456,7 +459,7 @@ static int selection_begin(Selection *selection, const char *list, const int32_t
   return bp__preferences_parse(list, &selection->preferences);
 }
 
-/* "cpu:0 (Intel ...), opencl:0 (...)" (transfer full). */
+/* Lists the devices: "cpu:0 (Intel ...), opencl:0 (...)" (transfer full). */
 static char *list_present(void) {
   Selection all;
   GString *text = g_string_new(NULL);
@@ -476,8 +479,7 @@ static char *list_present(void) {
   return g_string_free(text, FALSE);
 }
 
-/* After all kinds were examined, reports the kinds that may be chosen but that no plugin
- * provides. */
+/* After all kinds were examined, reports the permitted kinds that no plugin provides. */
 static void see_missing(Selection *selection) {
   for (size_t i = 0; selection->has_seen_all && i < selection->num_types; i++) {
     const char *kind = bp__device_type_name(selection->types[i]);
@@ -487,7 +489,7 @@ static void see_missing(Selection *selection) {
 }
 
 /* Reports why the device would not exist even if there were code for it. This loads the plugin, so
- * it is done only when no device was found. */
+ * it is done only if no device was found. */
 static void pass_over_absent(Selection *selection, const Preference *preference) {
   g_auto(GStrv) kinds = g_strsplit(preference->kinds ? preference->kinds : "", " ", -1);
   for (char **kind = kinds; *kind; kind++) {
@@ -505,8 +507,8 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
   }
 }
 
-/* " among those that there is code for (cpu, cuda)", or "" if any kind may be chosen (transfer
- * full). */
+/* Returns " among those that there is code for (cpu, cuda)", or "" if any kind may be chosen
+ * (transfer full). */
 static char *list_types(const Selection *selection) {
   BpNames names = {.text = NULL};
   for (size_t i = 0; i < selection->num_types; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of tensors as numbers: every type that has a value, also of less than a byte. */
+/* Elements of tensors as numbers: every type that has a numeric value, including sub-byte types. */
 #include "parts/text/element.h"
 
 #include <math.h>
@@ -12,16 +12,16 @@
 
 /* ---- Floats ------------------------------------------------------------------------------ */
 
-/* What the bit patterns with all bits of the exponent set stand for. */
+/* The meaning of bit patterns with all exponent bits set. */
 enum Specials {
   SPECIALS_IEEE, /* infinity, and NaN with a fraction */
-  SPECIALS_NAN,  /* NaN if the fraction has all its bits too, else a number */
+  SPECIALS_NAN,  /* NaN if all fraction bits are set, else a number */
   SPECIALS_ZERO, /* a number; negative zero is NaN */
   SPECIALS_NONE, /* a number */
 };
 
-/* IEEE 754 for 16 to 64 bits; OCP 8-bit Floating Point and Microscaling Formats 1.0, and ml_dtypes
- * for the rest of the narrow ones. */
+/* The formats of IEEE 754 for 16 to 64 bits; of OCP 8-bit Floating Point and Microscaling Formats
+ * 1.0, and of ml_dtypes for the other narrow types. */
 static const struct {
   uint8_t code, bits, exponent_bits, specials;
   int16_t bias;
@@ -73,7 +73,7 @@ static double decode_float(uint64_t bits, int row, const FloatFormat *format) {
 
 /* ---- All elements ------------------------------------------------------------------------ */
 
-/* Element `index` of packed elements, in the lowest bits. */
+/* Returns element `index` of packed elements, in the lowest bits. */
 static uint64_t read_bits(const void *elements, int bits, uint64_t index) {
   uint64_t value = 0, first = index * (uint64_t)bits;
   if (bits % 8 == 0) {

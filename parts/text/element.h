@@ -7,16 +7,17 @@
 
 typedef struct FloatFormat {
   int fraction_bits;
-  int least_exponent; /* of two, of the smallest normal number */
+  int least_exponent; /* exponent of 2 of the smallest normal number */
 } FloatFormat;
 
-/* Fills in the format of a type with sign, exponent and fraction; -1, and no error, for others. */
+/* Gets the format of a type with sign, exponent and fraction; -1, without an error, for other
+ * types. */
 int bp__dtype_float_format(BpDataType dtype, FloatFormat *format);
 
 /* Whether the type is a signed or unsigned integer or bool of up to 64 bits. */
 int bp__dtype_is_integer(BpDataType dtype);
 
-/* Element `index` of such a type; unsigned ones are in the same bits. */
+/* Returns element `index` of an integer type; an unsigned element has the same bits. */
 int64_t bp__dtype_read_integer(BpDataType dtype, const void *elements, uint64_t index);
 
 /* bp_dtype_decode. */

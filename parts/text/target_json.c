@@ -45,7 +45,7 @@ static int malformed(const Reader *reader, const char *what) {
                         reader->at - reader->start + 1, what);
 }
 
-/* Whether the next character is `c`, which is then passed, and the blanks around it. */
+/* If the next character is `c`, skips it and the blanks around it. Returns whether it was. */
 static int accept(Reader *reader, char c) {
   reader->at += strspn(reader->at, JSON_SPACE);
   if (*reader->at != c)
@@ -55,7 +55,7 @@ static int accept(Reader *reader, char c) {
   return 1;
 }
 
-/* The four hexadecimal digits of \uXXXX; -1 if they are none. */
+/* Reads the four hexadecimal digits of \uXXXX; -1 if they are malformed. */
 static int read_unit(Reader *reader) {
   int unit = 0;
   for (int i = 0; i < 4; i++) {
@@ -68,7 +68,7 @@ static int read_unit(Reader *reader) {
   return unit;
 }
 
-/* What follows "\u": one unit of UTF-16, or two that make one character. */
+/* Reads the text after "\u": one unit of UTF-16, or two units that form one character. */
 static int read_unicode(Reader *reader, GString *text) {
   int high = read_unit(reader), low = 0;
   if (high >= 0xd800 && high < 0xdc00 && g_str_has_prefix(reader->at, "\\u")) {
@@ -95,7 +95,7 @@ static int read_escape(Reader *reader, GString *text) {
   return 0;
 }
 
-/* A string after its opening quote (transfer full), or NULL. */
+/* Reads a string after its opening quote (transfer full); NULL if it is malformed. */
 static char *read_string(Reader *reader) {
   GString *text = g_string_new(NULL);
   int rc = 0;
@@ -115,7 +115,7 @@ static char *read_string(Reader *reader) {
   return g_string_free(text, rc != 0);
 }
 
-/* Whether a number as JSON writes it stands here. *end is behind it. */
+/* Whether a JSON number begins here. *end becomes the position after it. */
 static int scan_number(const char *c, const char **end, int *is_real) {
   c += *c == '-';
   size_t digits = strspn(c, DIGITS);
@@ -153,7 +153,7 @@ static int read_number(Reader *reader, BpValue *value) {
   return 0;
 }
 
-/* Passes over a list or another object; -1 if it is not closed. */
+/* Skips a list or another object; -1 if it is not closed. */
 static int skip_nested(Reader *reader) {
   int depth = 0;
   do {
@@ -203,7 +203,7 @@ static int read_value(Reader *reader, Member *member) {
                                                   : read_number(reader, &member->value);
 }
 
-/* Adds a member to `members`. `names` has those of the members before it. */
+/* Adds a member to `members`. `names` contains the names of the earlier members. */
 static int read_member(Reader *reader, GArray *members, GHashTable *names) {
   if (*reader->at != '"')
     return malformed(reader, "a member begins with its name in quotes");
@@ -302,7 +302,7 @@ static int append_string(GString *out, const char *name, const char *text, size_
   return 0;
 }
 
-/* A whole number is written as "2.0", so that it is read back as the same type. */
+/* Writes a whole number as "2.0", so that it is read back as the same type. */
 static int append_real(GString *out, const char *name, double number) {
   char text[G_ASCII_DTOSTR_BUF_SIZE];
   if (!isfinite(number))

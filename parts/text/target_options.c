@@ -36,7 +36,7 @@ static char *next_word(const char **cursor) {
   return g_string_free(word, FALSE);
 }
 
-/* Applies one `-name=value`, or `-name` for a bool that is true. */
+/* Applies one option `-name=value`, or `-name` for a bool that is true. */
 static int apply_option(BpTarget *target, char *word) {
   if (word[0] != '-' || !word[1])
     return bp_error_raise(
@@ -82,7 +82,7 @@ BpTarget *bp__target_parse_options(const char *text) {
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-/* The text of a value, which bp__target_set_text reads back (transfer full). */
+/* Returns the text of a value, which bp__target_set_text reads back (transfer full). */
 static char *value_text(const BpValue *value) {
   char number[G_ASCII_DTOSTR_BUF_SIZE];
   BpByteArray text;
@@ -113,7 +113,7 @@ static void append_quoted(GString *out, const char *text) {
     g_string_append_c(out, '"');
 }
 
-/* The memory of a GString is of g_malloc, which is malloc: bp_str_free can free it. */
+/* A GString's memory comes from g_malloc, which is malloc: bp_str_free can free it. */
 char *bp__target_format_options(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   GString *out = g_string_new(kind->name);

@@ -18,28 +18,28 @@
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
 
-#define THRESHOLD      1000 /* elements that are all shown */
-#define EDGE_ITEMS     3    /* shown at each end of a dimension if there are more */
+#define THRESHOLD      1000 /* largest tensor that is shown in full */
+#define EDGE_ITEMS     3    /* shown at each end of a dimension of a larger tensor */
 #define LINE_WIDTH     75
-#define MAX_FRACTION   8 /* digits after the point */
+#define MAX_FRACTION   8 /* most digits after the point */
 #define MAX_DIGITS     17
 #define WORD_SIZE      400 /* float64 has 308 digits before the point */
 #define LEAST_POSITION 1e-4
 
-/* A tensor in host memory, and what all of its shown elements have in common. */
+/* A tensor in host memory, and the common format of its shown elements. */
 typedef struct Form {
   FILE *out;
   const BpTensorView *view;
   const void *elements;
-  int is_whole; /* no dimension is shortened */
+  int is_whole; /* no dimension is abbreviated */
   int is_integer;
-  int is_float; /* with sign, exponent and fraction, as `format` says */
+  int is_float; /* a float type, described by `format` */
   FloatFormat format;
-  double least, largest; /* magnitudes that are not 0, of finite elements */
+  double least, largest; /* magnitudes of finite elements other than 0 */
   int has_finite, is_scientific;
-  int left, right;     /* characters before and after the point, or of a whole number */
-  int exponent_digits; /* of a scientific form */
-  int column, blanks;  /* of the line being written; blanks that are not written yet */
+  int left, right;     /* characters before and after the point, or of an integer */
+  int exponent_digits; /* digits of the exponent in scientific form */
+  int column, blanks;  /* position in the current line; pending blanks */
 } Form;
 
 /* ---- Floats ------------------------------------------------------------------------------ */
@@ -54,7 +54,7 @@ static int rounds_to(const Form *form, double number, double value) {
   int least = form->format.least_exponent;
   double step = ldexp(1, MAX(exponent - 1, least) - form->format.fraction_bits);
   int is_even = (int64_t)(fabs(value) / step) % 2 == 0;
-  int is_power = fraction <= 0.5 && exponent - 1 > least; /* numbers below are twice as dense */
+  int is_power = fraction <= 0.5 && exponent - 1 > least; /* below, numbers are twice as dense */
   double distance = fabs(number) - fabs(value);
   double most = distance < 0 && is_power ? step / 4 : step / 2;
   return fabs(distance) < most || (is_even && fabs(distance) == most);
@@ -66,8 +66,8 @@ static void write_number(char *text, char letter, int digits, double value) {
   g_ascii_formatd(text, WORD_SIZE, format, value);
 }
 
-/* The fewest digits that tell the value from others of its type, as d.ddde+dd; returns how many
- * follow the point. */
+/* Writes the fewest digits that distinguish the value from others of its type, as d.ddde+dd;
+ * returns the number of digits after the point. */
 static int write_shortest(const Form *form, char *text, double value) {
   int digits = 0;
   for (; digits < MAX_DIGITS; digits++) {
@@ -86,8 +86,8 @@ static void trim_zeros(char *end) {
   memmove(last, end, strlen(end) + 1);
 }
 
-/* "1.", "0.25": at most `most` digits after the point; -1: all, and no more before it than tell the
- * value from others. */
+/* "1.", "0.25": at most `most` digits after the point; -1: all, and before the point no more digits
+ * than needed to distinguish the value. */
 static void write_position(const Form *form, char *text, double value, int most) {
   int digits = write_shortest(form, text, value);
   int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
@@ -100,7 +100,7 @@ static void write_position(const Form *form, char *text, double value, int most)
     g_strlcat(text, ".", WORD_SIZE);
 }
 
-/* Inserts the point of "1e+10". */
+/* Inserts the missing point of "1e+10". */
 static void insert_point(char *text) {
   char *power = strchr(text, 'e');
   memmove(power + 1, power, strlen(power) + 1);
@@ -117,7 +117,7 @@ static void write_power(const Form *form, char *text, double value) {
     insert_point(text);
 }
 
-/* The text of a float as it stands among others, without blanks around it. */
+/* Formats a float for a tensor, without blanks around it. */
 static void write_float(const Form *form, char *text, double value) {
   if (isnan(value))
     g_strlcpy(text, "nan", WORD_SIZE);
@@ -131,15 +131,15 @@ static void write_float(const Form *form, char *text, double value) {
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-/* Finds an element: *index of those at the address that is returned. Eight elements take as many
- * bytes as one has bits. An offset is negative where a stride is. */
+/* Finds an element: *index is its index among the elements at the returned address. Eight elements
+ * take as many bytes as one has bits. The offset is negative if a stride is. */
 static const void *find_element(const Form *form, int64_t offset, uint64_t *index) {
   *index = (uint64_t)offset & 7;
   return (const char *)form->elements + (offset >> 3) * form->view->dtype.bits;
 }
 
 static double decode(const Form *form, int64_t offset) {
-  double value = 0; /* its type was looked at before */
+  double value = 0; /* the type was checked before */
   uint64_t index;
   const void *elements = find_element(form, offset, &index);
   bp__dtype_decode(form->view->dtype, elements, index, &value);
@@ -162,7 +162,7 @@ static void write_integer(const Form *form, char *text, int64_t offset) {
     snprintf(text, WORD_SIZE, "%" PRIu64, (uint64_t)value);
 }
 
-/* Calls `visit` with the offset of each element that is shown. */
+/* Calls `visit` with the offset of each shown element. */
 static void visit_shown(Form *form, int32_t axis, int64_t offset,
                         void (*visit)(Form *form, int64_t offset)) {
   const BpTensorView *view = form->view;
@@ -204,7 +204,7 @@ static void measure_float(Form *form, int64_t offset) {
     form->exponent_digits = MAX(form->exponent_digits, (int)strlen(power) - 2);
 }
 
-/* Characters after the point, those of the exponent too. */
+/* Returns the characters after the point, including the exponent. */
 static int right_side(const Form *form) {
   return form->right + (form->is_scientific ? form->exponent_digits + 2 : 0);
 }
@@ -228,7 +228,7 @@ static double as_type(const Form *form, double value) {
   return form->view->dtype.bits == 64 ? value : (double)(float)value;
 }
 
-/* The rules of numpy's FloatingFormat. */
+/* Applies the rules of numpy's FloatingFormat. */
 static void measure(Form *form) {
   if (form->is_integer && is_bool(form))
     form->left = (int)strlen("False");
@@ -251,7 +251,7 @@ static void put_blanks(Form *form, int count) {
   fprintf(form->out, "%*s", MAX(count, 0), "");
 }
 
-/* As many digits after the point and in the exponent as the other elements have. */
+/* Pads the fraction and the exponent to the digits of the other elements. */
 static void write_equal_power(const Form *form, char *text, double value) {
   write_number(text, 'e', form->right, value);
   char *digits = strchr(text, 'e') + 2;
@@ -262,7 +262,7 @@ static void write_equal_power(const Form *form, char *text, double value) {
     insert_point(text);
 }
 
-/* The text of an element, and how many blanks go before and after it. */
+/* Returns the text of an element, and the numbers of blanks before and after it. */
 static void write_element(const Form *form, int64_t offset, char *text, int *before, int *after) {
   *after = 0;
   if (form->is_integer) {
@@ -284,7 +284,7 @@ static void write_element(const Form *form, int64_t offset, char *text, int *bef
   *after = right_side(form) - (int)strlen(point + 1);
 }
 
-/* Writes a word into a row, which goes on in the next line if it is full. */
+/* Writes a word into a row, and begins a new line if the row is full. */
 static void put_word(Form *form, const char *text, int before, int after) {
   int32_t ndim = form->view->ndim;
   int length = before + (int)strlen(text) + after;
@@ -340,7 +340,7 @@ static void print_nested(Form *form, int32_t axis, int64_t offset) {
   fputc(']', form->out);
 }
 
-/* A number that stands alone: as Python prints it. */
+/* Formats a scalar as Python prints it. */
 static void print_scalar(Form *form) {
   char text[WORD_SIZE];
   if (form->is_integer) {

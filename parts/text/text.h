@@ -5,13 +5,13 @@
 
 #include "core/registry/text.h"
 
-/* Separators of words. They do not depend on the locale, as a target's text is stored in
+/* Separators of words. They are independent of the locale, because a target's text is stored in
  * artifacts. */
 #define SPACE " \t\n\v\f\r"
 
 char *bp__format_tensor(const BpTensorView *tensor, int64_t threshold);
 
-/* A kind with options, `c -mcpu=x86-64-v3`. */
+/* Parses a kind with options, `c -mcpu=x86-64-v3`. */
 BpTarget *bp__target_parse_options(const char *text);
 char *bp__target_format_options(const BpTarget *target);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running the system's C compiler. */
+/* Runs the system's C compiler. */
 
 #include "parts/toolchain/cc.h"
 
@@ -24,7 +24,7 @@ static const char *cc_command(void) {
   return command ? command : "cc";
 }
 
-/* The words of the compiler's command (to be freed with g_strfreev), or NULL with an error. */
+/* Returns the words of the compiler's command (g_strfreev), or NULL with an error. */
 static char **split_command(int *count) {
   char **words = NULL;
   if (!g_shell_parse_argv(cc_command(), count, &words, NULL))
@@ -42,7 +42,7 @@ static int no_compiler(const char *program, int reason) {
                         program, strerror(reason), package ? package : "one");
 }
 
-/* Removes an incomplete character at the end of the text. */
+/* Removes an incomplete UTF-8 character at the end of the text. */
 static void drop_partial(char *text) {
   size_t size = strlen(text);
   for (size_t back = 1; back <= 3 && back <= size; ++back)
@@ -87,7 +87,7 @@ int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpos
 /* ---- Identity ---------------------------------------------------------------------------- */
 
 /* Asking a compiler for its version takes milliseconds, so the answer is kept for the process,
- * together with the command's file. */
+ * together with the identity of the command's file. */
 static struct {
   char *file; /* command, path, time and size */
   char *identity;
@@ -106,7 +106,7 @@ static char *print(const char *format, ...) {
   return text;
 }
 
-/* The compiler's command, path, time of change and size. */
+/* Returns the compiler's command, path, time of change and size. */
 static char *describe_file(void) {
   int count;
   char **words = split_command(&count);

@@ -11,8 +11,8 @@
  * in words. */
 int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpose);
 
-/* Text that changes whenever the compiler changes (transfer full, freed with free()): its command,
- * file and version. NULL with an error if there is no compiler. */
+/* Returns a text that changes whenever the compiler changes (transfer full, freed with free()): its
+ * command, file and version. NULL with an error if there is no compiler. */
 char *bp__cc_identity(void);
 
 #endif

@@ -14,15 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The environment in which a compiler writes messages in ASCII and finds its parts. */
+/* Settings with which a compiler writes messages in ASCII and finds its parts. */
 static char **make_environment(void) {
   static char plain[] = "LC_ALL=C", system_path[] = "PATH=/usr/bin:/bin";
   char *const settings[] = {plain, bp__is_privileged() ? system_path : NULL, NULL};
   return bp__spawn_environment(settings);
 }
 
-/* The command with the program's absolute path as its first word (transfer container, free). The
- * program runs in another folder, where a relative path would not lead to its parts. */
+/* Makes the command with the program's absolute path as its first word (transfer container, free).
+ * The program runs in another folder, where a relative path would not lead to its parts. */
 static char **make_arguments(char *const *argv, char *program) {
   size_t count = 0;
   while (argv[count])

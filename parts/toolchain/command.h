@@ -5,18 +5,17 @@
 
 #include "parts/toolchain/workdir.h"
 
-/* The program's output, in the directory in which it ran. */
+/* The output of a program, in the directory in which the program ran. */
 #define BP_COMMAND_LOG "compiler.log"
 
 /* Runs `argv` (NULL-terminated) in a directory and waits. The program is found as a shell in this
  * process' working directory would find it, and its messages are in ASCII. If this process has more
- * rights than its user, the program must be one of the system's and gets nothing of the
- * environment. *status is that of waitpid. Returns 0, or the errno that kept the program from
- * starting. */
+ * rights than its user, the program must belong to the system and gets an empty environment.
+ * *status is that of waitpid. Returns 0, or the errno that prevented the program from starting. */
 int bp__command_run(const BpWorkdir *dir, char *const *argv, int *status);
 
-/* Text that changes when the program changes: its path, its file's time of change and size
- * (transfer full, free); NULL, with errno set, if there is no such program. */
+/* Returns a text that changes when the program changes: its path, its file's time of change and
+ * size (transfer full, free); NULL, with errno set, if there is no such program. */
 char *bp__command_identity(const char *program);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules made by the C compiler in this process. Source becomes an object file, and that a
- * library; both are cached, so that exporting a module that was run compiles nothing. */
+/* Modules made by the C compiler in this process. Source becomes an object file, and the object
+ * file a library. Both are cached, so that exporting a module that has run compiles nothing. */
 
 #include "parts/toolchain/compile.h"
 
@@ -48,7 +48,7 @@ static void hash_flags(GChecksum *hash, const char *const *flags) {
     hash_processor(hash);
 }
 
-/* The name, without extension, of the compiler's output for `input` with `flags`. */
+/* Returns the name, without extension, of the compiler's output for `input` with `flags`. */
 static int compute_key(const char *purpose, const BpByteArray *input, const char *const *flags,
                        char *key) {
   char *identity = bp__cc_identity();
@@ -65,7 +65,7 @@ static int compute_key(const char *purpose, const BpByteArray *input, const char
   return 0;
 }
 
-/* The name of a file in the cache. */
+/* Returns the name of a file in the cache. */
 static void name_file(const char *key, const char *extension, char *name) {
   snprintf(name, NAME_SIZE, "%s%s", key, extension);
 }
@@ -129,7 +129,8 @@ int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray
   return bp__workdir_keep(dir, made, kept, object);
 }
 
-/* Links an object into a library, named `kept` in the cache, or in `dir`, and opens it. */
+/* Links an object file into a library, named `kept` in the cache, or in `dir`, and opens the
+ * library. */
 static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const char *const *flags,
                                const char *kept) {
   static const char output[] = "module.so";
@@ -141,7 +142,7 @@ static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const c
   return bp_module_load(path);
 }
 
-/* The module `kept` in the cache; NULL, without an error, if it has to be made. */
+/* Opens the module `kept` in the cache; NULL, without an error, if it is not in the cache. */
 static BpModule *load_cached(const BpCache *cache, const char *kept) {
   char path[PATH_MAX];
   BpModule *module = NULL;
@@ -181,7 +182,7 @@ static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByte
   return module;
 }
 
-/* The module that the compiler makes of `input`, from the cache or made now. */
+/* Returns the module that the compiler makes of `input`, from the cache or compiled now. */
 static BpModule *get_module(const char *purpose, MakeObject make, const BpByteArray *input,
                             const char *const *flags) {
   char key[KEY_SIZE], kept[NAME_SIZE];

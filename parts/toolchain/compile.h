@@ -7,16 +7,16 @@
 
 #include <backplane/module.h>
 
-/* Opens the cache of the C compiler's output; if it cannot be used, the log says why. */
+/* Opens the cache of the C compiler's output; if the cache cannot be used, the log says why. */
 void bp__compile_open_cache(BpCache *cache);
 
-/* Compiles C source to an object file, which is found in the cache of `dir`, or made in `dir` under
- * `name` (without its extension) and kept there. `flags` is NULL or a NULL-terminated list.
- * `object`, of PATH_MAX bytes, receives its path. */
+/* Compiles C source to an object file. The file comes from the cache of `dir`, or is made in `dir`
+ * under `name` (without its extension) and kept in the cache. `flags` is NULL or a NULL-terminated
+ * list. `object`, of PATH_MAX bytes, receives its path. */
 int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
                        const char *const *flags, char *object);
 
-/* The slots of BpModuleTable. */
+/* Slots of BpModuleTable. */
 BpModule *bp__compile_load_c(const BpByteArray *source, const char *const *flags);
 BpModule *bp__compile_load_object(const BpByteArray *object);
 

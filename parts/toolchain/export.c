@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing a module and its imports as one shared library: host code is compiled and linked, the
- * rest is serialised into the blob, which the assembler includes as a file. In the blob's import
- * tree all host modules together are the library itself. */
+/* Writes a module and its imports as one shared library: host code is compiled and linked, other
+ * modules are serialised into the blob, which the assembler includes as a file. In the blob's
+ * import tree all host modules together are one node, the library itself. */
 
 #include "parts/toolchain/export.h"
 
@@ -32,15 +32,15 @@
 typedef struct Export {
   BpModule **modules; /* the root first */
   size_t num_modules;
-  size_t *nodes;       /* of each module: its index in the blob */
-  BpModule **of_nodes; /* of each index: a module; NULL for the library itself */
+  size_t *nodes;       /* by module: its index in the blob */
+  BpModule **of_nodes; /* by index: a module; NULL for the library itself */
   size_t num_nodes;
   size_t library_node; /* index of the host code; NO_NODE if there is none */
   uint64_t *indptr;
   uint64_t *child_indices;
   GPtrArray *link_inputs; /* strings allocated by malloc */
-  uint64_t blob_size;     /* including its length; 0: no blob */
-  uint64_t largest_at;    /* offset in the blob of the largest bytes of a module */
+  uint64_t blob_size;     /* including its length field; 0: no blob */
+  uint64_t largest_at;    /* offset in the blob of the largest payload of a module */
   uint64_t largest_size;  /* and their number */
   BpWorkdir dir;
 } Export;
@@ -93,7 +93,8 @@ static int has_edge(const Export *job, uint64_t first, uint64_t end, size_t chil
   return 0;
 }
 
-/* Appends the imports of the modules at a node to its row, each once, except the node itself. */
+/* Appends the imports of the modules at a node to the node's row, each once, except the node
+ * itself. */
 static uint64_t add_row(Export *job, size_t node, uint64_t end) {
   uint64_t first = end;
   for (size_t i = 0; i < job->num_modules; ++i) {
@@ -186,7 +187,7 @@ static int append_node(Export *job, BlobFile *file, size_t node) {
   return rc;
 }
 
-/* The length comes first but is known last. */
+/* The length is the first field, but is known last. */
 static int write_blob(Export *job, BlobFile *file) {
   uint64_t length = 0;
   if (append(file, &length, sizeof length) ||
@@ -216,11 +217,11 @@ static int make_blob(Export *job) {
   return rc;
 }
 
-/* A weak pointer variable with a value: in another object, a strong one wins. */
+/* Writes a weak pointer variable with a value: a strong definition in another object wins. */
 #define POINTER(name, value)                                                                       \
   "\t.weak " name "\n\t.type " name ", %object\n\t.size " name ", 8\n" name ":\n\t.8byte " value   \
   "\n"
-/* A pointer variable for a function of the host, initialised with that function if the process has
+/* Writes a pointer variable for a host function, initialised with the function if the process has
  * it: Python's tvm_ffi sets no variables, but has the functions. */
 #define SLOT(function) "\t.weak " function "\n" POINTER("__" function, function)
 
@@ -229,7 +230,7 @@ static const char variables[] = "\t.data\n\t.p2align 3\n" POINTER(BP_SYMBOL_LIBR
         SLOT("TVMFFIEnvModLookupFromImports")
             SLOT("TVMFFIHandleInitOnce") "\t.section .note.GNU-stack,\"\",%progbits\n";
 
-/* The blob is placed so that its largest bytes (a model's parameters) are aligned, and can be used
+/* The blob is placed so that its largest payload (a model's parameters) is aligned, and can be used
  * in place. */
 static int make_assembly(const Export *job) {
   static const char blob[] = "\t.section .rodata.backplane,\"a\",%%progbits\n"
@@ -251,7 +252,7 @@ static int make_assembly(const Export *job) {
 
 /* ---- Host code --------------------------------------------------------------------------- */
 
-/* The object files' paths, and linker arguments for them. */
+/* The paths of the object files, and their linker arguments. */
 static int add_input(Export *job, const char *text) {
   char *copy = strdup(text);
   if (!copy)
@@ -260,8 +261,8 @@ static int add_input(Export *job, const char *text) {
   return 0;
 }
 
-/* The compiler and linker arguments of a module's C source, one a line: a NULL-terminated list for
- * g_strfreev, empty if there are none. */
+/* Returns the compiler and linker arguments of a module's C source, which lists one a line: a
+ * NULL-terminated list for g_strfreev, empty if there are none. */
 static char **get_flags(BpModule *module) {
   BpOwnedBytes text;
   if (bp_module_get_source(module, "cflags", &text)) {
@@ -337,12 +338,12 @@ static int link_library(Export *job, const char *output) {
   return rc;
 }
 
-/* The unfinished library: in its final folder, under a temporary name. */
+/* Returns the path of the unfinished library: in its final folder, under a temporary name. */
 typedef struct Unfinished {
   int folder;
   char name[BP_TEMPORARY_SIZE];
   char path[PATH_MAX]; /* absolute, for the linker */
-  mode_t mode;         /* the mode of a program that this process makes */
+  mode_t mode;         /* the mode of a program that this process creates */
 } Unfinished;
 
 static int create_beside(const char *path, Unfinished *file) {
@@ -365,7 +366,7 @@ static int create_beside(const char *path, Unfinished *file) {
   return rc;
 }
 
-/* Gives the finished file its name. The file is empty if the compiler failed unnoticed. */
+/* Renames the finished file. The file is empty if the compiler failed without an error. */
 static int finish(const Unfinished *file, const char *path) {
   struct stat status;
   if (fstatat(file->folder, file->name, &status, 0) || !status.st_size)
@@ -390,7 +391,7 @@ static int make_library(Export *job, const char *path) {
   return rc;
 }
 
-/* A library that is only host code is a complete module and needs no blob. */
+/* A library with only host code is a complete module and needs no blob. */
 static int make_files(Export *job, const char *path) {
   int needs_blob = job->num_nodes > 1 || job->library_node == NO_NODE;
   return (needs_blob && make_blob(job)) || make_assembly(job) || make_objects(job) ||

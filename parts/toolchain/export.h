@@ -5,7 +5,7 @@
 
 #include <backplane/module.h>
 
-/* bp_module_export_library, of a module that is not NULL. */
+/* Implements bp_module_export_library for a module that is not NULL. */
 int bp__export_library(BpModule *module, const char *path);
 
 #endif

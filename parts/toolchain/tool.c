@@ -25,7 +25,8 @@ static void hash_text(GChecksum *hash, const char *text) {
   bp__cache_hash(hash, text, strlen(text));
 }
 
-/* Everything that the output depends on, as text (transfer full, g_free); NULL with an error. */
+/* Returns as text everything that the output depends on (transfer full, g_free); NULL with an
+ * error. */
 static char *make_key(const BpCompilerRun *run) {
   char *identity = bp__command_identity(run->command[0]);
   if (!identity) {
@@ -71,7 +72,7 @@ static int copy_output(BpReader *reader, BpOwnedBytes *output) {
   return 0;
 }
 
-/* 0: they were cached; -1 without an error: they have to be made. */
+/* Takes the outputs from the cache: 0; or -1 without an error if they are not in the cache. */
 static int take_kept(const BpCompilerRun *run, const BpByteArray *key, BpOwnedBytes *outputs) {
   BpOwnedBytes kept;
   bp_cache_read(run->subject, key, &kept);
@@ -124,7 +125,7 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
   return 0;
 }
 
-/* Runs it in a directory with enough space. */
+/* Runs the compiler in a directory with enough space. */
 static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log,
                         int *status) {
   BpCache cache;

@@ -64,7 +64,7 @@ static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
   return 0;
 }
 
-/* The folder for temporary files. Files given to a compiler there are run later. */
+/* Returns the folder for temporary files. Programs that a compiler makes there are run later. */
 static const char *temporary_place(void) {
   const char *path = bp__env_get("TMPDIR");
   char *problem = path && *path == '/' ? bp__path_problem(path) : NULL;
@@ -98,7 +98,7 @@ void bp__workdir_remove(BpWorkdir *dir) {
   dir->path[0] = '\0';
 }
 
-/* ---- Files in it ------------------------------------------------------------------------- */
+/* ---- Files in the directory -------------------------------------------------------------- */
 
 int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path) {
   int length = snprintf(path, PATH_MAX, "%s/%s", dir->path, name);
@@ -139,8 +139,8 @@ void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *byte
     *bytes = (BpOwnedBytes){data, size, free};
 }
 
-/* Appends the trailer of a cached file, and removes the right to write that a umask may have left
- * to others. */
+/* Appends the trailer of a cached file, and removes write access for other users, which a umask may
+ * have left. */
 static int complete_file(int fd) {
   struct stat status;
   BpCacheTrailer trailer;
@@ -155,7 +155,7 @@ static int complete_file(int fd) {
   return bp__write_all(fd, &trailer, sizeof trailer);
 }
 
-/* Moves the file into the cache. -1 with an error, and the file stays where it was. */
+/* Moves a file into the cache. -1 with an error, and the file stays where it was. */
 static int adopt_file(const BpWorkdir *dir, const char *name, const char *kept) {
   int fd = openat(dir->fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   int failed = fd < 0 || complete_file(fd), error = errno;

@@ -10,7 +10,7 @@
 
 typedef struct BpWorkdir {
   char path[PATH_MAX];  /* absolute; "" if there is none */
-  int fd;               /* of the directory, which is locked while its process lives */
+  int fd;               /* descriptor of the directory, which is locked while its process lives */
   const BpCache *cache; /* the cache that contains it; NULL: none */
 } BpWorkdir;
 
@@ -21,7 +21,7 @@ int bp__workdir_create(BpWorkdir *dir, const BpCache *cache);
 /* Removes the directory and its files; does nothing if there is none. */
 void bp__workdir_remove(BpWorkdir *dir);
 
-/* "DIR/NAME" into `path`, of PATH_MAX bytes; a path that is too long is an error. */
+/* Writes "DIR/NAME" to `path`, of PATH_MAX bytes; a path that is too long is an error. */
 int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path);
 /* Writes a file in the directory. */
 int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray *bytes);
@@ -32,8 +32,8 @@ void bp__workdir_read(const BpWorkdir *dir, const char *name, char *text, size_t
 void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *bytes);
 
 /* Moves the file NAME into the cache that contains the directory, as `kept`, if there is a cache.
- * Stores the file's resulting path in `path`, of PATH_MAX bytes. A failure to keep it is logged. -1
- * with an error: the path is too long. */
+ * Stores the file's resulting path in `path`, of PATH_MAX bytes. A failure to keep the file is
+ * logged. -1 with an error: the path is too long. */
 int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path);
 
 #endif

@@ -35,9 +35,9 @@ static int collect_name(struct dl_phdr_info *info, size_t size, void *context) {
   return 0;
 }
 
-/* The directories in which the loader searches for the libraries that `library` needs: a library
- * that appears in an earlier one replaces that in a later one. Relative ones stay relative: they
- * are others in another working directory. */
+/* Lists the directories in which the loader searches for the libraries that `library` needs: a
+ * library in an earlier directory replaces one in a later directory. Relative directories stay
+ * relative: they differ by working directory. */
 static void collect_directories(const char *library, GHashTable *directories) {
   Dl_serinfo count;
   void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -53,8 +53,8 @@ static void collect_directories(const char *library, GHashTable *directories) {
     dlclose(handle);
 }
 
-/* Reports the loaded libraries, and the folders in which another library would have been found
- * first. */
+/* Reports the loaded libraries, and the folders in which the loader would have found another
+ * library first. */
 static void report_libraries(void) {
   g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GHashTable) paths = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -71,7 +71,7 @@ static void report_libraries(void) {
     report_use(path);
 }
 
-/* A text attribute, or "" (transfer full). */
+/* Returns a text attribute, or "" (transfer full). */
 static char *text_attr(BpDevice device, int32_t attr) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   BpByteArray view;
@@ -109,7 +109,7 @@ static void report_kind(const char *kind) {
 }
 
 /* Uses the loader's own search, which no other code can predict. One of the alternatives is enough;
- * the reported reason is that of the first. */
+ * the reported reason is that of the first alternative. */
 static void report_vendor_library(const char *alternatives) {
   g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
   g_autofree char *why = NULL;
@@ -146,7 +146,7 @@ static int activate(Plugin *plugin) {
 }
 
 static void try_plugin(int plugin_fd, const char *path) {
-  bp__layers_ignore(); /* they are no part of the plugin */
+  bp__layers_ignore(); /* they do not belong to the plugin */
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
   int rc = activate(plugin);
   bp__trial_end_copy();

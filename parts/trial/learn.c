@@ -41,8 +41,8 @@ void bp__trial_clear(Trial *trial) {
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-/* Keeps other processes from trying the same plugin; waits for at most `milliseconds`. Not a
- * blocking flock: the process that holds the lock may be stopped. */
+/* Prevents other processes from trying the same plugin; waits for at most `milliseconds`. It is not
+ * a blocking flock, because the process that holds the lock may be stopped. */
 static void lock(TrialCache *cache, int milliseconds) {
   if (cache->folder.fd < 0)
     return;
@@ -55,7 +55,7 @@ static void lock(TrialCache *cache, int milliseconds) {
     bp__trial_cache_warn();
     return;
   }
-  futimens(cache->lock, NULL); /* it is in use, so it is not removed with old files */
+  futimens(cache->lock, NULL); /* the file is in use, so it is not removed with old files */
   const struct timespec pause = {.tv_nsec = 5000000};
   for (int waited = 0; flock(cache->lock, LOCK_EX | LOCK_NB) && waited < milliseconds; waited += 5)
     nanosleep(&pause, NULL);
@@ -81,7 +81,7 @@ static GString *format_record(const TrialCache *cache, const Trial *trial) {
   return text;
 }
 
-/* A plugin has one record: that of its last trial. */
+/* A plugin has one record: the result of its last trial. */
 static void write_record(const TrialCache *cache, const Trial *trial) {
   if (cache->folder.fd < 0 || trial->is_inconclusive)
     return;
@@ -124,7 +124,7 @@ static int go_on_without(void) {
 }
 
 /* A plugin that failed in an orderly way is not loaded here, because its behaviour after the
- * failure was not tried. Nothing is stored about it, so that the reason is always up to date. */
+ * failure was not tried. No record is stored, so that the reason is always up to date. */
 static int raise_fault(const Trial *trial) {
   const char *text;
   Reason fault = bp__trial_fault(trial, &text);
@@ -135,7 +135,7 @@ int bp__trial_learn(const Plugin *plugin, TrialCache *cache) {
   Trial trial;
   int is_known;
   lock(cache, bp__trial_deadline());
-  int rc = bp__trial_recall(cache, &is_known); /* another process may have tried it meanwhile */
+  int rc = bp__trial_recall(cache, &is_known); /* another process may have tried it */
   if (is_known)
     return rc;
   if (bp__trial_try(plugin, &trial))

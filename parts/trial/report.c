@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report of a trial, in its process. */
+/* The report of a trial, written by the process of the trial. */
 
 #include "parts/trial/report.h"
 
@@ -24,8 +24,8 @@ int bp__trial_report_begin(int fd) {
   return !report_error;
 }
 
-/* Does not write if the plugin closed the report, because its number may belong to another file
- * now: the missing end then shows it. */
+/* Does not write if the plugin closed the report, because the descriptor's number may belong to
+ * another file now. The report then lacks its end, which shows the fault. */
 static int write_report(const char *line) {
   struct stat now;
   if (fstat(report_fd, &now))

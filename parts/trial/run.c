@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The helper ends by itself at the deadline. If it has not ended this long after, it is woken, and
- * then killed. */
+/* The helper ends by itself at the deadline. If it has not ended this long after the deadline, it
+ * is woken, and then killed. */
 #define REPORT_MAX    (256 * 1024)
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
@@ -34,10 +34,10 @@ static int64_t now_ms(void) {
 
 typedef struct Helper {
   pid_t pid;
-  int pidfd;        /* readable after its end; -1: the kernel has none */
+  int pidfd;        /* readable once the helper has ended; -1: the kernel has no pidfds */
   int report;       /* the read end */
-  int control;      /* its standard input: closing it ends the trial; -1: closed */
-  int64_t deadline; /* the time at which it ends by itself */
+  int control;      /* standard input of the helper: closing it ends the trial; -1: closed */
+  int64_t deadline; /* the time at which the helper ends by itself */
 } Helper;
 
 static int raise_impossible(const char *doing, int error) {
@@ -50,7 +50,7 @@ static int raise_doing(const char *verb, const char *program, int error) {
   return raise_impossible(doing, error);
 }
 
-/* A relative path would lead to another program in another working directory. If the file does not
+/* A relative path would name another program in another working directory. If the file does not
  * exist, the helper is not installed; any other obstacle is an error. */
 static int check_program(const char *program) {
   struct stat status;
@@ -148,8 +148,8 @@ static int start_helper(const Plugin *plugin, Helper *helper) {
   return rc;
 }
 
-/* Through its pidfd: its number may belong to another process once a thread here has waited for
- * it. */
+/* Signals the helper through its pidfd: its process number may belong to another process once a
+ * thread of this process has waited for it. */
 static void signal_helper(const Helper *helper, int number) {
   if (helper->pidfd < 0)
     kill(helper->pid, number);
@@ -157,8 +157,8 @@ static void signal_helper(const Helper *helper, int number) {
     syscall(SYS_pidfd_send_signal, helper->pidfd, number, NULL, 0);
 }
 
-/* Writes a byte and closes the pipe: a forked copy of this process may hold the other end as
- * well. */
+/* Writes a byte and closes the pipe: closing alone is not enough, because a forked copy of this
+ * process may hold the other end. */
 static void end_trial(Helper *helper) {
   if (helper->control < 0)
     return;
@@ -167,7 +167,7 @@ static void end_trial(Helper *helper) {
   helper->control = -1;
 }
 
-/* Other code in this program may have waited for it already. */
+/* Other code in this program may have waited for the helper already. */
 static void finish_helper(Helper *helper) {
   end_trial(helper);
   close(helper->report);
@@ -179,7 +179,7 @@ static void finish_helper(Helper *helper) {
 
 /* ---- Reading the report ------------------------------------------------------------------ */
 
-/* Waits for input: 1; 0: the helper has ended; -1: it had to be killed. */
+/* Waits for input. Returns 1; 0 if the helper has ended; -1 if it had to be killed. */
 static int wait_readable(const Helper *helper) {
   struct pollfd fds[] = {{.fd = helper->report, .events = POLLIN},
                          {.fd = helper->pidfd, .events = POLLIN}};
@@ -193,15 +193,15 @@ static int wait_readable(const Helper *helper) {
       continue;
     if (is_woken)
       break;
-    signal_helper(helper, SIGCONT); /* the plugin may have stopped it */
+    signal_helper(helper, SIGCONT); /* the plugin may have stopped the helper */
     is_woken = 1;
   }
-  signal_helper(helper, SIGKILL); /* the kernel then kills its child, which asked for that */
+  signal_helper(helper, SIGKILL); /* the kernel then kills the helper's child as well */
   return -1;
 }
 
 /* If a trial's report grows beyond the limit, the helper ends the trial, because only the helper
- * finds every process that the plugin started. Of the rest of the report only the end is kept. */
+ * finds every process that the plugin started. Only the end of the remaining report is kept. */
 static void limit_report(Helper *helper, GString *text) {
   if (text->len <= REPORT_MAX)
     return;
@@ -214,7 +214,7 @@ static int has_end(const Helper *helper, const GString *text) {
   return helper->pidfd < 0 && g_str_has_suffix(text->str, "\n") && strstr(text->str, "\nend=");
 }
 
-/* Reads to the end of the report. 0, or -1: the helper had to be killed. */
+/* Reads to the end of the report. Returns 0, or -1 if the helper had to be killed. */
 static int read_report(Helper *helper, GString *text) {
   char part[4096];
   int rc;
@@ -307,15 +307,17 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_LEAVES_PROCESSES, "left processes behind that it started, at the latest");
 }
 
-/* The sender of SIGKILL is unknown: memory may have run out, so the next process tries again. */
+/* The sender of SIGKILL is unknown: memory may have run out, so the next process tries the plugin
+ * again. */
 static void judge_killed(Trial *trial) {
   judge(trial, REASON_TRIAL_GARBLED,
         "was not tried to the end: the helper program was killed, by the plugin or from outside,");
   trial->is_inconclusive = 1;
 }
 
-/* Failures that are not the plugin's: a program that is no helper, a helper that could not start
- * the trial, or one that ended before the plugin was loaded. They are no verdict on the plugin. */
+/* Failures that are not caused by the plugin: a program that is not the helper, a helper that could
+ * not start the trial, or one that ended before the plugin was loaded. They are no verdict on the
+ * plugin. */
 static int check_helper(const Trial *trial) {
   const char *why = last_of(trial, "impossible"), *program = bp__trial_program();
   if (why)
@@ -335,7 +337,7 @@ static int check_helper(const Trial *trial) {
                           end ? end : "the helper program was killed");
 }
 
-/* `is_stuck`: the helper had to be killed; changes `report`. */
+/* `is_stuck`: the helper had to be killed. Changes `report`. */
 static int read_trial(Trial *trial, int is_stuck, GString *report) {
   int is_flooded = report->len > REPORT_MAX;
   *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report->str)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the blob of libraries of TVM up to 0.19. The length of a record follows from its kind; it
- * is not stored. */
+/* Reads the blob of libraries of TVM up to 0.19. The length of a record is not stored; it follows
+ * from the record's kind. */
 
 #include "parts/tvm/mblob.h"
 
@@ -33,7 +33,7 @@ static int skip_strings(BpReader *reader, const char *item) {
   return 0;
 }
 
-/* Magic, reserved, device, ndim, dtype; the shape; the bytes. */
+/* Skips a tensor: magic, reserved, device, ndim, dtype; the shape; the bytes. */
 typedef struct ArrayHead {
   uint64_t magic;
   uint64_t reserved;
@@ -90,8 +90,8 @@ static int skip_constants(BpReader *reader) {
 
 /* ---- Device code ------------------------------------------------------------------------- */
 
-/* Reads an entry of the function table. If there is a writer, writes the entry in today's form: an
- * empty name is replaced by the key, and a list of extra tags follows. */
+/* Reads an entry of the function table. If there is a writer, writes the entry in the current form:
+ * an empty name is replaced by the key, and a list of extra tags follows. */
 static int read_kernel(BpReader *reader, BpWriter *writer) {
   BpByteArray key, name;
   uint64_t num_args;
@@ -153,7 +153,7 @@ static void take_todays_name(BpByteArray *kind) {
     *kind = (BpByteArray){today, sizeof today - 1};
 }
 
-/* The function that skips the payload of a kind; NULL: it is device code. */
+/* Returns the function that skips the payload of a kind; NULL: the payload is device code. */
 static int (*find_skip(const BpByteArray *kind))(BpReader *reader) {
   for (size_t i = 0; i < NUM_RECORD_KINDS; ++i)
     if (is_kind(kind, record_kinds[i].kind))
@@ -172,7 +172,7 @@ static int convert(const BpByteArray *kind, const BpByteArray *record, BpOwnedBy
   return -1;
 }
 
-/* Refuses modules for other ways of running a model, and says how to compile instead. */
+/* Refuses modules for unsupported ways of running a model, and says how to compile instead. */
 static int check_supported(const BpReader *reader, const BpByteArray *kind) {
   static const char *const refused[][2] = {
       {"VMExecutable", "a model for Relay's virtual machine; compile it with relay.build, which "
@@ -222,7 +222,7 @@ static int read_record(BpReader *reader, BpBlob *blob, size_t *count, int *has_t
   return 0;
 }
 
-/* Without a tree all modules are imports of the library, which becomes the first. */
+/* Without a tree, the library is the first node and all modules are its imports. */
 static int add_tree(BpBlob *blob, size_t *count) {
   size_t at = 0;
   while (at < *count && !bp__blob_is_library(blob, at))
@@ -287,8 +287,8 @@ int bp__mblob_parse(BpBlob *blob, const BpByteArray *stream, const char *what) {
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
-/* A module between a library and the modules of external code generators, to which it passes
- * constants at the first call. */
+/* A module between a library and the modules of external code generators; it passes constants to
+ * these modules at the first call. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   (void)context;
   (void)name;
@@ -307,7 +307,7 @@ static const BpModuleApi const_loader_api = {
     .destroy = destroy,
 };
 
-/* The constants are passed as objects of TVM's C++, which this code cannot make. */
+/* The constants are passed as objects of TVM's C++ code, which this code cannot make. */
 static int refuse_constants(BpReader *reader) {
   uint64_t count;
   BpByteArray name;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in both directions between our convention and that of TVM up to 0.19. */
+/* Converts calls in both directions between Backplane's calling convention and that of TVM up to
+ * 0.19. */
 
 #include "parts/tvm/packed_c.h"
 
@@ -40,16 +41,16 @@ enum {
 typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, PackedValue *result,
                                int *result_code, void *resource);
 
-/* Compiled code loads whole vectors from the beginning of a tensor. */
+/* Compiled code loads whole vectors from the beginning of a tensor, which must be aligned. */
 #define DATA_ALIGNMENT 64
 
-/* The arguments of a call in either form; most calls fit here. */
+/* The number of arguments that fit without allocation, in either form; most calls have fewer. */
 #define FEW_ARGS 24
 
 typedef struct PackedArgs {
   PackedValue *values;
   int *codes;
-  BpTensorView *views; /* of tensors that are changed for the other side */
+  BpTensorView *views; /* of tensors whose views are changed for the callee */
   PackedValue few_values[FEW_ARGS];
   int few_codes[FEW_ARGS];
   BpTensorView few_views[FEW_ARGS];
@@ -80,8 +81,8 @@ static int allocate_args(PackedArgs *packed, int32_t count) {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* In that convention a boolean is an unsigned integer of one bit; an element takes a byte in
- * both. */
+/* In the old convention a boolean is an unsigned integer of one bit; an element takes a byte in
+ * both conventions. */
 static const BpDataType bool_here = {BP_DTYPE_BOOL, 8, 1}, bool_there = {BP_DTYPE_UINT, 1, 1};
 
 static int is_like(BpDataType dtype, BpDataType scalar) {
@@ -93,7 +94,7 @@ static void set_type(BpTensorView *view, BpDataType scalar) {
   view->dtype.bits = scalar.bits;
 }
 
-/* Such code ignores offsets: if handles are addresses, the offset is added. */
+/* Old code ignores offsets: if handles are addresses, the offset is added to the address. */
 static int fold_offset(BpTensorView *view, int32_t index) {
   if (view->device.device_type != BP_DEVICE_CPU && view->device.device_type != BP_DEVICE_CUDA)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -105,7 +106,7 @@ static int fold_offset(BpTensorView *view, int32_t index) {
   return 0;
 }
 
-/* Before 0.20 TVM stores sub-byte elements in whole bytes; here they are packed. */
+/* Before 0.20 TVM stores sub-byte elements in whole bytes; Backplane packs them. */
 static int refuse_subbyte(BpDataType dtype, int32_t index) {
   char text[32];
   bp_dtype_format(dtype, text, sizeof text);
@@ -115,8 +116,8 @@ static int refuse_subbyte(BpDataType dtype, int32_t index) {
                         index, text);
 }
 
-/* Code generated as C checks nothing, so anything that would make it wrong or crash is checked
- * here. */
+/* Code generated as C checks no arguments, so every condition that would make its result wrong or
+ * crash it is checked here. */
 static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *changed,
                        PackedValue *value) {
   if (bp__library_check_machine(view, index))
@@ -146,7 +147,7 @@ static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *ch
 
 /* ---- Conversion to the old convention ---------------------------------------------------- */
 
-/* The code for a value whose bits stay the same; -1: another type. */
+/* Returns the old code of a value whose bits stay the same; -1: another type. */
 static int plain_code(int32_t type_index) {
   switch (type_index) {
   case BP_TYPE_NONE:
@@ -188,7 +189,7 @@ static int pack_arg(PackedArgs *packed, int32_t index, const BpValue *arg) {
   case BP_TYPE_TENSOR:
     *code = CODE_TENSOR;
     return pack_tensor(&((const BpTensor *)arg->v_obj)->view, index, &packed->views[index], value);
-  case BP_TYPE_SMALL_STR: /* with a NUL at its end, as it has at most 7 bytes */
+  case BP_TYPE_SMALL_STR: /* a string of at most 7 bytes, with a NUL at its end */
     *code = CODE_STR;
     value->v_str = arg->v_bytes;
     return 0;
@@ -204,7 +205,7 @@ static int pack_arg(PackedArgs *packed, int32_t index, const BpValue *arg) {
   }
 }
 
-/* The type for a code whose value keeps its bits; -1: another code. */
+/* Returns the type of an old code whose value keeps its bits; -1: another code. */
 static int32_t plain_type(int code) {
   switch (code) {
   case CODE_INT:
@@ -251,8 +252,7 @@ static int call_symbol(void *self, const BpValue *args, int32_t num_args, BpValu
   if (!rc) {
     PackedValue value = {0};
     int code = CODE_NULL;
-    bp_error_clear(); /* otherwise an earlier error would become the reason of a failure without one
-                       */
+    bp_error_clear(); /* otherwise a failure without an error would report an earlier error */
     rc = function(packed.values, packed.codes, num_args, &value, &code, NULL);
     if (!rc)
       rc = take_result(value, code, result);
@@ -280,7 +280,7 @@ static int unpack_arg(PackedValue value, int code, int index, BpTensorView *chan
     arg->v_int64 = 0;
     return 0;
   case CODE_TENSOR:
-  case CODE_NDARRAY: /* it begins with the view */
+  case CODE_NDARRAY: /* the object begins with the view */
     arg->type_index = BP_TYPE_TENSOR_VIEW;
     if (is_like(arg->v_view->dtype, bool_there)) {
       *changed = *arg->v_view;
@@ -354,7 +354,7 @@ static void set_last_error(const char *message) {
 
 /* ---- Half precision ---------------------------------------------------------------------- */
 
-/* The names that LLVM's code uses, in libraries of any version. */
+/* The functions that LLVM's code calls by these names, in libraries of any version. */
 
 static float gnu_h2f_ieee(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
@@ -380,9 +380,9 @@ static uint16_t gnu_f2h_ieee(float number) {
     return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
   if (bits >= 0x477ff000) /* 65520, halfway beyond the largest value */
     return (uint16_t)(sign | 0x7c00);
-  if (bits >= 0x38800000) /* to nearest, halfway to even */
+  if (bits >= 0x38800000) /* to nearest, ties to even */
     return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
-  /* Below the smallest normal value: the addition rounds to a multiple of the smallest one,
+  /* Below the smallest normal value: adding rounds to a multiple of the smallest subnormal value,
    * 2^-24. */
   memcpy(&number, &bits, sizeof number);
   number += 0.5f;
