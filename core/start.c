@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the core: every room adds its tables, functions and hooks, lowest first. */
+/* The start of the core: every folder adds its tables, functions and hooks, the lowest first. */
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
@@ -13,7 +13,7 @@
 #include <backplane/module.h>
 #include <backplane/plugins.h>
 
-/* Made here, since its kernels are those of core/device. */
+/* Made here, since its kernels are kernels of core/device. */
 static const BpModuleTable module_table = {
     .struct_size = sizeof module_table,
     .create = bp_module_create,

@@ -10,8 +10,8 @@
 #include "core/device/device.h"
 #include "core/registry/given.h"
 
-/* Arrays of characters, here and in the other tables of the core, need no relocation when the
- * library is loaded. */
+/* The names are arrays of characters, not pointers, here and in the other tables of the core, so
+ * that they need no relocation when the library is loaded. */
 static const char names[][28] = {
     [BP_ATTR_EXIST] = "exist",
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = "max_threads_per_block",

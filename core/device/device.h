@@ -15,27 +15,28 @@
 #define BP_REMOTE_PREFIX "remote:"
 /* The longest name of a kind, with its NUL. */
 #define BP_DEVICE_KIND_MAX 256
-/* Room for what bp_device_format writes: a kind, a colon, an index and a NUL. */
+/* Bytes for the text of bp_device_format: a kind, a colon, an index and a NUL. */
 #define BP_DEVICE_TEXT_MAX (BP_DEVICE_KIND_MAX + 12)
 
-/* The name of a kind on the machine that has it, by which code for its devices is named: `kind`
- * without the prefix and the machine. */
+/* Returns the name of a kind on the machine that has it: `kind` without the prefix and the machine.
+ * Code for the kind's devices uses this name. */
 BP__SHARED const char *bp__device_plain_kind(const char *kind);
 
-/* The name of a device type, or NULL if it is neither published in sdk/device-types.txt nor in
- * use. */
+/* Returns the name of a device type, or NULL if it is neither published in sdk/device-types.txt nor
+ * in use. */
 BP__SHARED const char *bp__device_type_name(int32_t device_type);
-/* The number that sdk/device-types.txt gives a name, or 0. */
+/* Returns the number that sdk/device-types.txt gives a name, or 0. */
 BP__SHARED int32_t bp__device_type_published(const char *name);
 
-/* The kind that a name stands for (transfer full, g_free): the name itself, or, if no plugin of
- * this machine has that kind, the kind of the only other machine that has it. A machine in the name
- * is reached. NULL with an error: several machines have the kind, or the machine cannot be reached.
+/* Returns the kind that a name stands for (transfer full, g_free): the name itself, or, if no
+ * plugin of this machine has that kind, the kind of the only other machine that has it. If the name
+ * contains a machine, the call connects to it. NULL with an error: several machines have the kind,
+ * or the machine cannot be reached.
  */
 BP__SHARED char *bp__device_find_kind(const char *name);
 
-/* The table of a kind, found by name; activates its plugin. NULL with an error that lists the kinds
- * and says why a plugin that declares this kind cannot be used. */
+/* Returns the table of a kind, found by name; activates its plugin. NULL with an error that lists
+ * the kinds and says why a plugin that declares this kind cannot be used. */
 BP__SHARED const BpDeviceApi *bp__device_api_by_name(const char *name);
 
 /* Adds the kinds whose plugins are in use. 0, or -1 with an error. */
@@ -45,50 +46,54 @@ BP__SHARED int bp__device_add_kinds(BpNames *names);
  * -1. */
 BP__SHARED int bp__device_raise_unknown(const char *name);
 
-/* The table of a device, after checking its index; NULL with an error. As in all tables that the
- * host returns, optional slots that the plugin lacks are NULL, whatever its struct_size. */
+/* Returns the table of a device, after checking its index; NULL with an error. As in all tables
+ * that the host returns, optional slots that the plugin lacks are NULL, whatever its
+ * struct_size. */
 BP__SHARED const BpDeviceApi *bp__device_get(BpDevice device);
 
 /* Reads an application's BpAllocation, and checks its alignment and flags. 0, or -1 with an
  * error. */
 BP__SHARED int bp__allocation_read(const BpAllocation *given, BpAllocation *own);
-/* The same of a BpCopy, whose ends and flags it checks. An error in the child of a fork, too. */
+/* Reads an application's BpCopy, and checks its devices and flags. 0, or -1 with an error, also in
+ * the child of a fork. */
 int bp__copy_read(const BpCopy *given, BpCopy *own);
 
 /* Adds the device and the operation to the error that a slot raised. Returns -1. */
 BP__SHARED int bp__device_failed(BpDevice device, const char *doing);
 
-/* 0, or -1 with an error in the child of a process that had used a device when it forked. */
+/* Returns 0, or -1 with an error in the child of a process that had used a device when it
+ * forked. */
 BP__SHARED int bp__device_check_fork(void);
 
-/* The same as a question. */
+/* Whether this process is such a child; raises no error. */
 BP__SHARED int bp__device_is_forked(void);
 
-/* Copies a table of a kind's to a table of the host's, after it was checked: optional slots that
- * are not there are NULL. `name` of the copy is the given table's. 0, or -1 with an error. */
+/* Copies a kind's table to a table of the host, and checks it: optional slots that are absent are
+ * NULL. The copy's `name` is the given table's. 0, or -1 with an error. */
 BP__SHARED int bp__device_api_take(const char *name, const BpDeviceApi *given, BpDeviceApi *own);
 
-/* The layers around a table that the host handed out; NULL: none. */
+/* Returns the layers around a table that the host handed out; NULL: none. */
 BP__SHARED const struct BpLayering *bp__device_layering(const BpDeviceApi *api);
 
 /* Whether the device is cpu:0, whose memory belongs to the core itself. */
 BP__SHARED int bp__device_is_host(BpDevice device);
 
-/* 0 if `stream` is NULL or was created on the device by bp_stream_create, else -1 with an error. */
+/* Returns 0 if `stream` is NULL or was created on the device by bp_stream_create, else -1 with an
+ * error. */
 BP__SHARED int bp__stream_check(BpDevice device, void *stream);
 
-/* The number of this thread's current stream on the device, or 0 for the default stream. Numbers
- * are never reused. The second function returns whether the stream with that number still exists;
- * the default stream always does. */
+/* Returns the number of this thread's current stream on the device, or 0 for the default stream.
+ * Numbers are never reused. The second function returns whether the stream with that number still
+ * exists; the default stream always does. */
 uint64_t bp__stream_current_number(BpDevice device);
 int bp__stream_is_alive(uint64_t number);
-/* Adds to the users of a stream, 1 or -1, and returns whether it exists. bp_stream_free waits until
- * there are none. */
+/* Adds 1 or -1 to the number of a stream's users, and returns whether the stream exists.
+ * bp_stream_free waits until the stream has no users. */
 BP__SHARED int bp__stream_use(uint64_t number, int32_t users);
 
-/* Notes that an event stands for what is queued on the stream, on a device without events: the
- * stream is synchronised before it is freed. Gives its number, 0 for the default stream. -1 with an
- * error: the stream was freed. */
+/* Notes that an event stands for all work queued on the stream, on a device without events: the
+ * stream is synchronised before it is freed. Returns the stream's number, 0 for the default stream.
+ * -1 with an error: the stream was freed. */
 BP__SHARED int bp__stream_note_record(BpDevice device, void *stream, uint64_t *number);
 
 /* Allocates host memory; alignment is a power of two. NULL with an error if memory is exhausted. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events, external memory, copies between devices and DLPack, by the part parts/exchange, which is
- * loaded when it is needed. */
+/* Events, external memory, copies between devices and DLPack, through the part parts/exchange,
+ * which is loaded on first use. */
 
 #include "core/device/exchange.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs need that use several devices, or memory of other libraries: events, external
- * memory, copies between devices, DLPack. It is a part of the core, parts/exchange. */
+/* Functions for programs that use several devices, or memory of other libraries: events, external
+ * memory, copies between devices, DLPack. They are in a part of the core, parts/exchange. */
 #ifndef BACKPLANE_CORE_DEVICE_EXCHANGE_H
 #define BACKPLANE_CORE_DEVICE_EXCHANGE_H
 
@@ -8,7 +8,7 @@
 #include <backplane/tensor.h>
 
 /* The part's table: functions of <backplane/device.h> and <backplane/tensor.h>. Required pointers
- * were checked: an error about one names the public function. */
+ * were checked before: an error about a pointer names the public function. */
 typedef struct ExchangePart {
   BpEvent *(*event_create)(BpDevice device);
   void (*event_free)(BpEvent *event);
@@ -26,8 +26,8 @@ typedef struct ExchangePart {
                        void *stream);
   int (*transfer_receive)(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                           void *stream);
-  /* Of bp_device_copy_between, checked, with neither end on the host; in one device, only from one
-   * stream to another. */
+  /* The slot for bp_device_copy_between: arguments were checked, and neither side is the host;
+   * within one device, the copy is from one stream to another. */
   int (*copy_between)(const BpCopy *copy, void *from_stream, void *to_stream);
   BpManagedTensor *(*to_dlpack)(BpTensor *tensor);
   BpManagedTensorVersioned *(*to_dlpack_versioned)(BpTensor *tensor);

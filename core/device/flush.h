@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flushes denormal floats to zero, as results and as operands, in the calling thread: arithmetic on
- * denormals is up to 150 times slower. */
+/* Flushing denormal floats to zero, as results and as operands, in the calling thread: arithmetic
+ * on denormals is up to 150 times slower. */
 #ifndef BACKPLANE_CORE_DEVICE_FLUSH_H
 #define BACKPLANE_CORE_DEVICE_FLUSH_H
 

@@ -6,7 +6,7 @@
 
 #include <backplane/error.h>
 
-/* Every slot ignores what it is given. */
+/* Every slot ignores its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 int bp__device_raise_forked(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting: spinning for a bounded time, and the kernel's futex after that. */
+/* Waiting: a bounded spin, followed by the kernel's futex. */
 #ifndef BACKPLANE_CORE_DEVICE_FUTEX_H
 #define BACKPLANE_CORE_DEVICE_FUTEX_H
 
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sleeps while *word is `value`; may return early without a reason. */
+/* Sleeps while *word is `value`; may return early without a wake-up. */
 static inline void bp__futex_wait(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
@@ -21,7 +21,7 @@ static inline void bp__futex_wake_all(_Atomic uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Tells the CPU that this is a busy-waiting loop. */
+/* Tells the CPU that this is a spin loop. */
 static inline void bp__cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

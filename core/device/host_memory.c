@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aligned host memory; if memory is exhausted, an error instead of an abort. */
+/* Aligned host memory; exhausted memory is an error, not an abort. */
 #include "core/device/device.h"
 
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /* Device kinds by name and number.
  *
  * The global function `device_api.NAME` returns the address of the plugin's table as a pointer. The
- * host copies it, once, into a table of its own: members that an older plugin does not have are
- * NULL there, so callers test one thing only, and in the child of a fork all slots are replaced by
- * one that fails. Finding a table by its number is one atomic read. */
+ * host copies it, once, into a table of its own: members that an older plugin lacks are NULL in the
+ * copy, so callers only test for NULL, and in the child of a fork all slots are replaced by a
+ * function that fails. Finding a table by its number is one atomic read. */
 
 #include "core/device/device.h"
 
@@ -30,19 +30,20 @@
 
 /* A kind in use; lives for ever. */
 typedef struct Kind {
-  BpDeviceApi api;      /* first: an api's address is its kind's */
+  BpDeviceApi api;      /* first member: the address of the api is that of the kind */
   BpLayering *layering; /* or NULL */
   atomic_int count;
   struct Kind *next; /* in its bucket */
   char name[];
 } Kind;
 
-/* By device type modulo BUCKETS. BP__LOCK_STATE guards entering a kind; readers need no lock. */
+/* The kinds in use, by device type modulo BUCKETS. BP__LOCK_STATE guards adding a kind; readers
+ * need no lock. */
 static _Atomic(Kind *) kinds[BUCKETS];
 
 /* ---- Published numbers ------------------------------------------------------------------- */
 
-/* sdk/device-types.txt, which a test compares with this. */
+/* The rows of sdk/device-types.txt; a test compares the two. */
 static const struct {
   int32_t device_type;
   char name[12];
@@ -88,7 +89,7 @@ const char *bp__device_plain_kind(const char *kind) {
   return slash ? slash + 1 : kind;
 }
 
-/* The name of a kind that other machines alone have. */
+/* Returns the name of a kind that only other machines have. */
 static const char *name_of_code(int32_t device_type) {
   for (size_t i = 0; i < BUCKETS; i++)
     for (Kind *kind = atomic_load(&kinds[i]); kind; kind = kind->next)
@@ -130,7 +131,7 @@ static void after_fork_in_child(void) {
   visit_kinds(make_forked, NULL);
 }
 
-/* ---- Taking a table over ----------------------------------------------------------------- */
+/* ---- Copying a plugin's table ------------------------------------------------------------ */
 
 static int check_slots(const char *name, const BpDeviceApi *api) {
 #define REQUIRE(slot)                                                                              \
@@ -149,7 +150,7 @@ static int check_slots(const char *name, const BpDeviceApi *api) {
   return 0;
 }
 
-/* Whether a table's number is that of its kind, or above it for the kind of another machine. */
+/* Whether a table's device type is the kind's number, or above it for a kind of another machine. */
 static int has_own_number(const char *name, int32_t device_type) {
   const char *plain = bp__device_plain_kind(name);
   int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type), number = bp__device_type_published(plain);
@@ -177,7 +178,7 @@ static int check_identity(const char *name, const BpDeviceApi *api) {
   return 0;
 }
 
-/* The optional slots that come together are all there or none is. */
+/* Clears optional slots that belong together unless all of them are present. */
 static void drop_incomplete_groups(BpDeviceApi *api) {
   if (!api->alloc_workspace || !api->free_workspace)
     api->alloc_workspace = NULL, api->free_workspace = NULL;
@@ -211,7 +212,8 @@ static Kind *create_kind(const char *name, const BpDeviceApi *api) {
   return NULL;
 }
 
-/* With the lock held. The kind in use from now on; NULL if another has its number. */
+/* Returns the kind that is in use from now on; NULL if another kind has its number. Called with the
+ * lock held. */
 static Kind *enter_kind(Kind *kind) {
   Kind *other = find_kind(kind->api.device_type);
   if (other && !strcmp(other->name, kind->name)) {
@@ -234,7 +236,7 @@ static Kind *enter_kind(Kind *kind) {
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
-/* The kind that was probably meant: an installed one, or a published one. */
+/* Returns the kind that was probably meant: an installed one, or a published one. */
 static const char *find_meant(const char *name, char *const *installed, size_t count) {
   g_autoptr(GPtrArray) all = g_ptr_array_new();
   for (size_t i = 0; i < count; i++)
@@ -244,7 +246,7 @@ static const char *find_meant(const char *name, char *const *installed, size_t c
   return bp__nearest(name, (const char *const *)all->pdata, all->len);
 }
 
-/* The advice which package to install for a kind that no installed plugin provides; "" if that is
+/* Advises which package to install for a kind that no installed plugin provides; "" if that is
  * unknown (transfer full). */
 static char *explain_kind(const char *name) {
   char *why = bp_plugin_explain_absence(name);
@@ -270,7 +272,7 @@ int bp__device_raise_unknown(const char *name) {
       name, hint ? hint : "", list && *list ? list : "none", *why ? "; " : "", why);
 }
 
-/* Asks the registry for the table. */
+/* Gets the table from the registry. */
 static const BpDeviceApi *fetch_table(const char *name) {
   BpFunction *function = NULL;
   BpValue value;
@@ -349,8 +351,8 @@ const void *bp_device_extension(int32_t device_type, const char *name, uint32_t 
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* The number of a name, or -1 with an error. Of a name that is not published, the plugin that
- * declares it is activated. */
+/* Returns the device type of a name, or -1 with an error. If the name is not published, the plugin
+ * that declares it is activated. */
 static int32_t type_by_name(const char *name) {
   int32_t number = bp__device_type_published(name);
   if (number)
@@ -364,7 +366,7 @@ char *bp__device_find_kind(const char *name) {
   return installed ? installed->find_device_kind(name) : NULL;
 }
 
-/* A kind that is in use is found without asking for plugins. */
+/* A kind in use is found without searching plugins. */
 static int parse_kind(const char *name) {
   g_autofree char *kind = find_used(name) ? g_strdup(name) : bp__device_find_kind(name);
   return kind ? type_by_name(kind) : -1;
@@ -426,8 +428,8 @@ int bp__device_failed(BpDevice device, const char *slot) {
   return bp_error_add_context("%s: %s", text, slot);
 }
 
-/* Why a kind has no device: by its plugin, after what of the environment may be the cause, unless
- * the plugin names that itself. Valid until the thread asks again. */
+/* Says why a kind has no device: environment variables that may be the cause, unless the plugin's
+ * reason names them, and then the plugin's reason. Valid until the thread's next call. */
 static const char *explain_none(const char *kind, const char *reason) {
   static _Thread_local char text[2048];
   const Installed *installed = bp__installed();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: functions that are launched on the device and stream of an invocation. If called without
- * an invocation, they are launched on the current device and stream of the thread.
+/* Kernels: functions that are launched on the device and stream of an invocation. A kernel that is
+ * called without an invocation is launched on the current device and stream of the thread.
  *
- * The devices of another machine run the code of their kind. A kernel that is launched on one of
- * them, or is called with its memory, is loaded there the first time. */
+ * The devices of another machine run the code of their kind. A kernel that is launched on such a
+ * device, or called with the device's memory, is loaded on that machine at its first use. */
 #include "core/device/device.h"
 #include "core/device/layers.h"
 #include "core/module/module.h"
@@ -22,7 +22,7 @@
 /* The size of BpInvocation in its first version. */
 #define LEAST_INVOCATION 32
 
-/* The same kernel for the devices of another type, whose module the kernel's owns. */
+/* The same kernel for devices of another type; the kernel's module owns its module. */
 typedef struct Elsewhere {
   BpFunction *function;
   struct Elsewhere *next;
@@ -33,7 +33,7 @@ typedef struct Kernel {
   BpKernelCall launch;
   void *context;
   void (*destroy)(void *context);
-  BpModule *module; /* which the function of the kernel keeps */
+  BpModule *module; /* kept alive by the kernel's function */
   _Atomic(Elsewhere *) elsewhere;
   char name[];
 } Kernel;
@@ -58,7 +58,7 @@ static Kernel *kernel_of(BpFunction *function) {
   return function->call == call_kernel ? ((BpClosure *)(void *)function)->context : NULL;
 }
 
-/* The function for devices of a type, transfer full; NULL with an error. */
+/* Returns the function for devices of a type, transfer full; NULL with an error. */
 static BpFunction *load_elsewhere(const Kernel *kernel, int32_t device_type) {
   const BpDeviceApi *api = bp_device_api(device_type);
   if (!api)
@@ -87,8 +87,8 @@ static const Kernel *find_elsewhere(const Kernel *kernel, int32_t device_type) {
   return NULL;
 }
 
-/* The kernel for the devices of a type, which run the same code; NULL with an error. Two threads
- * may add it at once: then it is there twice. */
+/* Returns the kernel for the devices of a type, which run the same code; NULL with an error. If two
+ * threads add it at once, the list has it twice. */
 static const Kernel *kernel_for(Kernel *kernel, int32_t device_type) {
   if (__builtin_expect(kernel->device_type == device_type, 1))
     return kernel;
@@ -111,8 +111,8 @@ static const Kernel *kernel_for(Kernel *kernel, int32_t device_type) {
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
-/* The type of the devices that the arguments are on: that of the first tensor on a device that runs
- * the kernel's code. */
+/* Returns the type of the devices that the arguments are on: that of the first tensor on a device
+ * that can run the kernel's code. */
 static int32_t type_of_arguments(const Kernel *kernel, const BpValue *args, int32_t num_args) {
   for (int32_t i = 0; i < num_args; i++) {
     const BpTensorView *view = bp_value_view_tensor(&args[i]);
@@ -180,7 +180,7 @@ static int call_there(BpFunction *function, const BpInvocation *invocation, cons
   int rc = bp_function_call(function, args, num_args, result);
   BpError *error = rc ? bp_error_take() : NULL;
   if (bp_device_set_current(before, stream))
-    bp_error_clear(); /* the stream was freed meanwhile */
+    bp_error_clear(); /* the stream was freed since */
   if (error)
     bp_error_put(error);
   return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wraps devices in layers by the part parts/layering, which is loaded if BACKPLANE_LAYERS is set.
- * Otherwise a kind's table and its kernels are the plugin's own, and no call is intercepted. */
+/* Wraps devices in layers through the part parts/layering, which is loaded if BACKPLANE_LAYERS is
+ * set. Otherwise a kind's table and its kernels are the plugin's own, and no call is
+ * intercepted. */
 
 #include "core/device/layers.h"
 
@@ -11,7 +12,7 @@
 #include <stddef.h>
 
 static atomic_int is_ignored;
-static atomic_int is_host_plain; /* once it is known that no layer is asked for */
+static atomic_int is_host_plain; /* set once BACKPLANE_LAYERS is known to be empty */
 static _Atomic(BpBeforeEnd) before_end[BP__MOST_BEFORE_END];
 
 void bp__layers_ignore(void) {
@@ -30,7 +31,7 @@ BpBeforeEnd bp__layers_given_before_end(size_t index) {
   return index < BP__MOST_BEFORE_END ? atomic_load(&before_end[index]) : NULL;
 }
 
-/* The list of layers, NULL if none is asked for. */
+/* Returns the list of layers, NULL if it is empty. */
 static const char *read_list(void) {
   return atomic_load(&is_ignored) ? NULL : bp__env_get("BACKPLANE_LAYERS");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that compiled host code calls: threads, workspace, the device to launch on. The names
- * and signatures are those of the tvm-ffi world. */
+ * and signatures are those of tvm-ffi. */
 
 #include "core/device/device.h"
 #include "core/device/library_slots.h"
@@ -30,8 +30,8 @@ static int free_workspace(int device_type, int device_id, void *handle) {
   return bp_workspace_free((BpDevice){device_type, device_id}, handle);
 }
 
-/* __tvm_set_device(device_type, device_id): host code calls it before it launches. The current
- * stream is kept if the device does not change. */
+/* __tvm_set_device(device_type, device_id): host code calls it before it launches a kernel. The
+ * current stream is kept if the device does not change. */
 static int set_device(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data space and copies.
  *
- * Host memory is the core's own: for device cpu:0 no plugin is asked, so that a machine with the
- * core and one device plugin can hold inputs and outputs, and run host code, without plugins/cpu.
+ * Host memory belongs to the core: device cpu:0 needs no plugin, so that a machine with the core
+ * and one device plugin can hold inputs and outputs, and run host code, without plugins/cpu.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -135,8 +135,9 @@ static void *get_current_stream(BpDevice device) {
   return device_id == device.device_id ? stream : NULL;
 }
 
-/* Devices of two kinds cannot reach each other's memory. A copy from the host returns after the
- * device has read its source, so one staging buffer is reused for all parts. */
+/* Copies between devices of two kinds, which cannot access each other's memory. A copy from the
+ * host returns after the device has read its source, so one staging buffer is reused for all
+ * parts. */
 static int copy_through_host(const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   uint64_t most = copy->size < STAGING_SIZE ? copy->size : STAGING_SIZE;

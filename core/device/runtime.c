@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "runtime" table: host memory, host threads and the like, for plugins; and the start of this
- * part of the core. */
+/* The "runtime" table for plugins: host memory, host threads and similar functions; and the start
+ * of core/device. */
 
 #include "core/device/device.h"
 #include "core/device/library_slots.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses devices by the part parts/select, which is loaded at the first call. */
+/* Selects devices through the part parts/select, which is loaded at the first call. */
 
 #include "core/device/select.h"
 

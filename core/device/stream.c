@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, and each thread's current device and stream.
  *
- * A plugin does not check the handle of a stream. The core keeps a set of the streams that were
- * created and not freed, so that another pointer, or that of a freed stream, is an error. */
+ * Plugins do not check stream handles. The core keeps a set of the existing streams, so that any
+ * other pointer, including the handle of a freed stream, is an error. */
 #include <glib.h>
 
 #include <backplane/error.h>
@@ -16,9 +16,9 @@
 typedef struct Stream {
   BpDevice device;
   void *handle;
-  uint64_t number; /* from 1; never reused, even after the stream was freed */
+  uint64_t number; /* from 1; never reused, even after the stream is freed */
   int is_recorded; /* bp__stream_note_record */
-  int is_freed;    /* by bp_stream_free, which still waits for its work and its users */
+  int is_freed;    /* bp_stream_free took the stream, and waits for its work and its users */
   int32_t users;   /* bp__stream_use */
 } Stream;
 
@@ -55,14 +55,14 @@ static int raise_unknown(BpDevice device, const void *handle) {
                         text);
 }
 
-/* With the lock held; NULL if there is none. */
+/* Finds a stream; NULL if there is none. Called with the lock held. */
 static Stream *find_stream(BpDevice device, void *handle) {
   const Stream wanted = {.device = device, .handle = handle};
   Stream *stream = streams ? g_hash_table_lookup(streams, &wanted) : NULL;
   return stream && !stream->is_freed ? stream : NULL;
 }
 
-/* If two threads free a stream at once, only one of them finds it. */
+/* If two threads free a stream at once, only one of them finds the stream. */
 static int take_stream(BpDevice device, void *handle, int *is_recorded) {
   bp__lock(BP__LOCK_STATE);
   Stream *stream = find_stream(device, handle);
@@ -73,7 +73,7 @@ static int take_stream(BpDevice device, void *handle, int *is_recorded) {
   return stream ? 0 : raise_unknown(device, handle);
 }
 
-/* Removes a stream that was taken, once nobody uses it. */
+/* Removes a taken stream from the set, once it has no users. */
 static void remove_stream(BpDevice device, void *handle) {
   const Stream wanted = {.device = device, .handle = handle};
   bp__lock(BP__LOCK_STATE);
@@ -189,7 +189,7 @@ int bp__stream_use(uint64_t number, int32_t users) {
   if (!number)
     return 1;
   bp__lock(BP__LOCK_STATE);
-  /* One that is being freed is there. */
+  /* A stream that is being freed still exists. */
   Stream *stream = streams ? g_hash_table_find(streams, has_number, &number) : NULL;
   if (stream) {
     stream->users += users;
@@ -220,8 +220,8 @@ int bp_stream_create(BpDevice device, void **stream) {
   return 0;
 }
 
-/* An event counts as complete when its stream is gone, so the work ends before. A failure of the
- * work is lost, as that of any stream that is freed before it is synchronised. */
+/* An event counts as complete when its stream is freed, so the stream's work is completed first. A
+ * failure of the work is lost, like that of any stream that is freed before it is synchronised. */
 static void end_work(const BpDeviceApi *api, BpDevice device, void *stream) {
   BpError *pending = bp_error_take();
   if (api->stream_sync(api->context, device.device_id, stream))

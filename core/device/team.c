@@ -3,13 +3,13 @@
  *
  * Each launch is a generation, published in one 64-bit word: the generation's number, the number of
  * threads that take part, the number of workers inside it now, and whether it may still be entered.
- * A worker that sees a new generation enters it by compare-and-swap, runs tasks until none is left,
- * and leaves. The leader does the same, closes the generation, and waits until no worker is inside.
- * So a launch does not wait for an idle or late thread: others run its tasks.
+ * A worker that sees a new generation enters it by compare-and-swap, runs tasks until there are no
+ * more, and leaves. The leader does the same, closes the generation, and waits until no worker is
+ * inside. So a launch does not wait for an idle or late thread: other threads run its tasks.
  *
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
- * a task index runs on the same core from launch to launch, where its data is. Idle workers spin
- * for a while and then sleep on a futex of their own. */
+ * a task index runs on the same core in every launch, which has the task's data in its caches. Idle
+ * workers spin for a while and then sleep on a futex of their own. */
 
 #include "core/device/team.h"
 
@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a thread spins before it sleeps. Consecutive launches of one model are closer
- * together. */
+/* How long a thread spins before it sleeps. The time between consecutive launches of one model is
+ * shorter. */
 #define SPIN_NS 50000
 
 /* The parts of a generation's word. */
@@ -51,7 +51,7 @@ typedef struct Group {
   _Atomic uint32_t phase;    /* number of times that all tasks have arrived */
   _Atomic uint32_t ended;    /* tasks that have returned */
   _Atomic uint32_t sleepers; /* tasks that sleep at the barrier */
-  _Atomic uint32_t bell;     /* the futex that they sleep on */
+  _Atomic uint32_t bell;     /* the futex on which they sleep */
 } Group;
 
 /* Tasks [next, end) of one thread, in a cache line of its own. */
@@ -139,7 +139,7 @@ static void run_tasks(Team *team, int self, int participants) {
 
 /* ---- The barrier ------------------------------------------------------------------------- */
 
-/* 1: all tasks have arrived; -1: a task ended and will not arrive; 0: not yet. */
+/* Returns 1 if all tasks have arrived; -1 if a task ended and will not arrive; 0 otherwise. */
 static int look_at_barrier(Group *group, uint32_t phase) {
   if (atomic_load(&group->phase) != phase)
     return 1;
@@ -213,7 +213,7 @@ static uint32_t wait_for_generation(Worker *worker, uint32_t seen) {
   return now;
 }
 
-/* Whether the worker could enter `generation`. */
+/* Returns whether the worker could enter `generation`. */
 static int enter(Team *team, int index, uint32_t generation) {
   uint64_t word = atomic_load(&team->word);
   while (GENERATION(word) == generation && (word & OPEN) && index < PARTICIPANTS(word))

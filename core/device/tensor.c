@@ -15,7 +15,7 @@
 #include "core/registry/text.h"
 #include "core/registry/object.h"
 
-/* One allocation: the object, the release hook, then shape and strides. */
+/* One allocation contains the object, the release hook, and then shape and strides. */
 typedef struct OwnedTensor {
   BpTensor tensor;
   void (*release)(void *context);
@@ -50,7 +50,7 @@ void bp__view_fill_strides(const BpTensorView *view, int64_t *strides) {
   }
 }
 
-/* Makes a tensor (transfer full) over existing memory; `view` was checked, its shape is copied. On
+/* Makes a tensor (transfer full) over existing memory; `view` was checked; its shape is copied. On
  * failure `release` is not called. */
 static BpTensor *make(const BpTensorView *view, void (*release)(void *), void *context) {
   size_t ndim = view->ndim > 0 ? (size_t)view->ndim : 0;
@@ -133,8 +133,8 @@ BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype,
   return create_on_device(&view, (uint64_t)bytes, mem_scope);
 }
 
-/* If `data` is known to be an address, the offset is added to it: some kernels, TVM's among them,
- * require byte_offset 0. */
+/* If `data` is known to be an address, the offset is added to the address: some kernels, including
+ * TVM's, require byte_offset 0. */
 static void advance(BpTensorView *view, uint64_t byte_offset) {
   if (view->device.device_type == BP_DEVICE_CPU && view->data)
     view->data = (char *)view->data + byte_offset;
@@ -187,7 +187,8 @@ static int check_compact(const BpTensorView *view, const char *role) {
                         role);
 }
 
-/* Bytes are copied, so tensors of other types or shapes would be misread. */
+/* Bytes are copied, so tensors of different types or shapes are refused: their elements would be
+ * misread. */
 static int check_alike(const BpTensorView *from, const BpTensorView *to) {
   if (memcmp(&from->dtype, &to->dtype, sizeof(from->dtype)) != 0) {
     char have[32], want[32];
@@ -211,7 +212,7 @@ static int check_alike(const BpTensorView *from, const BpTensorView *to) {
   return 0;
 }
 
-/* The copy of one tensor to another. 0, or -1 with an error. */
+/* Makes the BpCopy of one tensor to another. 0, or -1 with an error. */
 static int prepare_copy(const BpTensorView *from, const BpTensorView *to, BpCopy *copy) {
   int64_t bytes = bp_view_num_bytes(from);
   if (bytes < 0 || bp_view_num_bytes(to) < 0 || check_alike(from, to) < 0 ||
@@ -234,7 +235,7 @@ int bp_tensor_copy_between(const BpTensorView *from, const BpTensorView *to, voi
   return prepare_copy(from, to, &copy) ? -1 : bp_device_copy_between(&copy, from_stream, to_stream);
 }
 
-/* A view of host bytes with the shape and type of `like`. */
+/* Makes a view of host bytes with the shape and type of `like`. */
 static int host_view(const BpTensorView *like, void *data, uint64_t size, BpTensorView *view) {
   int64_t bytes = bp_view_num_bytes(like);
   if (bytes < 0)

@@ -10,8 +10,8 @@
 /* Tensors start at multiples of this many bytes: planned storage and vector loads rely on it. */
 #define BP_TENSOR_ALIGNMENT 256
 
-/* The strides of a compact tensor of the view's shape. Those of a tensor without elements may
- * overflow: they are never used. */
+/* Computes the strides of a compact tensor of the view's shape. The strides of a tensor without
+ * elements may overflow: they are never used. */
 BP__SHARED void bp__view_fill_strides(const BpTensorView *view, int64_t *strides);
 
 /* Makes bp_tensor_is_read_only return true for the tensor. */

@@ -17,17 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Idle teams: one that is taken by an atomic exchange, further ones in a list that BP__LOCK_STATE
+/* Idle teams: one is taken by an atomic exchange, the others are in a list that BP__LOCK_STATE
  * guards. */
 static _Atomic(Team *) ready;
 static GPtrArray *idle;
 
-static atomic_int num_threads; /* 0 before it is first needed */
-static atomic_int is_lost;     /* the threads belong to the process that forked */
+static atomic_int num_threads; /* 0 until first needed */
+static atomic_int is_lost;     /* the threads belong to the parent process */
 
 /* ---- Number of threads ------------------------------------------------------------------- */
 
-/* The CPU time that the control group may use, in CPUs; INT32_MAX without a limit. */
+/* Returns the CPU time that the control group may use, in CPUs; INT32_MAX without a limit. */
 static int32_t cgroup_limit(void) {
   int64_t quota = 0, period = 0;
   FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");

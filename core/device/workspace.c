@@ -3,7 +3,7 @@
  * reuse, because operators allocate the same sizes again and again.
  *
  * A block belongs to the stream that was current when it was allocated. Work queued on that stream
- * may still use the block after it was freed, so only that stream gets it again. */
+ * may still use the block after it is freed, so only that stream gets the block again. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ static void destroy_pool(void *context) {
   free(pool);
 }
 
-/* Frees what this thread keeps for reuse. */
+/* Frees the blocks that this thread keeps for reuse. */
 static void give_up(void) {
   Pool *pool = pthread_getspecific(pool_key);
   if (!pool)
@@ -117,8 +117,8 @@ static void drop_orphans(Pool *pool) {
       free_block(unlink_block(link));
 }
 
-/* Frees the stream's largest free block, which was too small. So a stream never has more blocks
- * than were in use at the same time. */
+/* Frees the stream's largest free block, which is too small. So a stream never has more blocks than
+ * were in use at the same time. */
 static void drop_unused(Pool *pool, BpDevice device, uint64_t stream) {
   Block **largest = NULL;
   for (Block **link = &pool->unused; *link; link = &(*link)->next)

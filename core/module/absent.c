@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library may hold code for several kinds of device, and a machine may lack a plugin for some.
- * The code for an absent plugin is kept: the rest of the library works, the bytes can be exported
- * again, and asking for one of its functions is an error with the reason, unless something loads
- * the code by then: another machine with the plugin may have been reached. */
+ * The code for an absent plugin is kept: the rest of the library works, and the bytes can be
+ * exported again. Asking for a function of that code is an error with the reason, unless the code
+ * can be loaded by then, for example because a machine with the plugin has been connected. */
 
 #include "core/module/absent.h"
 
@@ -16,12 +16,12 @@
 #include <string.h>
 
 typedef struct Absent {
-  BpModuleApi api; /* each has its own table, whose kind is the absent plugin's */
+  BpModuleApi api; /* each module has its own table, whose kind is the absent plugin's */
   char *kind;
   char *error_kind;
   char *reason;
   BpByteArray bytes;
-  BpObject *owner;            /* keeps the bytes valid */
+  BpObject *owner;            /* keeps `bytes` valid */
   _Atomic(BpModule *) loaded; /* later; or NULL */
 } Absent;
 
@@ -36,8 +36,9 @@ static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
   return 0;
 }
 
-/* The module, if something loads it now; NULL without an error. Asks for a loader first, because an
- * error about a missing one names the package to install, which takes reading files. */
+/* Returns the module, if its code can be loaded now; NULL without an error. Looks for a loader
+ * first, because an error about a missing loader names the package to install, which requires
+ * reading files. */
 static BpModule *load_now(Absent *absent) {
   BpModule *loaded = atomic_load(&absent->loaded), *other = NULL;
   if (loaded)
@@ -54,8 +55,8 @@ static BpModule *load_now(Absent *absent) {
   return other;
 }
 
-/* Only bytes in the form of device code list their functions. Others are said to hold none, as
- * another import may have the function. */
+/* Only bytes in the form of device code list their functions. Other bytes count as having none,
+ * because another import may have the function. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   Absent *absent = context;
   BpByteArray format, code;

@@ -5,9 +5,9 @@
 
 #include <backplane/module.h>
 
-/* Makes a module of that kind which keeps its bytes. Asking for one of its functions fails with
- * this thread's error, which is taken. NULL with an error only if memory is exhausted. `owner`
- * keeps the bytes valid. */
+/* Makes a module of that kind which keeps its bytes. Asking for one of its functions fails with the
+ * error that this thread has now, which the module takes. NULL with an error only if memory is
+ * exhausted. `owner` keeps the bytes valid. */
 BpModule *bp__absent_module(const char *kind, const BpByteArray *bytes, BpObject *owner);
 
 #endif

@@ -20,9 +20,9 @@ typedef struct BpBlob {
   uint64_t *indptr;
   uint64_t *child_indices;
   BpByteArray *kinds;
-  BpByteArray *bytes; /* of a library entry: empty */
-  /* Or NULL. Converts the bytes in the blob to those that the kind's loader takes. Returns 1 with
-   * new bytes, 0 if they are unchanged, -1 with an error. */
+  BpByteArray *bytes; /* bytes of the module; empty for the library entry */
+  /* NULL, or a function that converts the bytes in the blob to the bytes that the kind's loader
+   * takes. Returns 1 with new bytes, 0 if they are unchanged, -1 with an error. */
   int (*convert)(const BpByteArray *kind, const BpByteArray *record, BpOwnedBytes *bytes);
 } BpBlob;
 
@@ -33,7 +33,7 @@ typedef struct BpBlob {
  * frees allocated memory. `what` is for messages. */
 int bp__blob_parse(BpBlob *blob, const BpByteArray *stream, const char *what);
 BP__SHARED void bp__blob_clear(BpBlob *blob);
-/* Reads only the import tree, and with it the number of modules. */
+/* Reads only the import tree and the number of modules. */
 BP__SHARED int bp__blob_read_tree(BpReader *reader, BpBlob *blob);
 BP__SHARED int bp__blob_is_library(const BpBlob *blob, size_t index);
 

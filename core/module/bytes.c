@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked reading and growing writing of byte streams. */
+/* Reading byte streams with checks, and writing growing ones. */
 
 #include "core/module/bytes.h"
 

@@ -32,7 +32,7 @@ static void write_kernel(BpWriter *writer, const BpKernelInfo *kernel) {
 /* The size of BpKernelInfo in the first version that has a size. */
 #define LEAST_INFO (offsetof(BpKernelInfo, launch_tags) + sizeof(const char *const *))
 
-/* Entry i of a table; the size of its rows may differ from this version's. */
+/* Returns entry i of a table; the size of the table's rows may differ from this version's. */
 static const BpKernelInfo *kernel_at(const BpKernelInfo *kernels, int32_t i) {
   return (const BpKernelInfo *)((const char *)kernels + kernels->struct_size * (uint64_t)i);
 }
@@ -189,7 +189,7 @@ static int decode_kernel(BpReader *reader, int32_t (*visit)(void *, const BpKern
   return rc;
 }
 
-/* The least number of bytes that a kernel takes: two strings and three lists, all empty. */
+/* The fewest bytes of a kernel: two strings and three lists, all empty. */
 #define KERNEL_MIN_SIZE (5 * sizeof(uint64_t))
 
 int bp__device_code_decode(const BpByteArray *bytes, BpByteArray *format,

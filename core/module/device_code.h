@@ -5,7 +5,7 @@
 
 #include <backplane/module_api.h>
 
-/* The slots of BpModuleTable. */
+/* Slots of BpModuleTable. */
 int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int32_t num_kernels,
                            const BpByteArray *code, BpOwnedBytes *bytes);
 int bp__device_code_decode(const BpByteArray *bytes, BpByteArray *format,

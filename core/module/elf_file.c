@@ -19,7 +19,7 @@
 /* ---- Mapping ----------------------------------------------------------------------------- */
 
 /* Whole pages are unmapped: the thread sanitizer keeps its state of a partial last page, and
- * reports false races when the address is used again. */
+ * reports false races when the address is reused. */
 static size_t whole_pages(size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return (size + page - 1) / page * page;
@@ -82,7 +82,7 @@ static int damaged(const Library *library, const char *what) {
                         library->path, what);
 }
 
-/* The file's bytes from a virtual address to the end of its segment. */
+/* Returns the file's bytes from a virtual address to the end of the address's segment. */
 static BpByteArray contents_at(const Library *library, uint64_t address) {
   size_t count;
   GElf_Phdr segment;

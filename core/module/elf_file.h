@@ -5,15 +5,15 @@
 
 #include <backplane/value.h>
 
-/* A whole file mapped read-only. It is an object, so that data in it (a model's parameters) can be
- * used in place for as long as a reference exists. */
+/* A whole file mapped read-only. The mapping is an object, so that data in it (a model's
+ * parameters) can be used in place as long as a reference exists. */
 typedef struct BpMappedFile {
   BpObject header;
   const char *data;
   size_t size;
 } BpMappedFile;
 
-/* Maps a regular, non-empty file (transfer full), or NULL with an error. */
+/* Maps a regular, non-empty file (transfer full); NULL with an error. */
 BpMappedFile *bp__file_map(const char *path);
 
 /* A symbol that a library defines or needs. */
@@ -23,7 +23,7 @@ typedef struct BpElfSymbol {
   int is_weak;
   int is_function;
   uint64_t size;
-  size_t entry; /* offset of its Elf64_Sym in the file */
+  size_t entry; /* offset of the symbol's Elf64_Sym in the file */
   /* The symbol's bytes in the file, up to the end of its segment; empty if it has none. */
   BpByteArray contents;
 } BpElfSymbol;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Library modules: a shared library whose exported functions are the module's functions.
  *
- * A library keeps state in its own variables: the functions that it looked up. So two modules never
- * share one mapping, nor do they share one with another host in the process: a file that is already
- * open is opened again from a copy in memory. The library is unmapped with its module, which every
- * function of it keeps alive.
+ * A library keeps state in its own variables: the functions that it looked up. So no two modules
+ * share a mapping, nor does a module share a mapping with another host in the process: a file that
+ * is already open is opened again from a copy in memory. The library is unmapped with its module,
+ * which every function of it keeps alive.
  *
  * A library that calls the host by name (TVMFFIErrorSetRaisedFromCStrParts) is also opened from a
- * copy, in whose symbol table those names have our addresses. So we need not export these names to
- * the whole process, where they would replace those of TVM's own libraries. */
+ * copy, in whose symbol table those names have addresses of Backplane's functions. So Backplane
+ * need not export these names to the whole process, where they would replace the names of TVM's own
+ * libraries. */
 
 #include "core/module/library.h"
 
@@ -35,7 +36,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A function that the library looked up, kept alive for it. */
+/* A function that the library looked up; it is kept alive for the library. */
 typedef struct Found {
   struct Found *next;
   BpFunction *function;
@@ -43,11 +44,11 @@ typedef struct Found {
 } Found;
 
 typedef struct LibraryModule {
-  BpModule *module; /* borrowed: it owns this */
+  BpModule *module; /* borrowed: the module owns this structure */
   char *path;
   void *handle;
-  int copy_fd;           /* of the mapped copy, or -1 */
-  BpPackedNames exports; /* the text that `names` points into */
+  int copy_fd;           /* descriptor of the mapped copy, or -1 */
+  BpPackedNames exports; /* the text that contains `names` */
   char **names;          /* sorted */
   int is_packed_c;
   char *main_name; /* the name of the entry function (BP_SYMBOL_MAIN), or NULL */
@@ -86,7 +87,7 @@ static int has_handle(void *handle) {
   return 0;
 }
 
-/* 1: the handle belongs to this module; 0: another module has it; -1: failed. */
+/* Claims a handle. 1: the handle belongs to this module; 0: another module has it; -1: failed. */
 static int claim_handle(void *handle) {
   bp__lock(BP__LOCK_STATE);
   int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
@@ -94,7 +95,8 @@ static int claim_handle(void *handle) {
   return rc;
 }
 
-/* The claim is released after the mapping: until then no other module may take over the mapping. */
+/* The claim is released after the handle is closed: until then no other module may take over the
+ * mapping. */
 static void close_library(void *handle, int copy_fd) {
   dlclose(handle);
   if (copy_fd >= 0)
@@ -136,8 +138,8 @@ static int write_at(int fd, const char *data, size_t size, size_t offset) {
   return lseek(fd, (off_t)offset, SEEK_SET) < 0 || bp__write_all(fd, data, size) ? -1 : 0;
 }
 
-/* Gives an undefined function an address. As a local, hidden symbol it is not looked up elsewhere;
- * as an absolute symbol it is not relocated. */
+/* Gives an undefined function an address. A local, hidden symbol is not looked up elsewhere, and an
+ * absolute symbol is not relocated. */
 static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBinding *binding) {
   Elf64_Sym symbol;
   memcpy(&symbol, file->file->data + binding->entry, sizeof symbol);
@@ -148,7 +150,7 @@ static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBindi
   return write_at(fd, (const char *)&symbol, sizeof symbol, binding->entry);
 }
 
-/* The blob is read from the file, so its pages stay empty in the copy, as it may be large. */
+/* The blob is read from the file. Its pages, which may be many, stay empty in the copy. */
 static int write_copy(int fd, const BpLibraryFile *file) {
   const char *data = file->file->data;
   size_t size = file->file->size, start = size, end = size;
@@ -165,8 +167,8 @@ static int write_copy(int fd, const BpLibraryFile *file) {
   return 0;
 }
 
-/* Opens a copy. Its file descriptor stays open with it: the loader tells libraries apart by name,
- * and the name contains the descriptor's number. */
+/* Opens a copy, whose file descriptor stays open: the loader identifies libraries by name, and the
+ * name contains the descriptor's number. */
 static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char name[BP_FD_PATH_SIZE];
   *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
@@ -227,7 +229,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The address of symbol `prefix``name`; NULL with an error. */
+/* Returns the address of symbol `prefix``name`; NULL with an error. */
 static void *find_symbol(const LibraryModule *library, const char *prefix, const char *name) {
   char *symbol = NULL;
   if (asprintf(&symbol, "%s%s", prefix, name) < 0) {
@@ -241,7 +243,7 @@ static void *find_symbol(const LibraryModule *library, const char *prefix, const
   return address;
 }
 
-/* Finds the address of an exported function; NULL if there is no such function; -1 with an error.
+/* Returns the address of an exported function; NULL if there is no such function; -1 with an error.
  * The names were read from the file. */
 static int find_exported(const LibraryModule *library, const char *name, void **address) {
   *address = NULL;
@@ -352,7 +354,7 @@ static const BpModuleApi library_api = {
     .destroy = destroy_library,
 };
 
-/* Libraries of TVM up to 0.19. */
+/* Makes the module of a library of TVM up to 0.19. */
 static const BpModuleApi packed_c_api = {
     .struct_size = sizeof(BpModuleApi),
     .kind = "packed_c_library",
@@ -390,8 +392,8 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
   return 0;
 }
 
-/* One of the library's own functions. It does not keep the library alive, because the library keeps
- * it. */
+/* Finds one of the library's own functions. The function does not keep the library alive, because
+ * the library keeps the function. */
 static int find_own(const LibraryModule *library, const char *name, BpFunction **function) {
   void *address = NULL;
   *function = NULL;

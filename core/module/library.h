@@ -7,17 +7,17 @@
 
 #include <backplane/module.h>
 
-/* Registers a function of the host for libraries that are opened from now on: a library's pointer
- * variable called `name` ("__TVMBackendParallelLaunch") is set to `function`. Called while the core
- * starts. Name and function must stay valid for ever. A library with an unregistered variable
- * "__TVM..." is refused. */
+/* Registers a host function for libraries that are opened later: a library's pointer variable
+ * called `name` ("__TVMBackendParallelLaunch") is set to `function`. Called while the core starts.
+ * Name and function must stay valid for ever. A library with an unregistered variable "__TVM..." is
+ * refused. */
 BP__SHARED int bp__library_add_slot(const char *name, void (*function)(void));
 
-/* The function for the variable of that name, or NULL. */
+/* Returns the function for the variable with a name, or NULL. */
 void (*bp__library_find_slot(const char *name))(void);
 
-/* Opens a shared library (transfer full): the root of the modules in its blob, or, without a blob,
- * a module of its exported functions. */
+/* Opens a shared library (transfer full). Returns the root of the modules in its blob or, without a
+ * blob, a module of its exported functions. */
 BpModule *bp__library_load(const char *path);
 
 /* Registers the functions that core/module provides. */

@@ -18,14 +18,14 @@
 typedef struct Scan {
   BpLibraryFile *library;
   BpWriter functions;
-  BpWriter plain_functions; /* those whose names have no prefix */
+  BpWriter plain_functions; /* exported names without a prefix */
   size_t num_plain_functions;
   BpWriter slots;
   BpWriter bindings;
   int links_tvm_ffi;
   BpByteArray blob;
-  const char *modern;   /* a name that only libraries of TVM from 0.20 on have; NULL: none yet */
-  const char *packed_c; /* a name that only libraries before that have */
+  const char *modern;   /* a name that only libraries of TVM since 0.20 have; NULL: none yet */
+  const char *packed_c; /* a name that only libraries of TVM up to 0.19 have; NULL: none yet */
   const char *of_either;
 } Scan;
 
@@ -40,7 +40,7 @@ static int unknown_slot(const Scan *scan, const char *name) {
                         scan->library->path, name);
 }
 
-/* Finds the host's function for a variable: NULL if there is none. */
+/* Finds the host's function for a variable; NULL if there is none. */
 static int find_slot(const char *name, void (**function)(void)) {
   if (bp__old_tvm_has(name) && !bp__old_tvm())
     return -1;
@@ -59,8 +59,8 @@ static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* The host's function for an undefined function: TVM's functions have the names of their variables
- * without "__". */
+/* Finds the host's function for an undefined function: TVM's functions have the names of their
+ * variables without "__". */
 static int find_binding(const char *name, void (**function)(void)) {
   char slot[128];
   snprintf(slot, sizeof slot, "%s%.*s", starts_with(name, BP_SYMBOL_HOST_PREFIX) ? "__" : "",
@@ -83,8 +83,8 @@ static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
 }
 
 /* Recognises the calling convention by the names that a library defines or needs. Both conventions
- * share some names; a library with only these is of the older one, whose functions have no
- * prefix. */
+ * share some names; a library that has only shared names uses the older convention, whose functions
+ * have no prefix. */
 static void scan_convention(Scan *scan, const char *name) {
   static const char *const packed_c[] = {
       BP_SYMBOL_MBLOB,        BP_SYMBOL_MODULE_CTX, BP_SYMBOL_MAIN,      "__TVMFuncCall",
@@ -106,7 +106,8 @@ static void take_blob(Scan *scan, const BpElfSymbol *symbol) {
   scan->library->has_blob = 1;
 }
 
-/* The name of the entry function, if the variable holds one that ends within it. */
+/* Returns the name of the entry function, if the variable contains a name that ends inside the
+ * variable. */
 static void take_main(Scan *scan, const BpElfSymbol *symbol) {
   size_t size = symbol->contents.size;
   if (symbol->size < size)
@@ -156,7 +157,7 @@ static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* In the older convention all functions of a library are its module's. */
+/* In the older convention all exported functions belong to the library's module. */
 static int settle_convention(Scan *scan) {
   BpLibraryFile *library = scan->library;
   library->is_packed_c = scan->packed_c || (scan->of_either && !scan->modern);
@@ -174,7 +175,7 @@ static int settle_convention(Scan *scan) {
   return 0;
 }
 
-/* The blob is its length and that many bytes, which must be within its segment. */
+/* The blob is its length and that number of bytes, which must be inside its segment. */
 static int parse_blob(BpLibraryFile *library, const BpByteArray *contents) {
   char what[256];
   uint64_t size;
@@ -206,7 +207,7 @@ static int has_slot_for(const BpLibraryFile *library, const char *name) {
   return 0;
 }
 
-/* Leaves out the functions for which there is a variable: libraries that we export ask for a
+/* Removes the functions for which there is a variable: libraries that Backplane exports request a
  * function in both ways. */
 static int take_bindings(BpLibraryFile *library, BpWriter *writer) {
   if (writer->failed)
@@ -229,7 +230,7 @@ static int check_use(const BpLibraryFile *library) {
                         library->path, library->is_packed_c ? "" : " " BP_SYMBOL_PREFIX "NAME");
 }
 
-/* Loading a library means running it. */
+/* Loading a library runs its code. */
 static int check_trust(const BpLibraryFile *library) {
   char *problem = bp__path_problem(library->path);
   int rc = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what is needed from a library's file, before any of its code runs. */
+/* Reads the facts about a library from its file, before any of its code runs. */
 #ifndef BACKPLANE_CORE_MODULE_LIBRARY_FILE_H
 #define BACKPLANE_CORE_MODULE_LIBRARY_FILE_H
 
@@ -18,9 +18,9 @@
 #define BP_SYMBOL_MBLOB      "__tvm_dev_mblob"
 #define BP_SYMBOL_MODULE_CTX "__tvm_module_ctx"
 #define BP_SYMBOL_MAIN       "__tvm_main__"
-/* The prefix of LLVM's functions for half precision, which few systems have in a library. */
+/* The prefix of LLVM's half-precision functions, which few systems have in a library. */
 #define BP_SYMBOL_HALF_PREFIX "__gnu_"
-/* A library that is linked with this one gets its functions from there. */
+/* A library that links with this library gets its functions from it. */
 #define BP_TVM_FFI_LIBRARY "libtvm_ffi."
 
 /* Names in sequence, each ended by a NUL. */
@@ -30,7 +30,7 @@ typedef struct BpPackedNames {
   size_t count;
 } BpPackedNames;
 
-/* A function of the host that the library calls by name instead of through a variable. */
+/* A host function that the library calls by name instead of through a variable. */
 typedef struct BpLibraryBinding {
   const char *name; /* borrowed from the file */
   size_t entry;     /* offset of its Elf64_Sym in the file */
@@ -40,11 +40,11 @@ typedef struct BpLibraryBinding {
 typedef struct BpLibraryFile {
   const char *path; /* borrowed */
   BpMappedFile *file;
-  BpPackedNames functions; /* exported, without the prefix */
+  BpPackedNames functions; /* names of exported functions, without the prefix */
   BpPackedNames slots;     /* pointer variables to set, all known */
   int is_packed_c;         /* compiled by TVM up to 0.19; see old_tvm.h */
   BpByteArray main_name;   /* name of a packed C library's entry function, in the file; or empty */
-  const char *context;     /* the name of the variable for look-ups, static; NULL: none */
+  const char *context;     /* name of the variable for look-ups, static; NULL: none */
   BpLibraryBinding *bindings;
   size_t num_bindings;
   int has_blob;
@@ -52,7 +52,7 @@ typedef struct BpLibraryFile {
   BpByteArray blob_bytes; /* the blob in the file */
 } BpLibraryFile;
 
-/* Reads and checks a file; bp__library_file_clear frees the content of `library`, which is empty
+/* Reads and checks a file. bp__library_file_clear frees the members of `library`, which are empty
  * after a failure. */
 int bp__library_file_read(BpLibraryFile *library, const char *path);
 void bp__library_file_clear(BpLibraryFile *library);

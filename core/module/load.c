@@ -25,7 +25,8 @@ typedef struct Loader {
   BpFunction *function;
 } Loader;
 
-/* Finds `prefix``name`; its function is NULL if there is none. `what` names the thing to load. */
+/* Finds the function `prefix``name`; NULL in it if there is none. `what` names the thing to
+ * load. */
 static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
   return bp_registry_get(loader->name, &loader->function)
@@ -33,7 +34,7 @@ static int find_loader(Loader *loader, const char *prefix, const char *name, con
              : 0;
 }
 
-/* `remedy` says what to do. */
+/* Raises the error that there is no loader. `remedy` says what to do. */
 static int raise_no_loader(const Loader *loader, const char *what, const char *name,
                            const char *remedy) {
   return bp_error_raise(BP_ERROR_NOT_FOUND,
@@ -68,7 +69,8 @@ int bp__module_has_loader(const char *kind) {
   return has_loader;
 }
 
-/* A plugin's kind is one lower-case word; the kinds of models have dots and capitals. */
+/* The kind of a plugin's module is one lower-case word; the kinds of models have dots and
+ * capitals. */
 static int find_binary_loader(Loader *loader, const char *kind) {
   if (find_loader(loader, binary_prefix, kind, binary_what))
     return -1;
@@ -121,7 +123,8 @@ BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObj
 
 /* ---- From files -------------------------------------------------------------------------- */
 
-/* The extension of a path without its dot, or ""; "libx.so.1" is a library too. */
+/* Returns the extension of a path without its dot, or ""; "libx.so.1" has the extension "so",
+ * too. */
 static void find_extension(const char *path, char *extension, size_t size) {
   const char *slash = strrchr(path, '/');
   const char *base = slash ? slash + 1 : path, *dot = strrchr(base, '.');

@@ -30,7 +30,7 @@ typedef struct ImportList {
   BpModule *items[];
 } ImportList;
 
-/* The same code for another machine; freed with the module. */
+/* The module's code, loaded for another machine; freed with the module. */
 typedef struct Elsewhere {
   BpModule *module;
   struct Elsewhere *next;
@@ -111,7 +111,7 @@ BpModule *bp_module_create(const BpModuleApi *api, void *context) {
   BpModule *module = malloc(sizeof *module);
   if (!module) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", api->kind);
-    api->destroy(context); /* it may own the table */
+    api->destroy(context); /* the context may own the table */
     return NULL;
   }
   *module = (BpModule){.api = api, .context = context};
@@ -222,7 +222,7 @@ static Elsewhere *load_elsewhere(BpModule *module, const char *machine) {
   return NULL;
 }
 
-/* Two threads may load it at once; the second one's is released. */
+/* Two threads may load the code at once; the second thread's module is released. */
 BpModule *bp__module_elsewhere(BpModule *module, const char *machine) {
   Elsewhere *found = find_elsewhere(module, machine);
   Elsewhere *made = found ? NULL : load_elsewhere(module, machine);
@@ -296,7 +296,7 @@ static int walk_reserve(Walk *walk, size_t more) {
   return 0;
 }
 
-/* Takes one module off the stack; if it is new, lists it and pushes its imports. */
+/* Takes a module off the stack; if the module is new, lists it and pushes its imports. */
 static int walk_step(Walk *walk, size_t stamp) {
   BpModule *module = walk->todo[--walk->num_todo];
   if (module->stamp == stamp)
@@ -392,7 +392,7 @@ const char *bp__module_looked_up(void) {
   return looked_up ? looked_up : "";
 }
 
-/* Finding a function may need others. */
+/* Finds a function of the module itself. This may look up other functions in the same thread. */
 static int get_own(BpModule *module, const char *name, BpFunction **function) {
   const char *before = looked_up;
   *function = NULL;

@@ -7,24 +7,27 @@
 
 #include <backplane/module.h>
 
-/* Starts this part of the core: its table, its loaders, the variables of libraries. */
+/* Starts core/module: its table, its loaders, the variables of libraries. */
 int bp__module_start(void);
 
-/* The name of the function that this thread is asking a module for; "" if it asks for none. */
+/* Returns the name of the function that this thread is looking up in a module; "" if there is
+ * none. */
 BP__SHARED const char *bp__module_looked_up(void);
 
-/* The module and all its imports, each once, depth first, itself first. The pointers are borrowed
- * from `module`; free the list with free(). NULL with an error. */
+/* Lists the module and all its imports, each once, depth first, the module first. The pointers are
+ * borrowed from `module`; free the list with free(). NULL with an error. */
 BP__SHARED BpModule **bp__module_flatten(BpModule *module, size_t *count);
 
 /* Like bp_module_get_function, but searches only the module's imports. */
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function);
 
-/* The same code, loaded by the loader of a machine: "remote:me@gpubox/", or "" for this one. It is
- * loaded once, from the bytes of `module`, which owns it. Any thread. NULL with an error. */
+/* Returns the module's code loaded by the loader of a machine: "remote:me@gpubox/", or "" for this
+ * one. It is loaded once, from the bytes of `module`, which owns the result. Any thread. NULL with
+ * an error. */
 BpModule *bp__module_elsewhere(BpModule *module, const char *machine);
 
-/* Checks the value that a loader returned, and takes it: the module (transfer full) or NULL. */
+/* Takes the value that a loader returned, and checks it: returns the module (transfer full) or
+ * NULL. */
 BpModule *bp__module_from_result(BpValue *result, const char *loader);
 
 #endif

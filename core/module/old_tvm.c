@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to the part that loads libraries of TVM up to 0.19. */
+/* Loads the part for libraries of TVM up to 0.19. */
 
 #include "core/module/old_tvm.h"
 

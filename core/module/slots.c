@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's functions that libraries call through their pointer variables, by their names in the
- * tvm-ffi world. */
+/* The host's functions that libraries call through their pointer variables, by their names in
+ * tvm-ffi. */
 
 #include "core/module/library.h"
 #include "core/system/lock.h"
@@ -78,7 +78,7 @@ static struct {
   Initialising *list;
 } initialising = {.changed = PTHREAD_COND_INITIALIZER};
 
-/* In the child of a fork the other threads do not exist, so they finish nothing. */
+/* In the child of a fork the other threads do not exist, so their initialisations never end. */
 static void forget_other_threads(void) {
   initialising.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
   for (Initialising **link = &initialising.list; *link;)
@@ -120,7 +120,7 @@ static void stop_initialising(const Initialising *mine) {
   pthread_cond_broadcast(&initialising.changed);
 }
 
-/* With the lock held, which is released while `init` runs. */
+/* Initialises a handle. Called with the lock held, which is released while `init` runs. */
 static int init_handle(void **handle, int (*init)(void **result)) {
   Initialising mine = {handle, pthread_self(), NULL};
   void *result = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to the part that runs compilers. */
+/* Loads the part that runs compilers. */
 
 #include "core/module/toolchain.h"
 

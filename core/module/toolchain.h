@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs compilers: a part of the core, parts/toolchain. */
+/* The table of parts/toolchain, the part of the core that runs compilers. */
 #ifndef BACKPLANE_CORE_MODULE_TOOLCHAIN_H
 #define BACKPLANE_CORE_MODULE_TOOLCHAIN_H
 
@@ -14,7 +14,7 @@ typedef struct Toolchain {
   int (*export_library)(BpModule *module, const char *path);
 } Toolchain;
 
-/* The slots of BpModuleTable, which load the part. */
+/* Slots of BpModuleTable, which load the part. */
 BpModule *bp__toolchain_load_c(const BpByteArray *source, const char *const *flags);
 BpModule *bp__toolchain_load_object(const BpByteArray *object);
 int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);

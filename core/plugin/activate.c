@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activation: dlopen, the entry point, the handshake of versions, and initialize(), once for each
- * plugin and process. One thread does it with no lock held, and other threads wait, except those
- * that are initialising a plugin themselves: two plugins that ask for each other would wait for
- * ever. */
+ * plugin and process. One thread activates a plugin, with no lock held, and other threads wait,
+ * except threads that are initialising a plugin themselves: two plugins that request each other
+ * would wait for ever. */
 
 #include "core/plugin/isolate.h"
 #include "core/plugin/trial.h"
@@ -27,7 +27,7 @@ static int is_registered(const char *name) {
   return found;
 }
 
-/* Checks that nobody else has registered a name that the plugin provides. */
+/* Checks that no other plugin has registered a name that the plugin provides. */
 static int check_free(const Plugin *plugin) {
   g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
   for (char **name = names; *name; name++)
@@ -93,7 +93,8 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   return 0;
 }
 
-/* Opens the plugin's file and checks, if need be by a trial, that it may be loaded here. */
+/* Opens the plugin's file and checks, if necessary by a trial, that the file may be loaded into
+ * this process. */
 static int require_trial(Plugin *plugin) {
   if (plugin->fd < 0 && bp__plugin_open(plugin))
     return -1;
@@ -103,7 +104,7 @@ static int require_trial(Plugin *plugin) {
   return 0;
 }
 
-/* Closes the file unless it is mapped. */
+/* Closes the file unless the plugin is mapped. */
 static void close_file(Plugin *plugin) {
   if (plugin->is_mapped || plugin->fd < 0)
     return;
@@ -111,8 +112,8 @@ static void close_file(Plugin *plugin) {
   plugin->fd = -1;
 }
 
-/* True the first time that a given warning is due: plugins that share a warning (one directory) log
- * it once. */
+/* Returns true the first time that a given warning is due: a warning that plugins share (about one
+ * directory) is logged once. */
 static int claim_warning(Plugin *plugin) {
   bp__plugins_lock();
   int is_first = plugin->warning && !plugin->is_warned_of;
@@ -142,10 +143,10 @@ static BpPluginEntry find_entry(Plugin *plugin) {
   return entry;
 }
 
-/* The same for a plugin in a process of its own, whose file is not loaded into this one. */
+/* Prepares a plugin that runs in a process of its own; its file is not loaded into this process. */
 static int initialize_isolated(Plugin *plugin, const Registration *registration) {
   warn(plugin);
-  int rc = plugin->host ? 0 : require_trial(plugin); /* the other machine tries it out */
+  int rc = plugin->host ? 0 : require_trial(plugin); /* the other machine tries the plugin out */
   close_file(plugin);
   if (rc || check_free(plugin))
     return -1;
@@ -169,7 +170,7 @@ static int initialize(Plugin *plugin, const Registration *registration) {
   return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }
 
-/* ---- Doing it once ----------------------------------------------------------------------- */
+/* ---- Activating a plugin once ------------------------------------------------------------ */
 
 static void reject(Plugin *plugin) {
   bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
@@ -177,7 +178,8 @@ static void reject(Plugin *plugin) {
     plugin->state = BP_PLUGIN_QUARANTINED;
 }
 
-/* The plugin is INITIALISING and this thread is its owner: begins and ends its work. */
+/* Begin and end this thread's initialisation of a plugin that it owns and whose state is
+ * INITIALISING. */
 static void begin(void) {
   bp_error_clear();
   bp__reason_take(REASON_OK);
@@ -222,14 +224,15 @@ static int raise_not_ready(const Plugin *plugin) {
                         plugin->descriptor.name, bp__registration_current()->plugin);
 }
 
-/* With the lock held. */
+/* Makes this thread the owner of a plugin, which it is about to initialise. Called with the lock
+ * held. */
 static void own(Plugin *plugin) {
   plugin->state = BP_PLUGIN_INITIALISING;
   plugin->owner = pthread_self();
 }
 
-/* With the lock held. 1: this thread is to initialise the plugin; 0: it is active; -1 with an
- * error. */
+/* Claims a plugin, with the lock held. 1: this thread is to initialise the plugin; 0: the plugin is
+ * active; -1 with an error. */
 static int claim(Plugin *plugin) {
   while (plugin->state == BP_PLUGIN_INITIALISING && !bp__registration_current())
     bp__plugins_wait();
@@ -255,8 +258,8 @@ void bp__plugin_forgive(Plugin *plugin) {
   plugin->state = BP_PLUGIN_FOUND;
 }
 
-/* With the lock held. Forgets a failure that is not the plugin's fault, except the report of a
- * trial. */
+/* Forgets a failure that is not the plugin's fault, except the report of a trial. Called with the
+ * lock held. */
 static void forgive_passing(Plugin *plugin) {
   if (bp__trial_is_here())
     return;
@@ -264,8 +267,8 @@ static void forgive_passing(Plugin *plugin) {
     bp__plugin_forgive(plugin);
 }
 
-/* Activates the plugin worker before one that needs it. An error of that plugin is then raised by
- * the one that needs it. */
+/* Activates the plugin worker before a plugin that needs it. The plugin that needs it then raises
+ * an error of the plugin worker. */
 static void prepare_isolation(Plugin *plugin) {
   bp__plugins_lock();
   int is_new = plugin->state == BP_PLUGIN_FOUND;

@@ -19,8 +19,8 @@
 
 /* ---- The first usable plugin ------------------------------------------------------------- */
 
-/* Whether no usable plugin of the same name comes before it. A rejected one counts, so that its
- * reason is reported. */
+/* Whether no usable plugin of the same name comes before this one. A rejected plugin counts as
+ * usable, so that its reason is reported. */
 static int has_turn(const Plugin *plugin) {
   bp__plugins_lock();
   int is_next = plugin->state == BP_PLUGIN_REJECTED || !bp__plugin_rival(plugin);
@@ -28,7 +28,7 @@ static int has_turn(const Plugin *plugin) {
   return is_next;
 }
 
-/* Logs why the first plugin is not the one that is used. */
+/* Logs why the first plugin is not the one in use. */
 static void log_substitute(const Plugin *plugin, const GString *reasons) {
   if (reasons->len)
     bp__log(BP_LOG_WARNING, "plugin %s (%s) is used instead of another: %s",
@@ -36,7 +36,8 @@ static void log_substitute(const Plugin *plugin, const GString *reasons) {
             reasons->str);
 }
 
-/* 1: one of the candidates is active. 0: none of them can be tried. -1 with the reasons of all. */
+/* Tries the candidates. 1: a candidate is active. 0: no candidate can be tried. -1 with the reasons
+ * of all candidates. */
 static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)) {
   g_autoptr(GString) reasons = g_string_new(NULL);
   for (guint i = 0; i < candidates->len; i++) {
@@ -51,13 +52,13 @@ static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)
       return -1;
     g_string_append_printf(reasons, "%s%s", reasons->len ? "; " : "", bp_error_message());
     bp_error_clear();
-    if (plugin->host) /* its devices were asked for, not those of a further machine */
+    if (plugin->host) /* this machine's devices were requested, not those of another one */
       break;
   }
   return reasons->len ? bp_error_raise(BP_ERROR_PLUGIN, "%s", reasons->str) : 0;
 }
 
-/* Whether a file of a candidate was replaced or removed since the search. */
+/* Whether the file of a candidate was replaced or removed since the search. */
 static int is_outdated(const GPtrArray *candidates) {
   int is_changed = 0;
   bp__plugins_lock();
@@ -72,7 +73,7 @@ static int is_outdated(const GPtrArray *candidates) {
 
 /* ---- By registry name -------------------------------------------------------------------- */
 
-/* A copy of the list that stays valid without the lock (transfer container); empty for NULL. */
+/* Copies the list, so that it stays valid without the lock (transfer container); empty for NULL. */
 static GPtrArray *copy_plugins(const GPtrArray *plugins) {
   GPtrArray *copy = g_ptr_array_new();
   for (guint i = 0; plugins && i < plugins->len; i++)
@@ -135,7 +136,8 @@ static int activate_anew(Plugin *plugin) {
   return bp__plugin_activate(plugin);
 }
 
-/* The plugins of this machine, or of the others if this one has none. */
+/* Returns the plugins of this machine with a name or, if there are none, those of other
+ * machines. */
 static GPtrArray *find_namesakes(const char *name, int search_again) {
   bp__plugins_scan(search_again);
   bp__plugins_lock();
@@ -156,7 +158,7 @@ static int is_active(const GPtrArray *namesakes) {
   return found;
 }
 
-/* Searches the path again unless the plugin is active. */
+/* Searches the path again unless a plugin with the name is active. */
 static int activate_name(const char *name) {
   g_autoptr(GPtrArray) known = find_namesakes(name, 0);
   if (is_active(known))
@@ -168,8 +170,8 @@ static int activate_name(const char *name) {
 
 /* ---- By path ----------------------------------------------------------------------------- */
 
-/* With the lock held. A plugin with the same name as `plugin`, of another file, that is in use, or
- * NULL. */
+/* Returns a plugin in use with the name of `plugin` and another file, or NULL. Called with the lock
+ * held. */
 static const Plugin *find_in_use(const Plugin *plugin) {
   const GPtrArray *namesakes = bp__plugins_named(plugin->descriptor.name);
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
@@ -181,7 +183,8 @@ static const Plugin *find_in_use(const Plugin *plugin) {
   return NULL;
 }
 
-/* With the lock held. A record of the same file, whose descriptor could be read, or NULL. */
+/* Returns a record of the same file whose descriptor could be read, or NULL. Called with the lock
+ * held. */
 static Plugin *find_same_file(const Plugin *plugin) {
   const GPtrArray *all = bp__plugins_all();
   for (guint i = 0; i < all->len; i++) {
@@ -192,8 +195,8 @@ static Plugin *find_same_file(const Plugin *plugin) {
   return NULL;
 }
 
-/* With the lock held. The record for the file just read: an existing one of the same file, or the
- * new one, which must not have the name of another plugin in use. */
+/* Returns the record for the file just read, with the lock held: an existing record of the same
+ * file, or the new one, which must not have the name of another plugin in use. */
 static Plugin *adopt(Plugin *plugin) {
   const Plugin *in_use = plugin->state == BP_PLUGIN_REJECTED ? NULL : find_in_use(plugin);
   Plugin *known = find_same_file(plugin);
@@ -237,11 +240,11 @@ int bp_plugin_activate(const char *name) {
 
 /* The plugins to try, in rounds. */
 typedef struct Round {
-  GPtrArray *plugins; /* of all rounds, each once */
-  guint start;        /* index of the first of this round */
+  GPtrArray *plugins; /* plugins of all rounds, each once */
+  guint start;        /* index of the first plugin of this round */
 } Round;
 
-/* With the lock held. Adds the new plugins that a look-up of a name would try next. */
+/* Adds the new plugins that a look-up of a name would try next. Called with the lock held. */
 static void add_untried(Round *round, const char *registry_name) {
   const GPtrArray *providers = bp__plugins_that_provide(registry_name);
   for (guint i = 0; providers && i < providers->len; i++) {
@@ -269,7 +272,7 @@ static void try_one(void *context, size_t index) {
   bp_error_clear();
 }
 
-/* The plugin after one that failed is tried in the next round. */
+/* If a plugin failed, the next one is tried in the next round. */
 void bp_plugin_try(const char *const *device_kinds) {
   if (!BP_GIVEN(device_kinds))
     return;

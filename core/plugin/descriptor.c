@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing descriptors. The text is untrusted: it is shown to people and its names enter the
- * registry, so the characters and form of each field are checked here, and only here. */
+ * registry, so this file, and only this file, checks the characters and the form of each field. */
 
 #include "core/plugin/descriptor.h"
 
@@ -38,8 +38,8 @@ static const char **field_of(Descriptor *descriptor, const KeyInfo *info) {
 
 /* ---- Lines ------------------------------------------------------------------------------- */
 
-/* Whether a character acts on the terminal or on the text around it: C0 and C1, Unicode's line and
- * paragraph separators, and characters that change the direction of writing. */
+/* Whether a character controls the terminal or affects the surrounding text: C0 and C1, Unicode's
+ * line and paragraph separators, and characters that change the direction of writing. */
 static int is_control(gunichar character) {
   GUnicodeType type = g_unichar_type(character);
   return type == G_UNICODE_CONTROL || type == G_UNICODE_LINE_SEPARATOR ||

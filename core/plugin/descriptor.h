@@ -38,17 +38,18 @@ typedef struct Descriptor {
 } Descriptor;
 
 /* Parses `size` bytes of text into a descriptor that is zeroed or was cleared; NULs at the end are
- * ignored. Even on failure it holds the fields that could be read, for display, and must be
- * cleared. Errors: BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for a valid
- * descriptor of a plugin that this host cannot run (another ABI, instruction set or sanitizer). */
+ * ignored. Even after a failure the descriptor holds the fields that could be read, for display,
+ * and must be cleared. Errors: BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for
+ * a valid descriptor of a plugin that this host cannot run (another ABI, instruction set or
+ * sanitizer). */
 BP__SHARED int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
 void bp__descriptor_clear(Descriptor *descriptor);
 
-/* The package that a descriptor names for one of its `libraries`: a soname, or all alternatives of
- * one (transfer full, g_free); NULL if it names none. */
+/* Returns the package that a descriptor names for one of its `libraries`: a soname, or all
+ * alternatives of one (transfer full, g_free); NULL if it names none. */
 BP__SHARED char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 
-/* The priority in a descriptor that was parsed without error; 0 by default. */
+/* Returns the priority in a descriptor that was parsed without error; 0 by default. */
 #define BP_PRIORITY_MAX 1000
 int bp__descriptor_priority(const Descriptor *descriptor);
 

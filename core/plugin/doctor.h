@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What diagnoses plugins: a part of the core, parts/doctor. */
+/* The table of parts/doctor, the part of the core that diagnoses plugins. */
 #ifndef BACKPLANE_CORE_PLUGIN_DOCTOR_H
 #define BACKPLANE_CORE_PLUGIN_DOCTOR_H
 

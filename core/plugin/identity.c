@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that the result of a trial depends on and that is known without loading anything: the
- * plugin's file, this library, the helper program, the user and the resource limits, the boot, the
- * loader's view of libraries, and the device nodes, files and variables that the plugin declares.
- * The trial itself finds the libraries that the plugin loads, and the folders in which the loader
- * searches for them; they are kept with its result (trial_cache.c). */
+/* The identity of a trial: everything that its result depends on and that is known without loading
+ * code: the plugin's file, this library, the helper program, the user and the resource limits, the
+ * boot, the loader's view of libraries, and the device nodes, files and variables that the plugin
+ * declares. The trial itself finds the libraries that the plugin loads, and the folders in which
+ * the loader searches for them; they are kept with its result (trial_cache.c). */
 
 #include "core/plugin/pattern.h"
 #include "core/plugin/trial_cache.h"
@@ -31,7 +31,7 @@ static void append_status(GString *text, const struct stat *status) {
   append_time(text, status->st_ctim);
 }
 
-/* The times of a device node change with every use, so they are left out. */
+/* The times of a device node change with every use, so they are omitted. */
 static void append_node(GString *text, const char *path, const struct stat *status) {
   g_string_append_printf(text, "node %" PRIx64 " %o %u %u %d", (uint64_t)status->st_rdev,
                          (unsigned)status->st_mode, (unsigned)status->st_uid,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Isolates plugins and reaches other machines by the part parts/isolation, which is loaded when it
- * is needed. */
+/* Isolates plugins and connects to other machines through the part parts/isolation, which is loaded
+ * on first use. */
 
 #include "core/plugin/isolate.h"
 
@@ -11,7 +11,7 @@
 #include <backplane/error.h>
 #include <stdatomic.h>
 
-/* The part; NULL with an error. */
+/* Returns the part; NULL with an error. */
 static const Isolation *load(void) {
   const Isolation *isolation = bp__part_table(BP_PART_ISOLATION);
   if (!isolation)
@@ -19,7 +19,8 @@ static const Isolation *load(void) {
   return isolation;
 }
 
-/* The part; NULL with a warning in the log, once in a process, for callers that return no error. */
+/* Returns the part; NULL with a warning in the log, once in a process, for callers that return no
+ * error. */
 static const Isolation *load_or_warn(void) {
   static atomic_flag has_warned = ATOMIC_FLAG_INIT;
   const Isolation *isolation = load();

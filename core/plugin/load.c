@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading exactly the file that was checked.
  *
- * The file is opened, compared with the one whose descriptor was read, and mapped through its entry
- * in /proc, so a path that is changed in between has no effect. The dynamic loader identifies
+ * The file is opened, compared with the file whose descriptor was read, and mapped through its
+ * entry in /proc, so changing the path in between has no effect. The dynamic loader identifies
  * libraries by that name, which contains the number of the file descriptor. So the file descriptor
- * stays open for ever, and its number is not used again; in case somebody closed it all the same,
- * the mapped file is compared with it. */
+ * stays open for ever, and its number is not reused. In case other code closed the descriptor, the
+ * mapped file is compared with it. */
 
 #include "core/plugin/trial.h"
 
@@ -68,8 +68,8 @@ static int is_mapped_from(void *library, int fd) {
   return loaded.major == probe.major && loaded.minor == probe.minor && loaded.inode == probe.inode;
 }
 
-/* Whether the open file is unwritten since its descriptor was read. Its time of status change would
- * not do: replacing the file changes that time too, and the open file continues to exist. */
+/* Whether the open file was not written since its descriptor was read. The time of status change is
+ * no test: replacing the file changes that time too, and the open file continues to exist. */
 static int is_unwritten(const Plugin *plugin) {
   struct stat status;
   return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&
@@ -79,8 +79,8 @@ static int is_unwritten(const Plugin *plugin) {
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
-/* The loader's message, with the plugin's path instead of the entry in /proc (transfer full). In
- * English, because it is searched for known texts. */
+/* Returns the loader's message, with the plugin's path instead of the entry in /proc (transfer
+ * full). The message is in English, because it is searched for known texts. */
 static char *loader_message(const char *name, const char *path) {
   locale_t english = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = english ? uselocale(english) : (locale_t)0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that wait rather than compute; the thread pool is not meant for these. */
+/* Threads that mostly wait; the thread pool is for threads that compute. */
 
 #include "core/plugin/parallel.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running trials side by side. */
+/* Running trials in parallel. */
 #ifndef BACKPLANE_CORE_PLUGIN_PARALLEL_H
 #define BACKPLANE_CORE_PLUGIN_PARALLEL_H
 

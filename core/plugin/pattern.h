@@ -10,11 +10,12 @@
 #define BP_PATTERN_WORK 4096
 
 /* Calls `visit` for each existing path that matches an absolute pattern, in the order of names.
- * *work is decreased for every examined name; at 0 the rest is left out. */
+ * *work is decreased for every examined name; at 0 further names are skipped. */
 BP__SHARED void bp__pattern_visit(const char *pattern, int *work,
                                   void (*visit)(void *context, const char *path), void *context);
 
-/* The same for the content of a directory; nothing if it is no directory. */
+/* Calls `visit` for the names in a directory that match; does nothing if the path is not a
+ * directory. */
 void bp__pattern_visit_inside(const char *directory, int *work,
                               void (*visit)(void *context, const char *path), void *context);
 

@@ -20,8 +20,8 @@ struct BpPluginList {
   BpPluginInfo *infos; /* `reason` is owned */
 };
 
-/* Called without the lock, because it may load a part. A plugin that cannot be isolated has an
- * error when it is used. */
+/* Whether a plugin runs in a process of its own. Called without the lock, because it may load a
+ * part. A plugin that cannot be isolated raises its error when it is used. */
 static int is_isolated(const Plugin *plugin) {
   int is_wanted = bp__isolate_is_wanted(plugin);
   if (is_wanted < 0) {
@@ -73,7 +73,7 @@ static void add_quarantine(const Plugin *plugin, const BpCache *folder, BpPlugin
   info->state = BP_PLUGIN_QUARANTINED;
 }
 
-/* Called without the lock, because it may log. */
+/* Adds the quarantines that the cache knows. Called without the lock, because it may log. */
 static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
   BpCache folder;
   bp__trial_cache_folder(&folder);
@@ -87,12 +87,12 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
 
 /* ---- One plugin for each name ------------------------------------------------------------ */
 
-/* Plugins of the same name on two machines are two. */
+/* Plugins of the same name on two machines are different plugins. */
 static const char *key_of(const BpPluginInfo *info) {
   return g_str_has_prefix(info->path, BP_REMOTE_PREFIX) ? info->path : info->name;
 }
 
-/* Finds the plugin of each name that is used: an active one, or the first that may be used. */
+/* Finds the plugin that is used for each name: an active plugin, or the first usable one. */
 static GHashTable *find_winners(const BpPluginList *list) {
   static const int32_t states[] = {BP_PLUGIN_ACTIVE, BP_PLUGIN_FOUND};
   GHashTable *winners = g_hash_table_new(g_str_hash, g_str_equal);
@@ -179,8 +179,9 @@ static int add_device_kinds(BpNames *names) {
   return rc;
 }
 
-/* With the lock held: adds the kinds of the plugins of this machine, or of the others, that have
- * the plain name. Several plugins of one machine may have a kind, which is added once. */
+/* Adds the kinds with a plain name of the plugins of this machine, or of the other machines.
+ * Several plugins of one machine may have a kind, which is added once. Called with the lock
+ * held. */
 static void add_kinds_named(GPtrArray *kinds, const char *name, int is_elsewhere) {
   const GPtrArray *all = bp__plugins_all();
   for (guint i = 0; i < all->len; i++) {
@@ -194,7 +195,7 @@ static void add_kinds_named(GPtrArray *kinds, const char *name, int is_elsewhere
   }
 }
 
-/* A kind with a machine, which is reached; NULL with an error. */
+/* Returns a kind with a machine in its name, and connects to the machine; NULL with an error. */
 static char *reach_kind(const char *name) {
   const char *host = name + strlen(BP_REMOTE_PREFIX), *plain = bp__device_plain_kind(name);
   g_autofree char *machine = g_strndup(host, plain > host ? (gsize)(plain - host - 1) : 0);
@@ -272,8 +273,8 @@ void bp__plugins_tell_installed(void) {
 
 /* ---- Linked into the program ------------------------------------------------------------- */
 
-/* With the lock held. Whether a plugin of the name is linked into the program, or already in
- * use. */
+/* Whether a plugin of the name is linked into the program, or already in use. Called with the lock
+ * held. */
 static int is_in_use(const char *name) {
   const GPtrArray *namesakes = bp__plugins_named(name);
   int is_used = 0;

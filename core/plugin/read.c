@@ -23,7 +23,7 @@ void bp__plugin_reject(Plugin *plugin, int32_t state) {
   bp_error_clear();
 }
 
-/* Loading a plugin means running it: a setuid program refuses a file that others may change. */
+/* Loading a plugin runs its code: a setuid program refuses a file that other users may change. */
 static int check_trust(const Plugin *plugin) {
   if (!bp__is_privileged() || !plugin->warning)
     return 0;
@@ -51,7 +51,7 @@ static int raise_fault(BpElfFault fault) {
                           cause);
 }
 
-/* The descriptor's text (transfer full, free), NULL if there is none. */
+/* Returns the descriptor's text (transfer full, free), NULL if there is none. */
 static int read_note(int fd, const Plugin *plugin, char **text, size_t *size) {
   BpElfFault fault;
   *size = 0;
@@ -93,8 +93,8 @@ Plugin *bp__plugin_create(const char *path) {
   return plugin;
 }
 
-/* How others may change the file: the file itself, a directory above it, or, if it is a link, the
- * path that it leads to. */
+/* Says how other users may change the file: the file itself, a directory above it, or, if it is a
+ * link, the path that the link leads to. */
 static char *find_problem(int directory, const char *name, const Plugin *plugin,
                           const char *directory_problem) {
   struct stat link;

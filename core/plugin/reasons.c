@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of reasons, and the reason that belongs to a thread's error. */
+/* The table of reasons, and the reason for a thread's error. */
 
 #include "core/plugin/reasons.h"
 

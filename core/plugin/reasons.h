@@ -76,19 +76,20 @@ typedef enum Reason {
       NUM_REASONS
 } Reason;
 
-/* The code of a reason; static. */
+/* Returns the code of a reason; static. */
 BP__SHARED const char *bp__reason_code(Reason reason);
 
-/* The reason with a code, or NUM_REASONS. */
+/* Returns the reason with a code, or NUM_REASONS. */
 BP__SHARED Reason bp__reason_by_code(const char *code);
 
 /* Raises an error of the reason's kind and remembers the reason for this thread. Returns -1. */
 BP__SHARED int bp__reason_raise(Reason reason, const char *format, ...) BP_PRINTF(2, 3);
 
-/* Remembers a reason for an error that was raised elsewhere, unless one is already remembered. */
+/* Remembers a reason for an error that was raised elsewhere, unless a reason is already
+ * remembered. */
 BP__SHARED void bp__reason_note(Reason reason);
 
-/* Returns and forgets the reason last remembered by this thread; `otherwise` if there is none. */
+/* Returns and forgets the reason that this thread remembered last; `otherwise` if there is none. */
 BP__SHARED Reason bp__reason_take(Reason otherwise);
 
 #endif

@@ -25,14 +25,14 @@ static struct {
   pthread_cond_t changed;
   GPtrArray *known;        /* Plugin: every record ever made */
   GPtrArray *added;        /* Plugin: linked in, on another machine, or given by path */
-  int added_since;         /* one was added after the last search */
+  int added_since;         /* a plugin was added after the last search */
   int search_nothing;      /* this process tries one plugin only */
   char *shortage;          /* why the last search lacked descriptors or memory; or NULL */
   GPtrArray *order;        /* Plugin: the last search; NULL before the first */
   GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
-  GHashTable *by_provided; /* the same by registry name */
+  GHashTable *by_provided; /* registry name -> GPtrArray of Plugin, in search order */
   GPtrArray *problems;     /* SearchProblem: of the last search */
-  GPtrArray *unknown;      /* SearchProblem: words of BACKPLANE_ISOLATE after it; NULL before */
+  GPtrArray *unknown;      /* SearchProblem: BACKPLANE_ISOLATE's, after a search; NULL before */
 } plugins = {.changed = PTHREAD_COND_INITIALIZER};
 
 /* A search in progress. */
@@ -44,7 +44,7 @@ typedef struct Scan {
   GPtrArray *problems;    /* SearchProblem */
   char *shortage;         /* the first shortage of descriptors or memory; or NULL */
   GPtrArray *infos;       /* messages about one plugin, logged after the lock is released */
-  GPtrArray *warnings;    /* and messages about the path itself */
+  GPtrArray *warnings;    /* messages about the path itself, logged after the lock is released */
 } Scan;
 
 void bp__plugins_lock(void) {
@@ -168,7 +168,7 @@ char *bp__plugin_describe_shadow(const char *name, const char *path) {
   return g_strdup_printf("another plugin \"%s\", of %s, comes first", name, where(path));
 }
 
-/* Adds a plugin to the plugins of a name, which are returned. */
+/* Adds a plugin to the plugins of a name; returns the list. */
 static const GPtrArray *index_under(GHashTable *index, const char *name, size_t length,
                                     Plugin *plugin) {
   g_autofree char *key = g_strndup(name, length);
@@ -181,7 +181,7 @@ static const GPtrArray *index_under(GHashTable *index, const char *name, size_t 
   return plugins_of_name;
 }
 
-/* The first plugin that was not rejected; there is one. */
+/* Returns the first plugin that was not rejected; the list has one. */
 static const Plugin *first_of(const GPtrArray *some) {
   guint first = 0;
   while (((Plugin *)g_ptr_array_index(some, first))->state == BP_PLUGIN_REJECTED)
@@ -234,12 +234,12 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
 
 /* ---- Files and directories --------------------------------------------------------------- */
 
-/* Returns the record of a file that was read before and has not changed, or of an active plugin
- * even if its file has changed. */
+/* Returns the existing record of an unchanged file, or of an active plugin even if its file has
+ * changed. */
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
   if (fstatat(directory, name, &status, 0))
-    status = (struct stat){0}; /* also for a link that leads nowhere */
+    status = (struct stat){0}; /* also true for a dangling link */
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
     int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;
@@ -250,8 +250,8 @@ static Plugin *find_known(int directory, const char *name, const char *path) {
   return NULL;
 }
 
-/* The record of a file that could not be read for the same reason before, as records are never
- * freed. */
+/* Returns the earlier record of a file that could not be read for the same reason, because records
+ * are never freed. */
 static Plugin *find_unread(const Plugin *unread) {
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
@@ -262,13 +262,13 @@ static Plugin *find_unread(const Plugin *unread) {
   return NULL;
 }
 
-/* A file of a directory that is being searched. */
+/* A file in a directory that is being searched. */
 typedef struct Entry {
   Plugin *plugin;
   int is_new;
 } Entry;
 
-/* Makes a record of the file as it is now. */
+/* Makes a record of the present file. */
 static Entry read_anew(int directory, const char *name, const char *path, const char *problem) {
   Plugin *plugin = bp__plugin_read(directory, name, path, problem);
   Plugin *before = bp__plugin_is_unread(plugin) ? find_unread(plugin) : NULL;
@@ -289,7 +289,7 @@ static void read_entry(int directory, const char *folder, const char *name, cons
   g_array_append_val(found, entry);
 }
 
-/* By descending priority, then by file name, whatever the order of the directory. */
+/* Orders by descending priority, then by file name, independently of the directory's order. */
 static int compare_entries(const void *a, const void *b) {
   const Plugin *first = ((const Entry *)a)->plugin, *second = ((const Entry *)b)->plugin;
   int priorities =
@@ -297,13 +297,13 @@ static int compare_entries(const void *a, const void *b) {
   return priorities ? priorities : strcmp(first->path, second->path);
 }
 
-/* The next entry of a directory; NULL at its end, with errno if the rest cannot be read. */
+/* Returns the next entry of a directory; NULL at its end, with errno if the rest cannot be read. */
 static const struct dirent *read_next(DIR *stream) {
   errno = 0;
   return readdir(stream);
 }
 
-/* 0, or the errno of a failure after which there may be more files than were found. */
+/* Returns 0, or the errno of a failure after which the directory may contain further files. */
 static int scan_files(Scan *scan, DIR *stream, const char *path, const char *problem) {
   g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Entry));
   for (const struct dirent *entry; (entry = read_next(stream));) {
@@ -330,7 +330,7 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
-/* Logs a problem that the previous search did not have. `path`: of a directory. */
+/* Logs a problem that the previous search did not have. `path` is that of a directory. */
 static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
   if (!has_problem(plugins.problems, reason, path, text))
     say(scan->warnings, "plugin directory %s: %s", path, text);
@@ -356,7 +356,7 @@ static int scan_stream(Scan *scan, DIR *stream, const char *path) {
   return error;
 }
 
-/* A directory that was named by the user should exist; the standard ones need not. */
+/* A directory that the user named should exist; the standard directories need not. */
 static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
   int error = stream ? scan_stream(scan, stream, path) : errno;
@@ -379,7 +379,7 @@ static void scan_path(Scan *scan) {
   for (char **path = paths; *path; path++)
     if (**path == '/')
       scan_directory(scan, *path, 1);
-    else if (**path) /* its meaning would depend on the current directory */
+    else if (**path) /* a relative path would depend on the current directory */
       add_problem(scan, REASON_DIRECTORY_RELATIVE, *path,
                   "it is relative and left out; write it as an absolute path");
   scan_user_directory(scan);
@@ -406,8 +406,8 @@ static GHashTable *create_index(void) {
   return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
 }
 
-/* Plugins linked into the program come first; those given by path come last but for those of other
- * machines. */
+/* Plugins linked into the program come first; plugins given by path come last, before those of
+ * other machines. */
 static void search(Scan *scan) {
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
@@ -447,8 +447,8 @@ static void add_unknown(void *context, const char *text) {
   g_ptr_array_add(context, create_problem(REASON_ISOLATION_UNKNOWN, "BACKPLANE_ISOLATE", text));
 }
 
-/* Called without the lock, because it may load a part. Logs the words that the previous search did
- * not have. */
+/* Logs the words that the previous search did not have. Called without the lock, because it may
+ * load a part. */
 static void check_isolation(Scan *scan, const GPtrArray *order) {
   GPtrArray *unknown = create_problems();
   bp__isolate_check(order, add_unknown, unknown);
@@ -512,7 +512,7 @@ void bp__plugins_search_nothing(void) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* In the child, an initialisation by another thread will never end. */
+/* In the child of a fork, an initialisation by another thread never ends. */
 static void after_fork_in_child(void) {
   bp__remote_after_fork();
   plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;

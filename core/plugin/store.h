@@ -18,58 +18,59 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-/* One more state besides the public BP_PLUGIN_* ones: `owner` is initialising the plugin. */
+/* An additional state besides the public BP_PLUGIN_*: `owner` is initialising the plugin. */
 #define BP_PLUGIN_INITIALISING 100
 
 typedef struct Plugin {
   char *path; /* "" if linked into the program; remote:HOST/NAME on another machine */
   struct stat status;
   Descriptor descriptor;
-  BpPluginEntry entry; /* if linked into the program, else NULL */
-  const char *host;    /* the machine that it is on; NULL: this one */
+  BpPluginEntry entry; /* the entry point if linked into the program, else NULL */
+  const char *host;    /* the machine of the plugin; NULL: this machine */
   int32_t state;
   Reason code;
-  char *reason;  /* why it cannot be used, or NULL; owned */
-  char *warning; /* how others may change it, or NULL; owned */
-  int fd; /* the open file, while the plugin is being activated and after it is mapped; else -1 */
-  int is_mapped;    /* its code is in this process, for ever */
+  char *reason;     /* why the plugin cannot be used, or NULL; owned */
+  char *warning;    /* how other users may change the file, or NULL; owned */
+  int fd;           /* the open file, during activation and while mapped; else -1 */
+  int is_mapped;    /* the plugin's code is in this process, for ever */
   int is_warned_of; /* `warning` was logged */
   int is_tried;     /* the checks before loading passed in this process */
   pthread_t owner;
 } Plugin;
 
-/* The lock, and the wait for the end of an initialisation. */
+/* The lock, and the condition for the end of an initialisation. */
 BP__SHARED void bp__plugins_lock(void);
 BP__SHARED void bp__plugins_unlock(void);
 BP__SHARED void bp__plugins_wait(void);
 BP__SHARED void bp__plugins_wake(void);
 
-/* Searches the path; only the first time, or every time with `again`. Takes the lock itself. */
+/* Searches the path the first time; with `again`, every time. Takes the lock. */
 BP__SHARED void bp__plugins_scan(int again);
-/* Searches every time, and logs problems as information instead of warnings, for callers that
- * report bp__plugins_problems themselves. */
+/* Searches the path every time, and logs problems as information instead of warnings, for callers
+ * that report bp__plugins_problems themselves. */
 BP__SHARED void bp__plugins_scan_for_report(void);
-/* 0, or -1 with an error if the last search lacked descriptors or memory, so that a plugin may
- * exist that was not found. Takes the lock itself. */
+/* Returns 0, or -1 with an error if the last search lacked descriptors or memory, so that it may
+ * have missed a plugin. Takes the lock. */
 int bp__plugins_check_search(void);
 
-/* With the lock held, after a search. Plugins in search order: all; those of a name, including
- * rejected ones; those that provide a registry name, without rejected ones. Borrowed until the next
- * search. NULL if there is none. */
+/* Return plugins in search order: all plugins; the plugins of a name, including rejected ones; the
+ * plugins that provide a registry name, without rejected ones. Borrowed until the next search. NULL
+ * if there is none. Called with the lock held, after a search. */
 const GPtrArray *bp__plugins_all(void);
 BP__SHARED GPtrArray *bp__plugins_snapshot(void); /* transfer full: stays valid without the lock */
 const GPtrArray *bp__plugins_named(const char *name);
 const GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
-/* With the lock held: the plugin of the same name and machine that is used instead of `plugin`,
- * because it is in use, or because it comes first and has not failed so far. NULL if there is none.
- */
+/* Returns the plugin of the same name and machine that is used instead of `plugin`, because it is
+ * in use, or because it comes first and has not failed so far. NULL if there is none. Called with
+ * the lock held. */
 const Plugin *bp__plugin_rival(const Plugin *plugin);
-/* The text about a plugin that is shadowed by the one at `path` (transfer full, g_free). */
+/* Returns the text about a plugin that is shadowed by the plugin at `path` (transfer full,
+ * g_free). */
 BP__SHARED char *bp__plugin_describe_shadow(const char *name, const char *path);
 
-/* The problems of the search path itself in the last search: a copy (transfer full). Takes the lock
- * itself. */
+/* Returns a copy of the problems that the last search had with the search path itself (transfer
+ * full). Takes the lock. */
 typedef struct SearchProblem {
   Reason reason;
   char *path;
@@ -77,68 +78,70 @@ typedef struct SearchProblem {
 } SearchProblem;
 BP__SHARED GPtrArray *bp__plugins_problems(void);
 
-/* With the lock held: adds a plugin that no search finds (given by path, linked into the program,
- * or on another machine); the store takes ownership. */
+/* Adds a plugin that no search finds (given by path, linked into the program, or on another
+ * machine); the store takes ownership. Called with the lock held. */
 BP__SHARED void bp__plugins_add(Plugin *plugin);
 
-/* An empty record for `path`, which is "" for a plugin linked into the program (transfer full). */
+/* Makes an empty record for `path`, which is "" for a plugin linked into the program (transfer
+ * full). */
 BP__SHARED Plugin *bp__plugin_create(const char *path);
 
-/* Reads the descriptor of a file (transfer full until it is in the store). A file that is no
- * plugin, cannot be read, or is not for this host, gives a Plugin as well, with the matching state.
+/* Reads the descriptor of a file (transfer full until it is in the store). A file that is not a
+ * plugin, cannot be read, or is not for this host, also gives a Plugin, with the matching state.
  * `directory_problem`: the text of bp__path_problem for its directory. */
 BP__SHARED Plugin *bp__plugin_read(int directory, const char *name, const char *path,
                                    const char *directory_problem);
-/* The same for an open file; the plugin takes `fd`. */
+/* Reads the descriptor of an open file; the plugin takes over `fd`. */
 BP__SHARED Plugin *bp__plugin_read_open(int fd, const char *path);
 BP__SHARED void bp__plugin_free(Plugin *plugin);
 
 /* Whether the record `plugin` is for the file that `status` describes. */
 int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 
-/* Whether the file could not be read: nothing is known about it, and the next search reads it
+/* Whether the file could not be read: its contents are unknown, and the next search reads it
  * again. */
 int bp__plugin_is_unread(const Plugin *plugin);
 /* Whether a system error is temporary: too few descriptors, no memory. */
 int bp__errno_passes(int error);
 
-/* With the lock held: lets a plugin be tried again that failed before its code was loaded into this
- * process. */
+/* Permits trying a plugin again that failed before its code was loaded into this process. Called
+ * with the lock held. */
 void bp__plugin_forgive(Plugin *plugin);
 
 /* Sets the state, with this thread's error as the reason; clears the error. */
 BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
 
-/* For the process of a trial: searches find no other plugin. Before first use. */
+/* Makes searches find no plugins, in the process of a trial. Called before first use. */
 BP__SHARED void bp__plugins_search_nothing(void);
 
 /* Prepares the store for forks. */
 void bp__plugins_watch_forks(void);
 
-/* Loads and initialises a plugin, or waits until another thread has done so (activate.c). Without
- * the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
+/* Loads and initialises a plugin, or waits until another thread has done so (activate.c). Called
+ * without the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 BP__SHARED int bp__plugin_activate(Plugin *plugin);
 
 /* Adds the kinds of devices that the plugins of a list declare, except rejected and shadowed
  * plugins. 0, or -1 with an error. */
 BP__SHARED int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
 
-/* Lets the lower parts of the core ask, through core/registry/installed.h, what plugins declare. */
+/* Makes the declarations of plugins available to the lower parts of the core, through
+ * core/registry/installed.h. */
 void bp__plugins_tell_installed(void);
 
 /* Tries a plugin if it is new, as the first step of its activation would, but does not load it. A
- * failure is stored in its state. Without the lock. */
+ * failure is stored in the plugin's state. Called without the lock. */
 void bp__plugin_try(Plugin *plugin);
 
-/* Opens the plugin's file again, into plugin->fd, and checks that it is the one whose descriptor
+/* Opens the plugin's file again, into plugin->fd, and checks that it is the file whose descriptor
  * was read; -1 with an error. */
 BP__SHARED int bp__plugin_open(Plugin *plugin);
 
-/* Maps the file open as plugin->fd, for ever, and finds its entry point. Exactly that file is
- * mapped, even if its path now leads elsewhere. NULL with an error. */
+/* Maps the file open as plugin->fd, for ever, and finds its entry point. That file is mapped even
+ * if its path now leads elsewhere. NULL with an error. */
 BpPluginEntry bp__plugin_load(Plugin *plugin);
 
-/* Starts this part of the core. */
+/* Starts core/plugin. */
 int bp__plugin_start(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a plugin may be loaded, by the result of an earlier trial. The part parts/trial runs
- * trials. */
+/* Decides whether a plugin may be loaded, by the result of an earlier trial. The part parts/trial
+ * runs trials. */
 
 #include "core/plugin/trial.h"
 

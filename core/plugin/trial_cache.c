@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the files of what trials found, which parts/trial/learn.c writes.
+/* Reads the files with the results of trials, which parts/trial/learn.c writes.
  *
  *   backplane-trial 3
  *   key=HASH
  *   watched=HASH            of the files and nodes that the descriptor names
  *   time=SECONDS            since 1970
- *   deadline=MILLISECONDS   that it had
+ *   deadline=MILLISECONDS   the trial's deadline
  *   failures=N              quarantines in a row
  *   verdict=CODE            "ok" or a trial's verdict
  *   text=WHY
  *   uses=HASH PATH          a library that the trial saw, or a directory in which the loader
- *                           searched, and its identity then; PATH is escaped as in C
+ *                           searched, and its identity at that time; PATH is escaped as in C
  */
 
 #include "core/plugin/trial_cache.h"
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The duration of a quarantine if nothing changes that would end it, by the number of failures in a
+/* The duration of a quarantine if none of its conditions changes, by the number of failures in a
  * row. */
 static const int64_t quarantine_seconds[] = {60, 600, 3600, 86400};
 
@@ -90,7 +90,7 @@ typedef struct Record {
   int64_t time;
   int deadline;
   int failures;
-  int has_changed; /* a file that the plugin watches, or a library of the trial, has changed */
+  int has_changed; /* a watched file of the plugin, or a library of the trial, has changed */
 } Record;
 
 static void read_line(const TrialCache *cache, const char *line, Record *record) {
@@ -121,8 +121,8 @@ static int is_current(const TrialCache *cache, const Record *record) {
          (record->verdict == REASON_OK || bp__trial_is_verdict(record->verdict));
 }
 
-/* Reads the lines, which are changed, up to the first that makes the record invalid. The key comes
- * first: libraries are compared only if it matches. */
+/* Reads the lines, and modifies them, up to the first line that makes the record invalid. The key
+ * comes first: libraries are compared only if the key matches. */
 static int read_record(const TrialCache *cache, char *lines, Record *record) {
   *record = (Record){.verdict = NUM_REASONS, .key = "", .text = ""};
   const char *line = bp__line_next(&lines);
@@ -136,7 +136,8 @@ static int read_record(const TrialCache *cache, char *lines, Record *record) {
   return is_current(cache, record);
 }
 
-/* Seconds left of the quarantine; 0 once it has ended. A clock that was set back ends it. */
+/* Returns the seconds left of the quarantine; 0 once it has ended. A clock that was set back ends
+ * it. */
 static int64_t seconds_left(const Record *record) {
   int last = (int)G_N_ELEMENTS(quarantine_seconds) - 1;
   int64_t since = (int64_t)time(NULL) - record->time;
@@ -144,7 +145,8 @@ static int64_t seconds_left(const Record *record) {
   return since < 0 || since >= lasts ? 0 : lasts - since;
 }
 
-/* Applies a record. 0: it says nothing, or its time is over; its failures still count then. */
+/* Applies a record. Returns 0 if the record has no verdict, or has expired; its failures still
+ * count. */
 static int apply(TrialCache *cache, const Record *record, Reason *verdict, char **text) {
   cache->failures = record->failures;
   *verdict = record->verdict;

@@ -7,38 +7,38 @@
 
 /* The result of a trial. */
 typedef struct Trial {
-  Reason verdict;      /* REASON_OK: it did no harm; find_fault tells whether it works */
-  char *text;          /* the reason, for people; or "" */
+  Reason verdict;      /* REASON_OK: no harm done; find_fault says whether the plugin works */
+  char *text;          /* the reason as text, or "" */
   GPtrArray *lines;    /* the report: char * of `key=value` */
-  int is_inconclusive; /* the result counts only in this process: its cause may be temporary */
+  int is_inconclusive; /* the result is valid only in this process: its cause may be temporary */
 } Trial;
 
 /* The part's table. */
 typedef struct TrialPart {
-  /* Tries a plugin about which nothing is known, stores the result, and answers like
-   * bp__trial_require. */
+  /* Tries an unknown plugin, stores the result, and returns like bp__trial_require. */
   int (*learn)(const Plugin *plugin, TrialCache *cache);
   /* Tries the file open as plugin->fd, regardless of earlier results. -1 with an error and
    * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if the
-   * failure is not the plugin's fault: then nothing is known about the plugin. */
+   * failure is not the plugin's fault: then there is no result. */
   int (*run)(const Plugin *plugin, Trial *trial);
   /* Stores a trial's verdict, if it is conclusive. */
   void (*store)(const Plugin *plugin, const Trial *trial);
   /* Returns the values of the lines with a key, one after another: start with `from` = 0; NULL at
    * the end. */
   const char *(*next)(const Trial *trial, const char *key, guint *from);
-  /* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
+  /* Returns the orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if
+   * none. */
   Reason (*find_fault)(const Trial *trial, const char **text);
   void (*clear)(Trial *trial);
 
-  /* In the process of a trial: the trial of an open file, with the report in `fd`; the next stage;
-   * a line of the report. */
+  /* In the process of a trial: runs the trial of an open file, with the report in `fd`; begins the
+   * next stage; writes a line of the report. */
   void (*try_here)(int plugin_fd, const char *path, int fd);
   void (*report_stage)(const char *stage);
   void (*report)(const char *key, const char *format, ...) BP_PRINTF(2, 3);
 } TrialPart;
 
-/* The part; NULL with an error and REASON_TRIAL_IMPOSSIBLE. */
+/* Returns the part; NULL with an error and REASON_TRIAL_IMPOSSIBLE. */
 BP__SHARED const TrialPart *bp__trial_part(void);
 
 #endif

@@ -23,7 +23,7 @@
 
 /* ---- The folder -------------------------------------------------------------------------- */
 
-/* What bp_cache_set_folder was given, or NULL; BP__LOCK_STATE guards it. */
+/* The folder of bp_cache_set_folder, or NULL; BP__LOCK_STATE guards it. */
 static char *given_folder;
 
 static int format_given(char *path, size_t size) {
@@ -51,7 +51,7 @@ int bp__cache_is_subject(const char *text) {
                                      "0123456789-_")];
 }
 
-/* The same, of a root that can be used; -1 with an error. */
+/* Stores the root of a usable cache in `path`; -1 with an error. */
 static int format_usable_root(char *path, size_t size) {
   int length = format_root(path, size);
   if (length < 0)
@@ -87,8 +87,8 @@ static int raise_path(const char *doing, const char *path) {
                         path, strerror(errno));
 }
 
-/* A safe path stays safe, since nobody else can change it: between creating and opening the folder,
- * its path cannot be redirected. */
+/* A safe path stays safe, since other users cannot change it: the path cannot be redirected between
+ * creating and opening the folder. */
 static int check_path(const char *path) {
   char *problem = bp__path_problem(path);
   if (!problem)
@@ -156,7 +156,7 @@ void bp__cache_close(BpCache *cache) {
 void bp__cache_warn(void) {
   static atomic_uint last; /* a hash of the last message, which is logged once */
   unsigned now = g_str_hash(bp_error_message());
-  if (bp_error_is(BP_ERROR_FORMAT)) /* that file is removed now */
+  if (bp_error_is(BP_ERROR_FORMAT)) /* the damaged file is removed */
     bp__log(BP_LOG_WARNING, "%s", bp_error_message());
   else if (atomic_exchange(&last, now) != now)
     bp__log(BP_LOG_WARNING, "compiled code is not cached: %s", bp_error_message());
@@ -285,7 +285,7 @@ static int raise_damaged(const BpCache *cache, const char *name) {
                         name);
 }
 
-/* Opens a file for use: *fd is -1 if it does not exist. It counts as used now. */
+/* Opens a file for use and updates its time of use; *fd is -1 if the file does not exist. */
 static int open_file(const BpCache *cache, const char *name, int *fd, size_t *size) {
   struct stat status;
   *fd = cache->fd < 0

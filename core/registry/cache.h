@@ -2,16 +2,17 @@
 /* The user's cache: a folder for each subject, in BACKPLANE_CACHE_DIR, else
  * XDG_CACHE_HOME/backplane, else HOME/.cache/backplane.
  *
- * Its content is loaded as code or trusted, so a folder is not used if anybody except this user and
- * root may change it or redirect its path, or if its path depends on the current directory.
+ * The cache's content is loaded as code or trusted, so a folder is not used if users other than
+ * this user and root may change it or redirect its path, or if its path depends on the current
+ * directory.
  *
  * A file is named by a hash of everything that it depends on (64 hexadecimal digits, and a suffix
  * that parts/cache knows), replaced as a whole, and ends in a trailer with the hash of its own
- * bytes, which linkers and loaders ignore. Its time of change is that of its last use, and a file
- * that was used within the last minute stays. When a file
- * is added, files that were not used for 90 days are removed, and then the least recently used ones
- * while the subject takes more than BACKPLANE_CACHE_SIZE. Nothing else in the folder is changed.
- * Any thread, any number of processes. */
+ * bytes, which linkers and loaders ignore. The file's modification time is the time of its last
+ * use, and a file used within the last minute is not removed. When a file is added, files that were
+ * not used for 90 days are removed, and then the least recently used files while the subject takes
+ * more than BACKPLANE_CACHE_SIZE. Other files in the folder are not changed. Any thread, any number
+ * of processes. */
 #ifndef BACKPLANE_CORE_REGISTRY_CACHE_H
 #define BACKPLANE_CORE_REGISTRY_CACHE_H
 
@@ -26,7 +27,7 @@
 #define BP_CACHE_HASH_DIGITS (2 * BP_CACHE_DIGEST_SIZE)
 
 typedef struct BpCache {
-  int fd; /* of the folder; -1: no cache, so nothing is found and nothing kept */
+  int fd; /* the folder; -1: no cache, so no file is found or kept */
   char path[PATH_MAX];
 } BpCache;
 
@@ -35,7 +36,7 @@ BP__SHARED int bp__cache_is_subject(const char *text);
 /* Opens the folder of a subject, and creates it if necessary. -1 with an error, and cache->fd
  * is -1. */
 BP__SHARED int bp__cache_open(BpCache *cache, const char *subject);
-/* The same, for data that can be made again: an error is logged. */
+/* Opens the folder of a subject, for data that can be computed again: an error is logged. */
 BP__SHARED void bp__cache_try_open(BpCache *cache, const char *subject);
 BP__SHARED void bp__cache_close(BpCache *cache);
 
@@ -43,17 +44,17 @@ BP__SHARED void bp__cache_close(BpCache *cache);
  * and clears it. The reason that was logged last is not repeated. */
 BP__SHARED void bp__cache_warn(void);
 
-/* Stores "FOLDER/NAME" in `path` of PATH_MAX bytes. -1 with an error if that is too long. */
+/* Stores "FOLDER/NAME" in `path` of PATH_MAX bytes. -1 with an error if the path is too long. */
 BP__SHARED int bp__cache_path(const BpCache *cache, const char *name, char *path);
 
-/* The bytes of a file (transfer full, free), NUL-terminated, or NULL if it does not exist. -1 with
- * an error if it cannot be used; BP_ERROR_FORMAT: it was damaged, and is removed. */
+/* Reads the bytes of a file (transfer full, free), NUL-terminated, or NULL if it does not exist. -1
+ * with an error if the file cannot be used; BP_ERROR_FORMAT: it was damaged, and is removed. */
 BP__SHARED int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *size);
 /* Stores bytes as a file. -1 with an error. */
 BP__SHARED int bp__cache_store(const BpCache *cache, const char *name, const char *data,
                                size_t size);
 
-/* The end of a file. */
+/* The trailer at the end of a file. */
 typedef struct BpCacheTrailer {
   char magic[8];
   uint8_t digest[BP_CACHE_DIGEST_SIZE];
@@ -73,7 +74,7 @@ int32_t bp__cache_dir(const char *subject, char *path, size_t size);
 
 /* The table of the part parts/cache. */
 typedef struct CacheUpkeep {
-  /* Removes what is old or too much from an open folder. */
+  /* Removes old files from an open folder, and the least recently used files beyond the limit. */
   void (*tidy)(const BpCache *cache);
   /* Counts the files of all subjects, or removes and counts them. -1 with an error. */
   int (*count)(int removes, uint64_t *files, uint64_t *bytes);

@@ -78,7 +78,7 @@ static unsigned parse_number(const char **text, unsigned max) {
   return number;
 }
 
-/* The rest of a name after its scalar type: nothing, or "x" and the lanes. */
+/* Reads the rest of a name after its scalar type: empty, or "x" and the lanes. */
 static int parse_lanes(const char *rest, BpDataType *dtype) {
   dtype->lanes = 1;
   if (*rest == 'x') {

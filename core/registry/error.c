@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An error and its text. The members after BpError are those that tvm-ffi has added to its error
- * since; they stay NULL, for code that reads them. */
+/* An error and its text. The members after BpError are later additions of tvm-ffi; they stay NULL,
+ * for code that reads them. */
 typedef struct ErrorObject {
   BpError error;
   void *cause_chain;
   void *extra_context;
-  char *backtrace; /* allocated separately, as it may be replaced */
-  char text[];     /* kind, NUL, message, NUL */
+  char *backtrace; /* allocated separately, because it may be replaced */
+  char text[];     /* the kind, a NUL, the message, a NUL */
 } ErrorObject;
 
 static void keep_static_error(void *self, int flags) {
@@ -93,8 +93,8 @@ static void update_backtrace(BpObject *self, const BpByteArray *backtrace, int32
   object->error.backtrace = (BpByteArray){text, kept + backtrace->size};
 }
 
-/* Messages quote file names, sources and damaged files, some of them cut off: a byte that is not
- * UTF-8 becomes '?'. */
+/* Messages quote file names, sources and damaged files, which may be truncated: a byte that is not
+ * valid UTF-8 becomes '?'. */
 static void make_utf8(char *text) {
   const char *invalid;
   for (; !g_utf8_validate(text, -1, &invalid); ++text) {
@@ -144,7 +144,7 @@ int bp_error_add_context(const char *format, ...) {
   va_end(args);
   if (size < 0)
     return -1;
-  /* Others may hold a reference to the error, so it is replaced by a new one. */
+  /* Other code may hold a reference to the error, so it is replaced by a new error. */
   if (asprintf(&message, "%s: %.*s", context, (int)raised->message.size, raised->message.data) >=
       0) {
     BpError *error = error_create(bp_error_kind(), message);

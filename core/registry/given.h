@@ -5,7 +5,7 @@
 
 #include <backplane/error.h>
 
-/* 1 if a pointer argument of a public function is not NULL; else 0, with an error. */
+/* Returns 1 if a pointer argument of a public function is not NULL; else 0, with an error. */
 #define BP_GIVEN(argument) ((argument) ? 1 : bp__not_given(#argument, __func__))
 
 static inline int bp__not_given(const char *argument, const char *function) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking the part that finds advice for messages. */
+/* Loads the part that finds advice for messages. */
 
 #include "core/registry/hints.h"
 
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* NULL without the part; keeps this thread's error. */
+/* Returns the part; NULL if it is not installed. Keeps this thread's error. */
 static const Hints *find_hints(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   const Hints *hints = bp__part_loaded(BP_PART_HINTS);

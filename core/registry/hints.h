@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice in messages: the nearest name, the package to install. The part parts/hints finds it;
- * without that part, which is logged once, messages have no advice. */
+/* Advice in messages: the nearest name, the package to install. The part parts/hints finds the
+ * advice; if that part is not installed, which is logged once, messages have no advice. */
 #ifndef BACKPLANE_CORE_REGISTRY_HINTS_H
 #define BACKPLANE_CORE_REGISTRY_HINTS_H
 
@@ -15,28 +15,31 @@ typedef struct Hints {
   char *(*explain_absence)(const char *name);
 } Hints;
 
-/* The candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours) from
- * `name`; NULL if none is near. A candidate is not near if it takes more edits than a third of the
- * longer name's characters, or, for names of up to five characters, if the first letters differ and
- * were not swapped with the second. NULL candidates are skipped. O(candidates * length^2); names
- * beyond 63 characters are never near. */
+/* Returns the candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours)
+ * from `name`; NULL if none is near. A candidate is not near if it takes more edits than a third of
+ * the longer name's characters, or, for names of up to five characters, if the first letters differ
+ * and were not swapped with the second. NULL candidates are skipped. O(candidates * length^2);
+ * names beyond 63 characters are never near. */
 const char *bp__nearest(const char *name, const char *const *candidates, size_t count);
 
 /* Size of any hint. */
 #define BP_HINT_MAX 96
 
-/* "; did you mean \"opencl\"?" for the nearest candidate, or "", into `hint`, which is returned. */
+/* Writes "; did you mean \"opencl\"?" for the nearest candidate, or "", to `hint`, and returns
+ * `hint`. */
 BP__SHARED const char *bp__nearest_hint(const char *name, const char *const *candidates,
                                         size_t count, char hint[BP_HINT_MAX]);
 
-/* The package with a plugin, kind of device, target kind or layer of that name (transfer full,
- * g_free); NULL if no file names it. The files *.conf of a folder packages.d are read anew by each
- * call, as only messages need them: first the user's ($XDG_DATA_HOME/backplane-1/), then the
- * system's (beside the folder of plugins), in the order of their names. The first file that names
- * it counts. A malformed file is logged and left out. Any thread. */
+/* Returns the package that has a plugin, kind of device, target kind or layer of that name
+ * (transfer full, g_free); NULL if no file names one. Each call reads the files *.conf of the
+ * folders packages.d again, since only messages need them: first the user's
+ * ($XDG_DATA_HOME/backplane-1/), then the system's (beside the folder of plugins), in the order of
+ * their names. The first file with the name counts. A malformed file is logged and skipped. Any
+ * thread. */
 BP__SHARED char *bp__package_of(const char *name);
 
-/* "; install the package PACKAGE", or "" if no file names it (transfer full, g_free). */
+/* Returns "; install the package PACKAGE", or "" if no file names a package (transfer full,
+ * g_free). */
 BP__SHARED char *bp__package_hint(const char *name);
 
 #endif

@@ -58,7 +58,7 @@ int bp_host_add_table(const char *name, uint32_t version, const void *table) {
   return rc;
 }
 
-/* The parts of the core call functions that start the core while they start. */
+/* While they start, the parts of the core call functions that start the core. */
 int bp__core_start(void) {
   static atomic_int is_started;
   static _Thread_local int is_starting;

@@ -6,21 +6,21 @@
 
 #include <backplane/host_api.h>
 
-/* The host, valid for ever, after the core was started; NULL with an error. Tables are added with
- * bp_host_add_table(). */
+/* Returns the host, valid for ever, after starting the core; NULL with an error. Tables are added
+ * with bp_host_add_table(). */
 const BpHost *bp__host(void);
 
 /* Starts the core, once per process: each part adds its tables, its functions and its hooks.
  * Loading the library runs no code, so every function that depends on the other parts (a missing
- * registry name, the host's tables) calls this first. -1 with an error: there is no memory; the
+ * registry name, the host's tables) calls this first. -1 with an error if memory is exhausted; the
  * next call tries again. Calls made during a start return 0 at once. Any thread. */
 int bp__core_start(void);
 
-/* Starts all parts. Defined above all of them (core/start.c), called by bp__core_start only.
+/* Starts all parts. Defined in core/start.c, above all parts, and called only by bp__core_start.
  * Additions of an earlier start that failed are not repeated. */
 int bp__core_start_rooms(void);
 
-/* Starts this part of the core. */
+/* Starts core/registry. */
 int bp__registry_start(void);
 
 #endif

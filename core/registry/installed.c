@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hook through which lower rooms ask core/plugin what is installed. */
+/* The hook through which lower folders of the core ask core/plugin about installed plugins. */
 
 #include "core/registry/installed.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/registry/names.h"
 
-/* Functions of core/plugin. Any thread, no lock held. */
+/* Functions of core/plugin. Any thread, called without a lock. */
 typedef struct Installed {
   /* Adds the kinds of devices, or of targets, that plugins declare. 0, or -1 with an error. */
   int (*add_device_kinds)(BpNames *names);
@@ -16,8 +16,8 @@ typedef struct Installed {
   char *(*find_device_kind)(const char *name);
   /* Adds the registry names that plugins provide. 0, or -1 with an error. */
   int (*add_provided)(BpNames *names);
-  /* The environment variables that the active plugin with devices of a kind declares; "" if there
-   * is none (transfer full, bp_str_free). */
+  /* Returns the environment variables that the active plugin with devices of a kind declares; "" if
+   * there are none (transfer full, bp_str_free). */
   char *(*variables_of)(const char *device_kind);
 } Installed;
 

@@ -9,7 +9,7 @@
  * the text. */
 BP__SHARED char *bp__line_next(char **rest);
 
-/* The value of a line, borrowed from it; NULL if it has another key. */
+/* Returns the value of a line, borrowed from the line; NULL if the line has another key. */
 BP__SHARED const char *bp__line_value(const char *line, const char *key);
 
 #endif

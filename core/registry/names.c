@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names and of words, searched linearly: most have dozens. */
+/* Lists of distinct names and of words, searched linearly, because most have only dozens of
+ * entries. */
 #include "core/registry/names.h"
 
 #include <stdlib.h>

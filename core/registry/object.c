@@ -29,7 +29,7 @@ void bp_object_release(void *object) {
     return;
   uint64_t before = __atomic_fetch_sub(&header->combined_count, STRONG_ONE, __ATOMIC_ACQ_REL);
   if (before == WEAK_ONE + STRONG_ONE) {
-    /* Nobody else can reach the object any more, so the weak count need not be decreased to
+    /* No other code can reach the object any more, so the weak count need not be decreased to
      * zero. */
     header->deleter(object, BP_DELETER_STRONG | BP_DELETER_WEAK);
   } else if ((before & STRONG_MASK) == STRONG_ONE) {

@@ -42,8 +42,8 @@ char *bp__own_library(void) {
   return NULL;
 }
 
-/* The file in the folder of `library`, or in the one there that parts are installed in; NULL if
- * there is none (transfer full). */
+/* Returns the path of the file in the folder of `library`, or in the subfolder in which parts are
+ * installed; NULL if there is none (transfer full). */
 static char *find_beside(const char *library, const char *name) {
   g_autofree char *folder = g_path_get_dirname(library);
   g_autofree char *parts = g_path_get_basename(BP_PARTS_DIR);
@@ -57,9 +57,9 @@ static char *find_beside(const char *library, const char *name) {
   return NULL;
 }
 
-/* Where a part is (transfer full): near this library, as in a build folder or in an installed tree
- * that was moved; near the file that a link to this library leads to; else where it was to be
- * installed. NULL when memory ran out. */
+/* Finds a part (transfer full): near this library, as in a build folder or in a moved installation;
+ * near the target of a link to this library; else in the installation folder. NULL if memory is
+ * exhausted. */
 static char *find_file(const char *name) {
   errno = 0;
   char *own = bp__own_library(), *real = own ? realpath(own, NULL) : NULL;
@@ -89,8 +89,8 @@ static const char *find_fault(const Part *part, PartId id) {
   return part->id != (int)id ? "it is another part under this name" : NULL;
 }
 
-/* Why the loader must not see the file (transfer full); NULL if it may. The loader would wait for
- * the writer of a FIFO, and a page that a truncated file lacks would kill the process. */
+/* Says why the loader must not open the file (transfer full); NULL if it may. The loader would wait
+ * for the writer of a FIFO, and a missing page of a truncated file would kill the process. */
 static char *find_damage(const char *path, int *is_memory) {
   struct stat status;
   BpElfFault fault = BP_ELF_UNREADABLE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the core that an application seldom needs: libraries of their own, loaded when they
- * are first needed. They are made of the folders of parts/, and belong to one version of the core.
+/* The parts of the core that an application seldom needs: libraries of their own, loaded on first
+ * use. The folders of parts/ contain their sources. A part works only with the core of the same
+ * version.
  */
 #ifndef BACKPLANE_CORE_REGISTRY_PART_H
 #define BACKPLANE_CORE_REGISTRY_PART_H
@@ -24,10 +25,10 @@ typedef enum PartId {
   BP_NUM_PARTS
 } PartId;
 
-/* The only symbol that a part exports, as bp__part. */
+/* The only symbol that a part exports, named bp__part. */
 typedef struct Part {
-  const char *version; /* PACKAGE_VERSION; first in every version */
-  int id;              /* a PartId: a file may have the name of another part's */
+  const char *version; /* PACKAGE_VERSION; the first member in every version */
+  int id;              /* a PartId: a file may have the name of another part */
   const void *table;
 } Part;
 
@@ -36,14 +37,14 @@ typedef struct Part {
   BP__SHARED extern const Part bp__part;                                                           \
   const Part bp__part = {PACKAGE_VERSION, id, &(table)}
 
-/* The table of a part, which stays loaded for ever; NULL with an error if it is not installed. Any
- * thread. */
+/* Returns the table of a part, which stays loaded for ever; NULL with an error if the part is not
+ * installed. Any thread. */
 const void *bp__part_table(PartId id);
-/* The table of a part that is loaded; NULL, with no error, if it is not. Any thread. */
+/* Returns the table of a loaded part; NULL, with no error, if it is not loaded. Any thread. */
 const void *bp__part_loaded(PartId id);
 
-/* The core's own file, as an absolute path (transfer full, free); NULL if it is not known. The
- * loader reports the path as it was given, and the working directory may have changed since. */
+/* Returns the core's own file, as an absolute path (transfer full, free); NULL if it is unknown.
+ * The loader reports the path as it was given, and the working directory may have changed since. */
 BP__SHARED char *bp__own_library(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names that a plugin registers while it initialises. They become visible only after it has
- * succeeded, so that nobody finds a function of a plugin that is incomplete or fails. */
+/* The names that a plugin registers while it initialises. The names become visible only after the
+ * plugin has succeeded, so that no look-up finds a function of an incomplete or failed plugin. */
 #ifndef BACKPLANE_CORE_REGISTRY_REGISTRATION_H
 #define BACKPLANE_CORE_REGISTRY_REGISTRATION_H
 
@@ -15,24 +15,24 @@ typedef struct RegisteredName {
 } RegisteredName;
 
 typedef struct Registration {
-  const char *plugin;   /* its name; borrowed, valid for ever */
-  const char *provides; /* the registry names that it may register; borrowed */
-  const char *targets;  /* the target kinds that it may register; borrowed */
+  const char *plugin;   /* the plugin's name; borrowed, valid for ever */
+  const char *provides; /* registry names that the plugin may register; borrowed */
+  const char *targets;  /* target kinds that the plugin may register; borrowed */
   RegisteredName *names;
   size_t count;
 } Registration;
 
-/* The registration of the plugin that the calling thread initialises, or NULL. */
+/* Returns the registration of the plugin that the calling thread initialises, or NULL. */
 BP__SHARED Registration *bp__registration_current(void);
 
-/* Makes `registration`, without names, the calling thread's. */
+/* Makes `registration`, which has no names yet, the calling thread's registration. */
 void bp__registration_begin(Registration *registration);
-/* The thread no longer initialises a plugin. Names that were not published are dropped. */
+/* Ends the calling thread's registration. Names that were not published are dropped. */
 void bp__registration_end(Registration *registration);
 
 /* Adds a name that is not visible yet; retains the function. It is an error if the plugin does not
- * provide the name, if somebody else has registered it, or if the plugin has registered it itself,
- * unless `override`. */
+ * provide the name, if another plugin or the program has registered it, or, unless `override`, if
+ * the plugin has registered it before. */
 int bp__registration_add(Registration *registration, const char *name, BpFunction *function,
                          int override);
 int bp__registration_has(const Registration *registration, const char *name);

@@ -3,10 +3,11 @@
  *
  * Entries never change: a writer (one at a time, under the lock) stores a pointer to a new entry,
  * and replaces a full table by a larger one. A reader may still use an entry or table that a writer
- * has unlinked, so it goes to a list of garbage first. A reader increments one of several counters,
- * spread over cache lines, while it reads. Once every counter has been zero, no reader uses garbage
- * that was unlinked before. All these accesses are sequentially consistent: a reader that
- * increments a counter after it was seen as zero sees the table as it was before that. */
+ * has unlinked, so the writer first adds it to a list of garbage. A reader increments one of
+ * several counters, spread over cache lines, while it reads. Once every counter has been zero, no
+ * reader uses garbage that was unlinked before. All these accesses are sequentially consistent: a
+ * reader that increments a counter after the writer saw zero cannot find garbage that was unlinked
+ * before. */
 
 #include "core/registry/registry.h"
 
@@ -88,7 +89,7 @@ static int entry_is(const Entry *entry, uint64_t hash, const char *name, size_t 
   return entry->hash == hash && entry->name_size == size && !memcmp(entry->name, name, size);
 }
 
-/* The slot that holds `name`, or the empty slot where the search for it ends; NULL if there is no
+/* Returns the slot of `name`, or the empty slot where the search for it ends; NULL if there is no
  * table. A table always has an empty slot. */
 static Slot *find_slot(Table *table, uint64_t hash, const char *name, size_t size) {
   for (size_t i = hash;; ++i) {
@@ -129,7 +130,7 @@ static BpFunction *look_up(const char *name, size_t size) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* TVM's names for our functions; a function is registered and found under either name. */
+/* TVM's names for functions of Backplane; a function is registered and found under either name. */
 static const struct {
   const char *theirs;
   const char *ours;
@@ -138,7 +139,7 @@ static const struct {
     {"ffi.Module.load_from_file.", "runtime.module.loadfile_"},
 };
 
-/* The alias prefix that `name` starts with, or -1. */
+/* Returns the alias prefix that `name` starts with, or -1. */
 static int find_alias(const char *name) {
   for (int i = 0; i < (int)(sizeof aliases / sizeof *aliases); ++i)
     if (!strncmp(name, aliases[i].theirs, strlen(aliases[i].theirs)))
@@ -146,7 +147,7 @@ static int find_alias(const char *name) {
   return -1;
 }
 
-/* Our name for `name` (to be freed), or NULL with an error. */
+/* Returns Backplane's name for `name` (to be freed), or NULL with an error. */
 static char *canonical_name(const char *name) {
   int alias = find_alias(name);
   const char *prefix = alias < 0 ? "" : aliases[alias].ours;
@@ -187,7 +188,7 @@ void bp__registry_set_resolver(int (*activate)(const char *name)) {
   resolver = activate;
 }
 
-/* A missing name: starting the core or a plugin may add it. */
+/* Looks up a missing name: starting the core or a plugin may add it. */
 static int resolve(const char *name, BpFunction **function) {
   if (bp__core_start() || bp__registry_find(name, function))
     return -1;
@@ -305,8 +306,8 @@ static void entry_free(Entry *entry) {
   free(entry);
 }
 
-/* Links `entry`, and takes it, instead of an entry of the same name, if there is one. `item` is
- * memory for the garbage that this makes; it is taken too. */
+/* Links `entry`, and takes it over, instead of an entry of the same name, if there is one. `item`
+ * is memory for the resulting garbage; it is taken over, too. */
 static int link_entry(Entry *entry, Garbage *item, int override) {
   if (make_room())
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", entry->name);
@@ -356,7 +357,8 @@ static int check_entry(const char *name, const BpFunction *function) {
   return 0;
 }
 
-/* Registers under our name; during a plugin's initialize() the name is not visible yet. */
+/* Registers a function under Backplane's name; during a plugin's initialize() the name is not
+ * visible yet. */
 static int set(const char *name, BpFunction *function, int override) {
   Registration *registration = bp__registration_current();
   char *ours = canonical_name(name);
@@ -390,7 +392,7 @@ int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t o
 }
 
 /* Registers a function of the core. The name may exist: a start that is repeated after a failure
- * finds the names of the previous one. */
+ * finds the names of the previous start. */
 int bp__registry_set_call(const char *name, BpPackedCall call) {
   BpFunction *function = bp_function_create(call, NULL, NULL);
   int rc = function ? set_canonical(name, function, 1) : -1;

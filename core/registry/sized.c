@@ -8,7 +8,7 @@
 
 #include <backplane/error.h>
 
-/* No structure of any version is longer; a larger size was not set. */
+/* No structure of any version is longer; a larger size means that struct_size was not set. */
 #define MOST_BYTES 4096
 
 int bp__sized_read(void *own, size_t own_size, size_t least, const void *given, const char *type) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that few programs need: the table of a part of the core, parts/text. */
+/* The table of parts/text, the part of the core for texts that few programs need. */
 #ifndef BACKPLANE_CORE_REGISTRY_TEXT_H
 #define BACKPLANE_CORE_REGISTRY_TEXT_H
 
@@ -12,7 +12,8 @@ typedef struct Text {
   /* bp_dtype_decode. */
   int (*decode_element)(BpDataType dtype, const void *elements, uint64_t index, double *value);
   char *(*format_tensor)(const BpTensorView *tensor, int64_t threshold);
-  /* Either form of a target, which is untrusted input (transfer full); not yet completed. */
+  /* Parses either text form of a target, which is untrusted (transfer full); the target is not yet
+   * completed. */
   BpTarget *(*parse_target)(const char *text);
   char *(*format_options)(const BpTarget *target);
   char *(*format_json)(const BpTarget *target);

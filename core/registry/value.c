@@ -18,7 +18,7 @@ static void delete_str(void *self, int flags) {
     free(self);
 }
 
-/* The characters follow the object, with a NUL that `size` does not include. */
+/* A string object: its characters follow it, with a NUL that `size` does not include. */
 static BpStr *str_create(int32_t type_index, const char *data, size_t size) {
   BpStr *str = size < SIZE_MAX - sizeof *str ? malloc(sizeof *str + size + 1) : NULL;
   if (!str) {

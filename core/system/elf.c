@@ -54,7 +54,7 @@ static int lies_inside(uint64_t offset, uint64_t size, uint64_t file_size) {
   return offset <= file_size && size <= file_size - offset;
 }
 
-/* With e_shnum 0 the number of sections would be elsewhere in the file, without a limit. */
+/* With e_shnum 0, another place in the file has the number of sections, without a limit. */
 static BpElfFault check_header(const Elf64_Ehdr *header, uint64_t file_size) {
   if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
       header->e_machine != MACHINE)
@@ -71,7 +71,7 @@ static BpElfFault check_header(const Elf64_Ehdr *header, uint64_t file_size) {
   return BP_ELF_OK;
 }
 
-/* `size`: the available bytes of the header. */
+/* `size` is the number of available bytes of the header. */
 static BpElfFault check_start(const Elf64_Ehdr *header, size_t size, uint64_t file_size) {
   if (size < SELFMAG || memcmp(header->e_ident, ELFMAG, SELFMAG))
     return BP_ELF_NOT_ELF;
@@ -83,7 +83,7 @@ static int is_mapped(const GElf_Phdr *segment) {
   return segment->p_type == PT_LOAD || segment->p_type == PT_DYNAMIC || segment->p_type == PT_NOTE;
 }
 
-/* Why libelf failed; errno was 0 before. */
+/* Returns why libelf failed; errno was 0 before. */
 static BpElfFault explain_failure(void) {
   return errno == EIO || errno == ENOMEM || errno == EINTR ? BP_ELF_UNREADABLE : BP_ELF_MALFORMED;
 }
@@ -178,7 +178,7 @@ static BpElfFault copy_body(const Wanted *wanted, const char *body, size_t size)
   return BP_ELF_OK;
 }
 
-/* Searches for the first note that is wanted. */
+/* Searches for the first note with the owner and type. */
 static BpElfFault search_notes(Elf_Data *data, const Wanted *wanted) {
   size_t length = strlen(wanted->owner) + 1, at = 0, name, body;
   GElf_Nhdr note;

@@ -17,7 +17,7 @@ typedef enum BpElfFault {
   BP_ELF_TRUNCATED,
 } BpElfFault;
 
-/* The text for a fault, to follow "it ". Static. */
+/* Returns the text for a fault, to follow "it ". Static. */
 const char *bp__elf_describe(BpElfFault fault);
 
 /* Opens a shared object for this machine (transfer full, elf_end), of `size` bytes: either open as

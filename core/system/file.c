@@ -125,7 +125,7 @@ ssize_t bp__read_up_to(int fd, void *data, size_t size) {
   return (ssize_t)done;
 }
 
-/* The expected size: files in /proc report 0. */
+/* Returns the expected size of a file: files in /proc report 0. */
 static size_t expect_size(int fd) {
   struct stat status;
   return fstat(fd, &status) || status.st_size <= 0 ? 4096 : (size_t)status.st_size;

@@ -27,7 +27,8 @@ static void after_fork_in_child(void) {
   after_fork_in_parent();
 }
 
-/* Fails only without memory, which glibc needs from the 49th library that watches forks. */
+/* Fails only if memory is exhausted; glibc allocates memory from the 49th library that installs
+ * fork handlers on. */
 static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

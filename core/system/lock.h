@@ -15,7 +15,7 @@
 typedef enum BpLock {
   BP__LOCK_START,   /* held for the whole start of the core */
   BP__LOCK_PLUGINS, /* the records of plugins; held while the search path is read */
-  BP__LOCK_STATE,   /* everything else, in short sections that take no other lock */
+  BP__LOCK_STATE,   /* all other state, in short sections that take no other lock */
   BP__NUM_LOCKS
 } BpLock;
 
@@ -23,17 +23,17 @@ typedef enum BpLock {
  * forked. */
 BP__SHARED void bp__lock(BpLock lock);
 BP__SHARED void bp__unlock(BpLock lock);
-/* Waits for a condition variable of the lock that is held. */
+/* Waits for a condition variable of the held lock. */
 void bp__lock_wait(BpLock lock, pthread_cond_t *changed);
 
 /* Called in the child of a fork, with all locks held: drops the data of threads that do not exist
- * there. Static. */
+ * in the child. Static. */
 typedef struct BpForkHook {
   void (*in_child)(void);
   struct BpForkHook *next;
 } BpForkHook;
 
-/* Adds a hook, unless it was added before. With a lock held. */
+/* Adds a hook, unless it was added before. Called with a lock held. */
 void bp__fork_hook_add(BpForkHook *hook);
 
 #endif

@@ -15,7 +15,7 @@
 
 #define MAPS_MAX (256u << 20)
 
-/* In the /proc of another PID namespace this process has another number, which only /proc/self
+/* In the /proc of another PID namespace this process has a different number, which only /proc/self
  * shows. */
 static int find_own_number(char *number, size_t size) {
   ssize_t length = readlink("/proc/self", number, size - 1);
@@ -55,7 +55,7 @@ int bp__find_mapping(const void *address, BpMapping *mapping) {
   char *maps = bp__read_file("/proc/self/maps", MAPS_MAX, NULL);
   int rc = -1;
   if (maps)
-    errno = ENOENT; /* read_line sets another one if it fails */
+    errno = ENOENT; /* read_line sets errno to another value if it fails */
   for (const char *line = maps; line && *line && rc;) {
     rc = read_line(line, address, mapping);
     line += strcspn(line, "\n");

@@ -3,8 +3,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_SHARED_H
 #define BACKPLANE_CORE_SYSTEM_SHARED_H
 
-/* The library exports such a function for its parts alone: as BACKPLANE_PRIVATE, which changes with
- * each version. */
+/* Marks a function that the library exports only for its parts, with the symbol version
+ * BACKPLANE_PRIVATE, which changes with each version. */
 #define BP__SHARED __attribute__((visibility("default")))
 
 #endif

@@ -43,12 +43,12 @@ typedef struct Walk {
   int num_links;
 } Walk;
 
-/* Ends the process if memory runs out: returning no text would mean that the path is safe. */
+/* Ends the process if memory runs out: a missing text would mean that the path is safe. */
 static char *join(const char *before, const char *path, const char *after) {
   return g_strconcat(before, path, after, NULL);
 }
 
-/* In a directory with the sticky bit others cannot replace files that are not theirs. */
+/* In a directory with the sticky bit other users cannot replace files that they do not own. */
 static char *find_problem(Walk *walk, const struct stat *status) {
   walk->is_shared = bp__others_may_write(status);
   if (!walk->is_shared)
@@ -105,12 +105,12 @@ static int step_up(Walk *walk) {
   char *slash = strrchr(walk->at, '/');
   if (slash)
     *slash = '\0';
-  /* The directory was found safe when it was entered. */
+  /* The directory was found to be safe when it was entered. */
   walk->is_shared = !stat(*walk->at ? walk->at : "/", &status) && bp__others_may_write(&status);
   return 0;
 }
 
-/* Takes the next of the remaining names. 0: there is none. */
+/* Takes the next of the remaining names. Returns 0 if there is none. */
 static size_t next_name(Walk *walk, char *name) {
   const char *start = walk->rest + strspn(walk->rest, "/");
   size_t size = strcspn(start, "/");

@@ -9,20 +9,20 @@
 
 #include <sys/stat.h>
 
-/* Whether anybody except this process' user and root may change a file, or add to a directory. A
+/* Whether users other than this process' user and root may change a file, or add to a directory. A
  * group with the owner's number counts as the owner: systems make one for each user. */
 int bp__others_may_write(const struct stat *status);
 
-/* How others than this user and root may change the file that `path` leads to: the file itself, a
- * directory on the path, or one on the path of a link. Text for people (transfer full, free); NULL
- * if they cannot, or if the file does not exist. A safe path stays safe: only this user and root
- * can change it. */
+/* Says how users other than this user and root may change the file that `path` leads to: the file
+ * itself, a directory on the path, or one on the path of a link. Text for people (transfer full,
+ * free); NULL if they cannot, or if the file does not exist. A safe path stays safe: only this user
+ * and root can change it. */
 BP__SHARED char *bp__path_problem(const char *path);
 
 /* Whether the program has more rights than its user (setuid, setgid, capabilities), or runs with
  * rights inherited from one that has. Any thread. */
 BP__SHARED int bp__is_privileged(void);
-/* Treats this process as such a program from now on. */
+/* Treats this process as a program with more rights than its user from now on. */
 void bp__assume_privileged(void);
 
 #endif

@@ -12,7 +12,7 @@
 #include "core/registry/host.h"
 #include "core/registry/object.h"
 
-/* The compiler library registers this; without it the generator gets modules unchanged. */
+/* The compiler library registers this function; without it the generator gets modules unchanged. */
 #define LEGALIZE "compiler.legalize"
 
 static int call_by_name(const char *name, int required, BpIrModule *module, const BpTarget *target,

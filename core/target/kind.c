@@ -21,7 +21,7 @@
 /* Guarded by BP__LOCK_STATE. */
 static struct {
   const BpTargetKind *kinds[MAX_KINDS];
-  const char *owners[MAX_KINDS]; /* the names of their plugins, compared by address */
+  const char *owners[MAX_KINDS]; /* names of the kinds' plugins, compared by address */
   size_t count;
 } registered;
 
@@ -47,7 +47,7 @@ static int is_attr_type(int32_t type) {
 /* The size of an attribute in the first version that has a size. */
 #define LEAST_ATTR (offsetof(BpTargetAttr, description) + sizeof(const char *))
 
-/* A later version may give these members a meaning; 0 will mean that they are not used. */
+/* A later version may use these members; 0 will mean that they are unused. */
 static int check_reserved(const BpTargetKind *kind) {
   int32_t at = 0;
   while (at < kind->num_attrs && !bp_target_kind_attr(kind, at)->reserved)
@@ -60,7 +60,7 @@ static int check_reserved(const BpTargetKind *kind) {
       kind->reserved ? "the kind" : "an attribute");
 }
 
-/* An invalid kind is refused when it is registered, not when it is first used. */
+/* An invalid kind is refused when it is registered, not at its first use. */
 static int check_kind(const BpTargetKind *kind) {
   if (!BP_TABLE_HAS(kind, description) || (kind->num_attrs > 0 && !kind->attrs) || !*kind->name)
     return bp_error_raise(BP_ERROR_VALUE,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranges of numbers that the host's compiler reads: they have the same meaning in every
+/* The ranges of numbers that the host's compiler reads; each number has the same meaning in every
  * kind. */
 #include "core/target/target.h"
 

@@ -101,7 +101,7 @@ static int parse_bool(const char *text, int64_t *value) {
   return -1;
 }
 
-/* Parses text as a value of `type` (owned); -1 without an error if it is none. */
+/* Parses text as a value of `type` (owned); -1 without an error if the text is malformed. */
 static int parse_value(int32_t type, const char *text, BpValue *value) {
   char *end = NULL;
   *value = (BpValue){.type_index = type};

@@ -17,28 +17,28 @@ struct BpTarget {
   BpValue values[];
 };
 
-/* Starts this part of the core. */
+/* Starts core/target. */
 int bp__target_start(void);
 
 /* Registers a kind, which must stay valid for ever, for the plugin that this thread initialises. It
- * is an error if the thread initialises none, if the plugin does not declare the kind, or if the
- * name is taken. */
+ * is an error if the thread initialises no plugin, if the plugin does not declare the kind, or if
+ * the name is taken. */
 int bp__target_kind_register(const BpTargetKind *kind);
 /* Removes the kinds of a plugin that failed. Any thread. */
 void bp__target_kinds_withdraw(const Registration *registration);
-/* Finds a kind and activates the plugin that declares it; NULL with an error that names the
- * nearest. */
+/* Finds a kind and activates the plugin that declares it; NULL with an error that names the nearest
+ * kind. */
 BP__SHARED const BpTargetKind *bp__target_kind_find(const char *name);
-/* The kind's attribute of that name, or -1. */
+/* Returns the index of the kind's attribute with a name, or -1. */
 int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name);
 
-/* A target with the kind's defaults (transfer full), not yet completed. */
+/* Makes a target with the kind's defaults (transfer full), not yet completed. */
 BP__SHARED BpTarget *bp__target_create(const BpTargetKind *kind);
 /* Sets an attribute from text, or from a value of a matching type; an unknown attribute or an
- * unsuitable value is an error that says what is expected. */
+ * unsuitable value is an error that says which attributes or values are expected. */
 BP__SHARED int bp__target_set_text(BpTarget *target, const char *name, const char *text);
 BP__SHARED int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
-/* Checks that a number which the host's compiler reads is in its range; other numbers are not
+/* Checks that a number that the host's compiler reads is in its range; other numbers are not
  * checked. */
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);
 
