@@ -165,7 +165,7 @@ static void prepare(Kit *kit) {
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }
 
-/* Returns the SHA-256 of the plugin's file. A plugin linked into the program has only the program's
+/* Reports the SHA-256 of the plugin's file. A plugin linked into the program has only the program's
  * file. A file that is not regular may have no end. */
 static void tell_file(const char *path) {
   char *data = NULL;

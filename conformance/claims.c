@@ -263,8 +263,7 @@ static char *write_sample(const Kit *kit, const Sample *sample) {
   return path;
 }
 
-/* Options of code for the host's CPU: the reference for results, and the fallback for unclaimed
- * nodes. */
+/* Returns target c, the host's CPU: reference code runs on it, and so do unclaimed nodes. */
 static BpTarget *open_c(void) {
   BpTarget *target = bp_target_parse("c");
   if (!target)
@@ -752,8 +751,7 @@ static void run_truncated(Kit *kit) {
   KIT_OK(bp_module_save_to_bytes(part->module, &bytes), "save_to_bytes");
   size_t step = MAX(bytes.size / 200, 1);
   for (size_t size = 0; size < bytes.size; size += size < 64 ? 1 : step) {
-    char *copy = g_memdup2(bytes.data, size); /* of exact size: reading beyond the end is
-                                               * detectable */
+    char *copy = g_memdup2(bytes.data, size); /* of exact size, so that overreading shows */
     BpByteArray view = {copy, size};
     char what[80];
     g_snprintf(what, sizeof what, "loading %zu of %zu bytes", size, bytes.size);

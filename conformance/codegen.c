@@ -119,7 +119,7 @@ static void function_free(void *data) {
   g_free(function);
 }
 
-/* Functions that form one module (transfer full). */
+/* Makes an empty list of functions for one module (transfer full). */
 static GPtrArray *functions_new(void) {
   return g_ptr_array_new_with_free_func(function_free);
 }
@@ -340,7 +340,7 @@ static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
   return found;
 }
 
-/* Whether an expression has only types that every device has: int32 or float32, with a result other
+/* Returns an expression in a form that every device supports: int32 or float32, with a result other
  * than bool. */
 static char *core_text(const ExpressionRow *row) {
   const char *const words[][2] = {

@@ -101,7 +101,8 @@ static void unprepare(Prepared *prepared) {
   posix_spawn_file_actions_destroy(&prepared->actions);
 }
 
-/* Spawns the program. Returns 0 or an errno; calls unprepare in either case. */
+/* Prepares the arguments of posix_spawn. Returns 0 or an errno; unprepare is called in either
+ * case. */
 static int prepare(const BpSpawn *what, Prepared *prepared) {
   prepared->what = what;
   posix_spawn_file_actions_init(&prepared->actions);

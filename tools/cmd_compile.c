@@ -35,7 +35,7 @@ static void code_clear(Code *code) {
 
 /* ---- Choosing targets -------------------------------------------------------------------- */
 
-/* Returns the target of the device that `preferences` select; NULL selects as `run` does. */
+/* Adds the target of the device that `preferences` select; NULL selects as `run` does. */
 static int add_device(const char *preferences, Code *code) {
   BpDevice device;
   char text[DEVICE_TEXT_MAX];

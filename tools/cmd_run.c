@@ -59,7 +59,7 @@ static char *first_elements(const Output *output) {
   return g_string_free(text, FALSE);
 }
 
-/* Adds all elements in row-major order. */
+/* Returns all elements in row-major order, as JSON. */
 static json_t *elements_json(const BpTensorView *view, const char *data) {
   int64_t count = bp_view_num_elements(view);
   size_t size = bp_dtype_bytes(view->dtype);
@@ -160,7 +160,7 @@ static void print_best(const GPtrArray *outputs, int top, char *const *labels) {
     fprintf(command_out(), "... and %" G_GINT64_FORMAT " rows more, which --json has\n", hidden);
 }
 
-/* Adds, for each row along the last axis, a list of its best elements. */
+/* Returns, for each row along the last axis, a list of its best elements. */
 static json_t *best_json(const Output *output, int top, char *const *labels) {
   const BpTensorView *view = &output->tensor->view;
   json_t *rows = json_array();

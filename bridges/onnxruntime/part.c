@@ -95,8 +95,7 @@ Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *k
   BpModule *module = part->key ? compile(purpose, onnx) : NULL;
   part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
   bp_module_release(module);
-  Idle *first = part->model ? take_context(part) : NULL; /* fails here instead of in the first
-                                                          * run */
+  Idle *first = part->model ? take_context(part) : NULL; /* fails here, not in the first run */
   if (!first) {
     part_free(part);
     return NULL;

@@ -95,7 +95,7 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-/* Whether all libraries are present. */
+/* Adds the findings about libraries; returns whether all libraries are present. */
 static int add_libraries(const Subject *subject, const Trial *trial) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
@@ -126,7 +126,7 @@ static char *group_remedy(const struct stat *status) {
                          group.gr_name, group.gr_name);
 }
 
-/* Whether this user has access to a node. */
+/* Adds the finding about a node; returns whether this user has access to it. */
 static int add_node(const Subject *subject, const char *path) {
   struct stat status;
   if (!access(path, R_OK | W_OK))
