@@ -3,10 +3,10 @@
  * for the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
- *   identity - TEXT the device's attributes
+ *   identity - TEXT      the device's attributes
  *   refused - TEXT       there is no such plugin, or the options do not suit the plugin
  *   begin INDEX -        a check starts; the deadline counts from here
- *   going INDEX - the check begins another part; the deadline counts from here
+ *   going INDEX -        the check begins another part; the deadline counts from here
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
