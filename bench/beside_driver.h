@@ -7,9 +7,9 @@
 #include <backplane/module.h>
 #include <backplane/tensor.h>
 
-#define LAUNCHES   100 /* in a batch */
-#define GRAPH_RUNS 10  /* in a batch */
-#define KERNELS    50  /* of the graph */
+#define LAUNCHES   100 /* launches in a batch */
+#define GRAPH_RUNS 10  /* runs in a batch */
+#define KERNELS    50  /* kernels of the graph */
 #define ELEMENTS   256 /* floats of each tensor of the graph */
 #define COPY_BYTES ((size_t)64 << 20)
 

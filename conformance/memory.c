@@ -396,7 +396,7 @@ static void run_export(Kit *kit) {
   spare = import(kit, &external, &memory);
   close(memory.fd);
   bp__kit_free(kit, spare);
-  for (int round = 0; round < 4; round++) { /* in both directions */
+  for (int round = 0; round < 4; round++) { /* rounds alternate the direction */
     bp__kit_fill(sent, sizeof sent, kit->seed + (uint64_t)round);
     bp__kit_upload(kit, sent, round % 2 ? twin : handle, 0, sizeof sent, NULL);
     bp__kit_sync(kit, NULL);

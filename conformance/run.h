@@ -16,7 +16,7 @@ typedef enum Outcome {
   OUTCOME_INAPPLICABLE, /* about a feature that the plugin does not provide; no other outcome
                          * follows from it */
   OUTCOME_ABSENT,       /* this machine lacks a requirement */
-  OUTCOME_LEFT_OUT      /* by the options */
+  OUTCOME_LEFT_OUT      /* deselected by the options */
 } Outcome;
 
 /* The result of one check. */

@@ -10,19 +10,19 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_copy_section,               /* copies */
     &bp__kit_used_memory_section,        /* exhaustion, workspace: checks that need copies */
     &bp__kit_stream_section,             /* streams, timers, recordings */
-    &bp__kit_module_section,             /* code, calls, launches, saving */
+    &bp__kit_module_section,             /* building code, calls, launches, saving */
     &bp__kit_sizes_section,              /* large programs, many arguments */
     &bp__kit_launch_section,             /* launches on streams */
     &bp__kit_reload_section,             /* modules again and again */
     &bp__kit_copy_performance_section,   /* times, compared within the run */
-    &bp__kit_launch_performance_section, /* likewise */
+    &bp__kit_launch_performance_section, /* times, compared within the run */
     &bp__kit_fault_section,              /* faults of the process */
     &bp__kit_claims_section,             /* graph compilers */
     &bp__kit_operators_section,          /* single operators */
     &bp__kit_codegen_section,            /* constructs of the IR */
     &bp__kit_types_section,              /* operations on each type */
     &bp__kit_intrinsics_section,         /* functions of numbers */
-    &bp__kit_kernels_section,            /* computations in the host's schedules */
+    &bp__kit_kernels_section,            /* computations in the schedules of the host's compiler */
     &bp__kit_random_section,             /* random programs */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);

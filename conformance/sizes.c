@@ -26,7 +26,7 @@ static char *gathering_text(int num_buffers, int num_numbers) {
   return g_string_free(text, FALSE);
 }
 
-/* Argument i is 1000 + i, in a buffer or as a number. */
+/* Sets argument i to 1000 + i, in a buffer or as a number. */
 static void expect_gathered(const Kit *kit, int num_buffers, int num_numbers) {
   char *text = gathering_text(num_buffers, num_numbers);
   int count = num_buffers + num_numbers;

@@ -25,7 +25,7 @@
 #define FLAG_UTF8         0x800
 #define STORED            0
 #define DEFLATED          8
-#define MAX_RATIO         1032 /* of DEFLATE */
+#define MAX_RATIO         1032 /* largest ratio of DEFLATE */
 #define JANUARY_1980      0x21 /* the first date of ZIP: equal arrays give equal bytes */
 #define SUFFIX            ".npy"
 
@@ -34,7 +34,7 @@ typedef struct Member {
   int method;
   uint32_t crc;
   uint64_t packed, size; /* bytes */
-  uint64_t start;        /* of its data */
+  uint64_t start;        /* offset of its data */
 } Member;
 
 /* An open file: only the directory and the requested members are read. */

@@ -16,8 +16,8 @@
 #define MAX_CONTEXTS 1024
 
 typedef struct BenchOptions {
-  int runs;       /* at least */
-  double seconds; /* at least */
+  int runs;       /* least number of runs */
+  double seconds; /* least time */
   int warmup;
   int contexts; /* at once */
 } BenchOptions;
@@ -26,8 +26,8 @@ typedef struct BenchOptions {
 typedef struct Lane {
   LoadedModel loaded; /* the side's model, with a context of its own */
   GArray *times;      /* times of runs, in milliseconds */
-  double turn_ms;     /* at least */
-  int turn_runs;      /* at least */
+  double turn_ms;     /* least time of a turn */
+  int turn_runs;      /* least number of runs in a turn */
   char *error_kind;   /* or NULL */
   char *error;
 } Lane;

@@ -9,8 +9,8 @@
 
 typedef struct CacheReport {
   char *folder;
-  uint64_t files, bytes;                 /* that are there */
-  uint64_t removed_files, removed_bytes; /* by `clear` */
+  uint64_t files, bytes;                 /* files in the cache */
+  uint64_t removed_files, removed_bytes; /* removed by `clear` */
   gboolean clears;
 } CacheReport;
 

@@ -48,7 +48,7 @@ static const Kind kinds[] = {
 /* A way to build a project: a folder of the template, and the commands for its users. */
 typedef struct Build {
   const char *name;
-  const char *package; /* of Debian's */
+  const char *package; /* a Debian package */
   const char *howto;
   const char *first_steps;
 } Build;

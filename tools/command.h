@@ -354,8 +354,8 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
 typedef struct ProfileOptions {
   char *trace;
   char *dump_dir;
-  int runs;       /* at least */
-  double seconds; /* at least */
+  int runs;       /* least number of runs */
+  double seconds; /* least time */
   char *order;    /* "time", "run", or NULL: time */
 } ProfileOptions;
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define OPERATIONS 20000 /* in a batch */
+#define OPERATIONS 20000 /* operations in a batch */
 #define NUM_NAMES  500   /* additional functions in each registry */
 
 /* tvm-ffi's functions; their types have the same layout as Backplane's. */

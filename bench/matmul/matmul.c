@@ -120,7 +120,7 @@ static void run_ours(void *context) {
 typedef struct Candidate {
   void (*run)(void *context);
   void *context;
-  int runs; /* of a series */
+  int runs; /* runs of a series */
   double best;
 } Candidate;
 

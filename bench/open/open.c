@@ -28,7 +28,7 @@
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 
 typedef struct Shapes {
-  char text[512]; /* as given */
+  char text[512]; /* the shapes as text */
   BpInputShape shapes[MAX_INPUTS];
   int64_t extents[MAX_INPUTS][MAX_NDIM];
   char names[MAX_INPUTS][128];

@@ -33,7 +33,7 @@
 #include <backplane/tensor.h>
 
 #define COUNT       4096
-#define ROUNDS      10 /* at least */
+#define ROUNDS      10 /* least number of rounds */
 #define PASSES      4  /* passes that equalise the halves */
 #define LEAST_STEPS 64 /* lavapipe unrolls shorter loops, which then run several times as fast */
 

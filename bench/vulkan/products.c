@@ -30,7 +30,7 @@
 static const struct {
   const char *name;
   VkDescriptorType types[3];
-  uint32_t columns, rows; /* of a block */
+  uint32_t columns, rows; /* size of a block */
 } sources[] = {
     {"register_tile", {STORAGE, STORAGE, STORAGE}, 64, 8},
     {"shared_tile", {STORAGE, STORAGE, STORAGE}, 64, 64},

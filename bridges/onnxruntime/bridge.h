@@ -99,7 +99,7 @@ typedef struct Value {
   uint64_t bytes;       /* bytes of `constant` */
   int32_t producer;     /* the node that makes the value, or -1 */
   int32_t mark;         /* mark of the current pass */
-  bool is_output;       /* of the graph */
+  bool is_output;       /* an output of the graph */
 } Value;
 
 typedef struct Node {

@@ -25,7 +25,7 @@ struct Part {
   BpModel *model;
   BpDevice device;
   uint64_t alignment; /* alignment of a tensor in a device's memory */
-  Bytes onnx;         /* or nothing */
+  Bytes onnx;         /* the ONNX model, or nothing */
   pthread_mutex_t mutex;
   Idle *idle;
 };

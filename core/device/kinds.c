@@ -33,7 +33,7 @@ typedef struct Kind {
   BpDeviceApi api;      /* first member: the address of the api is that of the kind */
   BpLayering *layering; /* or NULL */
   atomic_int count;
-  struct Kind *next; /* in its bucket */
+  struct Kind *next; /* the next kind in its bucket */
   char name[];
 } Kind;
 

@@ -19,7 +19,7 @@
 typedef struct Block {
   struct Block *next;
   BpDevice device;
-  uint64_t stream; /* its number */
+  uint64_t stream; /* number of the stream */
   uint64_t size;
   void *handle;
 } Block;

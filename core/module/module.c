@@ -276,7 +276,7 @@ typedef struct Walk {
   size_t count;
   BpModule **todo;
   size_t num_todo;
-  size_t capacity; /* of both arrays */
+  size_t capacity; /* capacity of both arrays */
 } Walk;
 
 static int walk_reserve(Walk *walk, size_t more) {

@@ -9,7 +9,7 @@
 
 typedef enum BpElfFault {
   BP_ELF_OK,
-  BP_ELF_UNREADABLE, /* with errno */
+  BP_ELF_UNREADABLE, /* the reason is in errno */
   BP_ELF_NOT_ELF,
   BP_ELF_OTHER_MACHINE,
   BP_ELF_NOT_SHARED,

@@ -30,10 +30,10 @@ enum { NEW, ASKING, ANSWERED, UNREACHABLE };
  * ASKING writes `why`. */
 typedef struct Machine {
   char *host;
-  int32_t number; /* from 1 on */
+  int32_t number; /* number of the machine, from 1 on */
   int state;
-  pthread_t owner; /* of ASKING */
-  char *why;       /* of UNREACHABLE */
+  pthread_t owner; /* thread that set ASKING */
+  char *why;       /* reason for UNREACHABLE */
   struct Machine *next;
 } Machine;
 

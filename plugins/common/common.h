@@ -26,7 +26,7 @@ typedef struct BpLibrarySymbol {
 /* A library that is opened when it is first needed, so that the plugin loads without it. */
 typedef struct BpLibrary {
   const char *option;   /* the BACKPLANE_* variable that names another library */
-  const char *names[2]; /* the first that exists is opened */
+  const char *names[2]; /* names of the library: the first that exists is opened */
   const char *what;     /* "the OpenCL library" */
   const char *install;  /* what to do if there is no library */
   const char *upgrade;  /* what to do if it lacks a function */

@@ -34,7 +34,7 @@ typedef struct BpGen {
   /* The function that code is generated for. */
   const BpIrNode *ir_function;
   LLVMValueRef function;
-  LLVMBasicBlockRef entry; /* for allocas */
+  LLVMBasicBlockRef entry; /* builder for allocas */
   LLVMBasicBlockRef leave; /* the block for failures; it returns the value of `rc` */
   LLVMValueRef rc;         /* alloca of i32 */
   LLVMValueRef message;    /* alloca for the text of an error, NULL until the first one */

@@ -110,8 +110,8 @@ typedef struct BpDnnlStep {
   int32_t relu;         /* 1: negative results become 0 */
   int32_t algorithm;    /* of pooling: dnnl_alg_kind_t */
   int32_t is_global;    /* of pooling: the window is the whole input */
-  int32_t axis;         /* of softmax */
-  int32_t groups;       /* of a convolution */
+  int32_t axis;         /* axis of softmax */
+  int32_t groups;       /* groups of a convolution */
   int32_t transposes_a; /* of a product of matrices */
   int32_t transposes_b;
   BpDnnlWindow window;
@@ -160,8 +160,8 @@ int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *
 typedef struct BpDnnlTensor {
   int32_t ndim;
   int32_t place;                  /* BP_DNNL_*, of tensors that are neither input nor output */
-  int64_t dims[BP_DNNL_MAX_NDIM]; /* or BP_DNNL_OPEN */
-  int64_t offset;                 /* in bytes */
+  int64_t dims[BP_DNNL_MAX_NDIM]; /* extents, or BP_DNNL_OPEN */
+  int64_t offset;                 /* offset in bytes */
 } BpDnnlTensor;
 
 /* The header of a module's code; tensors, steps and the data of constants follow. */

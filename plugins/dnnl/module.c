@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* of a function */
+#define MOST_TENSORS  BP_KERNEL_MAX_ARGS /* most tensors of a function */
 #define MOST_ELEMENTS ((int64_t)1 << 38)
 #define MOST_STEPS    65536
 #define MOST_PLANS    8 /* plans kept for a part with open extents */

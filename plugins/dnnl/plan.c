@@ -308,7 +308,8 @@ static int32_t begin_result(Planner *planner, const BpDnnlStep *step,
   return result < 0 || (sum != UNUSED && add_reorder(plan, sum, result)) ? -1 : result;
 }
 
-/* Records the result's buffer; copies the result to its output in plain layout if it is one. */
+/* Records the result's buffer. If the result is an output of the part, copies it there in plain
+ * layout. */
 static int32_t end_result(Planner *planner, const BpDnnlStep *step, int32_t buffer) {
   BpDnnlPlan *plan = planner->plan;
   dnnl_memory_desc_t plain;

@@ -28,7 +28,7 @@ const char *bp_layers_slot_name(BpSlot slot);
 typedef struct BpCall {
   BpSlot slot;
   int32_t device_id; /* -1: the slot has no device parameter */
-  const char *name;  /* of an extension */
+  const char *name;  /* name of an extension */
   const BpAllocation *allocation;
   const BpCopy *copy;
   const BpLaunch *launch;

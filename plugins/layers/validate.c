@@ -35,7 +35,7 @@ typedef struct Object {
   int32_t device_id;
   int type;
   int is_stopped;
-  BpValidateAccess *accesses; /* of a recording */
+  BpValidateAccess *accesses; /* accesses of a recording */
   BpValidateWaits waits;      /* of an event: the work that must complete first */
   int is_held;                /* the host holds the event, for work that this layer does not see */
 } Object;

@@ -11,7 +11,7 @@
 
 /* A driver crashes on an invalid cl_mem, so handles are numbers that index this table. */
 static BpHandleTable table;                              /* of BpOpenclBuffer */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the table */
 
 void *bp_opencl_add(BpOpenclBuffer given) {
   BpOpenclBuffer *buffer = malloc(sizeof(*buffer));

@@ -98,7 +98,7 @@ typedef struct BpOpenclStream {
 } BpOpenclStream;
 
 typedef struct BpOpenclDevice {
-  int32_t index; /* its device_id */
+  int32_t index; /* the device's device_id */
   cl_platform_id platform;
   cl_device_id id;
   BpDeviceOpening opening; /* opening the device sets the members below */
@@ -128,7 +128,7 @@ void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event);
 typedef struct BpOpenclBuffer {
   const BpOpenclDevice *device;
   cl_mem memory;
-  uint64_t size; /* as requested */
+  uint64_t size; /* size as requested */
   char *host;    /* the host memory that the buffer was imported from, or NULL */
 } BpOpenclBuffer;
 

@@ -11,7 +11,7 @@
 typedef struct Form {
   uint64_t form;
   VkExternalMemoryHandleTypeFlagBits type;
-  const char *extensions[2]; /* that are needed */
+  const char *extensions[2]; /* extensions that the form needs */
 } Form;
 
 static const Form forms[] = {

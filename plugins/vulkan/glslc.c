@@ -20,7 +20,7 @@ typedef struct Names {
 typedef struct Files {
   int32_t count;
   Names *names;
-  const char **words; /* of the command */
+  const char **words; /* words of the command */
   const char **sources;
   const char **binaries;
   BpByteArray *inputs;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static BpHandleTable table;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the table */
 
 void *bp_vulkan_add(BpVulkanBuffer *buffer) {
   pthread_mutex_lock(&lock);

@@ -9,7 +9,7 @@
 typedef struct Timer {
   BpVulkanShared shared;
   BpVulkanDevice *device;
-  VkQueryPool queries;        /* or VK_NULL_HANDLE */
+  VkQueryPool queries;        /* the timestamps, or VK_NULL_HANDLE */
   int64_t start, stop;        /* readings of the host's clock */
   BpVulkanTimeline *timeline; /* of the stream on which the timer was stopped; NULL: not stopped */
   uint64_t value;             /* the timeline's value once both timestamps are written */

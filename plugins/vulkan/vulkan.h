@@ -416,7 +416,7 @@ typedef struct BpVulkanKernel {
   const uint32_t *words; /* the kernel's binary, within the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
-  uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* of scalars */
+  uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* push constant offsets of scalars */
   uint32_t push_bytes;
   pthread_mutex_t lock;
   BpVulkanPipeline *pipelines[BP_VULKAN_MOST_DEVICES]; /* guarded by lock */

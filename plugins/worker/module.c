@@ -286,7 +286,8 @@ static void destroy_function(void *context) {
   free(function);
 }
 
-/* The devices that a module's kernels are for: those of its own name, or the plugin's first. */
+/* Returns the devices that a module's kernels run on: those with the name of the module's kind, or
+ * the plugin's first kind. */
 static const BpRemoteKind *kind_of(const RemoteModule *module) {
   const BpIsolated *plugin = module->plugin;
   for (int32_t i = 0; i < plugin->num_kinds; i++)

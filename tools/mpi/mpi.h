@@ -70,7 +70,7 @@ typedef struct Route {
 typedef struct Place {
   char *path;
   char *folder;      /* temporary, or NULL */
-  GMappedFile *file; /* on rank 0 */
+  GMappedFile *file; /* mapped on rank 0 */
 } Place;
 /* The functions return 0, or -1 with an error. place_send sends the file of rank 0 to the other
  * ranks of `ranks`, which have created folders. */
@@ -96,7 +96,7 @@ BpModel *stages_distribute(const Rank *rank, char **targets, const char *path,
 /* ---- Messages (message.c) ---------------------------------------------------------------- */
 
 #define TAG_ITEM   1 /* an item to compute */
-#define TAG_RESULT 2 /* its result */
+#define TAG_RESULT 2 /* an item's result */
 #define TAG_END    3 /* there are no more items */
 
 /* A message between ranks: the inputs or the outputs of an item, or why the item failed. */

@@ -296,7 +296,7 @@ typedef struct Request {
   BpTarget *target;
   Blob *blob;
   BpOnnxGraph graph;
-  char *memory; /* of the graph */
+  char *memory; /* memory of the graph */
 } Request;
 
 /* Reads the arguments. 0, or -1 with an error; they must be cleared in both cases. */

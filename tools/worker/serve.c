@@ -32,7 +32,7 @@ static int is_reached(const _Atomic uint32_t *counter, uint32_t from, uint32_t t
 /* Waits until a counter of the host has advanced from `from` to `to`. */
 static void wait_for(BpWorkerChannel *channel, const _Atomic uint32_t *counter, uint32_t from,
                      uint32_t to) {
-  static _Atomic int64_t spin = -1; /* of all threads */
+  static _Atomic int64_t spin = -1; /* spin time of all threads */
   if (spin < 0)
     spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0;
   for (int64_t until = bp_worker_now() + spin; bp_worker_now() < until;)

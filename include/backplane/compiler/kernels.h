@@ -16,7 +16,7 @@ extern "C" {
  * buffer b of the list. Buffers come first: the buffers that the kernel reads, then the
  * `num_outputs` buffers that it writes. The last `num_scalars` arguments are scalars. */
 typedef struct BpKernelLaunch {
-  const char *name; /* of its function */
+  const char *name; /* name of the kernel's function */
   const int32_t *args;
   int32_t num_args;
   int32_t num_outputs; /* at least 1 */

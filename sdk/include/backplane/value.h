@@ -33,7 +33,7 @@ extern "C" {
 #define BP_DTYPE_HANDLE  3
 #define BP_DTYPE_BFLOAT  4
 #define BP_DTYPE_COMPLEX 5
-#define BP_DTYPE_BOOL    6 /* of 8 bits */
+#define BP_DTYPE_BOOL    6 /* bool of 8 bits */
 /* Floats of 8, 6 and 4 bits, named by their bits of exponent and mantissa. */
 #define BP_DTYPE_FLOAT8_E3M4        7
 #define BP_DTYPE_FLOAT8_E4M3        8
@@ -86,7 +86,7 @@ static inline int bp_dtype_array_bytes(BpDataType dtype, uint64_t count, uint64_
 /* One device: its type and its index among the devices of that type. 8 bytes. */
 typedef struct BpDevice {
   int32_t device_type; /* BP_DEVICE_* */
-  int32_t device_id;   /* from 0 */
+  int32_t device_id;   /* index from 0 */
 } BpDevice;
 
 /* ---- Tensor views (DLTensor) ------------------------------------------------------------- */

@@ -12,13 +12,13 @@
 /* The place of a value in the chip's layout. */
 typedef struct Home {
   int32_t is_there; /* the value was moved to, or is computed in, the chip's layout */
-  int32_t offset;   /* in region 1 */
+  int32_t offset;   /* offset in region 1 */
 } Home;
 
 typedef struct Compiling {
   const BpGraphTable *table;
   const BpOnnxGraph *part;
-  Home *homes; /* by value */
+  Home *homes; /* homes by value */
   ChipInstruction *instructions;
   int32_t num_instructions;
   char *constants;

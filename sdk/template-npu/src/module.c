@@ -8,7 +8,7 @@
 
 typedef struct Module {
   BpModule *self; /* not a reference */
-  char *function; /* its name */
+  char *function; /* name of the function */
   char *bytes;
   size_t size;
   const SimdevHeader *header; /* in `bytes`, like the three members below */

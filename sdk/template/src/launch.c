@@ -22,7 +22,7 @@ static struct {
   pthread_mutex_t gate; /* held until all threads have started, or the launch is cancelled */
   pthread_barrier_t barrier;
   const Launch *launch;
-  uint64_t blocks; /* to run */
+  uint64_t blocks; /* number of blocks to run */
 } unit = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t product(const uint64_t extents[3]) {
