@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a table of devices must have, for devices that hold nothing, or whose memory is the host's:
- * tests of what stands above devices put their own slots beside these. */
+/* The required slots of a device table, for devices without memory or with host memory: tests of
+ * the layers above devices add their own slots. */
 #ifndef BACKPLANE_TESTS_BARE_DEVICE_H
 #define BACKPLANE_TESTS_BARE_DEVICE_H
 
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The devices that BP_TEST_DEVICES names, else `otherwise`, both with spaces between (transfer
- * full, g_strfreev). From here on the plugins of tests/mock are found. */
+/* Returns the devices that BP_TEST_DEVICES names, else `otherwise`; both are separated by spaces
+ * (transfer full, g_strfreev). After this call the plugins of tests/mock are found. */
 static inline char **bare_list_devices(const char *otherwise) {
   const char *wanted = g_getenv("BP_TEST_DEVICES");
   const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");
@@ -48,7 +48,7 @@ static inline int32_t bare_alloc(void *context, int32_t device_id, const BpAlloc
   return bp_error_raise(BP_ERROR_MEMORY, "no memory");
 }
 
-/* Frees nothing, and waits for nothing. */
+/* A slot that frees nothing and waits for nothing. */
 static inline int32_t bare_nothing(void *context, int32_t device_id, void *handle_or_stream) {
   (void)context;
   (void)device_id;
@@ -90,7 +90,7 @@ static inline int32_t bare_host_copy(void *context, const BpCopy *copy, void *st
   return 0;
 }
 
-/* Registers `device_api.KIND`, without a plugin. 0 or -1 with an error. */
+/* Registers `device_api.KIND` without a plugin. 0 or -1 with an error. */
 static inline int bare_register(const char *registry_name, const BpDeviceApi *api) {
   BpFunction *function = bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)api, NULL);
   int rc = function ? bp_registry_set(registry_name, function, 0) : -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that runs out where a test wants it to: an allocator in front of the C library's, of a
- * test program that includes this in one file. Sanitizers bring an allocator of their own. */
+/* Memory that runs out when a test wants it to: an allocator in front of the C library's, for a
+ * test program that includes this header in one file. Sanitizers have an allocator of their own. */
 #ifndef BACKPLANE_TESTS_FAILING_MEMORY_H
 #define BACKPLANE_TESTS_FAILING_MEMORY_H
 
@@ -23,7 +23,7 @@ BP_API void *realloc(void *memory, size_t size);
 BP_API int posix_memalign(void **memory, size_t alignment, size_t size);
 BP_API void free(void *memory);
 
-/* Whose allocations count: this thread's, or _Atomic for those of the process. */
+/* Whose allocations count: those of this thread, or, if _Atomic, those of the process. */
 #ifndef FAILING_SCOPE
 #define FAILING_SCOPE __thread
 #endif
@@ -32,7 +32,7 @@ BP_API void free(void *memory);
 static FAILING_SCOPE long fail_at = -1, count;
 static FAILING_SCOPE int keep_failing;
 static FAILING_SCOPE size_t least_size; /* smaller allocations do not count, and never fail */
-static FAILING_SCOPE long held;         /* blocks allocated less those freed */
+static FAILING_SCOPE long held;         /* blocks allocated minus blocks freed */
 
 static void (*at_failure)(void); /* called when an allocation fails; or NULL */
 
@@ -88,7 +88,7 @@ G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int kee
   fail_at = number;
   int rc = work();
   fail_at = -1;
-  /* The C library may say it in words of its own. */
+  /* The C library may report it in its own words. */
   if (rc && strcmp(bp_error_kind(), BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
     g_error("allocation %ld: %s: %s", number, bp_error_kind(), bp_error_message());
   bp_error_clear();
@@ -100,7 +100,7 @@ G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int kee
  * the number of allocations of `work`. */
 G_GNUC_UNUSED static long fail_every_allocation(int (*work)(void), int keeps) {
   g_assert_cmpint(work(), ==, 0);
-  bp_error_clear(); /* one from before would count as freed by the first that fails */
+  bp_error_clear(); /* an earlier error would count as freed by the first failing run */
   for (long number = 0;; number++) {
     long before = held;
     int has_failed = fail_allocation(work, number, keeps);

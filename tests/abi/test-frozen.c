@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin that is kept as source, sdk/abi: built against the headers that it was written for
- * ("then"), against today's ("now") and, stating that it needs no newer ABI, against later ones
- * ("newer"), it works in this host. Without that statement ("newest") it is refused. */
+/* A plugin whose source is kept in sdk/abi. It works in this host when built against the headers
+ * that it was written for ("then"), against the current headers ("now") and, if it states that it
+ * needs no newer ABI, against later headers ("newer"). Without that statement ("newest") it is
+ * refused. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>

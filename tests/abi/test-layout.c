@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts that other languages, other builds and the tvm-ffi world rely on. They never change:
- * a failure here is an ABI break, not a number to be updated. */
+/* The layouts on which other languages, other builds and tvm-ffi rely. They never change: a failure
+ * here is an ABI break, not a number to be updated. */
 
 #include <backplane/compiler/kernels.h>
 #include <backplane/compiler/schedules.h>
@@ -90,8 +90,8 @@ AT(BpManagedTensorVersioned, deleter, 16);
 AT(BpManagedTensorVersioned, flags, 24);
 AT(BpManagedTensorVersioned, view, 32);
 
-/* What follows may grow at its end, its SIZE with it (a table that begins with struct_size tells
- * what it has); no offset ever changes. */
+/* The structures below may grow at their end, and their SIZE with them (a table that begins with
+ * struct_size states its own size); no offset ever changes. */
 
 /* <backplane/device_api.h> */
 SIZE(BpCopy, 72);
@@ -697,14 +697,15 @@ AT(BpPluginFinding, remedy, 48);
 AT(BpManagedTensor, view, 0);
 AT(BpManagedTensorVersioned, version_major, 0);
 
-/* The compiler has done the checking; what only a running program shows is the byte order. */
+/* The compiler has checked the layouts; only the byte order needs a running program. */
 static void test_machine_is_little_endian(void) {
   BpValue value = {.type_index = BP_TYPE_INT, .v_int64 = 0x0102030405060708};
   g_assert_cmpint(value.v_bytes[0], ==, 8);
   g_assert_cmpint(value.v_bytes[7], ==, 1);
 }
 
-/* What the plugin needs, the oldest that the host loads, the host. */
+/* The arguments are the ABI that the plugin needs, the oldest ABI that the host loads, and the
+ * host's ABI. */
 static void test_which_versions_fit(void) {
   enum { V0_1 = 1, V0_2, V0_3, V1_0 = 0x10000, V1_1, V2_0 = 0x20000 };
   g_assert_true(bp_abi_fits(V0_1, V0_1, V0_1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structures of programs that were built with older and with newer headers than this host. */
+/* Structures of programs that were built with older or newer headers than this host. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -121,7 +121,7 @@ static void test_allocation_without_its_size_is_refused(void) {
   }
 }
 
-/* ---- What a plugin asks of the module table ---------------------------------------------- */
+/* ---- Structures that a plugin passes to the module table --------------------------------- */
 
 static const BpModuleTable *module_table;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our layouts beside those in tvm-ffi's and DLPack's own headers. Compiled, never run: the
- * assertions are the test. */
+/* Backplane's layouts compared with those in tvm-ffi's and DLPack's own headers. Compiled, never
+ * run: the assertions are the test. */
 
 #include <backplane/tensor.h>
 #include <backplane/value.h>
@@ -12,7 +12,7 @@
   _Static_assert(offsetof(ours, our_member) == offsetof(theirs, their_member) &&                   \
                      sizeof(((ours *)0)->our_member) == sizeof(((theirs *)0)->their_member),       \
                  #ours "." #our_member " and " #theirs "." #their_member " differ")
-/* A member of an object beside a member of the cell that follows their header. */
+/* Compares a member of an object with a member of the cell that follows tvm-ffi's header. */
 #define SAME_IN_CELL(ours, our_member, theirs, their_member)                                       \
   _Static_assert(offsetof(ours, our_member) ==                                                     \
                      sizeof(TVMFFIObject) + offsetof(theirs, their_member),                        \

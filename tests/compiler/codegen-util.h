@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of generated code share: a module's functions run on the same random arguments by the
- * reference interpreter and as code built for a target, and must agree. */
+/* Common code of tests of generated code: a module's functions run on the same random arguments in
+ * the reference interpreter and as code built for a target, and the results must agree. */
 #ifndef TESTS_COMPILER_CODEGEN_UTIL_H
 #define TESTS_COMPILER_CODEGEN_UTIL_H
 
@@ -60,14 +60,15 @@ static inline float float_of_bfloat(uint16_t bits) {
   return value;
 }
 
-/* An integer at which operations have their ends. */
+/* Returns an integer at which operations have edge cases. */
 static inline uint64_t odd_bits(BpDataType dtype, uint64_t choice) {
   uint64_t top = UINT64_C(1) << (dtype.bits - 1);
   const uint64_t odd[] = {0, 1, UINT64_MAX, top, top - 1, dtype.bits, dtype.bits - 1u};
   return odd[choice % G_N_ELEMENTS(odd)];
 }
 
-/* Fills one element with something of its type; every 13th float and every fifth integer is odd. */
+/* Fills one element with a value of its type; every 13th float and every fifth integer is an edge
+ * case. */
 static inline void fill_element(void *data, int64_t i, BpDataType dtype, uint64_t *state) {
   static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0};
   double number = random_number(state);
@@ -101,7 +102,7 @@ static inline double read_element(const void *data, int64_t i, BpDataType dtype)
   return dtype.bits == 32 ? ((const float *)data)[i] : ((const double *)data)[i];
 }
 
-/* Makes arguments that fit the function; scalars are 5. The same seed gives the same. */
+/* Makes arguments that fit the function; scalars are 5. Equal seeds give equal arguments. */
 static inline void make_args(Args *args, const BpIrNode *function, uint64_t seed) {
   const BpIrTable *ir = bp_ir_table();
   args->count = (int32_t)ir->int_value(function);
@@ -139,8 +140,8 @@ static inline void free_args(Args *args) {
     free(args->views[i].data);
 }
 
-/* How far two floats may be apart, relative to the larger one: fused multiply-add and vector forms
- * of functions round otherwise than the interpreter. */
+/* The largest difference of two floats, relative to the larger one: fused multiply-add and vector
+ * forms of functions round differently from the interpreter. */
 static inline double tolerance_of(BpDataType dtype) {
   if (dtype.code == BP_DTYPE_BFLOAT)
     return 0x1p-7;
@@ -181,7 +182,7 @@ static inline BpModule *build_ok(BpIrModule *module, const char *target_text) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* Whether code for the target can run: on a device of its type. */
+/* Whether code for the target can run: there is a device of its type. */
 static inline gboolean has_device_for(const char *target_text) {
   BpTarget *target = bp_target_parse(target_text);
   int32_t count = 0;
@@ -195,7 +196,7 @@ static inline gboolean has_device_for(const char *target_text) {
   return count > 0;
 }
 
-/* The module as generators get it: kernels state their launch there. */
+/* Returns the module as generators get it: kernels state their launch in it. */
 static inline BpIrModule *legalize_ok(BpIrModule *module, const char *target_text) {
   BpTarget *target = bp_target_parse(target_text);
   BpFunction *legalize = NULL;
@@ -209,7 +210,7 @@ static inline BpIrModule *legalize_ok(BpIrModule *module, const char *target_tex
   return (BpIrModule *)(void *)legal.v_obj;
 }
 
-/* The arguments on a device, then one int for each launch tag. */
+/* Makes the arguments on a device, followed by one int for each launch tag. */
 typedef struct DeviceArgs {
   BpTensor *tensors[MAX_ARGS];
   BpValue values[MAX_ARGS + 6];
@@ -241,7 +242,7 @@ static inline void add_launch(DeviceArgs *placed, const BpIrNode *kernel) {
       continue;
     int64_t extent = ir->kind(ir->operand(attr, 1)) == BP_IR_INT_IMM
                          ? ir->int_value(ir->operand(attr, 1))
-                         : 5; /* a scalar parameter: those are 5 */
+                         : 5; /* a scalar parameter, which is always 5 */
     placed->values[placed->count++] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = extent};
   }
 }
@@ -258,10 +259,10 @@ static inline void fetch_args(DeviceArgs *placed, Args *args) {
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
-/* Code built for a target, and the device it runs on. */
+/* Code built for a target, and the device that runs it. */
 typedef struct Built {
   BpModule *code;
-  BpIrModule *legal; /* of a device that has kernels, else NULL */
+  BpIrModule *legal; /* for a device with kernels, else NULL */
   BpDevice device;
 } Built;
 
@@ -321,7 +322,7 @@ static inline void assert_agrees(BpIrModule *module, const Built *built, const B
   free_args(&got);
 }
 
-/* All functions of a text agree. */
+/* Checks that all functions of a text agree. */
 static inline void assert_text_agrees(const char *text, const char *target) {
   BpIrModule *module = parse_verified(text);
   Built built = build_for(module, target);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the IR share: parsing a text, running it on arrays, checking a message. */
+/* Common code of IR tests: parsing a text, running it on arrays, checking a message. */
 #ifndef TESTS_COMPILER_IR_UTIL_H
 #define TESTS_COMPILER_IR_UTIL_H
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This thread's error has this kind and this part in its message; it is then cleared. */
+/* Checks that this thread's error has this kind and contains this text; clears the error. */
 #define assert_error(error_kind, part)                                                             \
   do {                                                                                             \
     if (!strstr(bp_error_message(), part))                                                         \
@@ -20,7 +20,7 @@
     bp_error_clear();                                                                              \
   } while (0)
 
-/* A call that succeeds, or says why not. */
+/* Checks that a call succeeds; otherwise prints its error. */
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
     if (call)                                                                                      \
@@ -34,7 +34,7 @@ static inline BpIrModule *parse_ok(const char *text) {
   return module;
 }
 
-/* Parsed and found good by the verifier. */
+/* Parses a text that the verifier accepts. */
 static inline BpIrModule *parse_verified(const char *text) {
   BpIrModule *module = parse_ok(text);
   if (bp_ir_verify(module))
@@ -42,7 +42,7 @@ static inline BpIrModule *parse_verified(const char *text) {
   return module;
 }
 
-/* One argument of a function: an array seen as a tensor of one dimension. */
+/* One argument of a function: an array viewed as a tensor of one dimension. */
 typedef struct Array {
   BpTensorView view;
   int64_t extent;

@@ -15,7 +15,8 @@
 static const BpDataType te_f32 = {BP_DTYPE_FLOAT, 32, 1};
 static const BpDataType te_i64 = {BP_DTYPE_INT, 64, 1};
 
-/* A tensor's data on the host. Memory beyond it is poisoned, so that tools see what strays. */
+/* A tensor's data on the host. Memory beyond it is poisoned, so that tools detect accesses out of
+ * bounds. */
 typedef struct TeArray {
   BpTensorView view;
   int64_t shape[BP_TE_MAX_NDIM];
@@ -45,7 +46,7 @@ static inline float *te_floats(TeArray *array) {
   return array->view.data;
 }
 
-/* The bits of one element. */
+/* Returns the bits of one element. */
 static inline uint64_t te_bits(const TeArray *array, int64_t i) {
   size_t size = bp_dtype_bytes(array->view.dtype);
   uint64_t bits = 0;
@@ -53,7 +54,7 @@ static inline uint64_t te_bits(const TeArray *array, int64_t i) {
   return bits;
 }
 
-/* A small integer as a number of the type, as bits. */
+/* Returns a small integer as a number of the type, as bits. */
 static inline uint64_t te_bits_of(BpDataType dtype, int value) {
   union {
     float f;
@@ -76,7 +77,7 @@ static inline uint64_t te_bits_of(BpDataType dtype, int value) {
   return (number.u32 >> 16 & 0x8000) | (rest ? (rest >> 13) - 0x1c000 : 0);
 }
 
-/* Small integers, so that sums are exact in any order. */
+/* Fills a tensor with small integers, so that sums are exact in any order. */
 static inline void te_fill(TeArray *array, GRand *random) {
   size_t size = bp_dtype_bytes(array->view.dtype);
   for (int64_t i = 0; i < array->size; i++) {
@@ -85,7 +86,7 @@ static inline void te_fill(TeArray *array, GRand *random) {
   }
 }
 
-/* Checks function "f" of a module and runs it; `extents` are those that are open. */
+/* Checks function "f" of a module and runs it; `extents` are the open extents. */
 static inline void te_run_open(BpIrModule *module, TeArray *const *arrays, int32_t count,
                                const int64_t *extents, int32_t num_extents) {
   BpValue values[48];
@@ -103,7 +104,7 @@ static inline void te_run_module(BpIrModule *module, TeArray *const *arrays, int
   te_run_open(module, arrays, count, NULL, 0);
 }
 
-/* Lowers to function "f" of a new module, checks it and runs it. */
+/* Lowers to function "f" of a new module, checks the function and runs it. */
 static inline void te_run(BpTe *te, BpTeTensor *const *args, TeArray *const *arrays,
                           int32_t count) {
   BpIrModule *module = bp_ir_module_create();

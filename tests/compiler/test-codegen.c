@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generated code means what the reference interpreter says: every construct, for every data type
- * and several vector lengths, on every target kind of the CPU. */
+/* Generated code agrees with the reference interpreter: for every construct, every data type and
+ * several vector lengths, on every target kind of the CPU. */
 
 #include <backplane/emitter_api.h>
 
 #include "tests/plugins/plugin-util.h"
 
-/* What is done with code; what is for a device that need not be here is compiled and not run. */
+/* How code is checked. Code for a device that may be missing is compiled and not run. */
 typedef enum Check { CHECK_RUN, CHECK_NVRTC, CHECK_CLANG } Check;
 
-/* What code is generated for. */
+/* A target of generated code. */
 typedef struct CodeTarget {
   const char *name;
   const char *text;
   Check check;
-  int lanes; /* of the vectors that operations are tried with; their compilers can take minutes */
-  const char *doubles; /* the functions that it has of float64, each in spaces; NULL: all */
+  int lanes;           /* lanes of vectors in operations; compiling wide vectors can take minutes */
+  const char *doubles; /* supported float64 functions, each in spaces; NULL: all */
 } CodeTarget;
 
-/* Whether there is what the target's code needs; else the test is skipped. */
+/* Whether the machine has what the target's code needs; otherwise the test is skipped. */
 static gboolean is_ready(const CodeTarget *target) {
   if (target->check == CHECK_RUN)
     return has_device_for(target->text);
@@ -33,7 +33,7 @@ static gboolean is_ready(const CodeTarget *target) {
   return clang != NULL;
 }
 
-/* Clang takes the source for OpenCL C of a device that has every extension. */
+/* Clang compiles the source as OpenCL C of a device that has every extension. */
 static void check_opencl(BpModule *built) {
   BpOwnedBytes source;
   char *path = NULL, *log = NULL;
@@ -63,7 +63,7 @@ static void check_opencl(BpModule *built) {
   g_free(log);
 }
 
-/* All functions of a text agree, or compile at least. */
+/* Checks that all functions of a text agree, or at least compile. */
 static void check_text(const char *text, const CodeTarget *target) {
   if (target->check == CHECK_RUN) {
     assert_text_agrees(text, target->text);
@@ -79,18 +79,18 @@ static void check_text(const char *text, const CodeTarget *target) {
 
 /* ---- Operations over data types and lanes ------------------------------------------------ */
 
-/* An expression over @a and @b, of type @T with @L lanes; `types` lists what it is tried with. */
+/* An expression over @a and @b, of type @T with @L lanes; `types` lists the types to test. */
 typedef struct Operation {
   const char *name;
   const char *expression;
   const char *types;
-  const char *result; /* its type, or NULL: @T */
+  const char *result; /* type of the result, or NULL: @T */
 } Operation;
 
 #define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 #define FLOATS "float16 bfloat16 float32 float64"
 #define ALL    INTS " " FLOATS
-/* That hold all powers of two to which integers go. */
+/* Floats that hold all powers of two up to those of integers. */
 #define WIDE_FLOATS "bfloat16 float32 float64"
 
 #define FUNCTION_OF(name, types)                                                                   \
@@ -250,7 +250,8 @@ static void append_loop(GString *body, const char *expression, const char *type,
   g_free(place);
 }
 
-/* Whether the language has what an operation calls; on float64 not all do. */
+/* Whether the language has the function that an operation calls; not every language has all of them
+ * for float64. */
 static gboolean has_call(const CodeTarget *target, const Operation *operation, const char *type) {
   const char *call = strstr(operation->expression, "intrinsic \"");
   if (!call || !target->doubles || strcmp(type, "float64"))
@@ -271,8 +272,8 @@ static gboolean is_for(const Operation *operation, const char *type, const char 
   return found && !strcmp(operation->result ? operation->result : type, result);
 }
 
-/* Adds a function of all operations on a type with that result; the ith has 64 elements from
- * 64 i on. Devices' compilers take their time for each function, so there are few. */
+/* Adds a function of all operations on a type with that result; operation i stores its 64 elements
+ * from 64 i on. Devices' compilers take long for each function, so there are few functions. */
 static void add_function(const CodeTarget *target, GString *module, const char *type,
                          const char *result, int lanes) {
   GString *body = g_string_new(NULL);
@@ -318,8 +319,8 @@ static int count_parts(const char *text, const char *part) {
   return count;
 }
 
-/* Four neighbours are one load, though where they are takes many variables to tell, each of which
- * is used twice: only a walk over variables, not over paths, comes to an end. */
+/* Four neighbours are one load. Their index takes many variables to analyse, each of which is used
+ * twice: only a walk over variables, not over paths, ends. */
 static void test_texels_of_many_variables(void) {
   GString *text = g_string_new("(module (function \"f\" (buffer A float32 global 64)"
                                " (buffer B float32 global 64) (attr \"noalias\" 1)"
@@ -333,7 +334,7 @@ static void test_texels_of_many_variables(void) {
   for (int k = 0; k < 60; k++)
     g_string_append(text, ")");
   g_string_append(text, "))))");
-  BpIrModule *module = parse_verified(text->str); /* with the first module the table is there */
+  BpIrModule *module = parse_verified(text->str); /* the first module makes the table exist */
   const BpEmitterTable *emitter = host_tables()->host->get_table(
       host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
   BpOwnedBytes code;
@@ -360,7 +361,7 @@ static void test_reserved_members_of_a_dialect(void) {
   bp_object_release(module);
 }
 
-/* A dialect as later headers may have it. */
+/* A dialect as a later version may have it. */
 typedef struct LaterDialect {
   BpDialect dialect;
   const char *cooperative;
@@ -429,7 +430,7 @@ static void test_rows_of_a_dialect_are_as_long_as_it_says(void) {
 
 /* ---- Memory, vectors, statements --------------------------------------------------------- */
 
-/* Bodies over A and B of 64 float32 and I of 64 int32. */
+/* Bodies over A and B of 64 float32 elements and I of 64 int32 elements. */
 static const char *const bodies[] = {
     /* loads and stores */
     "(for i:int64 0 32 serial (store A (mul i 2) (load B (sub 63 i))))",
@@ -442,7 +443,7 @@ static const char *const bodies[] = {
     "(for i:int64 0 5 serial (store A (ramp (mul i 16) 1 16) (load B (ramp (mul i 16) 1 16)"
     " (broadcast (lt i 3) 16)) (broadcast (lt i 4) 16)))",
     "(store I (ramp 0 1 16) (ramp 5:int32 -3:int32 16))",
-    /* numbers of narrow types wrap in indices and extents, too */
+    /* numbers of narrow types also wrap in indices and extents */
     "(for i:int64 0 64 serial (store I (floordiv (cast int64 (sub (cast uint8 i) 200:uint8)) 4)"
     " (cast int32 i)))",
     "(for i:int64 0 (cast int64 (sub 0:uint8 (cast uint8 (bit_or (load I 0) 1:int32)))) serial"
@@ -496,7 +497,7 @@ static const char *const bodies[] = {
     "(for i:int32 3:int32 61:int32 parallel (store I i (mul i i)))",
 };
 
-/* Bodies that only a host function can have. */
+/* Bodies that only a host function may have. */
 static const char *const host_bodies[] = {
     "(store I 2 (reduce min (load I (ramp 0 1 32))))",
     "(assert (lt 1 2) \"never\")",
@@ -514,11 +515,11 @@ static const char *const host_bodies[] = {
     "(store I 5 (call int32 packed \"test.codegen.count\" 3 2.5:float64 \"text\" true))",
 };
 
-/* Bodies of kernels: threads of blocks, memory that a block shares, barriers. */
+/* Bodies of kernels: threads of blocks, shared memory, barriers. */
 static const char *const kernel_bodies[] = {
     "(for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""
     " (store I (add (mul b 16) t) (cast int32 (mul b t)))))",
-    /* a part of the last block has nothing to do */
+    /* some threads of the last block have no work */
     "(for b:int64 0 5 bound \"blockIdx.x\" (for t:int64 0 13 bound \"threadIdx.x\""
     " (if (lt (add (mul b 13) t) 64) (store I (add (mul b 13) t) (cast int32 t)))))",
     "(for by:int64 0 2 bound \"blockIdx.y\" (for bx:int64 0 4 bound \"blockIdx.x\""
@@ -534,33 +535,32 @@ static const char *const kernel_bodies[] = {
     " (store S t (load I t)) (barrier \"shared\") (for k:int64 0 6 serial (seq"
     " (if (lt t (shr 32 k)) (store S t (add (load S t) (load S (add t (shr 32 k))))))"
     " (barrier \"shared\"))) (if (eq t 0) (store I 0 (load S 0))))))",
-    /* one block whose threads share a buffer from outside of their loops */
+    /* one block whose threads share a buffer that is declared outside of their loops */
     "(allocate (buffer S int32 shared 64) (seq (for t:int64 0 64 bound \"threadIdx.x\""
     " (store S t (load I t))) (barrier \"shared\") (for u:int64 0 8 bound \"threadIdx.x\""
     " (store I u (add (load S u) (load S (sub 63 u)))))))",
-    /* fewer threads in one loop than in another; a private array at places that vary */
+    /* one loop with fewer threads than another; a private array with varying indices */
     "(for b:int64 0 2 bound \"blockIdx.x\" (allocate (buffer S float32 shared 32) (seq"
     " (for t:int64 0 8 bound \"threadIdx.x\" (store S (ramp (mul t 4) 1 4)"
     " (load B (ramp (add (mul b 32) (mul t 4)) 1 4)))) (barrier \"shared\")"
     " (for u:int64 0 32 bound \"threadIdx.x\" (allocate (buffer L float32 local 8) (seq"
     " (for k:int64 0 8 serial (store L k (load S (mod (add u k) 32))))"
     " (store A (add (mul b 32) u) (load L (mod u 8)))))))))",
-    /* four neighbours of a buffer that is only read, once and again, those beyond its ends masked
-     */
+    /* four neighbours of a read-only buffer, twice, with masks beyond its ends */
     "(for t:int64 0 16 bound \"threadIdx.x\" (let q:int64 (mul t 4) (seq"
     " (store A q (add (load B (add q 1)) (mul (load B q) (load B (add q 3)))))"
     " (store A (add q 1) (sub (load B (add q 2)) (load B (add q 1))))"
     " (store A (add q 2) (add (load B (add q -3) (ge (add q -3) 0))"
     " (load B (add q 6) (lt (add q 6) 64))))"
     " (store A (add q 3) (load B (min (add q 4) 60))))))",
-    /* the same place by variables of one name, in branches, in a loop and after it */
+    /* the same index by variables of one name, in branches, in a loop and after it */
     "(for t:int64 0 16 bound \"threadIdx.x\" (seq"
     " (if (lt t 9) (let p:int64 (add t 1) (store A t (load B p)))"
     " (let p:int64 (sub t 9) (store A t (load B p))))"
     " (for k:int64 0 3 serial (store A (add t 16) (add (load B t) (load B (add t k)))))"
     " (store A (add t 32) (load B (add t 1)))"
     " (store A (add t 48) (load B t))))",
-    /* places that change from one statement to the next */
+    /* indices that change from one statement to the next */
     "(for t:int64 0 16 bound \"threadIdx.x\" (seq"
     " (store I t (cast int32 t)) (store A t (load B (cast int64 (load I t))))"
     " (store I t (cast int32 (add t 20))) (store A (add t 16) (load B (cast int64 (load I t))))))",
@@ -605,7 +605,7 @@ static void test_bodies(gconstpointer data) {
   g_string_append(module, "(function \"symbolic\" n:int64 x:float32 (buffer A float32 global n n)"
                           " (for i:int64 0 (mul n n) serial (store A i (mul (load A i) x))))"
                           "(function \"scalar\" (buffer A int32 global) (store A 0 7:int32))"
-                          /* aligned vectors, others, and a part of one */
+                          /* aligned vectors, unaligned vectors, and a part of a vector */
                           "(function \"streamed\" (buffer A float32 global 64)"
                           " (buffer B float32 global 64) (buffer I int32 global 64)"
                           " (attr \"streamed\" 0 2 9) (seq (for i:int64 0 3 parallel (seq"
@@ -665,7 +665,7 @@ static void register_function(const char *name, BpPackedCall call) {
 
 /* ---- Failures ---------------------------------------------------------------------------- */
 
-/* Calls a function that must fail. */
+/* Calls a function, which must fail. */
 static void call_fails(BpModule *built, const char *name, const BpValue *args, int32_t count,
                        const char *kind, const char *message) {
   BpFunction *function = NULL;
@@ -823,7 +823,7 @@ static void assert_refused(const char *target, const char *body, const char *mes
   bp_object_release(parsed);
 }
 
-/* Constructs that no CPU target takes are refused by name. */
+/* Constructs that no CPU target supports are refused by name. */
 static void test_refusals(gconstpointer context) {
   const CodeTarget *target = context;
   assert_refused(target->text,
@@ -836,7 +836,7 @@ static void test_c_refuses_odd_vectors(void) {
   assert_refused("c", "(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3");
 }
 
-/* Of what has no number of bytes, too. */
+/* A buffer whose number of bytes is unknown is refused, too. */
 static void test_simdev_refuses_more_shared_memory_than_there_is(void) {
   static const char *const extents[] = {"8193", "4611686018427387904 4", "4611686018427387904"};
   for (size_t i = 0; i < G_N_ELEMENTS(extents); i++) {
@@ -854,8 +854,8 @@ static char *lanes_of(uint32_t value, const char *type, int lanes) {
                    : g_strdup_printf("%u:%s", value, type);
 }
 
-/* A function over all 65536 halves of a type, as bits, with 0 for NaN: gives each as a float32, and
- * as the half nearest to that with `delta` added to its bits. */
+/* A function over all 65536 values of a 16-bit float type, as bits, with 0 for NaN: it gives each
+ * value as a float32, and as the nearest 16-bit value with `delta` added to its bits. */
 static void add_half_function(GString *module, const char *type, uint32_t infinity, int lanes,
                               uint32_t delta) {
   char vector[8] = "";
@@ -886,7 +886,8 @@ static void add_half_function(GString *module, const char *type, uint32_t infini
       type, vector, moved);
 }
 
-/* Conversions to the last bit: of every half, and of floats at and beside every tie. */
+/* Conversions are exact to the last bit: of every 16-bit float, and of floats at and next to every
+ * tie. */
 static void test_halves(gconstpointer target) {
   static const char *const types[] = {"float16", "bfloat16"};
   static const uint32_t infinities[] = {0x7c00, 0x7f80};
@@ -943,7 +944,7 @@ static const CodeTarget host_targets[] = {
   "tanh "                                                                                          \
   "sinh cosh asinh acosh atanh pow fmod "
 
-/* A device is one entry. */
+/* The device has one entry. */
 static const CodeTarget device_targets[] = {
     {"cuda", "cuda", CHECK_RUN, 16, NULL},
     {"cuda-sm_75", "cuda -arch=sm_75", CHECK_NVRTC, 2, NULL},
@@ -973,7 +974,7 @@ int main(int argc, char **argv) {
   g_autofree char *path =
       g_strdup_printf("%s:%s/tests/mock/.libs", built ? built : "", build ? build : ".");
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
-  BpDevice simulated; /* a device type of the private range is known once the kind was named */
+  BpDevice simulated; /* the device type, in the private range, is known once the kind was named */
   assert_ok(bp_device_parse("simdev:0", &simulated));
   register_function("test.codegen.negate", negate);
   register_function("test.codegen.count", count_args);
@@ -1004,8 +1005,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < G_N_ELEMENTS(device_targets); i++) {
     if (!has_kind(&device_targets[i]))
       continue;
-    /* NVRTC takes a minute for each processor. The code is the same, and the oldest has the fewest
-     * functions. */
+    /* NVRTC takes a minute for each architecture. The code is the same, and the oldest architecture
+     * has the fewest functions. */
     if (device_targets[i].check == CHECK_NVRTC && !strstr(device_targets[i].text, "sm_75") &&
         !g_getenv("BP_TEST_LONG"))
       continue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generated C source of some computations equals the files in tests/compiler/emitted/, so that
  * a review shows how a change affects generated code. The schedules are made for the machine that
- * TARGET states. `make regenerate-emitted` rewrites the files. */
+ * TARGET describes. `make regenerate-emitted` rewrites the files. */
 #include <glib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static const BpIrNode *scaled_sum_body(BpTe *te, const BpIrNode *const *axes, vo
                te_float(te, 0));
 }
 
-/* Rows of 37, too short to fill three vectors, with an operand that all rows share. */
+/* Rows of 37 elements, too short to fill three vectors, with an operand that all rows share. */
 static BpTeTensor *make_elementwise(BpTe *te, Inputs *in) {
   in->tensors[0] = input(te, "a", 2000, 37);
   in->tensors[1] = input(te, "b", 1, 37);
@@ -69,7 +69,7 @@ static const BpIrNode *sum_of_two_body(BpTe *te, const BpIrNode *const *axes, vo
                te_read1(te, in->tensors[1], axes[0]));
 }
 
-/* Longer than the caches. */
+/* A tensor longer than the caches. */
 static BpTeTensor *make_long_sum(BpTe *te, Inputs *in) {
   const int64_t shape[] = {1 << 24};
   in->tensors[0] = bp_te_placeholder(te, "a", te_f32, shape, 1);
@@ -117,7 +117,8 @@ static BpTeTensor *make_product(BpTe *te, Inputs *in) {
   return bp_te_compute(te, "y", (const int64_t[]){12, 64}, 2, product_body, in);
 }
 
-/* The second operand in panels, the last of them not full; a bias and a limit in the same tile. */
+/* The second operand is packed in panels, the last of them not full; a bias and a limit are in the
+ * same tile. */
 static BpTeTensor *make_packed_product(BpTe *te, Inputs *in) {
   const int64_t shape[] = {4, 180}, panels[] = {4, 90, 48};
   in->tensors[0] = input(te, "a", 4, 90);
@@ -208,7 +209,7 @@ static BpIrModule *lower(const Case *c, const BpTarget *target, GString *passes)
   return module;
 }
 
-/* The source without the helpers that every file begins with. */
+/* Returns the source without the helpers that every file begins with. */
 static char *own_source(BpModule *built, const char *name) {
   BpOwnedBytes source;
   if (bp_module_get_source(built, "c", &source))
@@ -234,7 +235,7 @@ static void assert_same_text(const char *path, const char *text, const char *exp
             path, line, text + i, expected + i);
 }
 
-/* Compares the text with the stored file, or stores it if the files are to be regenerated. */
+/* Compares the text with the stored file, or stores the text if the files are to be regenerated. */
 static void assert_is_stored(const char *file, const char *text) {
   char *path = g_build_filename(g_getenv("top_srcdir"), "tests/compiler/emitted", file, NULL);
   char *expected = NULL;

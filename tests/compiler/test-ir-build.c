@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The makers of IR: what they fold and, for floats, what they must leave alone; and the table by
- * which generators read it. */
+/* The functions that make IR: constants that they fold and float expressions that they must not
+ * fold; and the table through which generators read IR. */
 
 #include <math.h>
 
@@ -89,7 +89,7 @@ static void test_integer_constants(Fixture *t, gconstpointer unused) {
   assert_printed(bp_ir_int(t->module, dtype_of("uint8"), 300), "44:uint8");
 }
 
-/* -0, NaN and infinity make these differ. */
+/* -0, NaN and infinity make these expressions differ. */
 static void test_floats_are_left_alone(Fixture *t, gconstpointer unused) {
   (void)unused;
   assert_printed(with_float(t, BP_IR_ADD, t->f, 0), "(add f:float32 0:float32)");
@@ -175,7 +175,7 @@ static void test_errors_pass_through(Fixture *t, gconstpointer unused) {
   assert_error(BP_ERROR_VALUE, "a var was added to an IR module");
 }
 
-/* What the verifier would refuse is refused where it is made. */
+/* Nodes that the verifier would refuse are refused when they are made. */
 static void test_types_are_checked(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrNode *x = t->x, *f = t->f, *yes = bp_ir_int(t->module, dtype_of("bool"), 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every construct of the IR, with every type that it takes, means in the reference interpreter what
- * is computed here by other means. The programs are those of the conformance kit. The constructs
- * are those of ir_api.h, the types those that the verifier takes, the intrinsics those of the
- * library: one that is added without a program makes the test fail. */
+/* Every construct of the IR, with every type that it accepts, gives in the reference interpreter
+ * the results that this test computes by other means. The programs come from the conformance kit,
+ * the constructs from ir_api.h, the types from the verifier, the intrinsics from the library: a
+ * construct that is added without a program makes the test fail. */
 
 #include <math.h>
 #include <stdbool.h>
@@ -35,7 +35,7 @@ static double double_of_16(BpDataType dtype, uint16_t bits) {
   return bits & 0x8000 ? -size : size;
 }
 
-/* The nearest of all values of a 16-bit float, the even one of two: found by search. */
+/* Finds the nearest value of a 16-bit float, the even one of two, by search. */
 static uint16_t nearest_16(BpDataType dtype, double value) {
   uint16_t infinity = dtype.code == BP_DTYPE_FLOAT ? 0x7c00 : 0x7f80;
   uint16_t sign = signbit(value) ? 0x8000 : 0, low = 0, high = infinity;
@@ -50,7 +50,7 @@ static uint16_t nearest_16(BpDataType dtype, double value) {
       high = middle;
   }
   double below = double_of_16(dtype, low);
-  /* Infinity counts as the number that would follow the largest. */
+  /* Infinity counts as the number that would follow the largest value. */
   double above = high == infinity ? 2 * below - double_of_16(dtype, (uint16_t)(low - 1))
                                   : double_of_16(dtype, high);
   bool up = size - below > above - size || (size - below == above - size && (low & 1));
@@ -89,7 +89,7 @@ static void encode(BpDataType dtype, Number number, void *to) {
   memcpy(to, &bits, dtype.bits / 8);
 }
 
-/* Values at which operations have their ends. */
+/* Values at which operations have edge cases. */
 static void awkward_values(BpDataType dtype, Number *values) {
   int64_t ints[PROGRAM_VALUES];
   bp__program_ints(dtype, ints);
@@ -206,7 +206,7 @@ static Number logic(int32_t kind, BpDataType dtype, Number a, Number b) {
 
 #define NUM_PAIRS (PROGRAM_VALUES * PROGRAM_VALUES)
 
-/* A module whose f(A, B, C) stores the expression of A and B to C, `lanes` at a time. */
+/* Makes a module whose f(A, B, C) stores the expression of A and B to C, `lanes` at a time. */
 static char *program_of(const char *expression, const char *type, const char *result, int lanes) {
   char *loop = bp__program_loop(expression, type, lanes, 0, NUM_PAIRS);
   char *function = bp__program_function("f", type, result, NUM_PAIRS, NUM_PAIRS, loop);
@@ -216,7 +216,7 @@ static char *program_of(const char *expression, const char *type, const char *re
   return text;
 }
 
-/* A is each value for long, B all of them in turn. */
+/* Fills A with each value many times, and B with all values in turn. */
 static void make_pairs(BpDataType dtype, char *a, char *b) {
   Number values[PROGRAM_VALUES];
   size_t size = dtype.bits / 8;
@@ -236,7 +236,7 @@ static bool is_same(BpDataType dtype, const void *a, const void *b, bool zeros_e
   return !memcmp(a, b, dtype.bits / 8);
 }
 
-/* What C shall be, of one pair. */
+/* Computes the expected element of C for one pair. */
 typedef void (*Expected)(const void *context, const void *a, const void *b, void *c);
 
 static void check_pairs(const char *expression, const char *type, const char *result, int lanes,
@@ -291,7 +291,7 @@ static void expected_of_row(const void *context, const void *a, const void *b, v
          c);
 }
 
-/* The row, with each type that it takes; the verifier refuses it with the others. */
+/* Runs the row with each type that it accepts; the verifier refuses it with the other types. */
 static void check_expression(const ExpressionRow *row) {
   for (size_t t = 0; t < PROGRAM_TYPES; t++) {
     const char *type = bp__program_types[t], *result = row->gives_bool ? "bool" : type;
@@ -362,7 +362,8 @@ static void expected_bits(const void *context, const void *a, const void *b, voi
   memcpy(c, a, ((const Conversion *)context)->from.bits / 8);
 }
 
-/* Between types of one size; from and to bool, and to another size, it is refused. */
+/* Reinterpretation works between types of one size; from and to bool, and to another size, it is
+ * refused. */
 static void check_reinterprets(void) {
   for (size_t from = 0; from < PROGRAM_TYPES; from++)
     for (size_t to = 0; to < PROGRAM_TYPES; to++) {
@@ -389,7 +390,7 @@ static const struct {
   int32_t kind;
 } reductions[] = {{"add", BP_IR_ADD}, {"mul", BP_IR_MUL}, {"min", BP_IR_MIN}, {"max", BP_IR_MAX}};
 
-/* Of each four of B, in every lane. */
+/* Reduces each four elements of B, in every lane. */
 static void check_reduction(const char *name, int32_t kind, const char *type) {
   BpDataType dtype = dtype_of(type);
   size_t size = dtype.bits / 8;
@@ -435,7 +436,7 @@ static void check_reductions(void) {
 
 typedef struct Intrinsic {
   const char *name;
-  double (*unary)(double); /* what it means on floats */
+  double (*unary)(double); /* its result on floats */
   double (*binary)(double, double);
 } Intrinsic;
 
@@ -473,7 +474,7 @@ static const Intrinsic intrinsics[] = {
     {"prefetch", NULL, NULL},
 };
 
-/* The meaning of a row that has one here; NULL: the row has one of its own. */
+/* Finds the expected results of a row in this file; NULL: the row has a function of its own. */
 static const Intrinsic *find_intrinsic(const char *name) {
   for (size_t i = 0; i < G_N_ELEMENTS(intrinsics); i++)
     if (!strcmp(intrinsics[i].name, name))
@@ -614,7 +615,7 @@ static void test_construct(gconstpointer context) {
     g_error("construct %s has no program", bp_ir_table()->kind_name(kind));
 }
 
-/* The types of buffers that the verifier takes are those of the list. */
+/* The verifier accepts exactly the buffer types of the list. */
 static void test_types_are_all_there(void) {
   size_t found = 0;
   for (int code = 0; code < 32; code++)
@@ -639,7 +640,7 @@ static void test_types_are_all_there(void) {
   g_assert_cmpuint(found, ==, PROGRAM_TYPES);
 }
 
-/* Forms that a number tells apart: one more than those that have rows is refused. */
+/* Kinds whose forms have numbers: a number beyond the forms with rows is refused. */
 static void test_forms_are_all_there(void) {
   static const struct {
     int32_t kind;

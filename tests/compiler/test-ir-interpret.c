@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference interpreter: what every construct of the IR means. */
+/* The reference interpreter: the meaning of every construct of the IR. */
 
 #include <math.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- One expression ---------------------------------------------------------------------- */
 
-/* Stores the expression, of type `dtype`, to A[0..lanes) and gives A as bytes. */
+/* Stores the expression, of type `dtype`, to A[0..lanes) and returns A as bytes. */
 static int evaluate(const char *dtype, int lanes, const char *expression, void *result) {
   char *index = lanes == 1 ? g_strdup("0") : g_strdup_printf("(ramp 0 1 %d)", lanes);
   char *body = g_strdup_printf("(store A %s %s)", index, expression);
@@ -389,7 +389,7 @@ static void test_bound_loops_are_a_grid(void) {
   ASSERT_RESULT("(for b:int64 0 0 bound \"blockIdx.x\" (store A 9 9))", 0);
 }
 
-/* Each thread puts its number into shared memory and reads its neighbour's. */
+/* Each thread stores its number in shared memory and reads its neighbour's number. */
 static void test_barriers_and_shared_memory(void) {
   ASSERT_RESULT("(for b:int64 0 2 bound \"blockIdx.x\""
                 " (allocate (buffer S int64 shared 4)"
@@ -415,7 +415,7 @@ static void test_barriers_in_loops(void) {
                 36);
 }
 
-/* A loop of fewer iterations than its axis has threads is skipped by the others. */
+/* A loop with fewer iterations than its axis has threads: the other threads skip it. */
 static void test_loops_of_one_axis_share_its_threads(void) {
   ASSERT_RESULT(
       "(for b:int64 0 1 bound \"blockIdx.x\" (seq"
@@ -496,7 +496,7 @@ static void test_arguments(void) {
   bp_object_release(module);
 }
 
-/* A loop without end, and one that calls for as long. */
+/* A loop that never ends, and one that calls for ever. */
 static void test_statements_are_limited(void) {
   BpIrModule *module =
       parse_verified("(module (function \"endless\" (buffer A int64 global 1) (while (ge (load A "
@@ -566,7 +566,7 @@ static void test_byte_offsets_are_kept(void) {
   bp_object_release(module);
 }
 
-/* Checks what it is given and returns the sum of its tensor and its number. */
+/* Checks its arguments and returns the sum of its tensor and its number. */
 static int sum_up(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   g_assert_cmpint(num_args, ==, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Legalisation and the passes that it is made of: what they make of a text, and that the result
- * means the same. The target kinds are made for this test. */
+/* Legalisation and its passes: their results for given texts, and that the results are equivalent.
+ * The target kinds are made for this test. */
 
 #include <math.h>
 
@@ -102,7 +102,7 @@ static void register_kinds(void) {
 
 /* ---- Legalising -------------------------------------------------------------------------- */
 
-/* The legal module (transfer full), verified; NULL with an error. */
+/* Returns the legalised module (transfer full), verified; NULL with an error. */
 static BpIrModule *legalize(BpIrModule *module, const char *kind) {
   BpTarget *target = bp_target_parse(kind);
   BpFunction *function = NULL;
@@ -124,7 +124,8 @@ static BpIrModule *legalize(BpIrModule *module, const char *kind) {
   return legal;
 }
 
-/* The text is legalised to `expected`, both over a buffer A of 64 int64 and a number n. */
+/* Checks that the text is legalised to `expected`, both over a buffer A of 64 int64 and a number
+ * n. */
 static void assert_legal(const char *kind, const char *body, const char *expected) {
   char *text =
       g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", body);
@@ -210,7 +211,7 @@ static void test_masks(void) {
                " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))");
 }
 
-/* One variable with two ranges: what holds in one loop is not taken over to the other. */
+/* One variable with two ranges: facts from one loop do not apply to the other. */
 static void test_ranges_end_with_their_loop(void) {
   assert_legal("test_plain",
                "(seq (for i:int64 0 4 serial (store A (floordiv i 4) 1))"
@@ -219,9 +220,9 @@ static void test_ranges_end_with_their_loop(void) {
                "      (for i:int64 0 8 serial\n        (store A (div i 4) 1)))");
 }
 
-/* ---- What machines do not define --------------------------------------------------------- */
+/* ---- Operations that machines do not define ---------------------------------------------- */
 
-/* Whether a choice is put around an operation on x, a number of that type. */
+/* Whether legalisation guards an operation on x, a number of that type, with a select. */
 static void assert_guarded(const char *type, const char *expression, gboolean expected) {
   char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 x:%s"
                                " (store A 0 (cast int64 %s))))",
@@ -254,7 +255,7 @@ static void test_only_what_may_be_undefined_is_guarded(void) {
   assert_guarded("int8", "(cast uint32 (cast float32 x))", TRUE);
   assert_guarded("uint8", "(cast uint8 (cast float32 x))", FALSE);
   assert_guarded("int32", "(cast int32 (cast float64 x))", FALSE);
-  assert_guarded("int32", "(cast int32 (cast float32 x))", TRUE); /* the largest is rounded up */
+  assert_guarded("int32", "(cast int32 (cast float32 x))", TRUE); /* the largest rounds up */
   assert_guarded("int32", "(cast int32 (cast float32 (min (cast float64 x) 2147483646:float64)))",
                  TRUE);
   assert_guarded("int8",
@@ -294,7 +295,7 @@ static void test_shared_expressions_get_names(void) {
 
 /* ---- Grids ------------------------------------------------------------------------------- */
 
-/* Runs f(A, n) of both modules on the same numbers and compares. */
+/* Runs f(A, n) of both modules on the same numbers and compares the results. */
 static void assert_same_meaning(BpIrModule *before, BpIrModule *after, int64_t n) {
   int64_t a[64], b[64];
   Array first, second;
@@ -459,8 +460,8 @@ static void test_a_launch_has_six_axes(void) {
   g_string_free(text, TRUE);
 }
 
-/* Buffers that one statement writes are outputs of one kernel; a result that nothing writes, for it
- * has no elements, is an output all the same. */
+/* Buffers that one statement writes are outputs of one kernel. A result without elements, which no
+ * statement writes, is an output, too. */
 static void test_a_kernel_has_several_outputs(void) {
   BpIrModule *module = parse_verified(
       "(module (function \"f\" (buffer A float32 global 8) (buffer B float32 global 8)"
@@ -482,7 +483,7 @@ static void test_a_kernel_has_several_outputs(void) {
   bp_object_release(module);
 }
 
-/* A function that says that it is a kernel is one launch, whatever is around its loops. */
+/* A function that declares itself a kernel is one launch, whatever surrounds its loops. */
 static void test_a_kernel_need_not_state_its_launch(void) {
   BpIrModule *module = parse_verified(
       "(module (function \"f\" (buffer A int64 global 64) n:int64 (attr \"kernel\" 1)"
@@ -500,7 +501,7 @@ static void test_a_kernel_need_not_state_its_launch(void) {
 static void test_vectors_become_scalars(void) {
   static const char *const bodies[] = {
       "(store A (ramp 3 2 8) (add (load A (ramp 0 1 8)) (broadcast n 8)))",
-      /* what is stored was read before */
+      /* the stored value was read before */
       "(store A (ramp 0 1 8) (shuffle 2 (load A (ramp 8 1 4)) (load A (ramp 0 1 4)) 7 0 6 1 5 2 4 "
       "3))",
       "(store A (ramp 60 1 16) (load A (ramp 0 1 16)) (lt (ramp 60 1 16) (broadcast 64 16)))",
@@ -538,7 +539,7 @@ static void test_indices_become_narrow(void) {
                "(for i:int32 0:int32 8:int32 serial\n"
                "      (if (lt (add (mul i -1:int32) 5:int32) 2:int32)\n"
                "        (store A i n)))");
-  /* nobody knows how large these become */
+  /* the values of these variables are unknown */
   assert_legal(kind, "(for i:int64 0 n serial (store A (mod i 64) i))",
                "(for i:int64 0 n serial\n"
                "      (store A (cast int32 (mod i 64)) i))");
@@ -547,7 +548,7 @@ static void test_indices_become_narrow(void) {
                "      (store A i (mul (cast int64 i) 4294967296)))");
 }
 
-/* Operations on vectors whose operands become broadcasts are guarded as others are. */
+/* Operations on vectors whose operands become broadcasts are guarded like other operations. */
 static void test_operations_on_broadcasts_are_guarded(void) {
   static const struct {
     const char *body, *guard;
@@ -571,7 +572,7 @@ static void test_operations_on_broadcasts_are_guarded(void) {
   }
 }
 
-/* A conversion to a narrower type wraps, whatever is known of what is converted. */
+/* A conversion to a narrower type wraps, whatever the range of the operand. */
 static void test_ranges_of_conversions_are_their_types(void) {
   static const char *const bodies[] = {
       "(for i:int64 0 64 serial (if (lt (cast int64 (cast int8 (mul i 5))) 0) (store A i n)))",
@@ -720,7 +721,8 @@ static void test_what_cannot_be_is_refused(void) {
   assert_refused("test_plain", "(store A 0 1:int8)", BP_ERROR_VALUE, "operand 2 of store is int8");
 }
 
-/* What a device would end early. Loops over threads are no iterations of one. */
+/* A device would end such loops early. Loops over threads do not count as iterations of a
+ * thread. */
 static void test_endless_threads_are_refused(void) {
   static const char loops[] = "(for t:int64 0 64 bound \"threadIdx.x\" (for i:int64 0 10 serial "
                               "(for k:int64 0 9 serial (store A t (add i k)))))";
@@ -745,7 +747,8 @@ static void test_endless_threads_are_refused(void) {
 
 #define CHUNK 4096
 
-/* The error in units of the last place of float32, of a result `got` that should be `wanted`. */
+/* The error in units of the last place of float32, of a result `got` whose exact value is
+ * `wanted`. */
 static double ulps(float got, double wanted) {
   float rounded = (float)wanted;
   if (isnan(wanted))
@@ -763,7 +766,8 @@ static float float_of_bits(uint32_t bits) {
   return value;
 }
 
-/* Runs the module's f on the chunk and compares with the C library in double. */
+/* Runs the module's f on the chunk and compares the results with the C library in double
+ * precision. */
 static double largest_error(BpIrModule *module, const float *x, double (*exact)(double)) {
   float y[CHUNK];
   Array array;
@@ -776,7 +780,7 @@ static double largest_error(BpIrModule *module, const float *x, double (*exact)(
   return largest;
 }
 
-/* Over numbers of every exponent and sign, and over -20 to 20 densely. */
+/* Tests numbers of every exponent and sign, and numbers from -20 to 20 densely. */
 static void assert_accurate(const char *name, double (*exact)(double), double bound) {
   char *text = g_strdup_printf(
       "(module (function \"f\" (buffer A float32 global 4096) (for i:int64 0 512 serial"
@@ -820,7 +824,7 @@ static void test_expansions_are_accurate(void) {
   assert_accurate("cos", cos, 0.51);
 }
 
-/* The value of a scalar intrinsic after expansion. */
+/* Returns the value of a scalar intrinsic after expansion. */
 static float expanded(const char *name, float x) {
   char *text = g_strdup_printf("(module (function \"f\" (buffer A float32 global 1)"
                                " (store A 0 (call float32 intrinsic \"%s\" (load A 0)))))",
@@ -836,7 +840,7 @@ static float expanded(const char *name, float x) {
   return x;
 }
 
-/* Equal in every bit, NaN to any NaN. */
+/* Checks an expansion: the result is equal in every bit; any NaN equals any NaN. */
 static void assert_expanded(const char *name, float x, float wanted) {
   float got = expanded(name, x);
   if (memcmp(&got, &wanted, sizeof got) && !(isnan(got) && isnan(wanted)))
@@ -880,12 +884,12 @@ static void test_expansions_at_the_ends(void) {
   assert_expanded("cos", -INFINITY, NAN);
   assert_expanded("cos", NAN, NAN);
   assert_expanded("cos", -0.0f, 1);
-  /* of the float32 nearest to a multiple of pi / 2, and of the largest */
+  /* errors of the float32 nearest to a multiple of pi / 2, and of the largest float32 */
   assert_expanded("cos", 0x1.4661a4p+42f, (float)cos(0x1.4661a4p+42));
   assert_expanded("sin", 0x1.fffffep127f, (float)sin(0x1.fffffep127));
 }
 
-/* pow with an exponent that the code says, or that it is given in memory. */
+/* pow with a constant exponent, or with one in memory. */
 static float power(float x, float y, gboolean is_constant) {
   char number[G_ASCII_DTOSTR_BUF_SIZE];
   char *exponent =
@@ -939,7 +943,7 @@ static void test_powers(void) {
   }
 }
 
-/* Narrow floats are widened; float64 is the C library's. */
+/* Narrow floats are widened; float64 uses the C library. */
 static void test_other_widths(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float16 global 1)"
                                       " (store A 0 (call float16 intrinsic \"exp\" (load A 0))))"
@@ -971,7 +975,7 @@ static const BpIrNode *op(BpIrModule *module, int32_t kind, const BpIrNode *a, c
   return bp_ir_binary(module, kind, a, b);
 }
 
-/* x = x % 7 + min(x / 3, 11 - x), again and again. */
+/* x = x % 7 + min(x / 3, 11 - x), repeatedly. */
 static const BpIrNode *index_chain(BpIrModule *module, const BpIrNode *x) {
   for (int i = 0; i < CHAIN; i++) {
     const BpIrNode *rest = op(module, BP_IR_FLOORMOD, x, number(module, "int64", 7));
@@ -993,7 +997,7 @@ static const BpIrNode *condition_chain(BpIrModule *module, const BpIrNode *x) {
   return c;
 }
 
-/* f = max(f, min(f, i)), which a cast to an integer asks the range of. */
+/* f = max(f, min(f, i)); a cast to an integer needs its range. */
 static const BpIrNode *float_chain(BpIrModule *module, const BpIrNode *x) {
   const BpIrNode *f = bp_ir_cast(module, dtype_of("float32"), x);
   for (int i = 0; i < CHAIN; i++)
@@ -1002,7 +1006,7 @@ static const BpIrNode *float_chain(BpIrModule *module, const BpIrNode *x) {
   return bp_ir_cast(module, dtype_of("int64"), f);
 }
 
-/* A sum of all of them into A[index], for some i; divided by what is never zero. */
+/* Sums all of them into A[index], for some i; divides by a number that is never zero. */
 static BpIrModule *chains(void) {
   BpIrModule *module = bp_ir_module_create();
   const BpIrNode *i = bp_ir_var(module, "i", dtype_of("int64"));
@@ -1046,7 +1050,7 @@ static void test_graphs_are_walked_once(void) {
   bp_object_release(module);
 }
 
-/* Two graphs of one form are equal, two that differ at their end are not. */
+/* Two graphs of one form are equal; two graphs that differ at their end are not. */
 static void test_graphs_are_compared_once(void) {
   BpIrModule *module = bp_ir_module_create();
   const BpIrNode *i = bp_ir_var(module, "i", dtype_of("int64"));

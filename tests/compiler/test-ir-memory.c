@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When memory is exhausted: whichever allocation fails, once or from then on, the compiler library
- * ends in an error of that kind and holds nothing back. */
+/* Exhausted memory: whichever allocation fails, once or from then on, the compiler library raises
+ * MemoryError and leaks no memory. */
 
 #include <backplane/target.h>
 
@@ -18,7 +18,7 @@ static BpFunction *legalize;
 static BpTarget *target;
 static float data[64];
 
-/* Parses, verifies, prints, legalises and runs. 0, or -1 where something failed. */
+/* Parses, verifies, prints, legalises and runs a text. 0, or -1 if a step failed. */
 static int work(void) {
   BpIrModule *module = bp_ir_parse(text, sizeof text - 1);
   char *printed = module && !bp_ir_verify(module) ? bp_ir_print(module) : NULL;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random programs: statements, loops, memory of all scopes, vectors, masks and barriers, of all
- * types, do on every device what the reference interpreter says, and still do after legalisation,
+ * types, give the results of the reference interpreter on every device, also after legalisation,
  * whose passes are verified one by one.
  *
- * A program has threads, each with a part of its own of every output, so that their order does not
- * matter. Floats are small integers, of which sums and products are exact, NaN and infinities; any
- * other float is only compared and converted to integers. So results have to be equal, but for the
- * sign of zero.
+ * A program has threads, each with its own part of every output, so that their order does not
+ * matter. Floats are small integers, whose sums and products are exact, NaN and infinities; other
+ * floats are only compared and converted to integers. So results must be equal, except for the sign
+ * of zero.
  *
  *   BP_TEST_SEED=N      the first program [1]; each has the number after the one before
  *   BP_TEST_SECONDS=N   for how long [15; 600 with BP_TEST_LONG]
  *
- * What goes wrong is made smaller as long as it goes wrong, and printed with its number. */
+ * A program that fails is reduced as long as it still fails, and printed with its number. */
 
 #include <math.h>
 #include <signal.h>
@@ -20,30 +20,30 @@
 #include "conformance/random.h"
 #include "tests/compiler/codegen-util.h"
 
-#define NUM_TYPES   3  /* of buffers, in one program */
+#define NUM_TYPES   3  /* types of buffers in one program */
 #define INPUT       32 /* elements of an input */
-#define PART        16 /* elements of an output that are of one thread */
+#define PART        16 /* elements of an output for one thread */
 #define BLOCKS      3
 #define THREADS     4 /* in a block */
 #define NUM_THREADS (BLOCKS * THREADS)
 #define LOCAL       8 /* elements of a local array */
-#define BATCH       4 /* programs that are compiled at once */
+#define BATCH       4 /* programs that are compiled together */
 #define MAX_LOCALS  4
 #define BOOL        0
-#define INT64       7 /* the first of 64 bits */
+#define INT64       7 /* the first type of 64 bits */
 #define FIRST_FLOAT 9
 
 /* ---- A program --------------------------------------------------------------------------- */
 
 typedef struct Program {
-  RandomExpressions random; /* first: the leaf gets the program by it */
+  RandomExpressions random; /* first member: callbacks for leaves cast its address to the program */
   uint64_t seed;
   gboolean has_barriers;
   int types[NUM_TYPES];
   const BpIrNode *inputs[NUM_TYPES], *outputs[NUM_TYPES];
   const BpIrNode *odd;    /* floats that are not exact */
   const BpIrNode *thread; /* the number of the thread, an expression */
-  const BpIrNode *place;  /* its number in the block, a variable */
+  const BpIrNode *place;  /* number of the thread in its block, a variable */
   const BpIrNode *locals[MAX_LOCALS];
   int num_locals;
   const BpIrNode *function;
@@ -99,7 +99,8 @@ static const BpIrNode *expression(Program *program, int type, uint16_t lanes, in
 
 /* ---- Indices ----------------------------------------------------------------------------- */
 
-/* Any integers, brought into 0 <= i < limit; no int64, of which sums in indices do not overflow. */
+/* Brings any integer into 0 <= i < limit; int64 is excluded, because sums in indices must not
+ * overflow. */
 static const BpIrNode *gathered(Program *program, uint16_t lanes, int64_t limit, int depth) {
   BpIrModule *module = program->random.module;
   int type;
@@ -111,7 +112,7 @@ static const BpIrNode *gathered(Program *program, uint16_t lanes, int64_t limit,
   return bp_ir_binary(module, BP_IR_FLOORMOD, any, number(program, limit));
 }
 
-/* Neighbours, or every second element, forward or backward, with all lanes inside. */
+/* Reads neighbours, or every second element, forward or backward, with all lanes in bounds. */
 static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   static const int strides[] = {1, 1, 1, 2, -1};
   int stride = strides[below(program, G_N_ELEMENTS(strides))];
@@ -124,7 +125,7 @@ static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   return bp_ir_ramp(program->random.module, number(program, first), number(program, stride), lanes);
 }
 
-/* For a store: no two lanes are the same element. */
+/* An index for a store: no two lanes address the same element. */
 static const BpIrNode *distinct(Program *program, uint16_t lanes, int64_t limit) {
   return lanes > 1 || below(program, 2) ? ramp(program, lanes, limit)
                                         : gathered(program, 1, limit, 1);
@@ -136,7 +137,7 @@ static const BpIrNode *any_index(Program *program, uint16_t lanes, int64_t limit
              : ramp(program, lanes, limit);
 }
 
-/* The first lanes or the last ones: all, some or none. */
+/* A mask of the first or the last lanes: all, some or none. */
 static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
   BpIrModule *module = program->random.module;
   int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
@@ -165,7 +166,7 @@ static const BpIrNode *own(Program *program, const BpIrNode *index) {
 
 /* ---- Leaves ------------------------------------------------------------------------------ */
 
-/* What was computed is not small: its products need not be exact. */
+/* Computed values are not small: their products need not be exact. */
 static const BpIrNode *small(Program *program, const BpIrNode *value) {
   BpIrModule *module = program->random.module;
   BpDataType dtype = bp_ir_table()->dtype(value), element = dtype;
@@ -203,7 +204,7 @@ static const BpIrNode *loaded(Program *program, int type, uint16_t lanes, int de
   return local;
 }
 
-/* A float at the ends of types, and in between, as it is seen by integers. */
+/* Reads a float at the limits of types, and in between, as integers see it. */
 static const BpIrNode *odd_float(Program *program, uint16_t lanes) {
   return bp_ir_load(program->random.module, program->odd, ramp(program, lanes, INPUT), NULL);
 }
@@ -262,7 +263,7 @@ static const BpIrNode *shuffled(Program *program, int type, uint16_t lanes, int 
                     vectors + lanes, vectors, 0, NULL);
 }
 
-/* The other integer type of that width. */
+/* Returns the other integer type of that width. */
 static const BpIrNode *reinterpreted(Program *program, int type, uint16_t lanes, int depth) {
   int other = (type - 1) % 2 ? type - 1 : type + 1;
   return node(program, BP_IR_REINTERPRET, type_with(type, lanes),
@@ -319,7 +320,7 @@ static const BpIrNode *store_local(Program *program) {
                      any_mask(program, lanes, 2));
 }
 
-/* The statements see a value by one of the variables of its type. */
+/* Statements read a value through one of the variables of its type. */
 static const BpIrNode *statements_with(Program *program, const BpIrNode *value, int depth) {
   int type = type_of(bp_ir_table()->dtype(value));
   const BpIrNode **slot = &program->random.vars[type][below(program, RANDOM_VARS)], *before = *slot;
@@ -367,7 +368,7 @@ static const BpIrNode *pair(Program *program, const BpIrNode *a, const BpIrNode 
                     0, 0, NULL);
 }
 
-/* A local array, of which every element is set first. */
+/* Declares a local array and sets every element first. */
 static const BpIrNode *allocate(Program *program, int depth) {
   BpIrModule *module = program->random.module;
   int type = program->types[below(program, NUM_TYPES)];
@@ -385,7 +386,7 @@ static const BpIrNode *allocate(Program *program, int depth) {
   return bp_ir_allocate(module, local, body);
 }
 
-/* At most three passes, counted in local memory. */
+/* A loop of at most three passes, counted in local memory. */
 static const BpIrNode *loop_while(Program *program, int depth) {
   BpIrModule *module = program->random.module;
   const BpIrNode *one = number(program, 1), *zero = number(program, 0);
@@ -409,7 +410,7 @@ static const BpIrNode *barrier(Program *program) {
                     NULL, 0, 0, 0, "shared");
 }
 
-/* Each thread of a block gives another one a value. */
+/* Each thread of a block passes a value to another thread. */
 static const BpIrNode *exchange(Program *program) {
   BpIrModule *module = program->random.module;
   int slot = below(program, NUM_TYPES), type = program->types[slot];
@@ -464,7 +465,7 @@ static const BpIrNode *buffer(Program *program, const char *name, int i, int typ
                       1);
 }
 
-/* An integer type for indices at least. */
+/* Chooses the element types and declares the buffers. The first type is an integer, for indices. */
 static void choose_types(Program *program) {
   for (int i = 0; i < NUM_TYPES; i++) {
     program->types[i] = i == 0 ? 1 + below(program, INT64 - 1) : below(program, PROGRAM_TYPES);
@@ -476,7 +477,8 @@ static void choose_types(Program *program) {
   program->odd = buffer(program, "F", -1, odd[below(program, G_N_ELEMENTS(odd))], INPUT);
 }
 
-/* Elements of the inputs; of types without one the thread's number, of bool comparisons of it. */
+/* Reads elements of the inputs. A type without an input uses the thread's number; bool uses
+ * comparisons of it. */
 static void make_vars(Program *program) {
   BpIrModule *module = program->random.module;
   for (int type = 0; type < PROGRAM_TYPES; type++)
@@ -537,10 +539,10 @@ static char *text_of(const BpIrNode *function) {
   return text;
 }
 
-/* What programs are compiled for. */
+/* A target of the programs. */
 typedef struct Place {
   const char *text;
-  gboolean has_threads; /* else barriers are refused */
+  gboolean has_threads; /* otherwise barriers are refused */
   gboolean has_nan;     /* exact floats may be NaN or infinite */
   gboolean is_here;
 } Place;
@@ -563,7 +565,7 @@ static void set_float(void *data, int64_t i, BpDataType dtype, double value) {
     ((double *)data)[i] = value;
 }
 
-/* All of them are float16 as well, but for the last ones. */
+/* All values are float16 as well, except the last ones. */
 static const double odd_floats[] = {0.5,   -0.5, 1.5,      -2.5,      127.5, -128.5, 255.5, 256,
                                     -129,  300,  32768,    -32768,    65504, -65504, 0.25,  -0.75,
                                     65536, 1e9,  2.2e9,    -2.2e9,    5e9,   -5e9,   1e19,  2e19,
@@ -580,7 +582,7 @@ static double any_float(BpDataType dtype, gboolean is_exact, gboolean has_nan, u
   return has_nan && choice % 9 == 0 ? special[choice / 9 % 4] : (double)(choice / 9 % 15) - 7;
 }
 
-/* Inputs at random, outputs 0. The odd floats are the last argument. */
+/* Fills inputs at random and outputs with 0. The odd floats are the last argument. */
 static void fill_args(Args *args, const BpIrNode *function, const Place *place, uint64_t seed) {
   make_args(args, function, seed);
   for (int32_t i = 0; i < args->count; i++) {
@@ -611,7 +613,7 @@ static char *element_text(const void *data, int64_t i, BpDataType dtype) {
   return g_strdup_printf("%" G_GINT64_FORMAT, value);
 }
 
-/* What differs (g_free), or NULL. */
+/* Describes the first difference (g_free), or returns NULL. */
 static char *difference_of(const Args *got, const Args *expected) {
   for (int32_t i = 0; i < got->count; i++)
     for (int64_t k = 0; k < got->elements[i]; k++) {
@@ -638,7 +640,7 @@ static Place places[] = {
     {"cuda", TRUE, TRUE, FALSE},
 };
 
-/* That a program is in work, for who sees the process end. */
+/* The program in progress, which is printed if the process ends. */
 static char in_work[160];
 
 static void tell_what_was_in_work(int signal_number) {
@@ -650,7 +652,8 @@ static void tell_what_was_in_work(int signal_number) {
 
 static int64_t num_run, num_refused;
 
-/* Runs function `name` of a module, compiled and legalised; the difference (g_free) or NULL. */
+/* Runs function `name` of a module, compiled and legalised; returns the difference (g_free) or
+ * NULL. */
 static char *run_function(const BpIrModule *module, const char *name, const Built *built,
                           const Place *place, uint64_t seed) {
   const BpIrNode *function = bp_ir_module_find(module, name);
@@ -674,7 +677,7 @@ static char *run_function(const BpIrModule *module, const char *name, const Buil
   return difference;
 }
 
-/* The same with the legalised module, which is interpreted. */
+/* Compares with the legalised module, which is interpreted. */
 static char *interpret_legal(const BpIrModule *module, const BpIrModule *legal, const char *name,
                              const Place *place, uint64_t seed) {
   const BpIrNode *function = bp_ir_module_find(module, name);
@@ -705,8 +708,8 @@ static BpIrModule *try_legalize(BpIrModule *module, BpTarget *target) {
   return rc ? NULL : (BpIrModule *)(void *)legal.v_obj;
 }
 
-/* Compiles a text of functions "f0".. for a place, and runs those of which the seed is given. What
- * goes wrong (g_free) and with which; a refusal does not. */
+/* Compiles a text of functions "f0".. for a place, and runs those with a given seed. Returns the
+ * failure (g_free) and which function failed; a refusal is no failure. */
 static char *run_text(const char *text, const Place *place, const uint64_t *seeds, int count,
                       int *which) {
   BpIrModule *module = parse_verified(text);
@@ -744,17 +747,17 @@ static char *run_text(const char *text, const Place *place, const uint64_t *seed
   return wrong;
 }
 
-/* ---- Making smaller ---------------------------------------------------------------------- */
+/* ---- Reducing a failing program ---------------------------------------------------------- */
 
 typedef struct Reduction {
   Program *program;
   const Place *place;
-  const BpIrNode *function; /* the smallest that goes wrong */
+  const BpIrNode *function; /* the smallest failing function */
   char *wrong;
   gint64 until; /* g_get_monotonic_time */
 } Reduction;
 
-/* The node with `part` in it replaced. */
+/* Returns the node with `part` replaced. */
 static const BpIrNode *replace(BpIrModule *module, const BpIrNode *whole, const BpIrNode *part,
                                const BpIrNode *by) {
   const BpIrTable *ir = bp_ir_table();
@@ -774,7 +777,7 @@ static const BpIrNode *replace(BpIrModule *module, const BpIrNode *whole, const 
                     : whole;
 }
 
-/* Whether a function is one that still goes wrong; then it is the smallest. */
+/* Whether a function still fails; if so, it becomes the smallest. */
 static gboolean accept(Reduction *reduction, const BpIrNode *function) {
   g_autofree char *inside = text_of(function), *text = g_strdup_printf("(module %s)", inside);
   BpIrModule *module = bp_ir_parse(text, strlen(text));
@@ -805,7 +808,7 @@ static gboolean try_instead(Reduction *reduction, const BpIrNode *part, const Bp
                 replace(reduction->program->random.module, reduction->function, part, by));
 }
 
-/* A statement by nothing or by what is in it. */
+/* Replaces a statement by nothing or by a statement inside it. */
 static gboolean shrink_statement(Reduction *reduction, const BpIrNode *part) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *nothing = bp_ir_seq(reduction->program->random.module, NULL, 0);
@@ -821,7 +824,7 @@ static gboolean shrink_statement(Reduction *reduction, const BpIrNode *part) {
   return FALSE;
 }
 
-/* An expression by a constant or by an operand of its type. */
+/* Replaces an expression by a constant or by an operand of its type. */
 static gboolean shrink_expression(Reduction *reduction, const BpIrNode *part) {
   const BpIrTable *ir = bp_ir_table();
   BpIrModule *module = reduction->program->random.module;
@@ -847,8 +850,8 @@ static gboolean shrink_expression(Reduction *reduction, const BpIrNode *part) {
   return FALSE;
 }
 
-/* What must stay for the program to mean the same everywhere: that loops end, that memory is set
- * before it is read, that threads do not meet. */
+/* Parts that must stay, so that the program has the same meaning everywhere: loops end, memory is
+ * set before it is read, threads do not conflict. */
 static gboolean is_whole(const BpIrNode *part) {
   const BpIrTable *ir = bp_ir_table();
   int32_t kind = ir->kind(part);
@@ -886,8 +889,8 @@ static void fail_with(Program *program, const Place *place, char *wrong) {
 
 /* ---- Batches ----------------------------------------------------------------------------- */
 
-/* The programs of a batch that a place can have, as one module; each alone if something is wrong.
- */
+/* Runs the programs of a batch that a place supports, as one module; if it fails, each program
+ * alone. */
 static void run_batch(uint64_t first, const Place *place) {
   GString *text = g_string_new("(module");
   uint64_t seeds[BATCH] = {0};
@@ -948,7 +951,7 @@ static void test_programs(void) {
   g_assert_cmpint(num_run, >, num_refused);
 }
 
-/* Whether its plugin was built and has a device. */
+/* Whether the target's plugin was built and has a device. */
 static gboolean is_place_here(const Place *place) {
   BpTarget *target = bp_target_parse(place->text);
   int32_t count = 0;

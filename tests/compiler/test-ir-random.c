@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random expressions: what the makers fold, what the text form carries and what legalisation makes
- * of them gives the same values as the expression as it was written, on numbers chosen to be
- * awkward. */
+/* Random expressions: folding, the text form and legalisation keep the values of the original
+ * expression, on numbers chosen as edge cases. */
 
 #include <math.h>
 #include <stdbool.h>
@@ -13,7 +12,7 @@
 
 #define NUM_VARS RANDOM_VARS
 
-/* The first of the floats among the types. */
+/* The first float type in the list. */
 #define FIRST_FLOAT 9
 
 static BpDataType type_with(int type, uint16_t lanes) {
@@ -43,7 +42,7 @@ static const BpIrNode *folded_var(const Folding *folding, const BpIrNode *var) {
   g_assert_not_reached();
 }
 
-/* The expression, made anew by the makers that fold. */
+/* Builds the expression again with the functions that fold. */
 static const BpIrNode *fold(const Folding *folding, const BpIrNode *node) {
   const BpIrTable *ir = bp_ir_table();
   BpIrModule *module = folding->module;
@@ -75,7 +74,7 @@ static const BpIrNode *fold(const Folding *folding, const BpIrNode *node) {
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
-/* f(out, a variable of each type...): out[0..lanes) = value. */
+/* Makes f(out, a variable of each type...): out[0..lanes) = value. */
 static void add_function(BpIrModule *module, const BpIrNode *const (*vars)[NUM_VARS], int type,
                          uint16_t lanes, const BpIrNode *value) {
   const BpIrNode *params[1 + PROGRAM_TYPES * NUM_VARS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of the IR: what is printed parses back to the same; malformed texts are errors that
- * name line and column. */
+/* The text form of the IR: printed text parses back to the same module; malformed texts are errors
+ * that name line and column. */
 
 #include <math.h>
 
@@ -12,7 +12,7 @@ static char *print_ok(const BpIrModule *module) {
   return text;
 }
 
-/* The text is printed as it stands, and parses back. */
+/* Checks that the text is printed unchanged, and parses back. */
 static void assert_canonical(const char *text) {
   BpIrModule *module = parse_verified(text);
   char *printed = print_ok(module);
@@ -21,7 +21,7 @@ static void assert_canonical(const char *text) {
   bp_object_release(module);
 }
 
-/* A body over the buffer A, printed as it stands. */
+/* Checks that a body over the buffer A is printed unchanged. */
 static void assert_body(const char *body) {
   char *text = g_strdup_printf(
       "(module\n  (function \"f\"\n    (buffer A float32 global 64)\n    %s))\n", body);
@@ -170,7 +170,7 @@ static void test_comments_and_space_are_skipped(void) {
   bp_object_release(module);
 }
 
-/* Two variables of one name, and names that are no words, stay apart. */
+/* Two variables of one name, and names that are not words, stay distinct. */
 static void test_names_are_made_unique(void) {
   BpIrModule *module = bp_ir_module_create();
   BpDataType int64 = dtype_of("int64");
@@ -248,7 +248,7 @@ static void test_every_truncation_is_an_error(void) {
   bp_object_release(parse_verified(text));
 }
 
-/* `open` so often, then `inner`, then as many ')'. */
+/* Makes a text: `open` repeated, then `inner`, then as many ')'. */
 static char *nest(const char *open, int count, const char *inner) {
   GString *text = g_string_new("(module (function \"f\" ");
   for (int i = 0; i < count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verifier: a malformed module is an error that names function and place. */
+/* The verifier: a malformed module is an error that names the function and the place. */
 
 #include "tests/compiler/ir-util.h"
 
@@ -130,7 +130,7 @@ static void test_params(void) {
   }
 }
 
-/* What no text can say. */
+/* Faults that no text can express. */
 static void test_made_nodes(void) {
   BpIrModule *module = bp_ir_module_create();
   BpDataType none = {BP_DTYPE_HANDLE, 0, 0}, int8 = dtype_of("int8");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One function for every extent: computations with open extents, under the schedule that the
- * compiler chooses, built for the processor, beside the interpreter. */
+ * compiler chooses, built for the processor and compared with the interpreter. */
 
 #include <backplane/compiler/schedules.h>
 
@@ -9,7 +9,7 @@
 
 #define WIDTH 12
 
-/* What a computation is made of: m rows of n elements, and an inner extent k. */
+/* The inputs of a computation: m rows of n elements, and an inner extent k. */
 typedef struct Open {
   BpTe *te;
   const BpIrNode *m, *n, *k;
@@ -89,7 +89,7 @@ static void make_softmax(Open *o) {
   o->args[o->num_args++] = compute(o, "out", o->m, o->n, share_body);
 }
 
-/* One after the other, transposed, in one dimension. */
+/* Reshapes one after the other: transposed, and in one dimension. */
 static const BpIrNode *flat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Open *o = context;
   const BpIrNode *size = te_op(te, BP_IR_MUL, o->m, o->n);
@@ -184,8 +184,8 @@ static void make_sums(Open *o) {
 static const struct {
   const char *name;
   void (*make)(Open *o);
-  int64_t most; /* of an extent that is run */
-  int needed;   /* what is open at least, as bits */
+  int64_t most; /* largest extent of a run */
+  int needed;   /* extents that must be open, as bits */
 } computations[] = {
     {"product", make_product, 100, 0},
     {"softmax", make_softmax, 100, 0},
@@ -198,8 +198,8 @@ static const struct {
 #define LIKELY   40
 #define GREATEST 5000
 
-/* Makes a computation; which of m, n and k are open is said by bits, the others have these extents.
- */
+/* Makes a computation. The bits of `open` say which of m, n and k are open; the others have the
+ * given extents. */
 static void make_open(Open *o, size_t which, int open, const int64_t *extents) {
   const BpIrNode **nodes[] = {&o->m, &o->n, &o->k};
   static const char *const names[] = {"m", "n", "k"};
@@ -217,7 +217,7 @@ static BpIrModule *lowered(Open *o) {
   return module;
 }
 
-/* Arrays for the arguments of a computation whose extents are all closed. */
+/* Makes arrays for the arguments of a computation whose extents are all known. */
 static void make_arrays(const Open *closed, TeArray **arrays) {
   GRand *random = g_rand_new_with_seed(7);
   for (int32_t i = 0; i < closed->num_args; i++) {
@@ -313,7 +313,7 @@ static void test_llvm_code_takes_every_extent(void) {
     check_target("llvm", open);
 }
 
-/* ---- What is refused --------------------------------------------------------------------- */
+/* ---- Refused computations ---------------------------------------------------------------- */
 
 static void assert_refused(BpFunction *f, TeArray **arrays, const int64_t *extents,
                            const char *why) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop partitioning: what is left to decide inside loops, and how much code that costs. That the
- * results stay what they were is seen by test-te-random-schedules. */
+/* Loop partitioning: which decisions remain inside loops, and how much code their removal costs.
+ * test-te-random-schedules checks that the results do not change. */
 
 #include "te-run.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* What a lowering said after the pass that is looked for. */
+/* The text of a lowering after the pass `pass`. */
 typedef struct Seen {
   const char *pass;
   char *text;
@@ -21,7 +21,7 @@ static void keep_text(void *context, const char *pass, const char *text) {
   }
 }
 
-/* The text after `pass` (g_free). */
+/* Returns the text after `pass` (g_free). */
 static char *text_after(const char *pass, BpTe *te, BpTeTensor *const *args, int32_t count,
                         const char *without) {
   Seen seen = {.pass = pass};
@@ -42,7 +42,7 @@ static int count_of(const char *text, const char *word) {
   return count;
 }
 
-/* Fails unless `text` has a word so many times. */
+/* Fails unless `text` has a word that many times. */
 static void expect_count(const char *text, const char *word, int count) {
   if (count_of(text, word) != count)
     g_error("'%s' is there %d times and not %d:\n%s", word, count_of(text, word), count, text);
@@ -91,7 +91,7 @@ static void test_each_part_has_a_loop(void) {
   bp_te_free(te);
 }
 
-/* The vector in which the parts meet keeps the choice; those before and after it do not. */
+/* The vector in which the parts meet keeps the select; the vectors before and after it do not. */
 static void test_only_the_vector_between_parts_chooses(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[3];
@@ -104,7 +104,8 @@ static void test_only_the_vector_between_parts_chooses(void) {
   bp_te_free(te);
 }
 
-/* As a place in memory is taken apart: axes fused, and a quotient of the fused one compared. */
+/* Splits a linear index as a memory access does: axes fused, and a quotient of the fused axis
+ * compared. */
 static void test_a_quotient_is_compared(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[3];
@@ -220,7 +221,7 @@ static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void 
   return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
 }
 
-/* The extents of a buffer stay as they are, so what they choose is nothing to decide. */
+/* The extents of a buffer are constant, so selects on them are no decision. */
 static void test_extents_of_a_buffer_are_no_choice(void) {
   BpTe *te = bp_te_create();
   const BpIrNode *n = bp_te_open_extent(te, "n", 8, 100);
@@ -238,8 +239,8 @@ static void test_extents_of_a_buffer_are_no_choice(void) {
 
 /* ---- Masks ------------------------------------------------------------------------------- */
 
-/* Which tensor a vector is of is the same for all of its lanes: a branch, as the address in the
- * other tensor may be far outside of it. */
+/* All lanes of a vector read the same tensor: the select becomes a branch, because the address in
+ * the other tensor may be far out of bounds. */
 static void test_lanes_that_agree_take_a_branch(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[3];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever its schedule, a computation gives the same result: random computations under random
- * schedules beside the default schedule, whose loops are not partitioned, both run by the reference
- * interpreter. Each is compiled for its extents and with most of them open. */
+/* Any schedule of a computation gives the same result: random computations under random schedules
+ * are compared with the default schedule, whose loops are not partitioned; the reference
+ * interpreter runs both. Each is compiled for its extents and with most of them open. */
 
 #include <backplane/compiler/schedules.h>
 
@@ -15,27 +15,28 @@
 /* A computation: its arguments, and the computed tensors, producers first. */
 typedef struct Work {
   BpTe *te;
-  GRand *random;   /* of the shapes; the schedule has one of its own */
+  GRand *random;   /* random numbers for the shapes; the schedule has its own */
   BpDataType type; /* of most tensors */
   BpTeTensor *args[MAX_ARGS];
   int32_t num_args;
   BpTeTensor *computed[MAX_WORKS];
   int32_t num_computed;
   bool is_output[MAX_WORKS];
-  int32_t scan_axis[MAX_WORKS]; /* of a scan, counted from 1; 0: it is none */
+  int32_t scan_axis[MAX_WORKS]; /* axis of a scan, counted from 1; 0: no scan */
   BpTeTensor *outputs[MAX_ARGS];
   int32_t num_outputs;
   int64_t numbers[8]; /* for the bodies */
   BpTeTensor *inputs[4];
   GRand *opening;                     /* NULL: no extent is open */
-  int64_t extents[MAX_EXTENTS];       /* that came up, */
-  const BpIrNode *nodes[MAX_EXTENTS]; /* and what stands for them */
+  int64_t extents[MAX_EXTENTS];       /* the extents in use, */
+  const BpIrNode *nodes[MAX_EXTENTS]; /* and their expressions */
   int32_t num_extents;
-  int64_t open[MAX_EXTENTS]; /* the values of those that are open */
+  int64_t open[MAX_EXTENTS]; /* the values of the open extents */
   int32_t num_open;
 } Work;
 
-/* An extent of this value, which is one that is open or a constant. What is likely is anything. */
+/* Returns an extent of this value: an open extent or a constant. The likely value of an open extent
+ * is arbitrary. */
 static const BpIrNode *extent(Work *work, int64_t value) {
   for (int32_t i = 0; i < work->num_extents; i++)
     if (work->extents[i] == value)
@@ -114,7 +115,7 @@ static BpTeTensor *compute(Work *work, const char *name, const int64_t *shape, i
   return tensor;
 }
 
-/* Two tensors at once; the stage is an output if one of them is. */
+/* Two tensors at once; the stage is an output if one of the tensors is. */
 static void compute_two(Work *work, const char *name, const int64_t *shape, int32_t ndim,
                         BpTeTupleBody body, bool first, bool second) {
   BpTeTensor *tensors[2];
@@ -132,7 +133,7 @@ static BpTeTensor *last(const Work *work) {
   return work->computed[work->num_computed - 1];
 }
 
-/* A number of the type of `like`. */
+/* Returns a constant of the type of `like`. */
 static const BpIrNode *number(BpTe *te, const BpIrNode *like, int value) {
   BpDataType dtype = bp_ir_table()->dtype(like);
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT
@@ -140,7 +141,7 @@ static const BpIrNode *number(BpTe *te, const BpIrNode *like, int value) {
              : bp_ir_int(bp_te_ir(te), dtype, value);
 }
 
-/* In the type in which reductions give it, and as tensors keep it. */
+/* Casts to the type in which reductions accumulate, as tensors may be narrower. */
 static const BpIrNode *wide(const Work *work, const BpIrNode *x) {
   return bp_ir_cast(bp_te_ir(work->te), bp_te_accumulator(work->type), x);
 }
@@ -281,7 +282,7 @@ static void make_softmax(Work *work) {
   compute(work, "out", shape, 2, normal_body, true);
 }
 
-/* Flattened, then joined with itself backwards, then picked from by an index. */
+/* Flattens a tensor, joins it with itself backwards, and gathers by an index. */
 static const BpIrNode *flat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *width = te_int(te, work->numbers[0]);
@@ -318,7 +319,7 @@ static void make_pick(Work *work) {
   compute(work, "picked", &count, 1, picked_body, true);
 }
 
-/* Twice as large by repetition, then pooled with windows that overlap, edges clamped. */
+/* Doubles the extents by repetition, then pools with overlapping windows, with edges clamped. */
 static const BpIrNode *upscaled_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *two = te_int(te, 2);
@@ -349,7 +350,7 @@ static void make_pool(Work *work) {
   compute(work, "pooled", larger, 2, pooled_body, true);
 }
 
-/* Integers: a count of matches as int32, scaled to float64, and a bool of it. */
+/* Integers: counts matches as int32, scales the count to float64, and makes a bool of it. */
 static const BpIrNode *count_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
@@ -397,7 +398,7 @@ static void make_total(Work *work) {
   compute(work, "total", NULL, 0, total_body, true);
 }
 
-/* The largest of each row and where it is first; then both, in the row. */
+/* Combines two pairs of a value and an index: the larger value wins, then the lower index. */
 static int arg_combine(BpTe *te, const BpIrNode *const *a, const BpIrNode *const *b, void *context,
                        const BpIrNode **results) {
   BpIrModule *ir = bp_te_ir(te);
@@ -410,7 +411,7 @@ static int arg_combine(BpTe *te, const BpIrNode *const *a, const BpIrNode *const
   return 0;
 }
 
-/* numbers: the extent that is reduced, and whether it is the first one */
+/* numbers: the reduced extent, and whether it is the first dimension */
 static int arg_body(BpTe *te, const BpIrNode *const *axes, void *context, const BpIrNode **values) {
   Work *work = context;
   const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
@@ -472,7 +473,7 @@ static void make_both(Work *work) {
     compute(work, "chosen", shape, 2, chosen_body, true);
 }
 
-/* Running sums, up to a limit of each row, backward or forward, maybe doubled after. */
+/* Running sums, up to a limit for each row, backward or forward, optionally doubled afterwards. */
 static const BpIrNode *row_limit_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpIrNode *limit = te_read1(te, ((Work *)context)->inputs[1], axes[0]);
   return te_op(te, BP_IR_ADD, limit, te_int(te, 3));
@@ -524,7 +525,7 @@ static void make_running(Work *work) {
     compute(work, "twice", shape, 2, twice_each_body, true);
 }
 
-/* state' = state w + x, cut off; numbers: axis, width */
+/* state' = state w + x, clamped; numbers: axis, width */
 static const BpIrNode *state_product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *k = reduce_axis(work, "k", work->numbers[1]);
@@ -557,7 +558,7 @@ static void make_recurrence(Work *work) {
   add_output(work, each[0]);
 }
 
-/* Three tensors joined along the middle axis, each read where the index is in its part.
+/* Joins three tensors along the middle axis, each read where the index is in its part.
  * numbers: where the parts end. */
 static const BpIrNode *parts_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
@@ -585,7 +586,7 @@ static void make_parts(Work *work) {
   compute(work, "relu", shape, 3, relu_body, true);
 }
 
-/* Every element of a tensor, mirrored beyond its edges. numbers: extents, pads. */
+/* Reads every element of a tensor, mirrored beyond its edges. numbers: extents, pads. */
 static const BpIrNode *mirror_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *at[2];
@@ -608,8 +609,8 @@ static void make_mirror(Work *work) {
   compute(work, "mirrored", larger, 2, mirror_body, true);
 }
 
-/* The largest of the elements of a window that are inside, and whether a place in memory is in the
- * first third. numbers: extents, kernel, pad. */
+/* The largest of the elements of a window that are in bounds, and whether an index in memory is in
+ * the first third. numbers: extents, kernel, pad. */
 static const BpIrNode *largest_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const int64_t *n = work->numbers;
@@ -667,7 +668,7 @@ static const struct {
 
 typedef struct Leaves {
   BpTeAxis *axes[40];
-  bool is_reduce[40]; /* or of a scan */
+  bool is_reduce[40]; /* of a reduction or a scan */
   bool is_scan[40];
   int32_t count;
 } Leaves;
@@ -776,7 +777,7 @@ static void schedule_loops(GRand *random, BpTeStage *stage, Leaves *leaves) {
   annotate_some(random, stage, leaves);
 }
 
-/* Splits a reduction axis and makes partial results of one part. */
+/* Splits a reduction axis and computes partial results over one part. */
 static BpTeTensor *factor_some(GRand *random, BpTe *te, BpTeTensor *tensor) {
   BpTeStage *stage = bp_te_stage(te, tensor);
   BpTeAxis *axis = bp_te_stage_reduce_axis(stage, 0), *outer, *inner;
@@ -792,7 +793,7 @@ static BpTeTensor *factor_some(GRand *random, BpTe *te, BpTeTensor *tensor) {
   return partial;
 }
 
-/* Schedules every stage, consumers first, so that producers find the loops to be attached to. */
+/* Schedules every stage, consumers first, so that producers find the loops to attach to. */
 static void schedule_randomly(GRand *random, Work *work, bool attach) {
   BpTeStage *done[MAX_WORKS * 3];
   Leaves leaves[MAX_WORKS * 3];
@@ -882,8 +883,8 @@ static void make_arrays(const Work *work, TeArray **arrays, uint32_t seed) {
   g_rand_free(random);
 }
 
-/* Lowers, without a pass if one is named, and runs. 0: done; 1: the schedule is not a valid one,
- * for the reason given. */
+/* Lowers, without a pass if one is named, and runs. 0: done; 1: the schedule is invalid, for the
+ * given reason. */
 static int run_work(Work *work, TeArray **arrays, const char *without) {
   BpLowerOptions options = {.struct_size = sizeof options, .without = without};
   BpIrModule *module = bp_ir_module_create();
@@ -910,7 +911,8 @@ static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attac
   return run_work(work, arrays, NULL);
 }
 
-/* Equal as numbers: 0 + -0 is 0, and a sum that starts with its first term has -0. */
+/* Whether two values are equal as numbers: 0 + -0 is 0, but a sum that starts with its first term
+ * has -0. */
 /* Zeros of either sign are equal: min and max may give either. */
 static bool are_equal(const TeArray *a, const TeArray *b) {
   BpDataType dtype = a->view.dtype;
@@ -944,7 +946,7 @@ static void compare(Work *plain, Work *scheduled, TeArray **expected, TeArray **
   free_work(scheduled);
 }
 
-/* The schedule that the compiler chooses for one of some machines. */
+/* Applies the schedule that the compiler chooses for a machine. */
 static void check_auto(uint32_t seed, bool is_open) {
   static const char *const targets[] = {
       "c -mcpu=x86-64-v4 -vector_bits=512 -vector_registers=32 -num_cores=2",
@@ -953,7 +955,7 @@ static void check_auto(uint32_t seed, bool is_open) {
       "cuda",
       "opencl -vector_bits=256 -thread_warp_size=1",
   };
-  /* Kernels take no open extents yet. */
+  /* Kernels do not support open extents yet. */
   uint32_t num_targets = G_N_ELEMENTS(targets) - (is_open ? 2 : 0);
   Work plain, scheduled;
   TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
@@ -972,7 +974,7 @@ static void check_auto(uint32_t seed, bool is_open) {
   compare(&plain, &scheduled, expected, found, seed);
 }
 
-/* Whether the schedule of this seed could be used with its attachments. */
+/* Whether the schedule of this seed was valid with its attachments. */
 static bool check_seed(uint32_t seed, bool is_open) {
   Work plain, scheduled;
   TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
@@ -983,7 +985,7 @@ static bool check_seed(uint32_t seed, bool is_open) {
   bool attached = run_scheduled(&scheduled, found, seed, true, is_open) == 0;
   if (!attached) {
     free_work(&scheduled);
-    /* The order of a scan's loops may be no valid one, whatever is attached to them. */
+    /* The order of a scan's loops may be invalid, whatever is attached to them. */
     if (run_scheduled(&scheduled, found, seed, false, is_open) != 0) {
       g_assert_cmpint(plain.scan_axis[0] + plain.scan_axis[1], !=, 0);
       free_work(&scheduled);
@@ -1019,7 +1021,7 @@ static void test_chosen_schedules_agree_on_open_extents(void) {
     check_auto(seed, true);
 }
 
-/* Of [i / 4]. */
+/* Reads element [i / 4]. */
 static const BpIrNode *quarter_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   return te_read1(te, context, te_op(te, BP_IR_FLOORDIV, axes[0], te_int(te, 4)));
 }
@@ -1028,8 +1030,9 @@ static const BpIrNode *twice_body(BpTe *te, const BpIrNode *const *axes, void *c
   return te_op(te, BP_IR_MUL, te_read1(te, context, axes[0]), te_float(te, 2));
 }
 
-/* Tiles of four, the last of which the end cuts off: each needs one element of what is computed in
- * it, also where the loop over the tiles is fused with another and split again. */
+/* Tiles of four, the last of which is cut off at the end: each tile needs one element of the stage
+ * that is computed in it, also where the loop over the tiles is fused with another and split
+ * again. */
 static void test_a_tile_that_is_cut_off_needs_no_more(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *a = bp_te_placeholder(te, "A", te_f32, (const int64_t[]){5}, 1);
@@ -1078,8 +1081,8 @@ static void share_at(BpTe *te, BpTeTensor *tensor, BpTeStage *consumer) {
     g_error("%s", bp_error_message());
 }
 
-/* What a block shares is complete before it is read, also where what is computed next shares its
- * barriers with another: row is read by sum, which needs no barrier before other. */
+/* Shared memory is complete before it is read, also where the next stage shares its barriers with
+ * another stage: sum reads row, and needs no barrier before other. */
 static void test_what_is_shared_is_complete(void) {
   const int64_t shape[] = {8, 16};
   BpTe *te = bp_te_create();
@@ -1108,7 +1111,7 @@ static void test_what_is_shared_is_complete(void) {
   bp_te_free(te);
 }
 
-/* The IR of a million elements as the compiler schedules them (free()). */
+/* Returns the IR of a computation of a million elements, scheduled by the compiler (free()). */
 static char *text_of_large_work(const char *target_text) {
   BpTarget *target = bp_target_parse(target_text);
   BpTe *te = bp_te_create();
@@ -1126,7 +1129,7 @@ static char *text_of_large_work(const char *target_text) {
   return text;
 }
 
-/* Whether loops are parallel depends on the work, not on the cores of the machine that compiles. */
+/* Whether loops are parallel depends on the work, not on the cores of the compiling machine. */
 static void test_work_is_parallel_on_every_cpu(void) {
   static const char *const targets[] = {"c", "c -mcpu=x86-64-v2", "c -mcpu=cortex-a72"};
   BpTarget *native = bp_target_parse("c");
@@ -1143,7 +1146,7 @@ static void test_work_is_parallel_on_every_cpu(void) {
   free(text);
 }
 
-/* Arguments: the first seed, and the one after the last (without it: only the first). */
+/* Arguments: the first seed, and the seed after the last (without it: only the first seed). */
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   if (argc > 1) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scans: what they compute under several schedules, and what is refused. */
+/* Scans: their results under several schedules, and refused scans. */
 
 #include "te-run.h"
 
@@ -7,7 +7,7 @@
 #define ROWS  3
 #define WIDTH 4
 
-/* Sums of x along dimension 0 or 1, and the differences of the step. */
+/* Sums of x along dimension 0 or 1, and the differences of each step. */
 typedef struct Sums {
   BpTeTensor *x, *lengths, *sum;
   BpTeTensor *each[2], *last[1];
@@ -77,7 +77,7 @@ static void check_sums(BpTe *te, Sums *sums, bool is_reverse) {
     te_array_free(arrays[i]);
 }
 
-/* Ways to run the two axes; `steps` is that of the scan. */
+/* Schedules for the two axes; `steps` is the axis of the scan. */
 static void must(int rc) {
   if (rc != 0)
     g_error("a schedule primitive failed: %s", bp_error_message());
@@ -150,7 +150,7 @@ static void test_each_row_ends_at_its_limit(void) {
 
 /* ---- Steps with stages of their own ------------------------------------------------------ */
 
-/* state' = state W + x, and a second state, the first one shifted by an element. */
+/* state' = state W + x, and a second state: the first one shifted by an element. */
 typedef struct Recurrence {
   BpTeTensor *x, *w, *state, *shifted, *product;
   BpTeTensor *each[2], *last[2];
@@ -227,7 +227,7 @@ static void test_a_step_has_stages_of_its_own(void) {
   bp_te_free(te);
 }
 
-/* Rows outside of the steps, each with its own states; the product in vectors. */
+/* Rows outside of the steps, each with its own states; the product is vectorised. */
 static void test_rows_of_a_recurrence_run_by_themselves(void) {
   Recurrence r;
   BpTe *te = make_recurrence(&r);
@@ -258,8 +258,8 @@ static void test_threads_of_a_block_share_states(void) {
   bp_te_free(te);
 }
 
-/* The product of an element is computed when others are stored: they are kept until the step ends.
- */
+/* The product of an element is computed when other elements are stored: products are kept until the
+ * step ends. */
 static void test_states_that_are_read_late_are_kept(void) {
   Recurrence r;
   BpTe *te = make_recurrence(&r);
@@ -271,7 +271,7 @@ static void test_states_that_are_read_late_are_kept(void) {
 
 /* ---- Scans in scans ---------------------------------------------------------------------- */
 
-/* Of each row of a table the running sum, all of which start where the row before ended. */
+/* The running sum of each row of a table; each row starts where the previous row ended. */
 typedef struct Table {
   BpTeTensor *x, *carried, *sum, *inner_each[1], *inner_last[1], *each[1], *last[1];
 } Table;
@@ -323,7 +323,7 @@ static void test_scans_nest(void) {
   bp_te_free(te);
 }
 
-/* A scan without steps gives its initial states. */
+/* A scan without steps returns its initial states. */
 static void test_no_steps_leave_the_first_states(void) {
   BpTe *te = bp_te_create();
   const int64_t shape[] = {ROWS, 0};
@@ -373,7 +373,7 @@ static void test_the_axis_runs_in_order(void) {
   bp_te_free(te);
 }
 
-/* Elements of a row depend on all of it: they cannot be outside of the steps. */
+/* Elements of a row depend on the whole row: rows cannot be outside of the steps. */
 static void test_what_depends_on_others_stays_in_the_steps(void) {
   Recurrence r;
   BpTe *te = make_recurrence(&r);

@@ -30,7 +30,7 @@ static const BpIrNode *put(BpTe *te, const Table *table, BpTeTensor *tensor, con
   return bp_te_write(te, tensor, table->by_columns ? by_column : by_row, value);
 }
 
-/* Each value in turn goes down until it meets a smaller one. */
+/* Insertion sort: each value in turn moves down until it meets a smaller one. */
 static int insertion_sort(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                           BpTeTensor *const *tensors, void *context) {
   const Table *table = context;
@@ -91,7 +91,8 @@ static void test_rows_are_sorted(void) {
   bp_te_free(te);
 }
 
-/* A loop that runs until each row is done is no vector: the rows run one after the other. */
+/* A loop that runs until each row is done cannot be vectorised: the rows run one after the
+ * other. */
 static void test_what_vectors_cannot_do_runs_in_order(void) {
   Table table = {.by_columns = true};
   BpTeTensor *sorted;
@@ -116,7 +117,7 @@ static void test_rows_are_threads(void) {
 
 #define PLACES 12
 
-/* One name, bound to i and then to 11 - i, around statements that compare it and are shared. */
+/* One name, bound to i and then to 11 - i, around shared statements that compare it. */
 static int bind_twice(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                       BpTeTensor *const *tensors, void *context) {
   (void)context;
@@ -148,8 +149,8 @@ static void test_name_bound_twice_is_two_names(void) {
 
 /* ---- Counting ---------------------------------------------------------------------------- */
 
-/* How many of a column are in each bin, others not being counted, and where they are first; the
- * running count in memory that nobody asked for. */
+/* How many elements of a column are in each bin, other elements not being counted, and their first
+ * index; the running count is in memory that no caller requested. */
 static int count_bins(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                       BpTeTensor *const *tensors, void *context) {
   const Table *table = context;
@@ -178,7 +179,7 @@ static int count_bins(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
   return 0;
 }
 
-/* With masks where it is vectors: a lane counts its own column and no other's. */
+/* Vectorised with masks: a lane counts only its own column. */
 static void check_counts(bool is_vector) {
   BpTe *te = bp_te_create();
   const int64_t shape[] = {WIDTH, ROWS}, bins[] = {BINS, ROWS}, rows = ROWS;

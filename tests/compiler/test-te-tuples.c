@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computations that give several tensors: what they compute, and what they refuse. */
+/* Computations with several tensors: their results, and refused ones. */
 
 #include <math.h>
 
@@ -7,7 +7,7 @@
 
 typedef struct Inputs {
   BpTeTensor *x;
-  int64_t extent; /* of the axis that is reduced */
+  int64_t extent; /* extent of the reduced axis */
 } Inputs;
 
 /* ---- Several values of one element ------------------------------------------------------- */
@@ -41,7 +41,7 @@ static void test_several_tensors_are_computed(void) {
   bp_te_free(te);
 }
 
-/* A tensor that nobody asks for takes neither memory nor work. */
+/* A tensor that is never read takes neither memory nor work. */
 static void test_an_unused_tensor_is_not_computed(void) {
   BpTe *te = bp_te_create();
   int64_t count = 7;
@@ -59,7 +59,8 @@ static void test_an_unused_tensor_is_not_computed(void) {
 
 /* ---- Reductions of several values -------------------------------------------------------- */
 
-/* The pair with the larger value; of equal values, the one with the smaller index. */
+/* Combines two pairs: the pair with the larger value wins; of equal values, the one with the
+ * smaller index. */
 static int larger(BpTe *te, const BpIrNode *const *a, const BpIrNode *const *b, void *context,
                   const BpIrNode **results) {
   BpIrModule *ir = bp_te_ir(te);
@@ -110,7 +111,7 @@ static void test_a_value_and_its_place_are_reduced_together(void) {
   bp_te_free(te);
 }
 
-/* Lanes each have a part of the row; all values of the reduction are taken apart together. */
+/* Each lane has a part of the row; all values of the reduction are split together. */
 static void test_a_reduction_of_several_values_is_factored(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *y[2], *x = make_largest(te, y);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the core assert again and again. */
+/* Assertions that tests of the core share. */
 #ifndef BACKPLANE_TESTS_CORE_ASSERTS_H
 #define BACKPLANE_TESTS_CORE_ASSERTS_H
 
@@ -7,13 +7,13 @@
 #include <backplane/error.h>
 #include <glib.h>
 
-/* The result of a call that is to succeed; otherwise the test ends with the error's text. */
+/* Asserts that a call succeeded; otherwise the test ends with the error's text. */
 static inline void assert_ok(int rc) {
   if (rc)
     g_error("%s: %s", bp_error_kind(), bp_error_message());
 }
 
-/* The result of a call that is to fail with an error of a kind, and with a text. */
+/* Asserts that a call failed with an error of a kind, and with a text. */
 static inline void assert_raises(int rc, const char *kind) {
   g_assert_cmpint(rc, ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, kind);

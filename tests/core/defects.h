@@ -20,7 +20,8 @@ static inline void set_defect(char *data, gsize size, const char *defect) {
   replace_bytes(data, size, "defect=none                                  ", text);
 }
 
-/* The name of plugin and device NUMBER, 0 to 127 (transfer full); see tests/mock/defect.c. */
+/* Returns the name of plugin and device NUMBER, 0 to 127 (transfer full); see
+ * tests/mock/defect.c. */
 static inline char *defect_name(int number) {
   GString *name = g_string_new("defect-");
   for (int bit = 64; bit; bit /= 2)
@@ -38,7 +39,8 @@ static inline void write_defect(const char *file, int number, const char *defect
   write_plugin(file, data, size);
 }
 
-/* Changes what a file of the directory, from write_defect, declares: NULL leaves it as it is. */
+/* Changes the declarations in a file that write_defect wrote: NULL leaves a declaration
+ * unchanged. */
 static inline void declare(const char *file, const char *isa, const char *sanitizer,
                            const char *nodes, const char *files) {
   static const char before[] = BP_PLUGIN_BUILD_TEXT DEFECT_DEPENDS DEFECT_PADDING;
@@ -84,8 +86,8 @@ static inline int run_kernel(const char *kind) {
   return rc || values[0] != 42 || values[COUNT - 1] != 1 ? -1 : 0;
 }
 
-/* Starts this program again with `arguments` after its name, without its output; without its errors
- * too if `is_quiet`. */
+/* Starts this program again with `arguments` after its name, without its output and, if `is_quiet`,
+ * without its errors. */
 static inline GPid start_self(const char *const *arguments, gboolean is_quiet) {
   g_autoptr(GPtrArray) argv = g_ptr_array_new();
   GPid pid;
@@ -102,7 +104,7 @@ static inline GPid start_self(const char *const *arguments, gboolean is_quiet) {
   return pid;
 }
 
-/* The exit status of a process, or 128 and the signal that ended it. */
+/* Returns the exit status of a process, or 128 plus the signal that ended it. */
 static inline int wait_for(GPid pid) {
   int status;
   g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes libraries for another host of the tvm-ffi ABI to load: one of host code, "size" with it,
- * and one that imports two modules and calls into them. */
+/* Writes libraries for another host of the tvm-ffi ABI to load: one of host code that contains
+ * "size", and one that imports two modules and calls into them. */
 
 #include "tests/core/module-fixture.h"
 

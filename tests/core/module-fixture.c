@@ -26,7 +26,7 @@ typedef struct Fake {
   const BpModuleApi *api;
   const char *payload;
   size_t size;
-  void *owner; /* of the payload; NULL: it is a copy */
+  void *owner; /* owner of the payload; NULL: the payload is a copy */
 } Fake;
 
 static atomic_int alive;
@@ -82,7 +82,7 @@ static void fake_destroy(void *context) {
 static const BpModuleApi dev_api = FAKE_API("test_dev");
 static const BpModuleApi other_api = FAKE_API("test_other");
 
-/* Tells when memory runs out: a test makes it so. */
+/* Reports exhausted memory, which a test causes. */
 static BpModule *make_fake(const BpModuleApi *api, const BpByteArray *bytes, void *owner) {
   Fake *fake = calloc(1, sizeof *fake);
   char *copy = owner ? NULL : malloc(bytes->size + 1);
@@ -227,7 +227,7 @@ void register_size(int64_t size) {
   register_function("size", answer_number, GINT_TO_POINTER((int)size));
 }
 
-/* ---- The plugin that brings them --------------------------------------------------------- */
+/* ---- The plugin with the loaders --------------------------------------------------------- */
 
 static int32_t initialize(void *context) {
   (void)context;

@@ -6,8 +6,8 @@
 #include <backplane/host_api.h>
 #include <backplane/module.h>
 
-/* Host code as a code generator writes it: the types of the ABI by hand, and a slot for each host
- * function that it calls. "add" and "fail". */
+/* Host code as a code generator writes it: with the ABI's types written out, and a slot for each
+ * host function that it calls. "add" and "fail". */
 #define ADD_SOURCE                                                                                 \
   "typedef struct { int type; unsigned pad; long long v; } Any;\n"                                 \
   "__attribute__((weak)) void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);\n"    \
@@ -17,7 +17,7 @@
   "int __tvm_ffi_fail(void *self, const Any *args, int n, Any *result) {\n"                        \
   "  __TVMFFIErrorSetRaisedFromCStr(\"OddError\", \"it is odd\"); return -1;\n"                    \
   "}\n"
-/* "call_size" calls "size", of the library's imports or the registry. */
+/* "call_size" calls "size", which is in the library's imports or the registry. */
 #define CALL_SOURCE                                                                                \
   "typedef struct { int type; unsigned pad; long long v; } Any;\n"                                 \
   "__attribute__((weak)) int (*__TVMFFIEnvModLookupFromImports)(void *, const char *, void **);\n" \
@@ -37,27 +37,28 @@
 void fixture_begin(void);
 const BpModuleTable *module_table(void);
 
-/* A serialisable module of kind "test_dev" or "test_other" with a payload (copied). Its function
- * "size" ("other_size") answers how many bytes that has. */
+/* Makes a serialisable module of kind "test_dev" or "test_other" with a payload (copied). Its
+ * function "size" ("other_size") returns the number of bytes of the payload. */
 BpModule *fake_module(const char *kind, const char *payload);
-/* Modules of these kinds that exist now. */
+/* Counts the existing modules of these kinds. */
 int fake_modules_alive(void);
-/* Whether the last module that was loaded from bytes of a library uses them where they are, aligned
+/* Whether the last module that was loaded from bytes of a library uses the bytes in place, aligned
  * to 64 bytes. */
 int fake_bytes_are_in_place(void);
 
-/* A module of host code with C source and compiler arguments (borrowed; either may be NULL). */
+/* Makes a module of host code with C source and compiler arguments (borrowed; either may be
+ * NULL). */
 BpModule *fake_host_module(const char *source, const char *flags);
 
-/* A library of CALL_SOURCE that imports two modules, "test_dev" with 100003 bytes among them; and
- * one whose blob is small. */
+/* Export a library of CALL_SOURCE that imports two modules, one of them "test_dev" with 100003
+ * bytes; and a library with a small blob. */
 void export_with_imports(const char *path);
 void export_small(const char *path);
 
 /* Registers a global function "size". */
 void register_size(int64_t size);
 
-/* A new path in the folder of temporary files (transfer full). */
+/* Returns a new path in the folder of temporary files (transfer full). */
 char *temporary_path(const char *name);
 void remove_tree(const char *path);
 

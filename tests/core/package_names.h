@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of the user's with files of packages' names, for tests of messages. */
+/* A folder of the user with files of package names, for tests of messages. */
 #ifndef BACKPLANE_TESTS_CORE_PACKAGE_NAMES_H
 #define BACKPLANE_TESTS_CORE_PACKAGE_NAMES_H
 
@@ -7,7 +7,7 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 
-/* The path of a file in the folder, which is made by the first call and named by XDG_DATA_HOME
+/* Returns the path of a file in the folder, which the first call makes and names in XDG_DATA_HOME
  * (transfer full, g_free). */
 static inline char *package_file(const char *file) {
   static char *folder;
@@ -28,7 +28,7 @@ static inline void write_package_file(const char *file, const char *text) {
   g_assert_true(g_file_set_contents(path, text, -1, NULL));
 }
 
-/* Removes a file that was written, and what became empty. */
+/* Removes a written file, and folders that became empty. */
 static inline void remove_package_file(const char *file) {
   g_autofree char *path = package_file(file);
   g_remove(path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A directory of plugin files for a test: copies of those of tests/mock, with bytes changed.
+/* A directory of plugin files for a test: copies of the plugins of tests/mock, with changed bytes.
  * Failures end the test. */
 #ifndef BACKPLANE_TESTS_PLUGIN_FILES_H
 #define BACKPLANE_TESTS_PLUGIN_FILES_H
@@ -11,7 +11,7 @@
 
 static char *plugin_directory;
 
-/* Where the build put the plugins of tests/mock (transfer none). */
+/* Returns the folder of the built plugins of tests/mock (transfer none). */
 static inline const char *mock_directory(void) {
   static char *path;
   const char *build = g_getenv("top_builddir");
@@ -25,7 +25,7 @@ static inline void make_plugin_directory(void) {
   g_assert_nonnull(plugin_directory);
 }
 
-/* A path in the directory (transfer full). */
+/* Returns a path in the directory (transfer full). */
 static inline char *plugin_file_path(const char *name) {
   return g_build_filename(plugin_directory, name, NULL);
 }
@@ -43,7 +43,7 @@ static inline void write_plugin(const char *name, const char *data, gsize size) 
   g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
 }
 
-/* Overwrites each `from` by `to`, of the same length. Whether there was one. */
+/* Overwrites each `from` by `to`, of the same length. Returns whether there was one. */
 static inline int try_replace(char *data, gsize size, const char *from, const char *to) {
   gsize length = strlen(from);
   int found = 0;
@@ -70,7 +70,7 @@ static inline void replace_name(char *data, gsize size, const char *from, const 
     replace_bytes(data, size, from_symbol, to_symbol);
 }
 
-/* Copies a plugin of tests/mock; from (or NULL) is changed to `to` in it. */
+/* Copies a plugin of tests/mock; replaces `from` (unless NULL) by `to` in the copy. */
 static inline void copy_plugin(const char *mock, const char *name, const char *from,
                                const char *to) {
   g_autofree char *data = NULL;
@@ -81,8 +81,8 @@ static inline void copy_plugin(const char *mock, const char *name, const char *f
   write_plugin(name, data, size);
 }
 
-/* Makes a file of the directory need a library that is not there; sanitizers' libraries stand in
- * for the C library where they provide all that the plugin calls. */
+/* Makes a file of the directory need a missing library; sanitizers' libraries stand in for the C
+ * library where they provide all functions that the plugin calls. */
 static inline void lose_library(const char *name) {
   static const char *const needed[] = {"libc.so", "libtsan.so", "libasan.so", "libubsan.so"};
   g_autofree char *data = NULL, *path = plugin_file_path(name);

@@ -24,7 +24,7 @@ static int32_t say_serialisable(void *context, int32_t *flags) {
   return 0;
 }
 
-/* With `context`, in the form of device code; without, in one that is its own. */
+/* Makes bytes: with `context`, in the form of device code; without it, in another form. */
 static int32_t save(void *context, BpOwnedBytes *bytes) {
   static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}};
   static const char *const tags[] = {"threadIdx.x"};
@@ -47,7 +47,7 @@ static const BpModuleApi api = {.struct_size = sizeof api,
                                 .save_to_bytes = save,
                                 .destroy = destroy};
 
-/* A loaded library of host code that imports a module of the kind that nothing loads. */
+/* Loads a library of host code that imports a module of a kind without a loader. */
 static BpModule *load_library(int is_device_code) {
   BpModule *host = fake_host_module("int __tvm_ffi_here(void *self, const void *args, int n,"
                                     " void *result) { return 0; }\n",

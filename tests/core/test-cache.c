@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache and files that are not its own, paths that others may lead elsewhere, and file systems
- * that fail. Tests that change this process run in a child of it. */
+/* The cache and foreign files, paths that other users may redirect, and failing file systems. Tests
+ * that change this process run in a child process. */
 
 #include "tests/core/plugin_files.h"
 
@@ -59,7 +59,7 @@ static void use_cache(const char *path) {
   g_string_truncate(said, 0);
 }
 
-/* A folder of the test for a cache (transfer full). */
+/* Returns a folder of the test for a cache (transfer full). */
 static char *use_cache_of(const char *name) {
   char *path = plugin_file_path(name);
   use_cache(path);
@@ -92,7 +92,7 @@ static void set_age(const char *path, int seconds) {
   g_assert_cmpint(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), ==, 0);
 }
 
-/* A file that nobody used for long (transfer full). */
+/* Makes a file that was not used for long (transfer full). */
 static char *put_old(const char *folder, const char *name) {
   char *path = g_build_filename(folder, name, NULL);
   g_autofree char *parent = g_path_get_dirname(path);
@@ -102,7 +102,7 @@ static char *put_old(const char *folder, const char *name) {
   return path;
 }
 
-/* How many files a folder has. */
+/* Counts the files of a folder. */
 static int count_files(const char *folder) {
   GDir *directory = g_dir_open(folder, 0, NULL);
   int count = 0;
@@ -113,7 +113,7 @@ static int count_files(const char *folder) {
   return count;
 }
 
-/* ---- What is not the cache's ------------------------------------------------------------- */
+/* ---- Files that do not belong to the cache ----------------------------------------------- */
 
 static void test_other_names_stay(void) {
   static const char *const names[] = {
@@ -197,7 +197,7 @@ static void test_file_of_others(void) {
   g_assert_true(is_kept("k", "others"));
 }
 
-/* Where root has the HOME of a user, that user's links lead root's hand. */
+/* If root has the HOME of a user, that user's links could redirect root's writes. */
 static void test_home_of_another_user(void) {
   if (geteuid()) {
     g_test_skip("only root can be led by another user");
@@ -225,7 +225,7 @@ static void test_home_of_another_user(void) {
     g_setenv("HOME", before, TRUE);
 }
 
-/* The folder of the subject is root's own; the one above it is another's. */
+/* The folder of the subject belongs to root; the folder above it belongs to another user. */
 static void test_folder_of_another_user(void) {
   g_autofree char *cache = use_cache_of("theirs");
   keep("k", "bytes");
@@ -240,7 +240,8 @@ static void test_folder_of_another_user(void) {
 
 /* ---- Limits ------------------------------------------------------------------------------ */
 
-/* In a child: 0 if it is as it should be; 77 if that cannot be shown, -1 with errno why. */
+/* Runs in a child: returns 0 if the result is right; 77 if it cannot be tested, -1 with errno
+ * saying why. */
 typedef int (*Act)(void);
 
 static void run_in_child(Act act, const char *impossible) {
@@ -257,7 +258,7 @@ static void run_in_child(Act act, const char *impossible) {
     g_error("it ended with status %d", status);
 }
 
-/* What comes over the limit is not kept, and nothing of it is left. */
+/* A file over the limit is not kept, and no part of it remains. */
 static int write_over_limit(void) {
   static char much[100000];
   const struct rlimit few = {10000, 10000};
@@ -278,7 +279,7 @@ static void test_limit_of_file_sizes(void) {
 
 /* ---- File systems ------------------------------------------------------------------------ */
 
-/* A file system of its own for the cache, which no other process sees. */
+/* Mounts a file system for the cache that no other process sees. */
 static int mount_cache(const char *options) {
   g_autofree char *path = use_cache_of("mounted");
   g_assert_true(g_mkdir_with_parents(path, 0700) == 0);
@@ -321,7 +322,7 @@ static void test_read_only(void) {
   run_in_child(use_read_only, no_mount);
 }
 
-/* Another user's file system, as a network's or a user's own. */
+/* A file system of another user, as a network file system or FUSE has. */
 static int use_foreign(void) {
   if (mount_cache("size=1m,mode=777,uid=65534"))
     return 77;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of several plugins that bear one name or provide the same, the first that can be used is. And
- * what passes by itself, such as too few descriptors, is not remembered of any.
+/* Of several plugins with one name or the same registry names, the first usable one is used.
+ * Temporary failures, such as too few descriptors, are not remembered.
  *
- * Hosts are processes of their own, this program once more: `--host STEP...`. A step is
+ * Each host is a separate process of this program: `--host STEP...`. A step is
  *
  *   kernel=N           the device of plugin N works
- *   no-kernel=N        it does not
+ *   no-kernel=N        the device does not work
  *   activate=N         plugin N is activated by its name
  *   FILE=STATE         a plugin of the directory is listed in this state
  *   files=N            the process may have N files open from now on
- *   try=N              what has the devices of plugin N is tried out
+ *   try=N              the plugins with the devices of plugin N are tried out
  */
 
 #include "tests/core/defects.h"
@@ -95,13 +95,13 @@ static int run_host(const char *set, const char *const *steps) {
 #define HOST(set, ...)                                                                             \
   g_assert_cmpint(run_host(set, (const char *const[]){__VA_ARGS__, NULL}), ==, 0)
 
-/* ---- Which is used ----------------------------------------------------------------------- */
+/* ---- Which plugin is used ---------------------------------------------------------------- */
 
-/* What keeps the first from being used. */
+/* A reason that prevents the first plugin from being used. */
 typedef struct Obstacle {
   const char *defect;
   const char *state;
-  int is_early; /* it comes before the plugin registers anything */
+  int is_early; /* occurs before the plugin registers names */
 } Obstacle;
 
 static const Obstacle obstacles[] = {
@@ -124,7 +124,7 @@ static void test_next_of_the_name_is_used(gconstpointer data) {
   HOST(set, "try=1", "kernel=1", becomes, "/2/a.so=active");
 }
 
-/* A later process knows of the quarantine, and lists the other as the one that is used. */
+/* A later process knows of the quarantine, and lists the other plugin as the one in use. */
 static void test_next_is_listed_as_used_by_later_processes(void) {
   write_defect("later/1/a.so", 1, "crash");
   write_defect("later/2/a.so", 1, "none");
@@ -132,7 +132,7 @@ static void test_next_is_listed_as_used_by_later_processes(void) {
   HOST("later", "/1/a.so=quarantined", "/2/a.so=found", "kernel=1");
 }
 
-/* Makes a plugin of write_defect claim the device of another. */
+/* Makes a plugin of write_defect claim the device of another plugin. */
 static void claim_device(const char *file, int own, int other) {
   g_autofree char *data = NULL, *path = plugin_file_path(file);
   g_autofree char *name = defect_name(own), *claimed = defect_name(other);
@@ -170,7 +170,8 @@ static void test_none_that_can_be_used_names_all(void) {
   bp_error_clear();
 }
 
-/* The one that failed is tried again where it is asked for by name, but not while another works. */
+/* The failed plugin is tried again if it is requested by name, but not while another plugin
+ * works. */
 static void test_plugin_in_use_stays(void) {
   write_defect("stays/1/a.so", 1, "init-fail");
   write_defect("stays/2/a.so", 1, "none");
@@ -197,10 +198,10 @@ static void test_diagnosis_goes_on_to_the_next(void) {
   g_assert_true(is_crashed && has_device && is_shadowed);
 }
 
-/* ---- What passes ------------------------------------------------------------------------- */
+/* ---- Temporary failures ------------------------------------------------------------------ */
 
-/* With so many files at first, then with enough: the number at which something else fails each
- * time, from the first search to the trial's pipe. */
+/* Starts with few descriptors and then has enough: with each number, a different step fails, from
+ * the first search to the trial's pipe. */
 static void test_too_few_descriptors_are_not_remembered(void) {
   for (int files = 3; files < 14; files++) {
     g_autofree char *few = g_strdup_printf("files=%d", files);

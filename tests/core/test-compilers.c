@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compilers as programs that the host runs: how they are found, how their end is learned whatever
- * the application does with its children, and what they leave behind. */
+/* Compilers as programs that the host runs: how they are found, how their end is detected whatever
+ * the application does with its children, and which processes and files remain. */
 
 #include "tests/core/module-fixture.h"
 
@@ -24,7 +24,7 @@ static char *path_of(const char *name) {
   return g_build_filename(scratch, name, NULL);
 }
 
-/* A compiler of the test: commands of the shell, at whose end `cc` may stand (its arguments are
+/* Makes a compiler for the test: shell commands, optionally followed by `cc` (its arguments are
  * "$@"). */
 static void write_compiler(const char *name, const char *commands) {
   g_autofree char *path = path_of(name);
@@ -60,7 +60,7 @@ static void assert_compiles(void) {
   bp_object_release(module);
 }
 
-/* ---- Finding one ------------------------------------------------------------------------- */
+/* ---- Finding a compiler ------------------------------------------------------------------ */
 
 static void test_relative_path(void) {
   g_autofree char *before = g_get_current_dir();
@@ -94,9 +94,9 @@ static void test_file_that_is_no_program(void) {
   g_assert_nonnull(strstr(bp_error_message(), "Permission denied"));
 }
 
-/* ---- Its end ----------------------------------------------------------------------------- */
+/* ---- The compiler's end ------------------------------------------------------------------ */
 
-/* Is killed the first time, when half of the file is written. */
+/* Is killed the first time, after writing half of the file. */
 #define DIES_ONCE                                                                                  \
   "if [ \"$1\" = -c ] && mkdir '%s' 2>/dev/null; then\n"                                           \
   "  while [ \"$1\" != -o ]; do shift; done; echo half >\"$2\"; kill -9 $$\n"                      \
@@ -108,7 +108,7 @@ static void use_compiler_that_dies_once(const char *name) {
   use_compiler(name, commands);
 }
 
-/* In a child, which ends with 0 if it is as it should be. */
+/* Runs in a child, which exits with 0 if the result is right. */
 static void run_in_child(int (*act)(void)) {
   int status;
   pid_t child = fork();
@@ -172,7 +172,7 @@ static void test_application_that_waits_for_any_child(void) {
   assert_compiles();
 }
 
-/* What the program's own child was is its own to learn. */
+/* The program's own child is not reaped by the library. */
 static void test_children_of_the_application(void) {
   int status;
   begin("children");
@@ -185,8 +185,8 @@ static void test_children_of_the_application(void) {
   g_assert_cmpint(WEXITSTATUS(status), ==, 7);
 }
 
-/* The program starts with no signal blocked, or ignored that it does not expect to be. It says so
- * itself: while a shell waits for a child it blocks signals. */
+/* The program starts with no signal blocked, and with no signal ignored that it does not expect. It
+ * reports this itself, because a shell that waits for a child blocks signals. */
 static void test_signals_of_the_application(void) {
   sigset_t blocked, before;
   begin("signals");
@@ -213,12 +213,12 @@ static void test_signals_of_the_application(void) {
   g_assert_cmpuint(ignored >> (SIGPIPE - 1) & 1, ==, 0);
 }
 
-/* ---- What is left ------------------------------------------------------------------------ */
+/* ---- Remaining files --------------------------------------------------------------------- */
 
 static atomic_int num_umasks;
 
-/* In the place of the C library's, for libbackplane too: what it changes, if for a moment alone,
- * changes the files that other threads make. */
+/* Replaces the C library's function, for libbackplane too: a umask that it changed, even for a
+ * moment, would affect files that other threads make. */
 __attribute__((visibility("default"))) mode_t umask(mode_t mask);
 mode_t umask(mode_t mask) {
   atomic_fetch_add(&num_umasks, 1);

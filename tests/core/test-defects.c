@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plugins that crash, hang, exit and the like: of three plugins each in turn is broken in each way,
- * and the other two run a kernel. Then what is remembered of them.
+/* Plugins that crash, hang, exit or fail otherwise: each of three plugins in turn has each defect,
+ * and the other two run a kernel. Further tests check the stored results.
  *
- * Each host is a process of its own, this program once more: `--host CODE...` uses the devices 1, 2
- * and so on, and checks each against the reason code expected of its plugin. What BP_TEST_WARNING
- * says must be in one warning, and one alone; after BP_TEST_SECONDS the host is ended. */
+ * Each host is a separate process of this program: `--host CODE...` uses the devices 1, 2 and so
+ * on, and checks each against the reason code expected of its plugin. The text of BP_TEST_WARNING
+ * must be in exactly one warning; after BP_TEST_SECONDS the host is ended. */
 
 #include "tests/core/defects.h"
 
@@ -31,7 +31,7 @@ static void fail(const char *what) {
   exit(1);
 }
 
-static int warnings; /* those that were expected */
+static int warnings; /* expected warnings so far */
 
 static void read_log(void *context, int32_t level, const char *message) {
   const char *expected = g_getenv("BP_TEST_WARNING");
@@ -40,7 +40,7 @@ static void read_log(void *context, int32_t level, const char *message) {
   warnings += expected && level >= BP_LOG_WARNING && strstr(message, expected);
 }
 
-/* What is listed of a plugin must be what is expected of it. */
+/* The listed state of a plugin must be the expected one. */
 static void check_listed(const char *name, const char *code) {
   BpPluginList *list = bp_plugin_list();
   const BpPluginInfo *found = NULL;
@@ -66,7 +66,7 @@ static void check_plugin(int number, const char *code) {
     exit(1);
   }
   bp_error_clear();
-  /* Devices that are not there are no failure of the plugin. */
+  /* Missing devices are no failure of the plugin. */
   if (!g_str_has_prefix(code, "device"))
     check_listed(name, code);
 }
@@ -157,13 +157,12 @@ static void assert_process_is_gone(const char *pid_file) {
   g_autofree char *text = NULL;
   if (!g_file_get_contents(pid_file, &text, NULL, NULL))
     return;
-  int pid = atoi(text); /* 0: it was ended before it wrote its number */
+  int pid = atoi(text); /* 0: the process ended before it wrote its number */
   g_assert_true(!pid || (kill(pid, 0) && errno == ESRCH));
   g_unlink(pid_file);
 }
 
-/* The one of the set with the defect is replaced; the others keep their files, and what was learned
- * of them. */
+/* The plugin with the defect is replaced; the others keep their files and their stored results. */
 static GPid start_with_defect(int broken, const Defect *defect) {
   g_autofree char *set = g_strdup_printf("set-%d", broken), *path = plugin_file_path(set);
   g_autofree char *file = g_strdup_printf("%s/plugin-%d.so", set, broken);
@@ -187,8 +186,8 @@ static void test_others_work(gconstpointer data) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
-/* A host that is killed while it tries a plugin out takes the trial with it, and what the plugin
- * started. This process is their reaper, so it would wait for what is left. */
+/* Killing a host during a trial ends the trial and the processes that the plugin started. This
+ * process is their reaper, so it would wait for remaining ones. */
 static void test_killed_host_leaves_no_trial(void) {
   g_autofree char *path = plugin_file_path("killed"), *pid_file = plugin_file_path("pid");
   const char *codes[] = {"timed-out", NULL};
@@ -208,9 +207,9 @@ static void test_killed_host_leaves_no_trial(void) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
-/* ---- What is remembered ------------------------------------------------------------------ */
+/* ---- Stored results ---------------------------------------------------------------------- */
 
-/* How often the plugin's code ran in any process since this was asked last. */
+/* Returns how often the plugin's code ran in any process since the last call. */
 static int count_traces(void) {
   g_autofree char *path = plugin_file_path("trace");
   struct stat status;
@@ -219,14 +218,14 @@ static int count_traces(void) {
   return count;
 }
 
-/* One host with one plugin in a directory of its own. */
+/* Runs one host with one plugin in a directory of its own. */
 static void assert_host(const char *set, const char *code) {
   g_autofree char *path = plugin_file_path(set);
   const char *codes[] = {code, NULL};
   g_assert_cmpint(wait_for(start_host(path, codes, FALSE)), ==, 0);
 }
 
-/* And it warns of that, once. */
+/* The host also warns of the failure, once. */
 static void assert_host_warns(const char *set, const char *code, const char *warning) {
   g_setenv("BP_TEST_WARNING", warning, TRUE);
   assert_host(set, code);
@@ -256,7 +255,7 @@ static void test_a_quarantined_plugin_does_not_run_again(void) {
   g_assert_cmpint(count_traces(), ==, 0);
 }
 
-/* It is tried again by each process, and runs in none. */
+/* Each process tries the plugin again, and no process runs its code. */
 static void test_a_failure_in_order_stays_in_the_trial(void) {
   write_one("orderly", "init-fail");
   count_traces();
@@ -266,7 +265,7 @@ static void test_a_failure_in_order_stays_in_the_trial(void) {
   }
 }
 
-/* Whether the plugin did it, or the kernel that ran out of memory, nothing tells. */
+/* It is unknown whether the plugin or the kernel, out of memory, ended the process. */
 static void test_a_killed_trial_is_not_remembered(void) {
   write_one("killed-trial", "kill-group");
   count_traces();
@@ -353,13 +352,13 @@ static void test_trial_of_a_host_that_ended_ends(void) {
   g_assert_nonnull(strstr(text, "end=timeout\n"));
 }
 
-/* Points the link that stands for a device node at another. */
+/* Points the link that stands for a device node to another node. */
 static void link_node(const char *node, const char *to) {
   g_unlink(node);
   g_assert_cmpint(symlink(to, node), ==, 0);
 }
 
-/* The node alone changes: neither the plugin's file nor anything else that it depends on. */
+/* Only the node changes, neither the plugin's file nor any other dependency. */
 static void test_a_device_node_ends_a_quarantine(void) {
   static const char *const others[] = {"/dev/zero", "/proc/nonexistent", "/dev/null"};
   g_autofree char *node = plugin_file_path("node");
@@ -383,8 +382,8 @@ static void use_cache(const char *name) {
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
 }
 
-/* The file of what was learned of the only plugin of the cache in use: its name is a hash and the
- * suffix (transfer full). */
+/* Returns the cache file with the results of the only plugin: its name is a hash and the suffix
+ * (transfer full). */
 static char *find_record(const char *suffix) {
   g_autofree char *path = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "plugins", NULL);
   GDir *directory = g_dir_open(path, 0, NULL);
@@ -397,8 +396,7 @@ static char *find_record(const char *suffix) {
   return found;
 }
 
-/* Makes the trailer of a record fit again: a mark, and the hash of the size and the bytes before.
- */
+/* Updates the trailer of a record: a mark, and the hash of the size and of the bytes before it. */
 static void seal(char *record, gsize length) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
   gsize digest_size = 32;
@@ -409,7 +407,7 @@ static void seal(char *record, gsize length) {
   g_checksum_free(hash);
 }
 
-/* As if the trial of the only plugin had been so many seconds earlier. */
+/* Changes the record as if the trial of the only plugin had been that many seconds earlier. */
 static void age_quarantine(int seconds) {
   g_autofree char *file = find_record(".quarantine"), *text = NULL;
   gsize length;
@@ -421,7 +419,7 @@ static void age_quarantine(int seconds) {
   g_assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
 }
 
-/* A minute, then ten. */
+/* The quarantine lasts one minute, then ten. */
 static void test_time_ends_a_quarantine(void) {
   use_cache("cache-time");
   write_one("time", "crash");
@@ -450,7 +448,8 @@ static void test_a_diagnosis_tries_a_quarantined_plugin(void) {
   g_assert_cmpint(count_traces(), ==, 1);
 }
 
-/* The process that chooses a device ends, and the diagnosis says so: it ends in order itself. */
+/* The plugin ends the process that selects a device, by an orderly exit, and the diagnosis says
+ * so. */
 static void test_a_diagnosis_survives_the_choice_of_a_device(void) {
   g_autofree char *doctor = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
   g_autofree char *path = plugin_file_path("survived"), *said = NULL;
@@ -466,7 +465,8 @@ static void test_a_diagnosis_survives_the_choice_of_a_device(void) {
   g_assert_nonnull(strstr(said, "\"findings\""));
 }
 
-/* A plugin that ends in order in its trial, and not in the program: its results are what counts. */
+/* A plugin that exits during its trial, but not in the program: the result in the program
+ * counts. */
 static void test_the_command_ends_well_beside_an_end_that_crashes(void) {
   g_autofree char *command = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
   g_autofree char *path = plugin_file_path("ends"), *said = NULL, *warned = NULL;
@@ -482,7 +482,7 @@ static void test_the_command_ends_well_beside_an_end_that_crashes(void) {
   g_assert_nonnull(strstr(warned, "crashed while the program ended; the results are complete"));
 }
 
-/* Whatever is put where the loader looks may be what was missing. */
+/* A file that appears in the loader's search path may be the missing library. */
 static void test_an_installed_library_ends_a_quarantine(void) {
   g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
   g_autofree char *folder = plugin_file_path("libraries");
@@ -516,7 +516,7 @@ static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
-/* At its use, once; that listing warns of nothing is for test-plugins. */
+/* The warning comes at the plugin's use, once; test-plugins checks that listing does not warn. */
 static void test_a_plugin_that_others_may_change_is_warned_of(void) {
   g_autofree char *path = plugin_file_path("writable/plugin.so");
   write_one("writable", "none");
@@ -567,7 +567,7 @@ static void test_a_damaged_cache_changes_nothing(void) {
   use_cache("cache");
 }
 
-/* A file that others may write, a link, a directory: none is believed. */
+/* Records that other users may write, links and directories are not trusted. */
 static void test_a_foreign_cache_changes_nothing(void) {
   use_cache("cache-foreign");
   write_one("foreign", "none");

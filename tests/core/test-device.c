@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds on every device: attributes, memory, copies, streams, workspace, tensors, DLPack,
+/* Requirements of every device: attributes, memory, copies, streams, workspace, tensors, DLPack,
  * forks.
  *
- * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped, unless
- * it was listed so. */
+ * BP_TEST_DEVICES lists the devices, separated by spaces; a missing device is skipped, unless
+ * BP_TEST_DEVICES lists it. */
 
 #include "tests/core/asserts.h"
 #include "tests/bare_device.h"
@@ -221,7 +221,7 @@ static void test_empty_memory_is_memory(const void *data) {
   assert_ok(upload(device, "", handle, 0, 0, NULL));
   assert_ok(bp_device_free(device, handle));
   assert_ok(bp_device_free(device, NULL));
-  /* Its other extents may be of any size. */
+  /* The other extents may be of any size. */
   const int64_t shape[] = {0, INT64_MAX, INT64_MAX, 2};
   BpTensor *tensor = bp_tensor_create(shape, 4, float32, device, NULL);
   g_assert_nonnull(tensor);
@@ -268,7 +268,7 @@ static void test_exhaustion_leaves_the_device_usable(const void *data) {
   test_copies_have_offsets(data);
 }
 
-/* More than the host stages at once, at odd offsets. */
+/* A copy of more bytes than the host stages at once, at odd offsets. */
 #define LARGE ((uint64_t)(17 << 20) + 5)
 
 static void test_copy_between_kinds_keeps_order(const void *data) {
@@ -358,7 +358,7 @@ typedef struct Freed {
   atomic_int is_over;
 } Freed;
 
-/* Copies to and from a buffer that another thread frees: each copy is done, or is an error. */
+/* Copies to and from a buffer that another thread frees: each copy succeeds, or is an error. */
 static void *copy_while_freed(void *data) {
   Freed *freed = data;
   g_autofree char *bytes = g_malloc0(FREED_BYTES);
@@ -532,7 +532,7 @@ static void test_workspace_of_nobody_is_an_error(const void *data) {
   assert_raises(bp_workspace_free(device, space), BP_ERROR_VALUE);
 }
 
-/* Work that was queued on the first stream may not be done. */
+/* Work that was queued on the first stream may be unfinished. */
 static void test_workspace_goes_to_no_other_stream(const void *data) {
   BpDevice device = device_of(data);
   void *streams[3], *spaces[3], *again;
@@ -735,7 +735,7 @@ static void test_threads_work_at_once(const void *data) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* How many entries of a device do not fail, in the child. */
+/* Counts the entries of a device that do not fail in the child. */
 static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle) {
   int32_t count;
   void *out;
@@ -744,7 +744,7 @@ static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle
   int failures = try_alloc(device, 1, 64, NULL, &out) != 0;
   failures += bp_device_copy(&copy, NULL) != 0;
   failures += bp_stream_sync(device, NULL) != 0;
-  /* The fork is what is wrong, and not that this is no stream. */
+  /* The error must name the fork, not an invalid stream. */
   failures += bp_stream_free(device, handle) != 0 && bp_error_is(BP_ERROR_DEVICE);
   failures += bp_stream_create(device, &out) != 0;
   failures += bp_workspace_alloc(device, 1, float32, &out) != 0;
@@ -775,7 +775,7 @@ static void test_after_a_fork_every_entry_fails_at_once(const void *data) {
   assert_ok(bp_device_free(device, handle));
 }
 
-/* ---- All of it --------------------------------------------------------------------------- */
+/* ---- The list of tests ------------------------------------------------------------------- */
 
 static const struct {
   const char *path;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reason codes: each has a plugin here that shows it, and what a diagnosis says of it. */
+/* The reason codes: for each, a plugin in this test that shows it, and its diagnosis. */
 
 #include "tests/core/defects.h"
 
@@ -23,12 +23,12 @@
 #define FOREIGN_SANITIZER "thread"
 #endif
 
-/* What is the matter with a file of the directory. */
+/* A file of the directory and its expected finding. */
 typedef struct Case {
   const char *file;
   const char *code;
-  const char *text;   /* a part of what is said */
-  const char *remedy; /* a part of what is to be done */
+  const char *text;   /* a part of the text */
+  const char *remedy; /* a part of the remedy */
 } Case;
 
 static const Case cases[] = {
@@ -75,8 +75,9 @@ static const Case cases[] = {
     {"device-unusable.so", "device-unusable", "A defect", "what else uses it"},
 };
 
-/* Seen elsewhere: of the search path, of processes with raised rights or no /proc, of forks, of
- * names that the program itself took, of users without rights, of containers, of selection. */
+/* Reason codes that other tests cover: of the search path, of processes with raised rights or
+ * without /proc, of forks, of names that the program itself took, of users without rights, of
+ * containers, of selection. */
 static const char *const seen_elsewhere[] = {"directory-unreadable",
                                              "directory-relative",
                                              "file-unreadable",
@@ -99,7 +100,7 @@ static const char *const seen_elsewhere[] = {"directory-unreadable",
                                              "container-without-devices"};
 
 static BpPluginDiagnosis *diagnosis;
-static GString *messages; /* the log of it */
+static GString *messages; /* the log of the diagnosis */
 
 static void keep_message(void *context, int32_t level, const char *message) {
   (void)context;
@@ -107,7 +108,7 @@ static void keep_message(void *context, int32_t level, const char *message) {
     g_string_append_printf(messages, "%s\n", message);
 }
 
-/* The worst finding about a file; the first of equals. */
+/* Returns the worst finding about a file; the first of equals. */
 static const BpPluginFinding *find_worst(const char *file) {
   const BpPluginFinding *worst = NULL;
   g_autofree char *path = plugin_file_path(file);
@@ -179,7 +180,7 @@ static void test_good_plugin_passes_every_stage(void) {
   g_assert_cmpint(stages, ==, (1u << (BP_STAGE_DEVICES + 1)) - 1);
 }
 
-/* One that others may change is used, where no rights are at stake. */
+/* A plugin that other users may change is used by a process without raised rights. */
 static void test_writable_plugin_is_reported_and_tried(void) {
   g_autofree char *path = plugin_file_path("writable.so");
   int is_reported = 0, is_used = 0;
@@ -226,7 +227,7 @@ static void test_names_of_stages(void) {
 
 /* ---- Other machines ---------------------------------------------------------------------- */
 
-/* Whether the plugins of a directory give this code, with that in its remedy. */
+/* Whether the plugins of a directory give this code, with the text in its remedy. */
 static int is_diagnosed(const char *directory, const char *code, const char *remedy) {
   g_autofree char *path = plugin_file_path(directory), *before = NULL;
   int is_found = 0;
@@ -277,7 +278,7 @@ static void change_file(const char *file, const char *from, const char *to) {
   write_plugin(file, data, size);
 }
 
-/* The folder for caches that cannot be made comes before the container, unless it is a library that
+/* The remedy for an unwritable cache folder comes before the one for a container, unless a library
  * is missing. */
 static void test_no_folder_for_caches(void) {
   g_autofree char *before = g_strdup(g_getenv("XDG_CACHE_HOME"));
@@ -299,13 +300,13 @@ static void test_no_folder_for_caches(void) {
   g_unsetenv("container");
 }
 
-/* A file that root and root's group alone may use. */
+/* Makes a file that only root and root's group may use. */
 static void write_node(const char *path) {
   g_assert_true(g_file_set_contents(path, "", 0, NULL));
   g_assert_cmpint(g_chmod(path, 0660), ==, 0);
 }
 
-/* A directory with one plugin, which anybody may read. */
+/* Makes a directory with one plugin, which any user may read. */
 static void write_for_all(const char *directory, int number, const char *nodes, const char *files) {
   g_autofree char *file = g_strdup_printf("%s/plugin.so", directory);
   g_autofree char *path = plugin_file_path(directory);
@@ -314,10 +315,10 @@ static void write_for_all(const char *directory, int number, const char *nodes, 
   g_assert_cmpint(g_chmod(path, 0755), ==, 0);
 }
 
-/* The status of a child that may not run the helper of trials. */
+/* The exit status of a child that may not run the helper of trials. */
 #define CANNOT_RUN 77
 
-/* In a process of a user who may use neither the file nor the nodes. */
+/* Runs as a user who may use neither the file nor the nodes. */
 static void test_user_without_rights(void) {
   if (geteuid()) {
     g_test_skip("only root can become another user");
@@ -355,7 +356,7 @@ static void test_user_without_rights(void) {
 
 /* ---- The directory ----------------------------------------------------------------------- */
 
-/* A plugin with a defect of its code; the number keeps the names apart. */
+/* Writes plugins with one defect each; the number keeps their names distinct. */
 static void write_defects(void) {
   static const char *const defects[] = {
       "entry-fail",    "entry-abi",   "no-initialize",   "init-fail",
@@ -368,7 +369,7 @@ static void write_defects(void) {
   }
 }
 
-/* A good plugin whose bytes `from` become `to`, of the same length. */
+/* Writes a good plugin whose bytes `from` become `to`, of the same length. */
 static void write_changed(const char *file, int number, const char *from, const char *to) {
   write_defect(file, number, "none");
   change_file(file, from, to);
@@ -398,7 +399,7 @@ static void write_descriptors(void) {
   declare("no-node.so", NULL, NULL, "/dev/nonexistent*", NULL);
 }
 
-/* Another name in the symbol table alone: there it follows a NUL, in the descriptor "entry=". */
+/* Changes the name only in the symbol table: there it follows a NUL, in the descriptor "entry=". */
 static void write_no_entry(void) {
   static const char symbol[] = "\0bp_plugin_entry";
   g_autofree char *data = NULL, *path = plugin_file_path("no-entry.so");

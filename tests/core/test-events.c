@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of the application API: on every device, between devices, and on devices that have none.
+/* Events of the application API: on every device, between devices, and on devices without events.
  *
- * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped. */
+ * BP_TEST_DEVICES lists the devices, separated by spaces; a missing device is skipped. */
 
 #include "tests/core/asserts.h"
 #include "tests/bare_device.h"
@@ -59,7 +59,7 @@ typedef struct Manual {
   gint frees;
   void (*done)(void *user);
   void *user;
-  BpEvent *asked; /* is asked for while it is recorded, as another thread may */
+  BpEvent *asked; /* polled while it is recorded, as another thread may do */
   int32_t answer;
 } Manual;
 
@@ -123,7 +123,7 @@ static const BpEventsApi manual_events = {.struct_size = sizeof(BpEventsApi),
                                           .query = manual_query,
                                           .synchronize = manual_synchronize,
                                           .notify = manual_notify};
-/* The same as headers have it that end before notify: what lies behind is not read. */
+/* An extension whose table ends before notify: the host must not read beyond it. */
 static const BpEventsApi older_events = {.struct_size = offsetof(BpEventsApi, notify),
                                          .create = manual_create,
                                          .free = manual_free,
@@ -140,7 +140,7 @@ static const void *give_events(void *context, const char *name, uint32_t version
                                                                                       : NULL;
 }
 
-/* ---- A device without events, which notes what it is asked to do ------------------------- */
+/* ---- A device without events, which logs the calls --------------------------------------- */
 
 static gint num_syncs, num_orders, is_failing;
 
@@ -199,7 +199,7 @@ KIND(eventless, 74, NULL);
 
 /* ---- On every device --------------------------------------------------------------------- */
 
-/* Queues a way for bytes to take, from the host to the host by way of the device. */
+/* Queues a path for bytes, from the host through the device to the host. */
 static void queue_way(BpDevice device, void *const handles[8], const char *out, char *in,
                       void *stream) {
   const BpCopy first = {sizeof(BpCopy), out, 0, host, handles[0], 0, device, SIZE, 0};
@@ -235,7 +235,7 @@ static void test_complete_event_has_its_bytes(const void *data) {
   }
   queue_way(device, handles, out, in, stream);
   assert_ok(bp_event_record(event, stream));
-  assert_ok(bp_stream_free(device, stream)); /* the event outlives it */
+  assert_ok(bp_stream_free(device, stream)); /* the event outlives the stream */
   g_assert_true(is_complete_within(event, BP_WAIT_FOREVER));
   bp_event_free(event);
   for (int i = 0; i < 8; i++)
@@ -289,7 +289,8 @@ static void test_after_a_fork_events_fail_at_once(const void *data) {
   assert_ok(bp_device_free(device, handle));
 }
 
-/* A stream of a device waits for another device, also as its event is recorded again and freed. */
+/* A stream of a device waits for another device, also if its event is recorded again and freed
+ * meanwhile. */
 static void expect_wait(BpDevice other, BpDevice device) {
   void *handles[8], *stream = make_stream(device), *there = make_stream(other);
   g_autofree char *out = g_malloc(SIZE), *in[4] = {NULL};
@@ -323,7 +324,7 @@ static void test_streams_wait_for_other_devices(const void *data) {
   expect_wait(device_of(data), device_of("simdev:1"));
 }
 
-/* Work goes from the device to another and back, before any of it is waited for. */
+/* Work goes from the device to another and back before any wait. */
 static void test_waits_follow_each_other(const void *data) {
   enum { HOPS = 20 };
   const BpDevice devices[2] = {device_of(data), device_of("simdev:0")};
@@ -357,7 +358,7 @@ static void test_waits_follow_each_other(const void *data) {
   }
 }
 
-/* One event, which threads record, wait for and ask for, each with streams of its own. */
+/* Threads record, wait for and query one event, each with streams of its own. */
 typedef struct Crowd {
   BpDevice device;
   BpEvent *event;
@@ -393,7 +394,7 @@ static void test_threads_share_an_event(const void *data) {
 
 /* ---- Between devices --------------------------------------------------------------------- */
 
-/* The caller goes on while another device's event is pending, and the stream does not. */
+/* The caller continues while another device's event is pending, and the stream waits. */
 static void expect_no_blocking(const char *kind, int calls_back) {
   BpDevice device = device_of("simdev:0"), other = device_of(kind);
   manual = (Manual){.is_complete = 0};
@@ -405,7 +406,7 @@ static void expect_no_blocking(const char *kind, int calls_back) {
   g_assert_false(is_complete(after));
   g_assert_false(is_complete_within(after, 5000000));
   g_assert_true((manual.done != NULL) == calls_back);
-  bp_event_free(event); /* not yet the plugin's, which is waited for */
+  bp_event_free(event); /* the plugin's event is not freed yet, because it is waited for */
   g_assert_cmpint(g_atomic_int_get(&manual.frees), ==, 0);
   g_atomic_int_set(&manual.is_complete, 1);
   if (calls_back)
@@ -433,7 +434,7 @@ static void *complete_later(void *data) {
   return NULL;
 }
 
-/* The host's device, and one that the host cannot signal, wait in the call. */
+/* The host's device, and a device that the host cannot signal, wait during the call. */
 static void test_caller_waits_where_the_device_cannot(void) {
   const char *const waiting[] = {"cpu:0", "older:0", "eventless:0"};
   BpDevice other = device_of("manual:0");
@@ -492,7 +493,7 @@ static void test_device_without_events_orders_streams(void) {
   assert_ok(bp_event_synchronize(event, 0, &(int32_t){0}));
   assert_ok(bp_event_record(event, second));
   num_syncs = 0;
-  assert_ok(bp_stream_free(device, second)); /* first all is done that the event stands for */
+  assert_ok(bp_stream_free(device, second)); /* waits for all work that the event stands for */
   g_assert_cmpint(num_syncs, ==, 1);
   g_assert_true(is_complete(event));
   g_assert_cmpint(num_syncs, ==, 1);
@@ -500,7 +501,7 @@ static void test_device_without_events_orders_streams(void) {
   bp_event_free(event);
 }
 
-/* ---- All of it --------------------------------------------------------------------------- */
+/* ---- The list of tests ------------------------------------------------------------------- */
 
 static const struct {
   const char *path;

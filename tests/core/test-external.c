@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is imported and exported, by the application API.
+/* Memory that is imported and exported, through the application API.
  *
- * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped. */
+ * BP_TEST_DEVICES lists the devices, separated by spaces; a missing device is skipped. */
 
 #include "tests/bare_device.h"
 #include "tests/core/asserts.h"
@@ -57,7 +57,7 @@ static BpExternalMemory pointer_to(void *address) {
                             .form = BP_EXTERNAL_HOST_POINTER};
 }
 
-/* Skips the test where the device does not have the forms. */
+/* Skips the test if the device does not support the forms. */
 static BpDevice open_device(const char *text, uint64_t imports, uint64_t exports) {
   BpDevice device;
   uint64_t has_imports, has_exports;
@@ -119,7 +119,7 @@ static void test_exported_memory_is_imported(gconstpointer text) {
   assert_ok(bp_device_free(device, imported));
 }
 
-/* Each form that the device lacks, and what is wrong in any form. */
+/* Tests each unsupported form, and errors of every form. */
 static void test_wrong_memory_is_refused_by_name(gconstpointer text) {
   BpDevice device;
   uint64_t imports, exports, alignment;
@@ -162,7 +162,7 @@ static void test_wrong_memory_is_refused_by_name(gconstpointer text) {
   assert_ok(bp_device_free(host, bytes));
 }
 
-/* The host's own memory needs no handle, and a device without the extension has no form. */
+/* The host's own memory needs no handle, and a device without the extension has no forms. */
 static void test_device_without_the_extension_has_no_forms(void) {
   static const char *const devices[] = {"cpu:0", "plain:0"};
   for (size_t i = 0; i < G_N_ELEMENTS(devices); i++) {

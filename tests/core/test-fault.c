@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layer fault: each slot of the template's device fails in its second call, with the error kind
- * that the slot documents, and nothing is lost: the device's memory is as before, and the layer
- * validate, which is around it, counts no handle that stays. */
+ * that the slot documents, and no object is lost: the device's memory is unchanged, and the layer
+ * validate around it counts no leaked handle. */
 #include <backplane/device.h>
 #include <backplane/device_extensions.h>
 #include <backplane/error.h>
@@ -30,7 +30,7 @@ static const BpRecordingApi *recordings;
 static void *memory;
 static char bytes[64];
 
-/* Its second call fails, the first and the third do not. */
+/* The second call fails; the first and the third succeed. */
 static void assert_fault(int rc, const char *slot, const char *kind) {
   g_autofree char *part =
       g_strdup_printf("fault: simdev: %s fails in its call 2, as BACKPLANE_FAULT asks", slot);
@@ -252,7 +252,7 @@ static void test_external_memory(void) {
 
 /* ---- The list of faults ------------------------------------------------------------------ */
 
-/* Kind cpu reads the list when it is first used; after an error it does so again. */
+/* Kind cpu reads the list when it is first used; after an error it reads the list again. */
 static void test_list_that_is_wrong_is_an_error(void) {
   static const struct {
     const char *list, *part;
@@ -288,7 +288,7 @@ static void test_list_that_is_wrong_is_an_error(void) {
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-/* What validate counts when the process ends; the test fails by its status. */
+/* Checks the counts of validate when the process ends; the test fails by its exit status. */
 static void fail_at_end(void *context, int32_t level, const char *message) {
   (void)context;
   if (level >= BP_LOG_WARNING && strstr(message, "at the end there are still"))

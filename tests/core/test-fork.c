@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* No child of a fork waits for a lock that a thread of its parent held, and no library is loaded
- * under a lock.
+ * while a lock is held.
  *
  * This program has a pthread_mutex_lock of its own, which the library calls: whenever a function of
  * the library takes a lock for the first time, another thread forks while that lock is held. A fork
- * that waits for the lock goes on once it is free; one that does not leaves it locked in the child.
- * Each child uses the library, and has a deadline. Its dlopen knows how many locks the thread
- * holds. */
+ * that waits for the lock continues once the lock is free; a fork that does not wait leaves it
+ * locked in the child. Each child uses the library, and has a deadline. The program's dlopen checks
+ * how many locks the thread holds. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,8 +31,8 @@
 
 #include "tests/core/module-fixture.h"
 
-#define DEADLINE    20 /* seconds, of a child */
-#define FORK_STARTS 3  /* milliseconds that a fork has to begin to wait for a lock */
+#define DEADLINE    20 /* of a child, in seconds */
+#define FORK_STARTS 3  /* milliseconds in which a fork must start waiting for a lock */
 #define MOST_SITES  512
 #define MOST_ROUNDS 40
 
@@ -97,7 +97,7 @@ static int use_modules(void) {
   return 0;
 }
 
-/* A library, which looks up a function and initialises a handle at its first call. */
+/* Uses a library, which looks up a function and initialises a handle at its first call. */
 static char *library_path;
 
 static int use_library(void) {
@@ -130,7 +130,7 @@ static int use_plugins(void) {
   return 0;
 }
 
-/* Works, or, in the child of a process that used devices, fails at once. */
+/* Uses a device; in the child of a process that used devices, the call must fail at once. */
 static int works(int rc) {
   return rc == 0 || (*bp_error_message() && strstr(bp_error_message(), "fork"));
 }
@@ -161,7 +161,7 @@ static int use_devices(void) {
   return 0;
 }
 
-/* 0, or the line that failed. */
+/* Returns 0, or the number of the line that failed. */
 static int use_all(void) {
   int (*const uses[])(void) = {use_registry, use_modules, use_library,
                                use_targets,  use_plugins, use_devices};
@@ -171,7 +171,7 @@ static int use_all(void) {
   return line;
 }
 
-/* A child may begin to use devices if its parent had used none, and was not about to. */
+/* A child may start using devices if its parent had not used any, and was not about to. */
 static int use_all_in_child(void) {
   BpDevice device;
   char *report = NULL;
@@ -189,7 +189,7 @@ enum { IDLE, ASKED, FORKING, WAITING };
 
 static atomic_int state;
 static atomic_int num_forks;
-static char failure[256]; /* of a child; written by the thread that forks */
+static char failure[256]; /* failure of a child; written by the thread that forks */
 
 static void nap(long microseconds) {
   const struct timespec time = {0, microseconds * 1000};
@@ -234,14 +234,14 @@ static void *serve_forks(void *data) {
 
 /* ---- Locks ------------------------------------------------------------------------------- */
 
-static _Thread_local int is_watched; /* of the thread whose locks count */
-static _Thread_local int num_held;   /* mutexes, by any library */
+static _Thread_local int is_watched; /* set in the thread whose locks count */
+static _Thread_local int num_held;   /* mutexes held, of any library */
 static void *sites[MOST_SITES];
 static size_t num_sites;
 static int found_new;
 
-/* The function of the library that takes a lock, through one that locks or by itself; NULL: other
- * code. */
+/* Returns the function of the library that takes a lock, directly or through another one; NULL:
+ * other code. */
 static void *find_site(void) {
   void *frames[8];
   Dl_info info;
@@ -259,7 +259,8 @@ static int is_known(const void *site) {
   return 0;
 }
 
-/* Forks, with the lock held. The fork before may itself wait for this lock: another round then. */
+/* Forks with the lock held. The previous fork may itself wait for this lock: then another round
+ * follows. */
 static void fork_here(void) {
   is_watched = 0;
   void *site = find_site();
@@ -293,8 +294,8 @@ int pthread_mutex_lock(pthread_mutex_t *mutex) {
   return rc;
 }
 
-/* Lets a fork that waited for the lock go on here, and not within dlopen, whose state glibc leaves
- * broken in the child. It may wait for an outer lock still. */
+/* Lets a fork that waited for the lock continue here, and not inside dlopen, whose state glibc
+ * leaves broken in the child. The fork may still wait for an outer lock. */
 BP_API int pthread_mutex_unlock(pthread_mutex_t *mutex);
 int pthread_mutex_unlock(pthread_mutex_t *mutex) {
   static int (*_Atomic next)(pthread_mutex_t *);
@@ -335,7 +336,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
 static char loaded_under_lock[256];
 static int num_parts; /* loaded */
 
-/* Constructors of the library may take any time, and fork. */
+/* Constructors of the library may take any time, and may fork. */
 BP_API void *dlopen(const char *name, int flags);
 void *dlopen(const char *name, int flags) {
   void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
@@ -345,8 +346,8 @@ void *dlopen(const char *name, int flags) {
   return real(name, flags);
 }
 
-/* Misspelt names and a list of plugins to isolate need parts of the core; a library and devices are
- * loaded too. */
+/* Misspelt names and a list of plugins to isolate load parts of the core; a library and devices are
+ * loaded, too. */
 static void ask_for_everything(void) {
   g_setenv("BACKPLANE_ISOLATE", "no_such_plugin", TRUE);
   BpDevice device;
@@ -385,7 +386,7 @@ static void fork_in_every_section(void) {
 }
 
 static void test_no_library_is_loaded_under_a_lock(void) {
-  if (!g_test_subprocess()) { /* what is loaded stays loaded */
+  if (!g_test_subprocess()) { /* loaded libraries stay loaded */
     g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
     g_test_trap_assert_passed();
     return;

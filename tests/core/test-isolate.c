@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin in a process of its own (BACKPLANE_ISOLATE): devices, memory, kernels, and all the ways
- * in which that process can end. The devices are those of tests/mock/fragile.c. */
+/* A plugin in a process of its own (BACKPLANE_ISOLATE): devices, memory, kernels, and all ways in
+ * which that process can end. The devices are those of tests/mock/fragile.c. */
 #include "tests/core/plugin_files.h"
 
 #include <backplane/device.h>
@@ -19,7 +19,7 @@
 
 #define COUNT 1000
 
-static BpDevice device; /* the latest fragile device that lives */
+static BpDevice device; /* the latest live fragile device */
 static BpModule *module;
 
 static void assert_ok(int rc) {
@@ -43,7 +43,7 @@ static int exists(BpDevice which) {
   return value.v_int64 != 0;
 }
 
-/* Chooses the first device that lives; a worker that was lost is started again. */
+/* Selects the first live device; a lost worker is started again. */
 static void choose_device(void) {
   int32_t count;
   const char *why;
@@ -64,7 +64,7 @@ static pid_t find_worker(BpDevice which) {
   return (pid_t)atoi(number);
 }
 
-/* Whether a process runs: one that ended may stay a zombie where nobody takes up orphans. */
+/* Whether a process runs: an ended process may stay a zombie if no process reaps orphans. */
 static int is_running(pid_t pid) {
   g_autofree char *path = g_strdup_printf("/proc/%d/stat", (int)pid);
   g_autofree char *text = NULL;
@@ -128,7 +128,7 @@ static int launch_add(BpDevice where, void *handle, int64_t count, int64_t numbe
   return launch(where, "add", args, 3);
 }
 
-/* A device works: what was sent, changed by a kernel, comes back. */
+/* Checks that a device works: bytes are sent, changed by a kernel, and read back. */
 static void assert_works(BpDevice where) {
   int32_t data[COUNT];
   for (int32_t i = 0; i < COUNT; i++)
@@ -143,7 +143,7 @@ static void assert_works(BpDevice where) {
   assert_ok(bp_device_free(where, handle));
 }
 
-/* ---- While it works ---------------------------------------------------------------------- */
+/* ---- A working plugin -------------------------------------------------------------------- */
 
 static void test_plugin_runs_in_another_process(void) {
   BpValue value;
@@ -280,7 +280,7 @@ static void test_module_of_many_functions_lists_them(void) {
   module = listed;
 }
 
-/* The deadline of a call is less than this wait. */
+/* The deadline of a call is shorter than this wait. */
 static void test_wait_for_an_event_may_take_longer_than_a_call(void) {
   BpDevice simdev;
   BpDeviceEvent *event = NULL;
@@ -320,8 +320,8 @@ static void test_threads_use_two_devices_at_once(void) {
 
 /* ---- Loss -------------------------------------------------------------------------------- */
 
-/* The devices of a worker that was lost are lost for ever; the next worker's have new indices, and
- * modules go on there. */
+/* The devices of a lost worker stay lost; the next worker's devices have new indices, and modules
+ * continue on them. */
 static void assert_lost_and_replaced(pid_t worker) {
   const BpDevice lost = device;
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 1, .alignment = 1};
@@ -502,7 +502,7 @@ static void test_worker_sends_no_signal_to_its_host(void) {
 
 /* ---- Forks and the end ------------------------------------------------------------------- */
 
-/* Returns 0 if all that the child of a fork tries is an error at once. */
+/* Returns 0 if every call in the child of a fork fails at once. */
 static int try_in_child(void *handle) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 1, .alignment = 1};
   const BpByteArray code = {"code", 4};
@@ -512,7 +512,7 @@ static int try_in_child(void *handle) {
   int descriptors = count_descriptors();
   if (bp_module_load_from_bytes("fragile", &code) || !bp_error_is(BP_ERROR_DEVICE) ||
       count_descriptors() != descriptors)
-    return 2; /* it started a worker of its own */
+    return 2; /* the child started a worker of its own */
   if (!bp_device_alloc(device, &allocation, &made) || !copy_in(device, handle, 0, &byte, 4) ||
       !launch(device, "fail", NULL, 0) || !bp_error_is(BP_ERROR_DEVICE))
     return 1;
@@ -556,7 +556,7 @@ static void test_worker_ends_with_its_host(void) {
   assert_ends((pid_t)atoi(found + strlen("worker ")));
 }
 
-/* ---- What cannot be isolated ------------------------------------------------------------- */
+/* ---- Plugins that cannot be isolated ----------------------------------------------------- */
 
 static void test_plugin_whose_devices_are_this_process_is_refused_by_name(void) {
   assert_error(bp_plugin_activate("cpu"), BP_ERROR_PLUGIN, "the memory of this process");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: what a launch is given, with an invocation and from the state of the thread. The device
- * is the template's. */
+/* Kernels: the arguments of a launch, with an invocation and from the state of the thread. The
+ * device is the template's. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers around devices: which are taken, in which order, what they see, and what is refused. The
- * layers and the kinds of device are the test's own; each test has a kind of its own, since a kind
- * is wrapped when it is first used. */
+/* Layers around devices: which layers apply, in which order, which calls they see, and refused
+ * lists. The layers and the kinds of device are the test's own; each test has a kind of its own,
+ * since a kind is wrapped when it is first used. */
 #include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
@@ -19,7 +19,7 @@ static void assert_error(int rc, const char *kind, const char *part) {
   bp_error_clear();
 }
 
-/* ---- Layers that write down what they see ------------------------------------------------ */
+/* ---- Layers that log calls --------------------------------------------------------------- */
 
 static GString *seen;
 static GPtrArray *made; /* all Noting */
@@ -45,8 +45,8 @@ static int32_t noting_launch(void *context, const BpLaunch *launch) {
   return launch->proceed(launch);
 }
 
-/* A copy of the next table, with one slot of the layer's own; the others go past the layer, which
- * only a layer whose next table has no context may do. */
+/* Returns a copy of the next table, with one slot of the layer's own; other calls bypass the layer,
+ * which only works if the next table has no context. */
 static int32_t noting_wrap(void *context, const BpDeviceApi *next, BpLayered *layered) {
   Noting *noting = g_new0(Noting, 1);
   g_assert_cmpuint(layered->struct_size, ==, sizeof *layered);
@@ -70,7 +70,7 @@ static int32_t failing_wrap(void *context, const BpDeviceApi *next, BpLayered *l
   return bp_error_raise(BP_ERROR_IO, "it cannot write its file");
 }
 
-/* Lacks a slot that every table has. */
+/* Makes a table without a slot that every table must have. */
 static int32_t lacking_wrap(void *context, const BpDeviceApi *next, BpLayered *layered) {
   static BpDeviceApi api;
   (void)context;
@@ -80,7 +80,8 @@ static int32_t lacking_wrap(void *context, const BpDeviceApi *next, BpLayered *l
   return 0;
 }
 
-/* Knows a table of fewer slots than the host has, as a layer that was built before them. */
+/* A layer that was built before some slots were added: its table has fewer slots than the
+ * host's. */
 static int32_t older_wrap(void *context, const BpDeviceApi *next, BpLayered *layered) {
   static BpDeviceApi api;
   (void)context;
@@ -124,7 +125,7 @@ static int32_t no_properties(void *context, int32_t device_id,
   return 0;
 }
 
-/* A kind that is called as its number; registered, and not used yet. */
+/* Registers a kind named by its number, without using it. */
 static int32_t add_kind(const char *layers) {
   static int32_t number = BP_DEVICE_PRIVATE_FIRST + 500;
   BpDeviceApi *api = g_new0(BpDeviceApi, 1);
@@ -161,7 +162,7 @@ static void assert_unusable(int32_t type, const char *kind, const char *part) {
   assert_error(bp_device_parse(text, &device), kind, part);
 }
 
-/* What the layers see of an allocation. */
+/* Checks the calls that the layers see of an allocation. */
 static void assert_alloc_is_seen(BpDevice device, const char *expected) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 8, .alignment = 8};
   void *handle;
@@ -280,7 +281,7 @@ static void *use_in_a_thread(void *type) {
   return NULL;
 }
 
-/* Each may wrap the table; one result is used, and the others stay valid. */
+/* Each thread may wrap the table; one result is used, and the others stay valid. */
 static void test_threads_that_use_a_kind_first_at_once_get_one(void) {
   pthread_t threads[8];
   int32_t type = add_kind("one,two");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is checked is what is loaded, and what becomes of plugins when processes fork, threads exit
- * and descriptors are closed. Hosts are processes of their own: this program with `--NAME`. */
+/* The checked file is the loaded file; and plugins when processes fork, threads exit and
+ * descriptors are closed. Each host is a separate process of this program with `--NAME`. */
 
 #include "tests/core/defects.h"
 
@@ -55,8 +55,8 @@ static int has_trace(void) {
 
 /* ---- A swap race ------------------------------------------------------------------------- */
 
-/* Two files of one path, in turn: a good plugin, and one that is rejected by its descriptor but
- * whose constructor leaves a trace when it is run all the same. */
+/* Alternates two files at one path: a good plugin, and a plugin that its descriptor rejects but
+ * whose constructor leaves a trace if it runs. */
 static void *swap(void *data) {
   atomic_int *goes_on = data;
   g_autofree char *path = plugin_file_path("swapped/plugin.so");
@@ -71,7 +71,7 @@ static void *swap(void *data) {
   return NULL;
 }
 
-/* The good one leaves no trace: it is another binary. */
+/* The good plugin leaves no trace: it is another binary. */
 static int be_swapped(void) {
   for (int i = 0; i < 20; i++) {
     bp_plugin_list_free(bp_plugin_list());
@@ -101,8 +101,8 @@ static void test_swap(void) {
   g_assert_false(has_trace());
 }
 
-/* A file that is replaced between the search and the first use is not loaded in the other's name.
- */
+/* A file that is replaced between the search and the first use is not loaded in place of the
+ * original. */
 static int be_replaced(void) {
   bp_plugin_list_free(bp_plugin_list());
   write_defect("replaced/plugin.so", 3, "none");
@@ -112,7 +112,7 @@ static int be_replaced(void) {
   return use_number(3) == 1 ? 0 : 1;
 }
 
-/* Another build of it takes its place. */
+/* Another build of the plugin replaces it. */
 static int be_upgraded(void) {
   bp_plugin_list_free(bp_plugin_list());
   write_defect("replaced/plugin.so", 2, "device-unusable");
@@ -128,7 +128,8 @@ static void test_replaced(void) {
 
 /* ---- Descriptors ------------------------------------------------------------------------- */
 
-/* Somebody closes all descriptors, and the loader then takes the next plugin for the first. */
+/* The program closes all descriptors, and the loader then must not confuse the next plugin with the
+ * first. */
 static int be_closed(void) {
   if (use_number(4) != 1)
     fail("the first plugin");
@@ -156,7 +157,8 @@ static int wait_child(pid_t child) {
   return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* Before anything was used the child is free to begin, and so is its parent after it. */
+/* Before any device was used, the child may start using devices, and so may its parent
+ * afterwards. */
 static int be_forked_before(void) {
   bp_plugin_list_free(bp_plugin_list());
   pid_t child = fork();
@@ -165,7 +167,7 @@ static int be_forked_before(void) {
   return wait_child(child) || use_number(6) != 1;
 }
 
-/* After a device was used the child gets an error at once. */
+/* After a device was used, the child gets an error at once. */
 static int be_forked_after(void) {
   if (use_number(6) != 1)
     fail("the device");
@@ -180,7 +182,8 @@ static void *activate_for_ever(void *unused) {
   return unused;
 }
 
-/* While another thread initialises a plugin: in the child that will never end, and it says so. */
+/* Forks while another thread initialises a plugin: in the child that never ends, and the error says
+ * so. */
 static int be_forked_meanwhile(void) {
   pthread_t thread;
   const char *trace = g_getenv("BP_DEFECT_TRACE_FILE");
@@ -222,7 +225,7 @@ static void *exit_here(void *unused) {
   return unused;
 }
 
-/* Exit from another thread than the first, while others use the device. */
+/* Exits from another thread than the first, while others use the device. */
 static int be_exiting(void) {
   pthread_t threads[4];
   for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
@@ -232,7 +235,7 @@ static int be_exiting(void) {
   return 1;
 }
 
-/* Exits while another thread tries out a plugin that hangs. */
+/* Exits while another thread tries out a hanging plugin. */
 static int be_exiting_meanwhile(void) {
   pthread_t thread;
   const char *trace = g_getenv("BP_DEFECT_TRACE_FILE");
@@ -247,7 +250,7 @@ static void *use_in_thread(void *unused) {
   return use_number(8) == 1 ? unused : &failed;
 }
 
-/* 32 threads that use a device for the first time at once: one trial, one initialisation. */
+/* 32 threads use a device for the first time at once: there is one trial and one initialisation. */
 static int be_crowded(void) {
   pthread_t threads[32];
   for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
@@ -276,7 +279,7 @@ static void test_threads(void) {
 
 /* ---- One of many ------------------------------------------------------------------------- */
 
-/* The first use of one of a hundred plugins maps that one. */
+/* The first use of one of a hundred plugins maps only that plugin. */
 static int be_one_of_many(void) {
   g_autofree char *maps = NULL;
   if (use_number(77) != 1 || !g_file_get_contents("/proc/self/maps", &maps, NULL, NULL))
@@ -303,8 +306,8 @@ static void test_one_of_many(void) {
 
 /* ---- Several at once --------------------------------------------------------------------- */
 
-/* Each of the plugins waits until all have started: one after another they would not be done before
- * the deadline. */
+/* Uses plugins that each wait until all have started: one after another they would miss the
+ * deadline. */
 static void check_all_work(void) {
   for (int i = 0; i < DEFECT_MEETING; i++)
     if (use_number(10 + i) != 1)
@@ -348,7 +351,7 @@ static void test_meeting(void) {
 
 static int be_without_proc(void) {
 #if defined(__SANITIZE_ADDRESS__)
-  return CANNOT_UNMOUNT; /* it reads /proc itself */
+  return CANNOT_UNMOUNT; /* the leak checker reads /proc itself */
 #endif
   if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
       umount2("/proc", MNT_DETACH))
@@ -356,7 +359,7 @@ static int be_without_proc(void) {
   if (use_number(9) != -1 || !strstr(bp_error_message(), "/proc is not mounted"))
     fail("the device");
   BpPluginList *list = bp_plugin_list();
-  /* Without what a leak checker would do at exit: it reads /proc. */
+  /* Exits without the leak checker, which reads /proc. */
   _exit(strcmp(bp_plugin_list_get(list, 0)->code, "proc-missing") != 0);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When memory runs out, wherever it does: each scenario runs again and again, and in run n the n-th
- * allocation fails. It succeeds or raises MemoryError, and leaves nothing behind. */
+/* Exhausted memory at any point: each scenario runs repeatedly, and in run n the n-th allocation
+ * fails. The scenario succeeds or raises MemoryError, and leaks nothing. */
 
 #include "tests/core/module-fixture.h"
 
@@ -8,7 +8,7 @@
 #include <backplane/object.h>
 #include <glib/gstdio.h>
 
-/* The sanitizers have an allocator of their own. */
+/* Sanitizers replace the allocator. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void) {
   g_print("1..0 # SKIP a sanitizer's allocator cannot be made to fail\n");
@@ -17,7 +17,7 @@ int main(void) {
 #else
 #include "tests/failing_memory.h"
 
-/* Runs a scenario with its n-th allocation failing, for all n that it has. */
+/* Runs a scenario for each of its allocations n, with the n-th allocation failing. */
 static void run_scenario(int (*scenario)(void)) {
   g_assert_cmpint(fail_every_allocation(scenario, 0), >, 0);
   g_assert_cmpint(fake_modules_alive(), ==, 0);
@@ -148,7 +148,7 @@ static void test_library(void) {
   library_path = temporary_path("exhausted.so");
   export_small(library_path);
   long number = 0;
-  /* Its blocks are not counted: the C library's loader itself keeps some when it fails. */
+  /* Blocks of the loader are not counted: the C library's loader keeps some when it fails. */
   while (fail_allocation(use_library, number, 0)) {
     g_assert_cmpint(fake_modules_alive(), ==, 0);
     number++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules: functions, imports, C source, exported libraries, and files that are none. */
+/* Modules: functions, imports, C source, exported libraries, and files that are not modules. */
 
 #include "tests/core/module-fixture.h"
 
@@ -144,7 +144,7 @@ static void test_import_cycle_is_an_error(void) {
   g_assert_cmpint(fake_modules_alive(), ==, 0);
 }
 
-/* With every module imported twice by the one above, the paths to the last are 2^60. */
+/* Every module is imported twice by the one above, so there are 2^60 paths to the last module. */
 static void *release_in_thread(void *module) {
   bp_object_release(module);
   return NULL;
@@ -278,7 +278,7 @@ static void test_library_without_functions_is_an_error(void) {
   g_assert_nonnull(strstr(bp_error_message(), "__tvm_ffi_"));
 }
 
-/* Four tasks each add their number to memory that the host gave. */
+/* Four tasks each add their number to memory that the host allocated. */
 static void test_library_uses_threads_and_memory_of_the_host(void) {
   static const char source[] = ADD_SOURCE
       "__attribute__((weak)) int (*__TVMBackendParallelLaunch)(int (*)(int, void *, void *), void "
@@ -316,8 +316,8 @@ static void test_unknown_slot_is_refused_by_name(void) {
   g_assert_nonnull(strstr(bp_error_message(), "__TVMBrandNewService"));
 }
 
-/* TVM's code calls what raises its errors by name. Nothing of ours is exported under such names: it
- * would take the place of TVM's own in a process that has both. */
+/* TVM's code calls functions that raise errors by name. Backplane exports no such names: they would
+ * replace TVM's own functions in a process that has both. */
 static void test_library_calls_the_host_by_name(void) {
   static const char source[] =
       "typedef struct { int type; unsigned pad; long long v; } Any;\n"
@@ -363,7 +363,7 @@ static void test_missing_compiler_is_a_clear_error(void) {
   g_unsetenv("BACKPLANE_CC");
 }
 
-/* Libraries that host code made before are closed and opened at once from copies. */
+/* Libraries made by host code earlier are closed and opened again from copies. */
 static void test_same_source_twice_gives_independent_modules(void) {
   static const char source[] = ADD_SOURCE
       "static long count;\n"
@@ -391,7 +391,7 @@ static void count_warnings(void *context, int32_t level, const char *message) {
   warnings += level == BP_LOG_WARNING;
 }
 
-/* A compiler that leaves a line in a file for each run. */
+/* Makes a compiler that writes a line to a file for each run. */
 typedef struct Cache {
   char *dir;
   char *runs;
@@ -429,7 +429,7 @@ static void cache_end(Cache *cache) {
   g_free(cache->saved);
 }
 
-/* Runs of the compiler proper: its version may be asked for at any time. */
+/* Counts runs that compile: the compiler's version may be queried at any time. */
 static int count_runs(const Cache *cache) {
   char *text = NULL;
   int count = 0;
@@ -495,13 +495,13 @@ static void test_damaged_cache_is_made_anew(void) {
   cache_end(&cache);
 }
 
-/* The folder of the cache that the sources are compiled in (transfer full). */
+/* Returns the cache folder in which the sources are compiled (transfer full). */
 static char *cache_folder(const Cache *cache) {
   return g_build_filename(cache->dir, "cache", "c", NULL);
 }
 
-/* Puts a file of `size` bytes, last used `age` seconds ago, into the cache, under the name that its
- * files have: a hash, here of a number (transfer full). */
+/* Puts a file of `size` bytes, last used `age` seconds ago, into the cache under a valid name: a
+ * hash of a number (transfer full). */
 static char *put_file(const Cache *cache, int number, gsize size, time_t age) {
   g_autofree char *folder = cache_folder(cache), *data = g_malloc0(size);
   g_autofree char *name = g_strdup_printf("%064x.so", number);
@@ -524,7 +524,7 @@ static void age_files(const Cache *cache, time_t age) {
   g_dir_close(entries);
 }
 
-/* Compiles something that no other number gives. */
+/* Compiles source that only this number gives. */
 static void load_numbered(int number) {
   g_autofree char *source = g_strdup_printf(ADD_SOURCE "int source_%d;\n", number);
   BpModule *module = load_c(source);
@@ -540,7 +540,7 @@ static void test_least_recently_used_files_go_first(void) {
   load_add();
   int runs = count_runs(&cache);
   age_files(&cache, 9000);
-  load_add(); /* its library is used again, its object is not */
+  load_add(); /* its library is used again, its object file is not */
   g_autofree char *oldest = put_file(&cache, 1, 600000, 8000);
   g_autofree char *old = put_file(&cache, 2, 600000, 7000);
   load_numbered(1);
@@ -581,7 +581,7 @@ static void test_no_limit_and_no_number(void) {
   cache_end(&cache);
 }
 
-/* A working folder with a file in it; its descriptor is as its process would hold it. */
+/* Makes a working folder with a file in it; its descriptor is held as by a live process. */
 static char *put_workdir(const Cache *cache, const char *name, time_t age, int *lock) {
   g_autofree char *folder = cache_folder(cache);
   char *path = g_build_filename(folder, name, NULL);
@@ -613,7 +613,7 @@ static void test_abandoned_working_folders_are_removed(void) {
   cache_end(&cache);
 }
 
-/* All make the same files, and remove what is too much. */
+/* All processes make the same files, and remove those beyond the limit. */
 static void test_processes_share_a_cache(void) {
   enum { PROCESSES = 3, ROUNDS = 3 };
   Cache cache;
@@ -643,7 +643,7 @@ static void test_processes_share_a_cache(void) {
   cache_end(&cache);
 }
 
-/* The compiler quotes more of it than the error shows. */
+/* The compiler quotes more of the source than the error shows. */
 static void test_compiler_messages_are_whole_characters(void) {
   for (int shift = 0; shift < 3; shift++) {
     GString *source = g_string_new("#error ");
@@ -680,7 +680,7 @@ static void test_unusable_cache_is_a_warning(void) {
   cache_end(&cache);
 }
 
-/* In place of the C library's: the cache's file system is full. */
+/* Replaces the C library's function: the cache's file system is full. */
 static int is_full;
 
 BP_API int fallocate(int fd, int mode, off_t offset, off_t size) {
@@ -705,7 +705,7 @@ static void test_full_cache_is_a_warning(void) {
   cache_end(&cache);
 }
 
-/* Whoever may not write as much as the cache asks room for is not ended by the question. */
+/* A process whose file size limit is below the cache's request for space is not killed by it. */
 static void test_limit_on_files_is_kept(void) {
   struct rlimit before, less;
   Cache cache;
@@ -720,7 +720,7 @@ static void test_limit_on_files_is_kept(void) {
   cache_end(&cache);
 }
 
-/* Runs a plugin's compiler, a shell that first leaves a line for the run. Gives the file that it
+/* Runs a plugin's compiler, a shell that first writes a line for the run. Returns the file that it
  * made (g_free), or NULL. */
 static char *run_compiler(const Cache *cache, const char *commands, char **said) {
   char *script = g_strdup_printf("echo run >>'%s'; %s", cache->runs, commands);
@@ -917,7 +917,7 @@ static void test_handle_that_waits_for_itself_is_an_error(void) {
   BpValue result;
   g_assert_nonnull(module);
   g_assert_cmpint(bp_module_get_function(module, "ask", 0, &function), ==, 0);
-  for (int i = 0; i < 2; ++i) { /* the first leaves nothing behind */
+  for (int i = 0; i < 2; ++i) { /* the first export leaves no files behind */
     g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
     g_assert_nonnull(strstr(bp_error_message(), "initialises"));
   }
@@ -971,7 +971,7 @@ static void test_export_that_cannot_be_is_an_error(void) {
   g_free(path);
 }
 
-/* ---- Files that are no module ------------------------------------------------------------ */
+/* ---- Files that are not modules ---------------------------------------------------------- */
 
 static void expect_no_module(const char *path, const char *kind) {
   g_assert_null(bp_module_load(path));
@@ -1040,7 +1040,7 @@ static void test_truncated_library_is_an_error(void) {
   g_free(path);
 }
 
-/* The file with a small blob, and where in it the blob lies. */
+/* The file of a library with a small blob, and the offset of the blob. */
 typedef struct SmallLibrary {
   char *path;
   char *data;
@@ -1055,7 +1055,7 @@ static void small_library_begin(SmallLibrary *library) {
   g_assert_true(g_file_get_contents(library->path, &library->data, &library->size, NULL));
   char *kind = memmem(library->data, library->size, "\4\0\0\0\0\0\0\0_lib", 12);
   g_assert_nonnull(kind);
-  /* Before the first module: the length, two rows more than modules, one import. */
+  /* Before the first module: the length, a row count of two more than the modules, one import. */
   library->blob_at = (gsize)(kind - library->data) - 8 - (8 + 3 * 8) - (8 + 8);
   memcpy(&library->blob_size, library->data + library->blob_at, 8);
   g_assert_cmpuint(library->blob_size, <, 1000);
@@ -1109,7 +1109,7 @@ static void test_flipped_bits_in_a_blob_do_not_crash(void) {
   small_library_end(&library);
 }
 
-/* The loader would follow its tables. */
+/* The dynamic loader would follow the file's damaged tables. */
 static void test_changed_bytes_of_a_library_that_is_read_do_not_crash(void) {
   SmallLibrary library;
   small_library_begin(&library);

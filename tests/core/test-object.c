@@ -113,7 +113,7 @@ static void test_failed_creation_destroys_the_context(void) {
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
 }
 
-/* An object as another library makes it, which keeps a weak reference of its own. */
+/* An object made by another library, which keeps a weak reference of its own. */
 static int deleter_flags;
 
 static void record_flags(void *self, int flags) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of plugins does not depend on the order in which a directory is read: this program has
- * a readdir of its own, which the library then calls, and which gives the entries in any order. */
+/* The order of plugins does not depend on the order of directory entries: this program replaces
+ * readdir for the library, and returns the entries in any order. */
 
 #include "tests/core/defects.h"
 
@@ -56,7 +56,7 @@ __attribute__((visibility("default"))) struct dirent *readdir(DIR *stream) {
   return NULL;
 }
 
-/* The files of the plugins, in the order of the list. */
+/* Returns the files of the plugins, in the order of the list. */
 static char *list_files(void) {
   BpPluginList *list = bp_plugin_list();
   GString *text = g_string_new(NULL);
@@ -75,7 +75,7 @@ static void set_priority(const char *file, const char *priority) {
   write_plugin(file, data, size);
 }
 
-/* By directory, then by priority, then by name. */
+/* The order is by directory, then by priority, then by name. */
 static void test_order(void) {
   for (int round = 0; round < 20; round++) {
     g_autofree char *files = list_files();
@@ -84,7 +84,7 @@ static void test_order(void) {
   g_assert_cmpint(shuffles, >=, 40);
 }
 
-/* Of two files of a name in one directory the same one wins each time. */
+/* Of two files with one plugin name in a directory, the same file wins each time. */
 static void test_winner(void) {
   BpPluginList *list = bp_plugin_list();
   g_assert_cmpint(bp_plugin_list_get(list, 1)->state, ==, BP_PLUGIN_FOUND);

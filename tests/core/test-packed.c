@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors whose elements are no whole bytes are packed, as in DLPack 1.1. Their bytes end before a
- * guard page, so one byte too many is a crash. */
+/* Tensors whose elements are not whole bytes are packed, as in DLPack 1.1. Their bytes end before a
+ * guard page, so accessing one byte too many crashes. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -35,7 +35,7 @@ static const Case cases[] = {
     {{BP_DTYPE_INT, 4, 1}, 0, 0},
 };
 
-/* `size` bytes that end before a page that nobody may touch. */
+/* Allocates `size` bytes that end before an inaccessible page. */
 static char *map_guarded(uint64_t size) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
   char *pages =
@@ -95,7 +95,7 @@ static BpManagedTensorVersioned *export(const Case *c, char *data, uint64_t flag
   BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
   BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
   g_assert_nonnull(managed);
-  g_assert_cmpuint(managed->version_minor, >=, 1); /* older ones did not say what is packed */
+  g_assert_cmpuint(managed->version_minor, >=, 1); /* older versions did not define packing */
   g_assert_cmpuint(managed->flags, ==, 0);
   managed->flags = flags;
   bp_object_release(tensor);
@@ -156,7 +156,7 @@ static void test_padded_elements_are_refused_by_name(void) {
   bp_object_release(tensor);
 }
 
-/* ---- What a kernel is given -------------------------------------------------------------- */
+/* ---- Arguments of kernels ---------------------------------------------------------------- */
 
 static void test_kernels_are_given_the_packed_bytes(void) {
   const BpPluginTables tables = {0};

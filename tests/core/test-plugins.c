@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the log callback received, one message a line. */
+/* The messages of the log callback, one a line. */
 static GString *messages;
 static pthread_mutex_t messages_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,8 +32,8 @@ static void keep_message(void *context, int32_t level, const char *message) {
   pthread_mutex_unlock(&messages_lock);
 }
 
-/* What the function answers, which is how often its plugin was initialised; -1 if there is none, -2
- * with an error. */
+/* Returns the function's answer: how often its plugin was initialised; -1 if there is no function,
+ * -2 with an error. */
 static int64_t call(const char *name) {
   BpFunction *function;
   BpValue result;
@@ -46,7 +46,7 @@ static int64_t call(const char *name) {
   return result.v_int64;
 }
 
-/* The first plugin whose path ends so. Its list lives as long as the test. */
+/* Returns the first plugin whose path has this end. Its list lives as long as the test. */
 static BpPluginInfo find_plugin(const char *file) {
   static GPtrArray *lists;
   if (!lists)
@@ -75,7 +75,8 @@ static void assert_rejected(const char *file, const char *reason) {
   assert_contains(messages->str, logged);
 }
 
-/* A plugin that fails says the same each time, is listed as failed, and leaves no name behind. */
+/* A failing plugin gives the same error each time, is listed as failed, and leaves no registered
+ * name. */
 static void assert_fails(const char *name, const char *reason) {
   g_autofree char *registry_name = g_strdup_printf("test.%s", name);
   g_autofree char *file = g_strdup_printf("/%s.so", name);
@@ -170,14 +171,15 @@ static void test_files_that_are_no_plugins_are_rejected(void) {
   assert_rejected("/truncated-end.so", "is truncated");
 }
 
-/* A megabyte of empty notes is read once, whatever number of segments lies over it; and sections
- * are counted by the header alone. */
+/* A megabyte of empty notes is read once, however many segments contain it; and sections are
+ * counted by the header alone. */
 static void test_files_that_would_take_long_are_rejected(void) {
   assert_rejected("/many-notes.so", "malformed");
   assert_rejected("/many-sections.so", "malformed");
 }
 
-/* Every prefix of a plugin, and every flip of a byte at its beginning: listing survives. */
+/* Lists every prefix of a plugin, and the plugin with each byte at its beginning changed: listing
+ * never fails. */
 static void test_damaged_files_never_crash_the_search(void) {
   g_autofree char *data = NULL;
   gsize size;
@@ -258,7 +260,7 @@ static void test_missing_directory_of_the_path_is_reported_once(void) {
 static void test_first_use_of_a_name_activates_its_plugin(void) {
   g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_FOUND);
   g_assert_cmpint(call("test.odd-good"), ==, 1);
-  g_assert_cmpstr(bp_error_kind(), ==, ""); /* none of the plugin's */
+  g_assert_cmpstr(bp_error_kind(), ==, ""); /* no code of the plugin */
   g_assert_cmpint(call("test.odd-good"), ==, 1);
   g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_ACTIVE);
   g_assert_cmpint(bp_plugin_activate("odd-good"), ==, 0);
@@ -285,7 +287,7 @@ static void test_unknown_plugin_is_an_error_with_the_nearest(void) {
   bp_error_clear();
 }
 
-/* What is not used concerns nobody who did not ask for it. */
+/* A caller gets no messages about plugins that it did not request. */
 static void test_what_is_not_used_is_no_warning(void) {
   g_autofree char *path = plugin_file_path("odd-writable.so");
   copy_plugin("odd-bulk-000", "odd-writable.so", "bulk-000", "bulk-666");
@@ -298,7 +300,8 @@ static void test_what_is_not_used_is_no_warning(void) {
   g_assert_null(strstr(messages->str, warning));
 }
 
-/* The plugin of the test before; it cannot be activated, and each try would warn anew. */
+/* Removes the plugin of the previous test: it cannot be activated, and each try would warn
+ * again. */
 static void test_a_plugin_that_others_may_change_is_warned_of_once(void) {
   static const char warning[] = "others may write to it, and loading it is running it";
   for (int i = 0; i < 3; i++) {
@@ -328,7 +331,7 @@ static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
   assert_explains("", "");
   assert_explains("opencl", "install the package deb-opencl");
   assert_explains("llvm", "install the package deb-llvm");
-  assert_explains("metal", ""); /* a kind that is known, and no package */
+  assert_explains("metal", ""); /* a known kind, without a package */
   g_assert_null(bp_target_parse("opencl"));
   assert_contains(bp_error_message(), "install the package deb-opencl");
   g_assert_cmpint(bp_plugin_activate("elf"), ==, -1);
@@ -336,7 +339,7 @@ static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
   bp_error_clear();
 }
 
-/* The first file in the order of names counts; one that is malformed is logged and left out. */
+/* The first file in name order counts; a malformed file is logged and skipped. */
 static void test_packages_are_named_by_installed_files(void) {
   write_package_file("a.conf", "[packages]\nopencl=the-first\n");
   assert_explains("opencl", "install the package the-first, or name the folder of its plugin");
@@ -411,7 +414,7 @@ static void test_first_use_by_many_threads_initialises_once(void) {
   call_in_threads(names, 1);
 }
 
-/* Each of two plugins asks for the other's name: neither waits for the other. */
+/* Each of two plugins requests the other's name: neither waits for the other. */
 static void test_plugins_that_ask_for_each_other_do_not_hang(void) {
   static const char *const names[] = {"test.odd-asks-cycle-a", "test.odd-asks-cycle-b"};
   call_in_threads(names, 2);
@@ -482,7 +485,7 @@ static void test_plugin_linked_into_the_program(void) {
   bp_error_clear();
 }
 
-/* ---- What the host hands over ------------------------------------------------------------ */
+/* ---- The host's tables ------------------------------------------------------------------- */
 
 static void test_host_tables_are_added_once(void) {
   static const uint64_t table = sizeof table, other = sizeof other;
@@ -528,7 +531,7 @@ static void write_many_notes(const Elf64_Ehdr *header) {
   write_plugin("many-notes.so", data, START + NOTES);
 }
 
-/* Their number stands in the first of them: half of the address space. */
+/* Writes a file whose first section header claims 2^56 sections. */
 static void write_many_sections(const char *plugin, gsize size) {
   g_autofree char *data = g_memdup2(plugin, size);
   Elf64_Ehdr *header = (void *)data;

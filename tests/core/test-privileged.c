@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program that runs with more rights than its user loads: nothing that others may change.
- * The program is this one, started again by a user who is not root with root's rights: those that
- * he has already, or those of a copy's set-user-ID bit. */
+/* A program that runs with more rights than its user loads no file that other users may change. The
+ * program is this one, started again by a user who is not root, with root's rights: rights that the
+ * process already has, or those of a copy's set-user-ID bit. */
 
 #include "tests/core/plugin_files.h"
 
@@ -18,10 +18,10 @@
 
 #define SOME_USER 65534
 
-/* Where a program has its rights from. */
+/* The source of a program's rights. */
 typedef enum Rights { RIGHTS_OF_USER, RIGHTS_OF_PROCESS, RIGHTS_OF_FILE } Rights;
 
-static char *set_user_id_program; /* the copy with the bit */
+static char *set_user_id_program; /* the copy with the set-user-ID bit */
 
 /* ---- The privileged program -------------------------------------------------------------- */
 
@@ -66,7 +66,7 @@ static void compile(const char *path) {
   bp_object_release(module);
 }
 
-/* Allocates memory of the host, under the layers that are asked for. */
+/* Allocates host memory, under the layers of BACKPLANE_LAYERS. */
 static void allocate(void) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 8, .alignment = 8};
   void *handle;
@@ -74,7 +74,7 @@ static void allocate(void) {
     bp_device_free((BpDevice){BP_DEVICE_CPU, 0}, handle);
 }
 
-/* Says why a plugin or a library cannot be loaded or made, or nothing; or whether the rights are
+/* Says why a plugin or library cannot be loaded or made, or nothing; or whether the rights are
  * raised. */
 static int say_why_not(const char *what, const char *path) {
   if (!strcmp(what, "plugin"))
@@ -91,9 +91,9 @@ static int say_why_not(const char *what, const char *path) {
   return write(STDOUT_FILENO, bp_error_message(), (size_t)size) == size ? 0 : 1;
 }
 
-/* ---- Its user ---------------------------------------------------------------------------- */
+/* ---- The program's user ------------------------------------------------------------------ */
 
-/* In a process of its own: becomes the program. */
+/* Runs in a child process, which becomes the program. */
 static void start(const char *what, const char *path, Rights rights) {
   const char *program = rights == RIGHTS_OF_FILE ? set_user_id_program : "/proc/self/exe";
   int failed = rights == RIGHTS_OF_PROCESS ? setresuid(SOME_USER, 0, 0)
@@ -103,7 +103,7 @@ static void start(const char *what, const char *path, Rights rights) {
     execl(program, "test-privileged", what, path, (char *)NULL);
 }
 
-/* What the program says (transfer full). */
+/* Returns the program's output (transfer full). */
 static char *load(const char *what, const char *path, Rights rights) {
   int ends[2];
   GString *said = g_string_new(NULL);
@@ -173,7 +173,7 @@ static void test_directory(void) {
   g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
 }
 
-/* The file is a plugin, no library; that is found out once it is trusted. */
+/* The file is a plugin, not a library; that is detected once the file is trusted. */
 static void test_library(void) {
   g_autofree char *path = plugin_file_path("odd-good.so");
   if (cannot_be_privileged())
@@ -187,7 +187,7 @@ static void test_library(void) {
   g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
 }
 
-/* A user finds what is in the folder that is his, and the program with more rights does not. */
+/* A user finds files in the user's own folder, and the program with more rights does not. */
 static void assert_users_alone(const char *variable, const char *value) {
   g_autofree char *before = g_strdup(g_getenv(variable));
   g_setenv(variable, value, TRUE);
@@ -228,7 +228,7 @@ static void test_layers(void) {
   g_unsetenv("BACKPLANE_LAYERS");
 }
 
-/* A compiler of the user's is what the PATH leads to: it leaves a mark. */
+/* The PATH leads to a compiler of the user, which leaves a mark if it runs. */
 static void test_compiler(void) {
   g_autofree char *folder = plugin_file_path("bin"), *compiler = plugin_file_path("bin/cc");
   g_autofree char *mark = plugin_file_path("mark"), *library = plugin_file_path("made.so");
@@ -251,7 +251,7 @@ static void test_compiler(void) {
   g_setenv("PATH", before, TRUE);
 }
 
-/* A copy of this program where everyone may start it. */
+/* Copies this program to a place where every user may start it. */
 static char *copy_program(const char *folder) {
   g_autofree char *data = NULL;
   gsize size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin may register while it initialises, and what is left of one that fails. The plugins
- * are linked into this program. */
+/* Names that a plugin may register while it initialises, and the names of a plugin that fails. The
+ * plugins are linked into this program. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -15,7 +15,7 @@
 #include "tests/bare_device.h"
 
 static BpPluginTables host;
-static int32_t (*initialize)(void *context); /* of the plugin that the test registers next */
+static int32_t (*initialize)(void *context); /* initialize of the next test plugin */
 static void *plugin_context;
 
 static int32_t entry(const BpHost *from, BpPlugin *plugin) {
@@ -53,7 +53,7 @@ static gboolean is_listed(const char *name) {
   return found;
 }
 
-/* ---- Functions that tell who registered them --------------------------------------------- */
+/* ---- Functions that identify their owner ------------------------------------------------- */
 
 static int answer_context(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)args;
@@ -78,7 +78,7 @@ static void register_by_application(const char *name) {
   bp_object_release(function);
 }
 
-/* The owner's letter, 0 if there is none. */
+/* Returns the owner's letter, 0 if there is none. */
 static char owner_of(const char *name) {
   BpFunction *function = NULL;
   BpValue result = {.v_int64 = 0};
@@ -103,7 +103,7 @@ static void test_failed_plugin_leaves_no_name(void) {
   g_assert_false(is_listed("failing.name"));
 }
 
-/* As a plugin might that does not look at the results. */
+/* Registers names like a plugin that ignores the results. */
 static int32_t register_what_others_provide(void *context) {
   (void)context;
   g_assert_cmpint(register_as("device_api.cpu", "p", 1), ==, -1);
@@ -184,7 +184,7 @@ static int32_t register_before_the_application(void *context) {
   return rc ? -1 : 0;
 }
 
-/* The plugin has lost one of its names, so it gets none. */
+/* The plugin has lost one of its names, so it gets no names. */
 static void test_name_that_the_application_took_meanwhile_stays(void) {
   assert_fails(
       activate("contended", "contended.first contended.last", "", register_before_the_application),
@@ -254,7 +254,8 @@ static void test_only_declared_kinds_are_registered(void) {
 
 /* ---- Contexts ---------------------------------------------------------------------------- */
 
-/* What one set of functions knows of the plugin, device kind or target kind that it serves. */
+/* The context of one set of functions, which says whether they serve a plugin, a device kind or a
+ * target kind. */
 typedef struct Context {
   const char *device_api;
   const char *target_build;
@@ -314,8 +315,8 @@ static void assert_threads(int32_t device_type, int64_t wanted) {
   g_assert_cmpint(threads.v_int64, ==, wanted);
 }
 
-/* A device kind and a target kind of one plugin are told from those of another by contexts alone.
- */
+/* Only the contexts distinguish a device kind and a target kind of one plugin from those of
+ * another. */
 static void test_plugins_share_their_functions(void) {
   for (size_t i = 0; i < G_N_ELEMENTS(twins); i++) {
     Context *own = &twins[i];

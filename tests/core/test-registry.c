@@ -37,7 +37,7 @@ static int set_number(const char *name, int number, int override) {
   return rc;
 }
 
-/* What the function of that name answers; -1 if there is none. */
+/* Returns the answer of the function with a name; -1 if there is none. */
 static int64_t get_number(const char *name) {
   BpFunction *function;
   BpValue result;
@@ -166,7 +166,8 @@ static void test_loaders_are_found_by_the_names_that_tvm_gives_them(void) {
 
 static atomic_int stop_readers;
 
-/* Values of "test.shared" only grow; a reader that sees one smaller read freed or stale memory. */
+/* Values of "test.shared" only grow; a reader that gets a smaller one has read freed or stale
+ * memory. */
 static void *read_shared(void *unused) {
   (void)unused;
   int64_t last = 0;

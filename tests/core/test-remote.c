@@ -18,7 +18,7 @@
 
 #define COUNT 1000
 
-static BpDevice device; /* a fragile device that lives */
+static BpDevice device; /* a live fragile device */
 static BpModule *module;
 
 static void assert_ok(int rc) {
@@ -75,7 +75,7 @@ static void break_protocol(const char *how) {
   else if (!strcmp(how, "no-error")) {
     send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 1, sizeof endless);
     send_bytes(&endless, sizeof endless);
-  } else if (!strcmp(how, "no-size")) { /* a blob that would fill the memory */
+  } else if (!strcmp(how, "no-size")) { /* a blob that would exhaust memory */
     send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 2 * sizeof endless);
     send_bytes(&endless, sizeof endless);
     send_bytes(&endless, sizeof endless);
@@ -87,7 +87,7 @@ static void break_protocol(const char *how) {
   }
 }
 
-/* Called as ssh would be: with a machine and a command. */
+/* The entry point when called like ssh: with a machine and a command. */
 static int reach(const char *host, const char *command) {
   g_setenv("BACKPLANE_PLUGIN_PATH", g_getenv("TEST_PLUGINS_THERE"), TRUE);
   if (!strcmp(host, "good") || !strcmp(host, "other"))
@@ -136,7 +136,7 @@ static void test_text_that_is_no_machine_is_refused(void) {
 
 /* ---- A machine that works ---------------------------------------------------------------- */
 
-/* Chooses a device that lives; a machine that was lost is asked again. */
+/* Selects a live device; a lost machine is connected again. */
 static void choose_device(void) {
   assert_ok(bp_device_select("remote:good/fragile", &device, NULL));
 }
@@ -170,7 +170,7 @@ static int copy_out(void *handle, uint64_t offset, void *bytes, uint64_t size) {
   return bp_device_copy(&copy, NULL);
 }
 
-/* Functions that were launched, by name: a function that is launched again is the same. */
+/* Functions that were launched, by name: a repeated launch uses the same function. */
 static GHashTable *functions;
 
 static BpFunction *find_function(const char *name) {
@@ -196,7 +196,7 @@ static int launch_add(void *handle, int64_t number) {
   return launch("add", args, 3);
 }
 
-/* The later launches are like the first, so they are queued. */
+/* Later launches are similar to the first, so they are queued. */
 static void assert_works(void) {
   int32_t data[COUNT];
   for (int32_t i = 0; i < COUNT; i++)
@@ -250,8 +250,8 @@ static void test_plugins_of_the_machine_are_listed_beside_those_of_this_one(void
 
 /* ---- Several machines -------------------------------------------------------------------- */
 
-/* Adds `number` to COUNT numbers on the device, and copies them from there to the next device of
- * the list, and so on. */
+/* Adds `number` to COUNT numbers on the device, copies them to the next device of the list, and so
+ * on. */
 static void assert_passes_on(const char *const *names, size_t count) {
   void *handles[4];
   BpDevice devices[4];
@@ -399,7 +399,8 @@ static void test_copies_of_any_size_and_offset_are_exact(void) {
   g_free(target);
 }
 
-/* The first launch that fails is waited for; of one that was queued, the next copy says so. */
+/* The call waits for the first failing launch; the next copy reports a failure of a queued
+ * launch. */
 static void test_failure_of_a_queued_launch_is_raised_once_when_its_stream_is_synchronised(void) {
   int32_t number = 0;
   choose_device();
@@ -430,7 +431,7 @@ static void test_threads_use_the_device_at_once(void) {
     g_thread_join(threads[i]);
 }
 
-/* The next choice starts a worker there again. */
+/* The next selection starts a worker on the machine again. */
 static void assert_kernel_loses_device(const char *kernel, const char *words) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 1, .alignment = 1};
   void *handle;
@@ -483,7 +484,7 @@ static int copy_across(BpDevice from_device, void *from, BpDevice to_device, voi
   return bp_device_copy(&copy, NULL);
 }
 
-/* What a program may hold of a device. */
+/* Objects that a program may hold of a device. */
 typedef struct Held {
   BpDevice device;
   void *memory, *stream;

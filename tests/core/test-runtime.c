@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host services that plugins are given: memory, options, the directory for cached files. */
+/* The host services for plugins: memory, options, the directory for cached files. */
 
 #include "tests/bare_device.h"
 
@@ -13,7 +13,7 @@
 static const BpRuntimeTable *runtime;
 static char *scratch;
 
-/* A plugin of the program itself, to see the host as plugins do. */
+/* A plugin linked into the program, to use the host as plugins do. */
 static int32_t keep_table(const BpHost *host, BpPlugin *plugin) {
   (void)plugin;
   g_assert_cmpuint(host->abi_version, ==, BP_ABI_VERSION);
@@ -171,7 +171,7 @@ static void test_bytes_are_kept_by_subject_and_key(void) {
   assert_kept("one", "k", "a later one");
 }
 
-/* Changes, shortens or replaces the only file of subject "x". */
+/* Changes, truncates or replaces the only file of subject "x". */
 static void spoil(int how) {
   g_autofree char *folder = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "x", NULL);
   g_autoptr(GDir) directory = g_dir_open(folder, 0, NULL);
@@ -198,7 +198,7 @@ static void test_damaged_bytes_are_none(void) {
   bp_log_set_callback(NULL, NULL);
 }
 
-/* Nothing can be opened: that says nothing about the file, which is good again later. */
+/* No file can be opened: that does not make the file invalid, and it is valid again later. */
 static void test_bytes_that_cannot_be_read_now_stay(void) {
   struct rlimit before, none;
   set_cache("unreadable");
@@ -215,7 +215,7 @@ static void test_bytes_that_cannot_be_read_now_stay(void) {
   bp_log_set_callback(NULL, NULL);
 }
 
-/* A cache that cannot be used is told to the log; an error that was raised stays as it was. */
+/* An unusable cache is reported to the log; an earlier error of the thread is unchanged. */
 static void test_without_a_cache_nothing_is_kept(void) {
   set_cache("bad");
   bp_log_set_callback(count_warnings, NULL);
@@ -251,7 +251,7 @@ static int32_t two_devices(void *context, int32_t *count, const char **why) {
   return 0;
 }
 
-/* A plugin that has a second CPU beside the host, which is cpu:0. */
+/* A plugin with a second CPU device besides the host's, which is cpu:0. */
 static void register_two_cpus(void) {
   static const BpDeviceApi api = {.struct_size = sizeof api,
                                   .device_type = BP_DEVICE_CPU,

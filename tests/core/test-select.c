@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing a device by preferences. The kinds are those of plugins that this program carries
- * itself: `slow` with one device, `fast` with two, `empty` with none, `broken` that fails to
- * initialise, and `cuda` with a table that is not its own. */
+/* Selecting a device by preferences. The kinds belong to plugins linked into this program: `slow`
+ * with one device, `fast` with two, `empty` with none, `broken`, which fails to initialise, and
+ * `cuda`, which has the table of another kind. */
 
 #include "tests/bare_device.h"
 #include "tests/core/package_names.h"
@@ -19,7 +19,7 @@ static int32_t answer_text(BpValue *result, const char *text) {
   return bp_value_make_str(result, text, strlen(text));
 }
 
-/* The text without a NUL, as the last bytes of a page before one that cannot be read. */
+/* A text without a NUL, in the last bytes of a page before an inaccessible page. */
 static int32_t answer_last_bytes(BpValue *result, const char *text) {
   static BpByteArray bytes;
   size_t page = (size_t)sysconf(_SC_PAGESIZE), length = strlen(text);
@@ -47,7 +47,7 @@ static int32_t slow_attr(void *context, int32_t device_id, int32_t attr, BpValue
   return attr == BP_ATTR_DEVICE_NAME ? answer_text(result, "A slow one") : 0;
 }
 
-/* fast:0 is a little one, fast:1 the real thing, fast:2 is broken now. */
+/* fast:0 has a low rank, fast:1 a high one, fast:2 cannot be used now. */
 static int32_t fast_count(void *context, int32_t *count, const char **why) {
   (void)context;
   *count = 3;
@@ -138,7 +138,7 @@ static void assert_contains(const char *text, const char *part) {
     g_error("\"%s\" does not contain \"%s\"", text, part);
 }
 
-/* `passed`: a part of the report, "" when nothing is to be reported. */
+/* `passed` is a part of the report; "" if nothing is reported. */
 static void assert_selects(const char *preferences, const char *expected, const char *passed) {
   BpDevice device;
   char text[64], *report;
@@ -214,7 +214,7 @@ static void test_nothing_there_is_an_error_that_lists_what_is(void) {
   assert_selects_nothing("cuda", BP_ERROR_NOT_FOUND, "which is not its own");
 }
 
-/* What cannot mean anything is an error even where the list would go on. */
+/* A meaningless entry is an error even if a later entry would match. */
 static void test_words_that_nobody_knows_are_errors(void) {
   static const char *const lists[] = {"fsat,slow", "slow,fsat", "!fsat",
                                       "+fsat",     "fsat=3",    "slow,fsat:*x*"};
@@ -224,14 +224,14 @@ static void test_words_that_nobody_knows_are_errors(void) {
   assert_selects_nothing("plugin:goood", BP_ERROR_NOT_FOUND, "did you mean \"good\"");
 }
 
-/* A published kind is known where no plugin for it is installed. */
+/* A published kind is known even if no plugin for it is installed. */
 static void test_kinds_without_a_plugin_are_known(void) {
   assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "did you mean \"vulkan\"");
   assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "package deb-vulkan");
   assert_selects_nothing("metal", BP_ERROR_NOT_FOUND, "BACKPLANE_PLUGIN_PATH");
 }
 
-/* Another first letter makes another short word: "gpu" is no mistyped "cpu". */
+/* A different first letter makes a different short word: "gpu" is not a misspelt "cpu". */
 static void test_short_words_are_near_by_their_first_letter(void) {
   BpDevice device;
   g_assert_cmpint(bp_device_select("vast", &device, NULL), ==, -1);
@@ -276,7 +276,8 @@ static void test_identities(void) {
   assert_selects_nothing("plugin:broken", BP_ERROR_NOT_FOUND, "the hardware is on fire");
 }
 
-/* Who excludes, allows or ranks a device that is not there believes that it does something. */
+/* An entry that excludes, allows or ranks a missing device is an error, because its author expects
+ * an effect. */
 static void test_entries_that_match_nothing_are_errors(void) {
   assert_selects_nothing("!name:Fast Lrge (R)", BP_ERROR_NOT_FOUND,
                          "did you mean \"Fast Large (R)\"");
@@ -284,7 +285,7 @@ static void test_entries_that_match_nothing_are_errors(void) {
   assert_selects_nothing("+uuid:fast-9", BP_ERROR_NOT_FOUND, "\"+uuid:fast-9\" matches no device");
   assert_selects_nothing("fast:7=3", BP_ERROR_NOT_FOUND, "\"fast:7\" matches no device");
   assert_selects_nothing("fast:*lrge*", BP_ERROR_NOT_FOUND, "no device of that name");
-  /* It was not looked for. */
+  /* The plugin was not searched for. */
   assert_selects("slow,!fast:7", "slow:0", "");
 }
 
@@ -322,7 +323,7 @@ static void write_configuration(const char *folder, const char *text) {
   g_assert_true(g_file_set_contents(path, text, -1, NULL));
 }
 
-/* The argument, then the environment, then the file. */
+/* The argument has priority, then the environment, then the file. */
 static void test_configuration_file(void) {
   g_autofree char *folder = g_dir_make_tmp("backplane-config-XXXXXX", NULL);
   g_setenv("XDG_CONFIG_HOME", folder, TRUE);
@@ -384,11 +385,12 @@ static void test_kinds_without_code_are_left_out(void) {
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
   assert_contains(bp_error_message(), "fast: there is no code for it");
   g_assert_null(report);
-  /* One whose number is published is not even tried: this one would say that it is not its own. */
+  /* A plugin whose kind has a published number is not even tried: this one would report that the
+   * number is not its own. */
   g_assert_cmpint(bp_device_select_among(types, 2, "cuda,slow", &device, &report), ==, 0);
   g_assert_cmpstr(report, ==, "cuda: there is no code for it");
   bp_str_free(report);
-  /* Where there is none at all, the missing plugin is the reason. */
+  /* If there is no device at all, the missing plugin is the reason. */
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "among those that there is code for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
@@ -396,7 +398,7 @@ static void test_kinds_without_code_are_left_out(void) {
   bp_error_clear();
 }
 
-/* Whoever has nothing left to choose is told all that is in the way. */
+/* If no device is left to select, the error lists all obstacles. */
 static void test_absence_is_said_beside_the_lack_of_code(void) {
   static const char *const cases[][3] = {
       {"cuda", "cuda: there is no code for it", "cuda: the DeviceAPI of cuda has device type"},
@@ -412,7 +414,7 @@ static void test_absence_is_said_beside_the_lack_of_code(void) {
   }
 }
 
-/* A kind with the name of a word of the grammar could not be asked for. */
+/* A kind whose name is a word of the grammar could not be selected, so it is refused. */
 static void test_words_of_the_grammar_are_no_kinds(void) {
   static const char *const words[] = {"auto", "help", "name", "pci", "plugin", "remote", "uuid"};
   for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
@@ -474,7 +476,7 @@ static void test_numbers_and_names(void) {
   bp_error_clear();
 }
 
-/* sdk/device-types.txt is what the host knows. */
+/* The host knows the types of sdk/device-types.txt. */
 static void test_published_numbers(void) {
   const char *sources = g_getenv("top_srcdir");
   g_autofree char *path = g_build_filename(sources ? sources : ".", "sdk/device-types.txt", NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kernel on a device whose memory is not the host's and whose work is done later: from bytes
- * through the plugin's loader, the module, the launch, to the result. */
+/* A kernel on a device with its own memory and deferred work: from bytes through the plugin's
+ * loader, the module and the launch to the result. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -32,7 +32,7 @@ static void assert_error(int rc, const char *kind, const char *part) {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-/* A plugin of the program itself, to see the host as plugins do. */
+/* A plugin linked into the program, to use the host as plugins do. */
 static int32_t keep_tables(const BpHost *host, BpPlugin *plugin) {
   module_table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
   plugin->abi_version = BP_ABI_NEEDED;
@@ -50,7 +50,8 @@ static void fetch_tables(void) {
   g_assert_nonnull(module_table);
 }
 
-/* Two kernels in the device's language; src/simdev.h of the template says what a driver expects. */
+/* Two kernels in the device's language; src/simdev.h of the template describes what a driver
+ * expects. */
 static const char code[] =
     "typedef struct { int type; unsigned small; union { long long i; double f; void *p; } v; }\n"
     "  bp_value;\n"
@@ -74,7 +75,7 @@ static const char code[] =
     "  return -1;\n"
     "}\n";
 
-/* The bytes of a module with the functions add_one and fail (to be cleared). */
+/* Makes the bytes of a module with the functions add_one and fail (to be cleared). */
 static BpOwnedBytes encode(void) {
   static const BpDataType dtypes[] = {
       {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 64, 1}};
@@ -147,7 +148,7 @@ static void test_kernel_adds_one(void) {
   assert_ok(launch(add_one, pointer(in->view.data), pointer(out->view.data), COUNT));
   assert_ok(launch(add_one, view_of(out), view_of(out), COUNT));
   bp_object_release(add_one);
-  bp_object_release(in); /* used by what is queued */
+  bp_object_release(in); /* used by queued work */
   assert_ok(bp_tensor_copy_to_host(&out->view, numbers, sizeof numbers));
   for (int i = 0; i < COUNT; i++)
     g_assert_true(numbers[i] == (float)(i + 2));
@@ -233,7 +234,7 @@ static void test_wrong_arguments_are_errors(void) {
   assert_error(launch(add_one, pointer(here), view_of(small), 4), BP_ERROR_VALUE, "no handle");
   small->view.byte_offset = 4;
   assert_error(launch(add_one, view_of(small), view_of(small), 4), BP_ERROR_INDEX, "do not lie");
-  int64_t wraps[] = {(int64_t)1 << 62, 4}; /* its bytes are 2^66 */
+  int64_t wraps[] = {(int64_t)1 << 62, 4}; /* its size is 2^66 bytes */
   BpTensorView wide = small->view;
   wide.byte_offset = 0;
   wide.ndim = 2;
@@ -262,7 +263,7 @@ static void test_module_is_saved_and_loaded_again(void) {
 static void test_damaged_bytes_are_errors(void) {
   BpOwnedBytes bytes = encode();
   for (size_t size = 0; size < bytes.size; size++) {
-    g_autofree char *part = g_memdup2(bytes.data, size); /* so that reading beyond it is seen */
+    g_autofree char *part = g_memdup2(bytes.data, size); /* of exact size: overreading shows */
     const BpByteArray view = {part, size};
     g_assert_null(bp_module_load_from_bytes("simdev", &view));
     bp_error_clear();

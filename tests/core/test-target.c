@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets: their text and JSON forms, defaults and the completion hook, errors, and the way to the
- * code generator. The kinds are those of a plugin that this program carries itself. */
+/* Targets: their text and JSON forms, defaults and the completion hook, errors, and finding the
+ * code generator. The kinds belong to a plugin linked into this program. */
 
 #include <backplane/compiler/ir.h>
 #include <backplane/device.h>
@@ -173,7 +173,7 @@ static void assert_str(const BpTarget *target, const char *name, const char *exp
   g_assert_cmpmem(text.data, text.size, expected, strlen(expected));
 }
 
-/* Both texts of the target, parsed, give the same texts. */
+/* Checks that both text forms of the target parse back to a target with the same texts. */
 static void assert_round_trip(const BpTarget *target) {
   char *text = bp_target_format(target), *json = bp_target_format_json(target);
   const char *forms[] = {text, json};
@@ -241,7 +241,7 @@ static void test_json_is_read(void) {
   bp_object_release(target);
 }
 
-/* Each text of an attribute in JSON, and what it means. */
+/* A text of an attribute in JSON, and its value. */
 static void test_json_strings_and_numbers_are_read_as_json_defines_them(void) {
   static const struct {
     const char *json, *name, *text;
@@ -322,8 +322,8 @@ static void test_wrong_types_are_errors(void) {
     assert_error(bp_target_parse(texts[i]), BP_ERROR_TYPE, "target kind 'odd'");
 }
 
-/* What the compiler reads of any kind is checked by the host, the attribute, the value and what is
- * allowed being in the error; what it does not read may be any number. */
+/* The host checks numbers that the compiler reads, for every kind; the error names the attribute,
+ * the value and the range. Other numbers may have any value. */
 static void test_numbers_out_of_range_are_errors(void) {
   static const struct {
     const char *name, *allowed;
@@ -434,7 +434,7 @@ static void test_malformed_texts_are_errors(void) {
   assert_error(bp_target_parse("{\"kind\":\"odd\",\"arch\":[1]}"), BP_ERROR_TYPE, "flat");
 }
 
-/* The thread sanitizer's malloc takes much of it. */
+/* The thread sanitizer's malloc uses much stack. */
 #if defined(__SANITIZE_THREAD__)
 #define SMALL_STACK (2 << 20)
 #else
@@ -446,7 +446,7 @@ static void *parse_deep_in_thread(void *text) {
   return NULL;
 }
 
-/* With a comment before them, 65,000 levels once got to a parser that recurses without bound. */
+/* After a comment, 65,000 levels of nesting once reached a parser with unbounded recursion. */
 static void test_deep_and_long_texts_are_errors(void) {
   static const char *const beginnings[] = {"{\"kind\":\"odd\",\"arch\":", "{ /* \" */ \"a\": "};
   pthread_attr_t small;

@@ -267,7 +267,7 @@ static void test_tasks_flush_denormals_and_the_caller_does_not(void) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* The child's exit status says what it saw: 1 an error, 0 none. */
+/* Launches in a child process; returns its exit status: 1 if the launch failed, else 0. */
 static int launch_in_child(void) {
   pid_t child = fork();
   if (child == 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between two devices in the order of their streams: between devices whose work is done when
- * the test says so, between those of this machine, under the layer validate, and with a plugin in a
+/* Copies between two devices in the order of their streams: between devices whose work the test
+ * controls, between devices of this machine, under the layer validate, and with a plugin in a
  * process of its own.
  *
- * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped. */
+ * BP_TEST_DEVICES lists the devices, separated by spaces; a missing device is skipped. */
 
 #include "tests/bare_device.h"
 #include "tests/core/asserts.h"
@@ -16,11 +16,11 @@
 
 #define DEFAULT_DEVICES "opencl:0 opencl:1 vulkan:0 simdev:0 simdev:1"
 #define SIZE            ((size_t)30000)
-#define PART            ((size_t)16 << 20) /* of staging memory, as docs/devices.md says */
+#define PART            ((size_t)16 << 20) /* bytes of staging memory; see docs/devices.md */
 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 
-/* ---- Devices that do their work when the test says so ------------------------------------ */
+/* ---- Devices whose work the test controls ------------------------------------------------ */
 
 /* A point that a device reaches; the event, the work and each wait have a reference. */
 typedef struct Record {
@@ -35,7 +35,7 @@ struct BpDeviceEvent {
 };
 
 typedef struct Work {
-  BpCopy copy; /* of size 0: none */
+  BpCopy copy; /* size 0: no copy */
   Record *reach, *wait;
   int fails;
 } Work;
@@ -43,7 +43,7 @@ typedef struct Work {
 typedef struct Lazy {
   GQueue work;
   int has_failed, num_syncs;
-  GHashTable *imports; /* by handle, which is the address */
+  GHashTable *imports; /* by handle, which is the host address */
   const BpEventsApi *events;
   const BpExternalMemoryApi *external;
 } Lazy;
@@ -66,7 +66,7 @@ static void complete(Record *record, int state) {
   record->done = NULL;
 }
 
-/* Does the work up to the first wait for what is pending. */
+/* Does the work up to the first wait for a pending event. */
 static void run(Lazy *lazy) {
   Work *work;
   while ((work = g_queue_peek_head(&lazy->work)) && !(work->wait && !work->wait->state)) {
@@ -92,7 +92,7 @@ static int32_t lazy_copy(void *context, const BpCopy *copy, void *stream) {
   (void)stream;
   int is_own_place = copy->from == copy->to && copy->from_offset == copy->to_offset;
   if (copy->from_device.device_type == BP_DEVICE_CPU && !is_own_place) {
-    run(lazy); /* the source has been read when this returns */
+    run(lazy); /* the source has been read when the call returns */
     g_assert_true(g_queue_is_empty(&lazy->work));
     memcpy((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
            copy->size);
@@ -167,7 +167,7 @@ static int32_t event_query(void *context, BpDeviceEvent *event, int32_t *state) 
 }
 
 static Lazy sender, receiver, late, plain; /* "late" has no hold; "plain" has no events */
-static const Lazy *waited_for;             /* whose event a thread waited for first, or NULL */
+static const Lazy *waited_for;             /* first source of a waited-for event, or NULL */
 static int num_imports;
 
 static int32_t event_synchronize(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
@@ -178,7 +178,7 @@ static int32_t event_synchronize(void *context, BpDeviceEvent *event, uint64_t t
     run(&receiver);
     run(&sender);
     run(&late);
-    g_assert_true(event->latest->state); /* a caller would wait for ever */
+    g_assert_true(event->latest->state); /* a waiting caller would wait for ever */
   }
   return event_query(context, event, state);
 }
@@ -332,7 +332,7 @@ static void copy_on(BpDevice from_device, const void *from, BpDevice to_device, 
 
 /* ---- Devices of the test ----------------------------------------------------------------- */
 
-/* What is queued before and after a copy, on both sides, sees it done in its place, and the call
+/* Work queued before and after a copy, on both sides, runs in order with the copy, and the call
  * does no work. */
 static void test_copy_keeps_the_order_of_both_streams(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
@@ -353,7 +353,7 @@ static void test_copy_keeps_the_order_of_both_streams(void) {
   g_assert_cmpint(to[0], ==, 't');
   run(&receiver);
   g_assert_cmpint(before[SIZE - 1], ==, 't');
-  g_assert_cmpint(to[0], ==, 't'); /* the sender has done nothing */
+  g_assert_cmpint(to[0], ==, 't'); /* the sender has done no work */
   run(&sender);
   g_assert_cmpint(from[SIZE - 1], ==, 'n');
   g_assert_cmpint(to[0], ==, 't');
@@ -369,7 +369,8 @@ static void test_copy_keeps_the_order_of_both_streams(void) {
   }
 }
 
-/* lazy_free asserts that no queued work uses what is freed; memory.c's is freed for ASan to see. */
+/* lazy_free asserts that no queued work uses the freed memory; memory.c's allocations are freed so
+ * that ASan can check. */
 static void test_freed_transfer_is_kept_until_its_work_has_ended(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   char *from = alloc(one, SIZE), *to = alloc(other, SIZE);
@@ -381,7 +382,7 @@ static void test_freed_transfer_is_kept_until_its_work_has_ended(void) {
     run(&sender);
     assert_ok(bp_transfer_receive(transfer, to, 0, SIZE, NULL));
   }
-  /* The second and third filling waited for the reading of the one before. */
+  /* The second and third filling waited for the previous reading. */
   run(&receiver);
   g_assert_cmpint(to[0], ==, 'a');
   guint imports = g_hash_table_size(receiver.imports);
@@ -403,7 +404,8 @@ static void test_freed_transfer_is_kept_until_its_work_has_ended(void) {
   assert_ok(bp_device_free(other, to));
 }
 
-/* At most 64 MiB of staging memory are under way: the copy that needs more waits for the first. */
+/* At most 64 MiB of staging memory are in flight: a copy that needs more waits for the first
+ * copy. */
 static void test_copies_wait_for_the_oldest_of_64_mib(void) {
   const size_t size = 4 * PART - 12345;
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
@@ -424,8 +426,8 @@ static void test_copies_wait_for_the_oldest_of_64_mib(void) {
   assert_ok(bp_device_free(other, more));
 }
 
-/* A copy beyond the limit waits for the oldest one, though other copies asked for its memory since,
- * and uses the memory that it waited for. */
+/* A copy beyond the limit waits for the oldest copy, although other copies requested its memory
+ * since, and uses that memory. */
 static void test_copies_reuse_the_oldest(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   char *from = alloc(one, PART), *to = alloc(other, PART);
@@ -455,7 +457,8 @@ static void test_copies_reuse_the_oldest(void) {
   assert_ok(bp_device_free(other, fro));
 }
 
-/* Neither for more than 64 MiB nor for a source that cannot be asked without waiting. */
+/* Freeing waits neither for more than 64 MiB nor for a source without events, which must be waited
+ * for. */
 static void test_freeing_does_not_wait(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   BpDevice unasked = device_of("plain:0");
@@ -479,7 +482,7 @@ static void test_freeing_does_not_wait(void) {
   run(&sender);
   run(&receiver);
   g_assert_cmpint(memcmp(to, from, SIZE), ==, 0);
-  /* The next one that is freed frees those that are idle, down to 64 MiB. */
+  /* The next freed transfer frees idle ones, down to 64 MiB. */
   guint imports = g_hash_table_size(receiver.imports);
   BpTransfer *next = bp_transfer_create(one, other, SIZE);
   assert_ok(!next);
@@ -490,7 +493,7 @@ static void test_freeing_does_not_wait(void) {
   assert_ok(bp_device_free(unasked, source));
 }
 
-/* The call waits, and raises what the source's work raised. */
+/* Copies through the host: the call waits, and raises the failure of the source's work. */
 static void expect_emulation(const char *from_kind, Lazy *from_lazy, const char *to_kind) {
   BpDevice one = device_of(from_kind), other = device_of(to_kind);
   char *from = alloc(one, SIZE), *to = alloc(other, SIZE), *new = alloc(one, SIZE);
@@ -515,7 +518,7 @@ static void test_caller_waits_for_what_a_device_cannot(void) {
   expect_emulation("plain:0", &plain, "late:0");
 }
 
-/* A failure is the stream's whose work failed; the destination's work goes on. */
+/* A failure belongs to the stream whose work failed; the destination's work continues. */
 static void test_failure_stays_with_its_stream(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   char *from = alloc(one, SIZE), *to = alloc(other, SIZE);
@@ -568,7 +571,7 @@ static void *make_stream(BpDevice device) {
   return stream;
 }
 
-/* Bytes go to and fro, changed memory behind each copy, before anything is waited for. */
+/* Bytes are copied back and forth, with the memory changed after each copy, before any wait. */
 static void test_bytes_go_to_and_fro(gconstpointer data) {
   enum { HOPS = 12 };
   const Pair *pair = data;
@@ -673,7 +676,7 @@ static void test_threads_copy_at_once(gconstpointer data) {
 
 static const char *program;
 
-/* The tests of this machine's devices in a process of its own, which warns of nothing. */
+/* Runs the tests of this machine's devices in a separate process, which must not warn. */
 static void test_again_with(gconstpointer data) {
   g_autofree char *errors = NULL, *output = NULL;
   char *arguments[] = {(char *)(uintptr_t)program, (char *)"-r", (char *)"/transfer/devices", NULL};
@@ -699,7 +702,7 @@ static void add_pair(const char *one, const char *other) {
     void (*test)(gconstpointer pair);
   } tests[] = {{"bytes-go-to-and-fro", test_bytes_go_to_and_fro},
                {"threads-copy-at-once", test_threads_copy_at_once},
-               {"call-does-not-wait", test_call_does_not_wait}}; /* the last one: both in turn */
+               {"call-does-not-wait", test_call_does_not_wait}}; /* the last run: both in turn */
   size_t count =
       G_N_ELEMENTS(tests) - !(is_in_turn(pair.devices[0]) && is_in_turn(pair.devices[1]));
   for (size_t i = 0; i < count; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials where the set-up is at fault, not the plugin: no process, no memory, another helper
- * program, odd working directories, namespaces and file systems. A plugin never runs untried but
- * where no helper is installed, and what is no fault of its own is not remembered.
+/* Trials whose set-up is at fault, not the plugin: no process, no memory, another helper program,
+ * unusual working directories, namespaces and file systems. A plugin never runs untried unless no
+ * helper is installed, and a failure that is not the plugin's fault is not stored.
  *
- * Each host is a process of its own, this program once more: `--use FILE [FOLDER]` activates a
- * plugin, after changing to the folder, and says its state, code and error. */
+ * Each host is a separate process of this program: `--use FILE [FOLDER]` activates a plugin, after
+ * changing to the folder, and prints its state, code and error. */
 
 #include "tests/core/defects.h"
 
@@ -63,7 +63,7 @@ static void start(const char *file, const char *folder, SetUp set_up) {
   _exit(NO_SETUP);
 }
 
-/* What a host says (transfer full); NULL if it cannot be set up. */
+/* Returns the output of a host (transfer full); NULL if it cannot be set up. */
 static char *use_in(const char *file, const char *folder, SetUp set_up) {
   int ends[2], status;
   char said[4096];
@@ -89,7 +89,8 @@ static char *use_in(const char *file, const char *folder, SetUp set_up) {
   return g_strdup(said);
 }
 
-/* Whether it could be set up; what the host says must have the parts. */
+/* Returns whether the host could be set up. Its output must begin with `state` and contain
+ * `part`. */
 static int try_says(const char *file, const char *folder, SetUp set_up, const char *state,
                     const char *part) {
   g_autofree char *said = use_in(file, folder, set_up);
@@ -107,7 +108,7 @@ static void assert_says(const char *file, const char *state, const char *part) {
   try_says(file, NULL, NULL, state, part);
 }
 
-/* How often the plugin's code ran in any process since this was asked last. */
+/* Returns how often the plugin's code ran in any process since the last call. */
 static int count_traces(void) {
   g_autofree char *path = plugin_file_path("trace");
   struct stat status;
@@ -116,7 +117,7 @@ static int count_traces(void) {
   return count;
 }
 
-/* A plugin and a cache that know nothing of each other yet. */
+/* Begins with a new plugin and an empty cache. */
 static void begin(const char *file, const char *defect) {
   g_autofree char *name = g_strdup_printf("cache-%s", file), *cache = plugin_file_path(name);
   write_defect(file, 1, defect);
@@ -126,10 +127,10 @@ static void begin(const char *file, const char *defect) {
 
 /* ---- The helper program ------------------------------------------------------------------ */
 
-/* A program that is to be no helper, by its path and whether that is in the directory. */
+/* A program that is not a helper, by its path and whether it is in the directory. */
 typedef struct Wrong {
   const char *program;
-  const char *script; /* NULL: it is the system's */
+  const char *script; /* contents; NULL: a program of the system */
   mode_t mode;
   const char *why;
 } Wrong;
@@ -164,7 +165,7 @@ static void test_wrong_programs(void) {
   assert_says("wrong.so", "active", "");
 }
 
-/* Once BACKPLANE_TRIAL_PROGRAM is right again, the next process tries the plugin at once. */
+/* Once BACKPLANE_TRIAL_PROGRAM is correct again, the next process tries the plugin at once. */
 static void test_nothing_is_remembered_of_a_wrong_program(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   begin("corrected.so", "none");
@@ -184,7 +185,7 @@ static void test_missing_program(void) {
   g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
 }
 
-/* Nobody can tell who killed it: each process tries again, and none runs the plugin. */
+/* The sender of the signal is unknown: each process tries again, and none runs the plugin. */
 static void test_helper_that_is_killed(void) {
   begin("killer.so", "kill-parent");
   for (int i = 0; i < 3; i++) {
@@ -197,7 +198,7 @@ static void test_helper_that_is_killed(void) {
 
 static int num_processes;
 
-/* As a user whom the limit holds for. */
+/* Runs as a user to whom the limit applies. */
 static int limit_processes(void) {
   const struct rlimit few = {(rlim_t)num_processes, (rlim_t)num_processes};
   if (!geteuid() && setresuid(SOME_USER, SOME_USER, SOME_USER))
@@ -209,8 +210,8 @@ static int be_user(void) {
   return geteuid() ? 0 : setresuid(SOME_USER, SOME_USER, SOME_USER);
 }
 
-/* From no helper over one that cannot fork to a trial that succeeds: a plugin that ends the process
- * never runs in the host, whose death would show. */
+/* From no helper, through a helper that cannot fork, to a successful trial: a plugin that ends the
+ * process never runs in the host, whose end would show. */
 static void test_limit_of_processes(void) {
   begin("processes.so", "abort");
   for (num_processes = 0; num_processes < 6; num_processes++) {
@@ -249,7 +250,7 @@ static int limit_memory(void) {
   return setrlimit(RLIMIT_AS, &little);
 }
 
-/* Of the plugin nothing is known: the trial has not come so far, or ended in order. */
+/* There is no result for the plugin: the trial did not get that far, or ended in an orderly way. */
 static void test_limit_of_memory(void) {
   begin("memory.so", "none");
   g_autofree char *said = use_in("memory.so", NULL, limit_memory);
@@ -261,11 +262,11 @@ static void test_limit_of_memory(void) {
 static int limit_files(void) {
   const struct rlimit none = {0, 0};
   signal(SIGXFSZ, SIG_DFL);
-  g_unsetenv("BP_DEFECT_TRACE_FILE"); /* the plugin cannot write, either */
+  g_unsetenv("BP_DEFECT_TRACE_FILE"); /* the plugin cannot write either */
   return setrlimit(RLIMIT_FSIZE, &none);
 }
 
-/* What was found cannot be kept; standard output is a pipe. */
+/* The result cannot be stored; standard output is a pipe. */
 static void test_limit_of_file_sizes(void) {
   begin("files.so", "none");
   try_says("files.so", NULL, limit_files, "active", "");
@@ -284,7 +285,7 @@ static void test_ignored_children(void) {
 
 /* ---- The library ------------------------------------------------------------------------- */
 
-static char *library_folder; /* beside which libbackplane is found: relative */
+static char *library_folder; /* relative folder that contains libbackplane */
 
 static int use_relative_library(void) {
   g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
@@ -293,8 +294,8 @@ static int use_relative_library(void) {
   return chdir(library_folder);
 }
 
-/* The loader names a library as it was asked for, relative to a folder that is no longer the
- * current one: there another lies in wait. */
+/* The loader reports a library by the requested path, relative to a folder that is no longer the
+ * current one: another library is at that path now. */
 static void test_library_by_a_relative_path(void) {
   Dl_info library;
   g_assert_cmpint(dladdr(__extension__(const void *) bp_plugin_list, &library), !=, 0);
@@ -304,13 +305,13 @@ static void test_library_by_a_relative_path(void) {
   g_autofree char *planted = g_strdup_printf("current/lib/%s", soname);
   g_autofree char *at = plugin_file_path(link), *current = plugin_file_path("current");
   begin("library.so", "none");
-  write_defect(planted, 2, "none"); /* it leaves a trace when it is loaded */
+  write_defect(planted, 2, "none"); /* leaves a trace when it is loaded */
   write_plugin(link, "", 0);
   g_unlink(at);
   g_assert_cmpint(symlink(real, at), ==, 0);
   library_folder = plugin_file_path("found");
   if (try_says("library.so", current, use_relative_library, "active", ""))
-    g_assert_cmpint(count_traces(), ==, 2); /* the plugin's, in the trial and in the host */
+    g_assert_cmpint(count_traces(), ==, 2); /* traces of the plugin, in the trial and in the host */
   write_defect("library.so", 1, "abort");
   try_says("library.so", current, use_relative_library, "unusable", "crashed");
   g_free(library_folder);
@@ -327,8 +328,8 @@ static void search_first_in(const char *file, const char *folder) {
   write_plugin(file, data, size);
 }
 
-/* A library that appears in a folder which the plugin's file names is loaded in the place of that
- * which the trial saw. */
+/* A library that appears in a folder of the plugin's search path is loaded instead of the one in
+ * the trial. */
 static void assert_tried_anew_when_there_is(const char *name) {
   g_autofree char *folder = plugin_file_path(name), *new_file = g_build_filename(name, "l", NULL);
   begin("search.so", "none");
@@ -378,7 +379,7 @@ static void test_deadline_that_is_nearly_nothing(void) {
 
 /* ---- The file ---------------------------------------------------------------------------- */
 
-/* Its trial overwrites it in place, as cp would at that moment. */
+/* The trial overwrites the plugin's file in place, as cp would at that moment. */
 static void test_overwritten_file(void) {
   begin("overwritten.so", "overwritten");
   g_autofree char *path = plugin_file_path("overwritten.so");
@@ -404,7 +405,7 @@ static void test_taken_descriptors(void) {
 
 /* ---- Namespaces and file systems --------------------------------------------------------- */
 
-/* The host is the second process of a namespace whose numbers are not those of /proc. */
+/* The host is the second process of a PID namespace that does not match /proc. */
 static int enter_pid_namespace(void) {
   int status;
   if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
@@ -445,7 +446,7 @@ static int leave_pid_namespace_with_a_child(void) {
   return first < 0 ? -1 : 0;
 }
 
-/* The trial's parent is in another namespace, which must not pass for a host that has ended. */
+/* The trial's parent is in another namespace, which must not count as a host that has ended. */
 static void test_children_in_another_namespace(void) {
   begin("children.so", "none");
   if (!try_says("children.so", NULL, leave_pid_namespace_with_a_child, "active", ""))
@@ -478,7 +479,7 @@ static void test_without_devices(void) {
   try_says("devices.so", NULL, hide_devices, "unusable", "crashed");
 }
 
-/* The host program is found by /proc itself. */
+/* The host program is found through /proc. */
 static void start_without_proc(void) {
   g_autofree char *path = plugin_file_path("proc.so");
   if (mount_over("/proc"))
@@ -503,7 +504,7 @@ int main(int argc, char **argv) {
     return be_host(argv[2], argv[3]);
   g_test_init(&argc, &argv, NULL);
   make_plugin_directory();
-  g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0); /* some hosts are another user's */
+  g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0); /* some hosts run as another user */
   g_autofree char *trace = plugin_file_path("trace");
   g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may change a plugin: every way by which its path can be led elsewhere is found. */
+/* Who may change a plugin: every way of redirecting its path is detected. */
 
 #include "tests/core/plugin_files.h"
 
@@ -25,7 +25,7 @@ static void make_folder(const char *name, mode_t mode) {
   set_mode(name, mode);
 }
 
-/* The warning about the only plugin of a directory (transfer full). */
+/* Returns the warning about the only plugin of a directory (transfer full). */
 static char *warning_of(const char *directory) {
   g_autofree char *path = plugin_file_path(directory);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
@@ -72,7 +72,7 @@ static void test_folder_above(void) {
   assert_warns("shared/private", "shared");
 }
 
-/* As in /tmp: others add links, and cannot replace ours. */
+/* As in /tmp: other users may add links, but cannot replace this user's files. */
 static void test_sticky_folder(void) {
   make_folder("sticky", 01777);
   link_to("good", "sticky/ours");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layer validate: each finding by a call that is wrong, on the template's device and the host's
- * memory, and no finding for what is right. Slots are called through the host's table where its own
- * checks would come first. */
+/* The layer validate: each finding for a wrong call, on the template's device and the host's
+ * memory, and no finding for correct calls. Slots are called directly through the host's table
+ * where the host's own checks would come first. */
 #include "tests/core/asserts.h"
 #include "tests/bare_device.h"
 
@@ -19,7 +19,7 @@ static const BpDeviceApi *api;
 static char bytes[SIZE];
 static GString *logged;
 
-/* A finding is an error that says who called, and a warning of the same text. */
+/* A finding is an error that names the caller, and a warning with the same text. */
 static void assert_found(int rc, const char *kind, const char *part) {
   g_assert_cmpint(rc, ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, kind);
@@ -58,7 +58,7 @@ static int upload(void *to, uint64_t offset, uint64_t size, void *stream) {
   return bp_device_copy(&copy, stream);
 }
 
-/* Copies that are under way at once have destinations of their own. */
+/* Concurrent copies have destinations of their own. */
 static int download(const void *from, uint64_t offset, uint64_t size, void *stream) {
   static char got[8][SIZE];
   static int next;
@@ -172,7 +172,7 @@ static void test_workspace_is_freed_by_its_thread(void) {
   assert_ok(bp_workspace_free(device, handle));
 }
 
-/* A reader of the log that uses the device. */
+/* A log callback that uses the device. */
 static void print_message(void *context, int32_t level, const char *message) {
   (void)context;
   if (level < BP_LOG_WARNING)
@@ -229,7 +229,7 @@ static void test_reads_on_two_streams_need_no_order(void) {
   release(handle);
 }
 
-/* Through a third stream, and through one that is freed meanwhile. */
+/* Waits through a third stream, and through a stream that is freed meanwhile. */
 static void test_waits_reach_through_other_streams(void) {
   void *handle = alloc(), *one = make_stream(), *two = make_stream(), *three = make_stream();
   assert_ok(upload(handle, 0, 64, one));
@@ -328,10 +328,11 @@ static void test_missing_wait_after_a_launch_is_found(void) {
   void *handle = alloc(), *one = make_stream(), *two = make_stream();
   assert_ok(launch_on(kernel, pointer(handle), one));
   assert_found(download(handle, 0, 8, two), BP_ERROR_RUNTIME, "are used by a launch");
-  /* Nothing was in it before, so the launch wrote it, and another one must come after. */
+  /* The buffer was empty before, so the launch wrote it, and another launch must be ordered after
+   * it. */
   assert_found(launch_on(kernel, pointer(handle), two), BP_ERROR_RUNTIME, "are used by a launch");
   assert_ok(bp_stream_sync(device, one));
-  /* Weights: what is written already may be used by kernels on several streams. */
+  /* Weights: kernels on several streams may use written memory. */
   assert_ok(launch_on(kernel, pointer(handle), one));
   assert_ok(launch_on(kernel, pointer(handle), two));
   assert_found(upload(handle, 0, 8, NULL), BP_ERROR_RUNTIME, "are used by a launch");
@@ -370,7 +371,7 @@ static void test_recordings_are_checked(void) {
   assert_found(recordings->begin(api->context, 0, stream), BP_ERROR_RUNTIME, "is recorded already");
   assert_ok(upload(handle, 0, 8, stream));
   assert_ok(recordings->end(api->context, 0, stream, &recording));
-  assert_ok(download(handle, 0, 8, other)); /* nothing was queued yet */
+  assert_ok(download(handle, 0, 8, other)); /* no work was queued yet */
   assert_found(recordings->replay(api->context, recording, stream), BP_ERROR_RUNTIME,
                "the recording: bytes 0 to 8 of");
   assert_ok(bp_stream_sync(device, other));
@@ -417,7 +418,7 @@ static void test_events_are_checked_and_order_work(void) {
   release(handle);
 }
 
-/* Through a stream of another device. */
+/* Waits through a stream of another device. */
 static void test_events_order_work_across_devices(void) {
   const BpDevice other = {device.device_type, 1};
   void *handle = alloc(), *one = make_stream(), *two = make_stream(), *beside;
@@ -508,7 +509,7 @@ static void test_plugin_that_gives_a_handle_twice_is_found(void) {
 static char handles_of_streams[8];
 static int num_streams, is_refusing;
 static BpDevice odd;
-static void *waits_for; /* a sync finds that its stream waits for this one from now on */
+static void *waits_for; /* a sync learns that its stream now waits for this one */
 
 static int32_t odd_create_stream(void *context, int32_t device_id, void **stream) {
   (void)context, (void)device_id;
@@ -599,7 +600,8 @@ static void test_stream_that_could_not_be_freed_is_a_stream(void) {
   assert_found(table->stream_sync(table->context, 0, stream), BP_ERROR_VALUE, "is no stream");
 }
 
-/* What a stream is made to wait for while the host waits for it is not done when that ends. */
+/* A stream made to wait while the host waits for it: the new work is not done when the host's wait
+ * ends. */
 static void test_wait_that_is_added_during_a_sync_is_not_over(void) {
   find_odd();
   void *one, *two, *handle = alloc_on(odd, SIZE);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library and the headers are those of this build, and versions are compared. */
+/* The library and the headers have the version of this build, and versions are compared
+ * correctly. */
 
 #include <config.h>
 

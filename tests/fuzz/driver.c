@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drives a fuzz target without libFuzzer: the inputs in tests/fuzz/corpus/TARGET, each of which
- * libFuzzer saw take a way of its own, and a fixed number of mutations of the seeds, the same in
- * every run. BP_TEST_LONG in the environment makes it a hundred times as many, or as many as ten
- * minutes allow. With `--write FOLDER` it writes the seeds and, as FOLDER.dict, the pieces for
- * libFuzzer. */
+/* Drives a fuzz target without libFuzzer: with the inputs in tests/fuzz/corpus/TARGET, each of
+ * which covered a new path in libFuzzer, and with a fixed number of mutations of the seeds, the
+ * same in every run. BP_TEST_LONG in the environment multiplies their number by a hundred, or as
+ * far as ten minutes allow. With `--write FOLDER` it writes the seeds and, as FOLDER.dict, the
+ * pieces for libFuzzer. */
 
 #include <glib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct Input {
   size_t size;
 } Input;
 
-/* Cuts `size` bytes at `at`, and puts others there. */
+/* Replaces `size` bytes at `at` by other bytes. */
 static void splice(Input *input, size_t at, size_t size, const void *data, size_t added) {
   size_t rest = input->size - at - size;
   if (at + added + rest > LARGEST)
@@ -82,7 +82,7 @@ static void mutate(Input *input, GRand *random) {
   }
 }
 
-/* Exactly as large as it is, so that a read beyond its end is seen. */
+/* Copies the input to memory of its exact size, so that overreading is detected. */
 static void try_exactly(const void *data, size_t size) {
   uint8_t *exact = g_memdup2(data, size);
   LLVMFuzzerTestOneInput(exact, size);

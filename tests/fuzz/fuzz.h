@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a fuzz target gives: libFuzzer's entry point, and seeds for the driver that goes without. */
+/* The interface of a fuzz target: libFuzzer's entry point, and seeds for the driver. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -14,7 +14,7 @@ typedef struct FuzzSeed {
   size_t size;
 } FuzzSeed;
 
-/* Inputs to start from, and pieces of inputs that are worth inserting; static. */
+/* Inputs to start from, and pieces of inputs worth inserting; static. */
 const FuzzSeed *fuzz_seeds(size_t *count);
 const FuzzSeed *fuzz_pieces(size_t *count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the blob of a library. A library is made once; each input takes the place of its
- * blob, and loading ends in a module or in an error. */
+/* Fuzz target: the blob of a library. A library is made once; each input replaces its blob, and
+ * loading ends in a module or in an error. */
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* The library, and where in its file the blob begins with its length. */
+/* The library, and the offset in its file of the blob's length. */
 static struct {
   char *path;
   int fd;
@@ -67,7 +67,7 @@ static void make_library(void) {
   g_assert_true(g_file_get_contents(library.path, &data, &size, NULL));
   const char *kind = memmem(data, size, LIB, sizeof LIB - 1);
   g_assert_nonnull(kind);
-  /* Before it: the length; four row starts and two imports, each with their count. */
+  /* Before the modules: the length; four row starts and two imports, each with their count. */
   library.blob_at = kind - data - 8 - 8 * (1 + 4) - 8 * (1 + 2);
   g_free(data);
 }

@@ -42,7 +42,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* Reads all that a kernel has. */
+/* Reads all members of a kernel. */
 static int32_t touch(void *context, const BpKernelInfo *kernel) {
   size_t *sum = context;
   *sum += strlen(kernel->name);

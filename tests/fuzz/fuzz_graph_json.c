@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: graphs as JSON. The reader returns an executor or an error, and an executor runs
- * within the memory that it planned: its functions touch every byte of their arguments. */
+ * inside the memory that it planned: its functions touch every byte of their arguments. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* ---- A device with little memory: what a graph asks for is not worth having -------------- */
+/* ---- A device with little memory, since graphs may request any amount -------------------- */
 
 #define LITTLE 65536
 
@@ -153,7 +153,7 @@ static int call(BpModule *module, const char *name, const BpValue *args, int32_t
   return rc;
 }
 
-/* Gives the inputs the memory that they have already. */
+/* Sets each input to the memory that it already has. */
 static void set_inputs(BpModule *executor) {
   BpValue count, result;
   if (call(executor, "get_num_inputs", NULL, 0, &count))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the text form of the IR. Whatever the text, parsing and verifying end in a module or
- * in an error; a module can be printed; and one that is well-formed prints to what parses back. */
+/* Fuzz target: the text form of the IR. For every text, parsing and verifying end in a module or in
+ * an error; a module can be printed; and a well-formed module prints to a text that parses back. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the blob of a library of TVM up to 0.19. A library is made once; each input takes
- * the place of its blob, and loading ends in a module, whose graph may make a model, or in an
- * error. */
+/* Fuzz target: the blob of a library of TVM up to 0.19. A library is made once; each input replaces
+ * its blob, and loading ends in an error or in a module, whose graph may make a model. */
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@
 static GByteArray *blobs[3];
 static FuzzSeed seeds[3];
 
-/* The library, and where in its file the blob begins with its length. */
+/* The library, and the offset in its file of the blob's length. */
 static struct {
   char *folder;
   char *path;

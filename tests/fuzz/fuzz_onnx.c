@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: ONNX files. Compiling one ends in a module or in an error. The code generator is
- * this program's own and makes nothing, so that the reader, the importer and the passes are what
- * takes the time. */
+/* Fuzz target: ONNX files. Compiling one ends in a module or in an error. The code generator
+ * belongs to this program and generates no code, so that the reader, the importer and the passes
+ * take most of the time. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static const FuzzSeed pieces[] = {
     FUZZ_TEXT("\x3a\x00"),
 };
 
-/* A loop with a carried value that grows, and in it a branch. */
+/* A loop with a growing carried value, and a branch inside it. */
 static void describe_loop(OnnxBuilder *builder) {
   OnnxBuilder *body = onnx_builder_new(), *branches[2];
   onnx_input(builder, "n", ONNX_INT64, "");
@@ -63,7 +63,7 @@ static void describe_loop(OnnxBuilder *builder) {
   onnx_branch(builder, onnx_node(builder, "Loop", "n,c,x", "y,s", ""), "body", body);
 }
 
-/* A bit of everything that files can hold. */
+/* A model with as many features of files as possible. */
 static void describe_seed(OnnxBuilder *builder, int index) {
   onnx_input(builder, "x", ONNX_FLOAT, "1x2x6x6");
   if (index == 0) {
@@ -190,7 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     abort();
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   const BpTarget *list[] = {target};
-  /* Computing constants takes as long as its limit says, which is too long for one input. */
+  /* Computing constants takes up to its limit, which is too long for one input. */
   const BpCompileLimits limits = {.struct_size = sizeof limits, .fold_work = 1 << 26};
   const BpCompileOptions options = {
       .struct_size = sizeof options, .targets = list, .num_targets = 1, .limits = &limits};

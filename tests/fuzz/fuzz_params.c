@@ -36,7 +36,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* Reads all that a tensor says it has. */
+/* Reads all bytes that a tensor claims to have. */
 static int visit(void *context, const char *name, BpTensor *tensor) {
   uint64_t *sum = context;
   int64_t bytes = bp_view_num_bytes(&tensor->view);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: lists of preferred devices, and the configuration file that may hold one. An input
- * that starts with '[' is the file. Choosing ends in a device or in an error. */
+/* Fuzz target: lists of preferred devices, and the configuration file that may contain one. An
+ * input that starts with '[' is the file. Selection ends in a device or in an error. */
 
 #include <errno.h>
 #include <glib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a Relax executable is read, and what could be read is run. Its calls go to what the
- * machine brings along, so wild bytecode meets every one of those functions. */
+/* Fuzz target: a Relax executable is read, and a valid one is run. Its calls go to the machine's
+ * own functions, so wild bytecode reaches every one of them. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #define NONE       U64("\0")
 #define HEAD       "\x1e\x15\x14\x42\x2f\xde\x25\xd2" U64("\4") "0.14"
 
-/* Arguments: register, number, constant, function; the machine; no register. */
+/* Arguments of instructions: register, number, constant, function; the machine; no register. */
 #define REG(n)   U64(n)
 #define NUM(n)   n "\0\0\0\0\0\0\1"
 #define CONST(n) n "\0\0\0\0\0\0\2"
@@ -73,7 +73,7 @@ static const FuzzSeed seeds[] = {
                               CALL(REG("\2"), "\5", "\1", CONST("\1")) U64("\4") REG("\2") U64("\2")
                                   CALL(REG("\3"), "\3", "\2", FUNC("\0") REG("\1")) RET("\3")
                                       RET("\1")),
-    /* two functions, one of which calls the other */
+    /* two functions; one calls the other */
     FUZZ_TEXT(HEAD U64("\3") FORWARD("\2", "\3") BYTECODE("another", U64("\2"), "\4", "\3")
                   BUILTIN("\x15", "make_tuple") NONE NONE U64("\4") U64("\0") U64("\5") U64("\7")
                       U64("\xd") U64("\xf") CALL(REG("\1"), "\1", "\1", REG("\0")) RET("\1")
@@ -105,7 +105,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* As a model, whose loops are stopped: one may have no end. */
+/* Runs it as a model, whose loops are stopped, because one may have no end. */
 static void run(BpModule *executable) {
   const BpDevice cpu = {BP_DEVICE_CPU, 0};
   const int64_t extent = 1;

@@ -85,7 +85,7 @@ static const char descriptor[] = "abi=" BP_ABI_NEEDED_TEXT "\nname=odd\nversion=
 
 /* ---- The target -------------------------------------------------------------------------- */
 
-/* A text of the target's parses, to a target with the same text. */
+/* Checks that a text of the target parses to a target with the same text. */
 static void parse_back(const char *text, const char *canonical) {
   BpTarget *again = bp_target_parse(text);
   char *same = again ? bp_target_format(again) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled models beside plain loops: what compile_check.h says. */
+/* Compares compiled models with plain loops; see compile_check.h. */
 #include "tests/graph/compile_check.h"
 
 #include <math.h>
@@ -11,8 +11,9 @@
 #include <backplane/target.h>
 #include <backplane/tensor.h>
 
-/* A device is one line, or several with other attributes, for its other schedules: with so small a
- * cache work is taken in blocks. The C compiler does not optimise, which takes most of its time. */
+/* Targets. A device has one row, or several rows with other attributes, for its other schedules: a
+ * very small cache makes blocks of work. The C compiler does not optimise, which would take most of
+ * its time. */
 static const char *const target_texts[] = {
     "c -options=-O0",
     "c -vector_bits=0 -options=-O0",
@@ -45,8 +46,8 @@ BpModule *compile_for(const char *path, const BpTarget *target) {
   return module;
 }
 
-/* Runs a model with one input, which is put on a device before, and one output and gives it back;
- * the output (transfer full). */
+/* Runs a model with one input, which is put on a device before, and one output; returns the output
+ * (transfer full). */
 float *run_model_from(BpModel *model, BpDevice device, const float *x, int64_t *count) {
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   const BpModelTensorInfo *info = context ? bp_model_input_info(model, 0) : NULL;
@@ -76,8 +77,8 @@ float *run_module(BpModule *module, int32_t device_type, float *x, int64_t *coun
   return run_model(bp_model_create(module, &(BpDevice){device_type, 0}, 1), x, count);
 }
 
-/* Compiles what the builder has for each target (with BP_TEST_GPU, for cuda), runs it and compares;
- * frees the builder. */
+/* Compiles the builder's model for each target (with BP_TEST_GPU, for cuda), runs it and compares
+ * the results; frees the builder. */
 void check_model(OnnxBuilder *builder, float *x, const float *expected, int64_t count) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);

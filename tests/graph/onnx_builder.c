@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small ONNX files for tests: the words of onnx_builder.h as messages. Memory is the process's; it
- * is freed as a whole by onnx_builder_free. */
+/* Small ONNX files for tests: turns the words of onnx_builder.h into messages. All memory of a
+ * builder is freed by onnx_builder_free. */
 #include "tests/graph/onnx_builder.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* What was allocated for one builder hangs on it. */
+/* Memory allocated for one builder, in a list. */
 typedef struct Pool {
   OnnxBuilder builder;
   GPtrArray *memory;
   GPtrArray *functions; /* FunctionProto */
-  GPtrArray *bodies;    /* builders of the functions' bodies */
+  GPtrArray *bodies;    /* builders of function bodies */
 } Pool;
 
 static void *take(OnnxBuilder *builder, void *memory) {
@@ -237,7 +237,7 @@ Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, cons
   return node;
 }
 
-/* The graph of what the builder has; it borrows all of it. */
+/* Makes the graph of the builder; the graph borrows all memory. */
 static Backplane__Onnx__GraphProto graph_of(const OnnxBuilder *builder) {
   Backplane__Onnx__GraphProto graph = BACKPLANE__ONNX__GRAPH_PROTO__INIT;
   graph.node = (void *)builder->nodes->pdata;

@@ -13,7 +13,7 @@
 typedef struct OnnxBuilder {
   Backplane__Onnx__ModelProto model;
   GPtrArray *nodes, *initializers, *inputs, *outputs;
-  int64_t version; /* of the operator set; 13 at first */
+  int64_t version; /* version of the operator set; initially 13 */
 } OnnxBuilder;
 
 /* ONNX's numbers of element types. */
@@ -25,38 +25,38 @@ typedef struct OnnxBuilder {
 OnnxBuilder *onnx_builder_new(void);
 void onnx_builder_free(OnnxBuilder *builder);
 
-/* `shape` is "1x3x8x8", "" for a scalar, with names for symbols: "Nx3". */
+/* Adds an input. `shape` is "1x3x8x8", or "" for a scalar; names are symbols: "Nx3". */
 void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
 void onnx_output(OnnxBuilder *builder, const char *name);
-/* A constant of floats from -1 to 1 that repeats nothing soon, or of the integers in `values`. */
+/* Adds a constant of floats from -1 to 1 without short repetitions, or of the integers in
+ * `values`. */
 void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape);
 void onnx_ints(OnnxBuilder *builder, const char *name, const char *values);
-/* A constant of any type, from the elements as they lie in memory, which are copied. */
+/* Adds a constant of any type, from elements in memory, which are copied. */
 void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64_t *shape,
                int32_t rank, const void *data, size_t size);
-/* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
- * number with a point or an f is a float, one with a comma a list ("3," has one element); so are
- * words with commas that are not between apostrophes; "slope=@alpha" refers to an attribute of the
- * function around it. Returns the node, for what these words cannot
- * say. */
+/* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest". A number
+ * with a point or an f is a float; numbers, or words outside of apostrophes, with a comma are a
+ * list ("3," has one element); "slope=@alpha" refers to an attribute of the surrounding function.
+ * Returns the node, for properties that these words cannot express. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
 
-/* Gives a node a subgraph: what another builder has, which is freed. */
+/* Gives a node a subgraph: the graph of another builder, which is freed. */
 void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
                  OnnxBuilder *branch);
-/* A function of the model, in the domain "own", whose nodes another builder has, which is taken
- * over. attrs: "alpha beta=0.5f", names and those with defaults. */
+/* Adds a function of the model, in the domain "own". Its nodes come from another builder, which is
+ * taken over. attrs: "alpha beta=0.5f", names, some with defaults. */
 void onnx_function(OnnxBuilder *builder, const char *name, const char *inputs, const char *outputs,
                    const char *attrs, OnnxBuilder *body);
 
-/* The file's bytes; g_byte_array_unref. */
+/* Returns the file's bytes (g_byte_array_unref). */
 GByteArray *onnx_bytes(OnnxBuilder *builder);
-/* The elements of onnx_floats with that many. */
+/* Returns the elements that onnx_floats would give a constant of that many elements. */
 float *onnx_float_values(int64_t count);
-/* Writes bytes to a new temporary file; its name, which the caller unlinks and frees. */
+/* Writes bytes to a new temporary file; returns its name, which the caller unlinks and frees. */
 char *onnx_write(const GByteArray *bytes);
-/* Writes the model to a file and frees the builder; the path (transfer full). */
+/* Writes the model to a file and frees the builder; returns the path (transfer full). */
 char *onnx_save(OnnxBuilder *builder);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random graphs: values that are given, and a generator for each operator. */
+/* Random graphs: input values, and a generator for each operator. */
 #include "tests/graph/random_make.h"
 
 #include <math.h>
@@ -18,13 +18,13 @@ int64_t between(RandomGraph *g, int64_t first, int64_t last) {
   return first + below(g, last - first + 1);
 }
 
-/* Odd extents, and those beside the lanes of vectors. */
+/* Extents that are odd, or close to the lanes of vectors. */
 int64_t extent(RandomGraph *g) {
   static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
   return extents[below(g, G_N_ELEMENTS(extents))];
 }
 
-/* One of the words between bars. */
+/* Returns one of the words between bars. */
 char *choice(RandomGraph *g, const char *words) {
   char **parts = g_strsplit(words, "|", -1);
   char *word = g_strdup(parts[0] ? parts[below(g, g_strv_length(parts))] : "");
@@ -68,7 +68,7 @@ size_t random_value_bytes(const RandomValue *value) {
   return (size_t)random_value_count(value) * width_of(value->type);
 }
 
-/* A float16 that is one exactly: a small multiple of 1/8. */
+/* Returns a float16 that is exact: a small multiple of 1/8. */
 static uint16_t half_of(double value) {
   int exponent;
   double significand = frexp(fabs(value), &exponent);
@@ -78,7 +78,7 @@ static uint16_t half_of(double value) {
   return (uint16_t)(sign | (exponent + 14) << 10 | ((int)ldexp(significand, 11) & 0x3ff));
 }
 
-/* A bfloat16 that is one exactly: the upper half of the float. */
+/* Returns a bfloat16 that is exact: the upper half of the float. */
 static uint16_t bfloat_of(double value) {
   float number = (float)value;
   uint32_t bits;
@@ -103,7 +103,8 @@ void put(void *data, int32_t type, int64_t at, double value) {
     ((uint8_t *)data)[at] = (uint8_t)(int)value;
 }
 
-/* Multiples of 1/8 below 2, integers below 8 (none negative without a sign), of bool both. */
+/* Fills a value with multiples of 1/8 below 2, with integers below 8 (not negative if unsigned), or
+ * with bools. */
 static void fill(RandomGraph *g, RandomValue *value) {
   value->data = g_malloc0(random_value_bytes(value) + 1);
   value->fraction = is_float(value->type) ? 3 : 0;
@@ -126,7 +127,7 @@ static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int
   return (int32_t)g->values->len - 1;
 }
 
-/* A value that is given, as a constant or an input. */
+/* Makes an input value, as a constant or an input. */
 int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part) {
   int32_t value = add_value(g, type, shape, rank);
   fill(g, random_graph_value(g, value));
@@ -150,7 +151,7 @@ int32_t number(RandomGraph *g, int32_t type, double content) {
   return value;
 }
 
-/* Infinities and NaN here and there: nothing that is computed of them is exact. */
+/* Adds infinities and NaN at random: values computed from them are not exact. */
 static void add_specials(RandomGraph *g, RandomValue *value) {
   static const float specials[] = {INFINITY, -INFINITY, NAN, -0.0f};
   int64_t count = random_value_count(value);
@@ -188,7 +189,7 @@ static gboolean fits(const RandomValue *value, int32_t types, int32_t min_rank, 
          random_value_count(value) <= MAX_ELEMENTS;
 }
 
-/* A value for a node to read, mostly what another gives; a new one if there is none that fits. */
+/* Picks a value for a node to read, mostly the result of another node; a new value if none fits. */
 int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t back = (int32_t)below(g, tries < 6 ? MIN(g->values->len, 6) : g->values->len);
@@ -216,7 +217,7 @@ double random_graph_rounding(int32_t type) {
                             : 0;
 }
 
-/* Says how exact a result is: `grows` bits more than what is known of the operands, or not. */
+/* Records how exact a result is: with `grows` more bits than the operands, or not exact. */
 static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, int32_t fraction,
                       int32_t magnitude) {
   RandomValue *value = random_graph_value(g, result);
@@ -236,7 +237,7 @@ static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, in
   value->magnitude = magnitude;
 }
 
-/* Appends a node with one result; `attrs` is taken over. */
+/* Appends a node with one result; takes over `attrs`. */
 int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
               int32_t type, const int64_t *shape, int32_t rank) {
   RandomNode node = {.op = op, .attrs = attrs, .num_reads = num_reads, .num_results = 1};
@@ -305,7 +306,8 @@ static void make_predicate(RandomGraph *g, const Row *row) {
   apply(g, row->op, choice(g, row->attrs), &x, 1, BOOL, in.shape, in.rank);
 }
 
-/* float16 holds these integers, bool all. Nothing is said of floats beyond an integer's range. */
+/* float16 holds these integers, and bool all of them. Floats beyond an integer's range have no
+ * defined conversion. */
 static void make_cast(RandomGraph *g, const Row *row) {
   static const int8_t to[] = {FLOAT, FLOAT16, INT32, INT64, BOOL, DOUBLE, BFLOAT16, INT16};
   int32_t x = pick_of(g, ANY, 0, MAX_RANK, TRUE);
@@ -322,7 +324,7 @@ static void make_cast(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->fraction = is_float(type) ? in.fraction : 0;
 }
 
-/* To a type that only stores, where the elements are moved, and back. */
+/* Casts to a storage-only type, moves the elements, and casts back. */
 static void make_narrow(RandomGraph *g, const Row *row) {
   static const int8_t narrow[] = {17, 18, 19, 20, 21, 22, 23, 25, 26};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
@@ -365,7 +367,7 @@ static void make_clip(RandomGraph *g, const Row *row) {
         in.type, in.shape, in.rank);
 }
 
-/* A second operand: a value of that shape, or a new one that broadcasts to it. */
+/* Picks a second operand: a value of that shape, or a new one that broadcasts to it. */
 int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK];
@@ -376,7 +378,7 @@ int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
     int32_t other = (int32_t)below(g, g->values->len);
     const RandomValue *value = random_graph_value(g, other);
     if (other == x && in.error != 0)
-      continue; /* less itself, it leaves what roundings differ by */
+      continue; /* a value minus itself would leave only rounding errors */
     if (value->type == in.type && value->rank == in.rank && (!exact || value->error == 0) &&
         !value->is_part && !memcmp(value->shape, in.shape, (size_t)in.rank * sizeof(*in.shape)))
       return other;
@@ -404,7 +406,7 @@ static void make_binary(RandomGraph *g, const Row *row) {
     finish(g, row, result);
 }
 
-/* Integers are divided by numbers other than 0, to which no bits are shifted beyond them. */
+/* Integers are divided by numbers other than 0, and shifted by less than their width. */
 static void make_division(RandomGraph *g, const Row *row) {
   int32_t x = pick_of(g, row->types, 0, MAX_RANK, TRUE);
   const RandomValue a = *random_graph_value(g, x);
@@ -571,7 +573,7 @@ static void make_slice(RandomGraph *g, const Row *row) {
   int64_t start = below(g, length), end = between(g, start + 1, length), step = between(g, 1, 3);
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = (end - start + step - 1) / step;
-  gboolean back = below(g, 3) == 0; /* the elements from end - 1 down to start */
+  gboolean back = below(g, 3) == 0; /* elements from end - 1 down to start */
   int32_t reads[5] = {x, int_list(g, (int64_t[]){back ? end - 1 : start}, 1),
                       int_list(g, (int64_t[]){back ? start - 1 - length : end}, 1),
                       int_list(g, &axis, 1), int_list(g, (int64_t[]){back ? -step : step}, 1)};
@@ -633,14 +635,14 @@ static void make_tile(RandomGraph *g, const Row *row) {
   apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank);
 }
 
-/* Indices into that many elements, some of them counted from the end. */
+/* Makes indices into that many elements, some counted from the end. */
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
   int32_t list = given(g, INT64, shape, rank, below(g, 2) == 0);
   RandomValue *value = random_graph_value(g, list);
   for (int64_t i = 0; i < random_value_count(value); i++)
     ((int64_t *)value->data)[i] = between(g, -end, end - 1);
   value->magnitude = 6;
-  value->is_part = TRUE; /* other numbers would be beyond the elements */
+  value->is_part = TRUE; /* other numbers would be out of bounds */
   return list;
 }
 
@@ -658,7 +660,7 @@ static void make_gather(RandomGraph *g, const Row *row) {
   bits(g, result, in.fraction, in.magnitude);
 }
 
-/* A row of indices for each place, each into its own axis from `batch` on. */
+/* Makes a row of indices for each place, each index for its own axis from `batch` on. */
 static int32_t index_rows(RandomGraph *g, const RandomValue *in, int32_t batch, int64_t count,
                           int64_t depth) {
   int64_t shape[MAX_RANK] = {in->shape[0], count, depth};
@@ -686,7 +688,7 @@ static void make_gather_nd(RandomGraph *g, const Row *row) {
        in.fraction, in.magnitude);
 }
 
-/* One of the ways to combine an element and its updates, of which there are at most 9. */
+/* Picks a way to combine an element with its updates, of which there are at most 9. */
 static void scatter(RandomGraph *g, const Row *row, int32_t x, int32_t list, int32_t updates,
                     const char *attrs) {
   const RandomValue in = *random_graph_value(g, x);
@@ -727,7 +729,7 @@ static void make_scatter_nd(RandomGraph *g, const Row *row) {
   scatter(g, row, x, list, given(g, in.type, shape, rank, FALSE), "");
 }
 
-/* Equal elements are told apart by their places. */
+/* The indices distinguish equal elements. */
 static void make_topk(RandomGraph *g, const Row *row) {
   int32_t x = pick_of(g, NUMBERS, 1, MAX_RANK, TRUE);
   const RandomValue in = *random_graph_value(g, x);
@@ -742,7 +744,7 @@ static void make_topk(RandomGraph *g, const Row *row) {
   random_graph_value(g, places)->magnitude = 6;
 }
 
-/* Boxes in pairs that are one: of each the one with the better score is kept. */
+/* Boxes in pairs of equal boxes: of each pair the one with the better score is kept. */
 static void make_boxes(RandomGraph *g, const Row *row) {
   int64_t batches = between(g, 1, 2), classes = between(g, 1, 3), count = between(g, 1, 20);
   int64_t most = between(g, 1, 12), kept = MIN(most, (count + 1) / 2);
@@ -770,7 +772,7 @@ static void make_reverse_sequence(RandomGraph *g, const Row *row) {
   bits(g, result, in.fraction, in.magnitude);
 }
 
-/* Some of the indices are outside of the depth. */
+/* Some indices are beyond the depth. */
 static void make_one_hot(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, 1 << INT32 | 1 << INT64, 0, MAX_RANK - 1);
   const RandomValue in = *random_graph_value(g, x);
@@ -793,7 +795,7 @@ static void make_eye(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->error = 0;
 }
 
-/* Both give as many elements as a constant marks. */
+/* Both results have as many elements as a constant marks. */
 static void make_marked(RandomGraph *g, const Row *row) {
   gboolean is_compress = row->op[0] == 'C';
   int32_t x =
@@ -816,7 +818,7 @@ static void make_marked(RandomGraph *g, const Row *row) {
         in.rank);
 }
 
-/* Of a constant, so that it is known how many different numbers it has. */
+/* Uses a constant, so that the number of different elements is known. */
 static void make_unique(RandomGraph *g, const Row *row) {
   int64_t count = extent(g), different = 0, bits_of = 0;
   int32_t x = weights(g, INT32, &count, 1);
@@ -886,7 +888,7 @@ static void make_affine_grid(RandomGraph *g, const Row *row) {
                    2 + (int32_t)rank));
 }
 
-/* Places inside of the picture and outside. */
+/* Positions inside and outside of the picture. */
 static void make_grid_sample(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, 1 << FLOAT, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
@@ -926,7 +928,7 @@ static void make_reduce(RandomGraph *g, const Row *row) {
          0, 6);
     return;
   }
-  /* Older versions have the axes of all but ReduceSum as an attribute. */
+  /* In older versions all reductions but ReduceSum have their axes as an attribute. */
   int32_t list = int_list(g, axes, last - first + 1);
   int32_t result = apply(g, row->op, g_strdup_printf("keepdims=%d", keep), (int32_t[]){x, list}, 2,
                          in.type, shape, rank);
@@ -960,7 +962,7 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
 
 /* ---- Windows ---- */
 
-/* A picture, often what another node gives, so that layers follow each other. */
+/* Picks a picture, often the result of another node, so that layers follow each other. */
 int32_t picture(RandomGraph *g, int32_t types) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t value = (int32_t)below(g, g->values->len);
@@ -1091,7 +1093,7 @@ static void make_gemm(RandomGraph *g, const Row *row) {
                    (int32_t[]){x, w, c}, c >= 0 ? 3 : 2, in.type, (int64_t[]){rows, columns}, 2));
 }
 
-/* The extents of letters are chosen at random. */
+/* Extents given by letters are chosen at random. */
 static void make_einsum(RandomGraph *g, const Row *row) {
   char *text = choice(g, row->attrs), **sides = g_strsplit(text, "->", 2);
   char **terms = g_strsplit(sides[0], ",", -1);
@@ -1314,7 +1316,7 @@ const char *random_graph_op(int32_t index) {
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-/* Outputs are what no node reads, and now and then what one does. */
+/* Outputs are the values that no node reads, and sometimes a value that a node reads. */
 static void choose_outputs(RandomGraph *g) {
   gboolean *read = g_new0(gboolean, g->values->len);
   for (guint i = 0; i < g->nodes->len; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random graphs for tests: a generator for each row of the operator table, and the ONNX file of a
- * graph or of a part of it. The same seed gives the same graph. Test code: anything wrong ends the
- * test program. */
+ * graph or of a part of it. The same seed gives the same graph. Test code: any fault ends the test
+ * program. */
 #ifndef BACKPLANE_TESTS_GRAPH_RANDOM_GRAPH_H
 #define BACKPLANE_TESTS_GRAPH_RANDOM_GRAPH_H
 
@@ -11,25 +11,25 @@
 #define MAX_READS   16
 #define MAX_RESULTS 4
 
-/* A tensor: data that the graph is given, or what a node gives. */
+/* A tensor: input data of the graph, or the result of a node. */
 typedef struct RandomValue {
   int32_t type; /* ONNX_* */
   int32_t rank;
   int64_t shape[MAX_RANK];
-  int32_t node;     /* that gives it, or -1 */
-  gboolean is_part; /* of the graph's definition, as a constant; else an input may hold it */
-  void *data;       /* of a value that no node gives */
-  /* What is known of its elements: multiples of 2^-fraction that are less than 2^magnitude. If both
-   * are small, sums and products are exact in any order. `error` is the relative error of one
-   * rounding on the way to it, 0 if the elements are exact. */
+  int32_t node;     /* the node that computes it, or -1 */
+  gboolean is_part; /* a constant in the graph's definition; else an input may hold it */
+  void *data;       /* elements of a value that no node computes */
+  /* The properties of its elements: multiples of 2^-fraction that are less than 2^magnitude. If
+   * both are small, sums and products are exact in any order. `error` is the relative error of one
+   * rounding in its computation, 0 if the elements are exact. */
   int32_t fraction, magnitude;
   double error;
-  double scale; /* of the terms that cancel in it: it is as exact as numbers of that size; or 0 */
+  double scale; /* size of terms that cancel, which bounds the precision; or 0 */
 } RandomValue;
 
 typedef struct RandomNode {
   const char *op;
-  char *attrs;                         /* as onnx_node takes them */
+  char *attrs;                         /* in the form of onnx_node */
   int32_t reads[MAX_READS], num_reads; /* -1: absent */
   int32_t results[MAX_RESULTS], num_results;
 } RandomNode;
@@ -39,31 +39,32 @@ typedef struct RandomGraph {
   GArray *nodes;   /* RandomNode */
   GArray *outputs; /* int32_t, indices of values */
   uint64_t state;
-  gboolean has_rare_types; /* float64, bfloat16, 16 bits and integers of 32 and 64 without a sign */
+  gboolean has_rare_types; /* float64, bfloat16, 16-bit types, uint32 and uint64 */
 } RandomGraph;
 
-/* How many operators have a generator, and their names. */
+/* The number of operators with a generator, and their names. */
 int32_t random_graph_num_ops(void);
 const char *random_graph_op(int32_t index);
 
-/* `size` nodes or a few more; the operators `first` and the ones after it are among them. */
+/* Makes a graph of `size` nodes or a few more; the operators `first` and the next ones are among
+ * them. */
 RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size,
                               gboolean has_rare_types);
 void random_graph_free(RandomGraph *graph);
 RandomValue *random_graph_value(const RandomGraph *graph, int32_t index);
 RandomNode *random_graph_node(const RandomGraph *graph, int32_t index);
-/* The relative error of one rounding to a type, 0 for one that is no float. */
+/* Returns the relative error of one rounding to a type, 0 for a type that is not a float. */
 double random_graph_rounding(int32_t type);
 int64_t random_value_count(const RandomValue *value);
-/* Whether its type only stores: then it is no output, since what it holds is no number of a byte.
- */
+/* Whether its type is storage-only: such a value is no output, since its elements are not whole
+ * bytes. */
 gboolean random_value_is_narrow(const RandomValue *value);
 size_t random_value_bytes(const RandomValue *value);
-/* Makes an input of what a node gives, with new data. */
+/* Replaces the result of a node by an input with new data. */
 void random_graph_cut(RandomGraph *graph, int32_t value);
-/* Takes that back: `old` is a copy of the value before. */
+/* Undoes random_graph_cut: `old` is a copy of the value before. */
 void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *old);
-/* Marks what the outputs need (g_free). */
+/* Marks the nodes that the outputs need (g_free). */
 gboolean *random_graph_needed(const RandomGraph *graph);
 
 /* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
@@ -89,9 +90,9 @@ typedef enum RandomForm {
   FORM_DISTURBED
 } RandomForm;
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form);
-/* The input of that name. */
+/* Returns the input with a name. */
 const RandomValue *random_graph_input(const RandomGraph *graph, const char *name);
-/* The nodes that the outputs need, one a line (g_free). */
+/* Describes the nodes that the outputs need, one a line (g_free). */
 char *random_graph_print(const RandomGraph *graph);
 
 #endif

@@ -11,7 +11,7 @@ static char *shape_text(const RandomValue *value) {
   return g_string_free(text, FALSE);
 }
 
-/* With names for the extents, or the first, but 1, which broadcasts. */
+/* Writes a shape with named extents: all, or only the first one; never 1, which broadcasts. */
 static char *open_shape_text(const RandomValue *value, gboolean is_batch) {
   GString *text = g_string_new("");
   for (int32_t i = 0; i < value->rank; i++)
@@ -20,7 +20,7 @@ static char *open_shape_text(const RandomValue *value, gboolean is_batch) {
   return g_string_free(text, FALSE);
 }
 
-/* With names that no other extent has. */
+/* Writes a shape with a different name for each extent. */
 static char *loose_shape_text(const RandomValue *value, const char *name) {
   GString *text = g_string_new("");
   for (int32_t i = 0; i < value->rank; i++)
@@ -28,7 +28,7 @@ static char *loose_shape_text(const RandomValue *value, const char *name) {
   return g_string_free(text, FALSE);
 }
 
-/* Whether a node may find its shape by it. */
+/* Whether the value may determine the shape of a node. */
 static gboolean is_steering(const RandomValue *value) {
   return value->rank < 2 && (value->type == ONNX_INT64 || value->type == ONNX_BOOL);
 }
@@ -51,8 +51,8 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
   }
 }
 
-/* Appends a node that combines a value with a vector, along the last axis, of `base` and some
- * roundings of `scale` more or less, others for neighbours. */
+/* Appends a node that combines a value with a vector along the last axis: `base` plus or minus some
+ * roundings of `scale`, different for neighbours. */
 static void emit_noise(OnnxBuilder *builder, const RandomValue *value, const char *op, double base,
                        double scale, const char *from, const char *to) {
   int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
@@ -123,7 +123,7 @@ static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed,
   return FALSE;
 }
 
-/* The operator set that is wanted: 24, which onnxruntime has as well, but for newer operators. */
+/* Returns the operator set: 24, which onnxruntime supports, except for newer operators. */
 static int64_t version_of(const RandomGraph *graph, const gboolean *needed) {
   static const char *const newer[] = {
       "BitCast", "CausalConvWithState", "CumProd", "LinearAttention", "SwiGLU", NULL};
@@ -137,8 +137,8 @@ static int64_t version_of(const RandomGraph *graph, const gboolean *needed) {
 #define STEPS      "0,1,2"
 #define LAST       "2,"
 
-/* A loop or a scan whose body has the nodes, which is taken over, and that of its last
- * iteration. */
+/* Makes a loop or a scan whose body contains the nodes (the builder is taken over); the last
+ * iteration gives the outputs. */
 static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilder *body,
                       gboolean is_scan) {
   GString *all = g_string_new("");
@@ -193,7 +193,7 @@ static void emit_nodes(OnnxBuilder *builder, const RandomGraph *graph, const gbo
       emit_node(builder, graph, i, form);
 }
 
-/* A choice by an input between branches that both have the nodes; one runs. */
+/* Makes a choice, by an input, between branches that both contain the nodes; one branch runs. */
 static void emit_choice(OnnxBuilder *builder, const RandomGraph *graph, const gboolean *needed) {
   char *names = output_names(graph, "");
   onnx_input(builder, "choice", ONNX_BOOL, "");
@@ -211,8 +211,9 @@ static void emit_choice(OnnxBuilder *builder, const RandomGraph *graph, const gb
   g_free(names);
 }
 
-/* Puts each output into a sequence, with itself behind it or before it, and takes it out: at a
- * place, or as the part of a tensor of all. The place is an input if the sequences are open. */
+/* Puts each output into a sequence, with itself before or after it, and takes it out: by its
+ * position, or as a part of the concatenated tensor. The position is an input if the sequences are
+ * open. */
 static void emit_sequences(OnnxBuilder *builder, const RandomGraph *graph, gboolean is_open) {
   if (is_open)
     onnx_input(builder, "one", ONNX_INT64, "1");

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Each element somewhere in its window of 2x2. */
+/* Indices of elements anywhere in their window of 2x2. */
 void make_unpool(RandomGraph *g, const Row *row) {
   int64_t shape[4] = {between(g, 1, 2), between(g, 1, 9), between(g, 1, 6), between(g, 1, 6)};
   int64_t out[4] = {shape[0], shape[1], 2 * shape[2], 2 * shape[3]};
@@ -31,7 +31,7 @@ void make_gated(RandomGraph *g, const Row *row) {
       apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, y}, 2, in.type, in.shape, in.rank));
 }
 
-/* An update in a cache, from a place of its own for each batch. */
+/* An update in a cache, at a position for each batch. */
 void make_tensor_scatter(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 2, 4);
   const RandomValue in = *random_graph_value(g, x);
@@ -52,7 +52,7 @@ void make_tensor_scatter(RandomGraph *g, const Row *row) {
        fraction, magnitude);
 }
 
-/* A kernel for each channel, over what came before as well. */
+/* A kernel for each channel, also over the previous state. */
 void make_causal_conv(RandomGraph *g, const Row *row) {
   int64_t kernel = between(g, 1, 5), past = kernel - 1;
   int64_t shape[3] = {between(g, 1, 2), extent(g), between(g, 1, 9)};
@@ -66,7 +66,7 @@ void make_causal_conv(RandomGraph *g, const Row *row) {
     add_result(g, FLOAT, (int64_t[]){shape[0], shape[1], past}, 3);
 }
 
-/* Scores, a label for each place, and weights of the classes. */
+/* Scores, a label for each position, and weights of the classes. */
 void make_loss(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, FLOATS, 2, 4), rank = 0;
   const RandomValue in = *random_graph_value(g, x);
@@ -103,8 +103,8 @@ void make_center(RandomGraph *g, const Row *row) {
 
 /* ---- Norms and recurrent layers ---- */
 
-/* Scale and bias, and for batches mean and variance, of as many elements as there are channels, or
- * elements along the last axis. */
+/* Scale and bias, and for batches mean and variance, with one element for each channel or along the
+ * last axis. */
 void make_norm(RandomGraph *g, const Row *row) {
   gboolean is_rms = row->op[0] == 'R' || row->op[0] == 'S', is_layer = row->op[0] == 'L' || is_rms;
   gboolean is_batch = row->op[0] == 'B';
@@ -122,10 +122,10 @@ void make_norm(RandomGraph *g, const Row *row) {
                                   : 3,
                          FLOAT, in.shape, in.rank);
   rounded(g, result);
-  random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* of what the bias and the mean cancel */
+  random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* size of terms that cancel */
 }
 
-/* One token after the other, or in any order by their places. */
+/* One token after the other, or in any order by their positions. */
 void make_rotary(RandomGraph *g, const Row *row) {
   int64_t batch = between(g, 1, 2), heads = between(g, 1, 3), length = between(g, 1, 5);
   int64_t half = between(g, 1, 4), size = 2 * half + below(g, 2) * 3, rows = 7;
@@ -146,7 +146,7 @@ void make_rotary(RandomGraph *g, const Row *row) {
                    reads, has_places ? 4 : 3, FLOAT, shape, has_axis ? 4 : 3));
 }
 
-/* Of queries that share keys, with what is past, masks and windows. */
+/* Attention with queries that share keys, with past keys, masks and windows. */
 void make_attention(RandomGraph *g, const Row *row) {
   int64_t batch = between(g, 1, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
   int64_t queries = between(g, 1, 5), keys = between(g, 1, 7), size = between(g, 1, 9);

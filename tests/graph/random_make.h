@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the generators of random graphs share: types, random numbers, values and nodes. */
+/* Common code of the generators of random graphs: types, random numbers, values and nodes. */
 #ifndef BACKPLANE_TESTS_GRAPH_RANDOM_MAKE_H
 #define BACKPLANE_TESTS_GRAPH_RANDOM_MAKE_H
 
@@ -21,7 +21,7 @@ enum {
   BFLOAT16 = 16
 };
 
-/* Sets of types, by 1 << type. Of halves few bits are exact. */
+/* Sets of types, by 1 << type. 16-bit floats have few exact bits. */
 #define HALVES   (1 << FLOAT16 | 1 << BFLOAT16)
 #define FLOATS   (1 << FLOAT | 1 << DOUBLE | HALVES)
 #define UNSIGNED (1 << UINT8 | 1 << UINT16 | 1 << UINT32 | 1 << UINT64)
@@ -29,9 +29,9 @@ enum {
 #define NUMBERS  (FLOATS | INTEGERS)
 #define ANY      (NUMBERS | 1 << BOOL)
 
-#define MAX_ELEMENTS 2500 /* of a value that is read again */
+#define MAX_ELEMENTS 2500 /* most elements of a value that is read again */
 
-/* An operator, the generator, and what that wants to know. */
+/* An operator, its generator, and the generator's parameters. */
 typedef struct Row {
   const char *op;
   void (*make)(RandomGraph *g, const struct Row *row);
@@ -41,12 +41,12 @@ typedef struct Row {
 } Row;
 
 enum {
-  EXACT = 1, /* gives multiples as fine as it gets */
-  SHARP = 2, /* jumps: operands have to be exact, else a rounding may change all */
+  EXACT = 1, /* results have at least the operands' precision */
+  SHARP = 2, /* discontinuous: operands must be exact, because a rounding could change the result */
   WHOLE = 4, /* gives integers */
 };
 
-/* For the fraction of a result: it is rounded. */
+/* The fraction of a rounded result. */
 enum { ROUNDED = -1 };
 
 int64_t below(RandomGraph *g, int64_t end);

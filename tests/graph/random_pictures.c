@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generators for random graphs: operators that take parts of pictures, and two operators of
- * matrices, Det and LinearAttention. */
+/* Generators for random graphs: operators on parts of pictures, and two operators on matrices, Det
+ * and LinearAttention. */
 #include "tests/graph/random_make.h"
 
 #include <string.h>
 
-/* Blocks that overlap, leave gaps or reach into the padding. */
+/* Blocks that overlap, leave gaps or extend into the padding. */
 void make_col2im(RandomGraph *g, const Row *row) {
   int64_t image[2], block[2], step[2], pad = between(g, 0, 1), columns = 1, size = 1;
   int64_t batch = between(g, 1, 2), channels = between(g, 1, 5);
@@ -49,8 +49,8 @@ void make_deform_conv(RandomGraph *g, const Row *row) {
                    reads, 5, FLOAT, out, 4));
 }
 
-/* Regions that reach beyond the picture, and some that end before they begin. Sizes are such that
- * no place lies at the edge but for a rounding. */
+/* Regions that extend beyond the picture, and some that end before they begin. The sizes keep
+ * positions away from edges, where rounding would decide. */
 void make_roi(RandomGraph *g, const Row *row) {
   gboolean is_align = row->op[0] == 'R';
   int32_t x = pick(g, 1 << FLOAT, 4, 4);
@@ -93,7 +93,7 @@ void make_det(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->scale = 8;
 }
 
-/* A few tokens of small heads, by each of the rules. */
+/* A few tokens of small heads, with each of the update rules. */
 void make_linear_attention(RandomGraph *g, const Row *row) {
   int64_t batch = between(g, 1, 2), tokens = between(g, 1, 3), heads = between(g, 1, 2);
   int64_t queries = heads * between(g, 1, 2), keys = between(g, 1, 3), values = between(g, 1, 9);
@@ -117,6 +117,6 @@ void make_linear_attention(RandomGraph *g, const Row *row) {
   int32_t results[] = {result, add_result(g, FLOAT, state, 4)};
   for (int32_t i = 0; i < 2; i++) {
     rounded(g, results[i]);
-    random_graph_value(g, results[i])->scale = 64; /* of terms that cancel */
+    random_graph_value(g, results[i])->scale = 64; /* size of the terms that cancel */
   }
 }

@@ -10,7 +10,7 @@ static int32_t byte_type(RandomGraph *g) {
   return below(g, 2) ? UINT8 : INT8;
 }
 
-/* A scale: powers of two, which divide exactly. */
+/* A scale: a power of two, so that division is exact. */
 static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t scale = weights(g, type, shape, rank);
   RandomValue *value = random_graph_value(g, scale);
@@ -20,7 +20,7 @@ static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int3
   return scale;
 }
 
-/* A zero point, at an end of its type now and then. */
+/* A zero point, sometimes the limit of its type. */
 static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t zero = weights(g, type, shape, rank);
   RandomValue *value = random_graph_value(g, zero);
@@ -30,7 +30,8 @@ static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32
   return zero;
 }
 
-/* For all of x, along an axis or in blocks along it: the shape of scales, and the attributes. */
+/* Quantisation of the whole of x, along an axis or in blocks along it: the shape of scales, and the
+ * attributes. */
 static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape, int32_t *rank) {
   int64_t how = x->rank ? below(g, 3) : 0;
   int32_t axis = x->rank ? (int32_t)below(g, x->rank) : 0;
@@ -79,7 +80,7 @@ void make_dynamic_quantize(RandomGraph *g, const Row *row) {
   random_graph_value(g, add_result(g, UINT8, NULL, 0))->fraction = 0;
 }
 
-/* Inputs of the product or convolution of x and w as the operator has them, `channels` scales and
+/* Adds the operator's inputs for a product or convolution of x and w, with `channels` scales and
  * zero points of w; returns their number. */
 static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_t w,
                                int64_t channels, int32_t *reads, int32_t *type) {

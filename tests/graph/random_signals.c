@@ -18,18 +18,18 @@ void make_mel(RandomGraph *g, const Row *row) {
   rounded(g, apply(g, row->op, choice(g, row->attrs), reads, 5, FLOAT, shape, 2));
 }
 
-/* Lengths that are one product, and those that are several. */
+/* Lengths whose transform is one product, and lengths with several. */
 static int64_t signal_length(RandomGraph *g) {
   static const int16_t lengths[] = {1, 2, 3, 7, 16, 31, 64, 66, 71, 80, 96, 128, 142, 210};
   return lengths[below(g, G_N_ELEMENTS(lengths))];
 }
 
-/* Onesided, a real signal has half of a spectrum, and that gives a real signal. */
+/* A real signal has a onesided spectrum, from which the inverse gives a real signal. */
 void make_dft(RandomGraph *g, const Row *row) {
   gboolean is_inverse = below(g, 2) == 1, is_half = below(g, 2) == 1, has_length = below(g, 4) > 0;
   int64_t length = signal_length(g);
   if (!has_length && is_half && is_inverse)
-    length += length % 2; /* the usual length of what half of a spectrum gives */
+    length += length % 2; /* the usual length of the inverse of a onesided spectrum */
   int64_t near = length + (has_length ? between(g, -2, 2) : 0), used = MAX(1, near);
   int64_t parts = is_half ? 1 + is_inverse : between(g, 1, 2), axis = between(g, 0, 1);
   int64_t in[3] = {between(g, 1, 3), between(g, 1, 3), parts}, out[3];

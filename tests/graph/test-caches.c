@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs that grow from run to run in memory that the caller keeps: any steps give what plain loops
- * give that get the rows as an input each time. */
+/* Inputs that grow from run to run in memory that the caller keeps: any sequence of steps gives the
+ * results of plain loops that get all rows as an input each time. */
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ typedef struct Case {
   const char *name;
   char *(*write)(void);
   int32_t num_caches, ndim, axis;
-  int64_t shape[MAX_NDIM]; /* of x and the caches, but for the axis */
+  int64_t shape[MAX_NDIM]; /* shape of x and of the caches, except along the axis */
 } Case;
 
 static char *attention_file(void) {
@@ -48,7 +48,7 @@ static char *attention_file(void) {
   return onnx_save(builder);
 }
 
-/* Readers that add up rows, and that take each element. */
+/* Readers that sum rows, and readers of each element. */
 static char *sums_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "past_0", ONNX_FLOAT, "batchxpastx6");
@@ -64,7 +64,7 @@ static char *sums_file(void) {
   return onnx_save(builder);
 }
 
-/* Rows of one element, along the last dimension, which an input gives. */
+/* Rows of one element, along the last dimension, from an input. */
 static char *columns_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "past_0", ONNX_FLOAT, "5xpast");
@@ -117,7 +117,7 @@ static void fill(BpTensor *tensor) {
     data[i] = (float)g_test_rand_double_range(-1, 1);
 }
 
-/* The elements on the host, without strides (g_free). */
+/* Copies the elements to the host, without strides (g_free). */
 static float *elements(const BpTensor *tensor, int32_t axis) {
   BpTensorView whole = tensor->view;
   int64_t shape[MAX_NDIM], rows = axis >= 0 ? whole.shape[axis] : 1, room = rows, row = 1;
@@ -174,7 +174,7 @@ static void bind_caches(const Case *test, BpModelContext *context, int64_t room,
   }
 }
 
-/* The first rows of what the reference has become its past. */
+/* The first rows of the reference's output become its past. */
 static void keep_rows(const Case *test, BpModelContext *reference, int64_t rows) {
   for (int32_t i = 0; i < test->num_caches; i++) {
     BpTensor *past = create(test, rows, cpu);
@@ -207,7 +207,7 @@ static void step(const Case *test, BpModelContext *context, BpModelContext *refe
   bp_object_release(x);
 }
 
-/* Steps of any length, and back to any length before them. */
+/* Steps of any length, and resets to any earlier length. */
 static void check_steps(const Case *test, BpModelContext *context, BpModelContext *reference,
                         int64_t room) {
   int64_t length = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph compilers: parts that a plugin's library of two operators claims (tests/mock/tiny.c)
- * compute what generated code does, and whatever such a plugin does wrong is an error or handed
- * back. */
+/* Graph compilers: parts that a plugin's library of two operators claims (tests/mock/tiny.c) give
+ * the results of generated code; a fault of such a plugin is an error, or generated code computes
+ * the part. */
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ static char *plugin_folder;
 
 /* ---- Compiling and running --------------------------------------------------------------- */
 
-/* What was reported: "node op compiler function why", a line each, "-" for NULL. */
+/* Records a report: "node op compiler function why", a line each, "-" for NULL. */
 static int note(void *context, const BpClaimedNode *node) {
   g_assert_cmpuint(node->struct_size, >=, sizeof(*node));
   g_assert_true(!node->compiler == !node->function && !node->compiler == !!node->why);
@@ -42,7 +42,7 @@ static void compiled_clear(Compiled *compiled) {
   bp_object_release(compiled->module);
 }
 
-/* Compiles for targets and graph compilers, each a list with commas; frees the builder. */
+/* Compiles for targets and graph compilers, each a comma-separated list; frees the builder. */
 static Compiled compile_with(OnnxBuilder *builder, const char *target_texts, const char *names,
                              double least) {
   GByteArray *bytes = onnx_bytes(builder);
@@ -79,8 +79,8 @@ static BpModel *model_of(const Compiled *compiled) {
   return model;
 }
 
-/* All outputs, one behind the other, of a model of float32 whose inputs are all `x`; open extents
- * are `open`. */
+/* Returns all outputs, one after the other, of a float32 model whose inputs are all `x`; open
+ * extents are `open`. */
 static GArray *run_open(const Compiled *compiled, const float *x, int64_t open) {
   BpModel *model = model_of(compiled);
   BpModelContext *context = bp_model_context_create(model);
@@ -131,7 +131,7 @@ static void add_node(OnnxBuilder *builder, const char *name, const char *op, con
   node->name = (char *)(uintptr_t)name;
 }
 
-/* a = relu(x); b = -a; y = a + b: the library has both ends of a path that leaves it. */
+/* a = relu(x); b = -a; y = a + b: the library supports both ends of a path that leaves it. */
 static OnnxBuilder *bent_model_of(const char *shape) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, shape);
@@ -161,7 +161,7 @@ static void test_path_that_comes_back(void) {
   compiled_clear(&compiled);
 }
 
-/* The whole file, which it removes (transfer full). */
+/* Reads the whole file and removes it (transfer full). */
 static char *take_file(const char *folder, const char *name) {
   char *path = g_build_filename(folder, name, NULL), *text = NULL;
   g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
@@ -208,7 +208,7 @@ static void test_dump_has_the_source_of_each_part(void) {
   remove_folder(folder);
 }
 
-/* Nothing is left to the target's generator. */
+/* No node is left for the target's generator. */
 static void test_whole_model(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");
@@ -250,7 +250,7 @@ static uint32_t next_random(uint32_t *state) {
 #define NODES    18
 #define ELEMENTS 6
 
-/* Numbers are so small that they are exact. */
+/* The numbers are so small that they are exact. */
 static float compute(const char *op, float a, float b) {
   return !strcmp(op, "Add")    ? a + b
          : !strcmp(op, "Sub")  ? a - b
@@ -260,8 +260,8 @@ static float compute(const char *op, float a, float b) {
                                : a;
 }
 
-/* Nodes of which the library has some, each reading earlier ones at random; appends to `want` what
- * the outputs are if all inputs are `x`. */
+/* Adds nodes, some of them supported by the library, each reading earlier values at random; appends
+ * the expected outputs for inputs that are all `x` to `want`. */
 static OnnxBuilder *random_model(uint32_t seed, const char *shape, const float *x, GArray *want) {
   static const char *const ops[] = {"Add", "Relu", "Sub", "Neg", "Add", "Max", "Relu", "Identity"};
   OnnxBuilder *builder = onnx_builder_new();
@@ -317,7 +317,7 @@ static void test_random_graphs(gconstpointer compiler) {
   }
 }
 
-/* What the importer computes, or finds to be one of a node's inputs, is not offered. */
+/* Nodes that the importer computes, or finds to be equal to an input, are not offered. */
 static void test_settled_nodes_are_not_offered(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");
@@ -372,7 +372,7 @@ static void test_several_targets(void) {
   compiled_clear(&compiled);
 }
 
-/* A device has a library alone: its target refuses what the library lacks, which the CPU runs. */
+/* A device has only a library: its target refuses other nodes, which the CPU runs. */
 static void test_target_without_generator(void) {
   Compiled compiled = compile_with(bent_model(), "tiny", "tiny-device", 0);
   char *library = g_strconcat(compiled.path, ".so", NULL);
@@ -391,7 +391,7 @@ static void test_target_without_generator(void) {
   compiled_clear(&compiled);
 }
 
-/* ---- What goes wrong --------------------------------------------------------------------- */
+/* ---- Faults of the plugin ---------------------------------------------------------------- */
 
 static void test_defects_are_named(void) {
   static const struct {
@@ -416,7 +416,7 @@ static void test_defects_are_named(void) {
   }
 }
 
-/* Generated code computes what could not be compiled. */
+/* Generated code computes a part that could not be compiled. */
 static void test_parts_are_handed_back(void) {
   static const char *const cases[][2] = {
       {"tiny-fails", "tiny-fails: node 'first' does not fit"},
@@ -451,7 +451,7 @@ static void test_too_few_claims(void) {
 
 /* ---- Open extents and bodies ------------------------------------------------------------- */
 
-/* One artifact computes inputs of every extent, 0 too. */
+/* One artifact computes inputs of every extent, including 0. */
 static void test_open_extents_are_claimed(void) {
   Compiled compiled = compile_with(bent_model_of("Nx3"), "c", "tiny-open", 0.6);
   g_assert_nonnull(strstr(compiled.report->str, "first Relu tiny-open part_0_tiny_open -"));
@@ -466,7 +466,7 @@ static void test_open_extents_are_claimed(void) {
   compiled_clear(&compiled);
 }
 
-/* A graph compiler without the flag is not shown nodes with open extents; others it is shown. */
+/* A graph compiler without the flag is not shown nodes with open extents, but all other nodes. */
 static void test_open_extents_are_not_shown_without_the_flag(void) {
   OnnxBuilder *builder = bent_model_of("Nx3");
   onnx_input(builder, "z", ONNX_FLOAT, "2x3");
@@ -485,7 +485,7 @@ static void test_open_extents_are_not_shown_without_the_flag(void) {
   compiled_clear(&compiled);
 }
 
-/* A run checks whether x and z have one shape, before the parts behind the check compute. */
+/* A run checks whether x and z have one shape, before the parts after the check compute. */
 static void test_shapes_that_a_run_checks(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "Nx3");
@@ -505,7 +505,7 @@ static void test_shapes_that_a_run_checks(void) {
   compiled_clear(&compiled);
 }
 
-/* Elements that are not 0, which only a run counts, are behind parts and before others. */
+/* NonZero, whose output extent only a run knows, comes after parts and before others. */
 static void test_parts_around_shapes_of_data(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");
@@ -528,7 +528,7 @@ static void test_parts_around_shapes_of_data(void) {
   compiled_clear(&compiled);
 }
 
-/* A branch whose nodes, of which the library has some, read the graph around it. */
+/* A branch whose nodes, some of them supported by the library, read the surrounding graph. */
 static OnnxBuilder *branch(const char *op) {
   OnnxBuilder *builder = onnx_builder_new();
   add_node(builder, "inside", op, "a", "p");
@@ -572,7 +572,7 @@ static void test_bodies_are_claimed(void) {
 
 /* ---- Artifacts --------------------------------------------------------------------------- */
 
-/* Runs `backplane profile` on the library in a process of its own, with that plugin path. */
+/* Runs `backplane profile` on the library in a child process, with that plugin path. */
 static int run_command(const char *library, const char *plugin_path, char **output) {
   char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
   const char *const command[] = {program,  "profile", library,     "--device", "cpu",
@@ -588,14 +588,14 @@ static int run_command(const char *library, const char *plugin_path, char **outp
   return status;
 }
 
-/* ---- The choice by time ------------------------------------------------------------------ */
+/* ---- Selection by time ------------------------------------------------------------------- */
 
 static void note_times(void *context, const BpMeasuredClaims *measured) {
   g_assert_cmpuint(measured->struct_size, >=, sizeof(*measured));
   *(BpMeasuredClaims *)context = *measured;
 }
 
-/* A model that no cache has measured: Add and Relu of four million elements. */
+/* A model without cached times: Add and Relu of four million elements. */
 static char *write_new_model(void) {
   char *name = g_strdup_printf("at-%" G_GINT64_FORMAT "-%d", g_get_real_time(), (int)getpid());
   OnnxBuilder *builder = onnx_builder_new();
@@ -628,7 +628,8 @@ static BpModule *compile_measured(const char *path, const char *name, const BpTa
   return bp_model_compile(path, &options);
 }
 
-/* Slow parts lose, fast ones are kept; the second compilation recalls the times of the first. */
+/* Slow parts are dropped, fast parts are kept; the second compilation reads the times of the first
+ * from the cache. */
 static void check_choice(const char *name, int keeps) {
   char *path = write_new_model();
   BpTarget *target = bp_target_parse("c");
@@ -650,7 +651,7 @@ static void check_choice(const char *name, int keeps) {
   g_free(path);
 }
 
-/* Times that are kept do not hide that a reference has no graph compilers. */
+/* With cached times, a reference with graph compilers is still an error. */
 static void test_recalled_times_hide_no_error(void) {
   char *path = write_new_model();
   const char *name = "tiny-slow";
@@ -684,7 +685,7 @@ static void test_faster_claims_are_kept(void) {
   check_choice("tiny-idle", 1);
 }
 
-/* Of a large part that is fast and a small one that is slow, the artifact has the large one. */
+/* Of a large fast part and a small slow one, the artifact has only the large one. */
 static void test_each_part_is_chosen_by_itself(void) {
   static const char *const values[] = {"x", "a", "b", "c", "d", "e", "f"};
   char *name = g_strdup_printf("at-%" G_GINT64_FORMAT "-%d", g_get_real_time(), (int)getpid());
@@ -730,7 +731,7 @@ static void test_each_part_is_chosen_by_itself(void) {
   onnx_builder_free(builder);
 }
 
-/* Where nothing is claimed, nothing is measured, and the reasons are told. */
+/* If no node is claimed, there is no measurement, and the reasons are reported. */
 static void test_nothing_to_measure(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");
@@ -753,7 +754,7 @@ static void test_nothing_to_measure(void) {
   onnx_builder_free(builder);
 }
 
-/* A model with open extents has no inputs to be measured with. */
+/* A model with open extents has no inputs for a measurement. */
 static void test_measuring_needs_known_extents(void) {
   OnnxBuilder *builder = bent_model_of("Nx3");
   GByteArray *bytes = onnx_bytes(builder);
@@ -771,7 +772,7 @@ static void test_measuring_needs_known_extents(void) {
   onnx_builder_free(builder);
 }
 
-/* Code for a device that is not here cannot be measured. */
+/* Code for a missing device cannot be measured. */
 static void test_measuring_needs_a_device(void) {
   char *path = write_new_model();
   BpTarget *target = bp_target_parse("tiny");
@@ -829,7 +830,7 @@ static void test_artifact_needs_the_plugin(void) {
 
 /* ---- The program ------------------------------------------------------------------------- */
 
-/* Puts the plugin into a folder of its own, where nothing else is, and before the others. */
+/* Puts the plugin into a folder of its own, without other files, and first on the search path. */
 static void install_plugin(void) {
   char *from = g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs/tiny.so", NULL);
   plugin_folder = g_dir_make_tmp("bp-claims-XXXXXX", NULL);

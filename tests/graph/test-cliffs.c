@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No operator is slow by orders of magnitude. One model has a node for each case, and the profile
- * of its runs times them in turn, on one core: a busy machine slows all alike, and least times are
- * compared. A case's bound is the time that Relu takes for as many bytes, or a matrix product for
- * as many multiply-adds. Nothing is in a cache when its turn
- * comes. A case fails from ten times what it took when it was written down. */
+/* No operator is slower than expected by orders of magnitude. One model has a node for each case,
+ * and the profile of its runs times them in turn, on one core: a busy machine slows all cases
+ * alike, and minimum times are compared. The unit of a case is the time of Relu for as many bytes,
+ * or of a matrix product for as many multiply-adds. Caches are cold for each case. A case fails if
+ * it takes ten times as long as when its time was recorded. */
 #include "tests/graph/compile_check.h"
 
 #include <string.h>
@@ -50,13 +50,13 @@ static const struct {
 typedef struct Case {
   const char *op, *inputs, *attrs;
   int64_t output;  /* elements */
-  double products; /* multiply-adds for each of them */
-  double times;    /* its bound, as measured, rounded up; 0: as most, up to 2 */
+  double products; /* multiply-adds per output element */
+  double times;    /* measured time in units, rounded up; 0: up to 2 units */
 } Case;
 
 #define ROWS    262144
 #define PICTURE 100352
-enum { COPY, PRODUCT }; /* the cases that give the units */
+enum { COPY, PRODUCT }; /* the cases that give the units of time */
 
 static const Case cases[] = {
     {"Relu", "rows", "", ROWS, 0, 0},
@@ -129,7 +129,7 @@ static const Case cases[] = {
 
 #define NUM_CASES G_N_ELEMENTS(cases)
 
-static double ns[NUM_CASES]; /* the least of all runs; of a run, all nodes that a case became */
+static double ns[NUM_CASES]; /* least time over all runs; in a run, of all nodes of a case */
 
 static int64_t elements_of(const Case *c) {
   char **names = g_strsplit(c->inputs, ",", -1);
@@ -193,7 +193,7 @@ static BpModel *compile_model(void) {
   return model;
 }
 
-/* Numbers between 1/2 and 3/2. */
+/* Random numbers between 1/2 and 3/2. */
 static void set_inputs(BpModel *model, BpModelContext *context) {
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
     const BpModelTensorInfo *info = bp_model_input_info(model, i);
@@ -226,7 +226,8 @@ static double bound_of(const Case *c) {
   return products > bytes ? products : bytes;
 }
 
-/* Ten times what was measured, and 20 us more for what a busy machine does to the shortest. */
+/* The limit: ten times the recorded time, plus 20 us for the effect of a busy machine on the
+ * shortest cases. */
 static double limit_of(const Case *c) {
   return 10 * (c->times > 2 ? c->times : 2) * bound_of(c) + 20000;
 }
@@ -238,7 +239,7 @@ static gboolean is_any_above(void) {
   return FALSE;
 }
 
-/* Goes on as long as a case is above its limit, in case the machine was busy when that ran. */
+/* Continues while a case is above its limit, in case the machine was busy. */
 static void measure(BpModelContext *context) {
   gint64 end = g_get_monotonic_time() + MOST_SECONDS * G_USEC_PER_SEC;
   for (int run = 0; run < LEAST_RUNS || (is_any_above() && g_get_monotonic_time() < end); run++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled models compute what the operators mean: each model here is compiled, run on every device
- * and compared with plain loops. Sizes are odd on purpose: channels that fill no block, edges that
- * fill no tile. */
+/* Compiled models give the results that the operators define: each model is compiled, run on every
+ * device and compared with plain loops. Sizes are odd on purpose: channels that fill no block,
+ * edges that fill no tile. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,8 +76,8 @@ static void test_device_is_one_that_there_is_code_for(void) {
   bp_object_release(target);
 }
 
-/* Windows with every other column, of which there is one: those that have it, and those that have
- * padding alone. */
+/* Windows over every other column, when there is only one: windows with the column, and windows
+ * with only padding. */
 static void test_pool_of_padding(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(5), y[10];
@@ -112,8 +112,8 @@ static void test_product(void) {
   g_free(b);
 }
 
-/* batch x rows x inner by inner x columns, the second operand constant or computed; and what
- * follows it in the same function. */
+/* batch x rows x inner by inner x columns, with a constant or computed second operand; and the
+ * operators fused after it. */
 static void check_product(int batch, int rows, int inner, int columns, int is_constant) {
   OnnxBuilder *builder = onnx_builder_new();
   char left[48], right[32], width[16];
@@ -182,7 +182,7 @@ static void test_softmax(void) {
   g_free(x);
 }
 
-/* Rows that are long enough for vectors, and for a block of threads each. */
+/* Rows long enough for vectors, and for a block of threads each. */
 static void test_softmax_of_rows(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(3 * 300), y[900];
@@ -199,7 +199,7 @@ static void test_softmax_of_rows(void) {
   g_free(x);
 }
 
-/* All elements, by a reduction alone or by one with something to compute before and after it. */
+/* Reduces all elements, by a reduction alone or with operators fused before and after it. */
 static void test_reduction_of_everything(gconstpointer op) {
   for (int keep = 0; keep < 2; keep++) {
     OnnxBuilder *builder = onnx_builder_new();
@@ -221,7 +221,7 @@ static void test_reduction_of_everything(gconstpointer op) {
   }
 }
 
-/* A reduction with something to compute before and after it, of a transposed tensor. */
+/* A reduction of a transposed tensor, with operators fused before and after it. */
 static void test_reduction(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(2 * 3 * 5 * 7), y[6] = {0};
@@ -239,7 +239,7 @@ static void test_reduction(void) {
   g_free(x);
 }
 
-/* Shape arithmetic disappears, moving elements composes. */
+/* Shape arithmetic is folded, and moves of elements are composed. */
 static void test_shapes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(24), y[24];
@@ -283,7 +283,7 @@ static void test_resize(void) {
   g_free(x);
 }
 
-/* An output that is the input, and one that is a constant. */
+/* An output that is an input, and an output that is a constant. */
 static void test_constant_factors(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *f = onnx_float_values(1), y[6];
@@ -301,7 +301,7 @@ static void test_constant_factors(void) {
   g_free(f);
 }
 
-/* The product of the factors is infinite, and what is computed is not. */
+/* The product of the factors is infinite, but the results are finite. */
 static void test_large_factors(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float x[6], y[6];
@@ -317,7 +317,7 @@ static void test_large_factors(void) {
   check_model(builder, x, y, 6);
 }
 
-/* Of quotients that a float does not hold, and by what is infinite. */
+/* Quotients that are not exact as floats, and divisions by infinite numbers. */
 static void test_remainders(void) {
   float x[6] = {1e10f, -5163.265f, 3.666414e11f, 7, -1e20f, 2.5f};
   const struct {
@@ -343,7 +343,7 @@ static void test_remainders(void) {
   }
 }
 
-/* 100 operands, of operators that take any number: a kernel of a device takes fewer. */
+/* 100 operands, for operators with any number of operands: a device's kernel takes fewer. */
 static void test_many_operands(void) {
   enum { COUNT = 100 };
   OnnxBuilder *builder = onnx_builder_new();
@@ -374,7 +374,7 @@ static void test_many_operands(void) {
   g_free(x);
 }
 
-/* No code reads the value that gives CastLike its type; it is no constant. */
+/* No code reads the value that determines CastLike's type; the value is no constant. */
 static void test_type_of_a_value(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float x[] = {1, -2, 3, -4, 5, 6}, y[] = {1, 1, 1, 1, 1, 1};
@@ -414,8 +414,8 @@ static void test_outputs_without_nodes(void) {
   g_free(w);
 }
 
-/* As a reference, each operator is computed as it stands: quotients are not products, and a
- * function is one operator's. */
+/* As a reference, each operator is computed as defined: quotients do not become products, and a
+ * function contains one operator. */
 static void test_reference(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(20), *f = onnx_float_values(1);
@@ -455,7 +455,7 @@ static void test_reference(void) {
 
 /* ---- Artifacts --------------------------------------------------------------------------- */
 
-/* One library holds the code for several targets, and runs on the device of each. */
+/* One library contains the code for several targets, and runs on the device of each. */
 static void test_one_library_for_all(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(4 * 5), *w = onnx_float_values(4 * 5);
@@ -540,7 +540,7 @@ static void run_two_devices(BpModel *model, float *x, const float *w) {
   g_free(y);
 }
 
-/* The last device of a type: the one that nobody gets by default, where there are several. */
+/* Returns the last device of a type: with several devices, one that is not the default. */
 static BpDevice last_device(int32_t device_type) {
   int32_t count = 0;
   if (bp_device_count(device_type, &count, NULL))
@@ -567,7 +567,7 @@ static void check_devices(const BpModel *model, const BpDevice *devices) {
   g_assert_cmpmem(used, count * sizeof(*used), devices, 2 * sizeof(*devices));
 }
 
-/* Whichever device it is on, another of the model's kind too. */
+/* The model runs on any device, including another one of the model's kind. */
 static void test_input_from_elsewhere(void) {
   OnnxBuilder *builder = onnx_builder_new();
   GByteArray *bytes;
@@ -598,7 +598,7 @@ static void test_input_from_elsewhere(void) {
   onnx_builder_free(builder);
 }
 
-/* With room for one device nothing is written behind it. */
+/* With room for one device, no device is written beyond it. */
 static void check_room(BpModule *module, const char *list) {
   BpDevice devices[2] = {{0, 0}, {-7, -7}};
   size_t count;
@@ -612,7 +612,7 @@ static void check_room(BpModule *module, const char *list) {
   bp_error_clear();
 }
 
-/* The model runs on the devices that were named, and without the second it does not begin. */
+/* The model runs on the named devices; if the second one is missing, making the model fails. */
 static void run_on(BpModule *module, const char *library, const BpDevice *devices) {
   float *x = onnx_float_values(15), *w = onnx_float_values(15);
   char *list = list_devices(devices, 2), *first = list_devices(devices, 1);
@@ -675,7 +675,8 @@ static void test_unknown_options(void) {
   onnx_builder_free(builder);
 }
 
-/* What one device's generator refuses runs on the other, node by node, if that was asked for. */
+/* Nodes that one device's generator refuses run on the other, node by node, if a fallback was
+ * requested. */
 static void test_two_devices(gconstpointer texts) {
   OnnxBuilder *builder = two_devices_model();
   GByteArray *bytes = onnx_bytes(builder);
@@ -719,7 +720,7 @@ static void test_two_devices(gconstpointer texts) {
 
 static BpFunction *true_generator;
 
-/* A generator that takes each operation, and no function of these two. */
+/* A generator that accepts each operation, but no function that contains both. */
 static int refuse_fused(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrModule *module = (const void *)args[0].v_obj;
@@ -730,7 +731,7 @@ static int refuse_fused(void *self, const BpValue *args, int32_t num_args, BpVal
   return bp_function_call(true_generator, args, num_args, result);
 }
 
-/* What a generator refuses of a function that several nodes became it may take node by node. */
+/* If a generator refuses a function made from several nodes, it may accept the nodes one by one. */
 static void test_refused_after_fusion(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(15);
@@ -763,7 +764,7 @@ static void test_refused_after_fusion(void) {
   onnx_builder_free(builder);
 }
 
-/* The command's words on a model, with a list of devices for it (transfer full). */
+/* Runs the command on a model with a list of devices; returns its output (transfer full). */
 static char *inspect(const char *path, const char *devices, const char *target) {
   char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL), *output;
   const char *argv[] = {program, "inspect", "model", path, "-d", devices, target ? "-t" : NULL,
@@ -778,7 +779,7 @@ static char *inspect(const char *path, const char *devices, const char *target) 
   return output;
 }
 
-/* The command gives a model the devices of its list, compiled here or before. */
+/* The command uses the devices of its list, for a model compiled now or before. */
 static void test_command_line(void) {
   BpDevice opencl = last_device(BP_DEVICE_OPENCL);
   if (opencl.device_id < 1) {
@@ -814,8 +815,7 @@ static void test_command_line(void) {
   onnx_builder_free(builder);
 }
 
-/* The mean and the inverse of the deviation of each row, which the layer gives beside its result.
- */
+/* The mean and the inverse deviation of each row, which the layer returns besides its result. */
 static void test_moments(gconstpointer output) {
   OnnxBuilder *builder = onnx_builder_new();
   int is_mean = !strcmp(output, "mean");
@@ -837,8 +837,8 @@ static void test_moments(gconstpointer output) {
   g_free(x);
 }
 
-/* Operators that have a constant of their own, on half floats: of rows of 512, -512, 512, -512,
- * whose squares are no half floats, they give `factor` times that and `offset`. */
+/* Operators that contain a constant, in float16: for rows of 512, -512, 512, -512, whose squares
+ * overflow float16, the result is `factor` times the row plus `offset`. */
 typedef struct Halves {
   const char *op, *inputs, *attrs;
   float factor, offset;
@@ -896,7 +896,7 @@ static float sigmoid(float x) {
   return 1 / (1 + expf(-x));
 }
 
-/* Gate `gate` of element k: of the input, and of the state. */
+/* Returns gate `gate` of element k: from the input, and from the state. */
 static float of_input(const Recurrence *c, const float *x, int gate, int k) {
   int row = gate * HIDDEN + k;
   float sum = c->b[row];
@@ -913,7 +913,7 @@ static float of_state(const Recurrence *c, const float *h, int gate, int k) {
   return sum;
 }
 
-/* h and c become those after the step. */
+/* Updates h and c to the states after the step. */
 static void step_lstm(const Recurrence *l, const float *x, float *h, float *c) {
   float gates[4][HIDDEN];
   for (int g = 0; g < 4; g++)
@@ -943,7 +943,7 @@ static void step_gru(const Recurrence *l, const float *x, float *h, int is_reset
     h[k] = (1 - update[k]) * fresh[k] + update[k] * h[k];
 }
 
-/* Both directions, all steps; their states are (steps, directions, batch, hidden). */
+/* Computes both directions and all steps; the states are (steps, directions, batch, hidden). */
 static void test_lstm(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(STEPS * BATCH * INPUT), *w = onnx_float_values(8 * HIDDEN * INPUT);
@@ -976,7 +976,7 @@ static void test_lstm(void) {
   g_free(p);
 }
 
-/* The last state, beginning with a given one, of a layer that takes the batch first. */
+/* Returns the last state, from a given initial state, of a layer with the batch first. */
 static void test_gru(gconstpointer reset_last) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(BATCH * STEPS * INPUT), *w = onnx_float_values(3 * HIDDEN * INPUT);
@@ -1006,7 +1006,7 @@ static void test_gru(gconstpointer reset_last) {
 
 /* ---- Shifts and blocks ------------------------------------------------------------------- */
 
-/* Signed numbers keep their sign, and by the width or more all bits go. */
+/* Signed numbers keep their sign; a shift by the width or more clears all bits. */
 static void test_shifts(void) {
   float x[6] = {-7, 7, -1, 1, -128, 100}, y[6] = {-4, 3, -1, 0, -1, 0};
   OnnxBuilder *builder = onnx_builder_new();
@@ -1020,7 +1020,7 @@ static void test_shifts(void) {
   check_model(builder, x, y, 6);
 }
 
-/* Blocks of 2 by 2 become channels: each cell's channels together, or each channel's cells. */
+/* Blocks of 2 by 2 become channels: ordered by cell, or by channel. */
 static void test_space_to_depth(gconstpointer channel_first) {
   float *x = onnx_float_values(3 * 4 * 6), y[72];
   OnnxBuilder *builder = onnx_builder_new();
@@ -1039,7 +1039,7 @@ static void test_space_to_depth(gconstpointer channel_first) {
   g_free(x);
 }
 
-/* Two rows of a constant: as they are, the last column first, and every other column. */
+/* Two rows of a constant: unchanged, with the columns reversed, and every other column. */
 static void test_slices_of_a_constant(gconstpointer columns) {
   int first = columns ? 5 : 0, step = columns ? -1 : 1, count = 6;
   OnnxBuilder *builder = onnx_builder_new();
@@ -1067,8 +1067,8 @@ static void test_slices_of_a_constant(gconstpointer columns) {
   g_free(w);
 }
 
-/* Threads in lock-step load plain rows and go through shared memory, which a packed operand is
- * not for; what they do element by element they load and store in one piece. */
+/* Threads in lock-step load unpacked rows and use shared memory, for which a packed operand is
+ * unsuitable; they load and store consecutive elements together. */
 static void test_lock_step(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "a", ONNX_FLOAT, "1024x1024");
@@ -1105,7 +1105,7 @@ static void test_lock_step(void) {
 
 typedef struct Steps {
   int calls;
-  int last; /* the call that cancels; none if it is negative */
+  int last; /* the call that cancels; none if negative */
 } Steps;
 
 static int count_step(void *context, const char *stage, int32_t done, int32_t total) {

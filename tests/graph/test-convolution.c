@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled convolutions, and what follows them in their layout, compute what they mean. Sizes are
- * odd on purpose: channels that fill no block, edges that fill no tile. */
+/* Compiled convolutions, and operators that follow in the same layout, give the defined results.
+ * Sizes are odd on purpose: channels that fill no block, edges that fill no tile. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,18 +20,18 @@
 static void test_conv(void) {
   static const Conv cases[] = {
       {3, 16, 13, 17, 3, 2, 1, 1, 1},   /* the first layer of a network */
-      {24, 40, 9, 11, 1, 1, 0, 1, 1},   /* pointwise, blocks not filled */
+      {24, 40, 9, 11, 1, 1, 0, 1, 1},   /* pointwise, with partial blocks */
       {5, 7, 6, 6, 3, 1, 1, 1, 1},      /* few channels */
       {32, 32, 7, 7, 3, 1, 1, 1, 1},    /* whole blocks */
       {20, 20, 10, 9, 5, 2, 2, 1, 20},  /* depthwise */
       {16, 16, 12, 14, 7, 1, 3, 1, 16}, /* with many taps */
-      {40, 40, 19, 33, 3, 1, 1, 1, 40}, /* with rows of several tiles */
+      {40, 40, 19, 33, 3, 1, 1, 1, 40}, /* rows of several tiles */
       {12, 18, 8, 8, 3, 1, 1, 1, 3},    /* grouped */
       {16, 16, 12, 12, 3, 1, 2, 2, 1},  /* dilated */
       {1, 1, 5, 5, 3, 1, 1, 1, 1},
-      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* by Winograd's algorithm: tiles that the edges cut */
-      {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* by Winograd's algorithm: tiles that fit */
-      {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* by Winograd's algorithm: taps of 5x5 */
+      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* Winograd's algorithm: tiles cut by the edges */
+      {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* Winograd's algorithm: whole tiles */
+      {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* Winograd's algorithm: taps of 5x5 */
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     const Conv *c = &cases[i];
@@ -48,8 +48,8 @@ static void test_conv(void) {
   }
 }
 
-/* Rows shorter than a vector, one more before the first and after the last, and more columns at one
- * side alone. */
+/* Rows shorter than a vector, with padding of one row before the first and after the last, and
+ * padding columns on one side only. */
 static void test_conv_of_narrow_image(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(8 * 3), *w = onnx_float_values(16 * 5), y[16 * 10] = {0};
@@ -65,7 +65,7 @@ static void test_conv_of_narrow_image(void) {
   g_free(w);
 }
 
-/* The graph of a convolution on a Vulkan device whose tensors have at most so many bytes. */
+/* Builds the graph of a convolution for a Vulkan device with a limit on the bytes of a tensor. */
 static char *conv_graph(const Conv *c, int32_t most_bytes) {
   OnnxBuilder *builder = conv_model(c);
   char *text = g_strdup_printf("vulkan -winograd -max_buffer_bytes=%d", most_bytes);
@@ -91,8 +91,8 @@ static char *conv_graph(const Conv *c, int32_t most_bytes) {
   return json;
 }
 
-/* Transforms that would not fit are done for a part of the rows at a time, unless there were too
- * many parts; test_conv() compares what comes out. */
+/* Transforms beyond the limit are done for a part of the rows at a time, unless there are too many
+ * parts; test_conv() compares the results. */
 static void test_conv_slices(void) {
   static const Conv c = {40, 24, 30, 37, 3, 1, 1, 1, 1};
   static const struct {
@@ -111,8 +111,8 @@ static void test_conv_slices(void) {
   }
 }
 
-/* A convolution, a batch normalisation, hard swish in its parts, a squeeze-and-excitation branch
- * and a residual: what fusion has to get right. */
+/* A convolution, a batch normalisation, hard swish as single operators, a squeeze-and-excitation
+ * branch and a residual: a test of fusion. */
 static void test_block(void) {
   enum { CHANNELS = 24, AREA = 10 * 11, SIZE = CHANNELS * AREA };
   static const Conv c = {CHANNELS, CHANNELS, 10, 11, 3, 1, 1, 1, 1};
@@ -153,7 +153,7 @@ static void test_block(void) {
   g_free(y);
 }
 
-/* A ConvTranspose without overlap, after a pointwise convolution, whose layout it may take over. */
+/* A ConvTranspose without overlap after a pointwise convolution, whose layout it may use. */
 static void check_conv_transpose(int64_t in, int64_t out, int64_t k) {
   enum { HEIGHT = 5, WIDTH = 4 };
   const Conv c = {in, in, HEIGHT, WIDTH, 1, 1, 0, 1, 1};
@@ -190,7 +190,7 @@ static void check_conv_transpose(int64_t in, int64_t out, int64_t k) {
   g_free(y);
 }
 
-/* One too small for tiles, with a bias. */
+/* A tensor too small for tiles, with a bias. */
 static void test_small_conv_transpose(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(9), *w = onnx_float_values(8 * 15), *b = onnx_float_values(8);
@@ -214,8 +214,8 @@ static void test_small_conv_transpose(void) {
   g_free(b);
 }
 
-/* A square transposed convolution of 5x4 inputs; of one dimension if kernel and stride are 1 high.
- */
+/* Computes a square transposed convolution of 5x4 inputs; of one dimension if kernel and stride
+ * have height 1. */
 typedef struct Transposed {
   int64_t in, out, kernel[2], stride[2], begin[2], end[2], extra[2], group;
 } Transposed;
@@ -245,22 +245,22 @@ static float *transposed_reference(const Transposed *c, const float *x, const fl
   return y;
 }
 
-/* Windows that overlap or leave gaps, at all edges: each is computed, and one with a tap for every
- * output by convolutions. */
+/* Windows that overlap or leave gaps, at all edges: each output is computed; a window with a tap
+ * for every output is computed by convolutions. */
 static void test_conv_transpose_with_overlap(void) {
   static const Transposed cases[] = {
       {6, 5, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 1}, /* each dimension has two kinds of outputs
                                                           */
-      {20, 17, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 1}, /* of one and two taps */
+      {20, 17, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 1}, /* outputs with one and two taps */
       {3, 4, {3, 3}, {2, 2}, {0, 1}, {1, 0}, {0, 0}, 1},   /* an odd number of outputs */
-      {4, 3, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 1},   /* one kind of outputs, of two taps */
+      {4, 3, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 1},   /* one kind of outputs, with two taps */
       {4, 3, {5, 7}, {3, 2}, {2, 3}, {1, 2}, {2, 1}, 1},   /* three kinds, strides that differ */
       {4, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, 1},   /* a stride of one */
-      {4, 3, {2, 2}, {2, 2}, {1, 1}, {3, 3}, {0, 0}, 1}, /* inputs that nothing is computed from */
-      {4, 3, {2, 2}, {3, 3}, {0, 0}, {0, 0}, {2, 2}, 1}, /* outputs without a tap */
-      {4, 3, {3, 3}, {2, 2}, {2, 2}, {0, 0}, {0, 0}, 1}, /* a first tap beyond the first input */
-      {6, 8, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 2}, /* two groups, of two kinds of outputs */
-      {5, 5, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 5}, /* each channel by itself, of one kind */
+      {4, 3, {2, 2}, {2, 2}, {1, 1}, {3, 3}, {0, 0}, 1},   /* inputs without effect on outputs */
+      {4, 3, {2, 2}, {3, 3}, {0, 0}, {0, 0}, {2, 2}, 1},   /* outputs without a tap */
+      {4, 3, {3, 3}, {2, 2}, {2, 2}, {0, 0}, {0, 0}, 1},   /* a first tap beyond the first input */
+      {6, 8, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 2}, /* two groups, with two kinds of outputs */
+      {5, 5, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 5}, /* depthwise, with one kind of outputs */
       {4, 6, {3, 5}, {1, 3}, {0, 1}, {1, 2}, {0, 1}, 2}, /* strides that differ */
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -295,7 +295,7 @@ static void test_conv_transpose_with_overlap(void) {
   }
 }
 
-/* Nothing is computed from inputs that a window does not reach: infinity stays where it is. */
+/* Inputs outside of all windows have no effect: infinity does not spread. */
 static void test_conv_transpose_of_infinity(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float x[3] = {1, INFINITY, 2}, w[3], y[5];
@@ -336,7 +336,7 @@ static void test_conv_transpose(void) {
   check_conv_transpose(16, 9, 3);
 }
 
-/* Of convolutions' results, of channels that end inside of blocks. */
+/* Poolings of convolution results, with channels that end inside of blocks. */
 static void test_concat(void) {
   enum { AREA = 5 * 6, MOST = 24 };
   static const int64_t channels[] = {MOST, 20, MOST}, starts[] = {0, MOST, MOST + 20};
@@ -364,9 +364,9 @@ static void test_concat(void) {
 
 /* ---- Spare channels of blocks ------------------------------------------------------------ */
 
-/* An element of a tensor x of 1 to 2, as nodes from "x" to "e" (with "v", a matrix of weights) and
- * as a number. Where x is 0, as it is in the channels of a block beyond the last, it is not finite.
- */
+/* An element of a tensor x with values from 1 to 2, as nodes from "x" to "e" (with "v", a matrix of
+ * weights) and as a number. If x is 0, as in the padding channels of a block, the element is not
+ * finite. */
 typedef struct Chain {
   void (*add)(OnnxBuilder *builder);
   float (*value)(float x);
@@ -391,8 +391,8 @@ static float decay_value(float x) {
   return expf(100 - 60 * x);
 }
 
-/* Infinite in every channel, and so are sums of it: but those of spare channels are NaN, as their
- * weights are 0. */
+/* Every channel is infinite, and so are sums of it; sums of padding channels would be NaN, because
+ * their weights are 0. */
 static void add_infinite_sums(OnnxBuilder *builder) {
   onnx_node(builder, "Sub", "x,x", "d", "");
   onnx_node(builder, "Reciprocal", "d", "f", "");
@@ -408,8 +408,8 @@ static float infinite_sums_value(float x) {
 static const Chain chains[] = {
     {add_root, root_value}, {add_decay, decay_value}, {add_infinite_sums, infinite_sums_value}};
 
-/* A convolution of x, so that x is in blocks; and one of the chain's result, in which the spare
- * channels of that must not take part. */
+/* A convolution of x, so that x is in blocks; and a convolution of the chain's result, whose
+ * padding channels must not contribute. */
 static void check_spare_channels(const Chain *chain, const Conv *c) {
   OnnxBuilder *builder = conv_model(c);
   int64_t size = c->in * c->height * c->width, count;
@@ -452,8 +452,8 @@ static void test_spare_channels(void) {
       check_spare_channels(&chains[i], &cases[k]);
 }
 
-/* Where the convolution is one function with the pooling that follows it, and where its channels
- * become pixels. */
+/* The convolution is one function with the pooling that follows it; and its channels become
+ * pixels. */
 static void test_spare_channels_of_other_operators(void) {
   enum { CHANNELS = 20, OUT = 18, WIDTH = 6, AREA = WIDTH * WIDTH };
   const Conv c = {CHANNELS, CHANNELS, WIDTH, WIDTH, 1, 1, 0, 1, 1};
@@ -471,7 +471,7 @@ static void test_spare_channels_of_other_operators(void) {
     onnx_node(builder, "Constant", "", "half", "value_float=0.5f");
     add_root(builder);
     onnx_output(builder, "y");
-    onnx_output(builder, "c"); /* keeps the convolution, and with it x in blocks */
+    onnx_output(builder, "c"); /* keeps the convolution, and so x in blocks */
     if (is_pool) {
       onnx_floats(builder, "v", "18x20x1x1");
       onnx_node(builder, "Conv", "e,v", "p", "");
@@ -505,7 +505,7 @@ static void test_spare_channels_of_other_operators(void) {
 
 /* ---- Pooling ----------------------------------------------------------------------------- */
 
-/* The largest of windows of a convolution's result, in whatever layout that has. */
+/* Max pooling of a convolution's result, in any layout. */
 static void check_pool_of_conv(const Conv *c, int64_t kernel, int64_t pad) {
   const Conv pool = {c->out, c->out, c->height, c->width, kernel, 2, pad, 1, c->out};
   int64_t height = conv_extent(&pool, c->height), width = conv_extent(&pool, c->width), count;
@@ -543,7 +543,8 @@ static void test_pool_of_conv(void) {
   check_pool_of_conv(&next, 2, 0);
 }
 
-/* The places of the largest elements are wanted, too: blocks have no such second output. */
+/* The indices of the largest elements are outputs, too: the blocked layout has no such second
+ * output. */
 static void test_pool_of_conv_with_places(void) {
   static const Conv c = {8, 32, 6, 6, 3, 1, 1, 1, 1};
   int64_t count;

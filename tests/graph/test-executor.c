@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph executor: graphs run, and whatever is wrong with one is an error. */
+/* The graph executor: graphs run, and every fault of a graph is an error. */
 #include <float.h>
 #include <pthread.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const char graph_json[] =
     "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[2,2]]],"
     "\"storage_id\":[\"list_int\",[0,1,2,3,3]]}}";
 
-/* x, then four times one more, the storages taking turns. */
+/* x, plus one four times, with alternating storages. */
 static const char chain_json[] =
     "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
     "{\"op\":\"tvm_op\",\"name\":\"a\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[0,0,0]]},"
@@ -44,7 +44,7 @@ static const char chain_json[] =
     "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[4]]],"
     "\"storage_id\":[\"list_int\",[0,1,2,1,2]]}}";
 
-/* ---- Code of the test's own -------------------------------------------------------------- */
+/* ---- Functions of the test --------------------------------------------------------------- */
 
 static int add(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
@@ -74,7 +74,7 @@ static int halve(void *self, const BpValue *args, int32_t num_args, BpValue *res
   return 0;
 }
 
-/* A kernel: after its tensors come the extents of its launch. */
+/* A kernel: its tensors are followed by the extents of its launch. */
 static int launched(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;
@@ -86,7 +86,7 @@ static int launched(void *self, const BpValue *args, int32_t num_args, BpValue *
   return 0;
 }
 
-/* An operator for its effect alone. */
+/* An operator called only for its effect. */
 static int look(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)args;
@@ -190,7 +190,7 @@ static void test_run(void) {
   bp_object_release(module);
 }
 
-/* Arithmetic on denormals is slow: a run does without, the caller's own mode stays. */
+/* Arithmetic on denormals is slow: a run flushes them, and the caller's mode is unchanged. */
 static void test_denormals(void) {
   static const char json[] =
       "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
@@ -378,7 +378,7 @@ static void test_wrong_arguments(void) {
   bp_object_release(module);
 }
 
-/* Replaces one part of a graph: the error says what is wrong with the result. */
+/* Replaces one part of a graph: the error names the fault of the result. */
 typedef struct Refused {
   const char *part, *instead, *says;
 } Refused;
@@ -437,7 +437,7 @@ static void test_refused_graphs(void) {
   assert_refused(graph_json, cases, G_N_ELEMENTS(cases));
 }
 
-/* Folding may leave a graph whose output is what it was given. */
+/* Folding may leave a graph whose output is its input. */
 static void test_an_input_may_be_an_output(void) {
   char *json = replaced(graph_json, "\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]");
   BpModule *module = create(json);
@@ -483,7 +483,7 @@ static void test_shared_storage(void) {
   assert_refused(chain_json, cases, G_N_ELEMENTS(cases));
 }
 
-/* Two values that are there at the same time cannot take turns. */
+/* Two values that are alive at the same time cannot share a storage. */
 static void test_outputs_in_one_storage(void) {
   static const Refused cases[] = {
       {"[0,1,2]", "[0,1,1]", "two outputs of node 'a' have one storage"}};
@@ -525,14 +525,14 @@ static void *create_in_thread(void *text) {
   return NULL;
 }
 
-/* The thread sanitizer's malloc takes much of it. */
+/* The thread sanitizer's malloc uses much stack. */
 #if defined(__SANITIZE_THREAD__)
 #define SMALL_STACK (2 << 20)
 #else
 #define SMALL_STACK (256 << 10)
 #endif
 
-/* JSON has no comments: a quote in a comment hides no nesting from the check of the depth. */
+/* JSON has no comments: a quote in a comment must not hide nesting from the depth check. */
 static void test_deep_graphs_are_errors_on_a_small_stack(void) {
   static const char *const beginnings[] = {"", "{\"nodes\":", "{ /* \" */ \"a\": ", "// \"\n"};
   pthread_attr_t small;

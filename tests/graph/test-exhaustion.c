@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When memory is exhausted anywhere in a session of an application: it lists plugins, selects a
- * device, compiles a model, exports it, loads it and runs it. Each step is done in a process of its
- * own, in which allocations of any thread and library fail; docs/trust.md has the policy.
+/* Exhausted memory at any point of an application: it lists plugins, selects a device, compiles a
+ * model, exports it, loads it and runs it. Each step runs in a separate process, in which
+ * allocations of any thread and library fail; docs/trust.md describes the policy.
  *
- * - One allocation fails, whatever its size: the step succeeds with the right answer, or ends in an
- *   error; or GLib ends the process, in its own words.
+ * - One allocation of any size fails: the step succeeds with the right answer, or fails with an
+ *   error; or GLib ends the process with its own message.
  * - All allocations of at least LARGE bytes from one on fail: the process never ends.
  *
- * After that the same step succeeds in the same process, unless a plugin failed for want of memory
- * once it was loaded, which is for good. The check takes a sample of the
- * allocations, BP_TEST_LONG takes all. */
+ * Afterwards the same step succeeds in the same process, unless a plugin failed for lack of memory
+ * after it was loaded, which is permanent. The check takes a sample of the allocations,
+ * BP_TEST_LONG takes all. */
 #include <execinfo.h>
 #include <limits.h>
 #include <math.h>
@@ -31,18 +31,18 @@
 #define FAILING_SCOPE _Atomic
 #include "tests/failing_memory.h"
 
-#define DEADLINE 120 /* seconds, of a process */
-#define SAMPLE   6   /* allocations of a step, in each way, in a short test */
+#define DEADLINE 120 /* of a process, in seconds */
+#define SAMPLE   6   /* allocations that fail in a short test, for each step and way */
 #define LARGE    16384
 
 enum { DONE, FAILED, WRONG };
 
-/* What a process tells the test, in memory that they share. */
+/* The report of a process to the test, in shared memory. */
 static struct Report {
   long allocations;
   char text[512];
   int has_answer;
-  float answer[10]; /* of the model, when nothing failed */
+  float answer[10]; /* answer of the model without failures */
 } * report;
 
 static char *onnx_path, *library_path, *log_path;
@@ -64,8 +64,8 @@ static void watch_log(void *context, int32_t level, const char *message) {
     atomic_store(&log_says_memory, 1);
 }
 
-/* A plugin that cannot be read is listed with the reason, and the log has what cannot be searched.
- */
+/* A plugin that cannot be read is listed with the reason, and the log names folders that cannot be
+ * searched. */
 static int list_plugins(void) {
   int is_found = 0, is_explained = 0;
   atomic_store(&log_says_memory, 0);
@@ -116,7 +116,7 @@ static int export(void) {
   return bp_module_export_library(compiled, library_path);
 }
 
-/* The first answer is kept, and later ones are compared with it. */
+/* The first answer is stored, and later answers are compared with it. */
 static int check_output(BpModelContext *context) {
   BpTensor *output = bp_model_get_output(context, 0);
   if (!output)
@@ -180,7 +180,7 @@ static const Step compile_step = {"/exhaustion/compile", NULL, compile};
 static const Step export_step = {"/exhaustion/export", prepare_export, export};
 static const Step run_step = {"/exhaustion/run", NULL, run};
 
-/* Into the log, for the case that the end is wrong. */
+/* Writes to the log, in case the process ends in a wrong way. */
 static void log_backtrace(void) {
   void *frames[24];
   backtrace_symbols_fd(frames, backtrace(frames, G_N_ELEMENTS(frames)), STDERR_FILENO);
@@ -196,7 +196,7 @@ static int is_of_memory(void) {
   return bp_error_is(BP_ERROR_MEMORY) || says_memory(bp_error_message());
 }
 
-/* In a process of its own. */
+/* Runs in a child process. */
 static int do_step(const Step *step, long number, int are_large) {
   if (step->prepare && step->prepare())
     return report_error("before", WRONG);
@@ -220,7 +220,7 @@ static int do_step(const Step *step, long number, int are_large) {
   return rc ? FAILED : DONE;
 }
 
-/* Does a step in a process: DONE, FAILED, or WRONG, or the signal that ended it, negative. */
+/* Runs a step in a process: returns DONE, FAILED or WRONG, or the negative signal that ended it. */
 static int do_in_process(const Step *step, long number, int are_large) {
   int status = 0;
   report->text[0] = '\0';
@@ -238,7 +238,7 @@ static int do_in_process(const Step *step, long number, int are_large) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Whether GLib ended the process for want of memory. */
+/* Whether GLib ended the process for lack of memory. */
 static int is_glibs_end(int end) {
   g_autofree char *log = NULL;
   return (end == -SIGTRAP || end == -SIGABRT) && g_file_get_contents(log_path, &log, NULL, NULL) &&
@@ -274,7 +274,7 @@ static void fail_allocations(const Step *step, int are_large) {
       counts[2]);
 }
 
-/* Single allocations of a compilation, which are many, fail in long tests alone. */
+/* Compilation has many single allocations; they fail only in long tests. */
 static void test_step(gconstpointer step) {
   if (step != &compile_step || g_getenv("BP_TEST_LONG"))
     fail_allocations(step, 0);
@@ -288,7 +288,8 @@ static void prepare(void) {
   onnx_path = g_build_filename(source ? source : ".", "examples/digits/digits.onnx", NULL);
   library_path = g_strdup_printf("%s/backplane-exhaustion-%d.so", g_get_tmp_dir(), (int)getpid());
   log_path = g_strdup_printf("%s/backplane-exhaustion-%d.log", g_get_tmp_dir(), (int)getpid());
-  /* In a process, since one that used devices leaves none to its children. */
+  /* Runs in a child process, because the children of a process that used devices cannot use
+   * them. */
   if (do_in_process(&export_step, LONG_MAX, 0) != DONE ||
       do_in_process(&run_step, LONG_MAX, 0) != DONE)
     g_error("%s", report->text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors whose data lies in files beside the model: they are read from its folder, and nothing
- * outside of it is. */
+/* Tensors whose data is in files next to the model: files are read from the model's folder, and
+ * never from outside it. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 
 #define COUNT 4
 
-/* A folder with a model, and data in it and beside it. */
+/* A folder with a model, and with data files inside and outside of it. */
 typedef struct Fixture {
   char *outer, *folder, *model;
 } Fixture;
@@ -72,8 +72,8 @@ static void end(Fixture *t, gconstpointer unused) {
   g_free(t->model);
 }
 
-/* y = x + w of four elements; `entries` are those of the tensor, "location=w.bin offset=8", which
- * is there so many times. */
+/* y = x + w of four elements; `entries` are the tensor's entries, "location=w.bin offset=8"; the
+ * tensor occurs that many times. */
 static BpModule *compile(const Fixture *t, const char *entries, int copies) {
   OnnxBuilder *builder = onnx_builder_new();
   Backplane__Onnx__StringStringEntry parts[4], *list[4];
@@ -186,7 +186,7 @@ static void test_sizes(Fixture *t, gconstpointer unused) {
   assert_refused(t, "location=w.bin offset=99999999999999999999", BP_ERROR_FORMAT, "no number");
 }
 
-/* A small file and a small model, which would take any amount of memory. */
+/* A small file and a small model that request any amount of memory. */
 static void test_sharing(Fixture *t, gconstpointer unused) {
   (void)unused;
   write_floats(t->folder, "one.bin", 1, 4);

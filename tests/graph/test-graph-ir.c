@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verifier of graphs refuses what a faulty pass could leave: each rule is broken once. The
- * library keeps it to itself, so the program has the files of graph/ir. */
+/* The verifier of graphs refuses graphs that a faulty pass could produce: each rule is broken once.
+ * The library does not export the verifier, so the program contains the files of graph/ir. */
 #include <string.h>
 
 #include <glib.h>
@@ -213,7 +213,7 @@ static void test_graph_without_faults(void) {
   bp__graph_clear(&model.graph);
 }
 
-/* A vector of extents is made when the model runs. */
+/* A vector of extents is computed when the model runs. */
 static void test_extents_come_from_no_node(void) {
   Model model;
   make_model(&model);

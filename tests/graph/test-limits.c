@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What compiling a model may cost: a small file cannot ask for much, and constants are computed as
- * long as that is worth its while. */
+/* The cost of compiling a model is limited: a small file cannot demand much, and constants are
+ * computed only as long as that pays. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static BpModule *compile_within(OnnxBuilder *builder, const BpCompileLimits *lim
   return module;
 }
 
-/* x plus the product with itself of a square constant that is filled with zeros, plus one. */
+/* x plus the product with itself of a square constant of zeros, plus one. */
 static OnnxBuilder *product_model(int size) {
   OnnxBuilder *builder = onnx_builder_new();
   char *shape = g_strdup_printf("%d,%d", size, size);
@@ -46,7 +46,8 @@ static OnnxBuilder *product_model(int size) {
   return builder;
 }
 
-/* Runs the model of a product (frees its module) and says whether it computes the product, too. */
+/* Runs the model of a product (frees its module) and returns whether it computes the product in
+ * each run. */
 static gboolean run_product(BpModule *module, int size) {
   float x = 0.5f;
   int64_t count;
@@ -66,7 +67,7 @@ static gboolean run_product(BpModule *module, int size) {
   return computes;
 }
 
-/* Interpreted, these 343 million products would take a minute. */
+/* In the interpreter, these 343 million products would take a minute. */
 static void test_a_product_of_constants_is_compiled(void) {
   BpModule *module = compile_within(product_model(SIZE), NULL);
   g_assert_false(run_product(module, SIZE));
@@ -122,7 +123,7 @@ static void test_constants_count_together(void) {
   expect_refusal(compile_within(builder, &limits), "of which 7", "takes 120000 bytes");
 }
 
-/* Adds x to itself `count` times, one after the other. */
+/* Adds x to itself `count` times in sequence. */
 static OnnxBuilder *chain_model(int count) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "4");
@@ -150,7 +151,7 @@ static void test_too_many_functions_are_refused(void) {
                  "--limit functions=N");
 }
 
-/* In one function, 20,000 additions take minutes. */
+/* In one function, 20,000 additions would take minutes. */
 static void test_a_long_chain_is_cut(void) {
   float x[4] = {0, 1, 2, 3};
   int64_t count;
@@ -169,7 +170,7 @@ static void test_a_negative_limit_is_refused(void) {
   expect_refusal(compile_within(product_model(3), &limits), "negative", "limit");
 }
 
-/* A constant of one element repeated four million times stays one. */
+/* A constant of one element repeated four million times stays one element. */
 static void test_repeated_elements_are_not_kept(void) {
   OnnxBuilder *builder = onnx_builder_new();
   uint64_t parameters, planned;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that one call makes ready to run: the device is the one that the list prefers, whether the
- * model is compiled for it or was compiled before. */
+/* Models that one call makes ready to run: the device is the one that the list prefers, for a model
+ * compiled in the call or before. */
 #include <malloc.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ static char *onnx, *library;
 static const int64_t extents[] = {2, 3};
 static const BpInputShape shape = {"x", extents, 2};
 
-/* A file whose first extent is open, and what it compiles to for the CPU. */
+/* A file with an open first extent, and its artifact for the CPU. */
 static void make_files(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "Nx3");
@@ -48,7 +48,7 @@ static BpCompileOptions with_shape(void) {
                             .shape_size = sizeof(BpInputShape)};
 }
 
-/* The model is on cpu:0 and negates; frees it. */
+/* Checks that the model is on cpu:0 and negates; frees the model. */
 static void assert_negates_on_cpu(BpModel *model) {
   static const float x[] = {1, -2, 3, 0.5f, -0.25f, 8};
   int64_t count;
@@ -96,7 +96,7 @@ static void test_library_chooses_among_the_devices_that_it_has_code_for(void) {
   bp_str_free(report);
 }
 
-/* What the first device's code generator refuses runs on the second one of the list. */
+/* Nodes that the first device's code generator refuses run on the second device of the list. */
 static void test_fallback_runs_on_the_second_device_of_the_list(void) {
   if (!has_device(BP_DEVICE_OPENCL)) {
     g_test_skip("no device of OpenCL");
@@ -140,7 +140,7 @@ static void test_fallback_runs_on_the_second_device_of_the_list(void) {
   onnx_builder_free(builder);
 }
 
-/* Options of the first version end before `fallback`; what lies behind is not read. */
+/* Options of the first version end before `fallback`; members beyond are not read. */
 static void test_members_that_an_older_program_lacks_count_as_0(void) {
   BpCompileOptions options = with_shape();
   options.struct_size = offsetof(BpCompileOptions, fallback);
@@ -180,7 +180,7 @@ static void test_errors(void) {
 #define INNER        2048
 #define WEIGHTS_SIZE ((size_t)INNER * 4096 * sizeof(float))
 
-/* The bytes of this process that no other can share and no file holds. */
+/* Returns the bytes of this process that are not shared with other processes or files. */
 static size_t own_bytes(void) {
   char *status = NULL;
   g_assert_true(g_file_get_contents("/proc/self/status", &status, NULL, NULL));
@@ -191,7 +191,7 @@ static size_t own_bytes(void) {
   return kibibytes * 1024;
 }
 
-/* A library whose weights are most of it: a product, with an extent that is open or 1. */
+/* A library that consists mostly of weights: a product, with an extent that is open or 1. */
 static char *weights_library(const char *rows) {
   OnnxBuilder *builder = onnx_builder_new();
   char *x = g_strdup_printf("%sx2048", rows);
@@ -239,7 +239,7 @@ static double run_ones(BpModel *model) {
 /* The weights in memory are pages of the library's file, which processes share. */
 static void test_mapping(gconstpointer rows) {
   char *file = weights_library(rows);
-  BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* and all that is loaded once */
+  BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* and libraries, loaded once */
   double expected = run_ones(first);
   bp_model_release(first);
   malloc_trim(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When memory is exhausted while a compiled model is loaded and run: whichever allocation fails,
- * the end is an error of that kind, and nothing is lost. */
+/* Exhausted memory while a compiled model is loaded and run: whichever allocation fails, the result
+ * is MemoryError, and no memory leaks. */
 #include <limits.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #include "tests/failing_memory.h"
 
 static BpModel *model;
-static BpModel *open_model; /* of images in any number */
+static BpModel *open_model; /* for any number of images */
 static BpTensor *image;
 static char *npy_path;
 static BpOwnedBytes saved;  /* the compiled model */
@@ -96,7 +96,7 @@ static void test_scenario(gconstpointer data) {
   fail_every_allocation(scenario->work, 1);
 }
 
-/* The allocations of this thread for one run with `image`. */
+/* Counts the allocations of this thread for one run with `image`. */
 static long count_allocations(BpModelContext *context) {
   fail_at = LONG_MAX;
   count = 0;
@@ -164,8 +164,7 @@ static void prepare(void) {
 }
 
 int main(int argc, char **argv) {
-  /* Threads at once need workspaces of their own, which are kept: how many is a matter of chance.
-   */
+  /* Concurrent threads need workspaces of their own, which are kept: their number varies. */
   g_setenv("BACKPLANE_NUM_THREADS", "1", TRUE);
   g_test_init(&argc, &argv, NULL);
   prepare();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model has inside of nodes: the branches of If, bodies of loops, and functions of its own.
- */
+/* Graphs inside of nodes: the branches of If, bodies of loops, and functions of the model. */
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,7 +33,8 @@ static void add_if(OnnxBuilder *builder, const char *condition, const char *outp
   onnx_branch(builder, node, "else_branch", otherwise);
 }
 
-/* Compiles what must be refused, with all of the words in the message; frees the builder. */
+/* Compiles a model that must be refused, with all of the words in the message; frees the
+ * builder. */
 static void assert_refused(OnnxBuilder *builder, const char *kind, const char *words) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes), **list = g_strsplit(words, "|", -1);
@@ -63,7 +63,7 @@ static void expect(float *x, float *y, float start, float factor, float negative
 
 /* ---- If ---------------------------------------------------------------------------------- */
 
-/* The shape decides; the branch that is not taken need not work. */
+/* The shape decides; the other branch need not work. */
 static void test_known_condition(void) {
   OnnxBuilder *builder = model_of_x(), *inner = onnx_builder_new();
   float x[COUNT], y[COUNT];
@@ -82,7 +82,7 @@ static void test_known_condition(void) {
   check_model(builder, x, y, COUNT);
 }
 
-/* The data decides: both branches are computed, and the outputs of one are taken. */
+/* The data decides: both branches are computed, and the outputs of one are selected. */
 static void test_open_condition(void) {
   for (int is_up = 0; is_up < 2; is_up++) {
     OnnxBuilder *builder = model_of_x();
@@ -122,7 +122,7 @@ static void test_bytes_that_are_no_graph(void) {
 
 /* ---- Loop -------------------------------------------------------------------------------- */
 
-/* Doubles x, once, and then as long as c holds. */
+/* Doubles x once, and then as long as c holds. */
 static OnnxBuilder *loop_model(void) {
   OnnxBuilder *builder = model_of_x(), *body = onnx_builder_new();
   onnx_input(builder, "c", ONNX_BOOL, "");
@@ -200,7 +200,7 @@ static void remove_folder(const char *folder) {
   g_assert_cmpint(rmdir(folder), ==, 0);
 }
 
-/* The file of a folder of dumps whose name matches (transfer full). */
+/* Returns the matching file in a folder of dumps (transfer full). */
 static char *read_dump(const char *folder, const char *pattern) {
   GDir *dir = g_dir_open(folder, 0, NULL);
   char *text = NULL;
@@ -229,7 +229,7 @@ static void test_dumped_body(void) {
   char *first = read_dump(folder, "0-c-graph.*-claim.txt");
   char *imported = read_dump(folder, "0-c-imported.txt");
   char *last = read_dump(folder, "0-c-graph.*-place.txt");
-  g_assert_cmpstr(first, ==, imported); /* without graph compilers nothing is claimed */
+  g_assert_cmpstr(first, ==, imported); /* without graph compilers no node is claimed */
   g_assert_cmpstr(last, ==, text);
   g_assert_cmpstr(first, !=, last);
   const char *body = strstr(text, "\nbody 0:\n  v0: int64 scalar = input");
@@ -279,7 +279,7 @@ static void call(OnnxBuilder *builder, const char *name, const char *inputs, con
   onnx_node(builder, name, inputs, outputs, attrs)->domain = domain;
 }
 
-/* One calls another, whose attribute has a default; a name means another value in each. */
+/* A function calls another, whose attribute has a default; a name has a different value in each. */
 static void test_functions(void) {
   OnnxBuilder *builder = model_of_x(), *leaky = onnx_builder_new(), *twice = onnx_builder_new();
   float x[COUNT], y[COUNT];
@@ -293,7 +293,7 @@ static void test_functions(void) {
   check_model(builder, x, y, COUNT);
 }
 
-/* An attribute that a call leaves out, without a default, is absent from the nodes as well. */
+/* An attribute that a call omits, without a default, is absent from the nodes as well. */
 static void test_absent_attribute(void) {
   OnnxBuilder *builder = model_of_x(), *leaky = onnx_builder_new();
   float x[COUNT], y[COUNT];
@@ -312,7 +312,7 @@ static void test_recursion(void) {
   assert_refused(builder, BP_ERROR_FORMAT, "the Again/the Again|may not call itself");
 }
 
-/* Each calls the next one twice: a small file that would make 2^28 nodes. */
+/* Each function calls the next one twice: a small file that would make 2^28 nodes. */
 static void test_many_calls(void) {
   OnnxBuilder *builder = model_of_x();
   for (int i = 0; i < 28; i++) {

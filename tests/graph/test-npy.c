@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy files: what NumPy writes is read, what is damaged is refused. */
+/* .npy files: files written by NumPy are read, and damaged files are refused. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ static BpTensor *read_bytes(const void *data, size_t size) {
   return tensor;
 }
 
-/* A file of version 1.0 with this header text and `bytes` bytes of elements, each its index. */
+/* Reads a file of version 1.0 with this header text and `bytes` bytes, each byte its index. */
 static BpTensor *read_header(const char *header, size_t bytes) {
   GByteArray *file = g_byte_array_new();
   guint16 size = (guint16)strlen(header);
@@ -78,7 +78,7 @@ static void test_round_trip(void) {
   g_free(path);
 }
 
-/* A .npy file in memory has the bytes of the written file, and is checked likewise. */
+/* A .npy file in memory has the bytes of the written file, and gets the same checks. */
 static void test_memory(void) {
   const int64_t shape[] = {2, 3};
   char *path = path_of("memory.npy"), *written;
@@ -169,7 +169,7 @@ static void test_damaged_file(void) {
   }
 }
 
-/* Folders that several users write in, such as /tmp: a name that can be guessed may be a link. */
+/* In folders where several users write, such as /tmp, a predictable name may be a link. */
 static void test_write_follows_no_link(void) {
   static float value = 1;
   const BpTensorView view = {
@@ -218,7 +218,7 @@ static void test_file_names(void) {
   bp_error_clear();
 }
 
-/* An error, and not a signal that ends the program. */
+/* The result is an error, not a signal that ends the program. */
 static void test_write_beyond_the_limit_of_file_sizes(void) {
   if (!g_test_subprocess()) { /* the limit cannot be raised again */
     g_test_trap_subprocess(NULL, 0, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models in memory: compiled, and asked which of their nodes can be. */
+/* Models in memory: compiling them, and querying which nodes can be compiled. */
 #include <glib.h>
 #include <string.h>
 
@@ -43,13 +43,13 @@ static void expect_error(const char *text) {
   bp_error_clear();
 }
 
-/* That it gives the results of the file is tested through onnxruntime. */
+/* Tests with onnxruntime check that the results are those of the file. */
 static void test_compiles(void) {
   Model model = read_digits();
   BpOnnxBytes bytes = bytes_of(&model);
   BpModule *module = compile(&bytes);
   g_assert_nonnull(module);
-  memset(model.data, 0, model.size); /* nothing is borrowed any more */
+  memset(model.data, 0, model.size); /* the module borrows no memory any more */
   BpDevice cpu = {BP_DEVICE_CPU, 0};
   BpModel *made = bp_model_create(module, &cpu, 1);
   g_assert_nonnull(made);
@@ -81,7 +81,8 @@ static void test_bad_bytes(void) {
   g_free(model.data);
 }
 
-/* A program with later headers, which has a member that this version does not know. */
+/* A program built with later headers, whose structure has a member that this version does not
+ * know. */
 static void test_later_bytes(void) {
   Model model = read_digits();
   struct {
@@ -106,7 +107,7 @@ static int count(void *context, const BpOnnxQueried *node) {
   return counts[0] == counts[2] ? 7 : 0;
 }
 
-/* The name of an operator is changed where the bytes have it: its length stays. */
+/* Changes the name of an operator in the bytes: its length stays. */
 static void rename_operator(Model *model, const char *from, const char *to) {
   for (gsize i = 0; i + strlen(from) <= model->size; i++)
     if (!memcmp(model->data + i, from, strlen(from))) {
@@ -126,7 +127,7 @@ static void test_query(void) {
   int stopped[3] = {0, 0, 3};
   g_assert_cmpint(bp_onnx_query(&bytes, count, stopped), ==, 7);
   g_assert_cmpint(stopped[0], ==, 3);
-  /* What an unknown node gives is unknown too, without value_info. */
+  /* The outputs of an unknown node are unknown, too, without value_info. */
   rename_operator(&model, "MaxPool", "MinPool");
   int refused[3] = {0, 0, -1};
   g_assert_cmpint(bp_onnx_query(&bytes, count, refused), ==, 0);

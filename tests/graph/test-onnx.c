@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importer: what is wrong with a file or a model is an error that says what, where and what to
- * do, and no file can do worse. */
+/* The importer: a fault of a file or a model is an error that names the fault, its place and the
+ * remedy, and no file can do more harm. */
 #include <string.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ static BpModule *compile_bytes(const GByteArray *bytes) {
   return module;
 }
 
-/* Compiles what the builder has, which must fail with this kind and with all the words in the
+/* Compiles the builder's model, which must fail with this kind and with all the words in the
  * message; frees the builder. */
 static void assert_refused(OnnxBuilder *builder, const BpInputShape *shapes, int32_t num_shapes,
                            const char *kind, const char *words) {
@@ -53,7 +53,7 @@ static void assert_refused(OnnxBuilder *builder, const BpInputShape *shapes, int
   onnx_builder_free(builder);
 }
 
-/* x (1x2x4x4) -> relu -> y, to be spoilt. */
+/* x (1x2x4x4) -> relu -> y, to be damaged. */
 static OnnxBuilder *small(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x2x4x4");
@@ -86,7 +86,7 @@ static void test_no_model(void) {
   }
 }
 
-/* What `backplane compile` wrote, under the name of a model. */
+/* A library written by `backplane compile`, under the name of a model. */
 static void test_elf_file_is_named(void) {
   GByteArray *bytes = g_byte_array_new();
   g_byte_array_append(bytes, (const guint8 *)"\177ELF\2\1\1", 7);
@@ -97,7 +97,7 @@ static void test_elf_file_is_named(void) {
   g_byte_array_unref(bytes);
 }
 
-/* A model that uses a bit of everything. */
+/* A model with many features. */
 static GByteArray *varied_bytes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   GByteArray *bytes;
@@ -129,7 +129,7 @@ static void test_truncated(void) {
   g_byte_array_unref(whole);
 }
 
-/* Some flips make another model, most make none; all of them make one or the other. */
+/* Some bit flips give another valid model, most do not; each gives a model or an error. */
 static void test_flipped(void) {
   GByteArray *bytes = varied_bytes();
   int refused = 0;
@@ -151,7 +151,7 @@ static void test_flipped(void) {
   g_byte_array_unref(bytes);
 }
 
-/* Two bytes of file for a message of a hundred: memory must not follow. */
+/* Two bytes of the file make a message of a hundred bytes: memory must not grow that way. */
 static void test_many_empty_messages(void) {
   GByteArray *bytes = g_byte_array_new();
   guint8 head[] = {0x3a, 0x80, 0x80, 0x80, 0x02}; /* graph: 4 MiB */
@@ -188,7 +188,7 @@ static void test_operator_set(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "Gelu|operator set 13");
 }
 
-/* Of integers their code would compute with constants that are cut to integers. */
+/* For integers the code of these operators would use constants truncated to integers. */
 static void test_element_types(void) {
   static const char *const ops[] = {"HardSwish", "HardSigmoid", "LeakyRelu", "IsInf", "Reciprocal"};
   for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {
@@ -308,7 +308,7 @@ static void test_symbols(void) {
   OnnxBuilder *builder = symbolic();
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  BpModule *module = compile_path(path, &good, 1); /* N of one input is that of the other */
+  BpModule *module = compile_path(path, &good, 1); /* N of one input is the N of the other */
   g_assert_nonnull(module);
   bp_object_release(module);
   module = compile_path(path, NULL, 0); /* N is open */
@@ -343,7 +343,7 @@ static void test_wrong_element_count(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "'w' is too large");
 }
 
-/* A constant as large as a shape in the file says must be refused, not attempted. */
+/* A constant whose shape in the file is huge must be refused, not allocated. */
 static void test_enormous_constant(void) {
   OnnxBuilder *builder = small();
   onnx_ints(builder, "s", "1000000,1000000,1000");
@@ -368,7 +368,7 @@ static void test_example_of_a_shape_is_usual(void) {
   }
 }
 
-/* Names and shapes of what a compiled model takes and gives: "x:0x4 y:0x4 ". */
+/* Formats names and shapes of a compiled model's inputs and outputs: "x:0x4 y:0x4 ". */
 static int describe(void *text, int32_t role, const BpModelTensorInfo *info) {
   (void)role;
   g_string_append_printf(text, "%s:", info->name);
@@ -378,7 +378,7 @@ static int describe(void *text, int32_t role, const BpModelTensorInfo *info) {
   return 0;
 }
 
-/* Compiles what the builder has and frees it. */
+/* Compiles the builder's model and frees the builder. */
 static void assert_compiles_to(OnnxBuilder *builder, const BpInputShape *shape,
                                const char *expected) {
   GByteArray *bytes = onnx_bytes(builder);
@@ -396,7 +396,7 @@ static void assert_compiles_to(OnnxBuilder *builder, const BpInputShape *shape,
   onnx_builder_free(builder);
 }
 
-/* An extent of 0 is fixed, as any other. */
+/* An extent of 0 is fixed, like any other. */
 static void test_zero_is_an_extent(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "0x4");

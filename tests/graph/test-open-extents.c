@@ -17,7 +17,7 @@
 
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 
-/* Attention over three heads, whose shapes are computed from that of the input, and the mean. */
+/* Attention over three heads, whose shapes are computed from the input's shape, and the mean. */
 static char *attention_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
@@ -45,8 +45,8 @@ static char *attention_file(void) {
   return onnx_save(builder);
 }
 
-/* Rows of batch + 24 * length elements. Their number is a quotient: (batch * batch + 24 * batch *
- * length) / (batch + 24 * length). */
+/* Rows of batch + 24 * length elements. The number of rows is a quotient: (batch * batch + 24 *
+ * batch * length) / (batch + 24 * length). */
 static char *quotient_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
@@ -66,7 +66,7 @@ static char *quotient_file(void) {
   return onnx_save(builder);
 }
 
-/* Convolutions of every kind over as many images as there are, up to a product. */
+/* Convolutions of every kind over any number of images, up to a product. */
 static char *images_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "imagesx3x20x20");
@@ -92,8 +92,8 @@ static char *images_file(void) {
   return onnx_save(builder);
 }
 
-/* A fully convolutional model: what it computes of half the height and width meets what it computes
- * of a quarter of them, which is only as large where halving left no rest. */
+/* A fully convolutional model: the results at half of the height and width are combined with those
+ * at a quarter, which have equal sizes only if halving left no remainder. */
 static char *pictures_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "imagesx3xheightxwidth");
@@ -121,8 +121,8 @@ static char *pictures_file(void) {
   return onnx_save(builder);
 }
 
-/* What models of speech have: frames of a signal, their spectra, transforms of a fixed length along
- * the frames, and a recurrent layer over as many steps as there are frames. */
+/* Parts of speech models: frames of a signal, their spectra, transforms of a fixed length along the
+ * frames, and a recurrent layer with one step per frame. */
 static char *speech_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   builder->version = 20;
@@ -149,7 +149,7 @@ static char *speech_file(void) {
   return onnx_save(builder);
 }
 
-/* Classes of the places that a pooling chose, and what they cost. */
+/* Classes of the positions that a pooling chose, and their losses. */
 static char *losses_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "imagesx3xheightxwidth");
@@ -177,7 +177,8 @@ static char *reductions_file(void) {
   return onnx_save(builder);
 }
 
-/* float64 in the middle, which a target may lack, with a constant and an output there. */
+/* float64 values inside the model, which a target may lack, with a constant and an output of that
+ * type. */
 static char *doubles_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
@@ -213,7 +214,7 @@ static BpModule *compile(const char *path, const char *target_text, const BpInpu
   return compile_beside(path, target_text, NULL, shape);
 }
 
-/* Numbers from -1 to 1. */
+/* Random numbers from -1 to 1. */
 static BpTensor *numbers(const int64_t *shape, int32_t ndim) {
   BpTensor *tensor = bp_tensor_create(shape, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
   g_assert_nonnull(tensor);
@@ -223,7 +224,7 @@ static BpTensor *numbers(const int64_t *shape, int32_t ndim) {
   return tensor;
 }
 
-/* The output (borrowed), or NULL with the error raised. */
+/* Returns the output (borrowed), or NULL with the error raised. */
 static BpTensor *run(BpModelContext *context, const char *input, const BpTensor *value) {
   if (bp_model_set_input(context, input, &value->view) || bp_model_run(context))
     return NULL;
@@ -258,7 +259,7 @@ static void assert_alike(const BpTensor *got, const BpTensor *expected) {
   g_free(a);
 }
 
-/* What the model gives that was compiled for this very shape. */
+/* Returns the output of the model compiled for this very shape. */
 static void assert_as_closed(const char *path, BpModelContext *open, const int64_t *shape,
                              int32_t ndim) {
   BpTensor *x = numbers(shape, ndim);
@@ -298,7 +299,7 @@ static void test_quotient(void) {
   g_free(path);
 }
 
-/* The first rows of a table, as many as x has, and a constant in a shape that x gives. */
+/* The first rows of a table, as many as x has, and a constant with x's shape. */
 static char *tables_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "lengthx24");
@@ -361,7 +362,7 @@ static void assert_pictures(const char *path, BpModelContext *context) {
       {1, 3, 20, 36}, {2, 3, 7, 3}, {1, 3, 4, 4}, {1, 3, 51, 64}, {1, 3, 20, 36}};
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
     assert_as_closed(path, context, shapes[i], 4);
-  /* Of a window, and of what halving made too small. */
+  /* Errors for a window, and for an extent that halving made too small. */
   assert_run_refused(context, (const int64_t[]){1, 3, 0, 9}, 4, "'the Conv'|window|larger");
   assert_run_refused(context, (const int64_t[]){1, 3, 9, 2}, 4, "'the MaxPool'|window|larger");
   assert_run_refused(context, (const int64_t[]){1, 3, 9, 8}, 4, "'the Concat'|differ");
@@ -394,7 +395,7 @@ static void assert_empty(BpModelContext *context) {
   }
 }
 
-/* Where code is for a device, and for a fallback or none. */
+/* The module has code for a device, with or without a fallback. */
 typedef struct Place {
   const char *target, *fallback;
 } Place;
@@ -451,7 +452,7 @@ static void assert_losses(const char *path, BpModelContext *context) {
     assert_as_closed(path, context, shapes[i], 4);
 }
 
-/* A model on those of these targets for which there is a device. */
+/* Makes a model for those of the targets that have a device. */
 static void on_targets(char *path, const char *const *targets,
                        void (*check)(const char *path, BpModelContext *context)) {
   for (size_t i = 0; targets[i]; i++) {
@@ -493,7 +494,7 @@ static void test_reductions(void) {
              assert_reductions);
 }
 
-/* Several contexts of one model have shapes of their own. */
+/* Several contexts of one model have different shapes. */
 static void test_contexts(void) {
   char *path = attention_file();
   BpModule *module = compile(path, "llvm -opt=0", NULL);
@@ -543,7 +544,7 @@ static void test_contradictions(void) {
   g_free(path);
 }
 
-/* The nearest element of an axis without elements is none: what is gathered there is 0. */
+/* An axis without elements has no nearest element: gathering from it gives 0. */
 static void test_gather(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "n");
@@ -567,7 +568,7 @@ static void test_gather(void) {
   g_free(path);
 }
 
-/* Of two open extents the first is a batch. */
+/* Of two open extents the first counts as the batch. */
 static void test_planned(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "rowsxcolumns");
@@ -581,7 +582,7 @@ static void test_planned(void) {
   BpModel *model = bp_model_create(module, &cpu, 1);
   const char *likely;
   uint64_t parameters, planned;
-  /* The input, the output, and of three values between them two at once. */
+  /* The input, the output, and the two of three intermediate values that are alive at once. */
   g_assert_cmpstr(bp_model_planned_expression(model, &likely), ==, "16*rows*columns");
   g_assert_cmpstr(likely, ==, "rows=1, columns=64");
   bp_model_memory(model, &parameters, &planned);
@@ -602,16 +603,16 @@ static size_t used_after(BpModelContext *context, int runs) {
   return mallinfo2().uordblks;
 }
 
-/* Threads at once need workspaces of their own, which are kept: how many is a matter of chance. */
+/* Concurrent threads need workspaces of their own, which are kept: their number varies. */
 static void test_memory(void) {
   int32_t threads = bp_threads_get();
   g_assert_cmpint(bp_threads_set(1), ==, 0);
   char *path = attention_file();
-  /* A thread takes memory of its own when it first gets work, which is late on a busy machine. */
+  /* A thread allocates its own memory when it first gets work, which is late on a busy machine. */
   BpModule *module = compile(path, "llvm -opt=0 -num_cores=1", NULL);
   BpModelContext *context = start(module);
   size_t first = used_after(context, 30), later = used_after(context, 300);
-  if (first && later) /* 0: a sanitizer's malloc, which does not count */
+  if (first && later) /* 0: a sanitizer's malloc does not count */
     g_assert_cmpuint(later, <=, first + 4096);
   g_assert_cmpint(bp_threads_set(threads), ==, 0);
   bp_model_context_free(context);

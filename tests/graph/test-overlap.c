@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph on a device and the host: what the device is given before the host waits or works, seen
- * by the order of calls. The device does its work when somebody waits for it, and not before. */
+/* A graph on a device and the host: the device gets its work before the host waits or works, which
+ * the order of calls shows. The device does its work only when a caller waits for it. */
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
@@ -47,7 +47,7 @@ static void run_until(guint position) {
   }
 }
 
-/* To the device at once, after all that is queued; to the host later. */
+/* Copies to the device at once, after all queued work; copies to the host later. */
 static int32_t copy_later(void *context, const BpCopy *copy, void *stream) {
   (void)context;
   (void)stream;
@@ -178,8 +178,8 @@ static const BpModuleApi code_api = {.struct_size = sizeof(BpModuleApi),
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-/* A node of a graph: its function and inputs, and the storage of its output, which is the device's
- * or the host's, or that of another device in its place. */
+/* A node of a graph: its function and inputs, and the storage of its output, which is on the device
+ * or the host; in some tests another device takes the host's place. */
 typedef struct Node {
   const char *function; /* NULL: the input */
   int inputs[2], num_inputs;
@@ -225,7 +225,7 @@ static char *write_graph(const Node *nodes, int count, int32_t device_type, int3
                          devices->str);
 }
 
-/* The host's half comes first, and its storages take turns. */
+/* The host's half comes first, and its storages alternate. */
 static const Node halves[] = {
     {NULL, {0}, 0, 0, 0},     {"device", {0}, 1, 1, 0}, {"__copy", {1}, 1, 2, 1},
     {"host", {2}, 1, 3, 1},   {"host", {3}, 1, 2, 1},   {"__copy", {4}, 1, 4, 0},
@@ -262,7 +262,7 @@ static int call(BpModule *module, const char *name, const BpValue *args, int32_t
   return status;
 }
 
-/* Sets the input and runs; the calls of the run are then in `order`. */
+/* Sets the input and runs; `order` then has the calls of the run. */
 static int run_steps(BpModule *module, float first, float step) {
   const int64_t extent = COUNT;
   BpValue result;
@@ -297,8 +297,8 @@ static void assert_output(BpModule *module, float first, float step) {
 /* ---- Tests ------------------------------------------------------------------------------- */
 
 /* Both copies to the host, and the device's half, are queued before the host waits for the first
- * copy and does its half; an event behind the half sees to it that the device begins. The storage
- * that both are copied to keeps the second one back until the host has read the first. */
+ * copy and does its half; an event after the half makes the device begin. Both copies go to the
+ * same storage, so the second one waits until the host has read the first. */
 static void test_device_has_its_half_before_the_host_waits(void) {
   BpModule *module = create(halves, G_N_ELEMENTS(halves), LATER);
   for (int i = 0; i < 3; i++) {
@@ -329,7 +329,7 @@ static void test_run_ends_when_its_copies_to_the_host_have(void) {
   bp_object_release(module);
 }
 
-/* The host does not read what failed work was to write; the failure is raised once. */
+/* The host does not read the result of failed work; the failure is raised once. */
 static void test_failure_ends_the_run_before_the_host_works(void) {
   BpModule *module = create(halves, G_N_ELEMENTS(halves), LATER);
   shall_fail = TRUE;
@@ -347,10 +347,10 @@ static void test_failure_ends_the_run_before_the_host_works(void) {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int calls_ahead;     /* that the device `ahead` was given in this run */
-static int awaited;         /* its event is complete when it was given so many */
-static gboolean was_late;   /* somebody waited for the event in vain */
-static gboolean copy_fails; /* of `behind` */
+static int calls_ahead;     /* calls to the device `ahead` in this run */
+static int awaited;         /* number of calls after which the event is complete */
+static gboolean was_late;   /* a caller waited for the event in vain */
+static gboolean copy_fails; /* copies of `behind` fail */
 
 static int32_t copy_now(void *context, const BpCopy *copy, void *stream) {
   (void)stream;
@@ -453,7 +453,7 @@ static const BpModuleApi add_api = {.struct_size = sizeof(BpModuleApi),
                                     .get_function = get_add,
                                     .destroy = destroy};
 
-/* The value crosses before `ahead` is given the rest of its half, and comes back for the end. */
+/* The value is copied before `ahead` gets the rest of its half, and comes back for the end. */
 static const Node crossing[] = {
     {NULL, {0}, 0, 0, 0},     {"add", {0}, 1, 1, 0},    {"__copy", {1}, 1, 2, 1},
     {"add", {2}, 1, 3, 1},    {"add", {1}, 1, 4, 0},    {"add", {4}, 1, 5, 0},
@@ -469,8 +469,8 @@ static int run_crossing(BpModule *module, float first) {
   return run(module, first);
 }
 
-/* The event behind the copy is complete when the rest of the half was given to the device: a thread
- * that waited for it first would wait for ever. */
+/* The event after the copy is complete once the device got the rest of the half: a thread that
+ * waited for it earlier would wait for ever. */
 static void test_device_has_its_half_while_a_value_crosses_to_another(void) {
   BpModule *module = create_crossing();
   awaited = 3;
@@ -482,7 +482,7 @@ static void test_device_has_its_half_while_a_value_crosses_to_another(void) {
   bp_object_release(module);
 }
 
-/* How many threads this process has. */
+/* Counts the threads of this process. */
 static guint count_threads(void) {
   GDir *all = g_dir_open("/proc/self/task", 0, NULL);
   guint count = 0;
@@ -492,8 +492,8 @@ static guint count_threads(void) {
   return count;
 }
 
-/* The second thread is there between runs, there is one however many they are, and it ends with the
- * graph. The kernel forgets a thread some time after it was joined. */
+/* The second thread exists between runs; there is one for any number of runs, and it ends with the
+ * graph. The kernel lists a joined thread a little longer. */
 static void test_second_thread_is_kept_until_the_graph_ends(void) {
   guint before = count_threads();
   BpModule *module = create_crossing();
@@ -519,7 +519,7 @@ static void *release_in_thread(void *module) {
   return NULL;
 }
 
-/* The second thread belongs to the graph, not to the thread that began it. */
+/* The second thread belongs to the graph, not to the thread that started it. */
 static void test_threads_run_and_release_in_turn(void) {
   BpModule *module = create_crossing();
   awaited = 3;
@@ -529,7 +529,7 @@ static void test_threads_run_and_release_in_turn(void) {
 }
 
 /* The child of a fork lacks the second thread and the devices: a run fails there, and the graph can
- * be released. The parent's next run is as before. */
+ * be released. The parent's next run works. */
 static void test_child_of_a_fork_lacks_the_second_thread(void) {
   BpModule *module = create_crossing();
   awaited = 3;
@@ -551,7 +551,7 @@ static void test_child_of_a_fork_lacks_the_second_thread(void) {
 
 #define MOST_NODES 60
 
-/* A graph at random, and what each node makes of an input of zeros. */
+/* Makes a random graph, and the result of each node for an input of zeros. */
 typedef struct Random {
   Node nodes[MOST_NODES];
   float values[MOST_NODES];
@@ -559,7 +559,7 @@ typedef struct Random {
   int count;
 } Random;
 
-/* A storage of the device that no later node reads, or a new one. */
+/* Returns a storage of the device that no later node reads, or a new one. */
 static int random_storage(GRand *rand, const Random *graph, int is_other, int *num_storages) {
   int at = graph->count;
   for (int tries = 0; tries < 4 && at > 1; tries++) {
@@ -574,8 +574,8 @@ static int random_storage(GRand *rand, const Random *graph, int is_other, int *n
   return (*num_storages)++;
 }
 
-/* Nodes read values of their own device, copies those of the other. The last uses are drawn first:
- * a node after them does not read the value. */
+/* Nodes read values of their own device, and copies read values of the other. The last uses are
+ * chosen first: later nodes do not read the value. */
 static void make_random(GRand *rand, Random *graph, int count) {
   int num_storages = 1;
   *graph = (Random){.nodes = {{NULL, {0}, 0, 0, 0}}, .count = 1};
@@ -594,7 +594,7 @@ static void make_random(GRand *rand, Random *graph, int count) {
     Node *node = &graph->nodes[at];
     int copies = num_across && (!num_own || g_rand_int_range(rand, 0, 3) == 0);
     if (!copies && !num_own) {
-      graph->last_use[at - 1] = at; /* something to go on with */
+      graph->last_use[at - 1] = at; /* a value to continue with */
       continue;
     }
     *node = (Node){.function = copies ? "__copy" : "add",
@@ -611,7 +611,7 @@ static void make_random(GRand *rand, Random *graph, int count) {
   }
 }
 
-/* As its nodes one after the other would, whatever the order in which the devices do them. */
+/* The results are those of the nodes in sequence, whatever the order in which the devices work. */
 static void test_random_graphs_compute_what_they_say(void) {
   GRand *rand = g_rand_new_with_seed(19);
   awaited = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random whole graphs, compiled for several targets, beside the interpreter: with their inputs as
- * constants they are computed while they are read, operator by operator, as each is defined; no
- * pass over graphs, no fusion, no layout and no schedule takes part. How far a result may be off is
+/* Random whole graphs, compiled for several targets and compared with the interpreter. With
+ * constant inputs, the importer computes a graph operator by operator, as each is defined; no pass
+ * over graphs, no fusion, no layout and no schedule takes part. The permitted error of a result is
  * found in the same way, from a graph whose inner values are changed by a few roundings each.
  *
- * A graph whose results differ is made as small as it still differs, and written to
- * tests/graph of the build. In the environment: BP_TEST_SEED, the first seed; BP_TEST_COUNT, how
- * many graphs; BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG);
- * BP_TEST_TARGET, the only one of the targets below.
+ * A graph whose results differ is reduced as long as they still differ, and written to tests/graph
+ * of the build. In the environment: BP_TEST_SEED, the first seed; BP_TEST_COUNT, how many graphs;
+ * BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG); BP_TEST_TARGET, the
+ * only one of the targets below.
  *
  * The same graphs in small are compiled with extents that are open, as far as their operators take
  * that.
@@ -32,8 +32,8 @@
 #include "tests/graph/compile_check.h"
 #include "tests/graph/random_graph.h"
 
-/* A target takes part in one graph of `share`. Vectors of other widths, as this processor has
- * them; the compiler of C is slower. */
+/* A target takes part in one of `share` graphs. Vectors of other widths, as this processor has
+ * them; the C compiler is slower. */
 typedef struct Share {
   const char *text;
   int32_t share;
@@ -54,7 +54,7 @@ static const Share shares[] = {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* Outputs as numbers: of all types as double. */
+/* Outputs as numbers, in double for all types. */
 typedef struct Results {
   GPtrArray *outputs; /* GArray of double */
 } Results;
@@ -145,8 +145,8 @@ static gboolean is_open(const BpModel *model) {
   return FALSE;
 }
 
-/* Runs with zeros, and with open extents that are larger than those of the graph: an error is as
- * good as a result. */
+/* Runs with zeros, and with open extents larger than those of the graph: the run succeeds or fails
+ * with an error. */
 static void run_larger(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
   int status = 0;
   for (int32_t i = 0; i < bp_model_num_inputs(model) && !status; i++) {
@@ -166,8 +166,8 @@ static void run_larger(BpModel *model, BpModelContext *context, const RandomGrap
     bp_error_clear();
 }
 
-/* Runs with other shapes between two runs. What the first one gave, the caller keeps, and no later
- * run may write it. */
+/* Runs with other shapes between two runs. The caller keeps the first run's outputs, and no later
+ * run may write them. */
 static int run_in_turns(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
   if (bp_model_run(context))
     return -1;
@@ -228,7 +228,7 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
-/* What is right, and what it becomes if it is disturbed. */
+/* The expected results, and the results of the disturbed graph. */
 typedef struct Expected {
   Results *plain, *disturbed;
 } Expected;
@@ -243,13 +243,13 @@ static gboolean is_close(double got, double want, double disturbed, double error
     gboolean alike = (isnan(want) && isnan(disturbed)) || want == disturbed;
     return !alike || (isnan(want) ? isnan(got) : got == want);
   }
-  /* A product of many factors may pass below the least normal number in one order alone. */
+  /* In some order, a product of many factors may become smaller than the least normal number. */
   double most =
       30 * fabs(want - disturbed) + 50 * error * fabs(want) + 20 * error * largest + FLT_MIN;
   return fabs(got - want) <= most;
 }
 
-/* The first output that differs, -1 for none, and why (g_free). */
+/* Returns the first output that differs, -1 for none, and why (g_free). */
 static int32_t difference(const RandomGraph *graph, const Results *got, const Expected *expected,
                           char **why) {
   for (guint i = 0; i < got->outputs->len; i++) {
@@ -301,7 +301,7 @@ static gboolean lacks_types(const char *target) {
   return !g_str_has_prefix(target, "llvm") && !g_str_has_prefix(target, "c ");
 }
 
-/* What is wrong with a graph on a target (g_free), or NULL; an error is wrong, too, but that a
+/* Says what is wrong with a graph on a target (g_free), or NULL; an error counts, too, unless the
  * target lacks a type. */
 static char *fault(const RandomGraph *graph, const Expected *expected, const char *target) {
   char *why = NULL;
@@ -317,7 +317,7 @@ static char *fault(const RandomGraph *graph, const Expected *expected, const cha
   return why;
 }
 
-/* ---- Making graphs smaller --------------------------------------------------------------- */
+/* ---- Reducing graphs --------------------------------------------------------------------- */
 
 static char *fault_alone(const RandomGraph *graph, const char *target) {
   Expected expected;
@@ -332,7 +332,7 @@ static char *fault_alone(const RandomGraph *graph, const char *target) {
   return why;
 }
 
-/* Leaves the first output that is wrong alone. */
+/* Keeps only the first wrong output. */
 static void reduce_outputs(RandomGraph *graph, const char *target) {
   GArray *all = graph->outputs;
   graph->outputs = g_array_new(FALSE, TRUE, sizeof(int32_t));
@@ -350,7 +350,7 @@ static void reduce_outputs(RandomGraph *graph, const char *target) {
   graph->outputs = all;
 }
 
-/* Inputs instead of what nodes give, as long as it stays wrong. */
+/* Replaces results of nodes by inputs, as long as the graph stays wrong. */
 static void reduce_nodes(RandomGraph *graph, const char *target) {
   for (int32_t i = (int32_t)graph->values->len - 1; i >= 0; i--) {
     RandomValue old = *random_graph_value(graph, i);
@@ -406,11 +406,11 @@ static gboolean takes_part(const Share *share, size_t index, uint64_t seed) {
   return has;
 }
 
-/* The graph of a seed has operators that follow each other in the table, and others. */
+/* The graph of a seed has consecutive operators of the table, and others. */
 #define FIRST_OPS 6
 #define NUM_NODES 14
 
-/* Graphs for onnxruntime have none of them: it lacks many operators on them. */
+/* Graphs for onnxruntime have no rare types: it lacks many operators for them. */
 static gboolean has_rare_types(uint64_t seed) {
   return seed / 3 % 4 == 0 && !g_getenv("BP_TEST_WRITE");
 }
@@ -518,7 +518,7 @@ static const Share open_shares[] = {
     {"vulkan", 12},
 };
 
-/* Whether the target takes open extents of the graph; what it gives then is right. */
+/* Whether the target supports the graph with open extents; its results are then checked. */
 static gboolean check_open_on(const RandomGraph *graph, const Expected *expected, uint64_t seed,
                               const char *target) {
   static const RandomForm forms[] = {FORM_OPEN,   FORM_BATCH,    FORM_LOOSE,
@@ -602,7 +602,7 @@ static void test_generators(void) {
 }
 
 int main(int argc, char **argv) {
-  /* More threads than most targets above have cores, and than this machine has, perhaps. */
+  /* More threads than most of the targets above have cores, and possibly than this machine has. */
   g_setenv("BACKPLANE_NUM_THREADS", "7", FALSE);
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/random-graphs/every_operator_has_a_generator", test_generators);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relax executables: what is read, what is refused, and how a machine behaves around a model. What
- * TVM compiles is run by tests/tvm. */
+/* Relax executables: reading and refusing them, and how a machine runs a model. tests/tvm runs
+ * executables that TVM compiled. */
 
 #include <string.h>
 
@@ -59,8 +59,8 @@ static void put_packed(GByteArray *bytes, const char *name) {
     put_number(bytes, i == 2 ? -2 : 0);
 }
 
-/* An executable of function 0, "forward" of `num_args` parameters p and 4 registers more, and of
- * packed functions 1 and up. */
+/* Makes an executable with function 0, "forward", of `num_args` parameters p and 4 more registers,
+ * and with packed functions 1 and up. */
 static GByteArray *make_executable(const char *version, int64_t num_args, const char *const *packed,
                                    size_t num_packed, const Words *code, size_t length) {
   GByteArray *bytes = g_byte_array_new();
@@ -177,7 +177,7 @@ static void test_wild_indices_are_errors(void) {
   refuse((const Words[]){WORDS(7, 0), WORDS(RET, 0)}, 2, "unknown instruction");
 }
 
-/* Two functions over one long call have more arguments than there are words. */
+/* Two functions that share one long call have more arguments than there are words. */
 static void test_shared_code_is_an_error(void) {
   enum { NUM_ARGS = 1000, NUM_WORDS = 4 + NUM_ARGS + 2 + 2 };
   GByteArray *bytes = g_byte_array_new();
@@ -236,7 +236,7 @@ static void test_missing_function_is_named(void) {
   g_assert_nonnull(module);
   g_assert_null(bp_relax_machine_create(module, cpu));
   assert_error(BP_ERROR_NOT_FOUND, "no.such.function");
-  /* What an external code generator left in the library may have had it. */
+  /* Code of an external code generator in the library may have had the function. */
   for (int i = 0; i < 2; i++) {
     BpModule *other = bp_module_create(&other_api, NULL);
     g_assert_cmpint(bp_module_import(module, other), ==, 0);
@@ -315,7 +315,7 @@ static void test_endless_recursion_is_an_error(void) {
   bp_object_release(machine);
 }
 
-/* What TVM's compiler makes of a loop. */
+/* The code that TVM's compiler makes for a loop. */
 static void test_recursion_is_cancelled(void) {
   const Words code[] = {WORDS(CALL, 1, 0, 1, 0), WORDS(RET, 1)};
   const int64_t extent = 1;
@@ -379,14 +379,14 @@ static void test_shapes_are_read_from_tensors(void) {
     bp_value_clear(&shape);
     bp_object_release(tensor);
   }
-  view.strides = &none; /* one element that is given out as two */
+  view.strides = &none; /* one element that claims to be two */
   BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
   g_assert_cmpint(read_shape(tensor, &shape), ==, -1);
   assert_error(BP_ERROR_VALUE, "strides");
   bp_object_release(tensor);
 }
 
-/* A closure over itself keeps the machine, and works when nobody else does. */
+/* A closure over itself keeps the machine alive, and works when it has no other owner. */
 static void test_closure_keeps_the_machine(void) {
   static const char *const packed[] = {"vm.builtin.make_closure"};
   const Words code[] = {WORDS(CALL, 1, 1, 2, FUN(0), 0), WORDS(RET, 1)};
@@ -415,7 +415,7 @@ static void test_lent_argument_is_not_returned(void) {
   bp_object_release(machine);
 }
 
-/* A tuple is kept from run to run; the argument of the second run is only lent. */
+/* A tuple is kept from run to run; the argument of the second run is only borrowed. */
 static void test_lent_argument_is_not_kept_in_a_tuple(void) {
   static const char *const packed[] = {"vm.builtin.kept_tuple"};
   const Words code[] = {WORDS(CALL, 1, 1, 4, MACHINE, NUM(0), 0, 0), WORDS(RET, 1)};
@@ -435,7 +435,7 @@ static void test_lent_argument_is_not_kept_in_a_tuple(void) {
 /* forward(p) appends to its input, for an output and along an axis. */
 static void refuse_append(int64_t output, int64_t axis) {
   static const char *const packed[] = {"vm.builtin.append"};
-  const int64_t value = (INT64_C(1) << 56) - 1; /* of an argument's word */
+  const int64_t value = (INT64_C(1) << 56) - 1; /* bits of an argument's word */
   const Words code[] = {WORDS(CALL, 1, 1, 9, MACHINE, NUM(0), NUM(output & value), 0, 0,
                               NUM(axis & value), NUM(0), 0, NUM(0)),
                         WORDS(RET, 1)};
@@ -478,7 +478,7 @@ static void test_functions_in_steps(void) {
   bp_object_release(machine);
 }
 
-/* TVM's own way: the executable makes a machine, which is given its devices then. */
+/* TVM's own way: the executable makes a machine, which gets its devices later. */
 static void test_machine_is_made_in_two_steps(void) {
   BpModule *module = load(identity("0.14"));
   BpValue made, result, devices[] = {number(BP_DEVICE_CPU), number(0), number(2)};
@@ -530,7 +530,7 @@ static int note_call(void *visitor, const char *node, const char *function, int6
   return 0;
 }
 
-/* What is profiled: makes a tensor, passes it on, and makes another. */
+/* The profiled program: makes a tensor, passes it on, and makes another. */
 static BpModel *create_model(void) {
   static const char *const packed[] = {"test.make", "test.pass", "vm.builtin.copy"};
   const Words code[] = {WORDS(CALL, 0, 1, 0), WORDS(CALL, 1, 2, 1, 0), WORDS(CALL, 2, 3, 1, 1),
@@ -619,7 +619,7 @@ static int check_unknown(void *visitor, int32_t is_output, const BpModelTensorIn
   return 0;
 }
 
-/* Nothing in the bytecode checks the argument. */
+/* The bytecode does not check the argument. */
 static void test_an_input_of_unknown_type_takes_any_tensor(void) {
   const int64_t three = 3;
   BpModule *module = load(identity("0.14"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tvm.contrib.sort.*, for which compiled code calls. What TVM's own give is compared live, in
- * tests/tvm; here is what these refuse, and what no compiler asks for today. */
+/* tvm.contrib.sort.*, which compiled code calls. tests/tvm compares results with TVM's own
+ * functions; this test covers refusals, and uses that no compiler has today. */
 
 #include <math.h>
 #include <string.h>
@@ -119,7 +119,7 @@ static void test_values_take_the_place_of_the_input(void) {
   bp_object_release(both);
 }
 
-/* A view that begins within its memory; indices as floats, as TVM has them by default. */
+/* A view that begins inside its memory; indices as floats, TVM's default. */
 static void test_views_begin_where_they_say(void) {
   const float numbers[] = {9, 9, 3, 1, 2}, sorted[] = {0, 2};
   const int64_t shape[] = {1, 3};
@@ -139,7 +139,7 @@ static void test_views_begin_where_they_say(void) {
   bp_object_release(out);
 }
 
-/* Whose extents may be as large as they like. */
+/* A view whose extents may be arbitrarily large. */
 static void test_nothing_is_sorted(void) {
   BpTensor *in = make(float32, 2, 0, INT64_MAX), *out = make(float32, 2, 0, INT64_MAX);
   BpValue args[] = {tensor_arg(in), tensor_arg(out), number(1), number(1)};
@@ -214,7 +214,7 @@ static int mine(void *self, const BpValue *args, int32_t num_args, BpValue *resu
   return bp_error_raise(BP_ERROR_VALUE, "this one is mine");
 }
 
-/* In a child, as what is registered stays. */
+/* Runs in a child process, because registered functions stay. */
 static void test_a_function_of_the_application_stays(void) {
   if (g_test_subprocess()) {
     BpFunction *function = bp_function_create(mine, NULL, NULL);

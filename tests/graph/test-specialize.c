@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models with open extents that get code of their own for extents that they are run with. */
+/* Models with open extents that get specialised code for the extents of a run. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 
-/* The input and the output have equal shapes, so that one can become the other. */
+/* The input and the output have equal shapes, so that an output can become the input. */
 static char *product_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "rowsx24");
@@ -32,7 +32,7 @@ static char *product_file(void) {
   return onnx_save(builder);
 }
 
-/* What depends on data stays open in the specialised code. */
+/* An extent that depends on data stays open in the specialised code. */
 static char *picked_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "rowsx24");
@@ -47,7 +47,7 @@ static char *picked_file(void) {
   return onnx_save(builder);
 }
 
-/* Numbers from -1 to 1. */
+/* Random numbers from -1 to 1. */
 static BpTensor *numbers_on(BpDevice device, int64_t rows, int64_t seed) {
   int64_t shape[] = {rows, WIDTH};
   float *data = g_new(float, (gsize)(rows * WIDTH) + 1);
@@ -87,7 +87,7 @@ static void must_specialize(BpModel *model, const char *path, int64_t rows) {
     g_error("%s", bp_error_message());
 }
 
-/* What the visitor sees of all. */
+/* The sums over all specialised codes that the visitor collects. */
 typedef struct Seen {
   int count;
   uint64_t runs, parameters, shared;
@@ -130,7 +130,7 @@ static BpTensor *run(BpModelContext *context, const BpTensor *value) {
   return bp_model_get_output(context, 0);
 }
 
-/* Two contexts of models of one file, the first of which is specialised. */
+/* Two contexts of models of one file; the first model is specialised. */
 typedef struct Pair {
   char *path;
   BpModel *model, *general;
@@ -194,15 +194,15 @@ static void test_shared(void) {
   must_specialize(pair.model, pair.path, 9);
   bp_model_memory(pair.model, &parameters, &planned);
   Seen seen = look(pair.model);
-  /* Weights that the processor's schedules pack otherwise for some numbers of rows are not shared.
-   */
+  /* Weights that the processor's schedules pack differently for some numbers of rows are not
+   * shared. */
   g_assert_cmpuint(seen.shared, >=, parameters);
   g_assert_cmpuint(seen.shared, <=, seen.parameters);
   assert_equal_runs(&pair, 9, 3);
   close_pair(&pair);
 }
 
-/* Binds the output of a run as the input of the next one, whose code writes that output. */
+/* Binds the output of a run as the input of the next run, whose code writes that output. */
 static void test_feedback(gconstpointer device) {
   Pair pair = open_pair(product_file(), device);
   BpTensor *x = numbers(5, 1);
@@ -331,7 +331,7 @@ static void test_closed(void) {
   g_free(path);
 }
 
-/* A thread that runs while others specialise. */
+/* A thread that runs the model while other threads specialise it. */
 typedef struct Runner {
   BpModel *model;
   atomic_bool *ends;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that are cut into stages: run one after another, with what they pass on by name, the
- * stages give what the whole model gives. Random graphs are compiled operator by operator, so that
- * results are equal to the bit. */
+/* Models that are cut into stages: the stages, run one after another with values passed on by name,
+ * give the results of the whole model. Random graphs are compiled operator by operator, so that
+ * results are bit-identical. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ static BpModule *compile_stage(const char *path, int32_t num_stages, int32_t sta
   return bp_model_compile(path, &options);
 }
 
-/* Runs a module with values by name, and adds those that it gives. -1 with an error. */
+/* Runs a module with values by name, and adds its outputs. -1 with an error. */
 static int run_stage(BpModule *module, GHashTable *values) {
   BpModel *model = bp_model_create(module, &cpu, 1);
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
@@ -59,7 +59,7 @@ static int run_stage(BpModule *module, GHashTable *values) {
   return status;
 }
 
-/* The values after a run in so many stages; NULL with an error. `inputs` are copied. */
+/* Returns the values after a run in that many stages; NULL with an error. `inputs` are copied. */
 static GHashTable *run_stages(const char *path, int32_t num_stages, int32_t is_reference,
                               GHashTable *inputs) {
   GHashTable *values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, bp_object_release);
@@ -110,7 +110,8 @@ static void compare(const char *path, GHashTable *whole, GHashTable *values, dou
   bp_object_release(module);
 }
 
-/* Compiles what the builder has in 2 and in `most` stages, runs and compares; frees the builder. */
+/* Compiles the builder's model in 2 and in `most` stages, runs it and compares the results; frees
+ * the builder. */
 static void check(OnnxBuilder *builder, GHashTable *inputs, int32_t most, double tolerance) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
@@ -147,7 +148,7 @@ static void add_floats(GHashTable *inputs, const char *name, const int64_t *shap
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
-/* "p" is an output that a later stage reads; "b" is read by the first and the last node. */
+/* "p" is an output that a later stage reads; the first and the last node read "b". */
 static void test_tensors_skip_stages(void) {
   OnnxBuilder *builder = onnx_builder_new();
   GHashTable *inputs = inputs_new();
@@ -167,7 +168,7 @@ static void test_tensors_skip_stages(void) {
   check(builder, inputs, 5, 1e-6);
 }
 
-/* Extents of later stages are computed from those of the input, which no tensor between them
+/* Extents of later stages are computed from those of the input, which no intermediate tensor
  * has. */
 static void test_open_extents(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -189,7 +190,7 @@ static void test_open_extents(void) {
   check(builder, inputs, 6, 1e-5);
 }
 
-/* The number of elements that are not zero is known to no input. */
+/* The number of non-zero elements does not follow from any input's shape. */
 static void test_extents_of_data(void) {
   OnnxBuilder *builder = onnx_builder_new();
   GHashTable *inputs = inputs_new();
@@ -280,7 +281,7 @@ static GHashTable *random_inputs(const char *path, const RandomGraph *graph) {
   return inputs;
 }
 
-/* Whether the graph could be compiled and cut in this form; then its stages are right. */
+/* Whether the graph could be compiled and cut in this form; its stages are then checked. */
 static gboolean check_random(uint64_t seed, RandomForm form, int32_t num_stages) {
   RandomGraph *graph =
       random_graph_new(seed, (int32_t)(seed * 7 % (uint64_t)random_graph_num_ops()), 3, 9, FALSE);

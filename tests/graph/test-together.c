@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An application that uses every device there is at once: threads launch kernels on several
- * streams, copy within and between devices, run a model that is on two of them and compile another,
- * all beside each other. What is built with a first launch is built while others launch. Run under
- * the thread sanitizer too. */
+/* An application that uses all devices at the same time: threads launch kernels on several streams,
+ * copy within and between devices, run a model on two devices and compile another, all
+ * concurrently. Code that a first launch builds is built while other threads launch. Run under the
+ * thread sanitizer too. */
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #define THREADS_A_DEVICE 2
 #define MOST_PLACES      8
 
-/* A device, with what is shared by the threads that use it. */
+/* A device, and the objects that its threads share. */
 typedef struct Place {
   BpDevice device;
   BpFunction *add; /* y = x + n */
@@ -57,7 +57,7 @@ static int count_placed(void *context, const char *node, const char *target, con
   return 0;
 }
 
-/* What the target refuses is left to the fallback, and there is something; or there is none. */
+/* The fallback runs the nodes that the target refuses: there are some, or there are none. */
 static BpModule *compile_model(const char *text, const char *fallback) {
   int num_placed = 0;
   BpTarget *other = fallback ? bp_target_parse(fallback) : NULL;
@@ -83,7 +83,7 @@ static void write_model(void) {
   onnx_input(builder, "x", ONNX_FLOAT, "64");
   onnx_floats(builder, "w", "64");
   onnx_node(builder, "Mul", "x,w", "p", "");
-  onnx_node(builder, "Cast", "p", "d", "to=11"); /* what has no doubles leaves this to the CPU */
+  onnx_node(builder, "Cast", "p", "d", "to=11"); /* without float64 the CPU runs this node */
   onnx_node(builder, "Mul", "d,d", "q", "");
   onnx_node(builder, "Cast", "q", "f", "to=1");
   onnx_node(builder, "Tanh", "f", "y", "");
@@ -116,8 +116,8 @@ static void launch(const Place *place, void *stream, BpTensor *from, BpTensor *t
   assert_ok(bp_function_call(place->add, args, 3 + place->num_launch, &result));
 }
 
-/* Copies what is queued on a stream to another device, on a stream there if that is of another kind
- * and not the host, and compares it. */
+/* Copies work queued on a stream to another device, on a stream of that device if it is of another
+ * kind and not the host, and compares the bytes. */
 static void copy_and_compare(BpDevice device, void *stream, const BpTensor *from, BpDevice other,
                              const float expected[COUNT]) {
   float y[COUNT];
@@ -134,8 +134,8 @@ static void copy_and_compare(BpDevice device, void *stream, const BpTensor *from
   bp_object_release(to);
 }
 
-/* Adds on a stream of the thread's own and, after that, on another; what held the sum in between is
- * freed while both are queued. What comes out is copied to another device. */
+/* Adds on a stream of the thread's own and then on another stream; the intermediate buffer is freed
+ * while both are queued. The result is copied to another device. */
 static void launch_and_copy(const Place *place, const Place *other, int seed) {
   float x[COUNT], expected[COUNT];
   void *streams[2] = {NULL, NULL};
@@ -203,7 +203,7 @@ static void *use_device(void *argument) {
   return NULL;
 }
 
-/* Compiles the model for one kind after the other, and runs it there, while the others work. */
+/* Compiles the model for one kind after the other, and runs it, while the other threads work. */
 static void *compile_beside(void *argument) {
   (void)argument;
   pthread_barrier_wait(&start);
@@ -227,7 +227,7 @@ static void *compile_beside(void *argument) {
 
 /* ---- All at once ------------------------------------------------------------------------- */
 
-/* The devices of a kind that are there, with code for them all. */
+/* Opens the existing devices of a kind, with code for all of them. */
 static void add_places(const char *target, int32_t device_type, int32_t num_launch) {
   int32_t count = 0;
   const char *why = "";
@@ -283,7 +283,7 @@ static void test_all_devices_at_once(void) {
   "(module (function \"f\" (buffer A float32 global 64)"                                           \
   " (for i:int64 0 64 parallel (store A i (add (load A i) 1:float32)))))"
 
-/* Target kind llvm, PoCL and lavapipe have libLLVM in one process, whichever begins. */
+/* Target kind llvm, PoCL and lavapipe share libLLVM in one process, whichever is first. */
 static void test_llvm_of_three(gconstpointer order) {
   static const char *const targets[] = {"llvm", "opencl", "vulkan"};
   if (!g_test_subprocess()) {
@@ -302,7 +302,7 @@ static void test_llvm_of_three(gconstpointer order) {
 }
 
 int main(int argc, char **argv) {
-  /* Two devices of one kind. Of PoCL's drivers "pthread" bears threads; "basic" locks up. */
+  /* Two devices of one kind. PoCL's driver "pthread" supports threads; "basic" deadlocks. */
   g_setenv("POCL_DEVICES", "pthread pthread", FALSE);
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/together/all-devices-at-once-from-several-threads", test_all_devices_at_once);

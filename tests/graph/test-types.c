@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models of float16, bfloat16 and float64 compute as precisely as their types allow, on every
- * device: sums are taken in a wider type and rounded once. A model here casts its input to the type
- * and its output back, so that values can be written as numbers. */
+ * device: sums are computed in a wider type and rounded once. Each model casts its input to the
+ * type and its output back, so that values can be written as numbers. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,12 +16,12 @@
 
 #include "tests/graph/onnx_builder.h"
 
-/* Optimising takes most of a test's time. */
+/* Optimising would take most of the test's time. */
 static const char *const target_texts[] = {
     "c -options=-O0", "c -vector_bits=0 -options=-O0", "llvm -opt=0", "opencl", "vulkan", "cuda",
 };
 
-/* A type, ONNX's number of it, and the bits of its significand, the hidden one included. */
+/* A type, ONNX's number of it, and the bits of its significand, including the hidden bit. */
 typedef struct Type {
   const char *name;
   int32_t number, precision;
@@ -40,12 +40,12 @@ static double rounded(const Type *type, double value) {
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
-/* An operator of one or two operands, the second a constant. */
+/* An operator with one or two operands, the second a constant. */
 typedef struct Case {
   const char *op, *attrs;
   const char *shape;   /* of x */
   const char *weights; /* shape of the constant, or NULL */
-  /* Elements of the output, as sums and the like of elements of x and weights. */
+  /* Computes an element of the output, by sums and the like of elements of x and weights. */
   double (*element)(const Type *type, const float *x, const float *w, int64_t index);
   float scale, offset; /* x is random numbers from -1 to 1, times scale, plus offset */
 } Case;
@@ -80,7 +80,7 @@ static int64_t count_of(const char *shape) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* NULL if there is no device for the target, or it has no float64. */
+/* NULL if there is no device for the target, or the device lacks float64. */
 static float *run(const char *path, const char *target_text, const float *x, int64_t *count) {
   const BpTarget *target = bp_target_parse(target_text);
   BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
@@ -120,8 +120,8 @@ static float *run(const char *path, const char *target_text, const float *x, int
   return result;
 }
 
-/* Within one rounding to the type; what is summed up in float32 before adds a little, relative to
- * the largest sums. */
+/* Checks an output. It permits one rounding to the type; earlier float32 sums add a little,
+ * relative to the largest sum. */
 static void check_output(const Type *type, const Case *c, const char *target, const float *x,
                          const float *w, const float *got, int64_t count) {
   double largest = 0;
@@ -257,9 +257,9 @@ static void test_convolution(void) {
 
 /* ---- Networks ---------------------------------------------------------------------------- */
 
-/* Operators whose layouts and weights are rewritten when compiling: convolutions by transforms,
- * with strides, of each channel, and transposed; a factor and an addend of each channel after one;
- * pooling, concatenation. In float32, or between casts to a type. */
+/* Operators whose layouts and weights are rewritten when compiling: convolutions by Winograd's
+ * algorithm, with strides, depthwise, and transposed; a factor and an addend per channel after a
+ * convolution; pooling, concatenation. In float32, or between casts to a type. */
 static GByteArray *network_of(const Type *type) {
   static const char *const weights[][2] = {
       {"w1", "18x3x3x3"},  {"w2", "18x18x3x3"},  {"w3", "20x36x3x3"}, {"w4", "20x1x3x3"},
@@ -303,7 +303,7 @@ static float *run_network(const Type *type, const char *target, const float *x, 
   return result;
 }
 
-/* Each of some ten operators rounds; their errors add up. */
+/* Each of about ten operators rounds; their errors add up. */
 static void check_network(const Type *type, const char *target, const float *x,
                           const float *expected, int64_t count) {
   int64_t got_count = 0;
@@ -348,7 +348,7 @@ static void test_gelu(void) {
 
 /* ---- Devices without int64 --------------------------------------------------------------- */
 
-/* y is x as int64, times 100,000 and divided by it: the products are beyond int32. */
+/* y is x as int64, times 100,000 and divided by 100,000: the products exceed int32. */
 static GByteArray *model_of_long_products(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "4");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators give where numbers end: at NaN, infinities, the largest integers, and sizes that a
- * float rounds. Every target gives the same, and so does onnxruntime or ONNX's own evaluator. */
+/* Results of operators at the limits of numbers: for NaN, infinities, the largest integers, and
+ * sizes that a float rounds. Every target gives the same results, and so does onnxruntime or ONNX's
+ * own evaluator. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@ static const char *const target_texts[] = {"llvm -opt=1", "c -options=-O1", "ope
 
 enum { FLOAT = 1, UINT8 = 2, INT64 = 7, UINT32 = 12, UINT64 = 13 };
 
-/* A node: its operator and attributes, its input, and what its output has to be. */
+/* A node: its operator and attributes, its input, and its expected output. */
 typedef struct Case {
   const char *op, *attrs, *shape;
   int32_t type;
@@ -180,7 +181,7 @@ static void test_unsigned(void) {
   check_nodes(cases, COUNT(cases));
 }
 
-/* A vector of PoCL's, and whatever lanes a target has, holds large and small angles. */
+/* A vector of PoCL, with any number of lanes of a target, contains large and small angles. */
 static void test_large_angles(void) {
   static const Case cases[] = {
       {"Sin",
@@ -199,7 +200,7 @@ static void test_large_angles(void) {
   check_nodes(cases, COUNT(cases));
 }
 
-/* Nothing may conclude that a product with 0 is 0, or leave out a division by it. */
+/* No pass may conclude that a product with 0 is 0, or drop a division by it. */
 static void test_zero_factors(void) {
   static const float zero = 0, half = 0.5f;
   static const Case cases[] = {
@@ -236,7 +237,7 @@ static void test_zero_factors(void) {
   check(builder, cases, COUNT(cases));
 }
 
-/* Doubles do not hold these integers. */
+/* Doubles cannot hold these integers. */
 static void test_long_ranges(void) {
   static const int64_t bounds[][3] = {{((int64_t)1 << 53) + 1, ((int64_t)1 << 53) + 4, 1},
                                       {5, -4, -3},
@@ -287,7 +288,7 @@ static void test_constant_casts(void) {
   check(builder, cases, COUNT(cases));
 }
 
-/* 10 * 0.7f is 7 in float32, which the extent is computed in, and less than 7 in float64. */
+/* 10 * 0.7f is 7 in float32, in which the extent is computed, and less than 7 in float64. */
 static void test_resized_extent(void) {
   static const float scales[] = {1, 1, 1, 0.7f};
   OnnxBuilder *builder = onnx_builder_new();
@@ -300,7 +301,7 @@ static void test_resized_extent(void) {
   check(builder, &extent, 1);
 }
 
-/* Operator set 10 says nothing of it; onnxruntime does so. */
+/* Operator set 10 does not define this case; onnxruntime behaves like this. */
 static void test_old_resize(void) {
   static const float scales[] = {1, 1, 0.6f, 1}, x[] = {1, 2, 3, 4, 5};
   const Case c = {"Resize", "", "", 0, {0}, {1, 3, 5}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device plugin with one defect, or none. Its name, its defect and its priority stand in its
- * bytes and are changed in copies (tests/core/defects.h). A copy's entry point is found by the hash
- * of its name, which must stay the same: the name is made of pairs "az", for each of which "c8" may
- * stand, since 33 * 'a' + 'z' is 33 * 'c' + '8'.
+/* A device plugin with one defect, or none. Its bytes contain its name, its defect and its
+ * priority, which tests change in copies (tests/core/defects.h). A copy's entry point is found by
+ * the hash of its name, which must stay the same: the name is made of pairs "az", each of which may
+ * be replaced by "c8", since 33 * 'a' + 'z' is 33 * 'c' + '8'.
  *
  * The device's memory is the host's. `NAME.add_one`(data, n) is its kernel: adds 1 to n floats of a
  * handle. */
@@ -44,11 +44,11 @@ BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_NEEDED_TEXT "\n
  * and its place (default "initialize"). With '!' instead of '@' the act is done only outside of
  * trials. */
 static const volatile char defect[48] = "defect=none                                   ";
-static const char *const volatile name = NAME; /* not to be computed with by the compiler */
+static const char *const volatile name = NAME; /* volatile, so that the compiler does not fold it */
 
 static BpPluginTables host;
 
-/* The length of a word at that position of the defect; 0: it is another. */
+/* Returns the length of the word if it is at that position of the defect, else 0. */
 static size_t word_at(size_t at, const char *what) {
   size_t length = strlen(what), i = 0;
   while (i < length && defect[at + i] == what[i])
@@ -65,7 +65,7 @@ static int is(const char *what) {
 
 /* ---- Ways to go wrong -------------------------------------------------------------------- */
 
-/* Ends itself so that no handler of a sanitizer turns the signal into an exit. */
+/* Ends the process so that no handler of a sanitizer turns the signal into an exit. */
 static void die_of(int number) {
   signal(number, SIG_DFL);
   raise(number);
@@ -75,7 +75,7 @@ static void crash(void) {
   die_of(SIGSEGV);
 }
 
-/* Much, and then why it crashes. */
+/* Prints much text, and then the reason for its crash. */
 static void crash_with_words(void) {
   for (int i = 0; i < 1000; i++)
     fprintf(stderr, "line %d of a driver that prints\n", i);
@@ -83,7 +83,7 @@ static void crash_with_words(void) {
   die_of(SIGSEGV);
 }
 
-/* As code does that knows of no handler. */
+/* Crashes like code that installs no handler. */
 static void fault(void) {
   raise(SIGSEGV);
 }
@@ -119,7 +119,7 @@ static void end_at_once(void) {
   syscall(SYS_exit_group, 0);
 }
 
-/* Until so many processes have run this code. */
+/* Waits until that many processes have run this code. */
 static void meet(void) {
   const char *path = getenv("BP_DEFECT_TRACE_FILE");
   struct stat status;
@@ -145,7 +145,7 @@ static void use_stack(void) {
     frame[i] = 1;
 }
 
-/* Leaves a process in a session of its own, whose number is told to who asked for it. */
+/* Leaves a process in a session of its own, and reports its number to the test. */
 static void leave_process(void) {
   if (fork())
     return;
@@ -161,7 +161,7 @@ static void leave_process(void) {
   sleep_for_ever();
 }
 
-/* Both processes go on with what the host does next. */
+/* Forks, and both processes continue with the host's next step. */
 static void return_twice(void) {
   if (fork() < 0)
     crash();
@@ -198,14 +198,14 @@ static void kill_group(void) {
   kill(0, SIGKILL);
 }
 
-/* A file of a terabyte, which takes no room. */
+/* Makes a file of a terabyte that takes no space. */
 static void grow_file(void) {
   FILE *file = tmpfile();
   if (file && ftruncate(fileno(file), (off_t)1 << 40))
     fclose(file);
 }
 
-/* A file without a name as large as may be. */
+/* Makes an unnamed file of the largest permitted size. */
 static void fill_disk(void) {
   static char page[65536];
   FILE *file = tmpfile();
@@ -213,7 +213,7 @@ static void fill_disk(void) {
   }
 }
 
-/* For processes whose memory is limited. */
+/* Allocates memory, for processes whose memory is limited. */
 static void take_memory(void) {
   for (size_t size = (size_t)1 << 30; size >= 64; size /= 2)
     for (void *volatile taken = malloc(size); taken;)
@@ -243,7 +243,7 @@ static void close_files_and_abort(void) {
   abort();
 }
 
-/* Descriptors that others of the process hold lead to a file of this plugin. */
+/* Redirects descriptors of other code in the process to a file of this plugin. */
 static void take_descriptors(void) {
   const char *path = getenv("BP_DEFECT_TAKEN_FILE");
   close_files();
@@ -252,7 +252,7 @@ static void take_descriptors(void) {
       return;
 }
 
-/* What all code of a process shares. */
+/* Changes state that all code of a process shares. */
 static void change_process(void) {
   sigset_t all;
   sigfillset(&all);
@@ -262,7 +262,7 @@ static void change_process(void) {
     return;
 }
 
-/* As with cp: the same bytes, and the file counts as changed. */
+/* Rewrites the file as cp would: with the same bytes, so that only its times change. */
 static void overwrite_file(void) {
   const char *path = getenv("BP_DEFECT_OVERWRITTEN_FILE");
   char byte;
@@ -308,7 +308,7 @@ static const struct {
     {"overwritten", overwrite_file},
 };
 
-/* The kernel kills a trial whose helper ends. */
+/* The kernel kills a trial when its helper ends. */
 static int is_trial(void) {
   int number = 0;
   return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
@@ -322,7 +322,7 @@ static int is_due(size_t length, const char *place) {
   return word_at(7 + length + 1, place) && (mark == '@' || !is_trial());
 }
 
-/* Goes wrong if it is to do so at this place. */
+/* Performs the defect if it is due at this place. */
 static void misbehave(const char *place) {
   for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
     size_t length = word_at(7, acts[i].name);
@@ -339,7 +339,7 @@ __attribute__((destructor)) static void destruct(void) {
   misbehave("unload");
 }
 
-/* Adds a byte to a file for each process that runs this code. */
+/* Adds a byte to a file, for each process that runs this code. */
 static void leave_trace(void) {
   const char *path = getenv("BP_DEFECT_TRACE_FILE");
   int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
@@ -347,7 +347,7 @@ static void leave_trace(void) {
     close(fd);
 }
 
-/* In a constructor, before the host can call anything. */
+/* Runs in a constructor, before the host can call any function. */
 __attribute__((constructor)) static void construct(void) {
   leave_trace();
   misbehave("load");
@@ -438,7 +438,7 @@ static BpDeviceApi device_api = {
 
 /* ---- The plugin -------------------------------------------------------------------------- */
 
-/* The pairs of the name as bits. */
+/* Returns a number with one bit for each pair in the name. */
 static int number_of(const char *pairs) {
   int number = 0;
   for (; *pairs; pairs += 2)

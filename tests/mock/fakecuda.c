@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated driver: its lock, devices, contexts, and failures on demand. One lock is held in
- * every call. */
+/* The simulated driver: its lock, devices, contexts, and failures on demand. Every call holds the
+ * one lock. */
 #include "tests/mock/fakecuda.h"
 
 #include <pthread.h>
@@ -240,7 +240,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) {
     *value = 9 - device;
   } else if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) {
-    *value = device == 0; /* the second device is one without */
+    *value = device == 0; /* the second device lacks a memory pool */
   } else {
     is_known = 0;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated driver's memory. A handle is far from every address of the host; a range of handles
- * beyond the end of an allocation belongs to nothing. */
+/* The simulated driver's memory. Handles are far from all host addresses; handles beyond the end of
+ * an allocation are invalid. */
 #include "tests/mock/fakecuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_BLOCKS 4096
-/* Not canonical on x86-64, so reading it faults. */
+/* The address is not canonical on x86-64, so reading it faults. */
 #define FIRST_HANDLE ((CUdeviceptr)0x0de0 << 48)
 #define HANDLE_STEP  ((CUdeviceptr)1 << 32)
-/* Where a small allocation begins in its page, which it shares; larger ones have pages of their
- * own.
- */
+/* Offset of a small allocation in its page, which it shares; larger allocations have pages of their
+ * own. */
 #define SMALL_OFFSET 512
 #define PAGE_BYTES   ((size_t)2 << 20)
 
@@ -49,7 +48,7 @@ static CUresult allocate(CUdeviceptr *data, size_t size, int is_pooled) {
   int device = fake_current()->device;
   if (size == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (is_pooled) /* what is in reserve serves again */
+  if (is_pooled) /* reserved memory is used again */
     in_reserve[device] = in_reserve[device] > size ? in_reserve[device] - size : 0;
   if (size > FAKE_MEMORY - in_use[device] - in_reserve[device])
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -88,7 +87,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *data, size_t size) {
   return fake_leave(status == CUDA_SUCCESS ? allocate(data, size, 0) : status);
 }
 
-/* Waits for what is queued, as the driver does. */
+/* Waits for queued work, as the driver does. */
 CUresult cuMemFree_v2(CUdeviceptr data) {
   CUresult status = fake_enter_unsafe("cuMemFree_v2");
   Block *block = find_block(data);
@@ -169,7 +168,7 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr data) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Reads its source, be it of the host or the device, when it is run and no sooner. */
+/* Reads its source, on the host or the device, only when the command runs. */
 static CUresult run_copy(FakeCommand *command, int device) {
   void *to = command->host_to ? command->host_to
                               : fake_resolve(command->to_device, command->to, command->size);
@@ -213,6 +212,6 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
                            CUcontext from_context, size_t size, CUstream stream) {
   FakeCommand command = {.to = to, .from = from, .size = size, .to_device = to_context->device};
   if (from_context != fake_current())
-    return CUDA_ERROR_INVALID_CONTEXT; /* the stream is the source's */
+    return CUDA_ERROR_INVALID_CONTEXT; /* the stream belongs to the source */
   return submit_copy("cuMemcpyPeerAsync", command, stream);
 }

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What the library has for each kernel; see fakecuda_kernel.hpp. */
+/* The function that a compiled library has for each kernel; see fakecuda_kernel.hpp. */
 typedef int (*Run)(void **params, const unsigned *grid, const unsigned *block, unsigned shared,
                    void *(*resolve)(unsigned long long data));
 
@@ -25,11 +25,11 @@ struct CUfunc_st {
   CUfunction next;
   CUmodule module;
   Run run;
-  const unsigned *sizes; /* how many parameters, the threads it is bound to, the bytes of each */
+  const unsigned *sizes; /* number of parameters, threads of its bounds, bytes of each parameter */
   int most_shared;
 };
 
-/* Those that are loaded; a device that is lost keeps its own, as with the driver. */
+/* The loaded modules; a lost device keeps its modules, as with the driver. */
 static CUmodule modules;
 
 /* ---- Loading ----------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static void *open_library(const char *data, size_t size) {
   static int libraries;
   char path[64];
   int unnumbered = memfd_create("fakecuda", MFD_CLOEXEC);
-  /* dlopen takes equal names for the same library. */
+  /* dlopen treats equal names as the same library. */
   int file = unnumbered < 0 ? -1 : fcntl(unnumbered, F_DUPFD_CLOEXEC, 64 + libraries++ % 512);
   close(unnumbered);
   if (file < 0 || write(file, data, size) != (ssize_t)size)
@@ -123,7 +123,7 @@ CUresult cuModuleUnload(CUmodule module) {
     status = CUDA_ERROR_INVALID_CONTEXT;
   if (status != CUDA_SUCCESS)
     return fake_leave(status);
-  fake_drain(module->device); /* kernels that are queued still run */
+  fake_drain(module->device); /* queued kernels still run */
   while (module->functions) {
     CUfunction next = module->functions->next;
     free(module->functions);

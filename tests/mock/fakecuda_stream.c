@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated driver's streams, events and graphs. Commands are run as late as is allowed: when
- * somebody waits for them, and in an order that only events and streams bind. */
+/* The simulated driver's streams, events and graphs. Commands run as late as permitted: when a
+ * caller waits for them, in an order that only events and streams determine. */
 #include "tests/mock/fakecuda.h"
 
 #include <pthread.h>
@@ -21,11 +21,11 @@ struct CUstream_st {
   struct CUgraph_st captured;
 };
 
-/* One record of an event that was asked for. */
+/* One record of an event. */
 typedef struct FakeRecord {
   int users; /* commands that refer to the record, and its event, if the record is the latest */
   int is_done;
-  CUstream stream; /* which may be gone once it is done */
+  CUstream stream; /* the stream may be freed once the record is done */
   double time;
 } FakeRecord;
 
@@ -33,7 +33,7 @@ struct CUevent_st {
   int device;
   int has_time;
   FakeRecord *latest; /* NULL: none */
-  int users;          /* commands that refer to it, and the owner */
+  int users;          /* commands that refer to the event, and its owner */
 };
 
 struct CUgraphExec_st {
@@ -97,7 +97,7 @@ CUresult fake_submit(CUstream stream, const FakeCommand *command) {
   return append(stream->is_capturing ? &stream->captured.first : &stream->first, command);
 }
 
-/* Runs commands until there is none, `record` is done, or `most` ran. */
+/* Runs commands until there are no more, `record` is done, or `most` have run. */
 static CUresult run_stream(CUstream stream, const FakeRecord *record, size_t most) {
   for (; stream->first && most > 0 && !(record && record->is_done); most--) {
     FakeCommand *command = stream->first;
@@ -148,7 +148,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     status = CUDA_ERROR_INVALID_HANDLE;
   if (status != CUDA_SUCCESS)
     return fake_leave(status);
-  run_stream(stream, NULL, SIZE_MAX); /* what is queued still completes */
+  run_stream(stream, NULL, SIZE_MAX); /* queued work still completes */
   CUstream *place = &streams;
   while (*place != stream)
     place = &(*place)->next;
@@ -231,21 +231,21 @@ static CUresult run_wait(FakeCommand *command, int device) {
   return wait_for(command->event, command->record);
 }
 
-/* The event may be of another device. */
+/* The event may belong to another device. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   CUresult status = fake_enter("cuStreamWaitEvent", 1);
   FakeCommand command = {.run = run_wait, .event = event, .record = event->latest};
   if (status == CUDA_SUCCESS && flags != 0)
     status = CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; status == CUDA_SUCCESS && i < FAKE_DEVICES; i++) {
-    if (fake_is_stream(stream, i)) /* what is queued outside of a capture is no part of it */
+    if (fake_is_stream(stream, i)) /* work queued outside of a capture is no part of it */
       return fake_leave(stream->is_capturing ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION
                                              : append(&stream->first, &command));
   }
   return fake_leave(status == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : status);
 }
 
-/* Each query lets the stream do one more command, so whoever goes on asking gets there. */
+/* Each query runs one more command of the stream, so a caller that polls gets there. */
 CUresult cuEventQuery(CUevent event) {
   CUresult status = fake_enter("cuEventQuery", 1);
   if (status != CUDA_SUCCESS || is_done(event->latest))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulation of NVRTC: it hands the source to the host's C++ compiler, after a header that
- * defines what CUDA has, and calls the library that comes out a cubin. See fakecuda.h. */
+/* A simulation of NVRTC: it passes the source to the host's C++ compiler, after a header with
+ * CUDA's definitions, and the resulting library is the cubin. See fakecuda.h. */
 #include "tests/mock/fakecuda.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 
 /* ---- The source -------------------------------------------------------------------------- */
 
-/* Inline PTX, and what does the same here. */
+/* Inline PTX, and its replacement in C++. */
 static const struct {
   const char *ptx;
   const char *code;
@@ -74,7 +74,8 @@ static const struct {
      "r.bits = fake_half_fma(a.bits, b.bits, c.bits);"},
 };
 
-/* `extern __shared__ float x[];` is a pointer here. Returns how much of the source that was. */
+/* Replaces `extern __shared__ float x[];` by a pointer. Returns the length of the replaced
+ * source. */
 static int write_dynamic(FILE *file, const char *source) {
   char type[64], name[64];
   int used = 0;
@@ -101,7 +102,7 @@ static void write_source(FILE *file, const char *source) {
   }
 }
 
-/* What the driver calls, for each `__global__ void __launch_bounds__(N) NAME(`. */
+/* The entry for the driver, for each `__global__ void __launch_bounds__(N) NAME(`. */
 static void write_kernels(FILE *file, const char *source) {
   static const char word[] = "__global__ void ";
   for (const char *p = strstr(source, word); p; p = strstr(p, word)) {
@@ -151,7 +152,7 @@ static int run_compiler(const char *source, const char *library, const char *log
                         "-x",
                         "c++",
                         "-std=c++17",
-                        "-O0", /* what compiles takes most of the time */
+                        "-O0", /* optimising would take most of the time */
                         "-shared",
                         "-fPIC",
                         "-w",
@@ -160,7 +161,7 @@ static int run_compiler(const char *source, const char *library, const char *log
                         "-fwrapv",
                         "-ffp-contract=off",
 #ifdef __SANITIZE_ADDRESS__
-                        "-fsanitize=address", /* a kernel that leaves its buffers is found, too */
+                        "-fsanitize=address", /* finds kernels that exceed their buffers, too */
 #endif
                         source,
                         "-o",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices whose kernels do what the process that runs them does not survive, each by its name, and
- * memory that does so when it is copied. Their memory is the process', their work is done at once,
- * and the driver's version is the number of the process. */
+/* Devices whose kernels break the process that runs them, each kernel as its name says, and memory
+ * that breaks it when it is copied. Their memory is the process' own, their work is done at once,
+ * and the driver's version is the process number. */
 #include <backplane/plugin_helpers.h>
 
 #include "plugins/worker/protocol.h"
@@ -26,12 +26,12 @@ BP_PLUGIN_EXPORT int32_t bp_plugin_entry_fragile(const BpHost *host, BpPlugin *p
 
 #define DEVICE_TYPE 61442
 #define NUM_DEVICES 2
-/* A number of the vendor. */
+/* A number in the vendor range. */
 #define ATTR_LONG_SHAPE 100000
 
 static BpPluginTables host;
 
-/* Memory of scope "brittle": what is copied ends the process after some copies. */
+/* Memory of scope "brittle": some copies of it end the process. */
 typedef struct Memory {
   int32_t is_brittle;
   _Alignas(64) char data[];
@@ -138,7 +138,7 @@ static void wait_for_ever(int result) {
     pause();
 }
 
-/* The memory that is shared with the host. */
+/* Finds the memory that is shared with the host. */
 static void *find_shared(void) {
   char line[512];
   unsigned long address = 0;
@@ -151,7 +151,7 @@ static void *find_shared(void) {
   return (void *)address;
 }
 
-/* Answers every call at once, with results that are not there, and never again. */
+/* Answers every call at once, with results that do not exist, and never again. */
 static void garble(uint32_t size, int32_t status, int fill) {
   void *memory = find_shared();
   for (uint32_t i = 0; i < BP_WORKER_CHANNELS; i++) {
@@ -165,7 +165,7 @@ static void garble(uint32_t size, int32_t status, int fill) {
   wait_for_ever(0);
 }
 
-/* Counts one chunk fewer than before in all channels, and never answers. */
+/* Decreases the chunk count of all channels by one, and never answers. */
 static void garble_chunks(void) {
   void *memory = find_shared();
   for (uint32_t i = 0; i < BP_WORKER_CHANNELS; i++) {
@@ -181,7 +181,7 @@ static void starve(void) {
   setrlimit(RLIMIT_AS, &none);
 }
 
-/* Fails where this process must not make a file. */
+/* Fails if this process may not create a file. */
 static int32_t make_file(void) {
   const char *path = getenv("BACKPLANE_FRAGILE_FILE");
   int fd = path ? open(path, O_WRONLY | O_CREAT, 0600) : -1;
@@ -244,7 +244,7 @@ static const char *const names[] = {"add",         "fail",          "segv",   "a
                                     "garble-size", "garble-error",  "starve", "make-file",
                                     "signal-host", "garble-chunks", "tire"};
 #define NUM_NAMES (sizeof names / sizeof *names)
-/* A module of so many more functions, "add" by other names. */
+/* A module with many more functions: "add" under other names. */
 #define NUM_MORE 5000
 
 static int32_t launch(void *context, const BpInvocation *invocation, const BpValue *args,
@@ -271,7 +271,7 @@ static int32_t get_property(void *context, int32_t *flags) {
   return 0;
 }
 
-/* Of the module whose bytes are "code". */
+/* Functions of the module whose bytes are "code". */
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   (void)context;
   *bytes = (BpOwnedBytes){strdup("code"), 4, free};
@@ -337,7 +337,7 @@ static const BpModuleApi many_api = {
     .destroy = destroy,
 };
 
-/* By the bytes of a module; NULL: they are none. */
+/* Returns the module for the bytes; NULL: the bytes are invalid. */
 static const BpModuleApi *find_api(const BpByteArray *bytes) {
   static const struct {
     const char *bytes;

@@ -3,10 +3,10 @@
  * or peculiarity. Each provides the name `test.NAME`, a function that returns how often the plugin
  * was initialised.
  *
- * ODD_NAME: the plugin's name; ODD_ENTRY: its entry point. What is odd: ODD_ABI, ODD_NO_NOTE,
+ * ODD_NAME: the plugin's name; ODD_ENTRY: its entry point. The defects: ODD_ABI, ODD_NO_NOTE,
  * ODD_NO_ENTRY, ODD_ENTRY_ABI, ODD_ENTRY_FAILS, ODD_INIT_FAILS, ODD_INIT_FAILS_SILENTLY, ODD_SLOW;
- * ODD_PROVIDES: names other than the one it registers; ODD_ASKS: a registry name that it asks for
- * while it initialises, which must be there or not be ready. */
+ * ODD_PROVIDES: names other than the one it registers; ODD_ASKS: a registry name that it requests
+ * while it initialises; the name must exist or be not ready. */
 
 #include <backplane/plugin.h>
 

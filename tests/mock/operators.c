@@ -8,8 +8,8 @@
 #define WRONG      1 /* results are off by one */
 #define OVERWRITES 2 /* the first input is overwritten */
 #define UNCHECKED  3 /* shapes are not compared */
-#define ABSENT     4 /* Add is promised, and not registered */
-#define ANY_CALL   5 /* a call that cannot be read succeeds */
+#define ABSENT     4 /* Add is declared, but not registered */
+#define ANY_CALL   5 /* a malformed call succeeds */
 #ifndef DEFECT
 #define DEFECT RIGHT
 #endif

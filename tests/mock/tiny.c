@@ -35,16 +35,16 @@ BP_PLUGIN_DESCRIPTOR(
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_tiny(const BpHost *host, BpPlugin *plugin);
 
-/* What is odd about a graph compiler. */
+/* The defect of a graph compiler. */
 typedef enum Oddity {
   NONE,
   FAILS,      /* compiling fails */
-  FAILS_ONCE, /* and of parts with an Add alone */
-  NOWHERE,    /* claims a node that is not there, and says that all is well */
-  TWICE,      /* claims a node twice, likewise */
+  FAILS_ONCE, /* compiling fails once, and for parts with only an Add */
+  NOWHERE,    /* claims a node that does not exist, and returns success */
+  TWICE,      /* claims a node twice, and returns success */
   NOT_A_NUMBER,
-  EVERYTHING, /* claims what it cannot compile */
-  NAMELESS,   /* its module has a function of another name */
+  EVERYTHING, /* claims nodes that it cannot compile */
+  NAMELESS,   /* its module has a function with another name */
   SLOW,       /* its parts take 10 milliseconds */
   IDLE,       /* its parts do nothing, quickly */
   UNEVEN,     /* its small parts are as SLOW, its large ones as IDLE */
@@ -61,16 +61,16 @@ static BpPluginTables host;
 
 /* ---- Modules ----------------------------------------------------------------------------- */
 
-/* Slots are the inputs, the outputs, the constants and what lies between, in this order. */
+/* Slots are the inputs, the outputs, the constants and the intermediate values, in this order. */
 typedef struct Step {
   int32_t is_add, a, b, to;
 } Step;
 
-/* What a module's bytes begin with; then come the steps and the elements of the constants. */
+/* The header of a module's bytes; the steps and the elements of the constants follow. */
 typedef struct Header {
   char magic[8];
   char function[64];
-  int64_t elements; /* of each tensor; -1: as many as the first argument has */
+  int64_t elements; /* elements of each tensor; -1: as many as the first argument has */
   int32_t num_inputs, num_outputs, num_constants, num_slots, num_steps;
   int32_t cannot_save;
   int32_t oddity; /* SLOW, IDLE, or 0 */
@@ -95,7 +95,7 @@ static const float *find_slot(const Header *header, const BpValue *args, float *
                                       : between + (slot - header->num_constants) * elements;
 }
 
-/* The elements of an argument; -1: it is no tensor. */
+/* Returns the number of elements of an argument; -1: no tensor. */
 static int64_t count_of(const BpValue *arg) {
   const BpTensorView *view = bp_part_tensor(arg);
   int64_t count = view ? 1 : -1;
@@ -147,7 +147,7 @@ static int32_t launch(void *context, const BpInvocation *invocation, const BpVal
 typedef struct Module {
   BpModule *self;
   size_t size;
-  Header *header; /* and what follows it */
+  Header *header; /* the header and the data that follow */
 } Module;
 
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
@@ -172,7 +172,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
                       (const char *)module->header, module->size, bytes);
 }
 
-/* As text: the name of its function. */
+/* The source is a text: the name of the module's function. */
 static int32_t get_source(void *context, const char *format, BpOwnedBytes *source) {
   const Module *module = context;
   char *text = *format ? NULL : strdup(module->header->function);
@@ -194,7 +194,7 @@ static const BpModuleApi module_api = {.struct_size = sizeof(BpModuleApi),
                                        .get_source = get_source,
                                        .destroy = destroy};
 
-/* Takes over the header. */
+/* Makes a module; takes over the header. */
 static BpModule *make_module(Header *header, size_t size) {
   Module *module = header ? calloc(1, sizeof(*module)) : NULL;
   if (!module) {
@@ -212,7 +212,7 @@ static size_t size_of(const Header *header) {
   return sizeof(*header) + (size_t)header->num_steps * sizeof(Step) + constants * sizeof(float);
 }
 
-/* Bytes of this test alone: no more than their size is checked. */
+/* The bytes come from this test: only their size is checked. */
 static int load(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   BpPartBytes part;
   (void)self;
@@ -234,14 +234,14 @@ static const BpGraphTable *graph_table(void) {
   return host.host->get_table(host.host, BP_TABLE_GRAPH, BP_TABLE_GRAPH_VERSION);
 }
 
-/* Whether dimension `d` of two values has one extent. */
+/* Whether dimension `d` of two values has equal extents. */
 static int same_extent(const BpOnnxValue *a, const BpOnnxValue *b, int32_t d) {
   if (a->shape[d] != b->shape[d] || a->shape[d] >= 0)
     return a->shape[d] == b->shape[d];
   return a->symbols && b->symbols && !strcmp(a->symbols[d], b->symbols[d]);
 }
 
-/* Why the library lacks the operator of a node, or NULL: it has it. */
+/* Says why the library lacks the operator of a node, or NULL: it has the operator. */
 static const char *lacks(const BpGraphTable *table, const BpOnnxGraph *graph,
                          const BpOnnxNode *node) {
   const BpOnnxValue *out = table->get_value(graph, node->outputs[0]);
@@ -415,7 +415,7 @@ static int answer(void *self, const BpValue *args, int32_t num_args, BpValue *re
   return 0;
 }
 
-/* The target of a device that has the library and no generator. */
+/* The target of a device with only a library and no generator. */
 #define DEVICE_TYPE 64990
 
 static const BpTargetAttr attrs[] = {{"rows", BP_TYPE_INT, 0, "1", "of the library; not used"}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A provider that calls every slot of bridges/onnxruntime/ort_abi.h with a value whose effect it
- * sees, or lets ONNX Runtime call it. Each slot that was seen is a line in the file that
- * BP_SLOTS names: "Table.slot good" or "Table.slot wrong". slots.py makes the model. */
+/* A provider that calls every slot of bridges/onnxruntime/ort_abi.h with a visible effect, or lets
+ * ONNX Runtime call it. Each slot that worked or failed is a line in the file that BP_SLOTS names:
+ * "Table.slot good" or "Table.slot wrong". slots.py makes the model. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static uint32_t version;
 static OrtMemoryInfo *memory_info;
 static OrtKernelRegistry *kernels;
 
-/* ---- What was seen ----------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------- */
 
 static void see(const char *slot, bool is_good) {
   FILE *file = fopen(getenv("BP_SLOTS"), "a");
@@ -29,7 +29,7 @@ static void see(const char *slot, bool is_good) {
   }
 }
 
-/* The slot exists, and did what it should. */
+/* Records that the slot exists, and did what it should. */
 #define SEE(table, slot, is_good)                                                                  \
   do {                                                                                             \
     (void)offsetof(table, slot);                                                                   \
@@ -48,7 +48,7 @@ static bool is_text(const char *text, const char *expected) {
   return text && !strcmp(text, expected);
 }
 
-/* Whether what a cycle makes is freed by it. */
+/* Whether a cycle frees all memory that it allocates. */
 static bool frees(void (*cycle)(void)) {
   cycle();
   size_t before = mallinfo2().uordblks;
@@ -329,7 +329,7 @@ static OrtStatus *get_capability(OrtEp *self, const OrtGraph *graph, OrtGraphSup
     return NULL;
   }
   SEE(OrtApi, Graph_GetParentNode, !parent);
-  /* Python looks for the text. */
+  /* The Python test checks the text. */
   SEE(OrtApi, Logger_LogMessage,
       ok(api->Logger_LogMessage(((Ep *)self)->logger, ORT_LEVEL_WARNING, "the graph is read",
                                 __FILE__, __LINE__, __func__)));
@@ -386,7 +386,7 @@ static void release_state(OrtNodeComputeInfo *self, void *state) {
   SEE(OrtNodeComputeInfo, ReleaseState, state == self);
 }
 
-/* Python looks for the node in the model that is kept. */
+/* The Python test checks the node in the saved model. */
 static void make_context(const OrtNode *fused, OrtNode **node) {
   static const char *const inputs[] = {"x"}, *const outputs[] = {"b"};
   const char *name = NULL;
@@ -448,7 +448,7 @@ static void *allocate(OrtAllocator *self, size_t size) {
   return aligned_alloc(64, (size + 64) / 64 * 64);
 }
 
-/* Initialisers are asked for this way, of which there are none. */
+/* Initialisers are queried this way; the graph has none. */
 static void *reserve(OrtAllocator *self, size_t size) {
   SEE(OrtAllocator, Reserve, true);
   return allocate(self, size);
@@ -538,7 +538,7 @@ static OrtStatus *create_kernel(void *state, const OrtKernelInfo *info, OrtKerne
   return NULL;
 }
 
-/* ONNX Runtime finds a kernel by each of these; it fails to make the session if one is wrong. */
+/* ONNX Runtime finds a kernel by each of these properties; the session fails if one is wrong. */
 static void add_kernel(const char *op, bool is_from_host) {
   OrtKernelDefBuilder *builder = NULL;
   OrtKernelDef *def = NULL;
@@ -572,7 +572,7 @@ static void add_kernel(const char *op, bool is_from_host) {
 static void make_memory(void) {
   bool is_good = ok(api->CreateMemoryInfo_V2(NAME, ORT_MEMORY_GPU, VENDOR, 3, ORT_MEMORY_DEFAULT, 0,
                                              ORT_ALLOCATOR_DEVICE, &memory_info));
-  SEE(OrtApi, CreateMemoryInfo_V2, is_good); /* Python looks at its numbers */
+  SEE(OrtApi, CreateMemoryInfo_V2, is_good); /* the Python test checks the numbers */
   SEE(OrtApi, ReleaseMemoryInfo, frees(cycle_info));
   SEE(OrtEpApi, MemoryInfo_GetMemoryDevice,
       ep_api->MemoryDevice_GetVendorId(ep_api->MemoryInfo_GetMemoryDevice(memory_info)) == VENDOR);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The places of ONNX Runtime's slots, as its published header has them: a slot is at its index, for
+/* The indices of ONNX Runtime's slots in its published header: a slot stays at its index for
  * ever. */
 #include <stddef.h>
 
@@ -10,7 +10,7 @@
 /* A slot of a table that ONNX Runtime fills, and its index. */
 #define SLOT(table, slot, index)                                                                   \
   { #table "." #slot, offsetof(table, slot), sizeof(void *) * (index) }
-/* The same of a table that the bridge fills, behind its version. */
+/* A slot of a table that the bridge fills, after the table's version, and its index. */
 #define OWN(table, slot, index)                                                                    \
   { #table "." #slot, offsetof(table, slot), sizeof(void *) * ((index) + 1) }
 

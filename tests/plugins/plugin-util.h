@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of device plugins share: the host's tables as a plugin gets them, copies, kernels,
- * and a cache of the test's own that can be looked into. */
+/* Common code of tests of device plugins: the host's tables for a plugin, copies, kernels, and a
+ * cache of the test whose files it can inspect. */
 #ifndef TESTS_PLUGINS_PLUGIN_UTIL_H
 #define TESTS_PLUGINS_PLUGIN_UTIL_H
 
@@ -21,7 +21,7 @@
 
 static BpPluginTables tables;
 
-/* A plugin has to provide something. */
+/* Registers a name, as a plugin must provide at least one. */
 static inline int32_t provide(void *context) {
   (void)context;
   return bp_plugin_register(&tables, "test.host", bp_plugin_answer_context, NULL);
@@ -34,7 +34,7 @@ static inline int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
   return 0;
 }
 
-/* All of them, from a plugin of the program itself. */
+/* Fetches all tables, through a plugin linked into the program. */
 static inline const BpPluginTables *host_tables(void) {
   if (!tables.host) {
     assert_ok(bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT "\nname=test-host\nversion=1\n"
@@ -48,7 +48,7 @@ static inline const BpPluginTables *host_tables(void) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-/* Whether there is one of the kind; the test is skipped otherwise. */
+/* Whether there is a device of the kind; otherwise the test is skipped. */
 static inline gboolean has_device_of(int32_t device_type) {
   int32_t count = 0;
   const char *why = "";
@@ -75,7 +75,7 @@ static inline void *allocate_on(BpDevice device, uint64_t size) {
   return handle;
 }
 
-/* More than there can be, and memory of a kind that there is not, are errors; nothing is not. */
+/* Too much memory, and an unknown memory scope, are errors; size 0 is not. */
 static inline void assert_allocations_are_checked(BpDevice device, const char *message) {
   void *handle = NULL;
   g_assert_cmpint(try_alloc(device, (uint64_t)1 << 60, 64, NULL, &handle), ==, -1);
@@ -100,7 +100,7 @@ static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice fr
   return bp_device_copy(&copy, NULL);
 }
 
-/* Bytes go to the device, within it and back, each time to other offsets. */
+/* Copies bytes to the device, within it and back, each time at other offsets. */
 static inline void assert_copies(BpDevice device) {
   char from[] = "abcdefgh", to[] = "........";
   void *a = allocate_on(device, 16), *b = allocate_on(device, 16);
@@ -114,7 +114,7 @@ static inline void assert_copies(BpDevice device) {
   assert_ok(bp_device_free(device, b));
 }
 
-/* A copy onto part of itself is refused; one beside itself is not. */
+/* A copy onto a part of itself is refused; a copy next to itself is not. */
 static inline void assert_overlaps_are_refused(BpDevice device) {
   void *a = allocate_on(device, 64);
   g_assert_cmpint(copy_bytes(a, 0, device, a, 31, device, 32), ==, -1);
@@ -145,7 +145,7 @@ static inline int32_t compare_name(void *context, const char *name, const BpValu
   return strcmp(name, *(const char **)context) == 0 ? (*(const char **)context = NULL, 1) : 0;
 }
 
-/* Among what a device tells beyond its attributes is this, and no more is asked for then. */
+/* Checks that the device's properties include this one, and that the visit then ends. */
 static inline void assert_tells(BpDevice device, const char *name) {
   const BpDeviceApi *api = bp_device_api(device.device_type);
   assert_ok(api == NULL);
@@ -155,7 +155,7 @@ static inline void assert_tells(BpDevice device, const char *name) {
 
 /* ---- Faults ------------------------------------------------------------------------------ */
 
-/* The test again in a process of its own, with a variable set. */
+/* Runs the test again in a separate process, with a variable set. */
 static inline void run_again_with(const char *variable, const char *value) {
   char *before = g_strdup(g_getenv(variable));
   g_setenv(variable, value, TRUE);
@@ -168,7 +168,7 @@ static inline void run_again_with(const char *variable, const char *value) {
   g_test_trap_assert_passed();
 }
 
-/* The kind has no device, and says so with what to do. */
+/* Checks that the kind has no device, and that its reason contains the remedy. */
 static inline void assert_none(int32_t device_type, const char *reason, const char *remedy) {
   int32_t count = -1;
   const char *why = "";
@@ -178,7 +178,7 @@ static inline void assert_none(int32_t device_type, const char *reason, const ch
     g_error("\"%s\" does not say \"%s\" and \"%s\"", why, reason, remedy);
 }
 
-/* A device with an index that there is not: an error that says how many there are. */
+/* An index without a device is an error that states the number of devices. */
 static inline void assert_index_is_checked(int32_t device_type) {
   const BpDevice none = {device_type, 99};
   void *handle = NULL;
@@ -189,7 +189,7 @@ static inline void assert_index_is_checked(int32_t device_type) {
   g_assert_false(value.v_int64);
 }
 
-/* What one device gave the other does not free, and it is as it was. */
+/* One device does not free a handle of another, and the memory is unchanged. */
 static inline void assert_freed_where_it_is_from(BpDevice one, BpDevice other) {
   char to[] = "....";
   void *handle = allocate_on(one, 16);
@@ -205,7 +205,7 @@ static inline void assert_freed_where_it_is_from(BpDevice one, BpDevice other) {
 }
 
 /* In a child of this process, which has used the device, memory and launches are errors at once,
- * and a module ends with its last function, which this is; in the parent all goes on. */
+ * and a module can be freed with its last function, this one; the parent continues. */
 static inline void assert_fork_is_an_error(BpDevice device, BpFunction *function,
                                            const BpValue *args, int32_t count) {
   BpValue result;
@@ -247,7 +247,7 @@ static inline BpValue int_value(int64_t value) {
   return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = value};
 }
 
-/* Of a kernel "scale", x * by + add, in two blocks of four threads. */
+/* Calls a kernel "scale", x * by + add, in two blocks of four threads. */
 static inline void set_scale_args(BpValue args[5], BpTensorView *view, double by, int64_t add) {
   args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
   args[0].v_view = view;
@@ -264,7 +264,7 @@ static inline void launch_fails(BpFunction *function, const BpValue *args, int32
   assert_error(kind, message);
 }
 
-/* A handle that is no buffer of the device does not free, nor is it copied or launched with. */
+/* A handle that is not a buffer of the device cannot be freed, copied or launched with. */
 static inline void assert_handle_is_refused(BpDevice device, void *handle, BpFunction *scale) {
   char bytes[32] = "";
   int64_t count = 8;
@@ -289,8 +289,8 @@ static inline void assert_handle_is_refused(BpDevice device, void *handle, BpFun
   assert_ok(bp_device_free(device, good));
 }
 
-/* What is no handle, or none any more, is found out, also when its place was taken; the device goes
- * on. */
+/* A handle that never existed or was freed is detected, also if its place was reused; the device
+ * continues to work. */
 static inline void assert_handles_are_checked(BpDevice device, BpFunction *scale) {
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   BpValue args[5], result;
@@ -311,7 +311,7 @@ static inline void assert_handles_are_checked(BpDevice device, BpFunction *scale
   bp_object_release(tensor);
 }
 
-/* A tensor that is said to be larger than its buffer, or to begin behind its end. */
+/* A tensor that claims to be larger than its buffer, or to begin after its end, is refused. */
 static inline void assert_tensors_are_in_their_buffers(BpFunction *scale, BpTensor *tensor,
                                                        const char *message) {
   int64_t many = 9, none = 0;
@@ -329,8 +329,8 @@ static inline void assert_tensors_are_in_their_buffers(BpFunction *scale, BpTens
   assert_ok(bp_function_call(scale, args, 5, &result));
 }
 
-/* What every plugin refuses of a launch of "scale", whose tensor is on a device; it goes on after
- * that. */
+/* Launches of "scale" that every plugin refuses, with its tensor on a device; the device works
+ * afterwards. */
 static inline void assert_launches_are_checked(BpFunction *scale, BpTensor *tensor) {
   static const char *const kinds[] = {
       [BP_DEVICE_CUDA] = "cuda", [BP_DEVICE_OPENCL] = "opencl", [BP_DEVICE_VULKAN] = "vulkan"};
@@ -403,7 +403,7 @@ static inline int call_add_one(BpModule *module, BpDevice device, float data[64]
   return rc;
 }
 
-/* The module from its bytes (transfer full), no part of which that is cut off is a module. */
+/* Loads the module from its bytes (transfer full); no truncation of the bytes is a module. */
 static inline BpModule *through_bytes(BpModule *module, const char *kind) {
   BpOwnedBytes bytes;
   assert_ok(bp_module_save_to_bytes(module, &bytes));
@@ -434,7 +434,7 @@ static inline void count_warnings(void *context, int32_t level, const char *mess
   ((TestCache *)context)->warnings += level == BP_LOG_WARNING;
 }
 
-/* An empty cache, and an ear for what is said of it. */
+/* Begins with an empty cache, and counts the log messages about it. */
 static inline void cache_begin(TestCache *cache) {
   cache->dir = g_dir_make_tmp("backplane-test-XXXXXX", NULL);
   cache->saved = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
@@ -443,7 +443,7 @@ static inline void cache_begin(TestCache *cache) {
   bp_log_set_callback(count_warnings, cache);
 }
 
-/* Calls `visit`, or NULL, with each file that is kept for a subject; how many there are. */
+/* Calls `visit`, or NULL, with each cached file of a subject; returns their number. */
 static inline int visit_cache(const TestCache *cache, const char *subject,
                               void (*visit)(const char *path)) {
   char *folder = g_build_filename(cache->dir, subject, NULL);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code for other CPUs, exported with a cross compiler and run under qemu; and what the plugin finds
- * out about such a machine. Each part is skipped where its compiler or qemu is not installed
+/* Code for other CPUs, exported with a cross compiler and run under qemu; and the facts that the
+ * plugin detects on such a machine. Each part is skipped if its compiler or qemu is not installed
  * (Debian: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu, ...). */
 
 #include <glib/gstdio.h>
 
 #include "tests/compiler/codegen-util.h"
 
-/* A machine that qemu can be, and its compiler. */
+/* A machine that qemu emulates, and its compiler. */
 typedef struct Machine {
   const char *name, *compiler, *qemu, *libraries;
 } Machine;
@@ -23,7 +23,7 @@ static const Machine ppc64le = {"ppc64le", "powerpc64le-linux-gnu-gcc", "qemu-pp
 
 static char *dir;
 
-/* Runs a command with `dir` as its working directory; its output (g_free). */
+/* Runs a command with `dir` as its working directory; returns its output (g_free). */
 static char *run(int *status, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static char *run(int *status, const char *format, ...) {
   char *output = NULL, *errors = NULL, **words;
@@ -86,7 +86,7 @@ static void end(void) {
   g_clear_pointer(&dir, g_free);
 }
 
-/* ---- What the plugin finds out ----------------------------------------------------------- */
+/* ---- Detected facts ---------------------------------------------------------------------- */
 
 static const char probe[] = "#include \"cpu.h\"\n"
                             "#include <stdio.h>\n"
@@ -128,7 +128,7 @@ static void test_native_of_aarch64(void) {
   end();
 }
 
-/* An architecture without features to ask for. */
+/* An architecture without detectable features. */
 static void test_native_of_other(gconstpointer data) {
   const Machine *machine = data;
   if (!is_installed(machine))
@@ -142,7 +142,7 @@ static void test_native_of_other(gconstpointer data) {
 
 /* ---- Code -------------------------------------------------------------------------------- */
 
-/* Of each index i: X is 2 H + X, then H and N are X as float16 and as int32. */
+/* For each index i: X is 2 H + X, then H and N are X as float16 and as int32. */
 #define PROGRAM                                                                                    \
   "(module (function \"f\" (buffer H float16 global 64) (buffer X float32 global 64)"              \
   " (buffer N int32 global 64)"                                                                    \
@@ -153,7 +153,7 @@ static void test_native_of_other(gconstpointer data) {
   "  (store N (ramp (mul i 4) 1 4) (cast int32x4 (load X (ramp (mul i 4) 1 4))))))))"
 
 /* Calls f with H i and X i / 2 for all i from 0 to 63. Numbers up to 160 in steps of a half are
- * exact in float16, whose bits the program makes and reads itself. */
+ * exact in float16; the program encodes and decodes the float16 bits itself. */
 static const char driver[] =
     "#include <stdio.h>\n"
     "typedef struct { int type; unsigned small; void *p; } value;\n"
@@ -189,7 +189,7 @@ static const char driver[] =
     "  return 0;\n"
     "}\n";
 
-/* Exports the program for a target and makes an executable of it and the driver. */
+/* Exports the program for a target and links it with the driver into an executable. */
 static void build_code(const Machine *machine, const char *target) {
   begin();
   char *path = g_build_filename(dir, "code.so", NULL);
@@ -224,7 +224,8 @@ static void test_code_runs(gconstpointer data) {
   g_free(target);
 }
 
-/* Code for a CPU with features runs where they are, and elsewhere says what is missing. */
+/* Code for a CPU with features runs on CPUs that have them, and names missing features on
+ * others. */
 static void test_code_checks_features(gconstpointer kind) {
   if (!is_installed(&aarch64))
     return;

@@ -143,7 +143,7 @@ static BpModule *build_text(const char *text, const char *target) {
   return built;
 }
 
-/* Calls add_one of the module; 0 if it did what it says. */
+/* Calls add_one of the module; returns 0 if its result is right. */
 static int run_add_one(BpModule *module) {
   int32_t data[8] = {0};
   Array array;
@@ -221,7 +221,7 @@ static void test_bytes(gconstpointer kind) {
   bp_owned_bytes_clear(&bytes);
 }
 
-/* Loaders get the owner of the bytes where a library has them. */
+/* Loaders get the owner of the bytes if the bytes are in a library. */
 static void test_bytes_with_owner(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   char *name = g_strdup_printf("runtime.module.loadbinary_%s", (const char *)kind);
@@ -242,14 +242,14 @@ static void test_bytes_with_owner(gconstpointer kind) {
   g_free(name);
 }
 
-/* Every truncation of the head and some of the rest is an error or a module, never a crash. */
+/* Every truncation of the head, and some of the rest, gives an error or a module, never a crash. */
 static void test_damaged_bytes(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   BpOwnedBytes bytes;
   assert_ok(bp_module_save_to_bytes(module, &bytes));
   bp_object_release(module);
   for (size_t size = 0; size < bytes.size; size += size < 200 ? 1 : bytes.size / 50 + 1) {
-    char *copy = g_memdup2(bytes.data, size); /* exact, for the sanitizers */
+    char *copy = g_memdup2(bytes.data, size); /* exact size, for the sanitizers */
     BpByteArray view = {copy, size};
     g_assert_null(bp_module_load_from_bytes(kind, &view));
     g_assert_true(bp_error_is(BP_ERROR_FORMAT));
@@ -291,7 +291,8 @@ static void test_sources(void) {
   bp_object_release(module);
 }
 
-/* What a compiler takes for granted of a CPU's name, as AVX512-FP16, is not all checked later. */
+/* Features that a compiler assumes from a CPU's name, such as AVX512-FP16, are not all checked at
+ * run time. */
 static void test_code_uses_only_what_is_checked(void) {
   BpModule *module = build_text(ADD_ONE, "c -mcpu=sapphirerapids");
   char *text = source_of(module, "cflags");
@@ -326,8 +327,8 @@ static void test_other_architecture_does_not_run(gconstpointer kind) {
   g_free(target);
 }
 
-/* A CPU with more than this one has: refused before its code runs, from a library too. bdver4 has
- * instructions (FMA4, XOP) that were dropped with it: no CPU of today has them all. */
+/* A CPU with more features than this one: its code is refused before it runs, also in a library.
+ * bdver4 has instructions (FMA4, XOP) that later CPUs dropped: no current CPU has all features. */
 static void test_foreign_cpu_does_not_run(gconstpointer kind) {
   char *target = g_strdup_printf("%s -mcpu=bdver4", (const char *)kind);
   BpModule *module = build_text(ADD_ONE, target);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin cuda: its devices, memory, streams, modules and failures. Unless BP_TEST_GPU is set,
- * in a simulation of NVIDIA's driver and compiler (tests/mock/fakecuda.h), which shows that the
- * plugin uses the driver's functions as they are documented and nothing about a GPU. With
- * BP_TEST_GPU on a real one, without the tests that make the driver fail. */
+ * the test uses a simulation of NVIDIA's driver and compiler (tests/mock/fakecuda.h), which shows
+ * that the plugin uses the driver's functions as documented, but proves nothing about a GPU. With
+ * BP_TEST_GPU it uses a real GPU, without the tests that make the driver fail. */
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -118,7 +118,7 @@ static void test_copies(void) {
   assert_overlaps_are_refused(GPU0);
 }
 
-/* More than what is staged, and more of it than there are stages. */
+/* Copies more bytes than a stage holds, and more copies than there are stages. */
 static void test_large_copies(void) {
   if (!has_device())
     return;
@@ -179,7 +179,7 @@ static void test_allocation_failures(void) {
   assert_error(BP_ERROR_VALUE, "not the beginning of memory of a GPU, or was freed");
 }
 
-/* Small pieces of memory lie close together. */
+/* Small allocations are close together. */
 static void test_alignment(void) {
   if (!has_device())
     return;
@@ -212,7 +212,7 @@ static void test_workspace(void) {
   }
 }
 
-/* What the pool keeps is given back when memory is short. */
+/* The pool's reserve is released when memory is short. */
 static void test_reserve_is_given_back(void) {
   if (!has_device() || !is_simulated())
     return;
@@ -283,7 +283,7 @@ static void test_kernel_by_hand(void) {
     return;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
-  bp_object_release(module); /* the function keeps it */
+  bp_object_release(module); /* the function keeps the module */
   for (int32_t i = 0; i < num_devices(); i++)
     scale_on(scale, (BpDevice){BP_DEVICE_CUDA, i}, NULL);
   void *stream = NULL;
@@ -302,7 +302,7 @@ static gpointer scale_in_thread(gpointer scale) {
   return NULL;
 }
 
-/* The first launch, which compiles and loads, is everybody's. */
+/* The first launch compiles and loads the code, for all threads. */
 static void test_threads(void) {
   if (!has_device())
     return;
@@ -317,7 +317,7 @@ static void test_threads(void) {
   bp_object_release(module);
 }
 
-/* What one stream does to a tensor the next one sees, in an order that only events make. */
+/* Each stream reads the previous stream's writes to a tensor; only events order them. */
 static void test_stream_order(void) {
   if (!has_device())
     return;
@@ -407,7 +407,7 @@ static void test_recordings(void) {
   set_scale_args(args, &tensor->view, 1, 1);
   assert_ok(api->begin(context, 0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
-  void *beside = allocate_on(GPU0, 16);                 /* is no part of it */
+  void *beside = allocate_on(GPU0, 16);                 /* is not part of the recording */
   assert_ok(bp_device_free(GPU0, beside));
   assert_ok(bp_function_call(scale, args, 5, &result));
   BpCopy copy = {.struct_size = sizeof(BpCopy),
@@ -429,7 +429,7 @@ static void test_recordings(void) {
   bp_object_release(module);
 }
 
-/* What a recorded event stands for, and no stream that is being recorded has any. */
+/* An event stands for recorded work; events on a stream that is being recorded are refused. */
 static void test_events(void) {
   if (!has_device())
     return;
@@ -505,7 +505,7 @@ static void test_launch_errors(void) {
   bp_object_release(tensor);
 }
 
-/* As TVM declares a bool. */
+/* A bool in TVM's declaration. */
 static void test_scalars_of_one_bit(void) {
   if (!has_device())
     return;
@@ -533,7 +533,7 @@ static void test_scalars_of_one_bit(void) {
   bp_object_release(tensor);
 }
 
-/* 64 KiB of it, which needs the driver's leave. */
+/* 64 KiB of shared memory, which a launch must request from the driver */
 static void test_dynamic_shared_memory(void) {
   if (!has_device())
     return;
@@ -586,7 +586,7 @@ static void test_bad_source(void) {
 
 /* ---- Kernels from the IR ----------------------------------------------------------------- */
 
-/* A module goes through bytes and does the same. */
+/* Saves and loads a module, which then gives the same results. */
 static void check_bytes(BpModule *module) {
   float data[64] = {0};
   BpModule *loaded = through_bytes(module, "cuda");
@@ -608,7 +608,7 @@ static gboolean has_source(BpModule *module, const char *format, const char *par
   return found;
 }
 
-/* "-arch=sm_90" of the first device, or "-arch=compute_90". */
+/* Returns "-arch=sm_90" for the first device, or "-arch=compute_90". */
 static char *target_for_device(const char *prefix) {
   BpValue value;
   BpByteArray version;
@@ -653,7 +653,7 @@ static void test_ptx(void) {
   g_free(target);
 }
 
-/* Below sm_53 halves are computed with as floats, to the same results. */
+/* Below sm_53, float16 is computed as float32, with the same results. */
 static void test_halves_on_old_and_new_architectures(void) {
   static const char text[] =
       "(module (function \"f\" (buffer A float16 global 64) (buffer B float16 global 64)"
@@ -702,7 +702,7 @@ static void test_targets_are_checked(void) {
   bp_object_release(target);
 }
 
-/* TVM's name for source is another than ours. */
+/* TVM's name for the source format differs from Backplane's. */
 static void test_source_of_tvm(void) {
   const char text[] = "extern \"C\" __global__ void scale() {}";
   const BpByteArray code = {text, strlen(text)};
@@ -722,7 +722,8 @@ static void test_bad_bytes(void) {
   assert_error(BP_ERROR_FORMAT, "format \"cl\"");
 }
 
-/* A second module of the same source is not compiled again; a damaged file is. */
+/* A second module of the same source is not compiled again; a damaged cache file causes a new
+ * compilation. */
 static void test_results_are_kept_on_disk(void) {
   if (!has_device() || !is_simulated())
     return;
@@ -743,7 +744,7 @@ static void test_results_are_kept_on_disk(void) {
 
 /* ---- Failures of the driver -------------------------------------------------------------- */
 
-/* Uses the device for a bit of everything; -1 at the first error. */
+/* Uses many functions of the device; -1 at the first error. */
 static int use_device(void) {
   float data[64] = {0};
   void *stream = NULL, *workspace = NULL;
@@ -767,7 +768,7 @@ static int use_device(void) {
   return rc;
 }
 
-/* Whose GPU another process has for itself may use it later. */
+/* A GPU that another process uses exclusively may be usable later. */
 static void test_device_in_use(void) {
   if (g_test_subprocess()) {
     void *handle = NULL;
@@ -783,7 +784,7 @@ static void test_device_in_use(void) {
   g_test_trap_assert_passed();
 }
 
-/* Each function that is called fails once: an error each time, and the next use works. */
+/* Each called function fails once: each failure is an error, and the next use works. */
 static void test_every_call_may_fail(void) {
   if (!has_device() || !is_simulated())
     return;
@@ -825,7 +826,7 @@ static void test_out_of_memory_at_launch(void) {
   bp_object_release(module);
 }
 
-/* A kernel that stores where there is no memory. */
+/* A kernel that stores to an invalid address. */
 static void store_nowhere(void) {
   static const char text[] = "extern \"C\" __global__ void scale(float *x, float by, int add) {\n"
                              "  x[((long long)1 << 44) + threadIdx.x] = by + add;\n"
@@ -845,7 +846,7 @@ static void store_nowhere(void) {
   bp_error_clear(); /* the memory is lost, too */
 }
 
-/* A kernel that fails takes the device with it: an error once, and another kind from then on. */
+/* A failing kernel loses the device: one error of the first kind, and another kind from then on. */
 static void test_lost_device(void) {
   if (g_test_subprocess()) {
     float data[64] = {0};
@@ -867,7 +868,7 @@ static void test_lost_device(void) {
     if (num_devices() > 1) {
       module = load_source(source);
       BpFunction *scale = get_function(module, "scale");
-      scale_on(scale, GPU1, NULL); /* the other is well */
+      scale_on(scale, GPU1, NULL); /* the other device still works */
       bp_object_release(scale);
       bp_object_release(module);
     }
@@ -915,7 +916,7 @@ static void test_freeing_is_checked(void) {
   assert_freed_where_it_is_from(GPU1, GPU0);
 }
 
-/* ---- Without what is needed --------------------------------------------------------------- */
+/* ---- Missing libraries -------------------------------------------------------------------- */
 
 static void assert_no_device(const char *reason) {
   assert_none(BP_DEVICE_CUDA, reason, "");
@@ -923,8 +924,8 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
-/* Whether the system has the library, which is then not missing where none is named. It stays
- * mapped: NVRTC leaves memory behind when it is closed. */
+/* Whether the system has the library: an unset variable then does not make it missing. It stays
+ * mapped: NVRTC leaks memory when it is closed. */
 static int is_installed(const char *library) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plugin dnnl: models that oneDNN computes, beside the same as generated code; and what a process
- * without the plugin, or bytes that are not its own, give. */
+/* Plugin dnnl: models that oneDNN computes, compared with generated code; processes without the
+ * plugin, and damaged bytes. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,8 +21,8 @@ static int note(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
-/* Compiles for the CPU. If `least` is not negative, oneDNN claims nodes, at least this share of
- * them. `report` may be NULL. NULL with an error. */
+/* Compiles for the CPU. If `least` is not negative, oneDNN claims at least this share of the nodes.
+ * `report` may be NULL. NULL with an error. */
 static BpModule *compile_shaped(const char *path, const BpInputShape *shape, double least,
                                 GString *report) {
   static const char *const names[] = {"dnnl"};
@@ -47,12 +47,14 @@ static BpModule *compile(const char *path, double least, GString *report) {
   return compile_shaped(path, NULL, least, report);
 }
 
-/* An open extent in a run of size `n`: by dimension, so that equal names in one place are equal. */
+/* Returns an open extent in a run of size `n`, by dimension, so that equal names in one position
+ * are equal. */
 static int64_t open_extent(int64_t n, int32_t dimension) {
   return dimension == 0 ? n : 4 + n + dimension;
 }
 
-/* All outputs, one behind the other, of a model whose inputs are filled with the same numbers. */
+/* Returns all outputs, one after the other, of a model whose inputs are filled with the same
+ * numbers. */
 static GArray *run_sized(BpModule *module, int64_t n) {
   BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
@@ -106,7 +108,7 @@ static void compare(const char *what, const GArray *got, const GArray *want) {
   }
 }
 
-/* Compares runs of these sizes, where oneDNN takes at least such a share of the nodes; frees the
+/* Compares runs of these sizes, in which oneDNN takes at least this share of the nodes; frees the
  * builder. */
 static void check_sizes(const char *what, OnnxBuilder *builder, double least, const int64_t *sizes,
                         int num_sizes) {
@@ -188,8 +190,8 @@ static void test_layers(void) {
   }
 }
 
-/* One module computes runs of every size: those that come back, none, and more than have primitives
- * at once. */
+/* One module computes runs of every size: repeated sizes, size 0, and more sizes than it keeps
+ * primitives for. */
 static const int64_t sizes[] = {1, 3, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 1, 3};
 
 static void test_open_extents(void) {
@@ -232,7 +234,7 @@ static void test_open_extents(void) {
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* A residual block: two convolutions, the input added, and what is read twice. */
+/* A residual block: two convolutions, the added input, and a value with two readers. */
 static OnnxBuilder *residual_model_of(const char *shape) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, shape);
@@ -271,7 +273,8 @@ static void test_open_residual_block(void) {
               G_N_ELEMENTS(sizes));
 }
 
-/* A result that a part gives, and that it goes on with: in the caller's memory and in its own. */
+/* A result that is an output of a part and is also used inside: in the caller's memory and in the
+ * part's own. */
 static void test_results_that_are_read_inside(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x8x9x9");
@@ -287,7 +290,7 @@ static void test_results_that_are_read_inside(void) {
   check("results inside", builder, 0.5);
 }
 
-/* Two convolutions, or products, that one Add reads: only one of them takes the Add along. */
+/* One Add reads two convolutions, or two products: only one of them includes the Add. */
 static void test_sums_of_parallel_branches(void) {
   for (int is_product = 0; is_product < 2; is_product++)
     for (int has_relu = 0; has_relu < 2; has_relu++) {
@@ -312,7 +315,7 @@ static uint32_t next_random(uint32_t *state) {
   return *state >> 16;
 }
 
-/* Layers of one shape that read earlier ones at random, some of them not oneDNN's. */
+/* Layers of one shape that read earlier layers at random; oneDNN does not support some of them. */
 static void test_random_graphs(void) {
   static const char *const ops[] = {"Conv", "Conv", "Relu", "Add", "MaxPool", "Neg", "Softmax"};
   for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -361,7 +364,7 @@ static void test_digits(void) {
   g_free(path);
 }
 
-/* What is not oneDNN's is left, with the reason. */
+/* Unsupported nodes are not claimed, with the reason. */
 static void test_reasons(void) {
   static const struct {
     const char *op, *inputs, *attrs, *why;
@@ -422,7 +425,7 @@ static void test_saved_and_loaded(void) {
   onnx_builder_free(builder);
 }
 
-/* The first module of kind dnnl in a module and its imports (borrowed), or NULL. */
+/* Finds the first module of kind dnnl in a module and its imports (borrowed), or NULL. */
 static BpModule *find_part(BpModule *module) {
   BpModule *part = NULL;
   if (!strcmp(bp_module_kind(module), "dnnl"))
@@ -449,7 +452,7 @@ static BpModule *compile_part(OnnxBuilder *builder) {
   return part;
 }
 
-/* The function of a part is called directly: arguments that it would misread are errors. */
+/* Calls the function of a part directly: arguments that it would misread are errors. */
 static void test_wrong_arguments(void) {
   const BpTensorView right = {.device = {BP_DEVICE_CPU, 0},
                               .ndim = 2,
@@ -508,8 +511,8 @@ static void test_wrong_arguments(void) {
   bp_object_release(part);
 }
 
-/* Loads a module from bytes and asks for its function, which makes the primitives. 1 if there is
- * one, else 0; the error is cleared. */
+/* Loads a module from bytes and asks for its function, which makes the primitives. Returns 1 if
+ * there is one, else 0; the error is cleared. */
 static int ask_for_function(const char *bytes, size_t size) {
   BpFunction *function = NULL;
   BpModule *module = bp_module_load_from_bytes("dnnl", &(BpByteArray){bytes, size});
@@ -523,8 +526,8 @@ static int ask_for_function(const char *bytes, size_t size) {
   return 0;
 }
 
-/* Sizes of a window that no model has are errors, for each of the numbers and each extreme. The
- * module's one step is found by its kernel and strides, which no other bytes repeat. */
+/* Invalid sizes of a window are errors, for each of the numbers and each extreme. The module's one
+ * step is found by its kernel and strides, which no other bytes repeat. */
 static void test_windows_out_of_range(void) {
   static const int64_t extremes[] = {INT64_MIN, INT64_MAX, INT32_MIN, (int64_t)INT32_MAX + 1, 7};
   OnnxBuilder *builder = onnx_builder_new();
@@ -555,8 +558,8 @@ static void test_windows_out_of_range(void) {
   bp_object_release(part);
 }
 
-/* Whatever byte of a saved module is another, and wherever it ends, loading it and asking for its
- * function is an error or gives a function. */
+/* For every changed byte of a saved module, and for every truncation, loading it and asking for its
+ * function gives an error or a function. */
 static void test_damaged_bytes(void) {
   BpModule *part = compile_part(residual_model());
   BpOwnedBytes bytes = {0};
@@ -579,7 +582,7 @@ static void test_damaged_bytes(void) {
 
 /* ---- Single operators, called directly --------------------------------------------------- */
 
-/* A tensor on the host with the numbers that constants of its size have. */
+/* Makes a tensor on the host with the numbers of a constant of its size. */
 static BpTensor *make_tensor(const int64_t *shape, int32_t ndim) {
   const BpDataType type = {BP_DTYPE_FLOAT, 32, 1};
   BpTensor *tensor = bp_tensor_create(shape, ndim, type, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
@@ -610,7 +613,7 @@ static BpValue text_value(const char *text) {
   return (BpValue){.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
 }
 
-/* Arguments of an operator's function, of which the tensors and shapes are owned. */
+/* Arguments of an operator's function, which own their tensors and shapes. */
 typedef struct Arguments {
   BpValue values[24];
   int32_t count;
@@ -623,7 +626,7 @@ static void add_argument(Arguments *arguments, BpValue value, void *object) {
     g_ptr_array_add(arguments->objects, object);
 }
 
-/* "strides=2,2 group=2 mode=x alpha=0.5". */
+/* Adds attributes: "strides=2,2 group=2 mode=x alpha=0.5". */
 static void add_attributes(Arguments *arguments, const char *text) {
   char **words = g_strsplit(text, " ", -1);
   for (char **word = words; *word && **word; word++) {
@@ -671,7 +674,7 @@ static BpFunction *find_operator(const char *op) {
   return function;
 }
 
-/* What generated code computes of a layer, and its shape. */
+/* Computes a layer by generated code, and its shape. */
 static GArray *expected_of(const Layer *l, BpTensor **output) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, l->input);
@@ -732,7 +735,7 @@ static void test_operators(void) {
     }
 }
 
-/* What is wrong with a call is an error by name, and what the library lacks is NotImplemented. */
+/* Malformed calls are errors that name the fault, and unsupported operators are NotImplemented. */
 static void test_operators_refuse(void) {
   const int64_t shape[] = {5, 9};
   BpTensor *output = make_tensor(shape, 2), *other = make_tensor((int64_t[]){5, 8}, 2);
@@ -776,7 +779,7 @@ static void test_operators_refuse(void) {
   bp_object_release(function);
 }
 
-/* An attribute that is ignored, or padding that is made up, would be a wrong result. */
+/* An ignored attribute, or invented padding, would make the result wrong. */
 static void test_operators_refuse_attributes(void) {
   static const struct {
     Layer layer;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin opencl, on PoCL: data space as handles, copies with offsets, streams, a kernel written
- * by hand, kernels from the IR, bytes. Skipped, but for what holds without a device, where there is
- * none. */
+ * by hand, kernels from the IR, bytes. Without a device, only the tests that need none run. */
 
 #include "tests/plugins/plugin-util.h"
 
@@ -100,7 +99,7 @@ static BpModule *load_by_hand(const char *text) {
   return module;
 }
 
-/* A function that holds its module. */
+/* A function that keeps its module alive. */
 static BpFunction *scale_by_hand(void) {
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
@@ -178,7 +177,7 @@ static void test_launch_errors(void) {
   BpValue args[5];
   assert_launches_are_checked(scale, tensor);
   set_scale_args(args, &tensor->view, 2, 1);
-  args[3] = int_value(((int64_t)1 << 62) + 1); /* times 4 it wraps around to 4 */
+  args[3] = int_value(((int64_t)1 << 62) + 1); /* times 4 wraps around to 4 */
   launch_fails(scale, args, 5, BP_ERROR_VALUE, "OpenCL cannot count so many threads");
   assert_tensors_are_in_their_buffers(scale, tensor, "in a buffer of 32");
   bp_object_release(scale);
@@ -256,7 +255,7 @@ static void test_vectors_that_the_language_lacks(void) {
   assert_error(BP_ERROR_VALUE, "target opencl: -vector_bits=1024: it is from 0 to 512");
 }
 
-/* What was queued between start and stop took time, on either of two streams at once. */
+/* Work queued between start and stop took time, on either of two streams at once. */
 static void test_timers(void) {
   if (!has_device())
     return;
@@ -308,8 +307,8 @@ static void run_scale(void) {
   bp_object_release(tensor);
 }
 
-/* Replaces what is kept by other bytes that are whole as the cache sees it: more than the header of
- * a binary, which PoCL reads without asking how many there are. */
+/* Replaces the cached data by other bytes with a valid trailer: more than the header of a binary,
+ * which PoCL reads without checking the size. */
 static void replace_file(const char *path) {
   static const guint8 other[4096] = "no binary of any driver";
   const uint64_t size = sizeof(other);
@@ -328,8 +327,7 @@ static void replace_file(const char *path) {
   g_byte_array_unref(bytes);
 }
 
-/* A program's binary is kept; one that is damaged, or that the driver does not take, is made anew.
- */
+/* A program's binary is cached; a damaged binary, or one that the driver refuses, is replaced. */
 static void keep_binaries(void) {
   static void (*const spoil[])(const char *) = {NULL, damage_file, replace_file};
   TestCache cache;
@@ -354,7 +352,7 @@ static void test_binaries_are_kept(void) {
     run_again_with("BACKPLANE_OPENCL_BINARIES", "1");
 }
 
-/* PoCL is asked for none unless that is wanted. */
+/* PoCL gets no request for a binary unless the option is on. */
 static void test_binaries_may_be_left_alone(void) {
   if (!g_test_subprocess()) {
     if (has_device())
@@ -404,7 +402,7 @@ static void test_source(void) {
   bp_object_release(module);
 }
 
-/* ---- With and without -------------------------------------------------------------------- */
+/* ---- With and without the driver --------------------------------------------------------- */
 
 static void test_without_library(void) {
   if (!g_test_subprocess()) {
@@ -500,7 +498,7 @@ static void test_limits_of_the_device(void) {
   g_assert_cmpint(try_alloc(CL0, (uint64_t)most.v_int64 + 1, 64, NULL, &handle), ==, -1);
   assert_error(BP_ERROR_MEMORY, "opencl");
   set_scale_args(args, &tensor->view, 2, 1);
-  assert_ok(bp_function_call(scale, args, 5, &result)); /* the device goes on */
+  assert_ok(bp_function_call(scale, args, 5, &result)); /* the device still works */
   bp_object_release(scale);
   bp_object_release(module);
   bp_object_release(tensor);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin vulkan, on Mesa's lavapipe: data space as handles, copies with offsets, streams,
- * threads, timers, kernels from the IR, their binaries and bytes; and what goes wrong. Skipped, but
- * for what holds without a device, where there is none. */
+ * threads, timers, kernels from the IR, their binaries and bytes; and failures. Without a device,
+ * only the tests that need none run. */
 
 #include <float.h>
 #include <math.h>
@@ -70,7 +70,7 @@ static void *allocate(uint64_t size) {
   return allocate_on(VK0, size);
 }
 
-/* More than the staging of a copy holds, and no multiple of it. */
+/* More bytes than the staging of a copy holds, and not a multiple of it. */
 static void check_large_copies(void) {
   size_t size = (size_t)(35 << 20) + 12345;
   uint32_t *from = g_malloc(size + 4), *to = g_malloc0(size + 4);
@@ -79,7 +79,7 @@ static void check_large_copies(void) {
   void *a = allocate(size), *b = allocate(size);
   assert_ok(copy_bytes(from, 0, CPU, a, 0, VK0, size));
   assert_ok(copy_bytes(a, 0, VK0, b, 0, VK0, size));
-  assert_ok(bp_device_free(VK0, a)); /* the copy that is queued goes on */
+  assert_ok(bp_device_free(VK0, a)); /* the queued copy completes */
   assert_ok(copy_bytes(b, 0, VK0, to, 0, CPU, size));
   assert_ok(bp_stream_sync(VK0, NULL));
   g_assert_cmpmem(to, size, from, size);
@@ -123,10 +123,10 @@ static void test_allocation_failures(void) {
   assert_error(BP_ERROR_MEMORY, "vulkan");
   for (int i = 0; i < count; i++)
     assert_ok(bp_device_free(VK0, held[i]));
-  assert_copies(VK0); /* the device is usable still */
+  assert_copies(VK0); /* the device is still usable */
 }
 
-/* Blocks of memory are shared, split and joined. */
+/* Buffers share blocks of memory, which are split and joined. */
 static void test_many_buffers(void) {
   if (!has_device())
     return;
@@ -174,7 +174,7 @@ static const char kernels[] =
                                     " (store X 2 (cast float32 d)) (store X 3 (cast float32 "
                                     "e))))))";
 
-/* A function that holds its module. */
+/* A function that keeps its module alive. */
 static BpFunction *build_function(const char *text, const char *name) {
   BpModule *module = build_text(text, "vulkan");
   BpFunction *function = get_function(module, name);
@@ -272,7 +272,7 @@ static void test_views_and_streams(void) {
   g_free(data);
 }
 
-/* Queues more launches than fit into the batches of a stream, without waiting in between. */
+/* Queues more launches than the batches of a stream hold, without waiting in between. */
 static void test_many_launches(void) {
   if (!can_run())
     return;
@@ -364,7 +364,7 @@ static void test_timers(void) {
   bp_object_release(tensor);
 }
 
-/* ---- What a launch refuses --------------------------------------------------------------- */
+/* ---- Refused launches -------------------------------------------------------------------- */
 
 static void test_launch_errors(void) {
   if (!can_run())
@@ -436,7 +436,7 @@ static void test_bytes(void) {
   bp_object_release(module);
 }
 
-/* Bytes with one bit changed are read or refused. */
+/* Bytes with one changed bit are read or refused. */
 static void test_damaged_bytes(void) {
   if (!has_compiler())
     return;
@@ -459,8 +459,8 @@ static void test_damaged_bytes(void) {
 
 /* ---- Several devices --------------------------------------------------------------------- */
 
-/* Manifests of one driver, twice: the loader then has its devices twice (transfer full). NULL if
- * lavapipe is not there. */
+/* Writes manifests of one driver, twice: the loader then has its devices twice (transfer full).
+ * NULL if lavapipe is missing. */
 static char *two_drivers(void) {
   const char *folder = "/usr/share/vulkan/icd.d";
   GDir *directory = g_dir_open(folder, 0, NULL);
@@ -533,7 +533,7 @@ static void run_scale(int warnings) {
   bp_object_release(tensor);
 }
 
-/* What a device has in its cache is read when it is opened, so each round is another process. */
+/* A device reads its cache when it is opened, so each round is a separate process. */
 static void test_binaries_are_kept(void) {
   if (g_test_subprocess()) {
     run_scale(atoi(g_getenv("BP_TEST_WARNINGS")));
@@ -612,7 +612,7 @@ static void test_binaries_are_valid(void) {
   g_free(validator);
 }
 
-/* ---- Without what it needs --------------------------------------------------------------- */
+/* ---- Missing requirements ---------------------------------------------------------------- */
 
 static void test_without_library(void) {
   if (g_test_subprocess())
@@ -623,7 +623,7 @@ static void test_without_library(void) {
     run_again_with("BACKPLANE_VULKAN_LIBRARY", "/no/such/libvulkan.so");
 }
 
-/* A driver whose hardware is not there: Mesa's of AMD's GPUs, say. */
+/* A driver without its hardware, such as Mesa's driver for AMD GPUs. */
 static void test_driver_without_device(void) {
   static const char manifest[] = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
   if (g_test_subprocess())
@@ -641,7 +641,7 @@ static void test_without_driver(void) {
                 " are set, which may be why: ");
     return;
   }
-  if (!has_device()) /* without a loader there is another reason */
+  if (!has_device()) /* without a loader the reason differs */
     return;
   g_setenv("VK_ICD_FILENAMES", "/no/such/icd.json", TRUE);
   run_again_with("VK_DRIVER_FILES", "/no/such/icd.json");
@@ -672,7 +672,7 @@ static void test_compiler_that_fails(void) {
     run_again_with("BACKPLANE_GLSLC", "false");
 }
 
-/* Half floats are added as such where the target has them, and as floats elsewhere. */
+/* float16 is added directly if the target has it, and as float32 otherwise. */
 static void test_halves(void) {
   static const char text[] =
       "(module (function \"f\" (buffer X float16 global 4)"
@@ -707,7 +707,7 @@ static void test_types_that_the_target_lacks(void) {
   bp_object_release(module);
 }
 
-/* Without 64-bit integers the same kernels run on indices of 32 bits. */
+/* Without 64-bit integers the same kernels use 32-bit indices. */
 static void test_indices_without_int64(void) {
   static const char text[] =
       "(module (function \"f\" (buffer X float32 global 8 33) (buffer P int32 global 8)"
@@ -741,7 +741,7 @@ static void test_targets_that_contradict_themselves(void) {
 
 /* ---- Functions of float64 ------------------------------------------------------------------ */
 
-/* Arguments of a function: x, and y of those with two. */
+/* Arguments of a function: x, and y for functions of two arguments. */
 #define NUM_ARGUMENTS 4096
 
 typedef struct DoubleFunction {
@@ -791,7 +791,8 @@ static const double special_doubles[] = {0.0,
                                          0x1p60 + 0x1p20,
                                          1e-300};
 
-/* Every pair of special values, then numbers of either sign, small ones as often as large ones. */
+/* Every pair of special values, then numbers of both signs, small numbers as often as large
+ * ones. */
 static void fill_arguments(double largest, double x[NUM_ARGUMENTS], double y[NUM_ARGUMENTS]) {
   size_t count = G_N_ELEMENTS(special_doubles);
   uint64_t state = 11;
@@ -810,7 +811,8 @@ static void fill_arguments(double largest, double x[NUM_ARGUMENTS], double y[NUM
   }
 }
 
-/* The distance in units of the last place; infinite results, zeros and NaN have to be equal. */
+/* Returns the distance in units of the last place; infinite results, zeros and NaN must be
+ * equal. */
 static double distance_of(double got, double wanted) {
   if (isnan(wanted) || isinf(wanted) || wanted == 0)
     return (isnan(wanted) ? isnan(got) : got == wanted && !signbit(got) == !signbit(wanted))
@@ -874,7 +876,7 @@ static void test_functions_of_float64(void) {
   g_free(got);
 }
 
-/* ---- Beside others ----------------------------------------------------------------------- */
+/* ---- Together with other APIs ------------------------------------------------------------ */
 
 static void test_fork(void) {
   if (g_test_subprocess()) {

@@ -27,7 +27,7 @@ void put_str(GByteArray *bytes, const char *text) {
   put(bytes, text, strlen(text));
 }
 
-/* Words, the empty text having none. */
+/* Splits a text into words; an empty text has none. */
 static char **split(const char *text) {
   return *text ? g_strsplit(text, " ", -1) : g_new0(char *, 1);
 }
@@ -192,7 +192,7 @@ static void write_file(const char *path, const void *data, size_t size) {
     g_error("%s", error->message);
 }
 
-/* The symbol has the size of the whole, and an odd address. */
+/* The symbol has the size of the whole blob, and an odd address. */
 static void write_blob(const char *path, const char *data_path, const GByteArray *blob) {
   GByteArray *whole = g_byte_array_new();
   put_u64(whole, blob->len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Artifacts as TVM up to 0.19 writes them: the blob of a library, parameter files, host code. */
+/* Artifacts in the form of TVM up to 0.19: the blob of a library, parameter files, host code. */
 #ifndef BACKPLANE_TESTS_TVM_ARTIFACT_H
 #define BACKPLANE_TESTS_TVM_ARTIFACT_H
 
@@ -9,15 +9,16 @@
 
 /* ---- Bytes ------------------------------------------------------------------------------- */
 
-/* All append to a GByteArray; numbers are little-endian, strings have their length before them. */
+/* These functions append to a GByteArray; numbers are little-endian, strings are preceded by their
+ * length. */
 void put_u64(GByteArray *bytes, guint64 number);
 void put_str(GByteArray *bytes, const char *text);
-/* A list of words, which `text` has with a space between them. */
+/* Appends a list of words, which a space separates in `text`. */
 void put_words(GByteArray *bytes, const char *text);
-/* An array of the CPU. */
+/* Appends an array on the CPU. */
 void put_array(GByteArray *bytes, const int64_t *shape, int32_t ndim, BpDataType dtype,
                const void *data);
-/* A vector of floats as such an array. */
+/* Appends a vector of floats as an array on the CPU. */
 void put_floats(GByteArray *bytes, const float *numbers, int64_t count);
 
 /* One kernel of a device module: `handles` buffers, then `ints` int32 scalars. */
@@ -26,9 +27,9 @@ typedef struct ArtifactKernel {
   const char *name; /* "": the key */
   int handles;
   int ints;
-  const char *tags; /* with a space between them */
+  const char *tags; /* launch tags, separated by spaces */
 } ArtifactKernel;
-/* The record of a device module, its kind included. */
+/* Appends the record of a device module, including its kind. */
 void put_device_module(GByteArray *bytes, const char *kind, const char *format,
                        const ArtifactKernel *kernels, size_t num_kernels, const char *code,
                        size_t code_size);
@@ -39,26 +40,27 @@ typedef struct ArtifactParam {
   const float *numbers;
   int64_t count;
 } ArtifactParam;
-/* The record of a graph with its parameters, its kind included; and a parameter file. `name` is
- * that of the function that makes an executor. */
+/* Appends the record of a graph with its parameters, including its kind; and a parameter file.
+ * `name` is the function that makes an executor. */
 void put_factory(GByteArray *bytes, const char *name, const char *graph_json,
                  const ArtifactParam *params, size_t num_params);
 void put_params_file(GByteArray *bytes, const ArtifactParam *params, size_t num_params);
 
-/* The record `_import_tree`: rows and children as numbers with a space between them. */
+/* Appends the record `_import_tree`: rows and children are numbers separated by spaces. */
 void put_import_tree(GByteArray *bytes, const char *rows, const char *children);
 
 /* ---- Libraries --------------------------------------------------------------------------- */
 
-/* Types, slots and checks as LLVM's code has them; without slots, as TVM's C has them. */
+/* Host code with the types, slots and checks of LLVM's code; and without slots, like TVM's C
+ * code. */
 extern const char artifact_llvm_header[], artifact_c_header[];
 
-/* Compiles C (the header comes first) to a library at `path`, with `blob` (or NULL: none) at an odd
- * address as __tvm_dev_mblob, its length before it. Ends the program if that fails. */
+/* Compiles C (after the header) to a library at `path`, with `blob` (or NULL: none) at an odd
+ * address as __tvm_dev_mblob, preceded by its length. Ends the program on failure. */
 void build_artifact(const char *path, const char *header, const char *source,
                     const GByteArray *blob);
 
-/* A folder of the test's own (g_free), and a path in it (g_free). */
+/* Return a folder of the test (g_free), and a path in it (g_free). */
 char *artifact_folder(void);
 void remove_artifact_folder(char *folder);
 

@@ -87,7 +87,7 @@ const char network_cpu_source[] =
     "  for (int i = 0; i < 4; i++) FLOATS(2)[i] = FLOATS(0)[i] + FLOATS(1)[i];\n"
     "  return 0;\n"
     "}\n"
-    /* In parallel, each task with workspace of its own. */
+    /* Runs in parallel; each task has a workspace of its own. */
     "static int twice(int id, Env *env, void *data) {\n"
     "  float **of = data, *mine = HOST(TVMBackendAllocWorkspace)(1, 0, 4, 2, 32);\n"
     "  if (!mine) return -1;\n"
@@ -111,7 +111,7 @@ const char network_cpu_source[] =
     "  return 0;\n"
     "}\n";
 
-/* Kernels get handles, then numbers, then one size for each of their launch tags. */
+/* Kernels get handles, then numbers, then one size for each launch tag. */
 const char network_device_source[] =
     "#define HANDLE(i) {.v_handle = TENSOR(i)->data}\n"
     "#define LAUNCH(name, handles, ...) do {"
@@ -138,7 +138,7 @@ const char network_device_source[] =
     "  LAUNCH(\"tvmgen_default_fused_multiply_kernel0\", 2, HANDLE(1), HANDLE(0), {4}, {0});\n"
     "  return 0;\n"
     "}\n"
-    /* Through workspace of the device. */
+    /* Computes through a workspace of the device. */
     "FN(tvmgen_default_fused_sum_greater) {\n"
     "  CHECK(TENSOR(1)->ndim == 0, \"arg1.ndim is expected to equal 0\")\n"
     "  if (set_device(DEVICE.type, DEVICE.id)) return -1;\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repeats with Backplane what TVM computed: reads the list of cases that a script wrote, and makes
- * each a test. The list has a word and a value on each line:
+/* Repeats computations of TVM with Backplane: reads the list of cases that a script wrote, and
+ * makes each case a test. The list has a word and a value on each line:
  *
  *   case NAME             a new test
  *   library FILE          to be loaded
@@ -10,14 +10,14 @@
  *   function NAME
  *   arg VALUE             the next argument: "none", "bool 1", "int 1", "float 1.5", "str text",
  *                         "tensor FILE.npy"
- *   tolerance NUMBER      for what follows; 0, the default, means equal bits
- *   output FILE.npy       the next argument, a tensor that the call fills; what is in it then
- *   result VALUE          of the call; several tensors are those of a tuple
- *   noted NUMBER          what backplane.test.note was given, added up
- *   error KIND MESSAGE    the call fails with this; "\n" is a line's end
+ *   tolerance NUMBER      for later comparisons; 0, the default, means equal bits
+ *   output FILE.npy       the next argument, a tensor that the call fills; its expected contents
+ *   result VALUE          of the call; several results are the items of a tuple
+ *   noted NUMBER          the sum of the arguments of backplane.test.note
+ *   error KIND MESSAGE    the call fails with this error; "\n" is a newline
  *   run                   the end of a test
  *
- * The argument is the list. Cases of devices that are not there are skipped. */
+ * The argument is the list. Cases for missing devices are skipped. */
 
 #include <math.h>
 #include <string.h>
@@ -54,7 +54,7 @@ typedef struct Run {
   double tolerance;
   BpValue args[MAX_VALUES];
   int32_t num_args;
-  BpTensor *expected[MAX_VALUES]; /* by argument: what an output becomes; or NULL */
+  BpTensor *expected[MAX_VALUES]; /* by argument: expected contents of an output, or NULL */
   double tolerances[MAX_VALUES];
   BpValue results[MAX_VALUES];
   int32_t num_results;
@@ -63,7 +63,7 @@ typedef struct Run {
   char *error;
 } Run;
 
-/* ---- What the libraries call ------------------------------------------------------------- */
+/* ---- Functions that the libraries call --------------------------------------------------- */
 
 static int note(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
@@ -227,7 +227,7 @@ static void call(Run *run) {
   noted = 0;
   g_assert_cmpint(bp_module_get_function(module, run->function, 1, &function), ==, 0);
   g_assert_nonnull(function);
-  /* A second time with what the first has left: functions looked up, memory in pools. */
+  /* Calls a second time, with the state of the first call: looked-up functions, pooled memory. */
   for (int times = 0; times < (run->checks_noted ? 1 : 2); times++) {
     int status = bp_function_call(function, run->args, run->num_args, &result);
     if (run->error) {
@@ -244,7 +244,7 @@ static void call(Run *run) {
   bp_object_release(module);
 }
 
-/* Arguments are inputs in order, results outputs. */
+/* Arguments are the inputs in order, and results the outputs. */
 static void run_model(const Run *run) {
   char *path = g_build_filename(folder, run->library, NULL);
   BpModel *model = bp_model_load(path, &run->device, 1);

@@ -104,7 +104,7 @@ static int count_node(void *visitor, const char *node, const char *function, int
   return 0;
 }
 
-/* Twice, as storages take turns, and once under the debug executor. */
+/* Runs twice, because storages are reused, and once under the debug executor. */
 static void run_model(BpModel *model, int num_nodes) {
   BpModelContext *context = bp_model_context_create(model);
   int nodes = 0;
@@ -178,7 +178,8 @@ static void test_a_library_of_tvm_0_7_is_the_same(void) {
   g_byte_array_unref(blob);
 }
 
-/* p0, whose storage is 1, is in the code. What begins at an odd address is no vector there. */
+/* p0, whose storage is 1, is part of the code. Data at an odd address cannot be loaded as a
+ * vector. */
 #define LINKED_SOURCE                                                                              \
   "static const struct { char odd; float p0[4]; } __attribute__((packed)) linked ="                \
   " {0, {1, 2, 3, 4}};\n"                                                                          \
@@ -253,7 +254,7 @@ static void test_files_are_found_beside_the_graph(void) {
   g_free(params);
 }
 
-/* The network with other names of its nodes (transfer full). */
+/* Returns the network with other names of its nodes (transfer full). */
 static char *renamed(const char *add, const char *multiply, const char *sum) {
   const char *const names[][2] = {{"\"name\":\"tvmgen_default_fused_add\"", add},
                                   {"\"name\":\"tvmgen_default_fused_multiply\"", multiply},
@@ -274,7 +275,7 @@ static int note_name(void *visitor, const char *node, const char *function, int6
   return 0;
 }
 
-/* Compares a file of a tensor, and removes it. */
+/* Compares a file with a tensor, and removes the file. */
 static void take_dump(const char *name, BpDataType dtype, const void *expected, size_t size) {
   char *path = path_of(name);
   BpTensor *tensor = bp_npy_read(path);
@@ -329,7 +330,7 @@ static void test_nodes_of_one_name_are_dumped_apart(void) {
   }
 }
 
-/* Opening a FIFO would wait for who writes, and a device file may have no end. */
+/* Opening a FIFO would wait for a writer, and a device file may have no end. */
 static void test_what_is_no_file_is_said(void) {
   clear_folder();
   write_files("mod", artifact_c_header);
@@ -396,7 +397,7 @@ static void test_wrong_parameters_are_refused(void) {
   g_byte_array_unref(bytes);
 }
 
-/* Replaces a part of the network's JSON and expects that it is refused. */
+/* Replaces a part of the network's JSON, which must then be refused. */
 static void refuse_graph(const char *part, const char *instead, const char *text) {
   char **pieces = g_strsplit(network_json, part, 2);
   g_assert_cmpuint(g_strv_length(pieces), ==, 2);
@@ -516,14 +517,14 @@ static void test_a_library_makes_executors(void) {
   g_assert_cmpint(call(executor, "get_num_inputs", NULL, 0).v_int64, ==, 2);
   g_assert_cmpint(call(executor, "get_num_outputs", NULL, 0).v_int64, ==, 3);
   run_executor(executor);
-  /* Another one gets the parameters of the first. */
+  /* Another executor shares the parameters of the first. */
   BpModule *bare = take_module(call(library, "remove_params", NULL, 0));
   BpModule *second = take_module(call(bare, NETWORK_NAME, &device, 1));
   BpValue params = call(library, "get_graph_params", NULL, 0);
   const BpValue share[] = {{.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)executor}, params};
   call(second, "share_params", share, 2);
   run_executor(second);
-  /* And a third is made of what the library gives. */
+  /* A third executor is made from the library's own function. */
   BpValue json = call(library, "get_graph_json", NULL, 0);
   g_assert_cmpstr(((BpStr *)(void *)json.v_obj)->data, ==, network_json);
   BpModule *code = bp_module_get_import(library, 0);
@@ -620,7 +621,7 @@ static void test_files_for_opencl(void) {
   g_free(code);
 }
 
-/* The addition on a device, all else, inputs and outputs too, on the CPU. */
+/* The addition runs on a device; all other nodes, inputs and outputs are on the CPU. */
 static void test_two_devices(void) {
   const BpDevice device = {BP_DEVICE_OPENCL, 0};
   if (!has_device(device))
@@ -628,7 +629,7 @@ static void test_two_devices(void) {
   char *code = network_device_code("opencl");
   char *json = network_json_on_two(BP_DEVICE_OPENCL);
   clear_folder();
-  /* The functions for the CPU have the names, but for one. */
+  /* All functions for the CPU have these names, except one. */
   char **parts = g_strsplit(network_device_source, "FN(", -1);
   char *both = g_strconcat(network_cpu_source, parts[0], "static FN(add_on_device) {\n",
                            strchr(parts[1], '\n') + 1,
@@ -672,7 +673,7 @@ static void run_cuda(const char *format, const char *code, size_t size) {
   load_and_run("net.so", (BpDevice){BP_DEVICE_CUDA, 0});
 }
 
-/* PTX or a cubin, as the compiler makes it. */
+/* PTX or a cubin, depending on the compiler. */
 static char *compile_cuda(const char *source, const char *arch, const char *what, size_t *size) {
   char *path = simulated("fakenvrtc.so");
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

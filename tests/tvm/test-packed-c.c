@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libraries of TVM up to 0.19 as modules: their functions, what they ask of the host, their blob.
- */
+/* Libraries of TVM up to 0.19 as modules: their functions, the host functions that they call, their
+ * blob. */
 
 #include <dlfcn.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 static char *folder;
 
-/* Opens what is compiled from C and a blob; NULL with an error. */
+/* Opens a library compiled from C and a blob; NULL with an error. */
 static BpModule *open_artifact(const char *header, const char *source, const GByteArray *blob) {
   char *path = g_build_filename(folder, "lib.so", NULL);
   build_artifact(path, header, source, blob);
@@ -114,7 +114,7 @@ static void test_errors_have_the_text_of_the_library(void) {
   g_assert_cmpstr(bp_error_message(), ==, "Assert fail: num_args == 3");
   g_assert_cmpint(call(module, "fused_add", args, 3, &result), ==, -1);
   g_assert_cmpstr(bp_error_message(), ==, "Assert fail: arg0.shape[0] == 4");
-  /* An error of before is not taken for the reason. */
+  /* An earlier error is not taken for the reason. */
   g_assert_cmpint(call(module, "silent", NULL, 0, &result), ==, -1);
   g_assert_nonnull(strstr(bp_error_message(), "without a message"));
   bp_object_release(tensor);
@@ -129,7 +129,7 @@ static int nothing(void *self, const BpValue *args, int32_t num_args, BpValue *r
   return 0;
 }
 
-/* The type of the argument, if it is true. */
+/* Returns the type of the argument if the argument is true, else -1. */
 static int truth(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   g_assert_cmpint(num_args, ==, 1);
@@ -284,7 +284,7 @@ static void test_tensors_of_another_machine_are_refused(void) {
 
 static int times_seen;
 
-/* The type of a tensor, or the first number doubled; names fail. */
+/* Returns the type of a tensor, or the first number doubled; other names fail. */
 static int answer(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   times_seen++;
@@ -366,7 +366,7 @@ static void test_code_made_as_c_calls_the_host_by_name(void) {
   bp_object_release(module);
 }
 
-/* Code for the CPU as C that only wants workspace has no other sign of TVM. */
+/* C code for the CPU that only calls workspace functions has no other sign of TVM. */
 static void test_a_library_is_known_by_what_it_wants(void) {
   static const char header[] = "#include <stdint.h>\n"
                                "void *TVMBackendAllocWorkspace(int, int, uint64_t, int, int);\n"
@@ -455,7 +455,7 @@ static void test_half_precision_is_converted(void) {
                       : wide.v_float64 == value && !signbit(wide.v_float64) == !signbit(value));
     int64_t back = call_int(module, "narrow", &wide, 1);
     g_assert_true(isnan(value) ? (back & 0x7c00) == 0x7c00 && back & 0x3ff : back == bits);
-    /* Halfway to the next one, and a little less and more. */
+    /* A value halfway to the next one, and values slightly below and above. */
     if ((bits & 0x7c00) == 0x7c00)
       continue;
     if (isinf(next))
@@ -477,8 +477,8 @@ static void test_half_precision_is_converted(void) {
 
 /* ---- The blob ---------------------------------------------------------------------------- */
 
-/* The loader of kind "test_gpu": a module whose function "bytes" answers what it was loaded from.
- */
+/* The loader of kind "test_gpu": it makes a module whose function "bytes" returns the bytes that it
+ * was loaded from. */
 static char *gpu_bytes;
 
 static int load_gpu(void *self, const BpValue *args, int32_t num_args, BpValue *result);
@@ -597,7 +597,7 @@ static void test_constants_of_external_code_are_refused(void) {
   g_byte_array_unref(blob);
 }
 
-/* A library with a module of that kind is refused, and the error says so. */
+/* A library with a module of that kind is refused, and the error names the kind. */
 static void refuse_module(const char *module_kind, const char *error_kind, const char *text) {
   GByteArray *blob = g_byte_array_new();
   put_u64(blob, 3);
@@ -636,7 +636,7 @@ static void test_wrong_import_trees_are_refused(void) {
   }
 }
 
-/* The blob's bytes in a library's file, to be written over. */
+/* The blob's bytes in a library's file, to be overwritten. */
 static void test_every_cut_of_a_blob_is_an_error(void) {
   GByteArray *blob = device_blob(1);
   char *path = g_build_filename(folder, "lib.so", NULL), *file;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* write-artifacts FOLDER: writes the small network as TVM up to 0.19 would, for the CPU: all.so,
- * and net.json, net.so and net.params; and metal.so, for a device that no plugin of ours has. */
+ * and net.json, net.so and net.params; and metal.so, for a device without a plugin. */
 
 #include <string.h>
 
