@@ -13,8 +13,7 @@ typedef enum Outcome {
   OUTCOME_FAILED,
   OUTCOME_BLOCKED,      /* a check that this check builds on failed */
   OUTCOME_SKIPPED,      /* declared as unsupported */
-  OUTCOME_INAPPLICABLE, /* about a feature that the plugin does not provide; no other outcome
-                         * follows from it */
+  OUTCOME_INAPPLICABLE, /* the plugin lacks the feature; no other outcome follows from it */
   OUTCOME_ABSENT,       /* this machine lacks a requirement */
   OUTCOME_LEFT_OUT      /* deselected by the options */
 } Outcome;

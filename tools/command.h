@@ -293,8 +293,7 @@ typedef struct ModelOptions {
   char *params;
   int threads;
   gboolean has_sides;       /* not an option: --device may be repeated, for a run on each */
-  const char *input_folder; /* not an option: folder for values of inputs, 0.npy, 1.npy, ..., in the
-                             * model's order; or NULL */
+  const char *input_folder; /* not an option: folder of the inputs 0.npy, 1.npy, ...; or NULL */
   gboolean fills;           /* not an option: inputs that are not given get random numbers */
   gboolean json;
 } ModelOptions;

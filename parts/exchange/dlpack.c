@@ -12,8 +12,7 @@
 #include "parts/exchange/exchange.h"
 
 #define VERSION_MAJOR 1
-#define VERSION_MINOR 1 /* since this version floats of 8 bits and less have names and are packed  \
-                         */
+#define VERSION_MINOR 1 /* the first version in which narrow floats have names and are packed */
 
 /* ---- Export ------------------------------------------------------------------------------ */
 

@@ -160,7 +160,7 @@ static int32_t begin(const RemoteCompiler *compiler, uint32_t operation, const B
   return rc;
 }
 
-/* Reads a claim from the worker's answer and makes it. */
+/* Reads one claim from the worker's answer and claims or declines its node. */
 static int32_t enter_claim(const BpGraphTable *table, BpSession *session, BpWire *wire,
                            BpClaims *claims) {
   uint64_t state = bp_wire_get(wire);

@@ -231,8 +231,7 @@ BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 #define BP_TE_TAIL_GUARD   0 /* a condition skips iterations beyond the extent */
 #define BP_TE_TAIL_OVERLAP 1 /* the last tile is moved back and repeats work of its neighbour */
 #define BP_TE_TAIL_PEEL    2 /* full tiles, then a loop for the rest */
-#define BP_TE_TAIL_BALANCE 3 /* tiles of two sizes that differ by one: 40 by 14 gives 14, 13, 13   \
-                              */
+#define BP_TE_TAIL_BALANCE 3 /* tile sizes differ by at most one: 40 by 14 gives 14, 13, 13 */
 
 /* Splits an axis into ceil(extent / factor) outer and `factor` inner iterations. OVERLAP is for
  * data axes only, and needs an extent of at least the factor. */

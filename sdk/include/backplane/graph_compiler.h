@@ -151,8 +151,7 @@ typedef struct BpGraphCompilerApi {
   uint64_t struct_size;
   const char *name;    /* NAME of `graph_compiler.NAME`; static */
   void *context;       /* passed to every slot; may be NULL */
-  int32_t device_type; /* type of the devices that its parts run on: only targets of this type are
-                        * passed */
+  int32_t device_type; /* device type of its parts; only targets of this type are passed */
   int32_t reserved;    /* zero */
 
   /* (required) Claims nodes of a graph with BpGraphTable::take, and declines others with decline.

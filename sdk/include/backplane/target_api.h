@@ -49,10 +49,9 @@ typedef struct BpTargetAttr {
 /* int: cores that share memory, 1 to 65536. Code runs on any number of cores, but work is divided
  * into at most this number of tasks [1 with thread_axes, else 64] */
 #define BP_TARGET_NUM_CORES "num_cores"
-#define BP_TARGET_L1_BYTES  "l1_bytes" /* int: bytes of a core's data cache, 1024 to 2^40 [32768]  \
-                                        */
-#define BP_TARGET_L2_BYTES "l2_bytes"  /* int: bytes, 1024 to 2^40 [1048576] */
-#define BP_TARGET_WINOGRAD "winograd"  /* bool: convolutions use Winograd's algorithm [false] */
+#define BP_TARGET_L1_BYTES  "l1_bytes" /* int: data cache bytes per core, 1024 to 2^40 [32768] */
+#define BP_TARGET_L2_BYTES  "l2_bytes" /* int: bytes, 1024 to 2^40 [1048576] */
+#define BP_TARGET_WINOGRAD  "winograd" /* bool: convolutions use Winograd's algorithm [false] */
 /* bool: functions are kernels, launched over blockIdx and threadIdx [false]. If it is false, a
  * function is called with its arguments alone; it has loops, but no launch, barrier or shared
  * memory. On a device that is not the CPU such a function is one step of the work, like a kernel:
