@@ -23,7 +23,7 @@ BP_API void *realloc(void *memory, size_t size);
 BP_API int posix_memalign(void **memory, size_t alignment, size_t size);
 BP_API void free(void *memory);
 
-/* Whose allocations count: those of this thread, or, if _Atomic, those of the process. */
+/* Counts the allocations of this thread or, if defined as _Atomic, of the process. */
 #ifndef FAILING_SCOPE
 #define FAILING_SCOPE __thread
 #endif

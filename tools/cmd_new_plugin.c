@@ -31,8 +31,8 @@ typedef struct Project {
 typedef struct Kind {
   const char *name;
   const char *folder;
-  /* The files that it shares with the template of devices, space-separated; its folder has the
-   * others. NULL: it is that template. */
+  /* Files that the folder shares with sdk/template, space-separated; the folder has all other
+   * files. NULL: the folder is sdk/template. */
   const char *shared;
   const char *has;
 } Kind;

@@ -248,7 +248,7 @@ static void use_processors(const cpu_set_t *processors) {
   must(!sched_setaffinity(0, sizeof(cpu_set_t), processors), "processors");
 }
 
-/* Must run before the drivers are loaded. */
+/* Limits the threads of drivers that are loaded later. */
 static void limit_threads(const Processors *processors) {
   static const char *const variables[] = {"POCL_MAX_PTHREAD_COUNT", "LP_NUM_THREADS",
                                           "BACKPLANE_NUM_THREADS"};

@@ -109,8 +109,7 @@ static void append_loader(GString *text) {
     bp__identity_append(text, **directory ? *directory : ".");
 }
 
-/* Limits that a trial inherits from this process. A limit above the second number counts as
- * none. */
+/* Limits that a trial inherits from this process. A limit of at least `enough` counts as none. */
 static void append_limits(GString *text) {
   static const struct {
     __rlimit_resource_t resource;

@@ -96,7 +96,7 @@ static void test_file_that_is_no_program(void) {
 
 /* ---- The compiler's end ------------------------------------------------------------------ */
 
-/* Is killed the first time, after writing half of the file. */
+/* A compiler that kills itself in its first run, after writing half of the file. */
 #define DIES_ONCE                                                                                  \
   "if [ \"$1\" = -c ] && mkdir '%s' 2>/dev/null; then\n"                                           \
   "  while [ \"$1\" != -o ]; do shift; done; echo half >\"$2\"; kill -9 $$\n"                      \

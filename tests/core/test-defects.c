@@ -318,8 +318,8 @@ static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   assert_host("quarantine", "ok");
 }
 
-/* A directory with links to itself has as many paths as one likes. The host that looked at all of
- * them would not end. */
+/* A directory with links to itself has exponentially many paths: a host that examined all of them
+ * would not end. */
 static void test_patterns_without_end_are_bounded(void) {
   g_autofree char *folder = plugin_file_path("w"), *pattern = NULL;
   g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
@@ -335,7 +335,7 @@ static void test_patterns_without_end_are_bounded(void) {
   g_unsetenv("BP_TEST_SECONDS");
 }
 
-/* The watcher was told of a host that is not there: it does not wait for the deadline. */
+/* A trial whose host has ended does not wait for its deadline. */
 static void test_trial_of_a_host_that_ended_ends(void) {
   const char *trial = g_getenv("BACKPLANE_TRIAL_PROGRAM");
   Dl_info library;

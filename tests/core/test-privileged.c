@@ -52,7 +52,7 @@ static int get_source(void *context, const char *format, BpOwnedBytes *source) {
   return 0;
 }
 
-/* Has C source compiled to a library. */
+/* Compiles C source to a library. */
 static void compile(const char *path) {
   static const BpModuleApi api = {.struct_size = sizeof api,
                                   .kind = "test-c",

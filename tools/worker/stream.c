@@ -67,7 +67,7 @@ void worker_stream_send_part(const Job *job, uint64_t size) {
   send_frame(BP_WORKER_FRAME_PART, job->index, 0, job->room, size);
 }
 
-/* Must not write inside another thread's frame. */
+/* Writes an end frame, unless another thread is writing a frame. */
 void worker_stream_note_end(uint32_t end) {
   const BpWorkerFrame frame = {BP_WORKER_FRAME_END, 0, end, 0};
   if (!is_sending)
