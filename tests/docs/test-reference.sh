@@ -28,7 +28,7 @@ each_is_explained() {
 several_share_a_comment() {
   local page
   page=$(man -l "$top_builddir/reference/man/man3/model.h.3bp" | sed -n '/^   void bp_model_release (BpModel/,/^$/p')
-  grep -q "the last one frees it" <<<"$page"
+  grep -q "the last one frees the model" <<<"$page"
 }
 
 # The site has the pages and the reference, without scripts; make.py fails if a link leads nowhere.
