@@ -376,9 +376,11 @@ int cmd_bench(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
   BenchOptions bench = {.runs = 20, .seconds = 1.0, .warmup = 3, .contexts = 1};
   const GOptionEntry extra[] = {
-      {"runs", 0, 0, G_OPTION_ARG_INT, &bench.runs, "at least so many runs of each (20)", "N"},
-      {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &bench.seconds, "each for at least so long (1)", "S"},
-      {"warmup", 0, 0, G_OPTION_ARG_INT, &bench.warmup, "runs before that (3)", "N"},
+      {"runs", 0, 0, G_OPTION_ARG_INT, &bench.runs,
+       "least number of measured runs for each model and device (20)", "N"},
+      {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &bench.seconds,
+       "least seconds of measured runs for each model and device (1)", "S"},
+      {"warmup", 0, 0, G_OPTION_ARG_INT, &bench.warmup, "runs before the measurement (3)", "N"},
       {"contexts", 0, 0, G_OPTION_ARG_INT, &bench.contexts,
        "contexts that run at once, each in a thread of its own (1)", "N"},
       ONNX_SPECIALIZE_ENTRY(&options.onnx),

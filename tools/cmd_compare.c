@@ -556,7 +556,7 @@ int cmd_compare(int argc, char **argv) {
   gboolean with_onnxruntime = FALSE;
   const GOptionEntry extra[] = {
       {"onnxruntime", 0, 0, G_OPTION_ARG_NONE, &with_onnxruntime,
-       "compare an ONNX file with what onnxruntime gives, of $BACKPLANE_PYTHON or python3", NULL},
+       "compare an ONNX file with onnxruntime, which $BACKPLANE_PYTHON or python3 runs", NULL},
       TOLERANCE_ENTRIES(&tolerance),
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   options.fills = options.has_sides = TRUE;

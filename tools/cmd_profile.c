@@ -135,8 +135,9 @@ int cmd_profile(int argc, char **argv) {
       {"order", 0, 0, OPTION_TEXT, &extra.order,
        "order of the rows: time, the slowest first (default), or run (default of --json)",
        "time|run"},
-      {"runs", 0, 0, G_OPTION_ARG_INT, &extra.runs, "at least so many runs (3)", "N"},
-      {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &extra.seconds, "for at least so long (1)", "S"},
+      {"runs", 0, 0, G_OPTION_ARG_INT, &extra.runs, "least number of measured runs (3)", "N"},
+      {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &extra.seconds, "least seconds of measured runs (1)",
+       "S"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   options.fills = TRUE;
   GOptionEntry *entries = model_option_entries(&options, own);

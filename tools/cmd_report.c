@@ -238,12 +238,12 @@ int cmd_report(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
   ReportOptions report = {.seconds = 1.0};
   const GOptionEntry extra[] = {
-      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &report.output, "write the page there",
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &report.output, "file to write the page to",
        "FILE.html"},
       {"earlier", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &report.earlier,
-       "compare with what an earlier report printed with --json; may be repeated", "FILE.json"},
+       "compare with the --json output of an earlier report; may be repeated", "FILE.json"},
       {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &report.seconds,
-       "measure runs, and then operators, for at least so long each (1)", "S"},
+       "least seconds for measuring runs, and again for measuring operators (1)", "S"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   options.fills = options.has_sides = TRUE;
   GOptionEntry *entries = model_option_entries(&options, extra);

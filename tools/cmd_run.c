@@ -562,7 +562,7 @@ int cmd_run(int argc, char **argv) {
       {"top", 0, 0, G_OPTION_ARG_INT, &options.top,
        "show the N largest elements along each output's last axis", "N"},
       {"labels", 0, 0, G_OPTION_ARG_FILENAME, &options.labels,
-       "their names, one a line, in the order of the axis", "FILE"},
+       "names of the last axis's elements, one a line, in order", "FILE"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options.model, extra);
   int status = EXIT_USAGE;

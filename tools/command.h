@@ -224,14 +224,14 @@ void onnx_options_clear(OnnxOptions *options);
 #define ONNX_LIMIT_ENTRY(options)                                                                  \
   {                                                                                                \
     "limit", 0, 0, OPTION_TEXT_ARRAY, &(options)->limits,                                          \
-        "most that compiling may take of nodes, constant-bytes, fold-work, functions; may be "     \
+        "limits compilation: NAME is nodes, constant-bytes, fold-work or functions; may be "       \
         "repeated",                                                                                \
         "NAME=N"                                                                                   \
   }
 #define ONNX_REFERENCE_ENTRY(options)                                                              \
   {                                                                                                \
     "reference", 0, 0, G_OPTION_ARG_NONE, &(options)->is_reference,                                \
-        "compile each operator by itself, in plain loops: slow, to find what went wrong", NULL     \
+        "compile each operator by itself, in plain loops: slow, for finding errors", NULL          \
   }
 
 #define ONNX_COMPILER_ENTRY(options)                                                               \
@@ -250,7 +250,9 @@ void onnx_options_clear(OnnxOptions *options);
 #define ONNX_MEASURE_ENTRY(options)                                                                \
   {                                                                                                \
     "measure", 0, 0, G_OPTION_ARG_NONE, &(options)->measures,                                      \
-        "run the model with and without what --graph-compiler claims, and keep the faster", NULL   \
+        "run the model with and without the claims of --graph-compiler, and keep the faster "      \
+        "version",                                                                                 \
+        NULL                                                                                       \
   }
 
 #define ONNX_SPECIALIZE_ENTRY(options)                                                             \
@@ -458,7 +460,7 @@ typedef struct Tolerance {
    "R"},                                                                                           \
   {                                                                                                \
     "atol", 0, 0, G_OPTION_ARG_DOUBLE, &(tolerance)->absolute,                                     \
-        "amount that an element may differ by beside that (0.00001)", "A"                          \
+        "amount that an element may differ by, added to that of --rtol (0.00001)", "A"             \
   }
 int tolerance_check(const Tolerance *tolerance); /* 0 or -1 with an error */
 

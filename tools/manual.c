@@ -64,7 +64,7 @@ static void print_heading(const char *name, const char *arguments) {
 void manual_print(const char *name, const GOptionEntry *entries, const char *arguments,
                   const char *summary, const char *details) {
   static const GOptionEntry common[] = {
-      {"verbose", 'v', 0, G_OPTION_ARG_NONE, NULL, "show what the library logs", NULL},
+      {"verbose", 'v', 0, G_OPTION_ARG_NONE, NULL, "show the library's log messages", NULL},
       {"help", 'h', 0, G_OPTION_ARG_NONE, NULL, "show the options", NULL}};
   print_heading(name, arguments);
   fputs(".SH DESCRIPTION\n", stdout);

@@ -24,7 +24,7 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
              "explains",
        "LIST"},
       {"target", 't', 0, OPTION_TEXT, &options->target,
-       "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
+       "target to compile an ONNX file for (default: a target that fits the device)", "TARGET"},
       ONNX_SHAPE_ENTRY(&options->onnx),
       ONNX_LIMIT_ENTRY(&options->onnx),
       ONNX_REFERENCE_ENTRY(&options->onnx),
@@ -36,12 +36,14 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
        "repeated",
        "NAME=VALUE"},
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
-       "the library that belongs to a graph of TVM (default: that beside it)", "FILE.so"},
+       "the library that belongs to a graph of TVM (default: the library beside the graph)",
+       "FILE.so"},
       {"params", 0, 0, G_OPTION_ARG_FILENAME, &options->params,
-       "the parameters of a graph of TVM (default: those beside it; none if --library is given)",
+       "the parameters of a graph of TVM (default: the file beside the graph; none if --library is "
+       "given)",
        "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
-       "threads of the host (default: $BACKPLANE_NUM_THREADS, else one a core)", "N"},
+       "threads of the host (default: $BACKPLANE_NUM_THREADS, else one thread per core)", "N"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
   };
   guint extras = 0;

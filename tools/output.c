@@ -110,7 +110,7 @@ static char *suggest_option(const GError *error, const GOptionEntry *entries) {
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
   static const GOptionEntry common[] = {
-      {"verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose, "show what the library logs", NULL},
+      {"verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose, "show the library's log messages", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   const char *command = (*argv)[0];
   char *name = g_strdup_printf("%s %s", command_program, command);
