@@ -29,7 +29,7 @@ typedef struct Bar {
 /* A driver's own calls: each returns the seconds of one operation. */
 typedef struct Driver {
   Bar launch_bar;
-  double (*launch)(void); /* an empty kernel, and a wait for it */
+  double (*launch)(void); /* launches an empty kernel and waits for it */
   double (*copy_in)(void);
   double (*copy_out)(void);
   double (*graph)(void);

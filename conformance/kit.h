@@ -37,7 +37,7 @@ typedef struct Check {
   const char *name;  /* "copy.offsets"; permanent */
   const char *shows; /* the fact that the check shows, one line */
   const char *after; /* names of its prerequisites, space-separated: all come before it */
-  unsigned tags;     /* CHECK_CORE or CHECK_OPTIONAL, and others */
+  unsigned tags;     /* CHECK_CORE or CHECK_OPTIONAL, and further CHECK_* bits */
   void (*run)(Kit *kit);
 } Check;
 

@@ -49,7 +49,7 @@ static const char *choice_remedy(const BpPluginList *list) {
 /* The child's answer, in memory that it shares with this process. */
 typedef struct Answer {
   char result[DEVICE_TEXT_MAX];
-  char report[(1 << 20) - 80]; /* truncated if it is longer */
+  char report[(1 << 20) - 80]; /* a longer report is truncated */
   gboolean is_complete;
 } Answer;
 

@@ -379,7 +379,7 @@ static void print_text(const Facts *facts) {
   Table *table = table_new(headers);
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    if (fact->text && *fact->text && strcmp(fact->text, "-") != 0) /* None, or no text */
+    if (fact->text && *fact->text && strcmp(fact->text, "-") != 0) /* skips facts without text */
       table_add(table, fact->name, fact->text);
   }
   table_print(table);

@@ -373,8 +373,8 @@ typedef struct Operator {
   BpDevice device;
   char *shape;         /* shape of its first output */
   json_t *shape_value; /* the shape as JSON */
-  char *names;         /* names of the model's nodes that it computes, one a line */
-  json_t *inputs;      /* names of the nodes whose results it reads */
+  char *names;         /* names of the model's nodes that the operator computes, one a line */
+  json_t *inputs;      /* names of the nodes whose results the operator reads */
   uint64_t bytes;      /* bytes that it reads and writes */
   uint64_t live_bytes; /* bytes of inputs and results that are alive while it runs */
   double steps;        /* how often the bodies of its loops run */

@@ -159,7 +159,7 @@ static void set_limits(int milliseconds) {
   if (fd < 0)
     return;
   if (write(fd, "1000", 4) < 0)
-    errno = 0; /* a container may forbid it */
+    errno = 0; /* a container may forbid the write */
   close(fd);
 }
 

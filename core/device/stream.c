@@ -25,7 +25,7 @@ typedef struct Stream {
 /* Guarded by BP__LOCK_STATE. */
 static GHashTable *streams; /* a set of Stream */
 static uint64_t last_number;
-static pthread_cond_t unused = PTHREAD_COND_INITIALIZER; /* a stream's last user has left it */
+static pthread_cond_t unused = PTHREAD_COND_INITIALIZER; /* a stream has no more users */
 
 static guint hash_stream(gconstpointer key) {
   const Stream *stream = key;

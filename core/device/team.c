@@ -51,7 +51,7 @@ typedef struct Group {
   _Atomic uint32_t phase;    /* number of times that all tasks have arrived */
   _Atomic uint32_t ended;    /* tasks that have returned */
   _Atomic uint32_t sleepers; /* tasks that sleep at the barrier */
-  _Atomic uint32_t bell;     /* the futex on which they sleep */
+  _Atomic uint32_t bell;     /* the futex on which tasks sleep */
 } Group;
 
 /* Tasks [next, end) of one thread, in a cache line of its own. */

@@ -102,7 +102,7 @@ BP_API void bp_plugin_try(const char *const *device_kinds);
 #define BP_STAGE_PROBE        6
 #define BP_STAGE_DEVICES      7
 #define BP_STAGE_SELECTED     8
-#define BP_STAGE_CODE         9 /* compiling for its targets; bp_plugin_diagnose stops before */
+#define BP_STAGE_CODE         9 /* compiling for the targets; bp_plugin_diagnose omits it */
 
 #define BP_SEVERITY_OK      0
 #define BP_SEVERITY_NOTE    1
@@ -115,7 +115,7 @@ BP_API const char *bp_plugin_stage_name(int32_t stage);
 /* A reason for a finding. Codes are stable. All strings are static. */
 typedef struct BpPluginReason {
   uint64_t struct_size;
-  int32_t stage;    /* BP_STAGE_*: the stage at which it occurs */
+  int32_t stage;    /* BP_STAGE_*: the stage of the problem */
   int32_t severity; /* BP_SEVERITY_* */
   const char *code; /* "library-missing" */
   const char *meaning;

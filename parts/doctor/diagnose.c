@@ -364,7 +364,7 @@ static void add_problems(BpPluginDiagnosis *diagnosis) {
   }
 }
 
-/* ---- All of them ------------------------------------------------------------------------- */
+/* ---- All plugins ------------------------------------------------------------------------- */
 
 static BpPluginDiagnosis *create_diagnosis(void) {
   BpPluginDiagnosis *diagnosis = g_new0(BpPluginDiagnosis, 1);

@@ -14,7 +14,7 @@
 
 /* The meaning of bit patterns with all exponent bits set. */
 enum Specials {
-  SPECIALS_IEEE, /* infinity, and NaN with a fraction */
+  SPECIALS_IEEE, /* infinity if the fraction is 0, else NaN */
   SPECIALS_NAN,  /* NaN if all fraction bits are set, else a number */
   SPECIALS_ZERO, /* a number; negative zero is NaN */
   SPECIALS_NONE, /* a number */

@@ -32,7 +32,7 @@
 typedef struct Export {
   BpModule **modules; /* the root first */
   size_t num_modules;
-  size_t *nodes;       /* by module: its index in the blob */
+  size_t *nodes;       /* by module: index of the module in the blob */
   BpModule **of_nodes; /* by index: a module; NULL for the library itself */
   size_t num_nodes;
   size_t library_node; /* index of the host code; NO_NODE if there is none */

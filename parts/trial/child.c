@@ -146,7 +146,7 @@ static int activate(Plugin *plugin) {
 }
 
 static void try_plugin(int plugin_fd, const char *path) {
-  bp__layers_ignore(); /* they do not belong to the plugin */
+  bp__layers_ignore(); /* layers do not belong to the plugin */
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
   int rc = activate(plugin);
   bp__trial_end_copy();

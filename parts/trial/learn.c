@@ -135,7 +135,7 @@ int bp__trial_learn(const Plugin *plugin, TrialCache *cache) {
   Trial trial;
   int is_known;
   lock(cache, bp__trial_deadline());
-  int rc = bp__trial_recall(cache, &is_known); /* another process may have tried it */
+  int rc = bp__trial_recall(cache, &is_known); /* another process may have tried the plugin */
   if (is_known)
     return rc;
   if (bp__trial_try(plugin, &trial))

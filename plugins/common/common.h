@@ -29,7 +29,7 @@ typedef struct BpLibrary {
   const char *names[2]; /* names of the library: the first that exists is opened */
   const char *what;     /* "the OpenCL library" */
   const char *install;  /* what to do if there is no library */
-  const char *upgrade;  /* what to do if it lacks a function */
+  const char *upgrade;  /* what to do if the library lacks a function */
   const BpLibrarySymbol *symbols;
   size_t num_symbols;
   char problem[768];

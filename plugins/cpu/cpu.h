@@ -14,7 +14,7 @@ extern BpPluginTables bp_cpu_host;
 
 /* A CPU that code can be generated for. */
 typedef struct BpCpu {
-  const char *name; /* its name in compilers */
+  const char *name; /* name of the CPU in compilers */
   const char *arch; /* "x86_64", "aarch64"; "another": an architecture without a name here */
   int32_t vector_bits;
   int32_t vector_registers;

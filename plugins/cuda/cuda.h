@@ -65,7 +65,7 @@ const char *bp_cuda_status_name(CUresult status);
 /* Pinned memory for small copies to the device. */
 typedef struct BpCudaStage {
   pthread_mutex_t lock;
-  void *data;     /* NULL before its first use */
+  void *data;     /* NULL before the first use of the stage */
   CUevent copied; /* recorded after the latest copy from `data` */
 } BpCudaStage;
 

@@ -16,7 +16,7 @@ static BpDeviceList found = {&bp_cuda_host, &bp_cuda_device_api, find_devices, P
                              NULL};
 static BpCudaDevice devices[BP_CUDA_MOST_DEVICES];
 
-/* ---- Finding them ------------------------------------------------------------------------ */
+/* ---- Finding devices --------------------------------------------------------------------- */
 
 static int attribute(const BpCudaDevice *device, int which) {
   int value = 0;
@@ -61,7 +61,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   return bp_device_list_count(&found, count, why);
 }
 
-/* ---- Opening them ------------------------------------------------------------------------ */
+/* ---- Opening devices --------------------------------------------------------------------- */
 
 /* Freed memory stays in the driver's pool for the next workspace. */
 static void find_pool(BpCudaDevice *device) {

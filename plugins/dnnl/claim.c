@@ -234,7 +234,7 @@ static const char *read_pool(const BpGraphTable *table, const BpOnnxGraph *graph
   return why;
 }
 
-/* ---- The others -------------------------------------------------------------------------- */
+/* ---- Operators without windows ----------------------------------------------------------- */
 
 /* Whether a tensor is a row of `columns` elements, which can be added to each row of a matrix. */
 static int is_row(const BpOnnxValue *value, int64_t columns) {

@@ -154,7 +154,7 @@ int32_t bp_dnnl_compile(void *context, const BpOnnxGraph *part, const BpTarget *
 /* ---- Programs (compile.c) ---------------------------------------------------------------- */
 
 #define BP_DNNL_INNER    0
-#define BP_DNNL_CONSTANT 1 /* its elements lie at `offset` of the data */
+#define BP_DNNL_CONSTANT 1 /* the elements are at `offset` of the data */
 
 /* The first tensors are the inputs, then come the outputs, and then the others. */
 typedef struct BpDnnlTensor {

@@ -21,7 +21,7 @@ typedef struct Storage {
   void *data;          /* of a storage that is a constant */
   size_t size, offset; /* of a storage in the workspace */
   int32_t first, last; /* first and last call that uses the storage in the workspace */
-  int32_t is_placed;   /* the storage in the workspace has its offset */
+  int32_t is_placed;   /* the offset in the workspace is chosen */
   int32_t next;        /* while it is in use: the next storage in use by offset, or UNUSED */
 } Storage;
 
@@ -59,7 +59,7 @@ typedef struct Planner {
   BpDnnlPlan *plan;
   const BpDnnlProgram *program;
   BpDnnlPacked **packed;
-  int32_t *buffer_of; /* by tensor: its present buffer, or UNUSED */
+  int32_t *buffer_of; /* by tensor: the present buffer of the tensor, or UNUSED */
   int32_t *reads;     /* by tensor: the number of steps that have yet to read it */
 } Planner;
 
@@ -517,7 +517,7 @@ static int32_t plan_matmul(Planner *planner, const BpDnnlStep *step) {
   return finish(planner, &made, status) ? -1 : end_result(planner, step, result);
 }
 
-/* ---- The others -------------------------------------------------------------------------- */
+/* ---- Other operators --------------------------------------------------------------------- */
 
 static int32_t describe_pool(const Planner *planner, const BpDnnlStep *step, Made *made) {
   const Window w = read_window(&step->window, tensor_at(planner, step->src)->ndim - 2);

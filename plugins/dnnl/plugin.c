@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's descriptor and what it registers. */
+/* The plugin's descriptor, and the names that the plugin registers. */
 #include "config.h"
 
 #include "dnnl.h"

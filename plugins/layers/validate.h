@@ -79,7 +79,7 @@ typedef struct BpValidateSpace {
   uint64_t number; /* unique for ever */
   uint64_t size;
   int is_workspace;
-  int is_filled;              /* something was written to it */
+  int is_filled;              /* the memory was written */
   pid_t owner;                /* the allocating thread */
   BpValidateAccess *accesses; /* by work that the host has not waited for; most recent first */
   BpValidatePlace made;

@@ -22,7 +22,7 @@ static BpDeviceList found = {
     &bp_opencl_host, &bp_opencl_device_api, find_devices, PTHREAD_ONCE_INIT, 0, NULL};
 static BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
 
-/* ---- Finding them ------------------------------------------------------------------------ */
+/* ---- Finding devices --------------------------------------------------------------------- */
 
 static int has_compiler(cl_device_id id) {
   cl_bool is_available = CL_FALSE, has_one = CL_FALSE;

@@ -19,7 +19,7 @@ static VkInstance instance;
 static BpVulkanInfo infos[BP_VULKAN_MOST_DEVICES];
 static BpVulkanDevice devices[BP_VULKAN_MOST_DEVICES];
 
-/* ---- Finding them ------------------------------------------------------------------------ */
+/* ---- Finding devices --------------------------------------------------------------------- */
 
 int bp_vulkan_has_extension(VkPhysicalDevice physical, const char *name) {
   VkExtensionProperties extensions[512];

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define BLOCK_BYTES (32 << 20)
-/* A larger buffer gets its own block. */
+/* The largest buffer that shares a block; a larger buffer gets its own. */
 #define LARGEST_SHARED (BLOCK_BYTES / 4)
 /* All pieces begin and end at multiples of this number of bytes. */
 #define PIECE_ALIGNMENT 256

@@ -131,13 +131,13 @@ typedef struct BpRemoteKind {
 /* An isolated plugin; lives for ever. */
 struct BpIsolated {
   char *name;
-  char *label;     /* label of its sessions */
+  char *label;     /* label of the plugin's sessions */
   char *where;     /* the path that the worker activates, or the plugin's name on another machine */
   char *host;      /* the other machine, or "" */
   char *prefix;    /* prefix of its kinds' names here: "remote:me@gpubox/", or "" */
   int32_t machine; /* the number of the other machine, or 0 */
   BpFunction *starter;
-  char *device_names, *target_names; /* names of its kinds in the worker */
+  char *device_names, *target_names; /* names of the plugin's kinds in the worker */
   char **names;                      /* names that the plugin provides; NULL at the end */
   pthread_mutex_t lock;              /* guards `session` and the adding of devices */
   BpSession *session;                /* the latest session */

@@ -17,7 +17,7 @@ typedef enum ItemState { ITEM_WAITING, ITEM_DONE, ITEM_FAILED, ITEM_SKIPPED } It
 typedef struct Item {
   char *input, *output; /* files */
   ItemState state;
-  int rank;    /* the rank that computed it, or -1 */
+  int rank;    /* the rank that computed the item, or -1 */
   int64_t ns;  /* nanoseconds of computing */
   char *error; /* error of a failed item */
 } Item;
@@ -26,7 +26,7 @@ typedef struct Item {
 typedef struct Holder {
   int num_items;    /* number of items that the rank has */
   gint64 since;     /* time when it got its first item, or gave its last result */
-  gboolean is_lost; /* its device is lost */
+  gboolean is_lost; /* the rank's device is lost */
   guint computed;
 } Holder;
 

@@ -39,7 +39,7 @@ typedef struct BpDialectType {
 /* An intrinsic for one type of its first argument. */
 typedef struct BpDialectIntrinsic {
   const char *name; /* "exp" */
-  int32_t code;     /* BP_DTYPE_* of its first argument */
+  int32_t code;     /* BP_DTYPE_* of the function's first argument */
   int32_t bits;     /* bits of that argument's type; 0: any */
   int32_t vectors;  /* 0: scalars only, vectors are done lane by lane; 1: vectors as well */
   const char *text; /* $1, $2, ...: the arguments */
@@ -57,7 +57,7 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_HOST          1  /* functions are packed functions; see docs/codegen.md */
 #define BP_DIALECT_POINTERS      2  /* the language has pointers: ADDRESS works */
 #define BP_DIALECT_VECTORS       4  /* + - * / etc. work on vectors, see `vector_type` */
-#define BP_DIALECT_PARAMS_GLOBAL 8  /* parameters of a kernel are declared before it */
+#define BP_DIALECT_PARAMS_GLOBAL 8  /* parameters are declared before the kernel */
 #define BP_DIALECT_SHARED_GLOBAL 16 /* shared arrays are declared before the function */
 #define BP_DIALECT_STRICT_BOOL   32 /* a bool is not a number, and is a uint8 in memory */
 #define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */

@@ -177,7 +177,7 @@ static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const 
                          (long long)least, (long long)most);
 }
 
-/* ---- Answers of BpDeviceApi::get_attr, and of others ------------------------------------- */
+/* ---- Answers of BpDeviceApi::get_attr and other slots ------------------------------------ */
 
 /* Answers with an integer or a bool. type: BP_TYPE_INT or BP_TYPE_BOOL. */
 static inline int32_t bp_plugin_answer_int(BpValue *result, int32_t type, int64_t number) {
