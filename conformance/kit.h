@@ -23,7 +23,7 @@
 #define CHECK_OPTIONAL    2u  /* about a feature that a device may lack */
 #define CHECK_STRESS      4u  /* much work, memory or many threads */
 #define CHECK_FAULT       8u  /* behaviour after a failure */
-#define CHECK_PERFORMANCE 16u /* not absurdly slow; times are compared within the run */
+#define CHECK_PERFORMANCE 16u /* speed: times are compared within the run */
 
 /* Needs of the checks of a section. */
 #define NEEDS_DEVICE         1u /* the plugin provides a kind of device */
@@ -108,7 +108,7 @@ struct Kit {
 
   /* Set at the start of the child. */
   BpPluginList *plugins;
-  const BpPluginInfo *info; /* in `plugins`; NULL: no such plugin exists */
+  const BpPluginInfo *info; /* the plugin's entry in `plugins`; NULL: none */
   char *activation_error;   /* NULL: the plugin is active */
   char *activation_output;  /* output to stdout during activation */
   char **kinds;             /* kinds of device; empty if the plugin provides none */

@@ -110,7 +110,7 @@ char *bp__program_function(const char *name, const char *type, const char *resul
 
 /* Where a statement can run. */
 #define PROGRAM_ANYWHERE 0
-#define PROGRAM_HOST     1 /* in a function that runs on the host */
+#define PROGRAM_HOST     1 /* for functions that run on the host */
 #define PROGRAM_THREADS  2 /* in a kernel of a device with thread axes, and in the interpreter */
 
 /* Attributes and body of a function with buffers A and C, of eight elements of type @T each, and a

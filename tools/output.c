@@ -123,7 +123,7 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   g_option_context_add_main_entries(context, common, NULL);
   if (*argc == 2 && strcmp((*argv)[1], MANUAL_OPTION) == 0) {
     manual_print(command, entries, arguments, summary, details);
-    exit(EXIT_OK); /* as GLib does after --help */
+    exit(EXIT_OK); /* GLib does the same after --help */
   }
   GError *error = NULL;
   gboolean ok = g_option_context_parse(context, argc, argv, &error);

@@ -343,7 +343,7 @@ static int take_end(pid_t child, char *end, size_t size) {
 /* Waits until the child ends or is stopped, until the deadline, or until `host` has ended or needs
  * no more; writes the line `end`. Returns 1 if the child ended by itself. */
 static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *end, size_t size) {
-  int is_parent_seen = getppid() != 0; /* not if the host is in another PID namespace */
+  int is_parent_seen = getppid() != 0; /* 0: the host is in another PID namespace */
   sigset_t ended;
   struct signalfd_siginfo info;
   sigemptyset(&ended);

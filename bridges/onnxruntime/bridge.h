@@ -118,7 +118,7 @@ typedef struct Graph {
   const char *name;
   struct Block *blocks; /* memory that is freed with the graph */
   Value *values;
-  Node *nodes; /* in an executable order */
+  Node *nodes; /* nodes in an executable order */
   int32_t num_values, num_nodes;
   int32_t *inputs; /* values */
   int32_t num_inputs;

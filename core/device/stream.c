@@ -16,7 +16,7 @@
 typedef struct Stream {
   BpDevice device;
   void *handle;
-  uint64_t number; /* from 1; never reused, even after the stream is freed */
+  uint64_t number; /* number from 1; never reused, even after bp_stream_free */
   int is_recorded; /* bp__stream_note_record */
   int is_freed;    /* bp_stream_free took the stream, and waits for its work and its users */
   int32_t users;   /* bp__stream_use */

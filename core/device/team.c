@@ -63,7 +63,7 @@ typedef struct Range {
 typedef struct Worker {
   _Alignas(64) _Atomic uint32_t is_asleep; /* a futex */
   Team *team;
-  int index; /* from 1; the leader is 0 */
+  int index; /* index of the thread, from 1; the leader is 0 */
   pthread_t thread;
 } Worker;
 

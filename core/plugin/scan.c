@@ -239,7 +239,7 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
   if (fstatat(directory, name, &status, 0))
-    status = (struct stat){0}; /* also true for a dangling link */
+    status = (struct stat){0}; /* stat fails for a dangling link, too */
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
     int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;

@@ -28,7 +28,7 @@ struct BpLayering {
   BpDeviceApi next; /* the next table, which the layer calls */
   BpLayered layered;
   const BpLayering *inner; /* the next layer; NULL: the plugin */
-  BpLayering *made_before; /* in the list of all layers */
+  BpLayering *made_before; /* the next of all layers */
   char name[];             /* the kind's name; a copy, since the kind may be freed */
 };
 

@@ -22,7 +22,7 @@ typedef struct Preference {
   char *kinds; /* device kinds that the entry can match, space-separated; NULL: any */
   char *value; /* shell pattern of a name, address or UUID; else NULL */
   int64_t index;
-  int64_t rank; /* for an entry WHAT=RANK */
+  int64_t rank; /* the rank of an entry WHAT=RANK */
   int matched;  /* whether an examined device matches */
   char *absent; /* why no device can match the entry; NULL: a device may match */
 } Preference;

@@ -27,7 +27,7 @@
 /* A device that exists, or that cannot be used now. */
 typedef struct Candidate {
   BpDevice device;
-  const char *kind; /* from the device table, valid for ever */
+  const char *kind; /* name from the device table, valid for ever */
   int is_usable;
   int64_t rank;
   char name[128]; /* the device's own name, or "" */

@@ -50,7 +50,7 @@ typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, Pack
 typedef struct PackedArgs {
   PackedValue *values;
   int *codes;
-  BpTensorView *views; /* of tensors whose views are changed for the callee */
+  BpTensorView *views; /* changed views of tensors, for the callee */
   PackedValue few_values[FEW_ARGS];
   int few_codes[FEW_ARGS];
   BpTensorView few_views[FEW_ARGS];
@@ -380,7 +380,7 @@ static uint16_t gnu_f2h_ieee(float number) {
     return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
   if (bits >= 0x477ff000) /* 65520, halfway beyond the largest value */
     return (uint16_t)(sign | 0x7c00);
-  if (bits >= 0x38800000) /* to nearest, ties to even */
+  if (bits >= 0x38800000) /* rounds to nearest, ties to even */
     return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
   /* Below the smallest normal value: adding rounds to a multiple of the smallest subnormal value,
    * 2^-24. */

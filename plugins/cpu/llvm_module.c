@@ -14,7 +14,7 @@
 enum { CPU, EXTRAS, FUNCTIONS, IR, OBJECT, NUM_PARTS };
 
 typedef struct LlvmModule {
-  BpByteArray parts[NUM_PARTS]; /* malloc, each followed by a NUL */
+  BpByteArray parts[NUM_PARTS]; /* allocated by malloc, with a NUL at each end */
   pthread_mutex_t lock;
   BpModule *library; /* guarded by lock; set once */
 } LlvmModule;

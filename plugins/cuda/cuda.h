@@ -84,7 +84,7 @@ struct BpCudaDevice {
   BpDeviceOpening opening; /* opening the device sets the members below */
   CUcontext context;       /* the primary context */
   CUstream stream;         /* the default stream */
-  CUmemoryPool pool;       /* for stream-ordered allocation; NULL: the device has none */
+  CUmemoryPool pool;       /* pool for stream-ordered allocation; NULL: the device has none */
   int arch;                /* 90 for compute capability 9.0 */
   BpKernelLimits limits;   /* limits of a kernel launch */
   int most_shared;         /* bytes of shared memory that a block may request */

@@ -109,10 +109,10 @@ typedef struct BpDnnlStep {
   int32_t dst;
   int32_t relu;         /* 1: negative results become 0 */
   int32_t algorithm;    /* of pooling: dnnl_alg_kind_t */
-  int32_t is_global;    /* of pooling: the window is the whole input */
+  int32_t is_global;    /* the pooling window is the whole input */
   int32_t axis;         /* axis of softmax */
   int32_t groups;       /* groups of a convolution */
-  int32_t transposes_a; /* of a product of matrices */
+  int32_t transposes_a; /* the product transposes operand a */
   int32_t transposes_b;
   BpDnnlWindow window;
 } BpDnnlStep;

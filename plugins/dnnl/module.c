@@ -17,7 +17,7 @@
 typedef struct Plan {
   struct Plan *next;
   BpDnnlShapes shapes;
-  BpDnnlProgram program; /* if the part has open extents: its own copy */
+  BpDnnlProgram program; /* copy of the program, for a part with open extents */
   BpDnnlPlan *plan;      /* NULL: the outputs are empty and nothing runs */
   int32_t num_users;     /* runs that use the plan now */
 } Plan;

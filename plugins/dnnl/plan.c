@@ -17,9 +17,9 @@ enum { ARGUMENT, CONSTANT, INNER };
 /* Memory of a tensor or of a primitive. */
 typedef struct Storage {
   int32_t kind;
-  int32_t index;       /* of a storage that is an argument */
-  void *data;          /* of a storage that is a constant */
-  size_t size, offset; /* of a storage in the workspace */
+  int32_t index;       /* index of the argument, for a storage that is an argument */
+  void *data;          /* the bytes, for a storage that is a constant */
+  size_t size, offset; /* place of a storage in the workspace */
   int32_t first, last; /* first and last call that uses the storage in the workspace */
   int32_t is_placed;   /* the offset in the workspace is chosen */
   int32_t next;        /* while it is in use: the next storage in use by offset, or UNUSED */
@@ -496,7 +496,7 @@ static int32_t describe_matmul(const Planner *planner, const BpDnnlStep *step, M
 
 static int32_t plan_matmul(Planner *planner, const BpDnnlStep *step) {
   BpDnnlPlan *plan = planner->plan;
-  dnnl_memory_desc_t descs[4], plain; /* of the two operands, the bias and the result */
+  dnnl_memory_desc_t descs[4], plain; /* forms of both operands, the bias and the result */
   Made made = {.desc = NULL};
   int32_t result = -1;
   int32_t status = describe_matmul(planner, step, &made, descs);

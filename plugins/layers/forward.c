@@ -21,11 +21,11 @@ typedef struct Wrapped {
   const BpLayerHooks *hooks;
   void *state;
   BpDeviceApi api;
-  _Atomic(const BpTimerApi *) timers; /* of the next table, like the next three */
+  _Atomic(const BpTimerApi *) timers; /* timers of the next table */
   _Atomic(const BpRecordingApi *) recordings;
   _Atomic(const BpEventsApi *) events;
   _Atomic(const BpExternalMemoryApi *) external;
-  BpEventsApi wrapped_events; /* without the slots that the next table's events lack */
+  BpEventsApi wrapped_events; /* events table without slots that the next one lacks */
 } Wrapped;
 
 static int32_t before(const Wrapped *wrapped, BpCall *call) {

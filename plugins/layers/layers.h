@@ -32,7 +32,7 @@ typedef struct BpCall {
   const BpAllocation *allocation;
   const BpCopy *copy;
   const BpLaunch *launch;
-  uint64_t size;   /* of a workspace, or of memory that is imported */
+  uint64_t size;   /* size of a workspace or of imported memory */
   void *handle;    /* memory, stream, timer or recording that the call receives or made */
   void *stream;    /* the stream to queue on or wait for; sync_stream_from_to: `from` */
   void *to;        /* sync_stream_from_to: `to` */

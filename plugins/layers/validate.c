@@ -993,7 +993,8 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
     note_free_object(state, call, rc);
   else if (call->slot == SLOT_FREE_STREAM)
     note_free_stream(state, call, rc);
-  else if (call->slot == SLOT_STREAM_SYNC) /* also a sync that raises a failure of the work */
+  else if (call->slot ==
+           SLOT_STREAM_SYNC) /* a sync that raises a failure of the work counts, too */
     note_sync(state, call);
   else if (call->slot == SLOT_RECORDING_END && rc)
     note_failed_end(state, call);

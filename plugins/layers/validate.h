@@ -53,7 +53,7 @@ typedef struct BpValidateStream {
   struct BpValidateAccess *recorded; /* accesses of the stream's current recording */
   BpValidateWaits waits;
   BpValidatePlace made;
-  struct BpValidateStream *freed_before; /* in the list of freed streams with unfinished work */
+  struct BpValidateStream *freed_before; /* next of the freed streams with unfinished work */
 } BpValidateStream;
 
 /* How a piece of work uses a range of bytes. Launches do not say how they use a buffer. LAUNCHES is

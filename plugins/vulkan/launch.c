@@ -13,7 +13,7 @@ typedef struct Launch {
   uint32_t groups[3];
   char scalars[BP_KERNEL_MAX_ARGS * 8];
   int32_t num_held;
-  BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* with references until the launch is recorded */
+  BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* buffers referenced until recording */
   int32_t num_buffers;
   BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* used by the kernel */
   VkDescriptorBufferInfo parts[BP_KERNEL_MAX_ARGS];

@@ -282,7 +282,7 @@ typedef struct BpVulkanTimeline {
   BpVulkanDevice *device;
   VkSemaphore handle;
   uint64_t value;                /* the semaphore's value once all submitted work is done */
-  struct BpVulkanTimeline *next; /* in the list of timelines without a stream */
+  struct BpVulkanTimeline *next; /* next of the timelines without a stream */
 } BpVulkanTimeline;
 
 /* Bytes to copy to the host when a batch is done. */

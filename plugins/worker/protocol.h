@@ -104,7 +104,7 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
   X(ALLOC, alloc)                 /* place, size, alignment, dtype, flags, scope -> handle */      \
   X(FREE, free)                   /* place, handle */                                              \
   X(COPY_IN, copy_in)             /* place, handle, offset, size, stream, [bytes]; chunks */       \
-  X(COPY_OUT, copy_out)           /* as COPY_IN; chunks or -> bytes */                             \
+  X(COPY_OUT, copy_out)           /* arguments of COPY_IN; chunks or -> bytes */                   \
   X(COPY_WITHIN, copy_within)     /* place, handle, offset, index, handle, offset, size, stream */ \
   X(STREAM_CREATE, stream_create) /* place -> stream */                                            \
   X(STREAM_FREE, stream_free)     /* place, stream */                                              \
@@ -195,7 +195,7 @@ typedef struct BpWorkerGreeting {
  * request is raised by later calls on its stream of the device, as asynchronous failures do
  * (device_api.h). */
 #define BP_WORKER_FRAME_REQUEST 1 /* from the relay: number = operation; bytes = arguments */
-#define BP_WORKER_FRAME_QUEUED  7 /* as REQUEST, without an answer */
+#define BP_WORKER_FRAME_QUEUED  7 /* a REQUEST without an answer */
 #define BP_WORKER_FRAME_ANSWER  2 /* from the worker: number = the status; bytes = the results */
 #define BP_WORKER_FRAME_PART    3 /* from the worker, before the answer: bytes = bytes of a chunk */
 #define BP_WORKER_FRAME_DONE    4 /* from the worker: number = bytes of queued requests that ran */

@@ -44,7 +44,7 @@ struct BpSession {
   _Atomic uint32_t num_logs; /* BpWorkerHeader::num_logs when messages were last taken */
   _Atomic int32_t is_lost;
   char why[256];
-  BpSession *next; /* in the list of all sessions */
+  BpSession *next; /* the next of all sessions */
 };
 
 static _Atomic(BpSession *) sessions;

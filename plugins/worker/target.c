@@ -11,7 +11,7 @@
 typedef struct RemoteTarget {
   BpTargetKind kind; /* its context is this structure */
   BpIsolated *plugin;
-  struct RemoteTarget *next; /* in the list of all target kinds */
+  struct RemoteTarget *next; /* the next of all target kinds */
 } RemoteTarget;
 
 static _Atomic(RemoteTarget *) all;

@@ -262,7 +262,7 @@ static inline void fetch_args(DeviceArgs *placed, Args *args) {
 /* Code built for a target, and the device that runs it. */
 typedef struct Built {
   BpModule *code;
-  BpIrModule *legal; /* for a device with kernels, else NULL */
+  BpIrModule *legal; /* the legalised module, for a device with kernels; else NULL */
   BpDevice device;
 } Built;
 

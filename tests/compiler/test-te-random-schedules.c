@@ -668,7 +668,7 @@ static const struct {
 
 typedef struct Leaves {
   BpTeAxis *axes[40];
-  bool is_reduce[40]; /* of a reduction or a scan */
+  bool is_reduce[40]; /* axis of a reduction or a scan */
   bool is_scan[40];
   int32_t count;
 } Leaves;

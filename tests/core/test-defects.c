@@ -241,7 +241,7 @@ static void test_a_good_plugin_is_tried_once(void) {
   write_one("once", "none");
   count_traces();
   assert_host("once", "ok");
-  g_assert_cmpint(count_traces(), ==, 2); /* in the trial and in the host */
+  g_assert_cmpint(count_traces(), ==, 2); /* the code ran in the trial and in the host */
   assert_host("once", "ok");
   g_assert_cmpint(count_traces(), ==, 1);
 }

@@ -31,7 +31,7 @@
 
 #include "tests/core/module-fixture.h"
 
-#define DEADLINE    20 /* of a child, in seconds */
+#define DEADLINE    20 /* time limit of a child in seconds */
 #define FORK_STARTS 3  /* milliseconds in which a fork must start waiting for a lock */
 #define MOST_SITES  512
 #define MOST_ROUNDS 40

@@ -301,7 +301,7 @@ static void test_one_of_many(void) {
   has_trace();
   assert_host("--one-of-many", "many");
   g_assert_cmpint(stat(trace, &status), ==, 0);
-  g_assert_cmpint(status.st_size, ==, 2); /* in the trial and in the host */
+  g_assert_cmpint(status.st_size, ==, 2); /* the code ran in the trial and in the host */
 }
 
 /* ---- Several at once --------------------------------------------------------------------- */

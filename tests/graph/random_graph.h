@@ -29,7 +29,7 @@ typedef struct RandomValue {
 
 typedef struct RandomNode {
   const char *op;
-  char *attrs;                         /* in the form of onnx_node */
+  char *attrs;                         /* attributes in the form of onnx_node */
   int32_t reads[MAX_READS], num_reads; /* -1: absent */
   int32_t results[MAX_RESULTS], num_results;
 } RandomNode;

@@ -31,7 +31,7 @@
 #define FAILING_SCOPE _Atomic
 #include "tests/failing_memory.h"
 
-#define DEADLINE 120 /* of a process, in seconds */
+#define DEADLINE 120 /* time limit of a process in seconds */
 #define SAMPLE   6   /* allocations that fail in a short test, for each step and way */
 #define LARGE    16384
 

@@ -14,7 +14,7 @@
 #include "tests/failing_memory.h"
 
 static BpModel *model;
-static BpModel *open_model; /* for any number of images */
+static BpModel *open_model; /* a model for any number of images */
 static BpTensor *image;
 static char *npy_path;
 static BpOwnedBytes saved;  /* the compiled model */

@@ -641,7 +641,7 @@ static void test_without_driver(void) {
                 " are set, which may be why: ");
     return;
   }
-  if (!has_device()) /* without a loader the reason differs */
+  if (!has_device()) /* if there is no loader, the reason differs */
     return;
   g_setenv("VK_ICD_FILENAMES", "/no/such/icd.json", TRUE);
   run_again_with("VK_DRIVER_FILES", "/no/such/icd.json");
@@ -747,7 +747,7 @@ static void test_targets_that_contradict_themselves(void) {
 typedef struct DoubleFunction {
   const char *name;
   double (*one)(double x), (*two)(double x, double y);
-  double largest; /* of the random arguments */
+  double largest; /* largest random argument */
 } DoubleFunction;
 
 static const DoubleFunction double_functions[] = {

@@ -355,7 +355,7 @@ static void test_what_is_missing_is_said(void) {
   load_fails("", BP_ERROR_NOT_FOUND, "no library (.so)");
   build("mod.so", artifact_llvm_header, network_cpu_source, NULL);
   load_fails("mod.so", BP_ERROR_TYPE, "belongs a graph (.json)");
-  BpModel *model = load("mod.json", CPU0); /* without parameters they are inputs */
+  BpModel *model = load("mod.json", CPU0); /* weights without values are inputs */
   if (!model)
     fail();
   g_assert_cmpint(bp_model_num_inputs(model), ==, 2);

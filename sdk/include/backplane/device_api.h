@@ -109,7 +109,7 @@ typedef struct BpDeviceApi {
 
   int32_t device_type; /* BP_DEVICE_* */
   int32_t reserved;    /* zero; the host refuses another value */
-  const char *name;    /* as in `device_api.NAME`; static */
+  const char *name;    /* the kind's NAME, as in `device_api.NAME`; static */
   void *context;       /* passed to each slot; may be NULL; the host never frees it */
 
   /* Counts the devices.

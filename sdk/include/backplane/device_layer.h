@@ -70,7 +70,7 @@ typedef struct BpDeviceLayer {
   uint64_t struct_size; /* sizeof(BpDeviceLayer) of the plugin's headers */
   uint32_t version;     /* BP_DEVICE_LAYER_VERSION; the host refuses another */
   uint32_t reserved;    /* zero */
-  const char *name;     /* as in `device_layer.NAME`; static */
+  const char *name;     /* the layer's NAME, as in `device_layer.NAME`; static */
   void *context;        /* the layer's context, passed to `wrap`; may be NULL */
 
   /* Wraps the table of a kind of device when the kind is first used. `next` is the host's copy of

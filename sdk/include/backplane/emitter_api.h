@@ -29,7 +29,7 @@ typedef struct BpDialectType {
   int32_t compute_bits;   /* 0: arithmetic in the type itself */
   const char *name;       /* "unsigned char" */
   const char *suffix;     /* suffix of literals: "f", "LL"; "". NULL: none, an int is cast */
-  const char *infinity;   /* of a float type, an expression; else NULL */
+  const char *infinity;   /* expression for infinity; NULL if not a float type */
   const char *not_number; /* a quiet NaN of a float type; else NULL */
   const char *widen;      /* with compute_bits: $1 to the compute type; narrow: back */
   const char *narrow;
@@ -111,8 +111,8 @@ typedef struct BpDialect {
   /* The declaration of an array: $1 element type, $2 name, $3 number of elements. NULL: refused. */
   const char *local_array;
   const char *shared_array;
-  const char *unroll;         /* before an unrolled loop: $1 iterations. NULL: nothing */
-  const char *no_unroll;      /* before a loop that must not be unrolled. NULL: nothing */
+  const char *unroll;         /* text before an unrolled loop: $1 iterations. NULL: none */
+  const char *no_unroll;      /* text before a loop that must not be unrolled. NULL: none */
   const char *barrier_shared; /* statement. NULL: refused */
   const char *barrier_global;
 
@@ -132,7 +132,7 @@ typedef struct BpDialect {
   const char *vector_lane;    /* $1 vector, $2 number, $3 number as a hexadecimal digit */
   const char *vector_splat;   /* $1 type, $2 scalar, $3 lanes, $4 scalar type. NULL: vector_make */
   const char *vector_load;    /* $1 type, $2 pointer or array, $3 index of lane 0, $4 lanes */
-  const char *vector_store;   /* as vector_load, $5 value */
+  const char *vector_store;   /* arguments of vector_load, and $5 value */
   const char *vector_select;  /* $1 type, $2 mask, $3 if set, $4 if clear, $5 type of the mask */
   const char *vector_convert; /* $1 type, $2 value, $3 from type */
   const char *vector_bits;    /* reinterpret: $1 type, $2 value */

@@ -20,7 +20,7 @@ typedef struct BpKernelModule BpKernelModule;
 /* One kernel of a module. */
 typedef struct BpKernelEntry {
   BpKernel call;
-  void *built; /* for the plugin; NULL at first */
+  void *built; /* data of the plugin; NULL at first */
 } BpKernelEntry;
 
 /* A plugin's description of its modules; static. */
@@ -55,7 +55,7 @@ struct BpKernelModule {
   char *source;       /* the source of the code; NULL: unknown, or the code itself is the source */
   BpKernelEntry *kernels;
   int32_t num_kernels;
-  void *built; /* for the plugin; NULL at first */
+  void *built; /* data of the plugin; NULL at first */
 };
 
 static inline int32_t bp_kernel_module_no_memory_(const BpKernelModule *module) {

@@ -11,7 +11,7 @@ typedef struct Module {
   char *function; /* name of the function */
   char *bytes;
   size_t size;
-  const SimdevHeader *header; /* in `bytes`, like the three members below */
+  const SimdevHeader *header; /* points into `bytes`, like the three members below */
   const SimdevArgument *arguments;
   const ChipInstruction *instructions;
   const char *constants;

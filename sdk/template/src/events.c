@@ -22,7 +22,7 @@ typedef struct Mark {
 
 struct BpDeviceEvent {
   int32_t device_id;
-  Mark *mark; /* of the latest record; NULL: never recorded */
+  Mark *mark; /* mark of the latest record; NULL: never recorded */
 };
 
 /* Guards all events and marks. */
