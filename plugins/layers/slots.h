@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slots that layers see, with the names that BACKPLANE_FAULT and the trace have. Generated from
- * sdk/backplane-abi.json by make abi-baseline. */
+/* The slots that layers see, with the names that BACKPLANE_FAULT and the trace have. Made from
+ * sdk/backplane-abi.json: make abi-baseline. */
 #ifndef BP_LAYERS_SLOTS_H
 #define BP_LAYERS_SLOTS_H
 
