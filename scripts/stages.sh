@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shell functions of ./quickstart and scripts/check-long: named stages with a log each, progress,
-# and the count of test results. Sourced with the source folder as working directory.
+# Shell functions of ./quickstart and scripts/check-long: named stages with a log each, lanes of stages that run
+# side by side, progress, and the count of test results. Sourced with the source folder as working directory.
 
 build=$PWD/_build
 logs=$build/logs
-jobs=$(nproc)
+lane= # the lane that this process runs
 passed=0 failed=0 skipped=0 failures=()
 compiler_prefix=
 if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi
@@ -12,25 +12,52 @@ if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi
 say() { printf '%s\n' "$*"; }
 die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
-# stage NAME COMMAND...: runs it with its output in _build/logs/NAME.log, saying every 20 s where it
-# is; on failure shows what failed, or the end of the log, and returns 1.
-stage() {
-  local name=$1 log=$logs/$1.log began=$SECONDS ticks=0 status=0 pid
+# The job server of GNU make, for all stages together: a pipe with a token for each process that may build or test. A
+# stage holds one while its command runs; the command's make takes more where there are. There is one more than
+# processors, because tests wait for other processes and timers for a quarter of their time.
+open_job_server() {
+  local pipe=$logs/jobs job
+  mkdir -p "$logs"
+  rm -f "$pipe" "$logs"/*.status
+  mkfifo "$pipe"
+  # make sets its descriptor to non-blocking; that of the stages is another one.
+  exec {make_jobs}<>"$pipe" {stage_jobs}<>"$pipe"
+  rm "$pipe"
+  for ((job = 0; job <= $(nproc); job++)); do printf + >&"$stage_jobs"; done
+  export MAKEFLAGS="-j --jobserver-auth=$make_jobs,$make_jobs"
+}
+
+# run_stage NAME COMMAND...: with its output in _build/logs/NAME.log; what it took is in NAME.took, its exit status in
+# NAME.status once it has ended.
+run_stage() {
+  local name=$1 status=0 TIMEFORMAT='%R %U %S'
   shift
+  read -r -N 1 -u "$stage_jobs"
+  { time ("$@" >"$logs/$name.log" 2>&1 </dev/null); } 2>"$logs/$name.took" || status=$?
+  printf + >&"$stage_jobs"
+  echo "$status" >"$logs/$name.status"
+}
+
+# stage NAME COMMAND...: runs it, and says every 20 s where it is; on failure shows what failed, or the end of the log,
+# and returns 1.
+stage() {
+  local name=$1 log=$logs/$1.log status took
   say "==> $name"
-  "$@" >"$log" 2>&1 </dev/null &
-  pid=$!
-  while kill -0 "$pid" 2>/dev/null; do
-    sleep 1
-    ticks=$((ticks + 1))
-    if ((ticks % 20 == 0)); then say "    $((SECONDS - began)) s: $(tail -n 1 "$log" | cut -c 1-90)"; fi
-  done
-  wait "$pid" || status=$?
-  if ((status == 0)); then
-    say "    done in $((SECONDS - began)) s"
+  : >"$log"
+  if [ -n "$lane" ]; then
+    echo "$name" >"$logs/$lane.at"
+    run_stage "$@"
+  else
+    run_stage "$@" &
+    watch $! say_where "$name"
+  fi
+  status=$(cat "$logs/$name.status" 2>/dev/null) || status=killed
+  took=$(awk '{ printf "%d s, %d s on processors", $1, $2 + $3 }' "$logs/$name.took")
+  if [ "$status" = 0 ]; then
+    say "    done in $took"
     return 0
   fi
-  say "    FAILED after $((SECONDS - began)) s (exit $status); from $log:"
+  say "    FAILED after $took (exit $status); from $log:"
   grep -E '^(FAIL|ERROR|not ok)|error:|\*\*\*' "$log" | head -n 30 | sed 's/^/    ! /' || true
   if grep -qE '^(FAIL|ERROR): ' "$log"; then
     show_failed_tests "$log"
@@ -38,6 +65,69 @@ stage() {
     tail -n 40 "$log" | sed 's/^/    | /'
   fi
   return 1
+}
+
+# watch PROCESS COMMAND...: waits for its end, and runs the command every 20 s.
+watch() {
+  local pid=$1 ticks=0
+  shift
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 1
+    ticks=$((ticks + 1))
+    if ((ticks % 20 == 0)); then "$@"; fi
+  done
+  wait "$pid"
+}
+
+# say_where STAGE: how long quickstart runs, and the last line of the stage's log.
+say_where() { say "    $SECONDS s: $1: $(tail -n 1 "$logs/$1.log" | cut -c 1-90)"; }
+
+# lanes LANE...: runs these functions, which run stages, side by side. What a lane prints comes in one piece, in the
+# order given.
+lanes() {
+  local name pids=() index=0
+  # What runs in the background ignores the keyboard's signal.
+  trap 'trap "" TERM; kill 0; exit 130' INT
+  for name; do
+    rm -f "$logs/$name.at" "$logs/$name.results"
+    run_lane "$name" >"$logs/$name.lane" 2>&1 &
+    pids+=($!)
+  done
+  for name; do
+    watch "${pids[index]}" say_where_lanes "$@" || true
+    cat "$logs/$name.lane"
+    add_results "$name"
+    index=$((index + 1))
+  done
+  trap - INT
+}
+
+# run_lane LANE: leaves its results in a file, because it is a process of its own.
+run_lane() {
+  lane=$1 passed=0 failed=0 skipped=0 failures=()
+  "$lane"
+  printf '%s\n' "$passed $failed $skipped" ${failures[@]+"${failures[@]}"} >"$logs/$lane.results"
+}
+
+add_results() {
+  local p=0 f=1 s=0 lines=("$1 ended early; see $logs/$1.lane")
+  if [ -e "$logs/$1.results" ]; then
+    { read -r p f s && mapfile -t lines; } <"$logs/$1.results"
+  fi
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) failures+=("${lines[@]}")
+}
+
+say_where_lanes() {
+  local name
+  for name; do
+    if [ -e "$logs/$name.at" ] && [ ! -e "$logs/$name.results" ]; then say_where "$(cat "$logs/$name.at")"; fi
+  done
+}
+
+# succeeded STAGE: waits until a stage of another lane has ended; whether it succeeded.
+succeeded() {
+  until [ -e "$logs/$1.status" ]; do sleep 1; done
+  [ "$(cat "$logs/$1.status")" = 0 ]
 }
 
 # show_failed_tests LOG: what the first failed programs of a `make check` said of their failure; the
@@ -121,13 +211,13 @@ configure_in() {
 
 # build_in FOLDER ARGUMENT...: configures and builds.
 build_in() {
-  configure_in "$@" && make -C "$1" -j"$jobs" all
+  configure_in "$@" && make -C "$1" all
 }
 
 # build_tests_in FOLDER ARGUMENT...: the test programs too. Benchmarks use libraries of the tests, which
 # two makes at once would build over each other.
 build_tests_in() {
-  build_in "$@" && make -C "$1" -j"$jobs" check TESTS= && make -C "$1" -j"$jobs" bench
+  build_in "$@" && make -C "$1" check TESTS= && make -C "$1" bench
 }
 
 # The tests of the plain build that took longest: their seconds, and those on processors.
