@@ -10,6 +10,8 @@ long_scripts += tests/conformance/test-vulkan.sh
 EXTRA_DIST += tests/conformance/test-vulkan.sh
 test_scripts += tests/conformance/test-cuda.sh
 EXTRA_DIST += tests/conformance/test-cuda.sh
+# The simulation's kernels are compiled with the address sanitizer then.
+sanitized_tests += tests/conformance/test-cuda.sh
 test_scripts += tests/conformance/test-minimal.sh
 EXTRA_DIST += tests/conformance/test-minimal.sh
 test_scripts += tests/conformance/test-simdev.sh

@@ -28,6 +28,8 @@ EXTRA_PROGRAMS += tests/fuzz/fuzz_blob \
 	tests/fuzz/fuzz_relax \
 	tests/fuzz/fuzz_target
 CLEANFILES += $(fuzzers)
+# The same inputs each time: what fails without a sanitizer fails with one.
+sanitized_tests += tests/fuzz/%
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/keep-small tests/fuzz/corpus
 
 test_programs += tests/fuzz/test-blob
