@@ -32,8 +32,9 @@
 #include "tests/graph/compile_check.h"
 #include "tests/graph/random_graph.h"
 
-/* A target takes part in one of `share` graphs. Vectors of other widths, as this processor has
- * them; the C compiler is slower. */
+/* A target takes part in one graph of `share`. Vectors of other widths, as this processor has
+ * them; the compiler of C is slower. LLVM's optimizer, which misuses what we tell it wrongly, takes
+ * four fifths of the time: the first target has it. */
 typedef struct Share {
   const char *text;
   int32_t share;
@@ -41,11 +42,11 @@ typedef struct Share {
 
 static const Share shares[] = {
     {"llvm -opt=1", 1},
-    {"llvm -opt=1 -vector_bits=0", 4},
-    {"llvm -opt=1 -vector_bits=256 -num_cores=3 -l2_bytes=65536", 2},
-    {"llvm -opt=1 -vector_bits=128", 4},
-    {"llvm -opt=1 -num_cores=2", 16},
-    {"llvm -opt=1 -num_cores=7 -l2_bytes=65536", 8},
+    {"llvm -opt=0 -vector_bits=0", 4},
+    {"llvm -opt=0 -vector_bits=256 -num_cores=3 -l2_bytes=65536", 2},
+    {"llvm -opt=0 -vector_bits=128", 4},
+    {"llvm -opt=0 -num_cores=2", 16},
+    {"llvm -opt=0 -num_cores=7 -l2_bytes=65536", 8},
     {"c -options=-O1", 8},
     {"opencl", 8},
     {"opencl -thread_warp_size=8", 16},
@@ -511,8 +512,8 @@ static void test_results(void) {
 
 static const Share open_shares[] = {
     {"llvm -opt=1", 3},
-    {"llvm -opt=1 -vector_bits=128 -num_cores=3", 3},
-    {"llvm -opt=1 -vector_bits=0", 3},
+    {"llvm -opt=0 -vector_bits=128 -num_cores=3", 3},
+    {"llvm -opt=0 -vector_bits=0", 3},
     {"opencl", 12},
     {"opencl -thread_warp_size=8", 24},
     {"vulkan", 12},
