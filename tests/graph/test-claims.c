@@ -29,6 +29,9 @@ static int note(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
+/* The C compiler does not optimise, which takes most of its time. */
+#define C_TARGET "c -options=-O0"
+
 typedef struct Compiled {
   char *path;
   GString *report;
@@ -48,7 +51,7 @@ static Compiled compile_with(OnnxBuilder *builder, const char *target_texts, con
   GByteArray *bytes = onnx_bytes(builder);
   Compiled compiled = {.path = onnx_write(bytes), .report = g_string_new(NULL)};
   char **texts = g_strsplit(target_texts, ",", -1), **compilers = g_strsplit(names, ",", -1);
-  const BpTarget *targets[4] = {NULL}, *fallback = bp_target_parse("c");
+  const BpTarget *targets[4] = {NULL}, *fallback = bp_target_parse(C_TARGET);
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = targets,
                               .fallback = strcmp(target_texts, "tiny") ? NULL : fallback,
@@ -149,7 +152,7 @@ static OnnxBuilder *bent_model(void) {
 static const float signs[] = {1, -2, 3, -4, 5, -6};
 
 static void test_path_that_comes_back(void) {
-  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0);
+  Compiled compiled = compile_with(bent_model(), C_TARGET, "tiny", 0);
   GArray *got = run(&compiled, signs);
   for (int i = 0; i < 6; i++)
     g_assert_true(g_array_index(got, float, i) == 0);
@@ -184,7 +187,7 @@ static void test_dump_has_the_source_of_each_part(void) {
   OnnxBuilder *builder = bent_model();
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  const BpTarget *target = bp_target_parse("c");
+  const BpTarget *target = bp_target_parse(C_TARGET);
   const char *const compilers[] = {"tiny"};
   const BpCompileOptions options = {.struct_size = sizeof(options),
                                     .targets = &target,
@@ -219,7 +222,7 @@ static void test_whole_model(void) {
   onnx_output(builder, "y");
   onnx_output(builder, "z");
   onnx_output(builder, "a");
-  Compiled compiled = compile_with(builder, "c", "tiny", 1);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny", 1);
   GArray *got = run(&compiled, signs);
   BpModel *model = model_of(&compiled);
   char *json = bp_model_graph_json(model);
@@ -297,7 +300,7 @@ static gboolean has_target(const char *target) {
 }
 
 static void test_random_graphs(gconstpointer compiler) {
-  const char *target = has_target("llvm") ? "llvm" : "c -options=-O0";
+  const char *target = has_target("llvm") ? "llvm -opt=0" : C_TARGET;
   for (uint32_t seed = 1; seed <= 12; seed++) {
     GArray *want = g_array_new(FALSE, FALSE, sizeof(float));
     const char *shape = strstr(compiler, "open") ? "Nx3" : "2x3";
@@ -327,7 +330,7 @@ static void test_settled_nodes_are_not_offered(void) {
   onnx_node(builder, "Add", "same,v", "y", "");
   onnx_node(builder, "Relu", "x", "unread", "");
   onnx_output(builder, "y");
-  Compiled compiled = compile_with(builder, "c", "tiny", 1);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny", 1);
   GArray *got = run(&compiled, signs);
   g_assert_cmpstr(compiled.report->str, ==, "the Add Add tiny part_0_tiny -\n");
   g_assert_cmpuint(got->len, ==, 6);
@@ -348,7 +351,7 @@ static void test_cheaper_one_wins(void) {
       {"tiny-dear,tiny-cheap,tiny", " tiny-dear part_0_tiny_dear "},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    Compiled compiled = compile_with(bent_model(), "c", cases[i][0], 0);
+    Compiled compiled = compile_with(bent_model(), C_TARGET, cases[i][0], 0);
     GArray *got = run(&compiled, signs);
     g_assert_nonnull(strstr(compiled.report->str, cases[i][1]));
     g_array_unref(got);
@@ -409,7 +412,7 @@ static void test_defects_are_named(void) {
       {"tiny-nan", BP_ERROR_PLUGIN, "its cost is not a number"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    Compiled compiled = compile_with(bent_model(), "c", cases[i].names, 0);
+    Compiled compiled = compile_with(bent_model(), C_TARGET, cases[i].names, 0);
     g_assert_null(compiled.module);
     assert_raised(cases[i].kind, cases[i].text);
     compiled_clear(&compiled);
@@ -425,7 +428,7 @@ static void test_parts_are_handed_back(void) {
       {"tiny-unsaved", "tiny-unsaved: its module of kind tiny cannot be saved"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    Compiled compiled = compile_with(bent_model(), "c", cases[i][0], 0);
+    Compiled compiled = compile_with(bent_model(), C_TARGET, cases[i][0], 0);
     GArray *got = run(&compiled, signs);
     for (int k = 0; k < 6; k++)
       g_assert_true(g_array_index(got, float, k) == 0);
@@ -437,13 +440,13 @@ static void test_parts_are_handed_back(void) {
 }
 
 static void test_too_few_claims(void) {
-  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0.67);
+  Compiled compiled = compile_with(bent_model(), C_TARGET, "tiny", 0.67);
   g_assert_null(compiled.module);
   assert_raised(BP_ERROR_NOT_IMPLEMENTED,
                 "claim 2 of 3 nodes, and the share that is required is 0.67 "
                 "(BpCompileOptions.least_claimed, --require): 'between' (Neg): tiny: it has Add");
   compiled_clear(&compiled);
-  compiled = compile_with(bent_model(), "c", "tiny", 1.5);
+  compiled = compile_with(bent_model(), C_TARGET, "tiny", 1.5);
   g_assert_null(compiled.module);
   assert_raised(BP_ERROR_VALUE, "least_claimed is 1.5; it is from 0 to 1");
   compiled_clear(&compiled);
@@ -453,7 +456,7 @@ static void test_too_few_claims(void) {
 
 /* One artifact computes inputs of every extent, including 0. */
 static void test_open_extents_are_claimed(void) {
-  Compiled compiled = compile_with(bent_model_of("Nx3"), "c", "tiny-open", 0.6);
+  Compiled compiled = compile_with(bent_model_of("Nx3"), C_TARGET, "tiny-open", 0.6);
   g_assert_nonnull(strstr(compiled.report->str, "first Relu tiny-open part_0_tiny_open -"));
   g_assert_nonnull(strstr(compiled.report->str, "last Add tiny-open part_1_tiny_open -"));
   for (int64_t rows = 0; rows < 3; rows++) {
@@ -472,7 +475,7 @@ static void test_open_extents_are_not_shown_without_the_flag(void) {
   onnx_input(builder, "z", ONNX_FLOAT, "2x3");
   add_node(builder, "known", "Relu", "z", "v");
   onnx_output(builder, "v");
-  Compiled compiled = compile_with(builder, "c", "tiny", 0);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny", 0);
   g_assert_nonnull(strstr(compiled.report->str,
                           "first Relu - - tiny: it takes known extents alone, and dimension 0 of "
                           "value 'x' has the open extent N; give shapes with --shape"));
@@ -494,7 +497,7 @@ static void test_shapes_that_a_run_checks(void) {
   add_node(builder, "checked", "Add", "a,z", "b");
   add_node(builder, "last", "Relu", "b", "y");
   onnx_output(builder, "y");
-  Compiled compiled = compile_with(builder, "c", "tiny-open", 0);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny-open", 0);
   g_assert_nonnull(strstr(compiled.report->str, "first Relu tiny-open part_0_tiny_open -"));
   g_assert_nonnull(strstr(compiled.report->str, "checked Add - - it is not offered: its shapes"));
   g_assert_nonnull(strstr(compiled.report->str, "last Relu tiny-open part_1_tiny_open -"));
@@ -516,7 +519,7 @@ static void test_parts_around_shapes_of_data(void) {
   add_node(builder, "beside", "Add", "a,x", "z");
   onnx_output(builder, "y");
   onnx_output(builder, "z");
-  Compiled compiled = compile_with(builder, "c", "tiny-open", 0);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny-open", 0);
   g_assert_nonnull(strstr(compiled.report->str, "where NonZero - - it is not offered"));
   g_assert_nonnull(strstr(compiled.report->str, "twice Add tiny-open part_"));
   GArray *got = run(&compiled, signs);
@@ -550,7 +553,7 @@ static void test_bodies_are_claimed(void) {
   onnx_branch(builder, node, "else_branch", branch("Neg"));
   add_node(builder, "behind", "Relu", "b", "y");
   onnx_output(builder, "y");
-  Compiled compiled = compile_with(builder, "c", "tiny-open", 0);
+  Compiled compiled = compile_with(builder, C_TARGET, "tiny-open", 0);
   g_assert_nonnull(
       strstr(compiled.report->str, "the If Branch - - it is not offered: it runs bodies"));
   g_assert_nonnull(strstr(compiled.report->str, "behind Relu tiny-open part_"));
@@ -632,7 +635,7 @@ static BpModule *compile_measured(const char *path, const char *name, const BpTa
  * from the cache. */
 static void check_choice(const char *name, int keeps) {
   char *path = write_new_model();
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   GString *report = g_string_new(NULL);
   for (int again = 0; again < 2; again++) {
     BpMeasuredClaims measured;
@@ -655,7 +658,7 @@ static void check_choice(const char *name, int keeps) {
 static void test_recalled_times_hide_no_error(void) {
   char *path = write_new_model();
   const char *name = "tiny-slow";
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   GString *report = g_string_new(NULL);
   BpMeasuredClaims measured;
   BpModule *module = compile_measured(path, name, target, &measured, report);
@@ -703,7 +706,7 @@ static void test_each_part_is_chosen_by_itself(void) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes),
        *loss = g_strconcat(name, " Relu - - tiny-uneven: generated", NULL);
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   GString *report = g_string_new(NULL);
   for (int again = 0; again < 2; again++) {
     BpMeasuredClaims measured;
@@ -739,7 +742,7 @@ static void test_nothing_to_measure(void) {
   onnx_output(builder, "y");
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   GString *report = g_string_new(NULL);
   BpMeasuredClaims measured;
   BpModule *module = compile_measured(path, "tiny", target, &measured, report);
@@ -759,7 +762,7 @@ static void test_measuring_needs_known_extents(void) {
   OnnxBuilder *builder = bent_model_of("Nx3");
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   GString *report = g_string_new(NULL);
   BpMeasuredClaims measured;
   g_assert_null(compile_measured(path, "tiny-open", target, &measured, report));
@@ -789,7 +792,7 @@ static void test_measuring_needs_a_device(void) {
 static void test_measuring_too_much_is_refused(void) {
   char *path = write_new_model();
   const char *name = "tiny";
-  BpTarget *target = bp_target_parse("c");
+  BpTarget *target = bp_target_parse(C_TARGET);
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = (const BpTarget *const[]){target},
                               .num_targets = 1,
@@ -810,7 +813,7 @@ static void test_measuring_too_much_is_refused(void) {
 
 static void test_artifact_needs_the_plugin(void) {
   const char *without = g_getenv("BP_TEST_OTHER_PLUGINS");
-  Compiled compiled = compile_with(bent_model(), "c", "tiny", 0);
+  Compiled compiled = compile_with(bent_model(), C_TARGET, "tiny", 0);
   char *library = g_strconcat(compiled.path, ".so", NULL), *output;
   if (!compiled.module || bp_module_export_library(compiled.module, library))
     g_error("%s", bp_error_message());
