@@ -233,13 +233,13 @@ static int has_device(int32_t device_type) {
   return status == 0 && count > 0;
 }
 
-static const char *const targets[] = {"llvm -opt=1 -vector_bits=256", "llvm -opt=1 -num_cores=3",
+static const char *const targets[] = {"llvm -opt=0 -vector_bits=256", "llvm -opt=0 -num_cores=3",
                                       "opencl", "vulkan"};
 
 static void test_steps(gconstpointer data) {
   const Case *test = data;
   char *path = test->write();
-  BpModelContext *reference = start(path, "llvm -opt=1", 1, cpu);
+  BpModelContext *reference = start(path, "llvm -opt=0", 1, cpu);
   for (size_t t = 0; t < G_N_ELEMENTS(targets); t++) {
     BpTarget *target = bp_target_parse(targets[t]);
     if (!target) {
@@ -283,7 +283,7 @@ static int run_with(BpModelContext *context, const Case *test, int64_t rows) {
 static void test_more_rows_than_there_is_room_for_write_nothing(void) {
   const Case *test = &cases[0];
   char *path = test->write();
-  BpModelContext *context = start(path, "llvm -opt=1", 0, cpu);
+  BpModelContext *context = start(path, "llvm -opt=0", 0, cpu);
   BpTensor *memories[MAX_CACHES];
   for (int32_t i = 0; i < test->num_caches; i++) {
     memories[i] = create(test, 4, cpu);
@@ -313,7 +313,7 @@ static void test_more_rows_than_there_is_room_for_write_nothing(void) {
 static void test_caches_that_differ_or_overlap_are_refused(void) {
   const Case *test = &cases[0];
   char *path = test->write();
-  BpModelContext *context = start(path, "llvm -opt=1", 0, cpu);
+  BpModelContext *context = start(path, "llvm -opt=0", 0, cpu);
   BpTensor *memory = create(test, 8, cpu), *longer = create(test, 9, cpu),
            *x = create(test, 2, cpu);
   g_assert_cmpint(bp_model_bind_cache(context, "past_0", "present_0", memory, 0), ==, 0);
@@ -341,7 +341,7 @@ static void test_caches_that_differ_or_overlap_are_refused(void) {
 static void test_other_memory_and_other_outputs_are_refused(void) {
   const Case *test = &cases[0];
   char *path = test->write();
-  BpModelContext *context = start(path, "llvm -opt=1", 0, cpu);
+  BpModelContext *context = start(path, "llvm -opt=0", 0, cpu);
   const int64_t wrong[] = {1, 3, 8, 9}, right[] = {1, 3, 8, 8};
   BpTensor *other = bp_tensor_create(wrong, 4, float32, cpu, NULL), *memory = create(test, 8, cpu);
   BpTensor *ints = bp_tensor_create(right, 4, (BpDataType){BP_DTYPE_INT, 32, 1}, cpu, NULL);
