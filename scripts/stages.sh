@@ -33,7 +33,7 @@ run_stage() {
   local name=$1 status=0 TIMEFORMAT='%R %U %S'
   shift
   read -r -N 1 -u "$stage_jobs"
-  { time ("$@" >"$logs/$name.log" 2>&1 </dev/null); } 2>"$logs/$name.took" || status=$?
+  { time (exec {stage_jobs}>&-; "$@" >"$logs/$name.log" 2>&1 </dev/null); } 2>"$logs/$name.took" || status=$?
   printf + >&"$stage_jobs"
   echo "$status" >"$logs/$name.status"
 }
