@@ -548,7 +548,7 @@ def run_case(case):
     except Exception:
         return None, -1  # the CPU provider has not got it
     try:
-        ours = session(case.model, {"claim": "all", "target": "llvm"})
+        ours = session(case.model, {"claim": "all", "target": "llvm -opt=0"})
         results = ours.run(None, feeds)
     except Exception as error:
         return str(error), 0
