@@ -41,8 +41,14 @@ void bp__trial_clear(Trial *trial) {
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-/* Prevents other processes from trying the same plugin; waits for at most `milliseconds`. It is not
- * a blocking flock, because the process that holds the lock may be stopped. */
+/* Whether another process has the lock. Any other failure, as on a file system without locks, will
+ * not pass by waiting. */
+static int is_locked(int fd) {
+  return flock(fd, LOCK_EX | LOCK_NB) && (errno == EWOULDBLOCK || errno == EINTR);
+}
+
+/* Keeps other processes from trying the same plugin; waits for at most `milliseconds`. Not a
+ * blocking flock: the process that holds the lock may be stopped. */
 static void lock(TrialCache *cache, int milliseconds) {
   if (cache->folder.fd < 0)
     return;
@@ -57,7 +63,7 @@ static void lock(TrialCache *cache, int milliseconds) {
   }
   futimens(cache->lock, NULL); /* the file is in use, so it is not removed with old files */
   const struct timespec pause = {.tv_nsec = 5000000};
-  for (int waited = 0; flock(cache->lock, LOCK_EX | LOCK_NB) && waited < milliseconds; waited += 5)
+  for (int waited = 0; is_locked(cache->lock) && waited < milliseconds; waited += 5)
     nanosleep(&pause, NULL);
 }
 

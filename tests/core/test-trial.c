@@ -12,6 +12,8 @@
 #include <backplane/plugins.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,6 +286,30 @@ static void test_ignored_children(void) {
   try_says("ignored.so", NULL, ignore_children, "unusable", "crashed");
 }
 
+/* As on a file system without locks. */
+static int deny_locks(void) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {G_N_ELEMENTS(code), code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void test_cache_without_locks(void) {
+  begin("unlocked.so", "none");
+  gint64 began = g_get_monotonic_time();
+  if (!try_says("unlocked.so", NULL, deny_locks, "active", ""))
+    return;
+  g_assert_cmpint(g_get_monotonic_time() - began, <, 30 * G_USEC_PER_SEC);
+  g_assert_cmpint(count_traces(), ==, 2);
+  try_says("unlocked.so", NULL, deny_locks, "active", "");
+  g_assert_cmpint(count_traces(), ==, 1);
+}
+
 /* ---- The library ------------------------------------------------------------------------- */
 
 static char *library_folder; /* relative folder that contains libbackplane */
@@ -518,6 +545,7 @@ int main(int argc, char **argv) {
   ADD("limit_of_stack_is_a_condition_of_the_verdict_PLG-9", test_limit_of_stack);
   ADD("limit_of_memory_is_not_remembered_PLG-9", test_limit_of_memory);
   ADD("limit_of_file_sizes_ends_nothing_PLG-10", test_limit_of_file_sizes);
+  ADD("cache_without_locks_delays_no_trial_PLG-11", test_cache_without_locks);
   ADD("ignored_SIGCHLD_changes_nothing_PLG-7", test_ignored_children);
   ADD("library_found_by_a_relative_path_is_the_one_tried_with_PLG-17",
       test_library_by_a_relative_path);
