@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,10 +50,10 @@ static void hold(Held *held) {
   pthread_sigmask(SIG_BLOCK, &signals, &held->mask);
 }
 
-/* Restores the signal mask and keeps errno. */
-static void release(const Held *held) {
+/* Restores the mask; keeps errno. `error`: the errno of the call, or 0. */
+static void release(const Held *held, int error) {
   const struct timespec now = {0};
-  const int error = errno, number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+  const int before = errno, number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
   sigset_t signals;
   sigemptyset(&signals);
   if (number && !sigismember(&held->pending, number)) {
@@ -60,7 +61,7 @@ static void release(const Held *held) {
     sigtimedwait(&signals, NULL, &now);
   }
   pthread_sigmask(SIG_SETMASK, &held->mask, NULL);
-  errno = error;
+  errno = before;
 }
 
 static int write_all(int fd, const char *data, size_t size) {
@@ -74,19 +75,44 @@ static int write_all(int fd, const char *data, size_t size) {
   return 0;
 }
 
-int bp__write_file(const char *path, const char *data, size_t size) {
-  char *name;
+static int write_and_close(int fd, const char *data, size_t size) {
   Held held;
-  int fd = create_beside(path, &name);
   hold(&held);
-  int rc = fd < 0 || write_all(fd, data, size);
-  release(&held);
-  rc = (fd >= 0 && close(fd)) || rc || rename(name, path);
-  if (rc) {
-    bp_error_raise(name ? BP_ERROR_IO : BP_ERROR_MEMORY, "%s: %s", path, strerror(errno));
-    if (fd >= 0)
-      unlink(name);
-  }
+  int rc = write_all(fd, data, size), error = errno;
+  release(&held, rc ? error : 0);
+  if (!rc)
+    return close(fd);
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+/* A device, such as /dev/stdout, or a FIFO: a rename would put a file in its place. */
+static int is_special(const char *path) {
+  struct stat status;
+  return !stat(path, &status) && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+static int write_special(const char *path, const char *data, size_t size) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  return fd < 0 ? -1 : write_and_close(fd, data, size);
+}
+
+static int replace(const char *path, const char *data, size_t size) {
+  char *name;
+  int fd = create_beside(path, &name);
+  int rc = fd < 0 || write_and_close(fd, data, size) || rename(name, path) ? -1 : 0;
+  int error = name ? errno : ENOMEM;
+  if (rc && fd >= 0)
+    unlink(name);
   free(name);
-  return rc ? -1 : 0;
+  errno = error;
+  return rc;
+}
+
+int bp__write_file(const char *path, const char *data, size_t size) {
+  int rc = is_special(path) ? write_special(path, data, size) : replace(path, data, size);
+  return rc ? bp_error_raise(errno == ENOMEM ? BP_ERROR_MEMORY : BP_ERROR_IO, "%s: %s", path,
+                             strerror(errno))
+            : 0;
 }

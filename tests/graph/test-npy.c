@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy files: files written by NumPy are read, and damaged files are refused. */
+/* .npy files: what NumPy writes is read, what is damaged is refused. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <glib.h>
@@ -186,6 +188,25 @@ static void test_write_follows_no_link(void) {
   g_unlink(victim);
 }
 
+static void test_write_into_a_fifo(void) {
+  const float value = 1;
+  const BpTensorView view = {.data = (void *)(uintptr_t)&value,
+                             .device = {BP_DEVICE_CPU, 0},
+                             .dtype = {BP_DTYPE_FLOAT, 32, 1}};
+  g_autofree char *path = path_of("fifo.npy");
+  char bytes[256];
+  struct stat status;
+  g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+  int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  g_assert_cmpint(bp_npy_write(path, &view), ==, 0);
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_true(S_ISFIFO(status.st_mode));
+  g_assert_cmpint(read(reader, bytes, sizeof bytes), ==, 128 + sizeof value);
+  g_assert_cmpmem(bytes, 6, "\x93NUMPY", 6);
+  close(reader);
+  g_unlink(path);
+}
+
 static void test_missing(void) {
   char *path = path_of("nowhere/none.npy");
   const float value = 1;
@@ -247,6 +268,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
+  g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);
   g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",
                   test_write_beyond_the_limit_of_file_sizes);
   g_test_add_func("/npy/file-name/stays-in-its-folder", test_file_names);

@@ -16,7 +16,8 @@ extern "C" {
  * checked. Fortran order, big-endian numbers and structured types are errors that say so. */
 BP_API BpTensor *bp_npy_read(const char *path);
 
-/* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all. */
+/* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all; a
+ * device or FIFO of that name is written to. */
 BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
 
 /* Reads a file in memory, such as a member of an .npz archive. `name` is the file's name in errors;
