@@ -37,10 +37,13 @@ static void hold(Held *held) {
   pthread_sigmask(SIG_BLOCK, &signals, &held->mask);
 }
 
-/* Restores the mask; keeps errno. */
-static void release(const Held *held) {
+/* Restores the mask; keeps errno, which says why the call failed if it did. */
+static void release(const Held *held, int failed) {
   const struct timespec now = {0};
-  const int error = errno, number = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+  const int error = errno, number = !failed          ? 0
+                                    : error == EPIPE ? SIGPIPE
+                                    : error == EFBIG ? SIGXFSZ
+                                                     : 0;
   sigset_t signals;
   sigemptyset(&signals);
   if (number && !sigismember(&held->pending, number)) {
@@ -70,7 +73,7 @@ int bp__write_all(int fd, const void *data, size_t size) {
   Held held;
   hold(&held);
   int rc = write_all(fd, data, size);
-  release(&held);
+  release(&held, rc);
   return rc;
 }
 
@@ -78,7 +81,7 @@ int bp__set_size(int fd, off_t size) {
   Held held;
   hold(&held);
   int rc = ftruncate(fd, size);
-  release(&held);
+  release(&held, rc);
   return rc;
 }
 
@@ -86,7 +89,7 @@ int bp__is_full(int fd, off_t size) {
   Held held;
   hold(&held);
   int failed = fallocate(fd, 0, 0, size);
-  release(&held);
+  release(&held, failed);
   return failed && (errno == ENOSPC || errno == EDQUOT);
 }
 

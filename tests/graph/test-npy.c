@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* .npy files: what NumPy writes is read, what is damaged is refused. */
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -207,6 +210,47 @@ static void test_write_into_a_fifo(void) {
   g_unlink(path);
 }
 
+static volatile sig_atomic_t num_signals;
+
+static void count_signal(int number) {
+  (void)number;
+  num_signals++;
+}
+
+/* Reads a FIFO after it has sent a signal to the thread that writes into it. */
+static void *signal_and_read(void *context) {
+  const pthread_t *writer = context;
+  g_autofree char *path = path_of("signal.npy");
+  char bytes[4096];
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  g_usleep(20000);
+  pthread_kill(*writer, SIGXFSZ);
+  while (read(fd, bytes, sizeof bytes) > 0) {
+  }
+  close(fd);
+  return NULL;
+}
+
+/* An errno that an earlier call left says nothing about a write that succeeds. */
+static void test_foreign_signal(void) {
+  g_autofree char *path = path_of("signal.npy");
+  const int64_t shape[] = {1 << 20};
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  BpTensor *tensor = bp_tensor_create(shape, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, host, NULL);
+  pthread_t self = pthread_self(), reader;
+  g_assert_nonnull(tensor);
+  g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+  signal(SIGXFSZ, count_signal);
+  g_assert_cmpint(pthread_create(&reader, NULL, signal_and_read, &self), ==, 0);
+  errno = EFBIG;
+  g_assert_cmpint(bp_npy_write(path, &tensor->view), ==, 0);
+  g_assert_cmpint(num_signals, ==, 1);
+  signal(SIGXFSZ, SIG_DFL);
+  pthread_join(reader, NULL);
+  bp_object_release(tensor);
+  g_unlink(path);
+}
+
 static void test_missing(void) {
   char *path = path_of("nowhere/none.npy");
   const float value = 1;
@@ -269,6 +313,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
   g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);
+  g_test_add_func("/npy/write/keeps-a-signal-that-it-did-not-cause", test_foreign_signal);
   g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",
                   test_write_beyond_the_limit_of_file_sizes);
   g_test_add_func("/npy/file-name/stays-in-its-folder", test_file_names);
