@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +27,11 @@
 
 #define BLOB_NAME     "blob.bin"
 #define ASSEMBLY_NAME "blob.s"
+#define LIBRARY_NAME  "library.so"
 #define ALIGNMENT     64
 #define NO_NODE       SIZE_MAX
+
+#define COPIED_AT_ONCE ((size_t)1 << 20)
 
 typedef struct Export {
   BpModule **modules; /* the root first */
@@ -318,7 +322,8 @@ static int make_objects(Export *job) {
 
 /* ---- The library ------------------------------------------------------------------------- */
 
-static int link_library(Export *job, const char *output) {
+/* Links LIBRARY_NAME in the working folder. */
+static int link_library(Export *job) {
   if (add_input(job, "-lm"))
     return -1;
   size_t count = 0;
@@ -328,7 +333,7 @@ static int link_library(Export *job, const char *output) {
   args[count++] = "-shared";
   args[count++] = "-Wl,-Bsymbolic";
   args[count++] = "-o";
-  args[count++] = output;
+  args[count++] = LIBRARY_NAME;
   args[count++] = ASSEMBLY_NAME;
   for (size_t i = 0; i < job->link_inputs->len; ++i)
     args[count++] = job->link_inputs->pdata[i];
@@ -338,54 +343,92 @@ static int link_library(Export *job, const char *output) {
   return rc;
 }
 
-/* Returns the path of the unfinished library: in its final folder, under a temporary name. */
+/* The unfinished library in its final folder. It has no name if the file system allows that: then
+ * nothing is left of it if this process is killed. Its mode is that of a program that this process
+ * makes. */
 typedef struct Unfinished {
   int folder;
-  char name[BP_TEMPORARY_SIZE];
-  char path[PATH_MAX]; /* absolute, for the linker */
-  mode_t mode;         /* the mode of a program that this process creates */
+  int fd;
+  char name[BP_TEMPORARY_SIZE]; /* "": none */
 } Unfinished;
 
 static int create_beside(const char *path, Unfinished *file) {
-  char *directory = g_path_get_dirname(path), *real = realpath(directory, NULL);
-  struct stat status;
-  file->folder = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-  int fd = file->folder < 0 ? -1 : bp__temporary_file(file->folder, 0777, file->name);
-  int rc = 0;
-  if (fd < 0 || fstat(fd, &status))
-    rc = bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
-                        directory, path, strerror(errno));
-  else if (snprintf(file->path, PATH_MAX, "%s/%s", real, file->name) >= PATH_MAX)
-    rc = bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long", real);
-  else
-    file->mode = status.st_mode & 0777;
-  if (fd >= 0)
-    close(fd);
-  free(real);
+  char *directory = g_path_get_dirname(path);
+  file->folder = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (file->folder >= 0 && !access("/proc/self/fd", X_OK)) /* which can name it */
+    file->fd = openat(file->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0777);
+  if (file->folder >= 0 && file->fd < 0)
+    file->fd = bp__temporary_file(file->folder, 0777, file->name);
+  int rc = file->fd < 0
+               ? bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
+                                directory, path, strerror(errno))
+               : 0;
   g_free(directory);
   return rc;
 }
 
-/* Renames the finished file. The file is empty if the compiler failed without an error. */
-static int finish(const Unfinished *file, const char *path) {
-  struct stat status;
-  if (fstatat(file->folder, file->name, &status, 0) || !status.st_size)
-    return bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
-  if (fchmodat(file->folder, file->name, file->mode, 0) ||
-      renameat(file->folder, file->name, AT_FDCWD, path))
-    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
+/* Copies the rest of a file; -1 with errno. */
+static int copy_bytes(int from, int to) {
+  char *bytes = malloc(COPIED_AT_ONCE);
+  ssize_t size = bytes ? 1 : -1;
+  while (size > 0 && (size = bp__read_up_to(from, bytes, COPIED_AT_ONCE)) > 0)
+    if (bp__write_all(to, bytes, (size_t)size))
+      size = -1;
+  free(bytes);
+  return size < 0 ? -1 : 0;
+}
+
+/* Gives the file a temporary name. */
+static int name_file(Unfinished *file) {
+  char descriptor[64];
+  uint64_t number;
+  if (getentropy(&number, sizeof number))
+    return -1;
+  snprintf(file->name, sizeof file->name, BP_TEMPORARY_PREFIX "%016" PRIx64, number);
+  snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", file->fd);
+  if (!linkat(AT_FDCWD, descriptor, file->folder, file->name, AT_SYMLINK_FOLLOW))
+    return 0;
+  file->name[0] = '\0';
+  return -1;
+}
+
+/* Copies the linked library, open as `linked`, and gives it its name; -1 with errno. A folder may
+ * set the group of files in it, so the library is not moved. */
+static int finish(int linked, const char *path, Unfinished *file) {
+  const char *slash = strrchr(path, '/');
+  if (copy_bytes(linked, file->fd) || (!file->name[0] && name_file(file)) ||
+      renameat(file->folder, file->name, file->folder, slash ? slash + 1 : path))
+    return -1;
+  file->name[0] = '\0';
   return 0;
 }
 
+/* The library is missing or empty if the compiler failed unnoticed. */
+static int take_library(Export *job, const char *path, Unfinished *file) {
+  struct stat status;
+  int linked = openat(job->dir.fd, LIBRARY_NAME, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int is_made = linked >= 0 && !fstat(linked, &status) && status.st_size > 0, rc = 0;
+  unlinkat(job->dir.fd, BLOB_NAME, 0); /* makes space for the copy */
+  if (!is_made)
+    rc = bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
+  else if (finish(linked, path, file))
+    rc = bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
+  if (linked >= 0)
+    close(linked);
+  return rc;
+}
+
 static int make_library(Export *job, const char *path) {
-  Unfinished file = {.folder = -1};
+  Unfinished file = {.folder = -1, .fd = -1};
   int rc = create_beside(path, &file);
   if (!rc)
-    rc = link_library(job, file.path);
+    rc = link_library(job);
   if (!rc)
-    rc = finish(&file, path);
-  if (rc && file.folder >= 0)
+    rc = take_library(job, path, &file);
+  if (file.name[0])
     unlinkat(file.folder, file.name, 0);
+  if (file.fd >= 0)
+    close(file.fd);
   if (file.folder >= 0)
     close(file.folder);
   return rc;
@@ -411,9 +454,13 @@ static int export_files(Export *job, const char *path) {
   return rc;
 }
 
+/* A device or FIFO would be lost. */
 static int check_path(const char *path) {
+  struct stat status;
   if (!path || !*path)
     return bp_error_raise(BP_ERROR_VALUE, "the library's path is empty");
+  if (!stat(path, &status) && !S_ISREG(status.st_mode))
+    return bp_error_raise(BP_ERROR_IO, "\"%s\" exists, and is not a regular file", path);
   if (bp__module_is_library_path(path))
     return 0;
   return bp_error_raise(BP_ERROR_VALUE,

@@ -7,6 +7,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <pthread.h>
@@ -250,6 +251,45 @@ static void test_nothing_is_left_of_a_failure(void) {
   g_assert_cmpint(g_rmdir(folder), ==, 0);
 }
 
+/* While a library is linked, which takes most of the time. */
+static void test_nothing_is_left_of_a_kill(void) {
+  begin("kill");
+  use_compiler("cc-that-kills",
+               "case \"$*\" in *-shared*) kill -9 $BP_TEST_EXPORTER;; esac\nexec cc \"$@\"");
+  g_autofree char *folder = path_of("killed"), *path = g_build_filename(folder, "a.so", NULL);
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), status;
+  if (fd < 0) {
+    g_test_skip("the file system has no files without a name");
+    return;
+  }
+  close(fd);
+  pid_t child = fork();
+  if (!child) {
+    g_autofree char *number = g_strdup_printf("%d", (int)getpid());
+    g_setenv("BP_TEST_EXPORTER", number, TRUE);
+    bp_module_export_library(fake_host_module(CALL_SOURCE, NULL), path);
+    _exit(0);
+  }
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_true(WIFSIGNALED(status));
+  g_assert_cmpint(g_rmdir(folder), ==, 0);
+}
+
+static void test_file_that_is_not_regular(void) {
+  struct stat status;
+  begin("fifo");
+  use_compiler("cc-of-fifo", "exec cc \"$@\"");
+  g_autofree char *path = path_of("fifo.so");
+  g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+  BpModule *module = fake_host_module(CALL_SOURCE, NULL);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "fifo.so\" exists, and is not a regular file"));
+  bp_object_release(module);
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_true(S_ISFIFO(status.st_mode));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   scratch = g_dir_make_tmp("backplane-compilers-XXXXXX", NULL);
@@ -266,6 +306,8 @@ int main(int argc, char **argv) {
   ADD("exported_library_has_the_mode_of_the_umask_which_is_not_touched",
       test_mode_of_an_exported_library);
   ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);
+  ADD("nothing_is_left_beside_a_library_whose_program_was_killed", test_nothing_is_left_of_a_kill);
+  ADD("fifo_is_not_replaced_by_a_library", test_file_that_is_not_regular);
   int rc = g_test_run();
   remove_tree(scratch);
   g_free(scratch);
