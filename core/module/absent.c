@@ -36,19 +36,19 @@ static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
   return 0;
 }
 
-/* Returns the module, if its code can be loaded now; NULL without an error. Looks for a loader
- * first, because an error about a missing loader names the package to install, which requires
- * reading files. */
+/* The module, if something loads it now; NULL, with an error if a loader failed. Asks for a loader
+ * first, because an error about a missing one names the package to install, which takes reading
+ * files. */
 static BpModule *load_now(Absent *absent) {
   BpModule *loaded = atomic_load(&absent->loaded), *other = NULL;
   if (loaded)
     return loaded;
-  if (bp__module_has_loader(absent->kind))
-    loaded = bp__module_load_part(absent->kind, &absent->bytes, absent->owner, 0);
-  if (!loaded) {
+  if (!bp__module_has_loader(absent->kind)) {
     bp_error_clear();
     return NULL;
   }
+  if (!(loaded = bp__module_load_part(absent->kind, &absent->bytes, absent->owner, 0)))
+    return NULL;
   if (atomic_compare_exchange_strong(&absent->loaded, &other, loaded))
     return loaded;
   bp_object_release(loaded);
@@ -65,12 +65,14 @@ static int32_t get_function(void *context, const char *name, BpFunction **functi
   *function = NULL;
   if (loaded)
     return bp_module_get_function(loaded, name, 0, function);
-  if (bp__device_code_decode(&absent->bytes, &format, compare_name, &search, &code))
+  if (bp__device_code_decode(&absent->bytes, &format, compare_name, &search, &code) ||
+      !search.found)
     bp_error_clear();
   if (!search.found)
     return 0;
-  return bp_error_raise(absent->error_kind, "function \"%s\" is code for \"%s\": %s", name,
-                        absent->kind, absent->reason);
+  if (!*bp_error_kind())
+    bp_error_raise(absent->error_kind, "%s", absent->reason);
+  return bp_error_add_context("function \"%s\" is code for \"%s\"", name, absent->kind);
 }
 
 static int32_t get_property(void *context, int32_t *flags) {

@@ -132,6 +132,28 @@ static void test_bytes_of_another_form_hold_no_functions(void) {
   bp_object_release(library);
 }
 
+static int32_t fail_to_load(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self, (void)args, (void)num_args, (void)result;
+  return bp_error_raise(BP_ERROR_MEMORY, "the device is full");
+}
+
+/* The loader comes after the library, as that of a plugin on another machine. */
+static void test_error_of_a_later_loader(void) {
+  BpModule *library = load_library(1);
+  BpFunction *function = bp_function_create(fail_to_load, NULL, NULL);
+  g_assert_cmpint(bp_registry_set("runtime.module.loadbinary_" KIND, function, 0), ==, 0);
+  bp_object_release(function);
+  g_assert_cmpint(bp_module_get_function(library, "departed_kernel", 1, &function), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_MEMORY));
+  g_assert_nonnull(strstr(bp_error_message(), "departed_kernel"));
+  g_assert_nonnull(strstr(bp_error_message(), "the device is full"));
+  g_assert_cmpint(bp_module_get_function(library, "here", 1, &function), ==, 0);
+  bp_object_release(function);
+  g_assert_cmpint(bp_module_get_function(library, "elsewhere", 1, &function), ==, 0);
+  g_assert_cmpstr(bp_error_kind(), ==, "");
+  bp_object_release(library);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   fixture_begin();
@@ -145,6 +167,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/absent-module/its-bytes-are-kept", test_its_bytes_are_kept);
   g_test_add_func("/absent-module/bytes-of-another-form-hold-no-functions",
                   test_bytes_of_another_form_hold_no_functions);
+  g_test_add_func("/absent-module/error-of-a-later-loader-is-raised", test_error_of_a_later_loader);
   int rc = g_test_run();
   remove_package_file("names.conf");
   return rc;
