@@ -30,7 +30,7 @@ static json_t *kind_json(const char *name) {
     bp_error_clear();
     return object;
   }
-  char device[64];
+  char device[DEVICE_TEXT_MAX];
   json_t *attrs = json_array();
   bp_device_format((BpDevice){kind->device_type, 0}, device, sizeof device);
   json_add_str(object, "device", device);

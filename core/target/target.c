@@ -21,7 +21,8 @@
 #include "core/registry/part.h"
 #include "core/registry/text.h"
 
-#define MAX_TEXT 65536
+#define MAX_TEXT        65536
+#define DEVICE_TEXT_MAX 268 /* a kind of 255 bytes, a colon, an index and a NUL */
 
 /* ---- The object -------------------------------------------------------------------------- */
 
@@ -218,7 +219,7 @@ int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t othe
 BpTarget *bp_target_from_device(BpDevice device) {
   BpValue text = {.type_index = BP_TYPE_NONE};
   BpByteArray view;
-  char name[64];
+  char name[DEVICE_TEXT_MAX];
   if (bp_device_get_attr(device, BP_ATTR_TARGET, &text) < 0)
     return NULL;
   bp_device_format(device, name, sizeof name);

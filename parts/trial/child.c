@@ -4,6 +4,7 @@
 
 #include "parts/trial/trial.h"
 
+#include "core/device/device.h"
 #include "core/device/layers.h"
 #include "core/registry/names.h"
 #include "parts/trial/report.h"
@@ -85,7 +86,7 @@ static char *text_attr(BpDevice device, int32_t attr) {
 }
 
 static void report_device(BpDevice device) {
-  char where[64];
+  char where[BP_DEVICE_TEXT_MAX];
   BpValue is_there = {.type_index = BP_TYPE_NONE};
   bp_device_format(device, where, sizeof where);
   bp_device_get_attr(device, BP_ATTR_EXIST, &is_there);

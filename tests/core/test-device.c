@@ -9,6 +9,7 @@
 #include "tests/bare_device.h"
 
 #include <backplane/device_extensions.h>
+#include <backplane/target.h>
 #include <backplane/tensor.h>
 #include <glib.h>
 #include <pthread.h>
@@ -841,6 +842,23 @@ static void add_tests(const char *device, int is_wanted) {
   }
 }
 
+#define LONG_WORD "a0123456789b0123456789c0123456789d0123456789"
+#define LONG_KIND LONG_WORD LONG_WORD LONG_WORD
+
+/* As `remote:` and the name of a machine, which errors once cut. */
+static void test_long_kind_is_shown_whole(void) {
+  static BpDeviceApi api;
+  BpDevice device;
+  api = plain_api;
+  api.device_type++;
+  api.name = LONG_KIND;
+  assert_ok(bare_register("device_api." LONG_KIND, &api));
+  assert_ok(bp_device_parse(LONG_KIND, &device));
+  g_assert_null(bp_target_from_device(device));
+  g_assert_nonnull(strstr(bp_error_message(), LONG_KIND ":0 does not say"));
+  bp_error_clear();
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_auto(GStrv) devices = bare_list_devices(DEFAULT_DEVICES);
@@ -851,5 +869,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/device/attributes-of-the-vendor-reach-the-plugin",
                   test_attributes_of_the_vendor_reach_the_plugin);
   g_test_add_func("/device/failing-to-become-current-is-an-error", test_failing_to_become_current);
+  g_test_add_func("/device/long-kind-is-shown-whole", test_long_kind_is_shown_whole);
   return g_test_run();
 }
