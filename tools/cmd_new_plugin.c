@@ -307,7 +307,7 @@ static int check_name(const char *name, const char *sdk) {
   g_autofree char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
   if (!g_file_get_contents(path, &device_types, NULL, &error)) {
     bp_error_raise(BP_ERROR_IO,
-                   g_getenv("BACKPLANE_SDK_DIR")
+                   secure_getenv("BACKPLANE_SDK_DIR")
                        ? "BACKPLANE_SDK_DIR names no folder of the SDK: %s"
                        : "the SDK is not installed (on Debian: libbackplane-dev), and no "
                          "BACKPLANE_SDK_DIR names its folder: %s",
@@ -331,7 +331,7 @@ static char *without_last_slashes(const char *path) {
 
 static int make_project(const char *name, const char *directory, const Kind *kind,
                         const Build *build, const char *maintainer, gboolean json) {
-  const char *sdk = g_getenv("BACKPLANE_SDK_DIR");
+  const char *sdk = secure_getenv("BACKPLANE_SDK_DIR");
   Project project = {.sdk = g_strdup(sdk && *sdk ? sdk : BP_SDK_DIR),
                      .directory = directory ? without_last_slashes(directory)
                                             : g_strconcat("backplane-plugin-", name, NULL),

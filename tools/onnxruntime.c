@@ -4,6 +4,7 @@
 #include "tools/command.h"
 
 #include <string.h>
+#include <sys/auxv.h>
 
 static const char *const program[] = {
 #include "tools/onnxruntime-values.h"
@@ -39,6 +40,11 @@ static GPtrArray *arguments(const char *python, const char *model, const char *f
 }
 
 json_t *onnxruntime_run(const char *model, const char *folder, const char *const *inputs) {
+  if (getauxval(AT_SECURE)) { /* Python and its modules are found by the user's environment */
+    bp_error_raise(BP_ERROR_RUNTIME, "onnxruntime is not used: this program runs with more rights "
+                                     "than its user; run it without them");
+    return NULL;
+  }
   const char *named = g_getenv("BACKPLANE_PYTHON"), *python = named && *named ? named : "python3";
   GPtrArray *list = arguments(python, model, folder, inputs);
   char *out = NULL, *said = NULL;

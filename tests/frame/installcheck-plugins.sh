@@ -151,10 +151,23 @@ check_privileged() {
   report $? "it tries one out first, whatever its environment says PLG-15"
 }
 
+# It would be started with root's rights.
+check_python() {
+  local digits
+  digits=$($PKG_CONFIG --variable=pkgdatadir backplane-plugin-1)/examples/digits
+  printf '#!/bin/sh\ntouch "%s/started"\n' "$work" >"$work/python"
+  chmod 755 "$work" "$work/python"
+  BACKPLANE_PYTHON=$work/python setpriv --ruid 65534 "$bindir/backplane" compare --onnxruntime --device cpu \
+    --input "image=$digits/images/7-3710.png" "$digits/digits.onnx" >"$work/log" 2>&1
+  grep -q "onnxruntime is not used: this program runs with more rights" "$work/log" && [ ! -e "$work/started" ]
+  report $? "the command with raised rights starts no program of its environment PLG-15"
+}
+
 if [ "$(id -u)" -ne 0 ]; then
   skip "a program with raised rights tries a plugin out first" "only root can start one"
 elif build_privileged; then
   check_privileged
+  check_python
 else
   report 1 "a program with raised rights builds"
 fi
