@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #define KEY_SIZE  80
 #define NAME_SIZE (KEY_SIZE + 8)
@@ -182,7 +183,20 @@ static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByte
   return module;
 }
 
-/* Returns the module that the compiler makes of `input`, from the cache or compiled now. */
+/* Opens the cache of libraries unless its file system is mounted so that none can be loaded. */
+static void open_libraries(BpCache *cache) {
+  struct statvfs status;
+  bp__cache_try_open(cache, SUBJECT);
+  if (cache->fd < 0 || fstatvfs(cache->fd, &status) || !(status.f_flag & ST_NOEXEC))
+    return;
+  bp__cache_close(cache);
+  bp_error_raise(BP_ERROR_IO,
+                 "the file system of the cache directory %s is mounted noexec" BP_CACHE_REMEDY,
+                 cache->path);
+  bp__cache_warn();
+}
+
+/* The module that the compiler makes of `input`, from the cache or made now. */
 static BpModule *get_module(const char *purpose, MakeObject make, const BpByteArray *input,
                             const char *const *flags) {
   char key[KEY_SIZE], kept[NAME_SIZE];
@@ -190,7 +204,7 @@ static BpModule *get_module(const char *purpose, MakeObject make, const BpByteAr
   if (compute_key(purpose, input, flags, key))
     return NULL;
   name_file(key, ".so", kept);
-  bp__cache_try_open(&cache, SUBJECT);
+  open_libraries(&cache);
   BpModule *module = load_cached(&cache, kept);
   if (!module)
     module = make_module(&cache, make, input, flags, kept);

@@ -11,9 +11,11 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -276,6 +278,33 @@ static void test_nothing_is_left_of_a_kill(void) {
   g_assert_cmpint(g_rmdir(folder), ==, 0);
 }
 
+/* In a mount namespace of its own. */
+static int compile_on_noexec(void) {
+  g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
+  if (g_mkdir(cache, 0700) || unshare(CLONE_NEWNS) ||
+      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+      mount("tmpfs", cache, "tmpfs", MS_NOEXEC, "mode=700"))
+    return 77;
+  BpModule *module = load_c(ADD_SOURCE);
+  if (!module)
+    g_printerr("%s\n", bp_error_message());
+  return !module;
+}
+
+static void test_cache_mounted_noexec(void) {
+  int status;
+  begin("noexec");
+  use_compiler("cc-of-noexec", "exec cc \"$@\"");
+  pid_t child = fork();
+  if (!child)
+    _exit(compile_on_noexec());
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    g_test_skip("this process may mount nothing");
+  else
+    g_assert_cmpint(status, ==, 0);
+}
+
 static void test_file_that_is_not_regular(void) {
   struct stat status;
   begin("fifo");
@@ -307,6 +336,7 @@ int main(int argc, char **argv) {
       test_mode_of_an_exported_library);
   ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);
   ADD("nothing_is_left_beside_a_library_whose_program_was_killed", test_nothing_is_left_of_a_kill);
+  ADD("cache_mounted_noexec_is_not_used", test_cache_mounted_noexec);
   ADD("fifo_is_not_replaced_by_a_library", test_file_that_is_not_regular);
   int rc = g_test_run();
   remove_tree(scratch);
