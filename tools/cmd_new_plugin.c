@@ -7,6 +7,7 @@
 #include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 
 #include <backplane/plugins.h>
@@ -301,16 +302,20 @@ static void report(const Project *project, const char *name, const Build *build,
   command_print_json(root);
 }
 
-/* Checks a name. 0, or -1 with an error that says why the name cannot be used. */
+/* The folder that the environment names for the SDK; with raised rights none. */
+static const char *named_sdk(void) {
+  return getauxval(AT_SECURE) ? NULL : g_getenv("BACKPLANE_SDK_DIR");
+}
+
+/* 0, or -1 with an error: why the name cannot be used. */
 static int check_name(const char *name, const char *sdk) {
   GError *error = NULL;
   g_autofree char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
   if (!g_file_get_contents(path, &device_types, NULL, &error)) {
     bp_error_raise(BP_ERROR_IO,
-                   secure_getenv("BACKPLANE_SDK_DIR")
-                       ? "BACKPLANE_SDK_DIR names no folder of the SDK: %s"
-                       : "the SDK is not installed (on Debian: libbackplane-dev), and no "
-                         "BACKPLANE_SDK_DIR names its folder: %s",
+                   named_sdk() ? "BACKPLANE_SDK_DIR names no folder of the SDK: %s"
+                               : "the SDK is not installed (on Debian: libbackplane-dev), and no "
+                                 "BACKPLANE_SDK_DIR names its folder: %s",
                    error->message);
     g_error_free(error);
     return -1;
@@ -331,7 +336,7 @@ static char *without_last_slashes(const char *path) {
 
 static int make_project(const char *name, const char *directory, const Kind *kind,
                         const Build *build, const char *maintainer, gboolean json) {
-  const char *sdk = secure_getenv("BACKPLANE_SDK_DIR");
+  const char *sdk = named_sdk();
   Project project = {.sdk = g_strdup(sdk && *sdk ? sdk : BP_SDK_DIR),
                      .directory = directory ? without_last_slashes(directory)
                                             : g_strconcat("backplane-plugin-", name, NULL),
