@@ -83,10 +83,15 @@ int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uin
   return part ? part->transfer_receive(transfer, handle, offset, size, stream) : -1;
 }
 
+/* The host has no streams: a handle is ignored. */
+static int check_stream_of_end(BpDevice device, void *stream) {
+  return bp__device_is_host(device) ? 0 : bp__stream_check(device, stream);
+}
+
 int bp_device_copy_between(const BpCopy *given, void *from_stream, void *to_stream) {
   BpCopy copy;
-  if (bp__copy_read(given, &copy) || bp__stream_check(copy.from_device, from_stream) ||
-      bp__stream_check(copy.to_device, to_stream))
+  if (bp__copy_read(given, &copy) || check_stream_of_end(copy.from_device, from_stream) ||
+      check_stream_of_end(copy.to_device, to_stream))
     return -1;
   if (copy.size == 0)
     return 0;

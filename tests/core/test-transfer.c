@@ -657,6 +657,18 @@ static void test_two_streams_of_one_device(gconstpointer data) {
   assert_ok(bp_device_free(device, to));
 }
 
+static void test_stream_of_the_hosts_end_is_ignored(gconstpointer data) {
+  BpDevice device = device_of(data);
+  char out[16] = "to and fro", in[16] = "";
+  void *stream = make_stream(device), *memory = alloc(device, sizeof out);
+  copy_between(host, out, stream, device, memory, stream, sizeof out);
+  copy_between(device, memory, stream, host, in, stream, sizeof in);
+  assert_ok(bp_stream_sync(device, stream));
+  g_assert_cmpstr(in, ==, out);
+  assert_ok(bp_stream_free(device, stream));
+  assert_ok(bp_device_free(device, memory));
+}
+
 /* Threads copy between the same devices at once. */
 static gpointer copy_in_thread(gpointer data) {
   for (int i = 0; i < 5; i++)
@@ -729,6 +741,10 @@ static void add_devices(void) {
       continue;
     g_autofree char *path = g_strdup_printf("/transfer/devices/%s/two-streams", devices[i]);
     g_test_add_data_func_full(path, g_strdup(devices[i]), test_two_streams_of_one_device, g_free);
+    g_autofree char *ignored =
+        g_strdup_printf("/transfer/devices/%s/stream-of-the-hosts-end-is-ignored", devices[i]);
+    g_test_add_data_func_full(ignored, g_strdup(devices[i]),
+                              test_stream_of_the_hosts_end_is_ignored, g_free);
     for (size_t k = 0; devices[k]; k++)
       if (k != i && is_there(devices[k]))
         add_pair(devices[i], devices[k]);
