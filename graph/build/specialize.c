@@ -97,7 +97,8 @@ static int check_same(const BpModel *model, const BpRelaxModel *special) {
   for (int32_t i = 0; is_same && i < bp_model_num_outputs(model); i++) {
     const BpModelTensorInfo *a = bp_model_output_info(model, i);
     const BpModelTensorInfo *b = &special->outputs[i];
-    is_same = !strcmp(a->name, b->name) && !memcmp(&a->dtype, &b->dtype, sizeof(a->dtype));
+    is_same = !strcmp(a->name, b->name) &&
+              (a->ndim < 0 || !memcmp(&a->dtype, &b->dtype, sizeof(a->dtype)));
   }
   return is_same ? 0
                  : bp_error_raise(BP_ERROR_VALUE,
