@@ -29,14 +29,15 @@ struct BpExecutor {
   BpExecutorPlan plan;
   void *streams[BP_GRAPH_MOST_DEVICES]; /* stream of each of plan.devices */
   uint32_t num_streams;
-  BpTensorView *views;   /* view of each entry */
-  BpTensorView *flat;    /* view as a vector, where a node flattens; else NULL */
-  int64_t *num_elements; /* shape of each entry's `flat` view */
-  void **storage;        /* memory by storage id; NULL if a parameter or bound input is used */
-  BpTensor **bound;      /* caller's tensor that an argument uses, or NULL */
-  unsigned char *ready;  /* whether an argument has a value */
-  BpTensor **outputs;    /* output of each head */
-  BpValue *args;         /* arguments of all calls */
+  void *own_stream;      /* of the first device; streams[0] may be the caller's */
+  BpTensorView *views;   /* by entry */
+  BpTensorView *flat;    /* the same as vectors, where a node flattens; else NULL */
+  int64_t *num_elements; /* by entry, the shapes behind `flat` */
+  void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
+  BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
+  unsigned char *ready;  /* by argument: it has a value */
+  BpTensor **outputs;    /* by head */
+  BpValue *args;         /* of all calls */
   Call *calls;
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */

@@ -67,6 +67,12 @@ int bp__crossing_set(BpCrossings *crossings, uint32_t index, const BpTensorView 
   return crossing->transfer && crossing->handed_over ? 0 : -1;
 }
 
+void bp__crossing_set_streams(BpCrossings *crossings, uint32_t index, void *from_stream,
+                              void *to_stream) {
+  crossings->all[index].from_stream = from_stream;
+  crossings->all[index].to_stream = to_stream;
+}
+
 void bp__crossings_begin(BpCrossings *crossings) {
   crossings->is_given_up = 0;
   for (uint32_t i = 0; i < crossings->count; i++)

@@ -22,6 +22,9 @@ void bp__crossings_free(BpCrossings *crossings);
  * in each run. Returns -1 with an error on failure. */
 int bp__crossing_set(BpCrossings *crossings, uint32_t index, const BpTensorView *from,
                      void *from_stream, const BpTensorView *to, void *to_stream);
+/* Gives one other streams, between two runs. */
+void bp__crossing_set_streams(BpCrossings *crossings, uint32_t index, void *from_stream,
+                              void *to_stream);
 
 /* Prepares the crossings for a run, while no other thread uses them. */
 void bp__crossings_begin(BpCrossings *crossings);

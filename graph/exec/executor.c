@@ -471,6 +471,21 @@ static int create_streams(BpExecutor *executor) {
       return -1;
     executor->num_streams++;
   }
+  executor->own_stream = executor->streams[0];
+  return 0;
+}
+
+int bp__executor_set_stream(BpExecutor *executor, void *stream) {
+  if (bp_stream_sync_from_to(executor->plan.devices[0], executor->streams[0], stream) < 0)
+    return -1;
+  executor->streams[0] = stream;
+  for (uint32_t i = 0; executor->crossings && i < executor->num_calls; i++) {
+    const Call *call = &executor->calls[i];
+    if (call->crossing != NO_CROSSING)
+      bp__crossing_set_streams(executor->crossings, call->crossing,
+                               stream_of(executor, call->args[0].v_view),
+                               stream_of(executor, call->args[1].v_view));
+  }
   return 0;
 }
 
@@ -520,6 +535,8 @@ void bp__executor_free(BpExecutor *executor) {
   for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
     if (executor->storage[i])
       bp_device_free(storage_device(executor, (int32_t)i), executor->storage[i]);
+  if (executor->num_streams > 0)
+    executor->streams[0] = executor->own_stream;
   for (uint32_t i = 0; i < executor->num_streams; i++)
     if (executor->streams[i])
       bp_stream_free(executor->plan.devices[i], executor->streams[i]);

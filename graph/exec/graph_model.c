@@ -473,12 +473,20 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
 
 static BpTensor *get_output(void *data, uint32_t output) {
   const GraphContext *context = data;
-  if (!context->has_run) {
-    bp_error_raise(BP_ERROR_VALUE, "the model has not been run, or its last run failed");
-    return NULL;
-  }
-  return bp__executor_sync(context->executor) < 0 ? NULL
-                                                  : bp__executor_output(context->executor, output);
+  if (context->has_run)
+    return bp__executor_output(context->executor, output);
+  bp_error_raise(BP_ERROR_VALUE, "the model has not been run, or its last run failed");
+  return NULL;
+}
+
+static int wait_for_run(void *data) {
+  const GraphContext *context = data;
+  return bp__executor_sync(context->executor);
+}
+
+static int set_stream(void *data, void *stream) {
+  const GraphContext *context = data;
+  return bp__executor_set_stream(context->executor, stream);
 }
 
 /* A graph is queued as a whole, with one shape for each input: cancelling and growing inputs are
@@ -496,9 +504,11 @@ const BpModelExecutor bp__graph_executor = {
     .graph_json = model_graph_json,
     .context_create = create_context,
     .context_free = free_context,
+    .set_stream = set_stream,
     .set_input = set_input,
     .bind_input = bind_input,
     .run = run,
     .profile = profile,
     .output = get_output,
+    .wait = wait_for_run,
 };

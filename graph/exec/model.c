@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
 #include <backplane/graph/npy.h>
@@ -34,8 +35,10 @@ struct BpModel {
 
 struct BpModelContext {
   BpModel *model;
-  void *running;               /* context of the executor */
-  BpSpecialContexts *specials; /* contexts of specialised models; NULL if the model has no list */
+  void *running;               /* the executor's context */
+  BpSpecialContexts *specials; /* if the model has a list of them, else NULL */
+  void *stream;                /* of bp_model_set_stream, if the executor does not queue on it */
+  bool has_stream;
 };
 
 /* ---- Making a model ---------------------------------------------------------------------- */
@@ -289,9 +292,53 @@ BpModelContext *bp_model_context_create(BpModel *model) {
   return NULL;
 }
 
+/* ---- Streams */
+
+static BpDevice first_device(const BpModel *model) {
+  size_t num_devices;
+  return model->executor->devices(model->loaded, &num_devices)[0];
+}
+
+/* Before an executor uses the default stream for the context: after the caller's stream. */
+static int follow_stream(const BpModelContext *context) {
+  return context->has_stream
+             ? bp_stream_sync_from_to(first_device(context->model), context->stream, NULL)
+             : 0;
+}
+
+/* After that, successful or not: the caller's stream goes on after the default one. */
+static int lead_stream(const BpModelContext *context, int status) {
+  if (!context->has_stream)
+    return status;
+  BpError *error = bp_error_take();
+  if (bp_stream_sync_from_to(first_device(context->model), NULL, context->stream) < 0)
+    status = -1;
+  if (error) /* the first one says more */
+    bp_error_put(error);
+  return status;
+}
+
+int bp_model_set_stream(BpModelContext *context, void *stream) {
+  if (!BP_GIVEN(context))
+    return -1;
+  const BpModelExecutor *executor = context->model->executor;
+  if (executor->set_stream)
+    return executor->set_stream(context->running, stream);
+  if (follow_stream(context) < 0 ||
+      bp_stream_sync_from_to(first_device(context->model), NULL, stream) < 0)
+    return -1;
+  context->stream = stream;
+  context->has_stream = true;
+  return 0;
+}
+
+/* ---- Life, inputs and runs */
+
 void bp_model_context_free(BpModelContext *context) {
   if (!context)
     return;
+  if (context->running && follow_stream(context) < 0)
+    bp_error_clear();
   bp__special_contexts_free(context->specials);
   if (context->running)
     context->model->executor->context_free(context->running);
@@ -340,7 +387,9 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
     return -1;
   if (context->specials)
     bp__special_contexts_change(context->specials);
-  return context->model->executor->set_input(context->running, input, value);
+  if (follow_stream(context) < 0)
+    return -1;
+  return lead_stream(context, context->model->executor->set_input(context->running, input, value));
 }
 
 int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
@@ -408,15 +457,26 @@ static void *choose(BpModelContext *context) {
 }
 
 int bp_model_run(BpModelContext *context) {
-  void *running = BP_GIVEN(context) ? choose(context) : NULL;
-  return running ? context->model->executor->run(running) : -1;
+  if (!BP_GIVEN(context) || follow_stream(context) < 0)
+    return -1;
+  void *running = choose(context);
+  return lead_stream(context, running ? context->model->executor->run(running) : -1);
+}
+
+/* The executor's context that ran last. */
+static void *chosen(const BpModelContext *context) {
+  return context->specials ? bp__special_contexts_chosen(context->specials) : context->running;
+}
+
+BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index) {
+  if (!BP_GIVEN(context) || !bp_model_output_info(context->model, index))
+    return NULL;
+  return context->model->executor->output(chosen(context), (uint32_t)index);
 }
 
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
-  if (!BP_GIVEN(context) || !bp_model_output_info(context->model, index))
-    return NULL;
-  void *ran = context->specials ? bp__special_contexts_chosen(context->specials) : context->running;
-  return context->model->executor->output(ran, (uint32_t)index);
+  BpTensor *output = bp_model_get_queued_output(context, index);
+  return output && context->model->executor->wait(chosen(context)) == 0 ? output : NULL;
 }
 
 /* ---- Profiling --------------------------------------------------------------------------- */
@@ -465,6 +525,9 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
   if (!BP_GIVEN(context) || !BP_GIVEN(visit))
     return -1;
   Profile profile = {dump_dir, visit, visitor};
+  if (follow_stream(context) < 0)
+    return -1;
   void *running = choose(context);
-  return running ? context->model->executor->profile(running, profile_call, &profile) : -1;
+  return lead_stream(
+      context, running ? context->model->executor->profile(running, profile_call, &profile) : -1);
 }

@@ -63,7 +63,10 @@ typedef struct BpModelExecutor {
   /* Makes a context of a model (transfer full); the caller keeps the model alive. */
   void *(*context_create)(void *model);
   void (*context_free)(void *context);
-  /* Copies a value into an input. */
+  /* Queues what follows on a stream of the first device, which the caller keeps, after what was
+   * queued before; NULL: work is queued on the default stream of that device. */
+  int (*set_stream)(void *context, void *stream);
+  /* Copies a value in. */
   int (*set_input)(void *context, uint32_t input, const BpTensorView *value);
   /* Binds the caller's tensor to an input until the input is set or bound again. */
   int (*bind_input)(void *context, uint32_t input, BpTensor *value);
@@ -79,8 +82,10 @@ typedef struct BpModelExecutor {
   void (*cancel)(void *context);
   /* Runs the model and calls `visit` for each call of the run. */
   int (*profile)(void *context, BpModelCallVisit visit, void *visitor);
-  /* Waits for the last run and returns one of its outputs (transfer none). */
+  /* An output of the last run (transfer none), whose elements are there after `wait`. */
   BpTensor *(*output)(void *context, uint32_t output);
+  /* Waits for what is queued, and raises its failure. */
+  int (*wait)(void *context);
 } BpModelExecutor;
 
 #endif

@@ -472,13 +472,14 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
 
 static BpTensor *get_output(void *data, uint32_t index) {
   const Context *context = data;
-  if (!context->outputs[index]) {
+  if (!context->outputs[index])
     bp_error_raise(BP_ERROR_VALUE, "the model has not been run");
-    return NULL;
-  }
-  if (bp_stream_sync(context->model->machine->devices[0], NULL) < 0)
-    return NULL;
   return context->outputs[index];
+}
+
+static int wait_for_run(void *data) {
+  const Context *context = data;
+  return bp_stream_sync(context->model->machine->devices[0], NULL);
 }
 
 const BpModelExecutor bp__relax_executor = {
@@ -502,4 +503,5 @@ const BpModelExecutor bp__relax_executor = {
     .cancel = cancel,
     .profile = profile,
     .output = get_output,
+    .wait = wait_for_run,
 };

@@ -24,7 +24,7 @@ long_programs += tests/graph/test-convolution tests/graph/test-open-extents test
 test_programs += tests/graph/test-onnx tests/graph/test-load \
 	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested \
 	tests/graph/test-caches tests/graph/test-specialize tests/graph/test-stages \
-	tests/graph/test-types tests/graph/test-together tests/graph/test-values
+	tests/graph/test-types tests/graph/test-together tests/graph/test-values tests/graph/test-streams
 thread_tests += tests/graph/test-together tests/graph/test-specialize
 
 test_programs += tests/graph/test-claims
@@ -64,6 +64,8 @@ tests_graph_test_specialize_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_specialize_LDADD = $(graphtest_LDADD)
 tests_graph_test_caches_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_caches_LDADD = $(graphtest_LDADD)
+tests_graph_test_streams_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_streams_LDADD = $(graphtest_LDADD)
 tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_values_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -349,7 +349,23 @@ BP_API int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit v
  * model alive. */
 BP_API BpModelContext *bp_model_context_create(BpModel *model);
 BP_API void bp_model_context_free(BpModelContext *context);
-/* Sets an input by copying a tensor of any device; name, dtype and shape are checked. */
+/* Queues what the context does from now on, copies of inputs and runs, on a stream of the model's
+ * first device; NULL is its default stream. Until then the context has a stream of its own. The
+ * stream goes on after all work that the context has queued. The caller keeps it until the context
+ * has another one or is freed.
+ *
+ * With bp_model_get_queued_output runs of several contexts are queued one after the other, and the
+ * host does not wait. A run waits all the same where it needs a result: for a shape that depends on
+ * data, for a condition, and for nodes that the host computes.
+ *
+ * The work of a program, which a model with open extents is, is queued on the default stream, after
+ * what was queued on the given one, which waits for it: a failure is raised by bp_stream_sync of
+ * the default stream.
+ *
+ * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of that device; the context is as
+ * before. The context's thread. Since 1.0. */
+BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
+/* Copies a tensor of any device in; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
 /* Sets an input to the caller's memory, on the model's device, without a copy. Keeps the tensor
  * alive until the input is set again or the context is freed. */
@@ -389,6 +405,9 @@ BP_API int bp_model_cancel(BpModelContext *context);
 /* Waits for the run and returns an output (transfer none), valid until the next run. BP_ERROR_VALUE
  * before the first run, and after a run that failed. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
+/* As bp_model_get_output, but does not wait: what is queued later on the stream of
+ * bp_model_set_stream finds the output's elements. The context's thread. Since 1.0. */
+BP_API BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index);
 
 /* ---- Looking inside ---------------------------------------------------------------------- */
 
