@@ -6,6 +6,8 @@
 #ifndef BACKPLANE_BRIDGES_ONNXRUNTIME_BRIDGE_H
 #define BACKPLANE_BRIDGES_ONNXRUNTIME_BRIDGE_H
 
+#include <stdatomic.h>
+
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/graph/model.h>
@@ -220,6 +222,7 @@ void memory_find(void *address, BpTensorView *view);
 
 /* The device memories that a factory offers. */
 typedef struct Memories Memories;
+typedef struct Stream Stream;
 
 /* Makes an empty list (transfer full, memories_free); `ort` is copied. Allocators and transfers
  * made from the list keep it alive. */
@@ -237,9 +240,39 @@ const OrtMemoryDevice *memories_place(const Memories *memories, BpDevice device)
 /* Makes an allocator of an offered memory (transfer full, memories_release_allocator). */
 OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info);
 void memories_release_allocator(OrtAllocator *allocator);
-/* Makes an object that copies between the memories, and from and to the host (transfer full, with
- * its own Release). */
+/* One more reference (returned), for memories_free. */
+Memories *memories_retain(Memories *memories);
+const Runtime *memories_runtime(const Memories *memories);
+/* Sets the device of a memory that was offered. */
+int memories_device(const Memories *memories, const OrtMemoryDevice *memory, BpDevice *device);
+/* Adds a stream to those that copies without a stream follow, and removes it. */
+void memories_add_stream(Memories *memories, Stream *stream);
+void memories_remove_stream(Memories *memories, Stream *stream);
+/* Copies between the memories, and from and to the host (transfer full, its own Release). */
 OrtDataTransferImpl *memories_transfer(Memories *memories);
+
+/* ---- stream.c ------------------------------------------------------------------------------ */
+
+/* A stream of a device, which ONNX Runtime and the contexts that queue on it share. */
+struct Stream {
+  OrtSyncStreamImpl base;
+  Memories *memories;
+  BpDevice device;
+  void *handle;
+  atomic_int references;
+  struct Stream *next; /* of memories */
+};
+
+/* Makes a stream (transfer full, its own Release, or stream_release). */
+Stream *stream_create(Memories *memories, BpDevice device);
+/* NULL is ignored. */
+Stream *stream_retain(Stream *stream);
+void stream_release(Stream *stream);
+/* The stream that one of ONNX Runtime's stands for (borrowed); NULL: another provider's, or NULL.
+ */
+Stream *stream_find(const Runtime *ort, const OrtSyncStream *stream);
+/* Waits for the stream, and for programs that were queued in its order. */
+int stream_wait(const Stream *stream);
 
 /* ---- ep.c ---------------------------------------------------------------------------------- */
 

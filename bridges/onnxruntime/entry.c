@@ -201,10 +201,20 @@ static OrtStatus *create_transfer(OrtEpFactory *self, OrtDataTransferImpl **resu
   return *result || !factory->memories ? NULL : bridge_status(&factory->ort);
 }
 
-/* Work is queued in order, on the default stream of a device. */
 static bool is_stream_aware(const OrtEpFactory *self) {
-  (void)self;
-  return false;
+  return ((const Factory *)self)->memories != NULL;
+}
+
+static OrtStatus *create_stream(OrtEpFactory *self, const OrtMemoryDevice *memory,
+                                const OrtKeyValuePairs *options, OrtSyncStreamImpl **result) {
+  Factory *factory = (Factory *)self;
+  BpDevice device;
+  (void)options;
+  Stream *stream = memories_device(factory->memories, memory, &device)
+                       ? NULL
+                       : stream_create(factory->memories, device);
+  *result = stream ? &stream->base : NULL;
+  return stream ? NULL : bridge_status(&factory->ort);
 }
 
 /* ---- Functions that ONNX Runtime looks up ------------------------------------------------ */
@@ -263,7 +273,8 @@ BP_API OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base,
                                  .CreateAllocator = create_allocator,
                                  .ReleaseAllocator = release_allocator,
                                  .CreateDataTransfer = create_transfer,
-                                 .IsStreamAware = is_stream_aware};
+                                 .IsStreamAware = is_stream_aware,
+                                 .CreateSyncStreamForDevice = create_stream};
   factory->ort = ort;
   atomic_init(&factory->references, 1);
   if (version >= MEMORY_SINCE) {

@@ -21,7 +21,8 @@ libbackplane_onnxruntime_la_SOURCES = \
 	bridges/onnxruntime/ort_abi.h \
 	bridges/onnxruntime/part.c \
 	bridges/onnxruntime/partition.c \
-	bridges/onnxruntime/report.c
+	bridges/onnxruntime/report.c \
+	bridges/onnxruntime/stream.c
 libbackplane_onnxruntime_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-Wl,-z,nodelete -Wl,--version-script=$(srcdir)/bridges/onnxruntime/libbackplane-onnxruntime.map
 libbackplane_onnxruntime_la_LIBADD = libbackplane-graph.la libbackplane.la

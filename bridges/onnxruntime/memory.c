@@ -3,9 +3,12 @@
  * places between nodes of the host and nodes of a device.
  *
  * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
- * So each allocation reserves a range of inaccessible addresses. An address in the range identifies
- * the memory, and an offset in it. Copies are queued on the default stream of a device, in order,
- * and a part waits for them before it runs: no stream of ONNX Runtime is needed. */
+ * So each allocation reserves a range of addresses that nobody can access. An address in the range
+ * names the memory, and an offset in it.
+ *
+ * Copies are queued on the stream that ONNX Runtime gives, in order with the parts. A copy without
+ * one, such as that of a value by a program, follows all streams of the device, and has ended when
+ * the function returns. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -107,6 +110,10 @@ void memory_find(void *address, BpTensorView *view) {
 
 /* ---- The memories of a factory ----------------------------------------------------------- */
 
+static bool is_same_device(BpDevice a, BpDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
 #define MAX_MEMORIES 8
 
 typedef struct Memory {
@@ -121,6 +128,8 @@ struct Memories {
   Memory list[MAX_MEMORIES];
   int32_t count;
   OrtKernelRegistry *kernels; /* or NULL */
+  pthread_mutex_t mutex;
+  Stream *streams; /* which the mutex guards */
 };
 
 static int create_info(const Runtime *ort, int32_t type, uint32_t vendor, int32_t index,
@@ -140,6 +149,7 @@ static void release(Memories *memories) {
     ort->api->ReleaseMemoryInfo(memories->host);
   if (memories->kernels)
     ort->ep->ReleaseKernelRegistry(memories->kernels);
+  pthread_mutex_destroy(&memories->mutex);
   free(memories);
 }
 
@@ -150,6 +160,7 @@ Memories *memories_create(const Runtime *ort) {
     return NULL;
   }
   memories->ort = *ort;
+  pthread_mutex_init(&memories->mutex, NULL);
   atomic_init(&memories->references, 1);
   if (create_info(ort, ORT_MEMORY_CPU, 0, 0, &memories->host) == 0)
     return memories;
@@ -162,10 +173,18 @@ void memories_free(Memories *memories) {
     release(memories);
 }
 
+Memories *memories_retain(Memories *memories) {
+  atomic_fetch_add(&memories->references, 1);
+  return memories;
+}
+
+const Runtime *memories_runtime(const Memories *memories) {
+  return &memories->ort;
+}
+
 static const Memory *find_memory(const Memories *memories, BpDevice device) {
   for (int32_t i = 0; i < memories->count; i++)
-    if (memories->list[i].device.device_type == device.device_type &&
-        memories->list[i].device.device_id == device.device_id)
+    if (is_same_device(memories->list[i].device, device))
       return &memories->list[i];
   return NULL;
 }
@@ -189,6 +208,22 @@ int memories_offer(Memories *memories, BpDevice device, OrtEpDevice *to) {
 const OrtMemoryDevice *memories_place(const Memories *memories, BpDevice device) {
   const Memory *memory = find_memory(memories, device);
   return memories->ort.ep->MemoryInfo_GetMemoryDevice(memory ? memory->info : memories->host);
+}
+
+static const Memory *find_place(const Memories *memories, const OrtMemoryDevice *place) {
+  const OrtEpApi *api = memories->ort.ep;
+  for (int32_t i = 0; i < memories->count; i++)
+    if (api->MemoryDevice_AreEqual(api->MemoryInfo_GetMemoryDevice(memories->list[i].info), place))
+      return &memories->list[i];
+  bp_error_raise(BP_ERROR_VALUE, "ONNX Runtime asks for memory that was not offered");
+  return NULL;
+}
+
+int memories_device(const Memories *memories, const OrtMemoryDevice *place, BpDevice *device) {
+  const Memory *memory = find_place(memories, place);
+  if (memory)
+    *device = memory->device;
+  return memory ? 0 : -1;
 }
 
 /* ---- Allocators -------------------------------------------------------------------------- */
@@ -235,17 +270,9 @@ static const OrtMemoryInfo *get_info(const OrtAllocator *self) {
 }
 
 OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info) {
-  const OrtEpApi *api = memories->ort.ep;
-  const Memory *memory = NULL;
-  for (int32_t i = 0; i < memories->count && info && !memory; i++)
-    if (api->MemoryDevice_AreEqual(api->MemoryInfo_GetMemoryDevice(memories->list[i].info),
-                                   api->MemoryInfo_GetMemoryDevice(info)))
-      memory = &memories->list[i];
-  if (!memory) {
-    bp_error_raise(BP_ERROR_VALUE,
-                   "ONNX Runtime asks for an allocator of memory that was not offered");
+  const Memory *memory = find_place(memories, memories->ort.ep->MemoryInfo_GetMemoryDevice(info));
+  if (!memory)
     return NULL;
-  }
   Allocator *allocator = calloc(1, sizeof(*allocator));
   if (!allocator) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for an allocator");
@@ -256,9 +283,8 @@ OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info) 
                                    .Free = deallocate,
                                    .Info = get_info,
                                    .Reserve = allocate};
-  allocator->memories = memories;
+  allocator->memories = memories_retain(memories);
   allocator->memory = memory;
-  atomic_fetch_add(&memories->references, 1);
   return &allocator->base;
 }
 
@@ -271,8 +297,60 @@ void memories_release_allocator(OrtAllocator *base) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Copies the elements. A copy to the host is complete when the function returns. */
-static int copy_value(const Runtime *ort, const OrtValue *from, OrtValue *to) {
+void memories_add_stream(Memories *memories, Stream *stream) {
+  pthread_mutex_lock(&memories->mutex);
+  stream->next = memories->streams;
+  memories->streams = stream;
+  pthread_mutex_unlock(&memories->mutex);
+}
+
+void memories_remove_stream(Memories *memories, Stream *stream) {
+  pthread_mutex_lock(&memories->mutex);
+  Stream **place = &memories->streams;
+  while (*place != stream)
+    place = &(*place)->next;
+  *place = stream->next;
+  pthread_mutex_unlock(&memories->mutex);
+}
+
+/* Lets the default stream of a device follow all others. */
+static int follow_streams(Memories *memories, BpDevice device) {
+  int status = 0;
+  pthread_mutex_lock(&memories->mutex);
+  for (const Stream *each = memories->streams; each && status == 0; each = each->next)
+    if (is_same_device(each->device, device))
+      status = bp_stream_sync_from_to(device, each->handle, NULL);
+  pthread_mutex_unlock(&memories->mutex);
+  return status;
+}
+
+/* A copy in the order of a stream of one end; the other end is the host, or the same device. One to
+ * the host has ended when the function returns. */
+static int copy_on_stream(const BpCopy *copy, const Stream *stream) {
+  if (bp_device_copy_between(copy, stream->handle, stream->handle))
+    return -1;
+  return copy->to_device.device_type == BP_DEVICE_CPU
+             ? bp_stream_sync(stream->device, stream->handle)
+             : 0;
+}
+
+static int copy_after_all(Memories *memories, const BpCopy *copy) {
+  return follow_streams(memories, copy->from_device) || follow_streams(memories, copy->to_device) ||
+                 bp_device_copy_between(copy, NULL, NULL) ||
+                 bp_stream_sync(copy->from_device, NULL) || bp_stream_sync(copy->to_device, NULL)
+             ? -1
+             : 0;
+}
+
+/* Whether the device is the stream's, or the host. */
+static bool is_end_of(const Stream *stream, BpDevice device) {
+  return device.device_type == BP_DEVICE_CPU || is_same_device(stream->device, device);
+}
+
+/* Copies the elements. `stream`: or NULL. */
+static int copy_value(Memories *memories, const OrtValue *from, OrtValue *to,
+                      const Stream *stream) {
+  const Runtime *ort = &memories->ort;
   const void *source = NULL;
   void *target = NULL;
   size_t size = 0;
@@ -293,9 +371,9 @@ static int copy_value(const Runtime *ort, const OrtValue *from, OrtValue *to) {
                        .to_offset = views[1].byte_offset,
                        .to_device = views[1].device,
                        .size = size};
-  if (bp_device_copy_between(&copy, NULL, NULL))
-    return -1;
-  return views[1].device.device_type == BP_DEVICE_CPU ? bp_stream_sync(views[0].device, NULL) : 0;
+  return stream && is_end_of(stream, copy.from_device) && is_end_of(stream, copy.to_device)
+             ? copy_on_stream(&copy, stream)
+             : copy_after_all(memories, &copy);
 }
 
 typedef struct Transfer {
@@ -315,10 +393,10 @@ static bool can_copy(const OrtDataTransferImpl *self, const OrtMemoryDevice *fro
 
 static OrtStatus *copy_tensors(OrtDataTransferImpl *self, const OrtValue **from, OrtValue **to,
                                OrtSyncStream **streams, size_t count) {
-  const Runtime *ort = &((const Transfer *)self)->memories->ort;
-  (void)streams;
+  Memories *memories = ((const Transfer *)self)->memories;
+  const Runtime *ort = &memories->ort;
   for (size_t i = 0; i < count; i++)
-    if (copy_value(ort, from[i], to[i]))
+    if (copy_value(memories, from[i], to[i], streams ? stream_find(ort, streams[i]) : NULL))
       return bridge_status(ort);
   return NULL;
 }
@@ -338,8 +416,7 @@ OrtDataTransferImpl *memories_transfer(Memories *memories) {
                                          .Release = release_transfer,
                                          .CanCopy = can_copy,
                                          .CopyTensors = copy_tensors};
-  transfer->memories = memories;
-  atomic_fetch_add(&memories->references, 1);
+  transfer->memories = memories_retain(memories);
   return &transfer->base;
 }
 
@@ -347,11 +424,13 @@ OrtDataTransferImpl *memories_transfer(Memories *memories) {
 
 typedef struct Kernel {
   OrtKernelImpl base;
-  const Runtime *ort;
+  Memories *memories; /* which the session's provider keeps */
 } Kernel;
 
 /* Copies input 0 to output 0. */
-static int run_copy(const Runtime *ort, OrtKernelContext *context) {
+static int run_copy(Memories *memories, OrtKernelContext *context) {
+  const Runtime *ort = &memories->ort;
+  OrtSyncStream *stream = NULL;
   const OrtValue *from = NULL;
   OrtValue *to = NULL;
   const int64_t *extents = NULL;
@@ -360,14 +439,15 @@ static int run_copy(const Runtime *ort, OrtKernelContext *context) {
   if (bridge_check(ort, ort->api->KernelContext_GetInput(context, 0, &from)) ||
       bridge_check(
           ort, ort->api->GetTensorElementTypeAndShapeDataReference(from, &type, &extents, &ndim)) ||
-      bridge_check(ort, ort->api->KernelContext_GetOutput(context, 0, extents, ndim, &to)))
+      bridge_check(ort, ort->api->KernelContext_GetOutput(context, 0, extents, ndim, &to)) ||
+      bridge_check(ort, ort->api->KernelContext_GetSyncStream(context, &stream)))
     return -1;
-  return copy_value(ort, from, to);
+  return copy_value(memories, from, to, stream_find(ort, stream));
 }
 
 static OrtStatus *compute_copy(OrtKernelImpl *self, OrtKernelContext *context) {
-  const Runtime *ort = ((const Kernel *)self)->ort;
-  return run_copy(ort, context) ? bridge_status(ort) : NULL;
+  Memories *memories = ((const Kernel *)self)->memories;
+  return run_copy(memories, context) ? bridge_status(&memories->ort) : NULL;
 }
 
 static void release_kernel(OrtKernelImpl *self) {
@@ -375,14 +455,14 @@ static void release_kernel(OrtKernelImpl *self) {
 }
 
 static OrtStatus *create_kernel(void *state, const OrtKernelInfo *info, OrtKernelImpl **result) {
-  const Runtime *ort = state;
+  Memories *memories = state;
   Kernel *kernel = calloc(1, sizeof(*kernel));
   (void)info;
   if (!kernel)
-    return ort->api->CreateStatus(ORT_EP_FAIL, EP_NAME ": no memory for a copy");
+    return memories->ort.api->CreateStatus(ORT_EP_FAIL, EP_NAME ": no memory for a copy");
   kernel->base =
       (OrtKernelImpl){.version = KERNELS_SINCE, .Compute = compute_copy, .Release = release_kernel};
-  kernel->ort = ort;
+  kernel->memories = memories;
   *result = &kernel->base;
   return NULL;
 }
@@ -410,7 +490,7 @@ static int add_kernel(Memories *memories, const char *op, OrtKernelDefBuilder *b
       bridge_check(ort, api->KernelDefBuilder_Build(builder, &def)))
     return -1;
   int status = bridge_check(
-      ort, api->KernelRegistry_AddKernel(memories->kernels, def, create_kernel, &memories->ort));
+      ort, api->KernelRegistry_AddKernel(memories->kernels, def, create_kernel, memories));
   api->ReleaseKernelDef(def);
   return status;
 }

@@ -21,8 +21,8 @@
 #define ORT_OLDEST_VERSION 23
 /* The version of OrtEp's layout. Older runtimes do not read its later slots. */
 #define ORT_EP_VERSION 27
-/* The newest version of a declared slot in a table that ONNX Runtime fills. */
-#define ORT_NEWEST_VERSION 24
+/* The newest version of a slot that is declared here in a table that ONNX Runtime fills. */
+#define ORT_NEWEST_VERSION 28
 
 typedef struct OrtStatus OrtStatus;
 typedef struct OrtValue OrtValue;
@@ -104,6 +104,7 @@ typedef struct OrtFusionOptions {
 
 struct OrtEpFactory;
 struct OrtKernelImpl;
+struct OrtSyncStreamImpl;
 
 /* Makes a kernel, which ONNX Runtime releases. `state` was passed with the function. */
 typedef OrtStatus *(*OrtKernelCreate)(void *state, const OrtKernelInfo *info,
@@ -126,7 +127,10 @@ typedef struct OrtEpApi {
   int32_t (*MemoryDevice_GetDeviceType)(const OrtMemoryDevice *device);              /* 9 */
   ORT_GAP(10, 11);
   uint32_t (*MemoryDevice_GetVendorId)(const OrtMemoryDevice *device); /* 11 */
-  ORT_GAP(12, 18);
+  ORT_GAP(12, 13);
+  /* What CreateSyncStreamForDevice made, of any provider. */
+  const struct OrtSyncStreamImpl *(*SyncStream_GetImpl)(const OrtSyncStream *stream); /* 13 */
+  ORT_GAP(14, 18);
   /* ---- 1.24. */
   OrtStatus *(*CreateKernelRegistry)(OrtKernelRegistry **result); /* 18, released by 19 */
   void (*ReleaseKernelRegistry)(OrtKernelRegistry *registry);     /* 19 */
@@ -291,6 +295,11 @@ typedef struct OrtApi {
   OrtStatus *(*GetTensorElementTypeAndShapeDataReference)(const OrtValue *value, /* 414 */
                                                           int32_t *type, const int64_t **extents,
                                                           size_t *num_extents);
+  ORT_GAP(415, 423);
+  /* ---- 1.28. */
+  /* The stream of the node, or NULL, for the call. */
+  OrtStatus *(*KernelContext_GetSyncStream)(const OrtKernelContext *context, /* 423 */
+                                            OrtSyncStream **result);
 } OrtApi;
 
 typedef struct OrtApiBase {
@@ -332,6 +341,29 @@ typedef struct OrtDataTransferImpl {
                             OrtValue **to, OrtSyncStream **streams, size_t count);
   OrtUnused unused_3[13];
 } OrtDataTransferImpl;
+
+/* A point that a stream reaches. What the two waits return is only logged. */
+typedef struct OrtSyncNotificationImpl {
+  uint32_t version;
+  void (*Release)(struct OrtSyncNotificationImpl *self);        /* 0 */
+  OrtStatus *(*Activate)(struct OrtSyncNotificationImpl *self); /* queues the point */
+  OrtStatus *(*WaitOnDevice)(struct OrtSyncNotificationImpl *self, OrtSyncStream *stream); /* 2 */
+  OrtStatus *(*WaitOnHost)(struct OrtSyncNotificationImpl *self);
+  OrtUnused unused_4[12];
+} OrtSyncNotificationImpl;
+
+/* A stream of a device, which one run uses at a time. */
+typedef struct OrtSyncStreamImpl {
+  uint32_t version;
+  void (*Release)(struct OrtSyncStreamImpl *self); /* 0 */
+  void *(*GetHandle)(struct OrtSyncStreamImpl *self);
+  OrtStatus *(*CreateNotification)(struct OrtSyncStreamImpl *self, /* 2 */
+                                   OrtSyncNotificationImpl **result);
+  OrtStatus *(*Flush)(struct OrtSyncStreamImpl *self); /* waits; its error is only logged */
+  OrtStatus *(*OnSessionRunEnd)(
+      struct OrtSyncStreamImpl *self); /* before it; an error is the run's */
+  OrtUnused unused_5[11];
+} OrtSyncStreamImpl;
 
 /* A kernel of a registry. Since 1.24. */
 typedef struct OrtKernelImpl {
@@ -382,7 +414,11 @@ typedef struct OrtEpFactory {
   OrtStatus *(*CreateDataTransfer)(struct OrtEpFactory *self,
                                    OrtDataTransferImpl **result); /* 10 */
   bool (*IsStreamAware)(const struct OrtEpFactory *self);         /* 11 */
-  OrtUnused unused_12[20];
+  /* For a memory of this factory; *result is released by its own Release. */
+  OrtStatus *(*CreateSyncStreamForDevice)(struct OrtEpFactory *self, const OrtMemoryDevice *device,
+                                          const OrtKeyValuePairs *options,
+                                          OrtSyncStreamImpl **result); /* 12 */
+  OrtUnused unused_13[19];
 } OrtEpFactory;
 
 /* ---- Functions that the library exports ------------------------------------------------------ */

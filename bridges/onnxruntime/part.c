@@ -18,6 +18,7 @@
 typedef struct Idle {
   struct Idle *next;
   BpModelContext *context;
+  Stream *stream; /* on which it queues (owned), or NULL */
 } Idle;
 
 struct Part {
@@ -32,15 +33,29 @@ struct Part {
 
 /* ---- Contexts ---------------------------------------------------------------------------- */
 
-static Idle *take_context(Part *part) {
+static void free_context(Idle *idle) {
+  bp_model_context_free(idle->context);
+  stream_release(idle->stream);
+  free(idle);
+}
+
+/* One that queues on the stream already, if there is one. */
+static Idle *find_context(Part *part, const Stream *stream) {
   pthread_mutex_lock(&part->mutex);
-  Idle *idle = part->idle;
+  Idle **place = &part->idle;
+  while (*place && (*place)->stream != stream)
+    place = &(*place)->next;
+  if (!*place)
+    place = &part->idle;
+  Idle *idle = *place;
   if (idle)
-    part->idle = idle->next;
+    *place = idle->next;
   pthread_mutex_unlock(&part->mutex);
-  if (idle)
-    return idle;
-  idle = calloc(1, sizeof(*idle));
+  return idle;
+}
+
+static Idle *create_context(const Part *part) {
+  Idle *idle = calloc(1, sizeof(*idle));
   if (!idle) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a run");
     return NULL;
@@ -50,6 +65,23 @@ static Idle *take_context(Part *part) {
     return idle;
   free(idle);
   return NULL;
+}
+
+/* A context that queues on the stream, or, if that is NULL, anywhere (transfer full, give_context).
+ */
+static Idle *take_context(Part *part, Stream *stream) {
+  Idle *idle = find_context(part, stream);
+  if (!idle)
+    idle = create_context(part);
+  if (!idle || !stream || idle->stream == stream)
+    return idle;
+  if (bp_model_set_stream(idle->context, stream->handle)) {
+    free_context(idle);
+    return NULL;
+  }
+  stream_release(idle->stream);
+  idle->stream = stream_retain(stream);
+  return idle;
 }
 
 static void give_context(Part *part, Idle *idle) {
@@ -95,7 +127,7 @@ Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *k
   BpModule *module = part->key ? compile(purpose, onnx) : NULL;
   part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
   bp_module_release(module);
-  Idle *first = part->model ? take_context(part) : NULL; /* fails here, not in the first run */
+  Idle *first = part->model ? take_context(part, NULL) : NULL; /* fails here, not in a run */
   if (!first) {
     part_free(part);
     return NULL;
@@ -110,8 +142,7 @@ void part_free(Part *part) {
   while (part->idle) {
     Idle *idle = part->idle;
     part->idle = idle->next;
-    bp_model_context_free(idle->context);
-    free(idle);
+    free_context(idle);
   }
   bp_model_release(part->model);
   bytes_free(&part->onnx);
@@ -215,10 +246,19 @@ static int set_input(const Info *info, BpModelContext *context, int32_t index,
   return status;
 }
 
-static int get_output(const Info *info, BpModelContext *context, int32_t index,
+/* Copies an output out: on a device the copy is queued, and one to the host is waited for. */
+static int copy_output(const BpTensorView *from, const BpTensorView *to, const Stream *stream) {
+  void *handle = stream ? stream->handle : NULL;
+  if (bp_tensor_copy_between(from, to, handle, handle))
+    return -1;
+  return to->device.device_type == BP_DEVICE_CPU ? bp_stream_sync(from->device, handle) : 0;
+}
+
+static int get_output(const Info *info, const Idle *idle, int32_t index, const Stream *stream,
                       OrtKernelContext *kernel) {
   const OrtApi *api = info->ort->api;
-  BpTensor *tensor = bp_model_get_output(context, index);
+  BpTensor *tensor = stream ? bp_model_get_queued_output(idle->context, index)
+                            : bp_model_get_output(idle->context, index);
   OrtValue *value = NULL;
   void *data = NULL;
   int64_t bytes = tensor ? bp_view_num_bytes(&tensor->view) : -1;
@@ -233,27 +273,40 @@ static int get_output(const Info *info, BpModelContext *context, int32_t index,
   BpTensorView view = tensor->view;
   view.strides = NULL;
   memory_find(data, &view);
-  return view.device.device_type == BP_DEVICE_CPU
-             ? bp_tensor_copy_to_host(&tensor->view, data, (uint64_t)bytes)
-             : bp_tensor_copy_between(&tensor->view, &view, NULL, NULL);
+  return copy_output(&tensor->view, &view, stream);
 }
 
-/* Waits for the device's default stream, on which copies to and from the device are queued. The
- * stream of a context is not ordered with it: inputs may still be being written, and outputs of the
- * context's last run read. */
+/* Without a stream copies of outputs are queued on the default one, with which a context's own is
+ * not ordered: outputs of the context's last run may still be read. */
 static int wait_for_copies(const Part *part) {
   return part->device.device_type == BP_DEVICE_CPU ? 0 : bp_stream_sync(part->device, NULL);
 }
 
+/* The stream that ONNX Runtime has for the node; NULL: none, or one of another device. */
+static int find_stream(const Info *info, const OrtKernelContext *kernel, Stream **stream) {
+  OrtSyncStream *given = NULL;
+  *stream = NULL;
+  if (info->ort->version < MEMORY_SINCE || info->part->device.device_type == BP_DEVICE_CPU)
+    return 0;
+  if (bridge_check(info->ort, info->ort->api->KernelContext_GetSyncStream(kernel, &given)))
+    return -1;
+  Stream *found = stream_find(info->ort, given);
+  if (found && found->device.device_type == info->part->device.device_type &&
+      found->device.device_id == info->part->device.device_id)
+    *stream = found;
+  return 0;
+}
+
 static int run(const Info *info, OrtKernelContext *kernel) {
-  Idle *idle = take_context(info->part);
-  int status = idle ? wait_for_copies(info->part) : -1;
+  Stream *stream;
+  Idle *idle = find_stream(info, kernel, &stream) ? NULL : take_context(info->part, stream);
+  int status = !idle ? -1 : stream ? 0 : wait_for_copies(info->part);
   for (int32_t i = 0; i < info->num_inputs && status == 0; i++)
     status = set_input(info, idle->context, i, kernel);
   if (status == 0)
     status = bp_model_run(idle->context);
   for (int32_t i = 0; i < info->num_outputs && status == 0; i++)
-    status = get_output(info, idle->context, i, kernel);
+    status = get_output(info, idle, i, stream, kernel);
   if (idle)
     give_context(info->part, idle);
   return status;

@@ -16,6 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -221,8 +222,8 @@ def closed_sessions_leave_the_report():
     assert len(package.report()) == before
 
 
-def threads_share_a_session():
-    ours = session(DIGITS)
+def threads_share_a_session(kind="cpu"):
+    ours = session(DIGITS, {"claim": "all"}, kind=kind)
     wanted = on_cpu(DIGITS)
     problems = []
 
@@ -440,37 +441,73 @@ def tensors_between_parts_stay_on_the_device():
         assert copies == {"MemcpyToHost": 3, "MemcpyFromHost": 3}, copies
 
 
-def parts_wait_for_copies():
-    """A part of known shape reads a large output of another part, which is copied while a node of the CPU is done already."""
-    rows, columns = 1000, 8000
+def threads_share_a_session_on_each_device():
+    """The contexts of a part go from the stream of one run to that of another."""
+    for device in other_kinds():
+        threads_share_a_session(device.ep_metadata["backplane_device"])
+
+
+def row_model(rows, columns):
+    """Two parts, of which the second reads the first one's output and what a node of the CPU made of another input."""
     nodes = [helper.make_node("Scaler", ["s"], ["t"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0]),
-             helper.make_node("Reshape", ["t", "column"], ["c"]),
+             helper.make_node("Transpose", ["t"], ["c"], perm=[1, 0]),
              helper.make_node("Add", ["x", "x"], ["a"]),
              helper.make_node("Mul", ["a", "c"], ["y"])]
-    model = graph_model(nodes, [("x", FLOAT, [rows, columns]), ("s", FLOAT, [1, rows])], [("y", FLOAT, None)],
-                        [("column", np.array([rows, 1]))])
+    model = graph_model(nodes, [("x", FLOAT, [rows, columns]), ("s", FLOAT, [1, rows])], [("y", FLOAT, None)])
+    model.graph.value_info.append(helper.make_tensor_value_info("t", FLOAT, [1, rows]))
+    return model
+
+
+def check_rows(kind, model, rows, columns, times):
+    ours = session(model, {"claim": "all"}, kind=kind)
+    assert package.report()[-1]["parts"] == 2, package.report()
+    for value in range(1, 1 + times):
+        feed = {"x": np.full((rows, columns), value, np.float32), "s": np.full((1, rows), value, np.float32)}
+        wrong = np.count_nonzero(ours.run(None, feed)[0] != 2 * value * value)
+        assert wrong == 0, f"{kind}: {wrong} of {rows * columns} elements"
+
+
+def parts_wait_for_copies():
+    """The second part reads a large output, which is copied while a node of the CPU is done already."""
     for device in other_kinds():
-        ours = session(model, {"claim": "all"}, kind=device.ep_metadata["backplane_device"])
-        assert package.report()[-1]["parts"] == 2, package.report()
-        for value in (1, 2, 3):
-            feed = {"x": np.full((rows, columns), value, np.float32), "s": np.full((1, rows), value, np.float32)}
-            wrong = np.count_nonzero(ours.run(None, feed)[0] != 2 * value * value)
-            assert wrong == 0, f"{device.ep_metadata['backplane_device']}: {wrong} of {rows * columns} elements"
+        for model in (row_model(1000, 8000), row_model("n", 8000)):
+            check_rows(device.ep_metadata["backplane_device"], model, 1000, 8000, 3)
+
+
+def parts_in_a_row_are_queued():
+    """The host does not wait between a part and the one that reads its output, which the layer `trace` shows."""
+    for kind in (device.ep_metadata["backplane_device"].split(":")[0] for device in other_kinds()):
+        for rows in (50, "n"):
+            trace = FOLDER / "trace.json"
+            in_process(f"cases.check_rows({kind!r}, cases.row_model({rows!r}, 80), 50, 80, 3)",
+                       BACKPLANE_LAYERS=f"trace:{kind}", BACKPLANE_TRACE_FILE=str(trace))
+            events = sorted((event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"),
+                            key=lambda event: event["ts"])
+            calls = [event["cat"] for event in events if event["cat"] in ("launch", "stream_sync")]
+            runs = [list(group) for is_wait, group in groupby(calls, lambda call: call == "stream_sync") if not is_wait]
+            assert [len(run) for run in runs] == [2, 2, 2], (kind, rows, calls)
+
+
+def in_process(program, **environment):
+    """Runs a program with the provider and `cases`, this module, in a process of its own; what it printed."""
+    head = f"""import sys; sys.argv[1:] = {[str(each) for each in (LIBRARY, PACKAGE, FOLDER, DIGITS)]!r}
+import provider_cases as cases
+cases.onnxruntime.register_execution_provider_library("again", cases.package.get_library_path())
+"""
+    return subprocess.run([sys.executable, "-c", head + program], cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE,
+                          text=True, env={**os.environ, **environment}).stdout
 
 
 def held_memory(kind, path):
     """KiB of private memory that a session of a model takes after a run, in a process of its own."""
-    program = "import sys; sys.argv[1:] = " + repr([str(each) for each in (LIBRARY, PACKAGE, FOLDER, DIGITS)]) + f"""
-import provider_cases as cases
+    return int(in_process(f"""
 def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous:"))
-cases.onnxruntime.register_execution_provider_library("again", cases.package.get_library_path())
 before = anonymous()
 ours = cases.session({str(path)!r}, {{"target": "llvm"}}) if {kind!r} == "backplane" else cases.on_cpu({str(path)!r})
 ours.run(None, {{"x": cases.floats(4, 1024)}})
 print(anonymous() - before)
-"""
-    return int(subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE, text=True).stdout)
+"""))
 
 
 def constants_are_held_once():
@@ -513,7 +550,8 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
 if VERSION >= MEMORY_SINCE:
-    TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device, parts_wait_for_copies]
+    TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device, parts_wait_for_copies,
+              parts_in_a_row_are_queued, threads_share_a_session_on_each_device]
 TESTS.append(unregistering_leaves_sessions_running)
 
 

@@ -18,11 +18,13 @@ VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 FLOAT = TensorProto.FLOAT
 
 # Used since 1.28 by the bridge, and by the provider of this test.
-MEMORY = re.compile(r"OrtAllocator|OrtDataTransferImpl|OrtKernelImpl|OrtEpFactory\.\w*Allocator|OrtApi\.\w*MemoryInfo|OrtEp\.Get(Kernel|Default)"
+MEMORY = re.compile(r"OrtAllocator|OrtDataTransferImpl|OrtKernelImpl|OrtSync|OrtEpFactory\.\w*(Allocator|Stream)"
+                    r"|OrtApi\.\w*(MemoryInfo|SyncStream)|OrtEp\.Get(Kernel|Default)"
                     r"|OrtEpApi\.(?!CreateEpDevice|ReleaseEpDevice|AddNodesToFuse)")
 LATER = {"OrtApi.TensorTypeAndShape_HasShape": (1, 24), "OrtApi.GetTensorElementTypeAndShapeDataReference": (1, 24)}
-# Reserve is for initialisers, of which a provider that takes them over has none; no version tried asks for the vendor.
-NEVER_CALLED = {"OrtAllocator.Reserve", "OrtEpFactory.GetVendorId"}
+# Reserve is for initialisers, of which a provider that takes them over has none; no version tried asks for the vendor, and all
+# nodes of a run that are on one device share a stream.
+NEVER_CALLED = {"OrtAllocator.Reserve", "OrtEpFactory.GetVendorId", "OrtSyncNotificationImpl.WaitOnDevice"}
 
 
 def slots_of_header():

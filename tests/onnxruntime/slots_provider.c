@@ -437,6 +437,86 @@ static OrtStatus *get_memory(const OrtEp *self, const OrtMemoryDevice **result) 
   return NULL;
 }
 
+/* ---- Streams ----------------------------------------------------------------------------- */
+
+static int num_streams, num_notifications;
+
+static void release_notification(OrtSyncNotificationImpl *self) {
+  SEE(OrtSyncNotificationImpl, Release, num_notifications-- > 0);
+  free(self);
+}
+
+static OrtStatus *activate(OrtSyncNotificationImpl *self) {
+  (void)self;
+  SEE(OrtSyncNotificationImpl, Activate, true);
+  return NULL;
+}
+
+static OrtStatus *wait_on_device(OrtSyncNotificationImpl *self, OrtSyncStream *stream) {
+  (void)self;
+  SEE(OrtSyncNotificationImpl, WaitOnDevice, stream != NULL);
+  return NULL;
+}
+
+static OrtStatus *wait_on_host(OrtSyncNotificationImpl *self) {
+  (void)self;
+  SEE(OrtSyncNotificationImpl, WaitOnHost, true);
+  return NULL;
+}
+
+static void release_stream(OrtSyncStreamImpl *self) {
+  SEE(OrtSyncStreamImpl, Release, num_streams-- > 0);
+  free(self);
+}
+
+static void *get_handle(OrtSyncStreamImpl *self) {
+  SEE(OrtSyncStreamImpl, GetHandle, true);
+  return self;
+}
+
+static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificationImpl **result) {
+  OrtSyncNotificationImpl *made = calloc(1, sizeof(*made));
+  *made = (OrtSyncNotificationImpl){
+      23, release_notification, activate, wait_on_device, wait_on_host, {NULL}};
+  num_notifications++;
+  SEE(OrtSyncStreamImpl, CreateNotification, self->Release == release_stream);
+  *result = made;
+  return NULL;
+}
+
+static OrtStatus *flush(OrtSyncStreamImpl *self) {
+  SEE(OrtSyncStreamImpl, Flush, self->Release == release_stream);
+  return NULL;
+}
+
+static OrtStatus *end_run(OrtSyncStreamImpl *self) {
+  SEE(OrtSyncStreamImpl, OnSessionRunEnd, self->Release == release_stream);
+  return NULL;
+}
+
+static OrtStatus *create_stream(OrtEpFactory *self, const OrtMemoryDevice *device,
+                                const OrtKeyValuePairs *options, OrtSyncStreamImpl **result) {
+  OrtSyncStreamImpl *made = calloc(1, sizeof(*made));
+  (void)self;
+  (void)options;
+  SEE(OrtEpFactory, CreateSyncStreamForDevice,
+      ep_api->MemoryDevice_AreEqual(device, ep_api->MemoryInfo_GetMemoryDevice(memory_info)));
+  *made = (OrtSyncStreamImpl){23,    release_stream, get_handle, create_notification,
+                              flush, end_run,        {NULL}};
+  num_streams++;
+  *result = made;
+  return NULL;
+}
+
+/* A node's stream is one of these, and its own implementation says so. */
+static void see_stream(const OrtKernelContext *context) {
+  OrtSyncStream *stream = NULL;
+  SEE(OrtApi, KernelContext_GetSyncStream,
+      ok(api->KernelContext_GetSyncStream(context, &stream)) && stream);
+  SEE(OrtEpApi, SyncStream_GetImpl,
+      stream && ep_api->SyncStream_GetImpl(stream)->Release == release_stream);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 static int num_allocations;
@@ -518,6 +598,7 @@ static OrtStatus *run_kernel(OrtKernelImpl *self, OrtKernelContext *context) {
   size_t count = 0;
   int32_t type = 0;
   (void)self;
+  see_stream(context);
   SEE(OrtKernelImpl, Compute,
       ok(api->KernelContext_GetInput(context, 0, &from)) &&
           ok(api->GetTensorElementTypeAndShapeDataReference(from, &type, &extents, &count)) &&
@@ -706,7 +787,7 @@ static OrtStatus *create_transfer(OrtEpFactory *self, OrtDataTransferImpl **resu
 static bool is_stream_aware(const OrtEpFactory *self) {
   (void)self;
   SEE(OrtEpFactory, IsStreamAware, true);
-  return false;
+  return memory_info != NULL;
 }
 
 __attribute__((visibility("default"))) OrtStatus *
@@ -723,7 +804,8 @@ CreateEpFactories(const char *name, const OrtApiBase *base, const OrtLogger *log
                                  .CreateAllocator = create_allocator,
                                  .ReleaseAllocator = release_allocator,
                                  .CreateDataTransfer = create_transfer,
-                                 .IsStreamAware = is_stream_aware};
+                                 .IsStreamAware = is_stream_aware,
+                                 .CreateSyncStreamForDevice = create_stream};
   (void)name;
   (void)logger;
   (void)room;
