@@ -474,18 +474,44 @@ def parts_wait_for_copies():
             check_rows(device.ep_metadata["backplane_device"], model, 1000, 8000, 3)
 
 
+def launches_and_waits(kind, program):
+    """What the layer `trace` sees of them in a process of its own, in order: "launch" and "stream_sync"."""
+    trace = FOLDER / "trace.json"
+    in_process(program, BACKPLANE_LAYERS=f"trace:{kind}", BACKPLANE_TRACE_FILE=str(trace))
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    return [event["cat"] for event in sorted(events, key=lambda event: event["ts"]) if event["cat"] in ("launch", "stream_sync")]
+
+
 def parts_in_a_row_are_queued():
-    """The host does not wait between a part and the one that reads its output, which the layer `trace` shows."""
+    """The host does not wait between a part and the one that reads its output."""
     for kind in (device.ep_metadata["backplane_device"].split(":")[0] for device in other_kinds()):
         for rows in (50, "n"):
-            trace = FOLDER / "trace.json"
-            in_process(f"cases.check_rows({kind!r}, cases.row_model({rows!r}, 80), 50, 80, 3)",
-                       BACKPLANE_LAYERS=f"trace:{kind}", BACKPLANE_TRACE_FILE=str(trace))
-            events = sorted((event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"),
-                            key=lambda event: event["ts"])
-            calls = [event["cat"] for event in events if event["cat"] in ("launch", "stream_sync")]
+            calls = launches_and_waits(kind, f"cases.check_rows({kind!r}, cases.row_model({rows!r}, 80), 50, 80, 3)")
             runs = [list(group) for is_wait, group in groupby(calls, lambda call: call == "stream_sync") if not is_wait]
             assert [len(run) for run in runs] == [2, 2, 2], (kind, rows, calls)
+
+
+def error_of_bound_run(kind):
+    """Of a run whose inputs and outputs are in the memory of a device; None."""
+    model = graph_model([helper.make_node("Add", ["x", "x"], ["y"])], [("x", FLOAT, [4, 8])], [("y", FLOAT, [4, 8])])
+    binding = (ours := session(model, {"claim": "all"}, kind=kind)).io_binding()
+    binding.bind_ortvalue_input("x", on_device(devices(kind)[0], floats(4, 8)))
+    binding.bind_ortvalue_output("y", on_device(devices(kind)[0], floats(4, 8)))
+    try:
+        ours.run_with_iobinding(binding)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def failed_work_fails_its_run():
+    """A device tells of a failure when the host waits, which is at the end of a run. onnxruntime only logs errors of other waits."""
+    for kind in (device.ep_metadata["backplane_device"].split(":")[0] for device in other_kinds()):
+        program = f"print(cases.error_of_bound_run({kind!r}))"
+        calls = launches_and_waits(kind, program)
+        first = calls[:calls.index("launch")].count("stream_sync") + 1
+        said = in_process(program, BACKPLANE_LAYERS=f"fault:{kind}", BACKPLANE_FAULT=f"stream_sync:{first}")
+        assert "fault: " in said, (kind, first, said)
 
 
 def in_process(program, **environment):
@@ -551,7 +577,7 @@ if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
 if VERSION >= MEMORY_SINCE:
     TESTS += [tensors_are_bound_in_device_memory, tensors_between_parts_stay_on_the_device, parts_wait_for_copies,
-              parts_in_a_row_are_queued, threads_share_a_session_on_each_device]
+              parts_in_a_row_are_queued, failed_work_fails_its_run, threads_share_a_session_on_each_device]
 TESTS.append(unregistering_leaves_sessions_running)
 
 
