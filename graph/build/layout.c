@@ -83,8 +83,8 @@ static BpGraphValue *pack_bias(BpGraph *graph, const BpGraphValue *from, int64_t
 
 static BpGraphValue *reshape(Layout *layout, BpGraphValue *value, const int64_t *shape,
                              int32_t ndim) {
-  BpGraphValue *inputs[2] = {value, bp__graph_int_vector(layout->graph, shape, ndim)};
-  return value ? bp__op_apply(layout->graph, "", "Reshape", value->name, inputs, 2, NULL, 0) : NULL;
+  BpGraphNode named = {.name = value ? value->name : NULL};
+  return bp__op_reshape(layout->graph, &named, value, shape, ndim);
 }
 
 static BpGraphValue *unblock(Layout *layout, BpGraphValue *blocked, int64_t channels) {

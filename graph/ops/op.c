@@ -613,7 +613,9 @@ BpGraphValue *bp__op_binary(BpGraph *graph, const BpGraphNode *node, const char 
 
 BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              const int64_t *shape, int32_t ndim) {
-  return bp__op_binary(graph, node, "Reshape", value, bp__graph_int_vector(graph, shape, ndim));
+  BpGraphValue *inputs[2] = {value, bp__graph_int_vector(graph, shape, ndim)};
+  BpGraphAttr attr = bp__attr_int(graph, "allowzero", 1); /* an extent of 0 is none to copy */
+  return bp__op_apply(graph, "", "Reshape", node->name, inputs, 2, &attr, 1);
 }
 
 BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,

@@ -378,6 +378,13 @@ def empty_cases():
     yield "Pad", 20, {}, [empty, ints(0, 1, 0, 1)]
     yield "Tile", 20, {}, [noise(2, 3), ints(0, 2)]
     yield "Gather", 20, dict(axis=1), [noise(3, 4), np.zeros((2, 0), "i8")]
+    yield "Transpose", 20, dict(perm=[1, 0]), [np.zeros((1, 0), "f4")]
+    yield "Transpose", 20, dict(perm=[1, 0, 2]), [np.zeros((0, 1, 0), "f4")]
+    yield "Einsum", 20, dict(equation="bij,bkj->bki"), [np.zeros((2, 0, 3), "f4"), noise(2, 4, 3)]
+    yield "DepthToSpace", 20, dict(blocksize=2), [np.zeros((1, 4, 0, 5), "f4")]
+    yield "Conv", 20, dict(pads=[1, 1, 1, 1]), [np.zeros((0, 3, 5, 5), "f4"), noise(4, 3, 3, 3)]
+    yield "InstanceNormalization", 20, {}, [np.zeros((0, 3, 4, 4), "f4"), noise(3), noise(3)]
+    yield "ScatterND", 20, {}, [noise(3, 4), np.zeros((0, 1), "i8"), np.zeros((0, 4), "f4")]
 
 
 def loss_cases():

@@ -405,6 +405,16 @@ static void test_zero_is_an_extent(void) {
   assert_compiles_to(builder, NULL, "x:0x4 y:0x4 ");
 }
 
+/* A transpose that moves no element becomes a reshape, to extents of which none is copied. */
+static void test_empty_transpose(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x0");
+  onnx_node(builder, "Transpose", "x", "t", "perm=1,0");
+  onnx_node(builder, "Relu", "t", "y", "");
+  onnx_output(builder, "y");
+  assert_compiles_to(builder, NULL, "x:1x0 y:0x1 ");
+}
+
 static OnnxBuilder *with_default(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2");
@@ -500,6 +510,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
   g_test_add_func("/onnx/shapes/example-is-usual", test_example_of_a_shape_is_usual);
   g_test_add_func("/onnx/shapes/zero-is-an-extent", test_zero_is_an_extent);
+  g_test_add_func("/onnx/shapes/a-transpose-of-nothing-keeps-its-extents", test_empty_transpose);
   g_test_add_func("/onnx/shapes/rows-are-as-long-as-the-caller-says",
                   test_rows_of_shapes_are_as_long_as_the_caller_says);
   g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",
