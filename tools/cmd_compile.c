@@ -142,8 +142,8 @@ static void print_code(const BpTarget *target, const char *device, gboolean is_p
   gboolean is_cpu = bp_target_device_type(target) == BP_DEVICE_CPU;
   char *text;
   if (*device)
-    text = g_strdup_printf("for %s of this machine (--portable: for every %s device)", device,
-                           devices);
+    text = g_strdup_printf("for %s%s (--portable: for every %s device)", device,
+                           g_str_has_prefix(device, "remote:") ? "" : " of this machine", devices);
   else if (is_portable && is_cpu)
     text = g_strdup("for every cpu of this architecture");
   else if (is_portable)
@@ -169,8 +169,8 @@ static void print_text(const Code *code, const char *devices, const CompileOptio
   for (guint i = 0; i < code->targets->len; i++)
     print_code(code->targets->pdata[i], code->devices->pdata[i], options->is_portable);
   if (devices)
-    command_print(command_out(), "On %.*s it takes a second device, as in --device %s\n",
-                  (int)strcspn(devices, ","), devices, devices);
+    command_print(command_out(), "On %.*s it takes other devices too, as in --device %s\n",
+                  (int)strcspn(devices, ":,"), devices, devices);
   g_free(size);
 }
 
@@ -178,14 +178,14 @@ static void print_text(const Code *code, const char *devices, const CompileOptio
 
 static BpModule *compile_code(const char *path, const Code *code, const CompileOptions *options,
                               char **devices, ClaimReport *claims) {
-  BpTarget *fallback = options->fallback ? target_parse_one("--fallback", options->fallback) : NULL;
+  GPtrArray *fallbacks = g_ptr_array_new_with_free_func(bp_object_release);
   BpModule *module = NULL;
-  if (fallback || !options->fallback)
-    module = model_compile(path, code->targets, fallback, &options->onnx, options->inputs,
+  if (!options->fallback || targets_parse(options->fallback, fallbacks) == 0)
+    module = model_compile(path, code->targets, fallbacks, &options->onnx, options->inputs,
                            options->dump_dir, devices, claims);
-  if (!module && !fallback && model_is_refused())
+  if (!module && !fallbacks->len && model_is_refused())
     bp_error_add_context("--fallback c runs on the CPU what a target refuses");
-  bp_object_release(fallback);
+  g_ptr_array_unref(fallbacks);
   return module;
 }
 
@@ -248,8 +248,10 @@ int cmd_compile(int argc, char **argv) {
       {"portable", 'p', 0, G_OPTION_ARG_NONE, &options.is_portable,
        "generate code for every device of the kind, slower than code for one device", NULL},
       {"fallback", 0, 0, OPTION_TEXT, &options.fallback,
-       "target whose code runs the nodes that other targets refuse; each such node is reported",
-       "TARGET"},
+       "targets whose code runs what the others refuse, each node by the first that takes it; "
+       "these "
+       "nodes are reported",
+       "TARGET[,TARGET...]"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       ONNX_SHAPE_ENTRY(&options.onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options.inputs,

@@ -262,12 +262,13 @@ void onnx_options_clear(OnnxOptions *options);
   }
 
 /* The programs that compute the nodes of a model: the claims of graph compilers, by operator, and
- * the nodes that run on a second device. A zeroed report is empty; claims_clear frees it. */
+ * the nodes that run on other devices. Zeroed it is empty; claims_clear frees it. */
 typedef struct ClaimReport {
   int32_t nodes, claimed;
   GPtrArray *rows;           /* NULL: no graph compiler was asked, or generated code was faster */
   json_t *placed;            /* {node, target, why} of nodes that the target refuses, or NULL */
-  BpMeasuredClaims measured; /* struct_size is 0 if nothing was measured */
+  guint32 takers;            /* fallbacks that got a node, a bit each */
+  BpMeasuredClaims measured; /* its struct_size is 0 if nothing was measured */
 } ClaimReport;
 void claims_clear(ClaimReport *report);
 /* BpCompileOptions::claimed; its context is the report. */
@@ -277,7 +278,7 @@ char **claims_names(char *const *options);
 /* Moves the names of graph compilers in a list of targets, "c,dnnl", to the options; their claims
  * are then measured. Replaces the list; a list without other entries is unchanged. */
 void claims_take_names(char **targets, OnnxOptions *options);
-/* Adds a node that the fallback runs, the target that refuses the node, and why. */
+/* A node that a fallback runs, a target that refuses it, and why. */
 void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why);
 /* Print on stderr how many nodes are claimed, and why others are not; and add the same as "claims"
  * to JSON, with "placed". */
@@ -319,14 +320,14 @@ int preferences_check(const char *given);
  * run. */
 typedef struct LoadedModel {
   const char *path;                       /* borrowed */
-  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's device, and a second one of its graph */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and those that it uses beside that */
   size_t num_devices;
-  char device_text[160];      /* "opencl:1", "opencl:1 and cpu:0" */
-  gboolean is_chosen_by_list; /* devices were named, even if only as "auto" */
+  char device_text[1024];     /* "opencl:1", "opencl:1 and cpu:0" */
+  gboolean is_chosen_by_list; /* devices were named, if only as "auto" */
   char *report;               /* the devices that selection passed over, or "" */
   double compile_ms;          /* 0 for an artifact */
-  double load_ms;             /* load time of an artifact, including device selection */
-  BpTarget *fallback;         /* fallback target that an ONNX file was compiled with, or NULL */
+  double load_ms;             /* of an artifact, choosing its device included */
+  GPtrArray *fallbacks;       /* BpTarget: that an ONNX file was compiled with; NULL for others */
   ClaimReport claims;
   BpModel *model;
   BpModelContext *context; /* NULL before model_set_inputs: it has the memory of a run */
@@ -410,12 +411,11 @@ json_t *inspect_model_json(const LoadedModel *loaded);
 json_t *inspect_device_json(const char *name);
 
 /* Compiles an ONNX file for targets (BpTarget), with progress on a terminal (transfer full).
- * fallback: NULL, or the target for nodes that a target refuses; such nodes are reported. inputs:
+ * fallbacks: NULL, or targets for nodes that one of them refuses, which are reported. inputs:
  * NULL, or options NAME=FILE whose files fix the shapes that the model and --shape leave open.
- * *devices: if nodes were refused, the devices that a run needs together, "vulkan,cpu" (transfer
- * full); else NULL. claims: an empty report, which receives the claims of graph compilers; they are
- * printed, too. */
-BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
+ * *devices: where nodes were refused, what a run needs together, "vulkan,cpu" (transfer full); else
+ * NULL. claims: empty; what graph compilers claim, which is printed too. */
+BpModule *model_compile(const char *path, const GPtrArray *targets, const GPtrArray *fallbacks,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
                         char **devices, ClaimReport *claims);
 

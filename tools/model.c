@@ -132,38 +132,90 @@ static int show_progress(void *context, const char *stage, int32_t done, int32_t
   return 0;
 }
 
-/* The fallback target that runs refused nodes, and the devices that a run then needs. */
+/* Whose code runs what a target refuses, and the node that was refused last. */
 typedef struct Placing {
-  const GPtrArray *targets;
-  const BpTarget *fallback;
-  char *devices; /* "vulkan,cpu"; NULL while no node was refused */
+  const GPtrArray *targets, *fallbacks;
+  const BpTarget *refusing; /* the first target that refused a node, or NULL */
   ClaimReport *claims;
-  char *line; /* the last printed line, or NULL */
+  char *node;       /* NULL: none yet, or it was said */
+  GString *reasons; /* "'vulkan' refuses it: ...; 'opencl' refuses it: ..." */
+  guint taker;      /* the fallback that is asked next */
+  char *line;       /* said last, or NULL */
 } Placing;
 
-static int show_placed(void *context, const char *node, const char *target, const char *why) {
-  Placing *placing = context;
-  char *line =
-      g_strdup_printf("backplane: node '%s' runs as code for %s, because '%s' refuses it: %s\n",
-                      node, bp_target_kind(placing->fallback), target, why);
-  int is_repeated = g_strcmp0(line, placing->line) == 0;
+/* Says where the node goes that was refused last; each operator that a node became is refused by
+ * itself. */
+static void say_placed(Placing *placing) {
+  if (!placing->node)
+    return;
+  const BpTarget *taker = placing->fallbacks->pdata[placing->taker];
+  char *line = g_strdup_printf("backplane: node '%s' runs as code for %s, because %s\n",
+                               placing->node, bp_target_kind(taker), placing->reasons->str);
+  if (g_strcmp0(line, placing->line) != 0)
+    command_print(stderr, "%s", line);
+  placing->claims->takers |= 1u << placing->taker;
   g_free(placing->line);
   placing->line = line;
-  if (is_repeated) /* a node may have become several operators, each refused */
-    return 0;
-  command_print(stderr, "%s", line);
-  claims_add_placed(placing->claims, node, target, why);
-  for (guint i = 0; i < placing->targets->len && !placing->devices; i++) {
-    const BpTarget *refusing = placing->targets->pdata[i];
-    size_t length = strlen(bp_target_kind(refusing));
-    if (strncmp(target, bp_target_kind(refusing), length) != 0 || !strchr(" ", target[length]))
-      continue;
-    char *first = target_device_kind(refusing), *second = target_device_kind(placing->fallback);
-    placing->devices = g_strdup_printf("%s,%s", first, second);
-    g_free(first);
-    g_free(second);
-  }
+  g_clear_pointer(&placing->node, g_free);
+  g_string_truncate(placing->reasons, 0);
+}
+
+/* Whether a target's text is that of `target`. */
+static gboolean is_text_of(const char *text, const BpTarget *target) {
+  char *own = bp_target_format(target);
+  gboolean is_equal = g_strcmp0(text, own) == 0;
+  bp_str_free(own);
+  return is_equal;
+}
+
+/* A node's refusals come in a row: that of a model's target first, then those of fallbacks. */
+static int show_placed(void *context, const char *node, const char *target, const char *why) {
+  Placing *placing = context;
+  const GPtrArray *fallbacks = placing->fallbacks;
+  gboolean goes_on = g_strcmp0(node, placing->node) == 0 && placing->taker + 1 < fallbacks->len &&
+                     is_text_of(target, fallbacks->pdata[placing->taker]);
+  char *reason = g_strdup_printf("'%s' refuses it: %s", target, why);
+  gboolean is_repeated = placing->line && strstr(placing->line, reason) != NULL;
+  if (!goes_on)
+    say_placed(placing);
+  for (guint i = 0; i < placing->targets->len && !placing->refusing; i++)
+    if (is_text_of(target, placing->targets->pdata[i]))
+      placing->refusing = placing->targets->pdata[i];
+  placing->taker = goes_on ? placing->taker + 1 : 0;
+  g_free(placing->node);
+  placing->node = g_strdup(node);
+  g_string_append_printf(placing->reasons, "%s%s", goes_on ? "; " : "", reason);
+  if (!is_repeated)
+    claims_add_placed(placing->claims, node, target, why);
+  g_free(reason);
   return 0;
+}
+
+/* The devices that a run needs together, "vulkan,cpu", "opencl:0,opencl:1" (transfer full); NULL if
+ * nothing was refused. */
+static char *list_placed(const Placing *placing) {
+  GPtrArray *kinds = g_ptr_array_new_with_free_func(g_free);
+  GString *list = g_string_new(NULL);
+  if (placing->refusing)
+    g_ptr_array_add(kinds, target_device_kind(placing->refusing));
+  for (guint i = 0; placing->refusing && i < placing->fallbacks->len; i++)
+    if (placing->claims->takers >> i & 1)
+      g_ptr_array_add(kinds, target_device_kind(placing->fallbacks->pdata[i]));
+  for (guint i = 0; i < kinds->len; i++) {
+    int before = 0, all = 0;
+    for (guint k = 0; k < kinds->len; k++) {
+      gboolean is_same = g_str_equal(kinds->pdata[k], kinds->pdata[i]);
+      all += is_same;
+      before += is_same && k < i;
+    }
+    if (before && g_str_equal(kinds->pdata[i], "cpu")) /* one device */
+      continue;
+    g_string_append_printf(list, "%s%s", i ? "," : "", (const char *)kinds->pdata[i]);
+    if (all > 1 && !g_str_equal(kinds->pdata[i], "cpu"))
+      g_string_append_printf(list, ":%d", before);
+  }
+  g_ptr_array_unref(kinds);
+  return g_string_free(list, !placing->refusing);
 }
 
 static int check_required(const OnnxOptions *onnx, char *const *names) {
@@ -184,10 +236,11 @@ static int check_required(const OnnxOptions *onnx, char *const *names) {
              : command_raise_usage("--require %g: it needs --graph-compiler NAME", onnx->required);
 }
 
-BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
+BpModule *model_compile(const char *path, const GPtrArray *targets, const GPtrArray *fallbacks,
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
                         char **devices, ClaimReport *claims) {
-  Placing placing = {targets, fallback, NULL, claims, NULL};
+  Placing placing = {
+      .targets = targets, .fallbacks = fallbacks, .claims = claims, .reasons = g_string_new(NULL)};
   BpCompileLimits limits = {.struct_size = sizeof(limits)};
   *devices = NULL;
   GArray *shapes = parse_limits(onnx->limits, &limits) < 0 ? NULL : shapes_parse(onnx->shapes);
@@ -204,7 +257,8 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
         .shape_size = sizeof(BpInputShape),
         .progress = terminal ? show_progress : NULL,
         .dump_dir = dump_dir,
-        .fallback = fallback,
+        .fallbacks = fallbacks ? (const BpTarget *const *)fallbacks->pdata : NULL,
+        .num_fallbacks = fallbacks ? (int32_t)fallbacks->len : 0,
         .placed = show_placed,
         .placed_context = &placing,
         .limits = &limits,
@@ -221,6 +275,7 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
         .stage = onnx->stage,
     };
     module = bp_model_compile(path, &options);
+    say_placed(&placing);
     if (terminal)
       fputs("\r\033[K", stderr);
     if (module)
@@ -229,8 +284,9 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
   g_strfreev(names);
   if (shapes)
     g_array_unref(shapes);
+  *devices = list_placed(&placing);
   g_free(placing.line);
-  *devices = placing.devices;
+  g_string_free(placing.reasons, TRUE);
   return module;
 }
 
@@ -259,49 +315,71 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
   return NULL;
 }
 
-/* Whether a preference names devices of one kind only: `kind`, `kind:...`,
- * `remote:HOST/kind...`. */
-static gboolean is_for_kind(const char *entry, const char *kind) {
-  const char *slash = g_str_has_prefix(entry, "remote:") ? strchr(entry, '/') : NULL;
-  const char *word = slash ? slash + 1 : entry;
-  size_t length = strcspn(word, ":");
-  return length == strlen(kind) && strncmp(word, kind, length) == 0;
+/* Whether an entry of a list of preferences names a device: the others say which are better. */
+static gboolean names_device(const char *entry) {
+  return *entry && !strchr("!+", *entry) && !strchr(entry, '=') && strcmp(entry, "auto") != 0;
 }
 
-/* Returns the preferences for a second device: the list without "auto", with "!kind" appended
- * (transfer full). NULL if the list names no device of another kind. */
-static char *list_others(const char *list, const char *kind) {
-  GString *others = g_string_new(NULL);
-  char **entries = g_strsplit(list, ",", -1);
-  gboolean is_any_named = FALSE;
-  for (char **entry = entries; *entry; entry++) {
-    if (!*g_strstrip(*entry) || strcmp(*entry, "auto") == 0)
-      continue;
-    is_any_named |= !strchr("!+", **entry) && !strchr(*entry, '=') && !is_for_kind(*entry, kind);
-    g_string_append_printf(others, "%s,", *entry);
-  }
-  g_string_append_printf(others, "!%s", kind);
-  g_strfreev(entries);
-  return g_string_free(others, !is_any_named);
+/* A list of preferences with one of its entries alone, and with all that name no device but "auto"
+ * (transfer full). */
+static char *list_with(char *const *entries, const char *entry) {
+  GString *list = g_string_new(entry);
+  for (; *entries; entries++)
+    if (**entries && !names_device(*entries) && strcmp(*entries, "auto") != 0)
+      g_string_append_printf(list, ",%s", *entries);
+  return g_string_free(list, FALSE);
 }
 
-/* Selects the next device of the list that is of another kind, on any machine, for nodes that the
- * selected device cannot run, and returns its target. NULL, without an error, if there is no list
- * or no such device. */
-static BpTarget *choose_fallback(const ModelOptions *options, LoadedModel *loaded) {
+static gboolean has_device(const LoadedModel *loaded, BpDevice device) {
+  for (size_t i = 0; i < loaded->num_devices; i++)
+    if (memcmp(&loaded->devices[i], &device, sizeof device) == 0)
+      return TRUE;
+  return FALSE;
+}
+
+/* Adds the device that an entry names, if it is there and no other entry has named it, and its
+ * target. */
+static void add_fallback(LoadedModel *loaded, const char *list) {
+  BpDevice device;
+  BpTarget *target = NULL;
+  if (loaded->num_devices < BP_MODEL_MAX_DEVICES && bp_device_select(list, &device, NULL) == 0 &&
+      !has_device(loaded, device))
+    target = bp_target_from_device(device);
+  bp_error_clear();
+  if (!target)
+    return;
+  loaded->devices[loaded->num_devices++] = device;
+  g_ptr_array_add(loaded->fallbacks, target);
+}
+
+/* The devices that the list names beside the chosen one run what that one and those before them
+ * cannot. */
+static void choose_fallbacks(const ModelOptions *options, LoadedModel *loaded) {
   char *settings = options->device ? NULL : bp_device_preferences();
   const char *list = options->device ? options->device : settings;
-  const BpDeviceApi *api = bp_device_api(loaded->devices[0].device_type);
-  const char *slash = api ? strrchr(api->name, '/') : NULL; /* a kind of another machine */
-  char *others = list && api ? list_others(list, slash ? slash + 1 : api->name) : NULL;
-  BpTarget *target = NULL;
-  if (others && bp_device_select(others, &loaded->devices[1], NULL) == 0)
-    target = bp_target_from_device(loaded->devices[1]);
-  loaded->num_devices = target ? 2 : 1;
-  g_free(others);
+  char **entries = g_strsplit(list ? list : "", ",", -1);
+  loaded->num_devices = 1;
+  loaded->fallbacks = g_ptr_array_new_with_free_func(bp_object_release);
+  for (char **entry = entries; *entry; entry++)
+    g_strstrip(*entry);
+  for (char **entry = entries; *entry; entry++) {
+    char *own = names_device(*entry) ? list_with(entries, *entry) : NULL;
+    if (own)
+      add_fallback(loaded, own);
+    g_free(own);
+  }
+  g_strfreev(entries);
   bp_str_free(settings);
   bp_error_clear();
-  return target;
+}
+
+/* Leaves the devices out whose fallbacks got no node: the model does not count them. */
+static void drop_unused(LoadedModel *loaded) {
+  size_t count = 1;
+  for (size_t i = 1; i < loaded->num_devices; i++)
+    if (loaded->claims.takers >> (i - 1) & 1)
+      loaded->devices[count++] = loaded->devices[i];
+  loaded->num_devices = count;
 }
 
 static void advise_second_device(const BpTarget *target) {
@@ -319,14 +397,15 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
-  loaded->fallback = choose_fallback(options, loaded);
-  char *devices = NULL; /* the loaded model owns them */
-  BpModule *module = model_compile(path, targets, loaded->fallback, &options->onnx, options->inputs,
-                                   NULL, &devices, &loaded->claims);
+  choose_fallbacks(options, loaded);
+  char *devices = NULL; /* they are the loaded model's */
+  BpModule *module = model_compile(path, targets, loaded->fallbacks, &options->onnx,
+                                   options->inputs, NULL, &devices, &loaded->claims);
   g_free(devices);
+  drop_unused(loaded);
   if (!module)
     claims_clear(&loaded->claims);
-  if (!module && !loaded->fallback && model_is_refused())
+  if (!module && !loaded->fallbacks->len && model_is_refused())
     advise_second_device(target);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   g_ptr_array_free(targets, TRUE);
@@ -466,7 +545,7 @@ void model_close(LoadedModel *loaded) {
   bp_model_release(loaded->model);
   bp_str_free(loaded->report);
   claims_clear(&loaded->claims);
-  bp_object_release(loaded->fallback);
+  g_clear_pointer(&loaded->fallbacks, g_ptr_array_unref);
   *loaded = (LoadedModel){.report = NULL};
 }
 
@@ -534,7 +613,8 @@ static int specialize(const LoadedModel *loaded, const ModelOptions *options) {
       .shapes = (const BpInputShape *)(const void *)shapes->data,
       .num_shapes = (int32_t)shapes->len,
       .shape_size = sizeof(BpInputShape),
-      .fallback = loaded->fallback,
+      .fallbacks = (const BpTarget *const *)loaded->fallbacks->pdata,
+      .num_fallbacks = (int32_t)loaded->fallbacks->len,
       .limits = &limits,
       .is_reference = options->onnx.is_reference,
       .num_graph_compilers = (int32_t)g_strv_length(names),

@@ -252,8 +252,8 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
-/* Visits the choices that a copy of the loop may decide. The extents of buffers are not visited: a
- * minimum in an extent would be decided again and again. */
+/* Visits what a copy may decide. The extents of buffers stay as they are: a minimum among them
+ * would be decided again and again. */
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,
@@ -279,8 +279,8 @@ static int scan_loop(Scan *scan, const BpIrNode *loop) {
   return scan_statement(scan, loop->operands[3]);
 }
 
-/* A name for an index is replaced by the index; a name for any other value is treated like loaded
- * data. */
+/* A name for an index is replaced by its value; any other name holds data, which is treated like
+ * loaded data. */
 static int scan_let(Scan *scan, const BpIrNode *let) {
   const BpIrNode *var = let->operands[0], *value = let->operands[1];
   int is_data = !bp__dtype_equal(var->dtype, bp__dtype_int64());
@@ -325,7 +325,7 @@ static int scan_statement(Scan *scan, const BpIrNode *node) {
 
 /* ---- Weight ------------------------------------------------------------------------------ */
 
-/* The number of writes of a statement after unrolling. */
+/* The number of writes of a statement, after unrolling. */
 static int64_t weight_of(const BpIrNode *node) {
   int64_t total = 0, times = 1;
   switch (node->kind) {
@@ -351,7 +351,7 @@ static int64_t weight_of(const BpIrNode *node) {
   return times > MAX_GROWTH ? times : total * times;
 }
 
-/* Whether `parts` may replace `node` within the limit on growth; if so, their growth is counted. */
+/* Whether `parts` may replace `node`; if so, their growth is counted. */
 static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNode *const *parts,
                        int32_t count) {
   int64_t growth = -weight_of(node);
@@ -368,12 +368,11 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
 typedef struct Copy {
   Partition *partition;
   const Scan *scan;
-  const BpIrNode *difference; /* difference of the decided choice; NULL if no choice is decided */
-  bool is_first;              /* whether the difference is at least 0 in the copy */
+  const BpIrNode *difference; /* of the decided choice; NULL: none */
+  bool is_first;              /* it is at least 0 here */
 } Copy;
 
-/* Whether the copy decides a choice with a given difference: 1 first side, 0 second side, -1
- * unknown. */
+/* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
 static int is_decided(const Copy *copy, const BpIrNode *difference) {
   BpIndexContext *index = &copy->partition->lowering->index;
   const BpIrNode *known = copy->difference;
@@ -394,7 +393,7 @@ static int is_decided(const Copy *copy, const BpIrNode *difference) {
   return apart >= -1 ? 1 : -1;
 }
 
-/* Copies a LET with a new name, which has a narrower range in the copy. */
+/* A new name with its narrower range here. */
 static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
@@ -448,7 +447,7 @@ static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) 
   return known < 0 ? node : bp__ir_bool(rewriter->module, known);
 }
 
-/* A copy of `node` with `value` for `var`, in which the choice of `copy` is decided. */
+/* `node` with `value` for `var`, and the choice that `copy` decides. */
 static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNode *var,
                                  const BpIrNode *value) {
   BpIrRewriter rewriter = {.module = copy->partition->lowering->module,

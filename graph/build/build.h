@@ -32,7 +32,9 @@ typedef struct BpPartChoice {
 typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
-  const BpTarget *fallback;                   /* NULL without a fallback */
+  const BpTarget *const *chain;               /* by place: the target, and then its fallbacks */
+  int32_t num_places;                         /* of the chain */
+  bool *is_used;                              /* by place: it has a node; the target's always is */
   int32_t is_reference;                       /* BpCompileOptions.is_reference */
   bool is_program;                            /* the result is a program, even with known shapes */
   const char *dump_prefix;                    /* prefix of files in options->dump_dir: "0-llvm-" */
@@ -88,12 +90,12 @@ typedef struct BpGroup {
   BpList nodes;          /* BpGraphNode, in order of execution */
   BpGraphNode *anchor;   /* the node whose fusion class is REDUCTION or higher, or NULL */
   BpList outputs;        /* BpGraphValue */
-  BpList args;           /* BpGraphValue: the inputs, each once, without constants of one element */
-  const char *function;  /* NULL for a view, or a node that the machine executes */
-  BpGraphValue *view_of; /* input of a view */
-  int32_t place;         /* BP_PLACE_* */
-  int32_t is_copy;       /* copy of args[0] from one device to the other */
-  double work;           /* steps of the function's loops; 0: unknown */
+  BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
+  const char *function;  /* NULL: a view, or the machine runs the node */
+  BpGraphValue *view_of; /* of a view: its input */
+  int32_t place;         /* whose target's code it is */
+  int32_t is_copy;       /* to its place from another: args has what is copied */
+  double work;           /* steps of the function's loops; 0: it is not known */
   /* The symbols that the function takes after its tensors, in the order of its parameters. */
   const int32_t *symbols; /* places of the symbols in the extents of the graph */
   int32_t num_symbols;
@@ -156,7 +158,7 @@ typedef struct BpMemoryPlan {
   int32_t *storage;
   int32_t num_storages;
   int64_t *sizes;  /* bytes, by storage id */
-  int32_t *places; /* BP_PLACE_*, by storage id */
+  int32_t *places; /* by storage id */
 } BpMemoryPlan;
 
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan);
@@ -165,8 +167,8 @@ void bp__plan_clear(BpMemoryPlan *plan);
 /* Memory for values of one device, which a run allocates as one piece. The parts of an arena follow
  * each other. */
 typedef struct BpProgramArena {
-  int32_t place; /* BP_PLACE_* */
-  int32_t stage; /* stage of the program in which its size is known (program.c) */
+  int32_t place;
+  int32_t stage; /* of the program, in which its size is known (program.c) */
   int32_t num_parts;
   int64_t entry; /* the arena's number in the program; -1: the program does not have it yet */
 } BpProgramArena;
@@ -212,7 +214,7 @@ int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *g
 /* Gives every group a function in the module of its device, equal groups the same function; for a
  * target with thread axes also the kernels that do its work (lower.c). */
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
-                        BpIrModule *const modules[2]);
+                        BpIrModule *const *modules);
 
 /* ---- Dumps: files of the dump directory, if there is one (dump.c) -------------------------- */
 
@@ -223,13 +225,19 @@ int bp__build_dump_module(const BpBuild *build, const BpIrModule *module);
 /* Dumps the source of a module and of its imports, as KIND.FORMAT. */
 int bp__build_dump_sources(const BpBuild *build, BpModule *code);
 
-/* ---- Two devices ------------------------------------------------------------------------- */
+/* ---- Several devices --------------------------------------------------------------------- */
 
-/* Places the nodes that the target cannot run on the fallback's device, if the build has a
- * fallback, and reports them (place.c). */
+/* The devices that a model may run on. */
+#define BP_BUILD_MAX_PLACES BP_MODEL_MAX_DEVICES
+
+/* Places the nodes that the target cannot run on the device of the first fallback that can, and
+ * says so. (place.c) */
 int bp__build_place(const BpBuild *build, BpGraph *graph);
-/* Inserts copies between groups on different devices (place.c). */
-int bp__build_copies(BpGraph *graph, BpGroups *groups);
+/* Puts copies between groups of different places. (place.c) */
+int bp__build_copies(const BpBuild *build, BpGraph *graph, BpGroups *groups);
+/* The number of a place's device among those of its type, from 0: the targets of a type are for one
+ * device each, but for the CPU, which is one device. A place without nodes needs none. (place.c) */
+int32_t bp__build_ordinal(const BpBuild *build, int32_t place);
 
 /* ---- Stages ------------------------------------------------------------------------------ */
 
@@ -250,9 +258,10 @@ const char *bp__build_part_function(const BpGraphNode *node);
 
 /* ---- Programs ---------------------------------------------------------------------------- */
 
-/* Makes a program (transfer full) of a graph with open extents or bodies; the program imports
- * `code` (program.c). */
-BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code);
+/* A graph with open extents or bodies as a program (transfer full) that imports `code`. (program.c)
+ */
+BpModule *bp__build_program(const BpBuild *build, const BpGraph *graph, const BpGroups *groups,
+                            BpModule *code);
 
 /* ---- The artifact ------------------------------------------------------------------------ */
 

@@ -18,6 +18,8 @@
 #include <backplane/version.h>
 
 #include "graph/build/choose.h"
+#include "graph/build/options.h"
+#include "graph/io/places.h"
 
 #define CACHE_SUBJECT "claims"
 #define MOST_NS       INT64_C(1000000000) /* time of all runs of a model after the first two */
@@ -46,7 +48,13 @@ static void hash_number(GChecksum *hash, int64_t number) {
   g_checksum_update(hash, (const guchar *)&number, sizeof number);
 }
 
-/* Hashes a target; NULL has a hash, too. Returns -1 with an error on failure. */
+/* NULL has a hash, too. -1 with an error. */
+/* The devices that the model runs on. */
+typedef struct Devices {
+  BpDevice all[BP_BUILD_MAX_PLACES];
+  size_t count;
+} Devices;
+
 static int hash_target(GChecksum *hash, const BpTarget *target) {
   char *text = target ? bp_target_format(target) : NULL;
   if (target && !text)
@@ -79,8 +87,10 @@ static void hash_compilers(GChecksum *hash, const BpCompileOptions *options) {
   for (int32_t i = 0; i < options->num_graph_compilers; i++)
     hash_providers(hash, list, "graph_compiler", options->graph_compilers[i]);
   hash_providers(hash, list, "target.build", bp_target_kind(options->targets[0]));
-  if (options->fallback)
-    hash_providers(hash, list, "target.build", bp_target_kind(options->fallback));
+  const BpTarget *fallbacks[BP_BUILD_MAX_PLACES];
+  int32_t num_fallbacks = bp__options_fallbacks(options, fallbacks);
+  for (int32_t i = 0; i < num_fallbacks; i++)
+    hash_providers(hash, list, "target.build", bp_target_kind(fallbacks[i]));
   bp_plugin_list_free(list);
 }
 
@@ -98,15 +108,17 @@ static void hash_device(GChecksum *hash, BpDevice device) {
   bp_error_clear();
 }
 
-/* Makes a key of everything that the times depend on, except the values of weights in other files;
- * NULL with an error. */
-static char *make_key(const char *path, const BpCompileOptions *options,
-                      const BpDevice devices[2]) {
+/* All that the times depend on. The values of weights beside the file are left out. NULL with an
+ * error. */
+static char *make_key(const char *path, const BpCompileOptions *options, const Devices *devices) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
-  if (hash_target(hash, options->targets[0]) || hash_target(hash, options->fallback)) {
-    g_checksum_free(hash);
-    return NULL;
-  }
+  const BpTarget *chain[BP_BUILD_MAX_PLACES] = {options->targets[0]};
+  int32_t num_places = 1 + bp__options_fallbacks(options, chain + 1);
+  for (int32_t i = 0; i < num_places; i++)
+    if (hash_target(hash, chain[i])) {
+      g_checksum_free(hash);
+      return NULL;
+    }
   GMappedFile *file = g_mapped_file_new(path, FALSE, NULL);
   if (file)
     g_checksum_update(hash, (const guchar *)g_mapped_file_get_contents(file),
@@ -125,8 +137,8 @@ static char *make_key(const char *path, const BpCompileOptions *options,
       hash_number(hash, shape->shape[d]);
   }
   hash_compilers(hash, options);
-  hash_device(hash, devices[0]);
-  hash_device(hash, devices[1]);
+  for (size_t i = 0; i < devices->count; i++)
+    hash_device(hash, devices->all[i]);
   hash_number(hash, bp_threads_get());
   hash_text(hash, bp_version());
   hash_text(hash, RECORD_FORM);
@@ -237,10 +249,10 @@ static int run_once(Side *side, int64_t *total) {
   return 0;
 }
 
-/* Prepares a side: runs it twice, because the first run includes one-time work. */
-static int start_side(Side *side, const BpDevice devices[2]) {
+/* Makes a side ready: two runs, of which the first has what is done once. */
+static int start_side(Side *side, const Devices *devices) {
   int64_t total = 0;
-  side->model = bp_model_create(side->module, devices, 2);
+  side->model = bp_model_create(side->module, devices->all, devices->count);
   side->context = side->model ? bp_model_context_create(side->model) : NULL;
   if (!side->context)
     return -1;
@@ -416,8 +428,8 @@ typedef struct Comparison {
   const OnnxModel *model;
   const BpCompileOptions *options;
   BpCompile compile;
-  const BpDevice *devices;
-  Claimed claimed[NUM_WAYS]; /* the nodes of each way */
+  const Devices *devices;
+  Claimed claimed[NUM_WAYS]; /* the nodes, by way */
   Side sides[NUM_WAYS];
   Record record;
 } Comparison;
@@ -487,26 +499,33 @@ static BpModule *compare_and_free(Comparison *c, const char *key) {
   return kept;
 }
 
-/* Finds the best devices for the target and for the fallback. */
-static int find_devices(const BpCompileOptions *options, BpDevice devices[2]) {
-  const BpTarget *const targets[] = {options->targets[0],
-                                     options->fallback ? options->fallback : options->targets[0]};
-  for (int i = 0; i < 2; i++) {
-    int32_t type = bp_target_device_type(targets[i]);
-    if (bp_device_select_among(&type, 1, "", &devices[i], NULL)) {
+/* The best devices for the target and for the fallbacks; the CPU is there once. */
+static int find_devices(const BpCompileOptions *options, Devices *devices) {
+  const BpTarget *chain[BP_BUILD_MAX_PLACES] = {options->targets[0]};
+  int32_t num_places = 1 + bp__options_fallbacks(options, chain + 1);
+  for (int32_t i = 0; i < num_places; i++) {
+    int32_t type = bp_target_device_type(chain[i]);
+    gboolean is_there = FALSE;
+    for (size_t k = 0; k < devices->count; k++)
+      is_there |= type == BP_DEVICE_CPU && devices->all[k].device_type == type;
+    if (is_there)
+      continue;
+    if (bp__places_select_another(type, "", devices->all, devices->count,
+                                  &devices->all[devices->count])) {
       bp_error_clear();
       return bp_error_raise(BP_ERROR_NOT_FOUND,
                             "BpCompileOptions::measures_claims (--measure) runs the model, and "
                             "this machine has no device for target %s",
-                            bp_target_kind(targets[i]));
+                            bp_target_kind(chain[i]));
     }
+    devices->count++;
   }
   return 0;
 }
 
 BpModule *bp__build_choose(const char *path, const OnnxModel *model,
                            const BpCompileOptions *options, BpCompile compile) {
-  BpDevice devices[2];
+  Devices devices = {.count = 0};
   BpModule *module;
   if (options->num_targets != 1 || options->num_graph_compilers < 1 || options->least_claimed > 0 ||
       options->reserved) {
@@ -519,12 +538,12 @@ BpModule *bp__build_choose(const char *path, const OnnxModel *model,
   /* Compiling raises the error for having both; recalled times must not hide it. */
   if (!options->graph_compilers || options->is_reference)
     return compile(model, options, NULL);
-  if (find_devices(options, devices))
+  if (find_devices(options, &devices))
     return NULL;
-  char *key = make_key(path, options, devices);
+  char *key = make_key(path, options, &devices);
   if (!key)
     return NULL;
-  Comparison c = {.model = model, .options = options, .compile = compile, .devices = devices};
+  Comparison c = {.model = model, .options = options, .compile = compile, .devices = &devices};
   if (recall(key, &c.record)) {
     tell_times(options, &c.record, 1);
     module = compile_way(model, options, compile, choose_way(&c.record), &c.record, NULL);

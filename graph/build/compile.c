@@ -62,7 +62,7 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
 /* Adds to the error that a fallback may run the nodes that the target rejects. Callers request a
  * fallback in different ways: a program with BpCompileOptions::fallback, a command with options. */
 static BpModule *refuse(const BpBuild *build) {
-  if (!build->fallback && bp_target_device_type(build->target) != BP_DEVICE_CPU &&
+  if (build->num_places == 1 && bp_target_device_type(build->target) != BP_DEVICE_CPU &&
       bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
     bp_error_add_context(
         "target %s refuses a part of the model, which another target may run as the fallback",
@@ -78,10 +78,12 @@ static BpModule *generate(const BpBuild *build, BpIrModule *ir) {
   return bp_target_build(ir, build->target);
 }
 
-/* Makes the fallback's code, if any, and makes it and the parts imports of the code. */
-static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *code) {
-  if (bp_ir_table()->num_functions(beside) > 0) {
-    BpModule *module = bp_target_build(beside, build->fallback);
+/* Makes the fallbacks' code, if there is any, and the parts imports of the code. */
+static int import_others(const BpBuild *build, BpIrModule *const *irs, BpModule *code) {
+  for (int32_t i = 1; i < build->num_places; i++) {
+    if (bp_ir_table()->num_functions(irs[i]) == 0)
+      continue;
+    BpModule *module = bp_target_build(irs[i], build->chain[i]);
     int status = module ? bp_module_import(code, module) : -1;
     bp_object_release(module);
     if (status)
@@ -93,19 +95,17 @@ static int import_others(const BpBuild *build, BpIrModule *beside, BpModule *cod
   return 0;
 }
 
-/* Makes the target's code, with the fallback's code and the modules of graph compilers as
- * imports. */
+/* The target's code, with that of fallbacks and of graph compilers as imports. */
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
-                            BpIrModule *const irs[2]) {
-  if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
-      bp__build_dump_module(build, irs[0]))
+                            BpIrModule *const *irs) {
+  if (bp__build_functions(build, graph, groups, irs) || bp__build_dump_module(build, irs[0]))
     return refuse(build);
   if (bp__build_report(build, "code", 0, 1))
     return NULL;
   BpModule *code = generate(build, irs[0]);
   if (!code)
     return refuse(build);
-  if (import_others(build, irs[1], code) || bp__build_dump_sources(build, code) ||
+  if (import_others(build, irs, code) || bp__build_dump_sources(build, code) ||
       bp__build_report(build, "code", 1, 1)) {
     bp_object_release(code);
     code = NULL;
@@ -117,9 +117,9 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
 typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
-  BpIrModule *irs[2]; /* IR modules by device; they hold the descriptions of kernels */
-  BpList parts;       /* modules (BpModule) that graph compilers made; owned */
-  char *text;         /* text of the target */
+  BpIrModule *irs[BP_BUILD_MAX_PLACES]; /* by place; hold the descriptions of kernels */
+  BpList parts; /* the modules (BpModule) that graph compilers made; owned */
+  char *text;   /* of the target */
   char *json;
   BpModule *code;
   BpModule *program; /* program of a graph with open extents, with the code and without JSON */
@@ -130,8 +130,9 @@ typedef struct TargetBuild {
 static int try_code(const BpBuild *build, TargetBuild *result) {
   if (bp__build_groups(build, &result->graph, &result->groups))
     return -1;
-  for (int i = 0; i < 2; i++)
-    result->irs[i] = bp_ir_module_create();
+  for (int32_t i = 0; i < build->num_places; i++)
+    if (!(result->irs[i] = bp_ir_module_create()))
+      return -1;
   result->code = build_code(build, &result->graph, &result->groups, result->irs);
   return result->code ? 0 : -1;
 }
@@ -139,7 +140,7 @@ static int try_code(const BpBuild *build, TargetBuild *result) {
 static void forget_groups(TargetBuild *result) {
   bp__groups_clear(&result->groups);
   result->groups = (BpGroups){0};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < BP_BUILD_MAX_PLACES; i++) {
     bp_object_release(result->irs[i]);
     result->irs[i] = NULL;
   }
@@ -169,11 +170,11 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) || build_fused(build, result))
     return -1;
   if (build->is_program || needs_program(&result->graph)) {
-    result->program = bp__build_program(&result->graph, &result->groups, result->code);
+    result->program = bp__build_program(build, &result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }
   if (!bp__build_kernels(&result->graph, &result->groups) &&
-      !bp__build_copies(&result->graph, &result->groups) &&
+      !bp__build_copies(build, &result->graph, &result->groups) &&
       !bp__build_plan(&result->graph, &result->groups, &plan))
     result->json = bp__build_json(build, &result->graph, &result->groups, &plan, params,
                                   &result->params, &result->num_params);
@@ -186,7 +187,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
 static void clear_target(TargetBuild *target) {
   bp_object_release(target->code);
   bp_object_release(target->program);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < BP_BUILD_MAX_PLACES; i++)
     bp_object_release(target->irs[i]);
   for (size_t i = 0; i < target->parts.size; i++)
     bp_object_release(target->parts.items[i]);
@@ -228,10 +229,14 @@ static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *opti
   for (int32_t i = 0; i < options->num_targets && !status; i++) {
     char prefix[64];
     int32_t num_claimed = 0;
+    const BpTarget *chain[BP_BUILD_MAX_PLACES] = {options->targets[i]};
+    bool is_used[BP_BUILD_MAX_PLACES] = {true};
     BpBuild build = {
         .options = options,
         .target = options->targets[i],
-        .fallback = HAS_MEMBER(options, placed_context) ? options->fallback : NULL,
+        .chain = chain,
+        .num_places = 1 + bp__options_fallbacks(options, chain + 1),
+        .is_used = is_used,
         .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
         .is_program = is_program,
         .dump_prefix = prefix,
@@ -293,7 +298,8 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
     return NULL;
   }
   model = check_stack() < 0 || bp__compile_options_check(options) < 0 ||
-                  bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0
+                  bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
+                  bp__options_check_fallbacks(options) < 0
               ? NULL
               : bp__onnx_read(onnx_path);
   if (!model)
@@ -333,12 +339,12 @@ BpModule *bp_model_compile_bytes(const BpOnnxBytes *model, const BpCompileOption
                    "BpCompileOptions::measures_claims is for models in files; leave it out");
     return NULL;
   }
-  BpModule *artifact = check_stack() < 0 || bp__compile_options_check(options) < 0 ||
-                               bp__options_check_targets(options) < 0 ||
-                               bp__options_check_stages(options) < 0 ||
-                               bp__onnx_open_memory(model, &memory)
-                           ? NULL
-                           : compile(memory.model, options, NULL);
+  BpModule *artifact =
+      check_stack() < 0 || bp__compile_options_check(options) < 0 ||
+              bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
+              bp__options_check_fallbacks(options) < 0 || bp__onnx_open_memory(model, &memory)
+          ? NULL
+          : compile(memory.model, options, NULL);
   bp__onnx_close_memory(&memory);
   if (!artifact)
     bp_error_add_context("cannot compile '%s'", model && model->name ? model->name : "");

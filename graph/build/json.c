@@ -177,9 +177,21 @@ static json_t *make_storage(const Writer *writer, const BpGraphValue *value) {
 
 /* The device type of an entry, as in heterogeneous graphs of TVM. */
 static json_t *make_device(const Writer *writer, const BpGraphValue *value) {
-  const BpTarget *target =
-      value->place == BP_PLACE_FALLBACK ? writer->build->fallback : writer->build->target;
-  return json_integer(bp_target_device_type(target));
+  return json_integer(bp_target_device_type(writer->build->chain[value->place]));
+}
+
+/* The number of an entry's device among those of its type. */
+static json_t *make_ordinal(const Writer *writer, const BpGraphValue *value) {
+  return json_integer(bp__build_ordinal(writer->build, value->place));
+}
+
+static bool has_ordinals(const Writer *writer) {
+  for (size_t i = 0; i < writer->entries.size; i++) {
+    const BpGraphValue *value = writer->entries.items[i];
+    if (bp__build_ordinal(writer->build, value->place) > 0)
+      return true;
+  }
+  return false;
 }
 
 /* Makes a list in TVM's form: [tag, list]. */
@@ -262,9 +274,12 @@ static json_t *make_attrs(const Writer *writer) {
   int status = json_object_set_new(attrs, "shape", make_list(writer, "list_shape", make_shape));
   status |= json_object_set_new(attrs, "dltype", make_list(writer, "list_str", make_dtype));
   status |= json_object_set_new(attrs, "storage_id", make_list(writer, "list_int", make_storage));
-  if (writer->build->fallback)
+  if (writer->build->num_places > 1)
     status |=
         json_object_set_new(attrs, "device_index", make_list(writer, "list_int", make_device));
+  if (has_ordinals(writer))
+    status |=
+        json_object_set_new(attrs, "device_ordinal", make_list(writer, "list_int", make_ordinal));
   status |= json_object_set_new(attrs, "output_names", make_output_names(writer->graph));
   status |= json_object_set_new(attrs, "node_names", make_all_node_names(writer));
   status |= json_object_set_new(attrs, "work", make_numbers(writer, work_of));

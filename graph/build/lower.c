@@ -38,8 +38,8 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
       text[used++] = (char)tolower(op[k]);
     text[used] = '\0';
   }
-  /* The host code of several targets is linked into one library. */
-  if (group->place == BP_PLACE_FALLBACK)
+  /* Host code of several targets ends up in one library. */
+  if (group->place != BP_PLACE_TARGET)
     return bp__arena_printf(arena, "beside_%s_%s_%zu", bp_target_kind(build->target), text, number);
   return bp__arena_printf(arena, "%s_%zu", text, number);
 }
@@ -314,10 +314,9 @@ static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *gro
 
 /* Gives the group a function: the function of an equal group if one exists. */
 static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
-                      GHashTable *known, BpIrModule *const modules[2]) {
-  BpBuild beside = *build;
-  beside.target = build->fallback;
-  beside.fallback = NULL;
+                      GHashTable *known, BpIrModule *const *modules) {
+  BpBuild own = *build;
+  own.target = build->chain[group->place];
   group->function = bp__build_part_function(group->nodes.items[0]);
   if (group->function)
     return 0;
@@ -336,8 +335,7 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
   g_hash_table_insert(known, group, group);
   if (!group->function)
     return -1;
-  return lower_group(group->place == BP_PLACE_FALLBACK ? &beside : build, graph, groups, group,
-                     modules[group->place]);
+  return lower_group(&own, graph, groups, group, modules[group->place]);
 }
 
 /* Checks a group as bp__build_can_run does; the group's function has a name. */
@@ -424,10 +422,12 @@ int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *g
     if (in_bodies < 0)
       return -1;
     num_apart += in_bodies;
-    if (group->view_of || group->place != BP_PLACE_TARGET || group->nodes.size < 2)
+    if (group->view_of || group->place >= MAX(build->num_places - 1, 1) || group->nodes.size < 2)
       continue;
+    BpBuild own = *build;
+    own.target = build->chain[group->place];
     group->function = group->function ? group->function : "fused";
-    int can_run = can_run_group(build, graph, group, why, sizeof(why));
+    int can_run = can_run_group(&own, graph, group, why, sizeof(why));
     if (can_run < 0)
       return -1;
     for (size_t k = 0; k < group->nodes.size && !can_run; k++)
@@ -438,7 +438,7 @@ int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *g
 }
 
 static int name_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
-                       GHashTable *known, BpIrModule *const modules[2]) {
+                       GHashTable *known, BpIrModule *const *modules) {
   int status = 0;
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];
@@ -454,7 +454,7 @@ static int name_groups(const BpBuild *build, const BpGraph *graph, BpGroups *gro
 }
 
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
-                        BpIrModule *const modules[2]) {
+                        BpIrModule *const *modules) {
   GHashTable *known = g_hash_table_new(bp__group_hash, bp__group_equal);
   int status = name_groups(build, graph, groups, known, modules);
   g_hash_table_destroy(known);

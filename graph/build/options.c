@@ -155,6 +155,30 @@ int bp__options_check_targets(const BpCompileOptions *options) {
   return 0;
 }
 
+int bp__options_check_fallbacks(const BpCompileOptions *options) {
+  if (!HAS_MEMBER(options, reserved_fallbacks) || !options->num_fallbacks)
+    return 0;
+  if (options->num_fallbacks < 0 || options->num_fallbacks >= BP_MODEL_MAX_DEVICES)
+    return bp_error_raise(BP_ERROR_VALUE, "%d fallbacks are given; at most %d are possible",
+                          options->num_fallbacks, BP_MODEL_MAX_DEVICES - 1);
+  if (options->fallback)
+    return bp_error_raise(BP_ERROR_VALUE, "BpCompileOptions::fallback and fallbacks are both set; "
+                                          "leave out one of them");
+  for (int32_t i = 0; i < options->num_fallbacks; i++)
+    if (!options->fallbacks || !options->fallbacks[i])
+      return bp_error_raise(BP_ERROR_VALUE, "fallback %d of %d is NULL", i, options->num_fallbacks);
+  return 0;
+}
+
+int32_t bp__options_fallbacks(const BpCompileOptions *options, const BpTarget **fallbacks) {
+  int32_t count = HAS_MEMBER(options, reserved_fallbacks) ? options->num_fallbacks : 0;
+  for (int32_t i = 0; i < count; i++)
+    fallbacks[i] = options->fallbacks[i];
+  if (!count && HAS_MEMBER(options, placed_context) && options->fallback)
+    fallbacks[count++] = options->fallback;
+  return count;
+}
+
 int bp__options_check_stages(const BpCompileOptions *options) {
   if (!HAS_MEMBER(options, stage) || (options->num_stages == 0 && options->stage == 0))
     return 0;

@@ -16,6 +16,9 @@
 
 int bp__options_check_targets(const BpCompileOptions *options);
 int bp__options_check_stages(const BpCompileOptions *options);
+int bp__options_check_fallbacks(const BpCompileOptions *options);
+/* Writes the fallbacks in order, at most BP_MODEL_MAX_DEVICES - 1, and returns how many. */
+int32_t bp__options_fallbacks(const BpCompileOptions *options, const BpTarget **fallbacks);
 /* Sets the limits of a graph. */
 int bp__options_budget(const BpCompileOptions *options, BpGraphBudget *budget);
 /* Reads the shapes of inputs into the arena; NULL with an error. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two devices: nodes that the target's generator rejects run on the fallback's device, and values
- * that the other device reads are copied. Inputs and outputs of the model are on the target's
- * device. */
+/* Several devices: a node that the target's generator refuses runs on the device of the first
+ * fallback whose generator takes it, and what one device computes and another reads is copied.
+ * Inputs and outputs of the model are the target's. */
 #include <stdlib.h>
 
 #include <backplane/device.h>
@@ -19,56 +19,74 @@ static bool needs_place(const BpGraphNode *node) {
          !bp__build_part_function(node);
 }
 
-static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node,
-                      const char *target) {
+static int report_refused(const BpBuild *build, const BpGraphNode *node, const char *why) {
   const BpCompileOptions *options = build->options;
-  char why[1024];
-  int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
-  if (can_run != 0)
-    return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
-  node->place = BP_PLACE_FALLBACK;
-  if (!options->placed || !options->placed(options->placed_context, node->name, target, why))
-    return 0;
-  return bp_error_raise(BP_ERROR_RUNTIME,
-                        "BpCompileOptions::placed cancelled the compilation (node '%s')",
-                        node->name);
+  char *target = bp_target_format(build->target);
+  int is_cancelled = target && options->placed &&
+                     options->placed(options->placed_context, node->name, target, why);
+  int status = target ? 0 : -1;
+  bp_str_free(target);
+  return is_cancelled
+             ? bp_error_raise(BP_ERROR_RUNTIME,
+                              "BpCompileOptions::placed cancelled the compilation (node '%s')",
+                              node->name)
+             : status;
 }
 
-/* Places the listed nodes. All nodes are compiled at once, and one by one only if that fails:
- * starting the target's compiler may take longer than compiling a node. */
-static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList *nodes,
-                        const char *target) {
+/* The last of the chain takes what all others refuse. */
+static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node) {
+  char why[1024];
+  for (; node->place < build->num_places - 1; node->place++) {
+    BpBuild own = *build;
+    own.target = build->chain[node->place];
+    int can_run = bp__build_can_run(&own, graph, node, why, sizeof(why));
+    if (can_run < 0)
+      return bp_error_add_context("node '%s' (%s)", node->name, node->op->name);
+    if (can_run > 0)
+      break;
+    if (report_refused(&own, node, why))
+      return -1;
+  }
+  build->is_used[node->place] = true;
+  return 0;
+}
+
+/* Places the listed nodes. All are compiled at once, and each alone only if that fails: starting
+ * the target's compiler may take longer than compiling a node. */
+static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList *nodes) {
   int can_run = nodes->size > 1 ? bp__build_can_run_all(build, graph, nodes) : 0;
   int status = can_run < 0 ? -1 : 0;
   for (size_t i = 0; i < nodes->size && !can_run && !status; i++)
-    status = place_node(build, graph, nodes->items[i], target);
+    status = place_node(build, graph, nodes->items[i]);
   return status;
 }
 
-/* Places the nodes of the graph and of bodies. */
-static int place_nodes(const BpBuild *build, BpGraph *graph, const char *target) {
+/* Places nodes, and those of bodies. */
+static int place_nodes(const BpBuild *build, BpGraph *graph) {
   BpList listed = {0};
   int status = 0;
   for (size_t i = 0; i < graph->nodes.size && !status; i++)
     if (needs_place(graph->nodes.items[i]))
       status = bp__list_push(&listed, graph->nodes.items[i]);
-  status = status ? status : place_listed(build, graph, &listed, target);
+  status = status ? status : place_listed(build, graph, &listed);
   bp__list_free(&listed);
   for (size_t i = 0; i < graph->nodes.size && !status; i++) {
     const BpGraphNode *node = graph->nodes.items[i];
     for (int32_t b = 0; b < node->num_bodies && !status; b++)
-      status = place_nodes(build, node->bodies[b], target);
+      status = place_nodes(build, node->bodies[b]);
   }
   return status;
 }
 
 int bp__build_place(const BpBuild *build, BpGraph *graph) {
-  if (!build->fallback)
-    return 0;
-  char *target = bp_target_format(build->target);
-  int status = target ? place_nodes(build, graph, target) : -1;
-  bp_str_free(target);
-  return status;
+  return build->num_places > 1 ? place_nodes(build, graph) : 0;
+}
+
+int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
+  int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
+  for (int32_t i = 0; i < place && type != BP_DEVICE_CPU; i++)
+    ordinal += build->is_used[i] && bp_target_device_type(build->chain[i]) == type;
+  return ordinal;
 }
 
 /* ---- Copies ------------------------------------------------------------------------------ */
@@ -76,14 +94,18 @@ int bp__build_place(const BpBuild *build, BpGraph *graph) {
 typedef struct Copies {
   BpGraph *graph;
   BpGroups *groups;
-  BpList list;         /* the groups, including the copies */
-  BpGraphValue **twin; /* copy of a value on the other device, by the value's id before the pass */
+  BpList list; /* the groups with the copies among them */
+  int32_t num_places;
+  BpGraphValue **twins; /* by id of the values before the pass, and place: the same there */
 } Copies;
 
-/* Makes a value's copy on the other device. A constant is stored twice; any other value is copied
- * before its first reader on the other device. */
-static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode *reader) {
-  int32_t place = value->place == BP_PLACE_TARGET ? BP_PLACE_FALLBACK : BP_PLACE_TARGET;
+static BpGraphValue **twin_at(const Copies *copies, const BpGraphValue *value, int32_t place) {
+  return &copies->twins[(size_t)value->id * (size_t)copies->num_places + (size_t)place];
+}
+
+/* A constant is stored at each place, anything else is copied before its first reader there. */
+static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, int32_t place,
+                               BpGraphNode *reader) {
   BpGraphValue *twin = value->data ? bp__graph_constant(copies->graph, value->name, value->dtype,
                                                         value->shape, value->ndim, value->data)
                                    : bp__graph_value(copies->graph, value->name, value->dtype,
@@ -91,7 +113,7 @@ static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode 
   if (!twin)
     return NULL;
   twin->place = place;
-  copies->twin[value->id] = twin;
+  *twin_at(copies, value, place) = twin;
   if (value->data)
     return twin;
   twin->producer = value->producer ? value->producer : reader;
@@ -108,7 +130,8 @@ static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place
                               BpGraphNode *reader) {
   if (value->place == place)
     return value;
-  return copies->twin[value->id] ? copies->twin[value->id] : make_twin(copies, value, reader);
+  BpGraphValue *twin = *twin_at(copies, value, place);
+  return twin ? twin : make_twin(copies, value, place, reader);
 }
 
 static int visit_group(Copies *copies, BpGroup *group) {
@@ -137,17 +160,18 @@ static int visit_outputs(Copies *copies) {
   return 0;
 }
 
-int bp__build_copies(BpGraph *graph, BpGroups *groups) {
-  Copies copies = {.graph = graph, .groups = groups};
+int bp__build_copies(const BpBuild *build, BpGraph *graph, BpGroups *groups) {
+  Copies copies = {.graph = graph, .groups = groups, .num_places = build->num_places};
   int status = 0;
-  copies.twin = calloc((size_t)graph->num_values + 1, sizeof(*copies.twin));
-  if (!copies.twin)
+  copies.twins =
+      calloc(((size_t)graph->num_values + 1) * (size_t)build->num_places, sizeof(*copies.twins));
+  if (!copies.twins)
     return bp_error_raise(BP_ERROR_MEMORY, "out of memory while placing copies");
   for (size_t i = 0; i < groups->groups.size && !status; i++)
     status = visit_group(&copies, groups->groups.items[i]);
   if (!status)
     status = visit_outputs(&copies);
-  free(copies.twin);
+  free(copies.twins);
   for (size_t i = 0; status && i < copies.list.size; i++) {
     BpGroup *group = copies.list.items[i];
     if (group->is_copy)

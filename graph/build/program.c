@@ -43,15 +43,16 @@ typedef struct Constant {
 typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
-  int64_t *words; /* argument word of a value, by value id: a register or a constant */
-  int64_t *twins; /* register of a value's copy on the other device, by value id; 0: none */
-  int32_t *last;  /* last group that reads a value, by value id */
+  int64_t *words; /* by value id: as an argument: a register, or a constant */
+  int64_t *twins; /* by value id and place: the register of the copy there; 0: there is none */
+  int32_t *last;  /* by value id: the last group that reads it */
   BpProgramPlan plan;
   int32_t stage; /* stage up to which the graph's conditions are written; -1: none yet */
 } Level;
 
 typedef struct Program {
-  const BpGraph *graph; /* the model's graph */
+  const BpBuild *build;
+  const BpGraph *graph; /* the model's */
   const BpGroups *groups;
   Level *level;
   GPtrArray *functions; /* names of called functions, after "main" and the names of outputs */
@@ -60,14 +61,17 @@ typedef struct Program {
   int64_t num_registers;
   int64_t num_entries;   /* number of entries that a run keeps (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
-  GPtrArray *parts;      /* lists (GPtrArray) of the values that share a part, of all arenas */
-  const char *memory[3]; /* texts for BP_RELAX_STORAGE_NAMES */
-  int64_t *symbols;      /* register of each symbol, by place of the expression; -1: none yet */
-  int32_t *stages;       /* stage of each expression, by place */
-  int32_t stage;         /* stage whose cells have been filled */
-  BpIrModule *scratch;   /* IR module for expressions */
-  const BpIrNode **vars; /* variable of each symbol, by place */
-  bool failed;           /* set with an error raised */
+  GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
+  const char *memory[3]; /* what BP_RELAX_STORAGE_NAMES says */
+  int64_t numbers[BP_BUILD_MAX_PLACES];     /* of devices beside the target's, by place; 0: none */
+  const char *devices[BP_BUILD_MAX_PLACES]; /* what BP_RELAX_DEVICE_NAMES says */
+  int64_t num_devices;
+  int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
+  int32_t *stages;       /* of the expressions, by place */
+  int32_t stage;         /* whose cells have been filled */
+  BpIrModule *scratch;   /* for expressions */
+  const BpIrNode **vars; /* the variable of each symbol, by place */
+  bool failed;           /* with an error raised */
 } Program;
 
 /* ---- Words ------------------------------------------------------------------------------- */
@@ -565,20 +569,33 @@ static int64_t own_word(Program *program, const BpGraphValue *value) {
   return value->data ? tensor_constant(program, value) : program->level->words[value->id];
 }
 
-/* The machine's number of a device: its first device or the host. */
-static int64_t device_of(int32_t place) {
-  return place == BP_PLACE_TARGET ? 0 : -1;
+/* The machine's number of a place: its first device, the host, or one that the program asks for. */
+static int64_t device_of(Program *program, int32_t place) {
+  int32_t type = bp_target_device_type(program->build->chain[place]);
+  if (place == BP_PLACE_TARGET || type == BP_DEVICE_CPU)
+    return place == BP_PLACE_TARGET ? 0 : -1;
+  if (!program->numbers[place]) {
+    program->devices[program->num_devices++] =
+        g_strdup_printf("%d %d", type, bp__build_ordinal(program->build, place));
+    program->numbers[place] = program->num_devices;
+  }
+  return program->numbers[place];
 }
 
-/* The word of a value on a device, to which the value is copied if it is on the other. */
+/* The register of the copy of a value at a place. */
+static int64_t *twin_at(const Program *program, const BpGraphValue *value, int32_t place) {
+  return &program->level->twins[value->id * program->build->num_places + place];
+}
+
+/* The word of a value at a place, to which it is copied if it is at another. */
 static int64_t word_at(Program *program, const BpGraphValue *value, int32_t place) {
   if ((value->data ? BP_PLACE_TARGET : value->place) == place)
     return own_word(program, value);
-  int64_t *twin = &program->level->twins[value->id];
+  int64_t *twin = twin_at(program, value, place);
   if (!*twin) {
     *twin = program->num_registers++;
     CALL(program, *twin, "vm.builtin.to_machine_device", in_register(BP_RELAX_CONTEXT_REGISTER),
-         own_word(program, value), number(device_of(place)));
+         own_word(program, value), number(device_of(program, place)));
   }
   return in_register(*twin);
 }
@@ -606,8 +623,9 @@ static void forget(Program *program, const BpGraphValue *value, int32_t group) {
   if (value->producer && !value->data &&
       program->level->plan.part[program->level->plan.root[value->id]] < 0)
     empty(program, program->level->words[value->id]);
-  if (program->level->twins[value->id])
-    empty(program, program->level->twins[value->id]);
+  for (int32_t place = 0; place < program->build->num_places; place++)
+    if (*twin_at(program, value, place))
+      empty(program, *twin_at(program, value, place));
 }
 
 /* Allocates memory for a tensor with the shape in a register. */
@@ -615,8 +633,8 @@ static void allocate(Program *program, int64_t tensor, int64_t shape, BpDataType
                      int32_t place) {
   int64_t dtype = dtype_constant(program, type);
   CALL(program, program->storage, "vm.builtin.alloc_storage",
-       in_register(BP_RELAX_CONTEXT_REGISTER), in_register(shape), number(device_of(place)), dtype,
-       text_constant(program, "global"));
+       in_register(BP_RELAX_CONTEXT_REGISTER), in_register(shape),
+       number(device_of(program, place)), dtype, text_constant(program, "global"));
   CALL(program, tensor, "vm.builtin.alloc_tensor", in_register(program->storage), number(0),
        in_register(shape), dtype);
 }
@@ -643,7 +661,7 @@ static void allocate_arena(Program *program, int32_t index) {
   arena->entry = program->num_entries++;
   put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
   put(args, number(arena->entry));
-  put(args, number(device_of(arena->place)));
+  put(args, number(device_of(program, arena->place)));
   put(args, in_register(program->heap));
   put(args, number(arena->num_parts));
   for (guint i = 0; i < plan->parts->len; i++) {
@@ -676,7 +694,7 @@ static void give_memory(Program *program, const BpGraphValue *value) {
     put(first, number(part->number));
     call_keeping(program, "vm.builtin.arena_tensor", first, value, tensor);
   } else if (program->level->graph == program->graph) {
-    put(first, number(device_of(value->place)));
+    put(first, number(device_of(program, value->place)));
     call_keeping(program, "vm.builtin.kept_tensor", first, value, tensor);
   } else {
     allocate(program, tensor, make_shape(program, value), value->dtype, value->place);
@@ -885,7 +903,7 @@ static Level begin_level(Program *program, const BpGraph *graph, const BpGroups 
   Level level = {.graph = graph,
                  .groups = groups,
                  .words = g_new0(int64_t, count),
-                 .twins = g_new0(int64_t, count),
+                 .twins = g_new0(int64_t, count * (size_t)program->build->num_places),
                  .last = g_new0(int32_t, count),
                  .stage = -1};
   find_lifetimes(&level);
@@ -1284,11 +1302,11 @@ static void write_packed(BpStreamWriter *writer, const char *name) {
 
 static void write_functions(const Program *program, BpStreamWriter *writer) {
   const BpGraph *graph = program->graph;
-  uint64_t count = program->offsets->len;
+  uint64_t names = program->num_devices ? 3 : 2, count = program->offsets->len + 2 - names;
   const char **inputs = g_new0(const char *, graph->inputs.size + 1);
   for (size_t i = 0; i < graph->inputs.size; i++)
     inputs[i] = ((const BpGraphValue *)graph->inputs.items[i])->name;
-  bp__stream_write_u64(writer, program->functions->len);
+  bp__stream_write_u64(writer, program->functions->len + names - 2);
   write_bytecode(writer, "main", 0, count - 2, program->num_registers, graph->inputs.size, inputs);
   write_bytecode(writer, BP_RELAX_OUTPUT_NAMES, count - 2, count - 1, (int64_t)graph->outputs.size,
                  graph->outputs.size, graph->output_names);
@@ -1296,6 +1314,9 @@ static void write_functions(const Program *program, BpStreamWriter *writer) {
                  program->memory);
   for (guint i = NUM_OWN_FUNCTIONS; i < program->functions->len; i++)
     write_packed(writer, program->functions->pdata[i]);
+  if (program->num_devices)
+    write_bytecode(writer, BP_RELAX_DEVICE_NAMES, count, count + 1, program->num_devices,
+                   (uint64_t)program->num_devices, program->devices);
   g_free(inputs);
 }
 
@@ -1390,17 +1411,22 @@ static void end_program(Program *program) {
   g_free(program->stages);
   g_free(program->vars);
   bp_object_release(program->scratch);
+  for (int64_t i = 0; i < program->num_devices; i++)
+    g_free((gpointer)(uintptr_t)program->devices[i]);
 }
 
-BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code) {
+BpModule *bp__build_program(const BpBuild *build, const BpGraph *graph, const BpGroups *groups,
+                            BpModule *code) {
   Level level;
-  Program program = {.graph = graph, .groups = groups, .level = &level};
+  Program program = {.build = build, .graph = graph, .groups = groups, .level = &level};
   begin_program(&program);
   match_inputs(&program);
   run_groups(&program);
   give_outputs(&program);
-  name_things(&program); /* names of the outputs */
-  name_things(&program); /* texts about the memory of a run */
+  name_things(&program); /* the outputs */
+  name_things(&program); /* what a run needs */
+  if (program.num_devices)
+    name_things(&program); /* devices */
   describe_memory(&program);
   BpModule *module = program.failed ? NULL : load_program(&program);
   end_program(&program);

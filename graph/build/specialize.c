@@ -136,10 +136,10 @@ static BpModule *compile_special(const BpModel *model, const char *path,
 static int specialize(const BpModel *model, const char *path, const BpCompileOptions *options) {
   size_t num_devices;
   BpSpecialList *list;
+  const BpDevice *devices = bp_model_devices(model, &num_devices);
   const BpRelaxModel *general = bp__model_open_program(model, &list);
   BpModule *module = compile_special(model, path, options);
-  BpRelaxModel *special =
-      module ? bp__relax_model_create(module, bp_model_devices(model, &num_devices), 1) : NULL;
+  BpRelaxModel *special = module ? bp__relax_model_create(module, devices, num_devices) : NULL;
   int64_t shared =
       special && check_same(model, special) == 0 ? bp__relax_model_share(special, general) : -1;
   bp_module_release(module);

@@ -7,7 +7,7 @@
 
 #include "graph/exec/crossing.h"
 #include "graph/exec/executor.h"
-#include "graph/exec/second_thread.h"
+#include "graph/exec/queue_thread.h"
 
 /* One call of an operator: the function and its arguments, which are the views of its inputs, of
  * its outputs, and the extents of its launch if it is a kernel. */
@@ -16,20 +16,21 @@ typedef struct Call {
   const BpValue *args;
   int32_t num_args;
   uint32_t node;
-  BpEvent *copied;                /* event recorded after a copy to the host; else NULL */
-  uint32_t first_wait, last_wait; /* range in executor->waits: copies to wait for before the call */
-  int hands_over;                 /* whether executor->handed_over is recorded before the waits */
-  uint32_t crossing;              /* index in executor->crossings, or NO_CROSSING */
-  uint32_t place;                 /* index in plan.devices: the device that works or is copied to */
+  BpEvent *copied;                /* recorded after a copy to the host; else NULL */
+  uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
+  int hands_over;                 /* before them: records executor->handed_over */
+  uint32_t crossing;              /* of executor->crossings, or NO_CROSSING */
+  uint32_t place;                 /* whose device works, or is copied to */
 } Call;
 
 #define NO_CROSSING UINT32_MAX
 
 struct BpExecutor {
   BpExecutorPlan plan;
-  void *streams[BP_GRAPH_MOST_DEVICES]; /* stream of each of plan.devices */
+  void *streams[BP_PLACES_MAX]; /* of plan.devices */
   uint32_t num_streams;
   void *own_stream;      /* of the first device; streams[0] may be the caller's */
+  int is_switching;      /* two places are of devices of one type */
   BpTensorView *views;   /* by entry */
   BpTensorView *flat;    /* the same as vectors, where a node flattens; else NULL */
   int64_t *num_elements; /* by entry, the shapes behind `flat` */
@@ -42,10 +43,12 @@ struct BpExecutor {
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
   uint32_t num_waits;
-  BpEvent *handed_over;   /* event of the device beside the host, for which no thread waits */
-  BpCrossings *crossings; /* NULL if no value crosses between two devices */
-  BpSecondThread *second; /* thread of runs in two threads; NULL until the first of them */
-  uint32_t *orders[2];    /* order of the calls of each device, if values cross */
+  BpEvent *handed_over;   /* of the device beside the host; nobody waits for it */
+  BpCrossings *crossings; /* NULL: no value crosses between devices that queue work */
+  /* If values cross, by place: threads, from the first run on, but for the place of the caller's
+   * thread; and the order of the calls. */
+  BpQueueThread *threads[BP_PLACES_MAX];
+  uint32_t *orders[BP_PLACES_MAX];
 };
 
 static inline const char *arg_name(const BpExecutor *executor, uint32_t arg) {
@@ -53,14 +56,15 @@ static inline const char *arg_name(const BpExecutor *executor, uint32_t arg) {
   return graph->nodes[graph->arg_nodes[arg]].name;
 }
 
-/* The index of the device beside the host, if one of two devices is the host. */
+/* The first place that is not the host's, of a graph on several devices. */
 static inline uint32_t beside_host(const BpExecutorPlan *plan) {
   return plan->devices[0].device_type == BP_DEVICE_CPU ? 1 : 0;
 }
 
-static inline void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
-  int is_main = view->device.device_type == executor->plan.devices[0].device_type;
-  return executor->streams[is_main ? 0 : 1];
+/* The place that a call copies from. */
+static inline uint32_t source_place(const BpExecutor *executor, const Call *call) {
+  const BpCallGraph *graph = executor->plan.graph;
+  return graph->entries[graph->nodes[call->node].inputs[0]].place;
 }
 
 #endif

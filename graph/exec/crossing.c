@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The points at which the threads of two devices meet: a transfer between the devices, and a lock
- * under which a thread reports that its half of the transfer is queued. */
+/* Where the threads of devices meet: transfers between two devices each, and a lock under which one
+ * thread tells the others that its half of one is queued. */
 #include "graph/exec/crossing.h"
 
 #include <pthread.h>

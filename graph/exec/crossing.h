@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between two devices, neither of which is the host. Each device has a thread that queues
- * its work, and a copy is where the threads meet: one thread queues the half of its device, then
- * the other queues its half. Neither thread waits for the other device between the halves, if the
- * devices support that. */
+/* Copies between two devices: each device has a thread that queues its work, and a copy is where
+ * two threads meet. One queues the half of its device, then the other queues its own. Neither waits
+ * for the other device in between, if both can do without. */
 #ifndef BACKPLANE_GRAPH_EXEC_CROSSING_H
 #define BACKPLANE_GRAPH_EXEC_CROSSING_H
 
@@ -28,12 +27,11 @@ void bp__crossing_set_streams(BpCrossings *crossings, uint32_t index, void *from
 
 /* Prepares the crossings for a run, while no other thread uses them. */
 void bp__crossings_begin(BpCrossings *crossings);
-/* Queue the two halves of a copy. Each function is called once in a run, in the thread of the
- * source's and of the destination's device. Return -1 with an error, or without an error if the
- * other thread has given up. */
+/* The two halves of a copy, each called once in a run, in the thread of the source's and of the
+ * destination's device. -1 with an error; without one if another thread has given up. */
 int bp__crossing_send(BpCrossings *crossings, uint32_t index);
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index);
-/* Reports the failure of one thread: the other thread no longer waits for crossings. */
+/* After a failure of one thread: the others wait for nothing more. */
 void bp__crossings_give_up(BpCrossings *crossings);
 
 #endif

@@ -8,8 +8,9 @@
  * copied memory, and at the end of a run. Before the host works, it also records an event after all
  * queued work: a driver may hold work back until an event is recorded or a thread waits.
  *
- * If two devices run a graph and neither is the host, each device has a thread that queues its
- * calls, so that neither waits while a value crosses from one to the other (crossing.h). */
+ * If two devices or more beside the host have values that cross, each device has a thread that
+ * queues its calls, and so has the host, so that none waits while a value crosses between two
+ * others (crossing.h). */
 #include "graph/exec/executor.h"
 
 #include <inttypes.h>
@@ -23,6 +24,7 @@
 
 #include "graph/exec/calls.h"
 #include "graph/exec/order.h"
+#include "graph/io/device_text.h"
 
 #define STORAGE_ALIGNMENT 256
 
@@ -47,17 +49,9 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   }
 }
 
-uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry) {
-  int32_t type = plan->graph->entries[entry].device_type;
-  for (uint32_t i = 0; type != 0 && i < plan->num_devices; i++)
-    if (BP_DEVICE_TYPE_OF_CODE(plan->devices[i].device_type) == type)
-      return i;
-  return type == 0 ? 0 : plan->num_devices;
-}
-
-/* The device of an entry, which is the device of its storage. */
+/* The device of an entry, all of whose storage lies there. */
 static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
-  return executor->plan.devices[bp__executor_place(&executor->plan, entry)];
+  return executor->plan.devices[executor->plan.graph->entries[entry].place];
 }
 
 static BpDevice storage_device(const BpExecutor *executor, int32_t storage) {
@@ -135,6 +129,7 @@ static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   executor->num_calls++;
   call->args = args;
   call->node = index;
+  call->place = bp__call_place(executor->plan.graph, node);
   call->num_args = (int32_t)num_args(node);
   for (uint32_t i = 0; i < node->num_inputs; i++)
     *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &views[node->inputs[i]]};
@@ -149,33 +144,22 @@ static int is_operator(const BpCallNode *node) {
   return node->function && *node->function;
 }
 
+/* How many devices beside the host run the graph, and queue their work. */
+static uint32_t count_queues(const BpExecutorPlan *plan) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < plan->graph->places.count; i++)
+    count += plan->devices[i].device_type != BP_DEVICE_CPU;
+  return count;
+}
+
 /* Whether the host and one other device run the graph. */
 static int is_beside_host(const BpExecutorPlan *plan) {
-  const BpDevice host = {BP_DEVICE_CPU, 0};
-  return plan->num_devices == 2 && (!memcmp(&plan->devices[0], &host, sizeof(host)) !=
-                                    !memcmp(&plan->devices[1], &host, sizeof(host)));
+  return plan->graph->places.count == 2 && count_queues(plan) == 1;
 }
 
-/* Whether both devices of the graph queue work, so that a thread for each device is useful. */
-static int is_on_two_queues(const BpExecutorPlan *plan) {
-  return plan->num_devices == 2 && plan->devices[0].device_type != BP_DEVICE_CPU &&
-         plan->devices[1].device_type != BP_DEVICE_CPU;
-}
-
-/* The index of the device that executes a call, or to which a call copies. */
-static uint32_t call_place(const BpExecutor *executor, const BpCallNode *node) {
-  return node->num_outputs  ? bp__executor_place(&executor->plan, node->first_entry)
-         : node->num_inputs ? bp__executor_place(&executor->plan, node->inputs[0])
-                            : 0;
-}
-
-/* The kind of a call with regard to the device to keep busy; the other device counts as the
- * host. */
-static BpCallKind call_kind(const BpExecutor *executor, const BpCallNode *node, uint32_t device) {
-  int is_other = call_place(executor, node) != device;
-  if (node->is_copy)
-    return is_other ? BP_CALL_COPY_TO_HOST : BP_CALL_COPY_TO_DEVICE;
-  return is_other ? BP_CALL_ON_HOST : BP_CALL_ON_DEVICE;
+static BpCallKind call_kind(const BpExecutor *executor, const Call *call, uint32_t place) {
+  const BpCallGraph *graph = executor->plan.graph;
+  return bp__call_kind(graph, &graph->nodes[call->node], place);
 }
 
 /* Lists the nodes that are called, in order, and counts their arguments. */
@@ -190,25 +174,12 @@ static uint32_t find_operators(const BpCallGraph *graph, uint32_t *nodes, size_t
   return count;
 }
 
-/* Sorts operators into the order that keeps a device busy. */
-static int order_operators(const BpExecutor *executor, uint32_t *nodes, uint32_t count,
-                           uint32_t device) {
-  BpCallKind *kinds = calloc((size_t)count + 1, sizeof(*kinds));
-  if (!kinds)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
-  for (uint32_t i = 0; i < count; i++)
-    kinds[i] = call_kind(executor, &executor->plan.graph->nodes[nodes[i]], device);
-  int status = bp__order_calls(executor->plan.graph, nodes, kinds, count);
-  free(kinds);
-  return status;
-}
-
-/* Sorts operators for the first of two devices that queue work; the second device has an order of
- * its own. */
+/* For the first device beside the host; others have an order of their own. */
 static int order_for_first(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
-  if (is_beside_host(&executor->plan))
-    return order_operators(executor, nodes, count, beside_host(&executor->plan));
-  return is_on_two_queues(&executor->plan) ? order_operators(executor, nodes, count, 0) : 0;
+  const BpExecutorPlan *plan = &executor->plan;
+  return plan->graph->places.count > 1
+             ? bp__order_calls(plan->graph, nodes, count, beside_host(plan))
+             : 0;
 }
 
 static int prepare_operators(BpExecutor *executor, uint32_t *nodes) {
@@ -255,7 +226,7 @@ static int plan_wait(BpExecutor *executor, uint32_t *copies, uint32_t index) {
   Call *call = &executor->calls[index];
   const BpCallNode *node = &executor->plan.graph->nodes[call->node];
   call->first_wait = executor->num_waits;
-  if (call_kind(executor, node, beside_host(&executor->plan)) == BP_CALL_COPY_TO_HOST) {
+  if (call_kind(executor, call, beside_host(&executor->plan)) == BP_CALL_COPY_OUT) {
     BpDevice device = device_of(executor, node->inputs[0]);
     copies[executor->plan.graph->entries[node->first_entry].storage_id] = index;
     call->copied = bp_event_create(device);
@@ -276,10 +247,11 @@ static void plan_handing_over(BpExecutor *executor) {
   int is_queued = 0;
   for (uint32_t i = 0; i < executor->num_calls; i++) {
     Call *call = &executor->calls[i];
-    BpCallKind kind = call_kind(executor, &executor->plan.graph->nodes[call->node], device);
-    call->hands_over = is_queued && (kind == BP_CALL_ON_HOST || call->last_wait > call->first_wait);
-    is_queued = kind == BP_CALL_ON_DEVICE || kind == BP_CALL_COPY_TO_DEVICE ||
-                (is_queued && !call->hands_over && kind != BP_CALL_COPY_TO_HOST);
+    BpCallKind kind = call_kind(executor, call, device);
+    call->hands_over =
+        is_queued && (kind == BP_CALL_ELSEWHERE || call->last_wait > call->first_wait);
+    is_queued = kind == BP_CALL_ON_DEVICE || kind == BP_CALL_COPY_IN ||
+                (is_queued && !call->hands_over && kind != BP_CALL_COPY_OUT);
   }
 }
 
@@ -310,18 +282,16 @@ static int plan_waits(BpExecutor *executor) {
   return executor->handed_over ? 0 : -1;
 }
 
-/* ---- Between two devices ----------------------------------------------------------------- */
+/* ---- Between devices that queue ---------------------------------------------------------- */
 
-/* Numbers the calls that copy between the two devices, and counts them. */
+/* Numbers the calls that cross, if two devices or more queue work. */
 static uint32_t count_crossings(BpExecutor *executor) {
   uint32_t count = 0;
+  int is_crossing = count_queues(&executor->plan) > 1;
   for (uint32_t i = 0; i < executor->num_calls; i++) {
     Call *call = &executor->calls[i];
-    const BpCallNode *node = &executor->plan.graph->nodes[call->node];
-    call->place = call_place(executor, node);
     call->crossing = NO_CROSSING;
-    if (is_on_two_queues(&executor->plan) && node->is_copy &&
-        bp__executor_place(&executor->plan, node->inputs[0]) != call->place)
+    if (is_crossing && !call->function && source_place(executor, call) != call->place)
       call->crossing = count++;
   }
   return count;
@@ -334,15 +304,16 @@ static int create_crossings(BpExecutor *executor, uint32_t count) {
     if (call->crossing == NO_CROSSING)
       continue;
     const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
-    if (bp__crossing_set(executor->crossings, call->crossing, from, stream_of(executor, from), to,
-                         stream_of(executor, to)) < 0)
+    if (bp__crossing_set(executor->crossings, call->crossing, from,
+                         executor->streams[source_place(executor, call)], to,
+                         executor->streams[call->place]) < 0)
       return -1;
   }
   return executor->crossings ? 0 : -1;
 }
 
-/* Makes the order of the second device; the calls are in the order of the first device. */
-static int order_for_second(BpExecutor *executor) {
+/* Fills the order of each place. */
+static int order_for_each(BpExecutor *executor) {
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t *nodes = calloc(2 * (size_t)graph->num_nodes + 1, sizeof(*nodes));
   size_t all_args;
@@ -351,15 +322,18 @@ static int order_for_second(BpExecutor *executor) {
   uint32_t *calls = nodes + graph->num_nodes; /* index of the call of each node */
   for (uint32_t i = 0; i < executor->num_calls; i++)
     calls[executor->calls[i].node] = i;
-  uint32_t count = find_operators(graph, nodes, &all_args);
-  int status = order_operators(executor, nodes, count, 1);
-  for (uint32_t i = 0; i < count && status == 0; i++)
-    executor->orders[1][i] = calls[nodes[i]];
+  int status = 0;
+  for (uint32_t place = 0; place < graph->places.count && status == 0; place++) {
+    uint32_t count = find_operators(graph, nodes, &all_args);
+    status = bp__order_calls(graph, nodes, count, place);
+    for (uint32_t i = 0; i < count && status == 0; i++)
+      executor->orders[place][i] = calls[nodes[i]];
+  }
   free(nodes);
   return status;
 }
 
-/* Advances through a device's calls up to the first that waits for the other device. */
+/* Goes on with a device's calls up to the first that waits for another's. */
 static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
                         unsigned char *is_sent) {
   for (; at < executor->num_calls; at++) {
@@ -368,39 +342,46 @@ static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
       continue;
     if (call->place == place && !is_sent[call->crossing])
       break;
-    is_sent[call->crossing] = 1;
+    if (source_place(executor, call) == place)
+      is_sent[call->crossing] = 1;
   }
   return at;
 }
 
-/* Whether two threads can complete two orders: neither thread waits for a value that the other
- * sends only after waiting itself. */
+/* Whether the threads come to their end by these orders: none waits for what another only sends
+ * after it has waited for the first. */
 static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
-  uint32_t at[2] = {0, 0}, before;
+  const uint32_t num_places = executor->plan.graph->places.count;
+  uint32_t at[BP_PLACES_MAX] = {0}, num_ended;
+  int is_moving;
   do {
-    before = at[0] + at[1];
-    for (uint32_t place = 0; place < 2; place++)
-      at[place] = advance(executor, place, at[place], is_sent);
-  } while (at[0] + at[1] != before);
-  return at[0] == executor->num_calls && at[1] == executor->num_calls;
+    is_moving = 0;
+    num_ended = 0;
+    for (uint32_t place = 0; place < num_places; place++) {
+      uint32_t before = at[place];
+      at[place] = advance(executor, place, before, is_sent);
+      is_moving |= at[place] != before;
+      num_ended += at[place] == executor->num_calls;
+    }
+  } while (is_moving);
+  return num_ended == num_places;
 }
 
-/* Plans the orders of two devices. A common order for both can always complete. */
+/* One order for all always comes to an end. */
 static int plan_orders(BpExecutor *executor) {
-  const uint32_t count = executor->num_calls;
-  executor->orders[0] = calloc(2 * (size_t)count, sizeof(uint32_t));
+  const uint32_t count = executor->num_calls, num_places = executor->plan.graph->places.count;
+  executor->orders[0] = calloc(num_places * (size_t)count, sizeof(uint32_t));
   unsigned char *is_sent = calloc(count, 1);
   int status = executor->orders[0] && is_sent
                    ? 0
                    : bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
-  if (status == 0) {
-    executor->orders[1] = executor->orders[0] + count;
-    for (uint32_t i = 0; i < count; i++)
-      executor->orders[0][i] = i;
-    status = order_for_second(executor);
-  }
+  for (uint32_t place = 1; place < num_places && status == 0; place++)
+    executor->orders[place] = executor->orders[place - 1] + count;
+  if (status == 0)
+    status = order_for_each(executor);
   if (status == 0 && !come_to_an_end(executor, is_sent))
-    memcpy(executor->orders[1], executor->orders[0], count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < num_places * count; i++)
+      executor->orders[0][i] = i % count;
   free(is_sent);
   return status;
 }
@@ -451,22 +432,17 @@ static int allocate_tables(BpExecutor *executor) {
   return 0;
 }
 
-/* Checks that a graph on two devices gets both. */
-static int check_places(const BpExecutorPlan *plan) {
-  char device[64];
-  for (uint32_t i = 0; i < plan->graph->num_entries; i++) {
-    if (bp__executor_place(plan, i) < plan->num_devices)
-      continue;
-    bp_device_format((BpDevice){plan->graph->entries[i].device_type, 0}, device, sizeof device);
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "the graph has values on %.*s, and no device of that kind was given",
-                          (int)strcspn(device, ":"), device);
-  }
+/* Whether two places are of devices of one type, of which a thread has one current device. */
+static int is_switching(const BpExecutorPlan *plan) {
+  for (uint32_t i = 0; i < plan->graph->places.count; i++)
+    for (uint32_t k = 0; k < i; k++)
+      if (plan->devices[i].device_type == plan->devices[k].device_type)
+        return 1;
   return 0;
 }
 
 static int create_streams(BpExecutor *executor) {
-  for (uint32_t i = 0; i < executor->plan.num_devices; i++) {
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
     if (bp_stream_create(executor->plan.devices[i], &executor->streams[i]) < 0)
       return -1;
     executor->num_streams++;
@@ -483,8 +459,8 @@ int bp__executor_set_stream(BpExecutor *executor, void *stream) {
     const Call *call = &executor->calls[i];
     if (call->crossing != NO_CROSSING)
       bp__crossing_set_streams(executor->crossings, call->crossing,
-                               stream_of(executor, call->args[0].v_view),
-                               stream_of(executor, call->args[1].v_view));
+                               executor->streams[source_place(executor, call)],
+                               executor->streams[call->place]);
   }
   return 0;
 }
@@ -496,7 +472,8 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
     return NULL;
   }
   executor->plan = *plan;
-  int status = check_places(plan) < 0 ? -1 : allocate_tables(executor);
+  executor->is_switching = is_switching(plan);
+  int status = allocate_tables(executor);
   if (status == 0)
     status = create_streams(executor);
   if (status == 0) {
@@ -555,7 +532,8 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->waits);
   bp_event_free(executor->handed_over);
   bp__crossings_free(executor->crossings);
-  bp__second_thread_free(executor->second);
+  for (uint32_t i = 0; i < BP_PLACES_MAX; i++)
+    bp__queue_thread_free(executor->threads[i]);
   free(executor->orders[0]);
   free(executor);
 }
@@ -621,19 +599,20 @@ static int is_source_copying(BpDevice from, BpDevice to) {
           (to.device_type == from.device_type && to.device_id != from.device_id));
 }
 
-/* Copies a value into an input. If the source's device executes the copy, the function waits for
- * it: a run is only ordered with its own devices. */
-static int copy_input(const BpExecutor *executor, const BpTensorView *from,
-                      const BpTensorView *to) {
+/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
+static int copy_input(const BpExecutor *executor, const BpTensorView *from, uint32_t arg) {
+  const BpCallGraph *graph = executor->plan.graph;
+  uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
+  const BpTensorView *to = &executor->views[entry];
   if (is_source_copying(from->device, to->device))
     return bp_tensor_copy(from, to, NULL) < 0 || bp_stream_sync(from->device, NULL) < 0 ? -1 : 0;
-  return bp_tensor_copy(from, to, stream_of(executor, to));
+  return bp_tensor_copy(from, to, executor->streams[graph->entries[entry].place]);
 }
 
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
   if (check_value(executor, arg, value) < 0 || unbind(executor, arg) < 0)
     return -1;
-  if (copy_input(executor, value, bp__executor_arg(executor, arg)) < 0)
+  if (copy_input(executor, value, arg) < 0)
     return bp_error_add_context("input '%s'", arg_name(executor, arg));
   executor->ready[arg] = 1;
   return 0;
@@ -644,7 +623,7 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
     return -1;
   BpDevice device = bp__executor_arg(executor, arg)->device;
   if (memcmp(&value->view.device, &device, sizeof(device)) != 0) {
-    char have[64], want[64];
+    char have[BP_DEVICE_TEXT_MAX], want[BP_DEVICE_TEXT_MAX];
     bp_device_format(value->view.device, have, sizeof have);
     bp_device_format(device, want, sizeof want);
     return bp_error_raise(BP_ERROR_VALUE,

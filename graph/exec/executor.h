@@ -8,21 +8,16 @@
 
 #include "graph/exec/graph_json.h"
 
-/* The graph and the resources that an executor runs; borrowed for its life. Entries of the graph
- * without a device type are on the first device; a graph with device types has one device of each
- * type. A parameter is a tensor for an argument node, on the node's device; NULL for an input. */
+/* The graph and the resources that an executor runs; borrowed for its life. A parameter is a tensor
+ * for an argument node, on the node's device; NULL where the node is an input. */
 typedef struct BpExecutorPlan {
   const BpCallGraph *graph;
   BpModule *code;
-  BpTensor *const *params; /* one parameter for each of graph->arg_nodes */
-  BpDevice devices[BP_GRAPH_MOST_DEVICES];
-  uint32_t num_devices;
+  BpTensor *const *params;         /* one for each of graph->arg_nodes */
+  BpDevice devices[BP_PLACES_MAX]; /* of the graph's places */
 } BpExecutorPlan;
 
-/* The index in a plan of the device of an entry; num_devices if no device has the entry's type. */
-uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry);
-
-/* An executor; it is not thread-safe. */
+/* One thread at a time. */
 typedef struct BpExecutor BpExecutor;
 
 /* Makes an executor (transfer full): allocates storage and finds all functions. */

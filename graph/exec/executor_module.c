@@ -404,18 +404,17 @@ static const BpModuleApi debug_api = EXECUTOR_API("graph_executor_debug");
 static int build(ExecutorModule *self, const char *graph_json, BpModule *code,
                  const BpDevice *devices, size_t num_devices) {
   self->code = bp_object_retain(code);
-  if (num_devices < 1 || num_devices > BP_GRAPH_MOST_DEVICES)
-    return bp_error_raise(BP_ERROR_VALUE, "a graph executor takes 1 to %d devices, not %zu",
-                          BP_GRAPH_MOST_DEVICES, num_devices);
+  if (num_devices < 1)
+    return bp_error_raise(BP_ERROR_VALUE, "a graph executor needs a device");
   self->graph = bp__graph_parse(graph_json);
   if (!self->graph)
     return -1;
   self->params = calloc((size_t)self->graph->num_args + 1, sizeof(*self->params));
   if (!self->params)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
-  BpExecutorPlan plan = {self->graph, self->code, self->params, {{0}}, (uint32_t)num_devices};
-  memcpy(plan.devices, devices, num_devices * sizeof(*devices));
-  if (bp__executor_take_linked(&plan, self->params) < 0)
+  BpExecutorPlan plan = {self->graph, self->code, self->params, {{0}}};
+  if (bp__places_take(&self->graph->places, devices, num_devices, plan.devices) < 0 ||
+      bp__executor_take_linked(&plan, self->params) < 0)
     return -1;
   self->executor = bp__executor_create(&plan);
   return self->executor ? 0 : -1;
@@ -454,9 +453,9 @@ int bp__graph_executor_load(BpModule *executor, const char *name, BpTensor *tens
 
 int bp__graph_read_devices(const BpValue *args, int32_t num_args, BpDevice *devices,
                            size_t *num_devices) {
-  if (num_args < 1 || num_args > BP_GRAPH_MOST_DEVICES)
+  if (num_args < 1 || num_args > BP_PLACES_MAX)
     return bp_error_raise(BP_ERROR_TYPE, "a graph executor takes 1 to %d devices, not %d",
-                          BP_GRAPH_MOST_DEVICES, num_args);
+                          BP_PLACES_MAX, num_args);
   for (int32_t i = 0; i < num_args; i++) {
     if (args[i].type_index != BP_TYPE_DEVICE)
       return bp_error_raise(BP_ERROR_TYPE, "a device is needed, and a value of type %s was given",
@@ -469,7 +468,7 @@ int bp__graph_read_devices(const BpValue *args, int32_t num_args, BpDevice *devi
 
 static int create_executor(const BpValue *args, int32_t num_args, int is_debug, BpValue *result) {
   BpByteArray json;
-  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  BpDevice devices[BP_PLACES_MAX];
   size_t num_devices;
   if (num_args < 3 || args[1].type_index != BP_TYPE_MODULE)
     return bp_error_raise(BP_ERROR_TYPE,

@@ -89,7 +89,7 @@ static void give_module(BpValue *result, BpModule *module) {
 static int create_executor(const BpGraphContent *content, const BpValue *args, int32_t num_args,
                            int is_debug, BpValue *result) {
   const BpGraphVariant *variant = &content->targets[0];
-  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  BpDevice devices[BP_PLACES_MAX];
   size_t num_devices;
   BpModule *code = bp_module_get_import(content->factory, 0);
   if (!code || bp__graph_read_devices(args, num_args, devices, &num_devices) < 0)

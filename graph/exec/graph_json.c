@@ -348,13 +348,17 @@ static int read_entries(BpCallGraph *graph, json_t *attrs) {
   return 0;
 }
 
-static int note_device(BpCallGraph *graph, int32_t type) {
-  for (uint32_t i = 0; i < graph->num_device_types; i++)
-    if (graph->device_types[i] == type)
+static int read_place(BpCallGraph *graph, BpCallEntry *entry, BpPlace place) {
+  for (uint32_t i = 0; i < graph->places.count; i++)
+    if (graph->places.all[i].device_type == place.device_type &&
+        graph->places.all[i].ordinal == place.ordinal) {
+      entry->place = i;
       return 0;
-  if (graph->num_device_types == BP_GRAPH_MOST_DEVICES)
-    return bad_graph("it lies on more than %d kinds of device", BP_GRAPH_MOST_DEVICES);
-  graph->device_types[graph->num_device_types++] = type;
+    }
+  if (graph->places.count == BP_PLACES_MAX)
+    return bad_graph("it lies on more than %d devices", BP_PLACES_MAX);
+  entry->place = graph->places.count;
+  graph->places.all[graph->places.count++] = place;
   return 0;
 }
 
@@ -378,23 +382,39 @@ static int check_scopes(const BpCallGraph *graph, json_t *attrs) {
   return 0;
 }
 
-/* Reads attrs.device_index of a graph on two devices: the device type of each entry. */
-static int read_devices(BpCallGraph *graph, json_t *attrs) {
-  if (!json_object_get(attrs, "device_index"))
+/* Reads a list with a number for each entry, if there is one. */
+static int read_device_list(const BpCallGraph *graph, json_t *attrs, const char *name,
+                            json_t **list) {
+  *list = NULL;
+  if (!json_object_get(attrs, name))
     return 0;
-  json_t *types = get_attr_list(attrs, "device_index");
-  if (!types)
+  *list = get_attr_list(attrs, name);
+  if (!*list)
     return -1;
-  if (json_array_size(types) != graph->num_entries)
-    return bad_graph("'device_index' has not one number for each of the %u entries",
-                     graph->num_entries);
-  for (uint32_t i = 0; i < graph->num_entries; i++) {
-    int64_t type;
+  return json_array_size(*list) == graph->num_entries
+             ? 0
+             : bad_graph("'%s' has not one number for each of the %u entries", name,
+                         graph->num_entries);
+}
+
+/* attrs.device_index, of a graph on several devices, is the device type of each entry.
+ * attrs.device_ordinal is ours: the number of its device among those of that type, 0 if absent. */
+static int read_devices(BpCallGraph *graph, json_t *attrs) {
+  json_t *types, *ordinals;
+  if (read_device_list(graph, attrs, "device_index", &types) < 0 ||
+      read_device_list(graph, attrs, "device_ordinal", &ordinals) < 0)
+    return -1;
+  if (ordinals && !types)
+    return bad_graph("'device_ordinal' has no 'device_index' beside it");
+  for (uint32_t i = 0; types && i < graph->num_entries; i++) {
+    int64_t type, ordinal = 0;
     if (as_int(json_array_get(types, i), "device_index", 1, INT32_MAX, &type) < 0 ||
-        note_device(graph, (int32_t)type) < 0)
+        (ordinals && as_int(json_array_get(ordinals, i), "device_ordinal", 0, BP_PLACES_MAX - 1,
+                            &ordinal) < 0) ||
+        read_place(graph, &graph->entries[i], (BpPlace){(int32_t)type, (uint32_t)ordinal}) < 0)
       return -1;
-    graph->entries[i].device_type = (int32_t)type;
   }
+  graph->places.count = LARGER(graph->places.count, 1); /* all is on the model's device */
   return 0;
 }
 
@@ -413,7 +433,7 @@ static int plan_storage(BpCallGraph *graph) {
     BpCallEntry *entry = &graph->entries[i];
     BpCallStorage *storage = &graph->storages[entry->storage_id];
     if (storage->last_entry != BP_NO_ENTRY &&
-        graph->entries[storage->last_entry].device_type != entry->device_type)
+        graph->entries[storage->last_entry].place != entry->place)
       return bad_graph("storage %d lies on two devices", entry->storage_id);
     storage->bytes = LARGER(storage->bytes, entry->bytes);
     entry->previous = storage->last_entry;
@@ -475,10 +495,10 @@ static int check_devices(const Walk *walk, const BpCallNode *node) {
                : bad_graph("the copy '%s' has not one input and one output of its size",
                            node->name);
   for (uint32_t i = 0; i < node->num_inputs; i++)
-    if (node->num_outputs > 0 && entries[node->inputs[i]].device_type != out->device_type)
+    if (node->num_outputs > 0 && entries[node->inputs[i]].place != out->place)
       return bad_graph("node '%s' has tensors on two devices", node->name);
   for (uint32_t i = 1; i < node->num_outputs; i++)
-    if (out[i].device_type != out->device_type)
+    if (out[i].place != out->place)
       return bad_graph("node '%s' has tensors on two devices", node->name);
   return 0;
 }

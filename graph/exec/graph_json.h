@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <backplane/value.h>
+#include "graph/io/places.h"
 
 /* One value of the graph: an output of a node. */
 typedef struct BpCallEntry {
@@ -16,8 +16,8 @@ typedef struct BpCallEntry {
   int32_t ndim;
   int64_t *shape;
   uint64_t bytes;
-  int32_t device_type; /* device type; 0: the model's device */
-  uint32_t previous;   /* previous entry of the same storage; BP_NO_ENTRY for the first */
+  uint32_t place;    /* of the graph's places */
+  uint32_t previous; /* another entry of its storage, BP_NO_ENTRY for the first */
 } BpCallEntry;
 
 #define BP_NO_ENTRY UINT32_MAX
@@ -28,8 +28,7 @@ typedef struct BpCallStorage {
   uint32_t last_entry; /* last entry, linked by `previous`; BP_NO_ENTRY: the id is unused */
 } BpCallStorage;
 
-#define BP_GRAPH_MAX_LAUNCH   6 /* BP_KERNEL_MAX_LAUNCH of the compiler library */
-#define BP_GRAPH_MOST_DEVICES 2
+#define BP_GRAPH_MAX_LAUNCH 6 /* BP_KERNEL_MAX_LAUNCH of the compiler, which a run has not */
 
 typedef struct BpCallNode {
   char *name;
@@ -58,8 +57,7 @@ typedef struct BpCallGraph {
   uint32_t num_args;
   uint32_t num_heads;
   uint32_t num_storages;
-  int32_t device_types[BP_GRAPH_MOST_DEVICES]; /* device types in the order of their first use */
-  uint32_t num_device_types;                   /* 0: everything is on the model's device */
+  BpPlaces places; /* of the entries, in their order; at least one */
 } BpCallGraph;
 
 /* Parses and checks a graph (transfer full, bp__graph_free). The input is untrusted: an error tells

@@ -15,15 +15,18 @@
 #include "graph/exec/graph_module.h"
 #include "graph/exec/linked.h"
 #include "graph/exec/model.h"
+#include "graph/io/device_text.h"
 #include "graph/relax/model.h"
 
 /* A graph with its parameters, on its devices. */
 typedef struct GraphModel {
   BpModule *module; /* module of the artifact; borrowed */
   BpGraphVariant *variant;
-  BpExecutorPlan plan; /* plan.params is NULL until all parameters are loaded */
-  BpTensor **params;   /* parameters by argument; NULL for an input */
-  uint32_t *inputs;    /* arguments that are inputs, in order */
+  BpExecutorPlan plan;                    /* its params are NULL until all are loaded */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and then others of the plan */
+  uint32_t num_devices;
+  BpTensor **params; /* by argument; NULL for an input */
+  uint32_t *inputs;  /* arguments that are inputs, in order */
   uint32_t num_inputs;
   BpModelTensorInfo *infos; /* infos of the inputs, then of the outputs */
 } GraphModel;
@@ -54,28 +57,6 @@ static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t devic
   return NULL;
 }
 
-/* The device type that a graph needs beside its target's; 0: none. */
-static int32_t type_beside(const BpCallGraph *graph, int32_t device_type) {
-  int32_t type = BP_DEVICE_TYPE_OF_CODE(device_type);
-  for (uint32_t i = 0; i < graph->num_device_types; i++)
-    if (graph->device_types[i] != type)
-      return graph->device_types[i];
-  return 0;
-}
-
-/* Adds to the error about a missing second device how to name one. */
-static int add_second_device(int32_t first, int32_t second) {
-  char kinds[2][64];
-  bp_device_format((BpDevice){first, 0}, kinds[0], sizeof kinds[0]);
-  bp_device_format((BpDevice){second, 0}, kinds[1], sizeof kinds[1]);
-  for (int i = 0; i < 2; i++)
-    kinds[i][strcspn(kinds[i], ":")] = '\0';
-  return bp_error_add_context(
-      "some nodes of the graph run on a second device, of kind %s; name one "
-      "after the first, as in \"%s,%s\"",
-      kinds[1], kinds[0], kinds[1]);
-}
-
 static int select_by_target(const BpGraphContent *content, const char *preferences,
                             BpDevice *device, char **report) {
   int32_t *types = calloc((size_t)content->num_targets + 1, sizeof(*types));
@@ -88,25 +69,6 @@ static int select_by_target(const BpGraphContent *content, const char *preferenc
   return status;
 }
 
-/* Selects a second device of the type that a graph needs, by the preference list of the first. */
-static int select_second(const BpGraphContent *content, const char *preferences, BpDevice *devices,
-                         size_t capacity, size_t *num_devices) {
-  const BpCallGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
-  int32_t type = graph ? type_beside(graph, devices[0].device_type) : 0;
-  if (!type)
-    return graph ? 0 : -1;
-  if (capacity < 2)
-    return bp_error_raise(
-        BP_ERROR_VALUE,
-        "the model runs on 2 devices, and there is room for %zu; pass an array of "
-        "BP_MODEL_MAX_DEVICES",
-        capacity);
-  if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
-    return add_second_device(devices[0].device_type, type);
-  *num_devices = 2;
-  return 0;
-}
-
 static int select_devices(BpModule *module, const char *preferences, BpDevice *devices,
                           size_t capacity, size_t *num_devices, char **report) {
   const BpGraphContent *content = bp__graph_module_content(module);
@@ -114,7 +76,9 @@ static int select_devices(BpModule *module, const char *preferences, BpDevice *d
   if ((content->factory ? bp__code_select_device(module, preferences, devices, report)
                         : select_by_target(content, preferences, devices, report)) < 0)
     return -1;
-  return select_second(content, preferences, devices, capacity, num_devices);
+  const BpCallGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
+  return graph ? bp__places_select(&graph->places, preferences, devices, capacity, num_devices)
+               : -1;
 }
 
 static BpModelTensorInfo tensor_info(const BpCallGraph *graph, uint32_t entry, const char *name) {
@@ -167,7 +131,7 @@ static void list_targets(const BpGraphContent *content, char *names, size_t size
 }
 
 static int no_variant(const BpGraphContent *content, BpDevice device) {
-  char wanted[64], names[1024];
+  char wanted[BP_DEVICE_TEXT_MAX], names[1024];
   bp_device_format(device, wanted, sizeof wanted);
   list_targets(content, names, sizeof(names));
   return bp_error_raise(BP_ERROR_NOT_FOUND,
@@ -178,11 +142,11 @@ static int no_variant(const BpGraphContent *content, BpDevice device) {
 
 /* Chooses the code for the model's device, and the graph that calls the code. */
 static int choose_variant(GraphModel *model, const BpGraphContent *content) {
-  if (content->factory && bp__code_check_device(model->module, model->plan.devices[0]) < 0)
+  if (content->factory && bp__code_check_device(model->module, model->devices[0]) < 0)
     return -1;
-  model->variant = find_variant(content, model->plan.devices[0].device_type);
+  model->variant = find_variant(content, model->devices[0].device_type);
   if (!model->variant)
-    return no_variant(content, model->plan.devices[0]);
+    return no_variant(content, model->devices[0]);
   model->plan.code =
       bp_module_get_import(model->module, (size_t)(model->variant - content->targets));
   if (!model->plan.code)
@@ -191,18 +155,25 @@ static int choose_variant(GraphModel *model, const BpGraphContent *content) {
   return model->plan.graph ? 0 : -1;
 }
 
-/* Chooses the second device if the graph needs one. */
-static int choose_second(GraphModel *model, const BpDevice *devices, size_t num_devices) {
-  int32_t type = type_beside(model->plan.graph, model->plan.devices[0].device_type);
-  for (size_t i = 1; type && i < num_devices; i++)
-    if (BP_DEVICE_TYPE_OF_CODE(devices[i].device_type) == type) {
-      model->plan.devices[model->plan.num_devices++] = devices[i];
+/* Adds a device of the plan to those of the model, once. */
+static int add_device(GraphModel *model, BpDevice device) {
+  for (uint32_t i = 0; i < model->num_devices; i++)
+    if (memcmp(&model->devices[i], &device, sizeof(device)) == 0)
       return 0;
-    }
-  if (!type)
-    return 0;
-  bp_error_raise(BP_ERROR_VALUE, "no such device was given");
-  return add_second_device(model->plan.devices[0].device_type, type);
+  if (model->num_devices == BP_MODEL_MAX_DEVICES)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "the model runs on more than %d devices, the one of its inputs included",
+                          BP_MODEL_MAX_DEVICES);
+  model->devices[model->num_devices++] = device;
+  return 0;
+}
+
+static int take_devices(GraphModel *model, const BpDevice *devices, size_t num_devices) {
+  const BpCallGraph *graph = model->plan.graph;
+  int status = bp__places_take(&graph->places, devices, num_devices, model->plan.devices);
+  for (uint32_t i = 0; i < graph->places.count && status == 0; i++)
+    status = add_device(model, model->plan.devices[i]);
+  return status;
 }
 
 /* A parameter on a device: the tensor itself on the CPU, a copy elsewhere (transfer full). */
@@ -236,7 +207,7 @@ static int check_param(const BpCallGraph *graph, uint32_t arg, const BpTensor *t
 static BpDevice device_of_arg(const GraphModel *model, uint32_t arg) {
   const BpCallGraph *graph = model->plan.graph;
   uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
-  return model->plan.devices[bp__executor_place(&model->plan, entry)];
+  return model->plan.devices[graph->entries[entry].place];
 }
 
 static int place_params(GraphModel *model, const BpGraphContent *content) {
@@ -263,9 +234,9 @@ static int place_params(GraphModel *model, const BpGraphContent *content) {
   for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;
-  /* Contexts run on streams of their own, so the copies are waited for. */
-  for (uint32_t i = 0; i < model->plan.num_devices; i++)
-    if (bp_stream_sync(model->plan.devices[i], NULL) < 0)
+  /* Contexts run on streams of their own. */
+  for (uint32_t i = 0; i < model->num_devices; i++)
+    if (bp_stream_sync(model->devices[i], NULL) < 0)
       return -1;
   return 0;
 }
@@ -286,9 +257,8 @@ static int describe_tensors(GraphModel *model) {
 
 static int build(GraphModel *model, const BpDevice *devices, size_t num_devices) {
   const BpGraphContent *content = bp__graph_module_content(model->module);
-  model->plan.devices[0] = devices[0];
-  model->plan.num_devices = 1;
-  if (choose_variant(model, content) < 0 || choose_second(model, devices, num_devices) < 0)
+  model->devices[model->num_devices++] = devices[0];
+  if (choose_variant(model, content) < 0 || take_devices(model, devices, num_devices) < 0)
     return -1;
   uint32_t num_args = model->plan.graph->num_args;
   model->params = calloc((size_t)num_args + 1, sizeof(*model->params));
@@ -324,8 +294,8 @@ static void *create_model(BpModule *module, const BpDevice *devices, size_t num_
 
 static const BpDevice *model_devices(const void *data, size_t *num_devices) {
   const GraphModel *model = data;
-  *num_devices = model->plan.num_devices;
-  return model->plan.devices;
+  *num_devices = model->num_devices;
+  return model->devices;
 }
 
 static const BpModelTensorInfo *model_infos(const void *data, int32_t role, uint32_t *count) {

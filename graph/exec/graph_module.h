@@ -64,7 +64,7 @@ BpModule *bp__graph_executor_create(const char *graph_json, BpModule *code, cons
                                     size_t num_devices, int is_debug);
 /* Copies a parameter into an executor; a name that the graph lacks is ignored. */
 int bp__graph_executor_load(BpModule *executor, const char *name, BpTensor *tensor);
-/* Reads the devices in a function's arguments: 1 to BP_GRAPH_MOST_DEVICES. */
+/* Reads the devices that a function is given: 1 to BP_PLACES_MAX. */
 int bp__graph_read_devices(const BpValue *args, int32_t num_args, BpDevice *devices,
                            size_t *num_devices);
 

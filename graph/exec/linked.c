@@ -13,7 +13,7 @@
  * graph's entry. */
 static BpTensor *copy_linked(const BpExecutorPlan *plan, uint32_t index, const void *data) {
   const BpCallEntry *entry = &plan->graph->entries[index];
-  BpDevice device = plan->devices[bp__executor_place(plan, index)];
+  BpDevice device = plan->devices[entry->place];
   BpTensor *tensor = bp_tensor_create(entry->shape, entry->ndim, entry->dtype, device, NULL);
   if (tensor && bp_tensor_copy_from_host(&tensor->view, data, entry->bytes) == 0 &&
       bp_stream_sync(device, NULL) == 0)
@@ -49,8 +49,7 @@ int bp__executor_take_linked(const BpExecutorPlan *plan, BpTensor **params) {
   for (uint32_t i = 0; function && status == 0 && i < graph->num_args; i++) {
     const BpCallNode *node = &graph->nodes[graph->arg_nodes[i]];
     uint32_t entry = node->first_entry;
-    if (!params[i] && bp__executor_place(plan, entry) < plan->num_devices &&
-        take_linked(plan, function, entry, &params[i]) < 0)
+    if (!params[i] && take_linked(plan, function, entry, &params[i]) < 0)
       status = bp_error_add_context("parameter '%s', which is linked into the code", node->name);
   }
   bp_object_release(function);

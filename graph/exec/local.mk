@@ -14,8 +14,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/model.c graph/exec/model.h \
 	graph/exec/order.c graph/exec/order.h \
 	graph/exec/params.c \
+	graph/exec/queue_thread.c graph/exec/queue_thread.h \
 	graph/exec/run.c \
-	graph/exec/second_thread.c \
-	graph/exec/second_thread.h \
 	graph/exec/sort.c graph/exec/sort.h \
 	graph/exec/special.c graph/exec/special.h

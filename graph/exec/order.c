@@ -18,16 +18,15 @@ typedef struct Link {
 typedef struct Order {
   const BpCallGraph *graph;
   const uint32_t *nodes;
-  const BpCallKind *kinds;
-  uint32_t count;
+  uint32_t count, place;
   Link *links;
   uint32_t num_links, capacity;
-  uint32_t *after;      /* list of the calls that depend on a call, by call */
-  uint32_t *num_before; /* number of calls before a call that are not placed yet, by call */
-  uint32_t *writer;     /* last call that writes a storage, by storage */
-  uint32_t *readers;    /* list of the calls that have read a storage since, by storage */
-  uint32_t function[BP_NUM_CALL_KINDS]; /* last call of each kind */
-  uint32_t *ready[BP_NUM_CALL_KINDS];   /* calls of each kind that may be next */
+  uint32_t *after;      /* by call: those that come after it, a list */
+  uint32_t *num_before; /* by call: how many have to come before it and are not placed yet */
+  uint32_t *writer;     /* by storage: the last call that writes it */
+  uint32_t *readers;    /* by storage: those that read it since, a list */
+  uint32_t function[BP_PLACES_MAX];   /* by place: the last call of a function */
+  uint32_t *ready[BP_NUM_CALL_KINDS]; /* that may be next */
   uint32_t num_ready[BP_NUM_CALL_KINDS];
 } Order;
 
@@ -68,27 +67,39 @@ static int add_write(Order *order, uint32_t call, uint32_t entry) {
   return status;
 }
 
-static int is_function(BpCallKind kind) {
-  return kind == BP_CALL_ON_DEVICE || kind == BP_CALL_ON_HOST;
+uint32_t bp__call_place(const BpCallGraph *graph, const BpCallNode *node) {
+  return node->num_outputs  ? graph->entries[node->first_entry].place
+         : node->num_inputs ? graph->entries[node->inputs[0]].place
+                            : 0;
+}
+
+BpCallKind bp__call_kind(const BpCallGraph *graph, const BpCallNode *node, uint32_t place) {
+  int is_here = bp__call_place(graph, node) == place;
+  if (!node->is_copy)
+    return is_here ? BP_CALL_ON_DEVICE : BP_CALL_ELSEWHERE;
+  if (is_here)
+    return BP_CALL_COPY_IN;
+  return graph->entries[node->inputs[0]].place == place ? BP_CALL_COPY_OUT : BP_CALL_ELSEWHERE;
 }
 
 static int add_call(Order *order, uint32_t call) {
   const BpCallNode *node = &order->graph->nodes[order->nodes[call]];
-  BpCallKind kind = order->kinds[call];
   int status = 0;
   for (uint32_t i = 0; i < node->num_inputs && !status; i++)
     status = add_read(order, call, node->inputs[i]);
   for (uint32_t i = 0; i < node->num_outputs && !status; i++)
     status = add_write(order, call, node->first_entry + i);
-  if (!status && is_function(kind)) {
-    status = add_edge(order, order->function[kind], call);
-    order->function[kind] = call;
+  if (!status && !node->is_copy) {
+    uint32_t *last = &order->function[bp__call_place(order->graph, node)];
+    status = add_edge(order, *last, call);
+    *last = call;
   }
   return status;
 }
 
 static void make_ready(Order *order, uint32_t call) {
-  BpCallKind kind = order->kinds[call];
+  const BpCallNode *node = &order->graph->nodes[order->nodes[call]];
+  BpCallKind kind = bp__call_kind(order->graph, node, order->place);
   order->ready[kind][order->num_ready[kind]++] = call;
 }
 
@@ -119,23 +130,17 @@ static void place_calls(Order *order, uint32_t *sequence) {
   }
 }
 
-static void apply(const uint32_t *sequence, uint32_t count, uint32_t *nodes, BpCallKind *kinds,
-                  uint32_t *old_nodes, uint32_t *old_kinds) {
-  for (uint32_t i = 0; i < count; i++) {
-    old_nodes[i] = nodes[i];
-    old_kinds[i] = kinds[i];
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    nodes[i] = old_nodes[sequence[i]];
-    kinds[i] = (BpCallKind)old_kinds[sequence[i]];
-  }
+static void apply(const uint32_t *sequence, uint32_t count, uint32_t *nodes, uint32_t *old) {
+  memcpy(old, nodes, count * sizeof(*old));
+  for (uint32_t i = 0; i < count; i++)
+    nodes[i] = old[sequence[i]];
 }
 
-int bp__order_calls(const BpCallGraph *graph, uint32_t *nodes, BpCallKind *kinds, uint32_t count) {
-  Order order = {.graph = graph, .nodes = nodes, .kinds = kinds, .count = count};
+int bp__order_calls(const BpCallGraph *graph, uint32_t *nodes, uint32_t count, uint32_t place) {
+  Order order = {.graph = graph, .nodes = nodes, .count = count, .place = place};
   size_t num_storages = graph->num_storages;
   uint32_t *tables =
-      malloc(((BP_NUM_CALL_KINDS + 5) * (size_t)count + 2 * num_storages + 1) * sizeof(*tables));
+      malloc(((BP_NUM_CALL_KINDS + 3) * (size_t)count + 2 * num_storages + 1) * sizeof(*tables));
   if (!tables)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the order of %u calls", count);
   uint32_t *next = tables;
@@ -144,10 +149,9 @@ int bp__order_calls(const BpCallGraph *graph, uint32_t *nodes, BpCallKind *kinds
   order.writer = next, next += num_storages;
   order.readers = next, next += num_storages;
   order.num_before = memset(next, 0, count * sizeof(*next)), next += count;
-  for (int i = 0; i < BP_NUM_CALL_KINDS; i++) {
-    order.function[i] = NONE;
+  memset(order.function, 0xff, sizeof order.function); /* NONE */
+  for (int i = 0; i < BP_NUM_CALL_KINDS; i++)
     order.ready[i] = next, next += count;
-  }
   int status = 0;
   for (uint32_t i = 0; i < count && !status; i++)
     status = add_call(&order, i);
@@ -156,7 +160,7 @@ int bp__order_calls(const BpCallGraph *graph, uint32_t *nodes, BpCallKind *kinds
   } else {
     uint32_t *sequence = next;
     place_calls(&order, sequence);
-    apply(sequence, count, nodes, kinds, sequence + count, order.num_before);
+    apply(sequence, count, nodes, order.num_before);
   }
   free(order.links);
   free(tables);

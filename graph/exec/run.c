@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a prepared graph, in one thread or in one thread for each of two devices. */
+/* Runs of a prepared graph, in one thread or in one for each device. */
 #include <string.h>
 
 #include <backplane/device.h>
@@ -20,7 +20,8 @@ static int check_ready(const BpExecutor *executor) {
  * from the host, and a copy to the host is complete before its readers. */
 static int run_copy(const BpExecutor *executor, const Call *call) {
   const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
-  void *from_stream = stream_of(executor, from), *to_stream = stream_of(executor, to);
+  void *from_stream = executor->streams[source_place(executor, call)];
+  void *to_stream = executor->streams[call->place];
   if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type != BP_DEVICE_CPU)
     return bp_tensor_copy_between(from, to, from_stream, to_stream);
   if (to->device.device_type != BP_DEVICE_CPU)
@@ -44,7 +45,8 @@ static int wait_for_copied(BpEvent *event, BpDevice device, void *stream) {
 
 static int wait_for_copy(const BpExecutor *executor, const Call *copy) {
   const BpTensorView *from = copy->args[0].v_view;
-  if (wait_for_copied(copy->copied, from->device, stream_of(executor, from)) == 0)
+  void *stream = executor->streams[source_place(executor, copy)];
+  if (wait_for_copied(copy->copied, from->device, stream) == 0)
     return 0;
   return bp_error_add_context("copy '%s'", executor->plan.graph->nodes[copy->node].name);
 }
@@ -74,39 +76,53 @@ static int run_call(const BpExecutor *executor, const Call *call) {
   return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
 }
 
-/* The device and the streams that the thread used before a run; they are restored after it. */
+/* The devices and the streams that the thread had chosen before a run, to be restored after it. */
 typedef struct Current {
-  BpDevice devices[BP_GRAPH_MOST_DEVICES];
-  void *streams[BP_GRAPH_MOST_DEVICES];
+  BpDevice devices[BP_PLACES_MAX];
+  void *streams[BP_PLACES_MAX];
   uint32_t count;
 } Current;
 
-/* Restores the device and streams, and keeps the error of a failed run. */
+/* Keeps the error of a run that failed. The first of several devices of a type is restored last. */
 static int leave(const Current *before, int status) {
   BpError *error = bp_error_take();
-  for (uint32_t i = 0; i < before->count; i++)
-    bp_device_set_current(before->devices[i], before->streams[i]);
+  for (uint32_t i = before->count; i > 0; i--)
+    bp_device_set_current(before->devices[i - 1], before->streams[i - 1]);
   bp_error_clear();
   if (error)
     bp_error_put(error);
   return status;
 }
 
-static int enter(const BpExecutor *executor, Current *before) {
-  const BpExecutorPlan *plan = &executor->plan;
-  *before = (Current){.count = 0};
-  for (uint32_t i = 0; i < plan->num_devices; i++) {
-    int32_t type = plan->devices[i].device_type;
-    before->devices[i].device_type = type;
-    bp_device_get_current(type, &before->devices[i].device_id, &before->streams[i]);
-    if (bp_device_set_current(plan->devices[i], executor->streams[i]) < 0)
-      return leave(before, -1);
-    before->count++;
-  }
+static int choose(const BpExecutor *executor, uint32_t place) {
+  return bp_device_set_current(executor->plan.devices[place], executor->streams[place]);
+}
+
+static int enter_place(const BpExecutor *executor, uint32_t place, Current *before) {
+  BpDevice *device = &before->devices[before->count];
+  device->device_type = executor->plan.devices[place].device_type;
+  bp_device_get_current(device->device_type, &device->device_id, &before->streams[before->count]);
+  if (choose(executor, place) < 0)
+    return leave(before, -1);
+  before->count++;
   return 0;
 }
 
-/* Executes the waits after the last call. */
+static int enter(const BpExecutor *executor, Current *before) {
+  *before = (Current){.count = 0};
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++)
+    if (enter_place(executor, i, before) < 0)
+      return -1;
+  return 0;
+}
+
+/* In a thread that calls functions of all places. */
+static int run_in_turn(const BpExecutor *executor, const Call *call) {
+  return executor->is_switching && choose(executor, call->place) < 0 ? -1
+                                                                     : run_call(executor, call);
+}
+
+/* The waits after the last call. */
 static int finish_copies(const BpExecutor *executor) {
   uint32_t first = executor->num_calls ? executor->calls[executor->num_calls - 1].last_wait : 0;
   return wait_for_copies(executor, first, executor->num_waits);
@@ -136,71 +152,75 @@ static int run_calls(int task_id, BpParallelGroup *group, void *data) {
   (void)task_id;
   (void)group;
   for (uint32_t i = 0; i < executor->num_calls; i++)
-    if (run_call(executor, &executor->calls[i]) < 0)
+    if (run_in_turn(executor, &executor->calls[i]) < 0)
       return give_up(executor);
   return finish_copies(executor) < 0 ? give_up(executor) : 0;
 }
 
 /* One device's calls of a run, in a thread of its own or in the caller's. */
-typedef struct Half {
+typedef struct Lane {
   const BpExecutor *executor;
   uint32_t place;
   int status;
-  BpError *error; /* error of a half in a thread of its own */
-} Half;
+  BpError *error; /* of a thread of its own */
+} Lane;
 
-/* Executes a call of the half's device, or the half of a copy that the device queues. */
-static int run_half_call(const Half *half, const Call *call) {
-  const BpExecutor *executor = half->executor;
+/* The half of a copy that this device does, or its call. */
+static int run_lane_call(const Lane *lane, const Call *call) {
+  const BpExecutor *executor = lane->executor;
   int status = 0;
   if (call->crossing == NO_CROSSING)
-    return call->place == half->place ? run_call(executor, call) : 0;
-  if (call->place == half->place)
+    return call->place == lane->place ? run_call(executor, call) : 0;
+  if (call->place == lane->place)
     status = bp__crossing_receive(executor->crossings, call->crossing);
-  else
+  else if (source_place(executor, call) == lane->place)
     status = bp__crossing_send(executor->crossings, call->crossing);
   return status < 0 && *bp_error_kind()
              ? bp_error_add_context("copy '%s'", executor->plan.graph->nodes[call->node].name)
              : status;
 }
 
-static int run_half_calls(int task_id, BpParallelGroup *group, void *data) {
-  Half *half = data;
-  const BpExecutor *executor = half->executor;
+static int run_lane_calls(int task_id, BpParallelGroup *group, void *data) {
+  Lane *lane = data;
+  const BpExecutor *executor = lane->executor;
   (void)task_id;
   (void)group;
-  for (uint32_t i = 0; i < executor->num_calls && half->status == 0; i++)
-    half->status = run_half_call(half, &executor->calls[executor->orders[half->place][i]]);
-  return half->status < 0 && *bp_error_kind() ? -1 : 0; /* else the other half has failed */
+  for (uint32_t i = 0; i < executor->num_calls && lane->status == 0; i++)
+    lane->status = run_lane_call(lane, &executor->calls[executor->orders[lane->place][i]]);
+  return lane->status < 0 && *bp_error_kind() ? -1 : 0; /* without one it is another's failure */
 }
 
-static void run_half(Half *half) {
-  Current before;
-  half->status = enter(half->executor, &before);
-  if (half->status == 0) {
-    if (bp_parallel_launch(run_half_calls, half, 1) < 0)
-      half->status = -1;
-    leave(&before, half->status);
+static void run_lane(Lane *lane) {
+  Current before = {.count = 0};
+  lane->status = enter_place(lane->executor, lane->place, &before);
+  if (lane->status == 0) {
+    if (bp_parallel_launch(run_lane_calls, lane, 1) < 0)
+      lane->status = -1;
+    leave(&before, lane->status);
   }
-  if (half->status < 0)
-    bp__crossings_give_up(half->executor->crossings);
+  if (lane->status < 0)
+    bp__crossings_give_up(lane->executor->crossings);
 }
 
-static void run_half_in_thread(void *data) {
-  Half *half = data;
-  run_half(half);
-  half->error = bp_error_take();
+static void run_lane_in_thread(void *data) {
+  Lane *lane = data;
+  run_lane(lane);
+  lane->error = bp_error_take();
 }
 
-/* Raises the error of the caller's half or, if it has none, of the other half. After joining no
- * copy to staging memory is in progress. */
-static int join_halves(const BpExecutor *executor, const Half halves[2]) {
-  if (halves[0].status == 0 && halves[1].status == 0)
+/* The error of the caller's lane if it has one, else the first of the others. When this returns, a
+ * copy to staging memory is under way no more. */
+static int join_lanes(const BpExecutor *executor, const Lane *lanes) {
+  int status = 0;
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
+    status |= lanes[i].status;
+    if (lanes[i].error && !*bp_error_kind())
+      bp_error_put(lanes[i].error);
+    else
+      bp_object_release(lanes[i].error);
+  }
+  if (status == 0)
     return 0;
-  if (!*bp_error_kind() && halves[1].error)
-    bp_error_put(halves[1].error);
-  else
-    bp_object_release(halves[1].error);
   sync_quietly(executor);
   return -1;
 }
@@ -212,24 +232,48 @@ static int run_in_one_thread(BpExecutor *executor) {
   return leave(&before, bp_parallel_launch(run_calls, executor, 1));
 }
 
-static int run_in_two_threads(BpExecutor *executor) {
-  Half halves[2] = {{executor, 0, 0, NULL}, {executor, 1, 0, NULL}};
-  bp_error_clear(); /* an older error of the caller would count as a half's error */
-  bp__crossings_begin(executor->crossings);
-  if (!executor->second)
-    executor->second = bp__second_thread_start();
-  if (!executor->second ||
-      bp__second_thread_begin(executor->second, run_half_in_thread, &halves[1]) < 0)
+/* The caller's thread works for the host, if that has a place. */
+static uint32_t find_own_place(const BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++)
+    if (executor->plan.devices[i].device_type == BP_DEVICE_CPU)
+      return i;
+  return 0;
+}
+
+/* Starts the threads that are not there yet. */
+static int start_threads(BpExecutor *executor, uint32_t own) {
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
+    if (i != own && !executor->threads[i])
+      executor->threads[i] = bp__queue_thread_start();
+    if (i != own && !executor->threads[i])
+      return -1;
+  }
+  return 0;
+}
+
+static int run_in_lanes(BpExecutor *executor) {
+  const uint32_t own = find_own_place(executor), count = executor->plan.graph->places.count;
+  Lane lanes[BP_PLACES_MAX];
+  if (start_threads(executor, own) < 0)
     return run_in_one_thread(executor);
-  run_half(&halves[0]);
-  bp__second_thread_wait(executor->second);
-  return join_halves(executor, halves);
+  bp_error_clear(); /* an older error of the caller's would be taken for that of a lane */
+  bp__crossings_begin(executor->crossings);
+  for (uint32_t i = 0; i < count; i++) {
+    lanes[i] = (Lane){executor, i, 0, NULL};
+    if (i != own && bp__queue_thread_begin(executor->threads[i], run_lane_in_thread, &lanes[i]) < 0)
+      return run_in_one_thread(executor); /* the child of a fork, which lacks all threads */
+  }
+  run_lane(&lanes[own]);
+  for (uint32_t i = 0; i < count; i++)
+    if (i != own)
+      bp__queue_thread_wait(executor->threads[i]);
+  return join_lanes(executor, lanes);
 }
 
 int bp__executor_run(BpExecutor *executor) {
   if (check_ready(executor) < 0)
     return -1;
-  return executor->crossings ? run_in_two_threads(executor) : run_in_one_thread(executor);
+  return executor->crossings ? run_in_lanes(executor) : run_in_one_thread(executor);
 }
 
 int bp__executor_sync(BpExecutor *executor) {
@@ -267,7 +311,7 @@ static int profile_calls(int task_id, BpParallelGroup *group, void *data) {
     const Call *call = &executor->calls[i];
     const BpCallNode *node = &graph->nodes[call->node];
     int64_t start = bp__graph_now_ns();
-    if (run_call(executor, call) < 0 || bp__executor_sync(executor) < 0)
+    if (run_in_turn(executor, call) < 0 || bp__executor_sync(executor) < 0)
       return -1;
     int64_t end = bp__graph_now_ns();
     int stop = profile->visit(profile->visitor, node, &executor->views[node->first_entry],

@@ -22,9 +22,9 @@ typedef struct BpGraphNode BpGraphNode;
 typedef struct BpGraph BpGraph;
 struct BpOp;
 
-/* The devices on which nodes run and values lie: the target's device, or the fallback's. */
-#define BP_PLACE_TARGET   0
-#define BP_PLACE_FALLBACK 1
+/* Where nodes run and values lie: on the device of the target. Those of its fallbacks, in order,
+ * are the places from 1 on. */
+#define BP_PLACE_TARGET 0
 
 /* The value of a name that is a sequence or an optional. A settled sequence is known while the
  * model is imported, and no node computes it (graph/onnx/sequence.c). The tensors of an open
@@ -56,11 +56,11 @@ typedef struct BpGraphValue {
   /* The sequence, if the value is a sequence instead of a tensor, so that its type and shape are
    * undefined; else NULL. */
   BpGraphSequence *sequence;
-  int32_t id;       /* dense number, from 0 to num_values - 1 */
-  int32_t num_uses; /* uses by nodes and as an output of the graph, after bp__graph_count_uses */
-  int32_t place;    /* device on which the value lies: BP_PLACE_*; see graph/build/place.c */
-  int64_t room;     /* symbol for the extent along `room_axis` of a tensor's memory with spare rows
-                     * (graph/build/append.c); else 0 */
+  int32_t id;       /* dense, from 0 to num_values - 1 */
+  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t place;    /* where it lies; see graph/build/place.c */
+  int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
+                   has along `room_axis`, a symbol; else 0 */
   int32_t room_axis;
   int64_t channels; /* channels of a channel-blocked tensor, without spare ones; 0: plain */
 } BpGraphValue;
@@ -99,14 +99,14 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* inputs; NULL for an absent optional input */
   BpGraphValue **outputs;
-  int32_t id;         /* place in the list of nodes, after bp__graph_count_uses */
-  int32_t place;      /* BP_PLACE_* */
-  int32_t is_alone;   /* never fused, because the target rejects the fused function */
-  int32_t is_append;  /* a Concat that the machine executes (graph/build/append.c) */
-  int32_t is_kept;    /* kept although its outputs are unused, because they give symbols values */
-  int32_t source;     /* index + 1 of the graph's source from which the node is made; 0: none */
-  int32_t is_control; /* executed by the machine: no pass computes or replaces it
-                       * (graph/ops/control.h) */
+  int32_t id;         /* place in the list, after bp__graph_count_uses */
+  int32_t place;      /* where it runs */
+  int32_t is_alone;   /* not fused with others: the target refuses what came of it */
+  int32_t is_append;  /* a Concat that the machine does (graph/build/append.c) */
+  int32_t is_kept;    /* not dropped where nobody reads its outputs: they give symbols values */
+  int32_t source;     /* which of the graph's sources it is made of, from 1 on; 0: of none */
+  int32_t is_control; /* the machine does it: no pass computes or replaces it
+                         (graph/ops/control.h) */
   BpGraph **bodies;   /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };

@@ -15,6 +15,9 @@
  * bytes as an expression of the open extents, the bytes for likely extents, and the likely extents,
  * "n=64, m=1". */
 #define BP_RELAX_STORAGE_NAMES "backplane.storage"
+/* Of a program that runs on devices beside its first one and the host, from the machine's number 1
+ * on: "TYPE ORDINAL", as the places of graphs (graph/io/places.h). */
+#define BP_RELAX_DEVICE_NAMES "backplane.devices"
 
 /* The sources of a call's argument. */
 typedef enum BpRelaxArgKind {

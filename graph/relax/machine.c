@@ -242,21 +242,46 @@ static const BpTensorView *find_last_tensor(const BpValue *args, int32_t num_arg
   return last;
 }
 
-static int call_timed(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+/* Waits for the work of all devices, and raises its failures. */
+static int sync_devices(const BpRelaxMachine *machine) {
+  for (uint32_t i = 0; i < machine->num_devices; i++)
+    if (bp_stream_sync(machine->devices[i], NULL) < 0)
+      return -1;
+  return 0;
+}
+
+/* Calls a function while the devices do nothing else, and waits for its work. */
+static int call_timed(const BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                       int32_t num_args, BpValue *result) {
   BpFunction *function = machine->callees[index].function;
-  const char *name = machine->executable->functions[index].name;
-  const BpTensorView *last = find_last_tensor(args, num_args);
-  if (bp_stream_sync(machine->devices[0], NULL) < 0)
+  if (sync_devices(machine) < 0)
     return -1;
   int64_t start = bp__graph_now_ns();
   if (function->call(function, args, num_args, result))
     return -1;
-  if (bp_stream_sync(machine->devices[0], NULL) == 0 &&
-      visit_call(running.profile, name, last, start, bp__graph_now_ns()) == 0)
+  if (sync_devices(machine) == 0 &&
+      visit_call(running.profile, machine->executable->functions[index].name,
+                 find_last_tensor(args, num_args), start, bp__graph_now_ns()) == 0)
     return 0;
   bp_value_clear(result);
   return -1;
+}
+
+/* Makes the device of the last tensor the thread's current one of its type. */
+static int choose_device(const BpValue *args, int32_t num_args) {
+  const BpTensorView *last = find_last_tensor(args, num_args);
+  return last && last->device.device_type != BP_DEVICE_CPU
+             ? bp_device_set_current(last->device, NULL)
+             : 0;
+}
+
+static int call_packed(const BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                       int32_t num_args, BpValue *result) {
+  BpFunction *function = machine->callees[index].function;
+  if (machine->is_switching && choose_device(args, num_args) < 0)
+    return -1;
+  return running.profile ? call_timed(machine, index, args, num_args, result)
+                         : function->call(function, args, num_args, result);
 }
 
 static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
@@ -265,8 +290,7 @@ static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue 
   if (callee->builtin)
     return callee->builtin(machine, args, num_args, result);
   if (machine->executable->functions[index].kind == BP_RELAX_PACKED)
-    return running.profile ? call_timed(machine, index, args, num_args, result)
-                           : callee->function->call(callee->function, args, num_args, result);
+    return call_packed(machine, index, args, num_args, result);
   return call_own(machine, index, args, num_args, result);
 }
 
@@ -310,22 +334,40 @@ static int release_result(BpRelaxMachine *machine, BpValue *result) {
   return 0;
 }
 
-static int call_on_device(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
-                          int32_t num_args, BpValue *result) {
-  BpDevice device = machine->devices[0], before = device;
-  void *stream;
-  if (device.device_type == BP_DEVICE_CPU)
-    return call_own(machine, index, args, num_args, result);
-  bp_device_get_current(device.device_type, &before.device_id, &stream);
-  if (bp_device_set_current(device, NULL) < 0)
-    return -1;
-  int status = call_own(machine, index, args, num_args, result);
+/* The devices and streams that were the thread's current ones before a call. */
+typedef struct Current {
+  BpDevice devices[BP_RELAX_MAX_DEVICES];
+  void *streams[BP_RELAX_MAX_DEVICES];
+  uint32_t count;
+} Current;
+
+/* The last one first, as they were replaced. Keeps the thread's error. */
+static int restore(const Current *before, int status) {
   BpError *error = bp_error_take();
-  if (bp_device_set_current(before, stream) < 0)
-    bp_error_clear();
+  for (uint32_t i = before->count; i > 0; i--)
+    if (bp_device_set_current(before->devices[i - 1], before->streams[i - 1]) < 0)
+      bp_error_clear();
   if (error)
     bp_error_put(error);
   return status;
+}
+
+/* The first device comes last, so it is the current one of its type. */
+static int call_on_devices(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                           int32_t num_args, BpValue *result) {
+  Current before;
+  before.count = 0;
+  for (uint32_t i = machine->num_devices; i > 0; i--) {
+    BpDevice device = machine->devices[i - 1], *old = &before.devices[before.count];
+    if (device.device_type == BP_DEVICE_CPU)
+      continue;
+    *old = device;
+    bp_device_get_current(device.device_type, &old->device_id, &before.streams[before.count]);
+    if (bp_device_set_current(device, NULL) < 0)
+      return restore(&before, -1);
+    before.count++;
+  }
+  return restore(&before, call_own(machine, index, args, num_args, result));
 }
 
 static BpRelaxWorkspace *take_workspace(BpRelaxMachine *machine) {
@@ -344,10 +386,7 @@ static void give_workspace(BpRelaxMachine *machine, BpRelaxWorkspace *workspace)
 /* Raises the errors of failed work if there are several devices beside the host: the caller waits
  * for only one of them, and copies between devices raise no errors. */
 static int wait_for_devices(const BpRelaxMachine *machine) {
-  for (uint32_t i = 0; machine->num_devices > 2 && i < machine->num_devices; i++)
-    if (bp_stream_sync(machine->devices[i], NULL) < 0)
-      return -1;
-  return 0;
+  return machine->num_devices > 2 ? sync_devices(machine) : 0;
 }
 
 int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
@@ -360,7 +399,7 @@ int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace,
   BpRelaxMachine *machine_before = running.machine;
   BpRelaxWorkspace *workspace_before = bp__relax_workspace_use(workspace ? workspace : own);
   running.machine = machine;
-  int status = call_on_device(machine, index, args, num_args, result);
+  int status = call_on_devices(machine, index, args, num_args, result);
   if (status == 0 && wait_for_devices(machine) < 0) {
     bp_value_clear(result);
     status = -1;
@@ -572,6 +611,10 @@ static int add_devices(BpRelaxMachine *machine, const BpDevice *devices, uint32_
   memcpy(machine->devices, devices, num_devices * sizeof(*devices));
   if (devices[num_devices - 1].device_type != BP_DEVICE_CPU)
     machine->devices[num_devices++] = (BpDevice){BP_DEVICE_CPU, 0};
+  for (uint32_t i = 0; i < num_devices; i++)
+    for (uint32_t k = 0; k < i; k++)
+      machine->is_switching |= machine->devices[i].device_type != BP_DEVICE_CPU &&
+                               machine->devices[i].device_type == machine->devices[k].device_type;
   for (; machine->num_devices < num_devices; machine->num_devices++) {
     BpRelaxPool *pool = bp__relax_pool_create(machine->devices[machine->num_devices]);
     if (!pool)

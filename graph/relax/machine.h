@@ -9,12 +9,13 @@
 #include <backplane/module.h>
 #include <backplane/object.h>
 
+#include "graph/io/places.h"
 #include "graph/relax/executable.h"
 #include "graph/relax/storage.h"
 #include "graph/relax/workspace.h"
 
-/* The maximum number of devices of one machine, including the host. */
-#define BP_RELAX_MAX_DEVICES 8
+/* The devices that one machine may use, the host among them. */
+#define BP_RELAX_MAX_DEVICES (BP_PLACES_MAX + 1)
 
 typedef struct BpRelaxMachine BpRelaxMachine;
 
@@ -37,8 +38,9 @@ struct BpRelaxMachine {
   BpModule *self; /* module that owns the machine; borrowed */
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   BpRelaxPool *pools[BP_RELAX_MAX_DEVICES];
-  uint32_t num_devices; /* devices, of which the last is the host */
-  BpValue *constants;   /* constants; tensors are on the first device */
+  uint32_t num_devices; /* the last one is the host */
+  bool is_switching;    /* two beside the host are of one type */
+  BpValue *constants;   /* tensors on the first device */
   BpRelaxCallee *callees;
   BpValue *functions;     /* functions of the callees as values, for compiled functions */
   BpRelaxWorkspace *idle; /* workspaces that no run uses; guarded by bp__relax_lock */

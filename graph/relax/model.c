@@ -9,9 +9,9 @@
 
 #include <backplane/device.h>
 #include <backplane/error.h>
-#include <backplane/graph/relax.h>
 #include <backplane/object.h>
 
+#include "graph/io/device_text.h"
 #include "graph/relax/module.h"
 
 /* ---- Devices ----------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static size_t add_types(BpModule *module, int depth, int32_t *types, size_t coun
 typedef struct CodeTypes {
   int32_t types[MOST_TYPES];
   size_t count;
-  char names[256]; /* names, such as "opencl, cuda" */
+  char names[1024]; /* "opencl, cuda" */
 } CodeTypes;
 
 /* Finds the device types: host code imports device code; without device code it is for the CPU. */
@@ -63,10 +63,10 @@ static void find_types(BpModule *module, CodeTypes *found) {
   if (!found->count)
     found->types[found->count++] = BP_DEVICE_CPU;
   for (size_t i = 0; i < found->count && used < sizeof(found->names); i++) {
-    char name[64];
-    bp_device_format((BpDevice){found->types[i], 0}, name, sizeof name);
-    used += (size_t)snprintf(found->names + used, sizeof(found->names) - used, "%s%.*s",
-                             i ? ", " : "", (int)strcspn(name, ":"), name);
+    char name[BP_DEVICE_TEXT_MAX];
+    bp__kind_text(found->types[i], name);
+    used += (size_t)snprintf(found->names + used, sizeof(found->names) - used, "%s%s",
+                             i ? ", " : "", name);
   }
 }
 
@@ -95,7 +95,7 @@ int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *
 
 int bp__code_check_device(BpModule *module, BpDevice device) {
   CodeTypes found;
-  char wanted[64];
+  char wanted[BP_DEVICE_TEXT_MAX];
   find_types(module, &found);
   for (size_t i = 0; i < found.count; i++)
     if (found.types[i] == BP_DEVICE_TYPE_OF_CODE(device.device_type))
@@ -111,11 +111,34 @@ BpModule *bp__relax_find_module(BpModule *module) {
   return bp__relax_module_executable(module) ? module : NULL;
 }
 
+/* Reads the places of a program: those beside the first device are the names of a function. */
+static int read_places(const BpRelaxExecutable *executable, BpPlaces *places) {
+  int64_t index = bp__relax_executable_find(executable, BP_RELAX_DEVICE_NAMES);
+  const BpRelaxFunction *function = index < 0 ? NULL : &executable->functions[index];
+  *places = (BpPlaces){.count = 1};
+  for (uint32_t i = 0; function && i < function->num_params; i++) {
+    BpPlace *place = &places->all[places->count];
+    char rest;
+    if (places->count++ == BP_PLACES_MAX ||
+        sscanf(function->param_names[i], "%9" SCNd32 " %9" SCNu32 "%c", &place->device_type,
+               &place->ordinal, &rest) != 2 ||
+        place->device_type < 1 || place->ordinal >= BP_PLACES_MAX)
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "the program asks for device %u, '%.32s', which is not a type and a "
+                            "number of one of %d devices; it is damaged",
+                            i + 1, function->param_names[i], BP_PLACES_MAX);
+  }
+  return 0;
+}
+
 int bp__relax_select_devices(BpModule *executable, const char *preferences, BpDevice *devices,
                              size_t capacity, size_t *num_devices, char **report) {
-  (void)capacity;
+  BpPlaces places;
   *num_devices = 1;
-  return bp__code_select_device(executable, preferences, devices, report);
+  if (read_places(bp__relax_module_executable(executable), &places) < 0 ||
+      bp__code_select_device(executable, preferences, devices, report) < 0)
+    return -1;
+  return bp__places_select(&places, preferences, devices, capacity, num_devices);
 }
 
 /* ---- The model --------------------------------------------------------------------------- */
@@ -185,10 +208,14 @@ static int check_appends(const BpRelaxModel *model) {
   return 0;
 }
 
-static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
+static int build(BpRelaxModel *model, BpModule *executable, const BpDevice *given,
+                 size_t num_given) {
   const BpRelaxExecutable *content = bp__relax_module_executable(executable);
+  BpPlaces places;
+  BpDevice devices[BP_PLACES_MAX];
   int64_t entry = find_entry(content);
-  if (entry < 0 || bp__code_check_device(executable, device) < 0)
+  if (entry < 0 || bp__code_check_device(executable, given[0]) < 0 ||
+      read_places(content, &places) < 0 || bp__places_take(&places, given, num_given, devices) < 0)
     return -1;
   model->function = (uint32_t)entry;
   model->num_inputs = content->functions[entry].num_args;
@@ -197,7 +224,8 @@ static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
       bp__relax_find_appends(content, model->function, &model->appends, &model->num_appends) < 0 ||
       check_appends(model) < 0)
     return -1;
-  model->module = bp_relax_machine_create(executable, device);
+  model->num_devices = places.count;
+  model->module = bp__relax_machine_module_create(executable, devices, places.count);
   if (!model->module)
     return -1;
   model->machine = bp__relax_module_machine(model->module);
@@ -205,13 +233,12 @@ static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
 }
 
 void *bp__relax_model_create(BpModule *executable, const BpDevice *devices, size_t num_devices) {
-  (void)num_devices;
   BpRelaxModel *model = calloc(1, sizeof(*model));
   if (!model) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
     return NULL;
   }
-  if (build(model, executable, devices[0]) == 0)
+  if (build(model, executable, devices, num_devices) == 0)
     return model;
   bp__relax_model_free(model);
   return NULL;
@@ -228,7 +255,7 @@ void bp__relax_model_free(void *data) {
 
 const BpDevice *bp__relax_model_devices(const void *data, size_t *num_devices) {
   const BpRelaxModel *model = data;
-  *num_devices = 1;
+  *num_devices = model->num_devices;
   return model->machine->devices;
 }
 

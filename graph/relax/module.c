@@ -384,6 +384,17 @@ static MachineModule *create_machine_module(BpModule *executable) {
   return self;
 }
 
+BpModule *bp__relax_machine_module_create(BpModule *executable, const BpDevice *devices,
+                                          uint32_t num_devices) {
+  MachineModule *self = create_machine_module(executable);
+  if (!self)
+    return NULL;
+  if (initialize_machine(self, devices, num_devices) == 0)
+    return self->module;
+  bp_object_release(self->module);
+  return NULL;
+}
+
 BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
   if (!BP_GIVEN(executable) || bp_graph_initialize() < 0)
     return NULL;
@@ -394,13 +405,7 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
                    bp_module_kind(executable));
     return NULL;
   }
-  MachineModule *self = create_machine_module(executable);
-  if (!self)
-    return NULL;
-  if (initialize_machine(self, &device, 1) == 0)
-    return self->module;
-  bp_object_release(self->module);
-  return NULL;
+  return bp__relax_machine_module_create(executable, &device, 1);
 }
 
 /* ---- The executable ---------------------------------------------------------------------- */

@@ -19,7 +19,11 @@ int bp__relax_register(void);
 BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner);
 /* The executable of a module; NULL without an error for a module of another kind. */
 const BpRelaxExecutable *bp__relax_module_executable(BpModule *module);
-/* The machine of a module that bp_relax_machine_create made; NULL for any other module. */
+/* As bp_relax_machine_create, of a module that holds an executable, on several devices: those of
+ * the program's numbers from 0 on. */
+BpModule *bp__relax_machine_module_create(BpModule *executable, const BpDevice *devices,
+                                          uint32_t num_devices);
+/* The machine of a module that bp_relax_machine_create made; NULL for any other. */
 BpRelaxMachine *bp__relax_module_machine(BpModule *module);
 
 #endif

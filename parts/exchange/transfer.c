@@ -69,13 +69,15 @@ static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   return (imports & needed) == needed;
 }
 
-/* Whether a stream of `to` can wait for `from` and then read memory that `from` wrote; *has_events:
- * whether `from` has events. -1 with an error. */
+/* Whether a stream of `to` can wait for `from` and then read what `from` left; *has_events: whether
+ * `from` has events, as the host has, whose work ends with the call. -1 with an error. */
 static int is_queued(BpDevice from, BpDevice to, int *has_events, uint64_t *alignment) {
   const BpEventsApi *from_events, *to_events;
   if (bp__event_table(from, &from_events) || bp__event_table(to, &to_events))
     return -1;
-  *has_events = from_events != NULL;
+  *has_events = from_events || bp__device_is_host(from);
+  if (bp__device_is_host(from) || bp__device_is_host(to))
+    return 0;
   int imports = imports_in_turn(to, alignment);
   return imports < 0 ? -1 : imports && from_events && bp__event_can_hold(to_events);
 }
@@ -130,12 +132,9 @@ static int allocate(BpTransfer *transfer) {
 BpTransfer *bp__transfer_create(BpDevice from, BpDevice to, uint64_t size) {
   if (bp__device_check_fork())
     return NULL;
-  if (bp__device_is_host(from) || bp__device_is_host(to) || size > UINT64_MAX - PAGE) {
-    if (size > UINT64_MAX - PAGE)
-      bp_error_raise(BP_ERROR_VALUE, "a transfer of %llu bytes is larger than any memory",
-                     (unsigned long long)size);
-    else
-      bp_error_raise(BP_ERROR_VALUE, "a transfer from or to the host; bp_device_copy does that");
+  if (size > UINT64_MAX - PAGE) {
+    bp_error_raise(BP_ERROR_VALUE, "a transfer of %llu bytes is larger than any memory",
+                   (unsigned long long)size);
     return NULL;
   }
   BpTransfer *transfer = calloc(1, sizeof *transfer);

@@ -337,24 +337,26 @@ typedef struct Elsewhere {
 
 typedef struct Compilation {
   const BpTarget *targets[MAX_TARGETS];
+  const BpTarget *fallbacks[MAX_TARGETS];
   BpInputShape shapes[MAX_SHAPES];
   int64_t extents[MAX_SHAPES][BP_PY_MAX_NDIM];
   int32_t num_targets;
+  int32_t num_fallbacks;
   int32_t num_shapes;
   const char *compilers[MAX_COMPILERS];
   int32_t num_compilers;
 } Compilation;
 
-static int add_targets(Compilation *compilation, PyObject *targets) {
-  for (Py_ssize_t i = 0; i < PyTuple_Size(targets); i++) {
-    const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(targets, i), NULL);
+static int add_targets(const BpTarget **list, int32_t *count, PyObject *texts) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(texts); i++) {
+    const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(texts, i), NULL);
     BpTarget *target = text && i < MAX_TARGETS ? bp_target_parse(text) : NULL;
     if (!target) {
       if (i >= MAX_TARGETS)
         PyErr_SetString(PyExc_ValueError, "too many targets");
       return -1;
     }
-    compilation->targets[compilation->num_targets++] = target;
+    list[(*count)++] = target;
   }
   return 0;
 }
@@ -474,35 +476,40 @@ static BpModule *compile_source(PyObject *path, PyObject *bytes, PyObject *array
   return module;
 }
 
-/* (path of an ONNX file or its bytes, targets, shapes by input, the fallback's target or None,
- * whether to compile reference code, a tuple of graph compilers, whether to measure them, the least
- * share of nodes that they claim, a dict of arrays for the initializers that the bytes omit) */
+static void release_targets(const BpTarget *const *list, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    bp_object_release((void *)(uintptr_t)list[i]);
+}
+
+/* (path of an ONNX file or its bytes, targets, shapes by input, a tuple of the fallbacks' targets,
+ * whether it is a reference, a tuple of graph compilers, whether to measure them, the
+ * least share of nodes that they claim, a dict of arrays for the initializers that the bytes leave
+ * out) */
 static PyObject *compile_model(PyObject *self, PyObject *args) {
-  PyObject *source, *path = NULL, *targets, *shapes, *compilers, *arrays;
-  const char *fallback_text;
-  BpTarget *fallback = NULL;
+  PyObject *source, *path = NULL, *targets, *shapes, *fallbacks, *compilers, *arrays;
   BpModule *module = NULL;
   int is_reference, measures;
   double least_claimed;
   (void)self;
-  if (!PyArg_ParseTuple(args, "OO!O!zpO!pdO!", &source, &PyTuple_Type, &targets, &PyDict_Type,
-                        &shapes, &fallback_text, &is_reference, &PyTuple_Type, &compilers,
-                        &measures, &least_claimed, &PyDict_Type, &arrays) ||
+  if (!PyArg_ParseTuple(args, "OO!O!O!pO!pdO!", &source, &PyTuple_Type, &targets, &PyDict_Type,
+                        &shapes, &PyTuple_Type, &fallbacks, &is_reference, &PyTuple_Type,
+                        &compilers, &measures, &least_claimed, &PyDict_Type, &arrays) ||
       (!PyBytes_Check(source) && !PyUnicode_FSConverter(source, &path)))
     return NULL;
   Compilation *compilation = calloc(1, sizeof(*compilation));
   if (!compilation) {
     PyErr_NoMemory();
-  } else if (add_targets(compilation, targets) == 0 && add_shapes(compilation, shapes) == 0 &&
-             add_compilers(compilation, compilers) == 0 &&
-             (!fallback_text || (fallback = bp_target_parse(fallback_text)))) {
+  } else if (add_targets(compilation->targets, &compilation->num_targets, targets) == 0 &&
+             add_targets(compilation->fallbacks, &compilation->num_fallbacks, fallbacks) == 0 &&
+             add_shapes(compilation, shapes) == 0 && add_compilers(compilation, compilers) == 0) {
     const BpCompileOptions options = {.struct_size = sizeof(options),
                                       .targets = compilation->targets,
                                       .num_targets = compilation->num_targets,
                                       .shapes = compilation->shapes,
                                       .num_shapes = compilation->num_shapes,
                                       .shape_size = sizeof(BpInputShape),
-                                      .fallback = fallback,
+                                      .fallbacks = compilation->fallbacks,
+                                      .num_fallbacks = compilation->num_fallbacks,
                                       .is_reference = is_reference,
                                       .graph_compilers = compilation->compilers,
                                       .num_graph_compilers = compilation->num_compilers,
@@ -510,9 +517,10 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
                                       .measures_claims = measures};
     module = compile_source(path, source, arrays, &options);
   }
-  for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
-    bp_object_release((void *)(uintptr_t)compilation->targets[i]);
-  bp_object_release(fallback);
+  if (compilation) {
+    release_targets(compilation->targets, compilation->num_targets);
+    release_targets(compilation->fallbacks, compilation->num_fallbacks);
+  }
   free(compilation);
   Py_XDECREF(path);
   return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();
@@ -530,7 +538,7 @@ static PyObject *specialize_model(PyObject *self, PyObject *args) {
   Compilation *compilation = model ? calloc(1, sizeof(*compilation)) : NULL;
   if (model && !compilation)
     PyErr_NoMemory();
-  if (compilation && add_targets(compilation, targets) == 0 &&
+  if (compilation && add_targets(compilation->targets, &compilation->num_targets, targets) == 0 &&
       add_shapes(compilation, shapes) == 0) {
     const BpCompileOptions options = {.struct_size = sizeof(options),
                                       .targets = compilation->targets,

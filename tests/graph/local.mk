@@ -3,6 +3,10 @@
 test_programs += tests/graph/test-onnx-bytes
 test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-overlap tests/graph/test-relax tests/graph/test-sort
 thread_tests += tests/graph/test-executor
+test_programs += tests/graph/test-places
+tests_graph_test_overlap_SOURCES = tests/graph/test-overlap.c tests/graph/call_graph.h
+tests_graph_test_places_SOURCES = tests/graph/test-places.c tests/graph/call_graph.h
+tests_graph_test_places_LDADD = $(LDADD) -lm
 
 test_programs += tests/graph/test-graph-ir
 tests_graph_test_graph_ir_SOURCES = tests/graph/test-graph-ir.c graph/ir/arena.c graph/ir/extent.c graph/ir/graph.c \
@@ -26,6 +30,10 @@ test_programs += tests/graph/test-onnx tests/graph/test-load \
 	tests/graph/test-caches tests/graph/test-specialize tests/graph/test-stages \
 	tests/graph/test-types tests/graph/test-together tests/graph/test-values tests/graph/test-streams
 thread_tests += tests/graph/test-together tests/graph/test-specialize
+
+test_programs += tests/graph/test-chain
+tests_graph_test_chain_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_chain_LDADD = $(graphtest_LDADD)
 
 test_programs += tests/graph/test-claims
 tests_graph_test_claims_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -604,7 +604,7 @@ static void check_room(BpModule *module, const char *list) {
   size_t count;
   g_assert_cmpint(bp_model_select_devices(module, list, devices, 1, &count, NULL), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
-  g_assert_nonnull(strstr(bp_error_message(), "runs on 2 devices, and there is room for 1"));
+  g_assert_nonnull(strstr(bp_error_message(), "runs on more devices than the 1 that"));
   bp_error_clear();
   g_assert_cmpint(devices[1].device_type, ==, -7);
   g_assert_cmpint(bp_model_select_devices(module, list, devices, 0, &count, NULL), ==, -1);
@@ -630,10 +630,10 @@ static void run_on(BpModule *module, const char *library, const BpDevice *device
   run_two_devices(model, x, w);
   g_assert_null(bp_model_create(module, devices, 1));
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
-  g_assert_nonnull(strstr(bp_error_message(), "second device, of kind"));
+  g_assert_nonnull(strstr(bp_error_message(), "needs 1 device of kind"));
   g_assert_cmpint(bp_model_select_devices(module, first, chosen, 2, &count, NULL), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
-  g_assert_nonnull(strstr(bp_error_message(), "name one after the first, as in \""));
+  g_assert_nonnull(strstr(bp_error_message(), "name its devices in order, as in \""));
   bp_error_clear();
   g_free(list);
   g_free(first);

@@ -429,7 +429,31 @@ static void test_refused_graphs(void) {
       {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,4]],\"dltype\"",
        "on two devices"},
       {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[4,4,4,4,4]],\"dltype\"",
-       "values on opencl, and no device of that kind"},
+       "needs 1 device of kind opencl; name its devices in order, as in \"cpu,opencl\""},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,1]],\"device_ordinal\":[\"list_int\",[0,"
+       "0,0,0]],\"dltype\"",
+       "'device_ordinal' has not one number"},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,1]],\"device_ordinal\":[\"list_int\",[0,"
+       "0,0,0,-1]],\"dltype\"",
+       "'device_ordinal' holds -1"},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,1]],\"device_ordinal\":[\"list_int\",[0,"
+       "0,8,0,0]],\"dltype\"",
+       "'device_ordinal' holds 8"},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_ordinal\":[\"list_int\",[0,0,0,0,0]],\"dltype\"",
+       "'device_ordinal' has no 'device_index'"},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,1]],\"device_ordinal\":[\"list_int\",[0,"
+       "0,0,0,1]],\"dltype\"",
+       "on two devices"},
+      {"\"attrs\":{\"dltype\"",
+       "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,1]],\"device_ordinal\":[\"list_int\",[1,"
+       "1,1,1,1]],\"dltype\"",
+       "needs 2 devices of kind cpu; name its devices in order, as in \"cpu:0,cpu:1\": 1 such "
+       "device was given"},
       {"\"func_name\":\"add\"", "\"func_name\":\"__copy\"", "the copy 'sum'"},
       {"\"num_inputs\":\"2\"", "\"num_inputs\":\"1\"", "'num_inputs'"},
       {"\"flatten_data\":\"0\"", "\"flatten_data\":\"2\"", "'flatten_data'"},

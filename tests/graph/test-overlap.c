@@ -2,6 +2,7 @@
 /* A graph on a device and the host: the device gets its work before the host waits or works, which
  * the order of calls shows. The device does its work only when a caller waits for it. */
 #include "tests/bare_device.h"
+#include "tests/graph/call_graph.h"
 
 #include <backplane/device_extensions.h>
 #include <backplane/graph/executor.h>
@@ -178,54 +179,7 @@ static const BpModuleApi code_api = {.struct_size = sizeof(BpModuleApi),
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-/* A node of a graph: its function and inputs, and the storage of its output, which is on the device
- * or the host; in some tests another device takes the host's place. */
-typedef struct Node {
-  const char *function; /* NULL: the input */
-  int inputs[2], num_inputs;
-  int storage, is_on_host;
-} Node;
-
-static void append(GString *text, gboolean is_first, const char *format, ...) G_GNUC_PRINTF(3, 4);
-static void append(GString *text, gboolean is_first, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_string_append(text, is_first ? "" : ",");
-  g_string_append_vprintf(text, format, args);
-  va_end(args);
-}
-
-static char *write_graph(const Node *nodes, int count, int32_t device_type, int32_t other_type) {
-  g_autoptr(GString) text = g_string_new(""), rows = g_string_new("0"), types = g_string_new(""),
-                     shapes = g_string_new(""), storages = g_string_new(""),
-                     devices = g_string_new("");
-  for (int i = 0; i < count; i++) {
-    const Node *node = &nodes[i];
-    g_autoptr(GString) inputs = g_string_new("");
-    for (int k = 0; k < node->num_inputs; k++)
-      append(inputs, k == 0, "[%d,0,0]", node->inputs[k]);
-    if (node->function)
-      append(
-          text, i == 0,
-          "{\"op\":\"tvm_op\",\"name\":\"n%d\",\"attrs\":{\"func_name\":\"%s\"},\"inputs\":[%s]}",
-          i, node->function, inputs->str);
-    else
-      append(text, i == 0, "{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]}");
-    append(rows, FALSE, "%d", i + 1);
-    append(types, i == 0, "\"float32\"");
-    append(shapes, i == 0, "[%d]", COUNT);
-    append(storages, i == 0, "%d", node->storage);
-    append(devices, i == 0, "%d", node->is_on_host ? other_type : device_type);
-  }
-  return g_strdup_printf("{\"nodes\":[%s],\"arg_nodes\":[0],\"heads\":[[%d,0,0]],"
-                         "\"node_row_ptr\":[%s],\"attrs\":{\"dltype\":[\"list_str\",[%s]],"
-                         "\"shape\":[\"list_shape\",[%s]],\"storage_id\":[\"list_int\",[%s]],"
-                         "\"device_index\":[\"list_int\",[%s]]}}",
-                         text->str, count - 1, rows->str, types->str, shapes->str, storages->str,
-                         devices->str);
-}
-
-/* The host's half comes first, and its storages alternate. */
+/* The host's half comes first, and its storages take turns. */
 static const Node halves[] = {
     {NULL, {0}, 0, 0, 0},     {"device", {0}, 1, 1, 0}, {"__copy", {1}, 1, 2, 1},
     {"host", {2}, 1, 3, 1},   {"host", {3}, 1, 2, 1},   {"__copy", {4}, 1, 4, 0},
@@ -237,12 +191,11 @@ static const Node halves[] = {
 static const Node brought[] = {
     {NULL, {0}, 0, 0, 0}, {"device", {0}, 1, 1, 0}, {"__copy", {1}, 1, 2, 1}};
 
-static BpModule *create_on(const Node *nodes, int count, int32_t device_type, int32_t other_type,
-                           const BpModuleApi *api) {
-  const BpDevice devices[] = {{device_type, 0}, {other_type, 0}};
+static BpModule *create_on(const Node *nodes, int count, const BpDevice *devices,
+                           size_t num_devices, const BpModuleApi *api) {
   BpModule *code = bp_module_create(api, NULL);
-  g_autofree char *json = write_graph(nodes, count, device_type, other_type);
-  BpModule *module = bp_graph_executor_create(json, code, devices, 2);
+  g_autofree char *json = write_graph(nodes, count, devices, "float32", COUNT, NULL);
+  BpModule *module = bp_graph_executor_create(json, code, devices, num_devices);
   if (!module)
     g_error("%s", bp_error_message());
   bp_object_release(code);
@@ -250,7 +203,8 @@ static BpModule *create_on(const Node *nodes, int count, int32_t device_type, in
 }
 
 static BpModule *create(const Node *nodes, int count, int32_t device_type) {
-  return create_on(nodes, count, device_type, BP_DEVICE_CPU, &code_api);
+  const BpDevice devices[] = {{device_type, 0}, {BP_DEVICE_CPU, 0}};
+  return create_on(nodes, count, devices, 2, &code_api);
 }
 
 static int call(BpModule *module, const char *name, const BpValue *args, int32_t num_args,
@@ -406,6 +360,13 @@ static const void *give_ahead_events(void *context, const char *name, uint32_t v
              : NULL;
 }
 
+static int32_t three_devices(void *context, int32_t *count, const char **why) {
+  (void)context;
+  *count = 3;
+  *why = "";
+  return 0;
+}
+
 #define AHEAD  (61440 + 87)
 #define BEHIND (61440 + 88)
 #define QUEUE(NAME, NUMBER, CONTEXT, EXTENSIONS)                                                   \
@@ -413,7 +374,7 @@ static const void *give_ahead_events(void *context, const char *name, uint32_t v
                                          .device_type = NUMBER,                                    \
                                          .name = #NAME,                                            \
                                          .context = CONTEXT,                                       \
-                                         .get_device_count = bare_count,                           \
+                                         .get_device_count = three_devices,                        \
                                          .get_attr = bare_attr,                                    \
                                          .alloc_data_space = bare_host_alloc,                      \
                                          .free_data_space = bare_host_free,                        \
@@ -433,6 +394,11 @@ static int add_now(void *self, const BpValue *args, int32_t num_args, BpValue *r
   (void)result;
   const float *second = num_args == 3 ? args[1].v_view->data : NULL;
   float *to = args[num_args - 1].v_view->data;
+  BpDevice device = args[0].v_view->device;
+  int32_t current;
+  void *stream;
+  bp_device_get_current(device.device_type, &current, &stream);
+  g_assert_cmpint(current, ==, device.device_id);
   for (int i = 0; i < COUNT; i++)
     to[i] = wrap(((const float *)args[0].v_view->data)[i] + (second ? second[i] : 0) + 1);
   pthread_mutex_lock(&lock);
@@ -461,7 +427,8 @@ static const Node crossing[] = {
 };
 
 static BpModule *create_crossing(void) {
-  return create_on(crossing, G_N_ELEMENTS(crossing), AHEAD, BEHIND, &add_api);
+  const BpDevice devices[] = {{AHEAD, 0}, {BEHIND, 0}};
+  return create_on(crossing, G_N_ELEMENTS(crossing), devices, 2, &add_api);
 }
 
 static int run_crossing(BpModule *module, float first) {
@@ -549,79 +516,36 @@ static void test_child_of_a_fork_lacks_the_second_thread(void) {
   bp_object_release(module);
 }
 
-#define MOST_NODES 60
-
-/* Makes a random graph, and the result of each node for an input of zeros. */
-typedef struct Random {
-  Node nodes[MOST_NODES];
-  float values[MOST_NODES];
-  int last_use[MOST_NODES];
-  int count;
-} Random;
-
-/* Returns a storage of the device that no later node reads, or a new one. */
-static int random_storage(GRand *rand, const Random *graph, int is_other, int *num_storages) {
-  int at = graph->count;
-  for (int tries = 0; tries < 4 && at > 1; tries++) {
-    int storage = graph->nodes[g_rand_int_range(rand, 0, at)].storage, is_free = 1;
-    for (int i = 0; i < at; i++)
-      if (graph->nodes[i].storage == storage &&
-          (i == 0 || graph->last_use[i] >= at || graph->nodes[i].is_on_host != is_other))
-        is_free = 0;
-    if (is_free)
-      return storage;
-  }
-  return (*num_storages)++;
-}
-
-/* Nodes read values of their own device, and copies read values of the other. The last uses are
- * chosen first: later nodes do not read the value. */
-static void make_random(GRand *rand, Random *graph, int count) {
-  int num_storages = 1;
-  *graph = (Random){.nodes = {{NULL, {0}, 0, 0, 0}}, .count = 1};
-  for (int i = 0; i < count; i++)
-    graph->last_use[i] = i + g_rand_int_range(rand, 1, 1 + count / 2);
-  while (graph->count < count) {
-    int at = graph->count, is_other = g_rand_boolean(rand), own[MOST_NODES], num_own = 0;
-    int across[MOST_NODES], num_across = 0;
-    for (int i = 0; i < at; i++)
-      if (graph->last_use[i] >= at) {
-        if (graph->nodes[i].is_on_host == is_other)
-          own[num_own++] = i;
-        else
-          across[num_across++] = i;
-      }
-    Node *node = &graph->nodes[at];
-    int copies = num_across && (!num_own || g_rand_int_range(rand, 0, 3) == 0);
-    if (!copies && !num_own) {
-      graph->last_use[at - 1] = at; /* a value to continue with */
-      continue;
-    }
-    *node = (Node){.function = copies ? "__copy" : "add",
-                   .num_inputs = copies ? 1 : g_rand_int_range(rand, 1, 3),
-                   .is_on_host = is_other};
-    for (int i = 0; i < node->num_inputs; i++)
-      node->inputs[i] = copies ? across[g_rand_int_range(rand, 0, num_across)]
-                               : own[g_rand_int_range(rand, 0, num_own)];
-    graph->values[at] = copies ? 0 : 1;
-    for (int i = 0; i < node->num_inputs; i++)
-      graph->values[at] = wrap(graph->values[at] + graph->values[node->inputs[i]]);
-    node->storage = random_storage(rand, graph, is_other, &num_storages);
-    graph->count++;
+/* What each node makes of an input of zeros. */
+static void compute(const Random *graph, float *values) {
+  values[0] = 0;
+  for (int i = 1; i < graph->count; i++) {
+    const Node *node = &graph->nodes[i];
+    values[i] = is_copy(node) ? 0 : 1;
+    for (int k = 0; k < node->num_inputs; k++)
+      values[i] = wrap(values[i] + values[node->inputs[k]]);
   }
 }
 
-/* The results are those of the nodes in sequence, whatever the order in which the devices work. */
+static const BpDevice all_devices[] = {{AHEAD, 0},  {BEHIND, 0}, {BP_DEVICE_CPU, 0},
+                                       {BEHIND, 1}, {AHEAD, 1},  {BEHIND, 2}};
+
+/* As its nodes one after the other would, whatever the order in which the devices do them. */
 static void test_random_graphs_compute_what_they_say(void) {
+  static const char *const functions[] = {"add", "add", "add", "add", "add", "add"};
   GRand *rand = g_rand_new_with_seed(19);
   awaited = 0;
-  for (int i = 0; i < 300; i++) {
+  for (int i = 0; i < 600; i++) {
     Random graph;
-    make_random(rand, &graph, g_rand_int_range(rand, 3, MOST_NODES));
-    BpModule *module = create_on(graph.nodes, graph.count, AHEAD, BEHIND, &add_api);
+    float values[MOST_NODES];
+    int num_places = g_rand_int_range(rand, 2, G_N_ELEMENTS(all_devices) + 1);
+    make_random(rand, &graph, g_rand_int_range(rand, 3, MOST_NODES), num_places, functions);
+    compute(&graph, values);
+    BpModule *module =
+        create_on(graph.nodes, graph.count, all_devices, (size_t)num_places, &add_api);
     for (int round = 0; round < 2; round++) {
       g_assert_cmpint(run_steps(module, 0, 0), ==, 0);
-      assert_output(module, graph.values[graph.count - 1], 0);
+      assert_output(module, values[graph.count - 1], 0);
     }
     bp_object_release(module);
   }

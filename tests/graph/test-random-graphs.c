@@ -32,9 +32,9 @@
 #include "tests/graph/compile_check.h"
 #include "tests/graph/random_graph.h"
 
-/* A target takes part in one of `share` graphs. Vectors of other widths, as this processor has
- * them; the C compiler is slower. LLVM's optimizer, which would use wrong flags of ours to break
- * code, takes four fifths of the time: the first target has it. */
+/* A target takes part in one graph of `share`. Vectors of other widths, as this processor has
+ * them; the compiler of C is slower. LLVM's optimizer, which misuses what we tell it wrongly, takes
+ * four fifths of the time: the first target has it. */
 typedef struct Share {
   const char *text;
   int32_t share;

@@ -160,7 +160,7 @@ static int run_compiler(const char *source, const char *library, const char *log
                         "-x",
                         "c++",
                         "-std=c++17",
-                        "-O0", /* optimising would take most of the time */
+                        "-O0", /* what compiles takes most of the time */
                         "-nostdinc++",
                         "-shared",
                         "-fPIC",

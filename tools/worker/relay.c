@@ -510,8 +510,18 @@ static int send_launch(Job *job) {
   return 0;
 }
 
-/* Completes an event. The worker runs this request before queued requests, and no request waits for
- * it. */
+/* Places of the two devices among the arguments of COPY_WITHIN. */
+#define COPY_WITHIN_FROM 1
+#define COPY_WITHIN_TO   4
+
+/* A plugin may do a copy between two devices in the call, and wait in it for a stream that waits
+ * for an event: what completes the event may be a request behind this one. */
+static int send_copy_within(Job *job) {
+  return argument(job, COPY_WITHIN_FROM) == argument(job, COPY_WITHIN_TO) ? send_queued(job)
+                                                                          : send_and_wait(job);
+}
+
+/* Completes an event. The worker runs it before what is queued, and nobody waits for it. */
 static int send_signal(const Job *job) {
   send_request(job, BP_WORKER_FRAME_QUEUED);
   return 0;
@@ -523,8 +533,9 @@ int worker_relay_handle(Job *job) {
   switch (job->operation) {
   case BP_WORKER_LAUNCH:
     return send_launch(job);
-  case BP_WORKER_COPY_IN:
   case BP_WORKER_COPY_WITHIN:
+    return send_copy_within(job);
+  case BP_WORKER_COPY_IN:
   case BP_WORKER_STREAM_ORDER:
   case BP_WORKER_EVENT_RECORD:
   case BP_WORKER_EVENT_WAIT:

@@ -31,8 +31,9 @@ typedef struct BpInputShape {
  * text. Return 0 to continue; with any other value bp_model_compile fails with BP_ERROR_RUNTIME. */
 typedef int (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
-/* Reports a node that is compiled for the fallback target: the target that refused the node, and
- * why; texts are borrowed. Return 0 to continue; any other value cancels, as for BpProgress. */
+/* A node that is left to a fallback: the target that refused it, and why; texts are borrowed. Of a
+ * node that several targets refuse, in a row, it is told each. 0 goes on; any other value cancels,
+ * as for BpProgress. */
 typedef int (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
 /* Reports which graph compiler, or generated code, computes a node. The library owns the structure,
@@ -138,6 +139,13 @@ typedef struct BpCompileOptions {
    * errors. Since 1.0. */
   int32_t num_stages;
   int32_t stage;
+  /* More than one fallback, in place of `fallback`: a node that the target refuses runs by the code
+   * of the first of them that takes it; the last takes all that is left. Targets of one kind of
+   * device are for a device each, but those of the CPU, which is one device. At most
+   * BP_MODEL_MAX_DEVICES - 1. Since 1.0. */
+  const BpTarget *const *fallbacks;
+  int32_t num_fallbacks;
+  int32_t reserved_fallbacks; /* 0 */
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the
@@ -193,9 +201,9 @@ BP_API int bp_onnx_query(const BpOnnxBytes *model, BpOnnxQueryVisit visit, void 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
 
-/* The most devices that a model of this version uses: a graph that was compiled with a fallback
- * uses two. */
-#define BP_MODEL_MAX_DEVICES 2
+/* The most devices that a model of this version uses. Later versions may use more: a caller with
+ * less room than a model needs gets an error. */
+#define BP_MODEL_MAX_DEVICES 8
 
 /* Opens the module of a model (transfer full). `path` is an exported library. For a model that TVM
  * up to 0.19 wrote as several files, `path` is the graph (NAME.json) or a folder with exactly one
@@ -209,31 +217,32 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
 /* Makes a model from a module that bp_model_compile made or bp_model_open opened (transfer full):
  * of kind "backplane.graph", or of a kind of TVM: "relax.VMExecutable" (graph/relax.h), and
  * "GraphExecutorFactory" until 0.19.
- * The first device is the model's device, which has its inputs and outputs; a graph of TVM may have
- * some of them on its second device. A graph that runs on a second kind of device takes the first
- * device of that kind among the others. It is an error if the module has no code for the model's
- * device, or if the graph needs a kind of device that is not among the devices. */
+ * The first device is the model's, where its inputs and outputs are; a graph of TVM's may have some
+ * of them on others. A graph that runs on more devices takes the first ones of each kind, in the
+ * order of the list, on any machines; a device that is given again does not count. A module without
+ * code for the model's device, or a graph that needs a device that was not given, is an error that
+ * says so. */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* Opens a model with bp_model_open and makes it. */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
-/* Chooses devices, opens or compiles a model, and makes it, in one call (transfer full,
- * bp_model_release). `path` ends in ".onnx", or is a path for bp_model_open. `preferences` and
- * `report` (may be NULL) are as for bp_device_select. An ONNX file is compiled for
- * `options->targets`; if there are none, or `options` is NULL, for the first preferred device that
- * exists. Nodes for `options->fallback` run on the next device of its kind in `preferences`. A
- * compiled model chooses among the devices that it has code for, and ignores `options`. NULL with
- * an error, and then *report is NULL. Any thread. */
+/* The same in one call for the commonest wish: chooses devices, opens or compiles, and makes the
+ * model (transfer full, bp_model_release). `path` ends in ".onnx", or is one that bp_model_open
+ * takes. `preferences` and `report` (may be NULL) are as for bp_device_select. An ONNX file is
+ * compiled for `options->targets`; if there are none, or `options` is NULL, for the first device
+ * that is there of those preferred. Nodes for fallbacks run on the next devices of
+ * their kinds in `preferences`. What was compiled before chooses among the devices that it has code
+ * for, and ignores `options`. NULL with an error; *report is NULL then. Any thread. */
 BP_API BpModel *bp_model_load_for(const char *path, const char *preferences,
                                   const BpCompileOptions *options, char **report);
 /* Add a reference (and return the model), and drop a reference; dropping the last one frees the
  * model. Any thread; NULL is ignored. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
-/* Selects the devices for a model's module. The model's device is selected as by bp_device_select
- * (see backplane/device.h for preferences and report), among the kinds of device that the module
- * has code for. If the graph needs a second kind, its device is the first of that kind in the same
- * list. `devices` has room for `capacity` devices, of which *num_devices are written. If the model
- * needs more devices, the error is BP_ERROR_VALUE. */
+/* Picks the devices for such a module: the model's as bp_device_select does (see
+ * backplane/device.h for preferences and report), among the kinds of device that the module has
+ * code for; of other devices that its graph needs, the first ones in the same list. `devices` has
+ * room for `capacity` devices, of which *num_devices are written. A model that needs more devices
+ * than that is BP_ERROR_VALUE. */
 BP_API int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
                                    size_t capacity, size_t *num_devices, char **report);
 

@@ -46,7 +46,7 @@ except ImportError as error:
 from . import errors, te
 from .dtype import DType, dtype_name
 from .errors import BackplaneError
-from .target import Target, as_target, target_kinds, target_texts
+from .target import Target, target_kinds, target_texts
 
 __version__ = "0.1.0"
 
@@ -354,7 +354,7 @@ def _split_targets(targets: str | Target | Sequence[str | Target]) -> tuple[tupl
 def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
             targets: str | Target | Sequence[str | Target],
             shapes: Mapping[str, Sequence[int]] | None = None,
-            fallback: str | Target | None = None,
+            fallback: str | Target | Sequence[str | Target] | None = None,
             reference: bool = False,
             graph_compilers: str | Sequence[str] = (),
             measure: bool = False,
@@ -362,7 +362,8 @@ def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
             tensors: Mapping[str, Any] | None = None) -> Module:
     """Compiles an ONNX file, or the bytes of one, for one target or several ("c,opencl",
     ["c", "opencl"]), to a module for Model or export_library. What a target refuses is compiled for
-    `fallback`, if it is given, and then runs on a second device: Model(module, "opencl,cpu"). With
+    the first target of `fallback` that takes it, and then runs on another device: Model(module,
+    "opencl,cpu"). With
     `reference` each operator is a function in plain loops: slow, to find out whether an optimisation
     made a result wrong. `graph_compilers` are plugins' libraries that may claim parts of the model
     ("dnnl"). If they claim a smaller share of the nodes than `require`, from 0 to 1, that is an error.
@@ -374,7 +375,7 @@ def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
     if shapes is not None and not isinstance(shapes, Mapping):
         raise errors.InvalidTypeError(
             f'shapes are given by the names of inputs, as {{"x": (1, 3, 224, 224)}}, not as {shapes!r}')
-    beside = None if fallback is None else str(as_target(fallback))
+    beside = () if fallback is None else target_texts(fallback)
     compilers = (graph_compilers,) if isinstance(graph_compilers, str) else tuple(graph_compilers)
     if tensors and not isinstance(model, bytes):
         raise errors.InvalidValueError("tensors are those of a model in bytes; a file names its own")

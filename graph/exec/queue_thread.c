@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second thread of a graph on two devices: it waits for work, executes it, and reports its
- * end. */
+/* A thread waits for work, does it, and reports its end. */
 
-#include "graph/exec/second_thread.h"
+#include "graph/exec/queue_thread.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-struct BpSecondThread {
+struct BpQueueThread {
   pthread_t thread;
   pid_t process; /* process that runs the thread */
   pthread_mutex_t lock;
@@ -20,7 +19,7 @@ struct BpSecondThread {
 };
 
 static void *serve(void *user) {
-  BpSecondThread *thread = user;
+  BpQueueThread *thread = user;
   pthread_mutex_lock(&thread->lock);
   for (;;) {
     while (!thread->work && !thread->is_ending)
@@ -40,7 +39,7 @@ static void *serve(void *user) {
 }
 
 /* Blocks all signals in the thread: the program's own threads handle them. */
-static int start(BpSecondThread *thread) {
+static int start(BpQueueThread *thread) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -49,8 +48,8 @@ static int start(BpSecondThread *thread) {
   return status;
 }
 
-BpSecondThread *bp__second_thread_start(void) {
-  BpSecondThread *thread = calloc(1, sizeof *thread);
+BpQueueThread *bp__queue_thread_start(void) {
+  BpQueueThread *thread = calloc(1, sizeof *thread);
   if (!thread)
     return NULL;
   thread->process = getpid();
@@ -64,7 +63,7 @@ BpSecondThread *bp__second_thread_start(void) {
   return NULL;
 }
 
-void bp__second_thread_free(BpSecondThread *thread) {
+void bp__queue_thread_free(BpQueueThread *thread) {
   if (!thread)
     return;
   if (thread->process == getpid()) {
@@ -79,7 +78,7 @@ void bp__second_thread_free(BpSecondThread *thread) {
   free(thread);
 }
 
-int bp__second_thread_begin(BpSecondThread *thread, void (*work)(void *data), void *data) {
+int bp__queue_thread_begin(BpQueueThread *thread, void (*work)(void *data), void *data) {
   if (thread->process != getpid())
     return -1;
   pthread_mutex_lock(&thread->lock);
@@ -90,7 +89,7 @@ int bp__second_thread_begin(BpSecondThread *thread, void (*work)(void *data), vo
   return 0;
 }
 
-void bp__second_thread_wait(BpSecondThread *thread) {
+void bp__queue_thread_wait(BpQueueThread *thread) {
   pthread_mutex_lock(&thread->lock);
   while (thread->work)
     pthread_cond_wait(&thread->changed, &thread->lock);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread that is kept for the runs of a graph on several devices, and queues the work of one of
+ * them: starting one for each run costs more than a small run. It sleeps between the runs. */
+#ifndef BACKPLANE_GRAPH_EXEC_QUEUE_THREAD_H
+#define BACKPLANE_GRAPH_EXEC_QUEUE_THREAD_H
+
+typedef struct BpQueueThread BpQueueThread;
+
+/* Starts a thread (transfer full). NULL, with no error, if that is impossible. */
+BpQueueThread *bp__queue_thread_start(void);
+/* Ends the thread, which has no work; NULL is ignored. In the child of a fork, which lacks the
+ * thread, only frees the structure. */
+void bp__queue_thread_free(BpQueueThread *thread);
+
+/* Has the thread call `work`. 0, or -1, with no error: this is the child of a fork. */
+int bp__queue_thread_begin(BpQueueThread *thread, void (*work)(void *data), void *data);
+/* Waits until the work is done. */
+void bp__queue_thread_wait(BpQueueThread *thread);
+
+#endif

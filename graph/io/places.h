@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The places of a model: the devices that it runs on, before it is known which these are. */
+#ifndef BACKPLANE_GRAPH_IO_PLACES_H
+#define BACKPLANE_GRAPH_IO_PLACES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <backplane/graph/model.h>
+
+#define BP_PLACES_MAX BP_MODEL_MAX_DEVICES
+
+/* Of the devices of a type that a model is given, in their order, the one with that number. */
+typedef struct BpPlace {
+  int32_t device_type; /* of code; 0: the first device that is given, of any type */
+  uint32_t ordinal;
+} BpPlace;
+
+typedef struct BpPlaces {
+  BpPlace all[BP_PLACES_MAX];
+  uint32_t count;
+} BpPlaces;
+
+/* Takes the devices of the places from those that are given, at least one. A device that is given
+ * again does not count. A missing device is BP_ERROR_VALUE, which says how to name all. */
+int bp__places_take(const BpPlaces *places, const BpDevice *given, size_t num_given,
+                    BpDevice devices[BP_PLACES_MAX]);
+
+/* Adds devices to the *num_devices that are chosen, the first of which is the model's, until each
+ * place has one: the first ones of a list of preferences, as bp_device_select has it. `devices` has
+ * room for `capacity`. */
+int bp__places_select(const BpPlaces *places, const char *preferences, BpDevice *devices,
+                      size_t capacity, size_t *num_devices);
+/* Chooses one device of a type, which is none of those chosen, by a list. */
+int bp__places_select_another(int32_t type, const char *list, const BpDevice *chosen, size_t count,
+                              BpDevice *device);
+
+#endif
