@@ -257,15 +257,13 @@ static int find_exported(const LibraryModule *library, const char *name, void **
 }
 
 int bp__library_check_machine(const BpTensorView *view, int32_t index) {
-  char device[280]; /* that of another machine has its name */
   if (view->device.device_type == BP_DEVICE_TYPE_OF_CODE(view->device.device_type))
     return 0;
-  bp_device_format(view->device, device, sizeof device);
   return bp_error_raise(BP_ERROR_VALUE,
-                        "argument %d is on %s, and a library's host code runs on devices of this "
-                        "machine alone; use one of them, or compile the model for the device "
-                        "with `backplane compile`",
-                        index, device);
+                        "argument %d is on a device of another machine, and a library's host code "
+                        "runs on devices of this machine alone; use one of them, or compile the "
+                        "model for the device with `backplane compile`",
+                        index);
 }
 
 static int call_checked(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
