@@ -118,7 +118,7 @@ typedef struct BpTransfer BpTransfer;
 
 /* Makes a transfer between two devices, of which the host may be one. `size` is the number of bytes
  * that one send moves at most. Does not wait for work. Transfer full, bp_transfer_free; NULL with
- * an error: BP_ERROR_VALUE, BP_ERROR_MEMORY, or of the devices. Any thread. Since 1.0. */
+ * an error: BP_ERROR_VALUE, BP_ERROR_MEMORY, or an error of the devices. Any thread. Since 1.0. */
 BP_API BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size);
 /* Sends the `size` bytes at `offset` of `handle`, memory of the source, in the order of `stream`, a
  * stream of the source. A send waits, in the stream or in the call, for the receive before it. 0,

@@ -42,9 +42,9 @@ extern "C" {
  * thread. The functions of graph/model.h call it themselves. */
 BP_API int bp_graph_initialize(void);
 
-/* Makes an executor (transfer full) of a graph whose functions are found in `code`. What the graph
- * gives no kind of device is on the first device; of each kind that it names it takes as many as it
- * needs, in the order of the list. */
+/* Makes an executor (transfer full) of a graph whose functions are found in `code`. Nodes without a
+ * kind of device run on the first device. The graph takes as many devices of each kind as it names,
+ * in the order of the list. */
 BP_API BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code,
                                           const BpDevice *devices, size_t num_devices);
 

@@ -31,9 +31,9 @@ typedef struct BpInputShape {
  * text. Return 0 to continue; with any other value bp_model_compile fails with BP_ERROR_RUNTIME. */
 typedef int (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
-/* A node that is left to a fallback: the target that refused it, and why; texts are borrowed. Of a
- * node that several targets refuse, in a row, it is told each. 0 goes on; any other value cancels,
- * as for BpProgress. */
+/* Reports a node that a target refused and a fallback compiles: the node, the target that refused
+ * it, and why; texts are borrowed. If several targets refuse a node, it is called for each in turn.
+ * Return 0 to continue; any other value cancels, as for BpProgress. */
 typedef int (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
 /* Reports which graph compiler, or generated code, computes a node. The library owns the structure,
@@ -139,9 +139,9 @@ typedef struct BpCompileOptions {
    * errors. Since 1.0. */
   int32_t num_stages;
   int32_t stage;
-  /* More than one fallback, in place of `fallback`: a node that the target refuses runs by the code
-   * of the first of them that takes it; the last takes all that is left. Targets of one kind of
-   * device are for a device each, but those of the CPU, which is one device. At most
+  /* Several fallbacks, instead of `fallback`: a node that the target refuses is compiled for the
+   * first fallback that takes it; the last fallback takes all remaining nodes. Each target has a
+   * device of its own, except targets for the CPU, which share it. At most
    * BP_MODEL_MAX_DEVICES - 1. Since 1.0. */
   const BpTarget *const *fallbacks;
   int32_t num_fallbacks;
@@ -201,8 +201,8 @@ BP_API int bp_onnx_query(const BpOnnxBytes *model, BpOnnxQueryVisit visit, void 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
 
-/* The most devices that a model of this version uses. Later versions may use more: a caller with
- * less room than a model needs gets an error. */
+/* The most devices that a model of this version uses. Later versions may use more. A caller whose
+ * array is too small for a model gets an error. */
 #define BP_MODEL_MAX_DEVICES 8
 
 /* Opens the module of a model (transfer full). `path` is an exported library. For a model that TVM
@@ -217,32 +217,32 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
 /* Makes a model from a module that bp_model_compile made or bp_model_open opened (transfer full):
  * of kind "backplane.graph", or of a kind of TVM: "relax.VMExecutable" (graph/relax.h), and
  * "GraphExecutorFactory" until 0.19.
- * The first device is the model's, where its inputs and outputs are; a graph of TVM's may have some
- * of them on others. A graph that runs on more devices takes the first ones of each kind, in the
- * order of the list, on any machines; a device that is given again does not count. A module without
- * code for the model's device, or a graph that needs a device that was not given, is an error that
- * says so. */
+ * The first device is the model's device, which has its inputs and outputs; a graph of TVM may have
+ * some of them on other devices. A graph that runs on several devices takes the first devices of
+ * each kind, in the order of the list, on any machine. A device that is given twice counts once. It
+ * is an error if the module has no code for the model's device, or if the graph needs a device that
+ * is not among the devices. */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* Opens a model with bp_model_open and makes it. */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
-/* The same in one call for the commonest wish: chooses devices, opens or compiles, and makes the
- * model (transfer full, bp_model_release). `path` ends in ".onnx", or is one that bp_model_open
- * takes. `preferences` and `report` (may be NULL) are as for bp_device_select. An ONNX file is
- * compiled for `options->targets`; if there are none, or `options` is NULL, for the first device
- * that is there of those preferred. Nodes for fallbacks run on the next devices of
- * their kinds in `preferences`. What was compiled before chooses among the devices that it has code
- * for, and ignores `options`. NULL with an error; *report is NULL then. Any thread. */
+/* Chooses devices, opens or compiles a model, and makes it, in one call (transfer full,
+ * bp_model_release). `path` ends in ".onnx", or is a path for bp_model_open. `preferences` and
+ * `report` (may be NULL) are as for bp_device_select. An ONNX file is compiled for
+ * `options->targets`; if there are none, or `options` is NULL, for the first preferred device that
+ * exists. Nodes for fallbacks run on the next devices of their kinds in `preferences`. A compiled
+ * model chooses among the devices that it has code for, and ignores `options`. NULL with an error,
+ * and then *report is NULL. Any thread. */
 BP_API BpModel *bp_model_load_for(const char *path, const char *preferences,
                                   const BpCompileOptions *options, char **report);
 /* Add a reference (and return the model), and drop a reference; dropping the last one frees the
  * model. Any thread; NULL is ignored. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
-/* Picks the devices for such a module: the model's as bp_device_select does (see
- * backplane/device.h for preferences and report), among the kinds of device that the module has
- * code for; of other devices that its graph needs, the first ones in the same list. `devices` has
- * room for `capacity` devices, of which *num_devices are written. A model that needs more devices
- * than that is BP_ERROR_VALUE. */
+/* Selects the devices for a model's module. The model's device is selected as by bp_device_select
+ * (see backplane/device.h for preferences and report), among the kinds of device that the module
+ * has code for. Further devices that the graph needs are the first of their kinds in the same list.
+ * `devices` has room for `capacity` devices, of which *num_devices are written. If the model needs
+ * more devices, the error is BP_ERROR_VALUE. */
 BP_API int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
                                    size_t capacity, size_t *num_devices, char **report);
 
