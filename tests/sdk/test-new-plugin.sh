@@ -68,7 +68,7 @@ ok name-of-33-letters-is-refused fails 2 "2 to 32" "$backplane" new-plugin "$(pr
 ok no-name-is-a-usage-error fails 2 "takes one name" "$backplane" new-plugin
 ok published-kind-is-refused fails 1 "'hexagon' is taken by the kind of device hexagon of DLPack" "$backplane" new-plugin hexagon
 ok name-of-ours-is-refused fails 1 "'bp' is taken by Backplane itself" "$backplane" new-plugin bp
-for word in auto help name pci plugin remote uuid; do
+for word in auto help name pci plugin uuid; do
   ok "word-of-preferences-is-refused-$word" fails 1 "'$word' is taken by Backplane itself" "$backplane" new-plugin $word
 done
 ok installed-target-is-refused fails 1 "'llvm' is taken by the plugin" env BACKPLANE_PLUGIN_PATH="$BACKPLANE_PLUGIN_PATH" "$backplane" new-plugin llvm

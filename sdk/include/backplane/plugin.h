@@ -83,7 +83,7 @@ static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t hos
 }
 
 /* Words with a meaning of their own in a list of preferences for devices (docs/devices.md). */
-#define BP_DEVICE_RESERVED_KINDS "auto help name pci plugin remote uuid"
+#define BP_DEVICE_RESERVED_KINDS "auto help name pci plugin uuid"
 
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
