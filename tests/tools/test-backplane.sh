@@ -691,7 +691,7 @@ ok library-without-a-model-says-so kernels_alone
 ok onnx-file-as-a-module-is-to-be-compiled onnx_is_no_module
 ok two-targets-of-a-run-are-a-usage-error fails 2 "--target c,c: it is one target, and these are 2" "$backplane" run "$digits/digits.onnx" --shape $shape --target c,c
 ok target-and-device-that-disagree-are-both-named names_both_that_disagree
-ok two-fallbacks-are-a-usage-error fails 2 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
+ok eight-fallbacks-are-an-error fails 1 "8 fallbacks are given; at most 7" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c,c,c,c,c,c,c --shape $shape -o "$work/x.so"
 ok no-threads-is-a-usage-error fails 2 "0 threads" "$backplane" run "$work/digits.so" --threads 0
 ok misspelt-input-is-told-before-open-extents fails 1 "the model has no input 'img'; it has: image" "$backplane" run "$digits/digits.onnx" --input "img=$digits/images/7-3710.png"
 ok input-without-a-name-is-told-before-open-extents fails 2 "expected NAME=FILE, where NAME is an input of the model: image" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
