@@ -32,12 +32,13 @@ typedef struct BpPartChoice {
 typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
-  const BpTarget *const *chain;               /* by place: the target, and then its fallbacks */
-  int32_t num_places;                         /* of the chain */
-  bool *is_used;                              /* by place: it has a node; the target's always is */
-  int32_t is_reference;                       /* BpCompileOptions.is_reference */
-  bool is_program;                            /* the result is a program, even with known shapes */
-  const char *dump_prefix;                    /* prefix of files in options->dump_dir: "0-llvm-" */
+  const BpTarget *const *chain; /* by place: the target, and then its fallbacks */
+  int32_t num_places;           /* of the chain */
+  bool *is_used;                /* by place: it has a node; the target's always is */
+  const int32_t *ordinals;      /* by place: that of the general code; -1: none. NULL: by use */
+  int32_t is_reference;         /* BpCompileOptions.is_reference */
+  bool is_program;              /* the result is a program, even with known shapes */
+  const char *dump_prefix;      /* prefix of files in options->dump_dir: "0-llvm-" */
   const BpGraphCompilerApi *const *compilers; /* graph compilers, in the order of the options */
   int32_t num_compilers;
   BpList *parts; /* modules (BpModule) that graph compilers made; the list's owner owns them */
@@ -51,8 +52,10 @@ int bp__compile_options_check(const BpCompileOptions *options);
 /* Checks and copies options, which may be NULL; members that the caller's version lacks become 0
  * (options.c). */
 int bp__compile_options_copy(const BpCompileOptions *given, BpCompileOptions *options);
-/* Compiles a model for one target as bp_model_compile does; the result is a program (compile.c). */
-BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options);
+/* Compiles a model for one target as bp_model_compile does; the result is a program, which numbers
+ * its devices as BpBuild::ordinals says (compile.c). */
+BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options,
+                                    const int32_t *ordinals);
 
 /* Reports the progress of the compilation to the caller; -1 with an error if the caller cancels it
  * (dump.c). */

@@ -217,9 +217,10 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* Compiles a model for each target; `choice` applies to a single target, or is NULL. */
+/* Compiles a model for each target; `choice` and `ordinals` apply to a single target, or are NULL.
+ */
 static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *options,
-                            const BpPartChoice *choice, bool is_program) {
+                            const BpPartChoice *choice, bool is_program, const int32_t *ordinals) {
   const BpGraphCompilerApi *compilers[BP_BUILD_MAX_COMPILERS];
   int32_t num_compilers;
   TargetBuild built[BP_BUILD_MAX_TARGETS] = {0};
@@ -237,6 +238,7 @@ static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *opti
         .chain = chain,
         .num_places = 1 + bp__options_fallbacks(options, chain + 1),
         .is_used = is_used,
+        .ordinals = ordinals,
         .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
         .is_program = is_program,
         .dump_prefix = prefix,
@@ -259,7 +261,7 @@ static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *opti
 
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options,
                          const BpPartChoice *choice) {
-  return compile_as(model, options, choice, false);
+  return compile_as(model, options, choice, false, NULL);
 }
 
 /* The number of bytes left on the current thread's stack; SIZE_MAX if unknown, as for a stack that
@@ -316,10 +318,11 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
   return artifact;
 }
 
-BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options) {
+BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options,
+                                    const int32_t *ordinals) {
   OnnxModel *model = check_stack() < 0 ? NULL : bp__onnx_read(onnx_path);
   BpModule *program = model && bp__onnx_load_data(model, onnx_path) == 0
-                          ? compile_as(model, options, NULL, true)
+                          ? compile_as(model, options, NULL, true, ordinals)
                           : NULL;
   if (model)
     bp__onnx_free(model);

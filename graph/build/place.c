@@ -82,10 +82,20 @@ int bp__build_place(const BpBuild *build, BpGraph *graph) {
   return build->num_places > 1 ? place_nodes(build, graph) : 0;
 }
 
+static bool has_ordinal(const BpBuild *build, int32_t place) {
+  return build->ordinals && build->ordinals[place] >= 0;
+}
+
+/* Specialised code runs on the devices of the general code. A fallback that only the specialised
+ * code uses comes after them. */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
   int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
-  for (int32_t i = 0; i < place && type != BP_DEVICE_CPU; i++)
-    ordinal += build->is_used[i] && bp_target_device_type(build->chain[i]) == type;
+  if (has_ordinal(build, place))
+    return build->ordinals[place];
+  for (int32_t i = 0; i < build->num_places && type != BP_DEVICE_CPU; i++) {
+    bool is_before = has_ordinal(build, i) || (i < place && build->is_used[i]);
+    ordinal += is_before && bp_target_device_type(build->chain[i]) == type;
+  }
   return ordinal;
 }
 

@@ -576,7 +576,7 @@ static int64_t device_of(Program *program, int32_t place) {
     return place == BP_PLACE_TARGET ? 0 : -1;
   if (!program->numbers[place]) {
     program->devices[program->num_devices++] =
-        g_strdup_printf("%d %d", type, bp__build_ordinal(program->build, place));
+        g_strdup_printf("%d %d %d", type, bp__build_ordinal(program->build, place), place);
     program->numbers[place] = program->num_devices;
   }
   return program->numbers[place];

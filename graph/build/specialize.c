@@ -108,13 +108,13 @@ static int check_same(const BpModel *model, const BpRelaxModel *special) {
 
 /* Compiles for the target of the options, or for the target of the model's device. */
 static BpModule *compile_special(const BpModel *model, const char *path,
-                                 const BpCompileOptions *options) {
+                                 const BpCompileOptions *options, const int32_t *ordinals) {
   size_t num_devices;
   const BpDevice *devices = bp_model_devices(model, &num_devices);
   if (options->num_targets == 1) {
     if (bp_target_device_type(options->targets[0]) ==
         BP_DEVICE_TYPE_OF_CODE(devices[0].device_type))
-      return bp__build_compile_program(path, options);
+      return bp__build_compile_program(path, options, ordinals);
     bp_error_raise(BP_ERROR_VALUE, "target %s is not for the device that the model is on",
                    bp_target_kind(options->targets[0]));
     return NULL;
@@ -128,18 +128,21 @@ static BpModule *compile_special(const BpModel *model, const char *path,
   BpCompileOptions own = *options;
   own.targets = (const BpTarget *const *)&target;
   own.num_targets = 1;
-  BpModule *module = target ? bp__build_compile_program(path, &own) : NULL;
+  BpModule *module = target ? bp__build_compile_program(path, &own, ordinals) : NULL;
   bp_target_release(target);
   return module;
 }
 
 static int specialize(const BpModel *model, const char *path, const BpCompileOptions *options) {
-  size_t num_devices;
   BpSpecialList *list;
-  const BpDevice *devices = bp_model_devices(model, &num_devices);
+  BpDevice devices[BP_PLACES_MAX];
+  int32_t ordinals[BP_PLACES_MAX];
   const BpRelaxModel *general = bp__model_open_program(model, &list);
-  BpModule *module = compile_special(model, path, options);
-  BpRelaxModel *special = module ? bp__relax_model_create(module, devices, num_devices) : NULL;
+  BpModule *module = bp__relax_model_ordinals(general, ordinals, devices) < 0
+                         ? NULL
+                         : compile_special(model, path, options, ordinals);
+  BpRelaxModel *special =
+      module ? bp__relax_model_create(module, devices, general->num_devices) : NULL;
   int64_t shared =
       special && check_same(model, special) == 0 ? bp__relax_model_share(special, general) : -1;
   bp_module_release(module);
@@ -154,7 +157,8 @@ int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOp
   BpCompileOptions own;
   BpArena arena = {0};
   if (!BP_GIVEN(model) || !BP_GIVEN(onnx_path) || !BP_GIVEN(options) ||
-      bp__compile_options_copy(options, &own) < 0)
+      bp__compile_options_copy(options, &own) < 0 || bp__options_check_stages(&own) < 0 ||
+      bp__options_check_fallbacks(&own) < 0)
     return -1;
   BpSpecialList *list;
   if (!bp__model_open_program(model, &list))

@@ -16,7 +16,8 @@
  * "n=64, m=1". */
 #define BP_RELAX_STORAGE_NAMES "backplane.storage"
 /* Of a program that runs on devices beside its first one and the host, from the machine's number 1
- * on: "TYPE ORDINAL", as the places of graphs (graph/io/places.h). */
+ * on: "TYPE ORDINAL FALLBACK", the first two as the places of graphs (graph/io/places.h), and the
+ * fallback's number from 1 on, by which specialised code finds the device of its fallback. */
 #define BP_RELAX_DEVICE_NAMES "backplane.devices"
 
 /* The sources of a call's argument. */

@@ -111,21 +111,25 @@ BpModule *bp__relax_find_module(BpModule *module) {
   return bp__relax_module_executable(module) ? module : NULL;
 }
 
-/* Reads the places of a program: those beside the first device are the names of a function. */
-static int read_places(const BpRelaxExecutable *executable, BpPlaces *places) {
+/* Reads the places of a program: those beside the first device are the names of a function.
+ * `fallbacks`: the number of each place's fallback, 0 for the target's. */
+static int read_places(const BpRelaxExecutable *executable, BpPlaces *places,
+                       uint32_t fallbacks[BP_PLACES_MAX]) {
   int64_t index = bp__relax_executable_find(executable, BP_RELAX_DEVICE_NAMES);
   const BpRelaxFunction *function = index < 0 ? NULL : &executable->functions[index];
   *places = (BpPlaces){.count = 1};
+  fallbacks[0] = 0;
   for (uint32_t i = 0; function && i < function->num_params; i++) {
     BpPlace *place = &places->all[places->count];
     char rest;
     if (places->count++ == BP_PLACES_MAX ||
-        sscanf(function->param_names[i], "%9" SCNd32 " %9" SCNu32 "%c", &place->device_type,
-               &place->ordinal, &rest) != 2 ||
-        place->device_type < 1 || place->ordinal >= BP_PLACES_MAX)
+        sscanf(function->param_names[i], "%9" SCNd32 " %9" SCNu32 " %9" SCNu32 "%c",
+               &place->device_type, &place->ordinal, &fallbacks[i + 1], &rest) != 3 ||
+        place->device_type < 1 || place->ordinal >= BP_PLACES_MAX ||
+        fallbacks[i + 1] >= BP_PLACES_MAX)
       return bp_error_raise(BP_ERROR_FORMAT,
-                            "the program asks for device %u, '%.32s', which is not a type and a "
-                            "number of one of %d devices; it is damaged",
+                            "the program asks for device %u, '%.32s', which is not a type, a "
+                            "number and a fallback of one of %d devices; it is damaged",
                             i + 1, function->param_names[i], BP_PLACES_MAX);
   }
   return 0;
@@ -134,8 +138,9 @@ static int read_places(const BpRelaxExecutable *executable, BpPlaces *places) {
 int bp__relax_select_devices(BpModule *executable, const char *preferences, BpDevice *devices,
                              size_t capacity, size_t *num_devices, char **report) {
   BpPlaces places;
+  uint32_t fallbacks[BP_PLACES_MAX];
   *num_devices = 1;
-  if (read_places(bp__relax_module_executable(executable), &places) < 0 ||
+  if (read_places(bp__relax_module_executable(executable), &places, fallbacks) < 0 ||
       bp__code_select_device(executable, preferences, devices, report) < 0)
     return -1;
   return bp__places_select(&places, preferences, devices, capacity, num_devices);
@@ -213,9 +218,11 @@ static int build(BpRelaxModel *model, BpModule *executable, const BpDevice *give
   const BpRelaxExecutable *content = bp__relax_module_executable(executable);
   BpPlaces places;
   BpDevice devices[BP_PLACES_MAX];
+  uint32_t fallbacks[BP_PLACES_MAX];
   int64_t entry = find_entry(content);
   if (entry < 0 || bp__code_check_device(executable, given[0]) < 0 ||
-      read_places(content, &places) < 0 || bp__places_take(&places, given, num_given, devices) < 0)
+      read_places(content, &places, fallbacks) < 0 ||
+      bp__places_take(&places, given, num_given, devices) < 0)
     return -1;
   model->function = (uint32_t)entry;
   model->num_inputs = content->functions[entry].num_args;
@@ -257,6 +264,23 @@ const BpDevice *bp__relax_model_devices(const void *data, size_t *num_devices) {
   const BpRelaxModel *model = data;
   *num_devices = model->num_devices;
   return model->machine->devices;
+}
+
+int bp__relax_model_ordinals(const BpRelaxModel *model, int32_t ordinals[BP_PLACES_MAX],
+                             BpDevice devices[BP_PLACES_MAX]) {
+  BpPlaces places;
+  uint32_t fallbacks[BP_PLACES_MAX];
+  if (read_places(model->machine->executable, &places, fallbacks) < 0)
+    return -1;
+  for (uint32_t i = 0; i < BP_PLACES_MAX; i++)
+    ordinals[i] = -1;
+  for (uint32_t i = 0; i < places.count; i++)
+    ordinals[fallbacks[i]] = (int32_t)places.all[i].ordinal;
+  for (uint32_t ordinal = 0, count = 0; ordinal < BP_PLACES_MAX; ordinal++)
+    for (uint32_t i = 0; i < places.count; i++)
+      if (places.all[i].ordinal == ordinal)
+        devices[count++] = model->machine->devices[i];
+  return 0;
 }
 
 const BpModelTensorInfo *bp__relax_model_infos(const void *data, int32_t role, uint32_t *count) {

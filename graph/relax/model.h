@@ -46,6 +46,11 @@ int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *vis
 void *bp__relax_model_create(BpModule *executable, const BpDevice *devices, size_t num_devices);
 void bp__relax_model_free(void *model);
 const BpDevice *bp__relax_model_devices(const void *model, size_t *num_devices);
+/* The number of the device of the target, and then of each fallback, among the model's devices of
+ * its type; -1 for a fallback without a device. `devices`: the model's devices, those of each type
+ * in the order of these numbers. -1 with an error if the program is damaged. */
+int bp__relax_model_ordinals(const BpRelaxModel *model, int32_t ordinals[BP_PLACES_MAX],
+                             BpDevice devices[BP_PLACES_MAX]);
 const BpModelTensorInfo *bp__relax_model_infos(const void *model, int32_t role, uint32_t *count);
 void bp__relax_model_memory(const void *model, uint64_t *parameters, uint64_t *planned);
 const char *bp__relax_model_storage(const void *model, const char **likely);
