@@ -526,31 +526,36 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
   return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();
 }
 
-/* (model, path of its ONNX file, targets, shapes by input) */
+/* (model, path of its ONNX file, targets, shapes by input, a tuple of the fallbacks' targets) */
 static PyObject *specialize_model(PyObject *self, PyObject *args) {
-  PyObject *object, *path = NULL, *targets, *shapes;
+  PyObject *object, *path = NULL, *targets, *shapes, *fallbacks;
   int status = -1;
   (void)self;
-  if (!PyArg_ParseTuple(args, "OO&O!O!", &object, PyUnicode_FSConverter, &path, &PyTuple_Type,
-                        &targets, &PyDict_Type, &shapes))
+  if (!PyArg_ParseTuple(args, "OO&O!O!O!", &object, PyUnicode_FSConverter, &path, &PyTuple_Type,
+                        &targets, &PyDict_Type, &shapes, &PyTuple_Type, &fallbacks))
     return NULL;
   BpModel *model = bp_py_get_model(object);
   Compilation *compilation = model ? calloc(1, sizeof(*compilation)) : NULL;
   if (model && !compilation)
     PyErr_NoMemory();
   if (compilation && add_targets(compilation->targets, &compilation->num_targets, targets) == 0 &&
+      add_targets(compilation->fallbacks, &compilation->num_fallbacks, fallbacks) == 0 &&
       add_shapes(compilation, shapes) == 0) {
     const BpCompileOptions options = {.struct_size = sizeof(options),
                                       .targets = compilation->targets,
                                       .num_targets = compilation->num_targets,
                                       .shapes = compilation->shapes,
                                       .num_shapes = compilation->num_shapes,
-                                      .shape_size = sizeof(BpInputShape)};
+                                      .shape_size = sizeof(BpInputShape),
+                                      .fallbacks = compilation->fallbacks,
+                                      .num_fallbacks = compilation->num_fallbacks};
     Py_BEGIN_ALLOW_THREADS status = bp_model_specialize(model, PyBytes_AsString(path), &options);
     Py_END_ALLOW_THREADS
   }
-  for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
-    bp_object_release((void *)(uintptr_t)compilation->targets[i]);
+  if (compilation) {
+    release_targets(compilation->targets, compilation->num_targets);
+    release_targets(compilation->fallbacks, compilation->num_fallbacks);
+  }
   free(compilation);
   Py_DECREF(path);
   return status ? bp_py_raise() : Py_NewRef(Py_None);

@@ -643,3 +643,22 @@ def test_runs_use_specialised_code_for_its_shapes(tmp_path):
             assert np.array_equal(model.run(x=x)["y"].numpy(), x + x)
         with pytest.raises(backplane.errors.InvalidValueError, match="cannot be 5"):
             model.specialize(path, {"x": (3, 5)}, target)
+
+
+def test_specialised_code_has_the_fallback_that_is_given(tmp_path):
+    path, target = tmp_path / "square.onnx", "opencl -fp64=false"
+    info = onnx.helper.make_tensor_value_info
+    nodes = [node("Cast", "x", "d", to=onnx.TensorProto.DOUBLE), node("Mul", "d d", "s"), node("Cast", "s", "y", to=FLOAT)]
+    graph = onnx.helper.make_graph(nodes, "square", [info("x", FLOAT, ["n", 2])], [info("y", FLOAT, ["n", 2])])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
+    module = backplane.compile(path, target, fallback="c")
+    try:
+        model = backplane.Model(module, "opencl,cpu")
+    except backplane.errors.DeviceError:
+        pytest.skip("there is no OpenCL device")
+    with pytest.raises(backplane.BackplaneError, match="refuses a part"):
+        model.specialize(path, {"x": (3, 2)}, target)
+    model.specialize(path, {"x": (3, 2)}, target, fallback="c")
+    for rows in 3, 4:
+        x = RANDOM.random((rows, 2), np.float32)
+        assert np.allclose(model.run(x=x)["y"].numpy(), x * x, rtol=1e-6)

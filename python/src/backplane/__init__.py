@@ -424,14 +424,14 @@ class OperatorTime(NamedTuple):
 
 
 class Model:
-    """A compiled model on a device, or two. Runs from several threads take turns."""
+    """A compiled model on one device or several. Runs from several threads take turns."""
 
     def __init__(self, source: Path | Module, on: Preferences = None,
                  shapes: Mapping[str, Sequence[int]] | None = None) -> None:
         """`source`: an ONNX file (.onnx), which is compiled for the device, with `shapes` as for
         compile; or a library, a graph or folder of TVM's, or a module. `on`: preferences as for
         select_device, among what the model was compiled for; a Device, or a list of Devices for a
-        graph that runs on two, is taken as it is."""
+        graph that runs on several, is taken as it is."""
         module = source if isinstance(source, Module) else _open_model(source, on, shapes)
         given = (on,) if isinstance(on, Device) else on
         if isinstance(given, Sequence) and given and all(isinstance(each, Device) for each in given):
@@ -459,12 +459,15 @@ class Model:
             self._caches.pop(name, None)
 
     def specialize(self, path: Path, shapes: Mapping[str, Sequence[int]],
-                   target: str | Target | None = None) -> None:
+                   target: str | Target | None = None,
+                   fallback: str | Target | Sequence[str | Target] | None = None) -> None:
         """Compiles the ONNX file of a model with open extents once more, for inputs of these shapes. Runs
         with such inputs use that code, all others the general code. `target`: that of the model, by
-        default its device's own. Any thread may call it while the model runs."""
+        default its device's own; `fallback`: that of compile. Any thread may call it while the model
+        runs."""
         names = () if target is None else target_texts(target)
-        _core.specialize_model(self._model, path, names, dict(shapes))
+        beside = () if fallback is None else target_texts(fallback)
+        _core.specialize_model(self._model, path, names, dict(shapes), beside)
 
     def bind_cache(self, input: str, output: str, memory: Tensor, length: int = 0) -> None:
         """Keeps a cache, an input that grows from run to run, in `memory`: a tensor on the model's device
