@@ -387,7 +387,7 @@ static void run_types(Kit *kit) {
   close_built(kit, &built, "add, called after wrong calls");
 }
 
-/* Passes a tensor on another device: its `data` is no handle of this device. */
+/* Passes a tensor on another device, so its `data` is not a handle of this device. */
 static void run_device(Kit *kit) {
   Built built;
   int32_t host[EXTENT] = {0};

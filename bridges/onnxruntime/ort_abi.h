@@ -342,7 +342,7 @@ typedef struct OrtDataTransferImpl {
   OrtUnused unused_3[13];
 } OrtDataTransferImpl;
 
-/* A point that a stream reaches. What the two waits return is only logged. */
+/* A point that a stream reaches. Errors of the two waits are only logged. */
 typedef struct OrtSyncNotificationImpl {
   uint32_t version;
   void (*Release)(struct OrtSyncNotificationImpl *self);        /* 0 */

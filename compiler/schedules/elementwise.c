@@ -179,7 +179,7 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
 
 /* Makes stores non-temporal for an output that does not stay in the caches, so that its lines need
  * not be read before they are written. The output must be written line by line: tiles of a
- * transpose write parts of lines, each of which takes a transfer. */
+ * transpose write parts of lines, and each part takes a transfer. */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
   if (!bp__lower_is_output(info->s) || bytes < STREAMED_CACHES * (double)machine->l2)

@@ -102,7 +102,7 @@ const BpIrNode *bp__te_num_tiles(BpIrModule *module, const BpIrNode *extent, int
   return bp_ir_binary(module, BP_IR_FLOORDIV, sum, bp__ir_int64(module, factor));
 }
 
-/* The product of two extents of which at least one is open; NULL if neither is. */
+/* The product of two extents if at least one is open; else NULL. */
 static int fuse_open(BpIrModule *module, const BpTeAxis *outer, const BpTeAxis *inner,
                      const BpIrNode **open) {
   const BpIrNode *a = outer->open ? outer->open : bp__ir_int64(module, outer->extent);

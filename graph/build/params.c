@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of parameters: constants as tensors, of which equal ones are stored once. */
+/* The table of parameters: constants as tensors; equal constants are stored once. */
 #include <stdlib.h>
 #include <string.h>
 

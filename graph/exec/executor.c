@@ -432,7 +432,7 @@ static int allocate_tables(BpExecutor *executor) {
   return 0;
 }
 
-/* Whether two places are of devices of one type, of which a thread has one current device. */
+/* Whether two places have devices of one type. A thread has one current device of each type. */
 static int is_switching(const BpExecutorPlan *plan) {
   for (uint32_t i = 0; i < plan->graph->places.count; i++)
     for (uint32_t k = 0; k < i; k++)

@@ -236,7 +236,7 @@ BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count
 
 /* Sets num_uses of all values and id of all nodes. */
 void bp__graph_count_uses(BpGraph *graph);
-/* Removes nodes of which no output is used. */
+/* Removes nodes whose outputs are all unused. */
 void bp__graph_remove_dead(BpGraph *graph);
 
 /* A walk over the nodes, in order, that may replace nodes. */
