@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and notifications for ONNX Runtime: streams and events of Backplane.
  *
- * ONNX Runtime keeps streams from run to run and gives each run one of its own. What a run does on
- * a device is queued on its stream, in order, and the host waits where it reads a result and at the
- * end. ONNX Runtime only logs most errors of a stream; the error of OnSessionRunEnd is the run's.
+ * ONNX Runtime keeps streams from run to run and gives each run a stream of its own. The work of a
+ * run on a device is queued on that stream, in order, and the host waits where it reads a result
+ * and at the end. ONNX Runtime only logs most errors of a stream; the error of OnSessionRunEnd is
+ * the run's.
  */
 #include <stdlib.h>
 

@@ -65,14 +65,12 @@ BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar) {
  * into single lanes. A float that becomes an integer was clipped to that type's range before, so no
  * step changes the value. */
 static BpDataType first_step(BpDataType to, BpDataType from) {
-  if (bp__is_float(from) && bp__is_float(to))
-    return to;
   BpDataType word = bp__dtype(BP_DTYPE_INT, 32, from.lanes);
   if (bp__is_float(from))
-    return to.bits < 32 ? word : to;
-  BpDataType aim = bp__is_float(to) && from.bits < 32 ? word : to;
-  if (bp__is_float(aim))
-    return aim;
+    return bp__is_float(to) || to.bits >= 32 ? to : word;
+  if (bp__is_float(to) && from.bits >= 32)
+    return to;
+  BpDataType aim = bp__is_float(to) ? word : to;
   if (aim.bits > from.bits * 2)
     return bp__dtype(from.code, (uint8_t)(from.bits * 2), from.lanes);
   if (aim.bits * 2 < from.bits)

@@ -143,7 +143,7 @@ uint64_t bp__hash_bytes(uint64_t hash, const void *data, size_t size);
 void bp__group_clear(BpGroup *group);
 /* Makes a group of one node, all of whose outputs are used (fuse.c). */
 int bp__build_group_of(BpGroup *group, BpGraphNode *node);
-/* Partitions the nodes into groups, each of which becomes a function. In a reference each group has
+/* Partitions the nodes into groups; each group becomes a function. In a reference each group has
  * one node (fuse.c). */
 int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);

@@ -48,18 +48,18 @@ static void hash_number(GChecksum *hash, int64_t number) {
   g_checksum_update(hash, (const guchar *)&number, sizeof number);
 }
 
-/* NULL has a hash, too. -1 with an error. */
 /* The devices that the model runs on. */
 typedef struct Devices {
   BpDevice all[BP_BUILD_MAX_PLACES];
   size_t count;
 } Devices;
 
+/* Returns -1 with an error on failure. */
 static int hash_target(GChecksum *hash, const BpTarget *target) {
-  char *text = target ? bp_target_format(target) : NULL;
-  if (target && !text)
+  char *text = bp_target_format(target);
+  if (!text)
     return -1;
-  hash_text(hash, text ? text : "");
+  hash_text(hash, text);
   bp_str_free(text);
   return 0;
 }
@@ -249,7 +249,7 @@ static int run_once(Side *side, int64_t *total) {
   return 0;
 }
 
-/* Makes a side ready: two runs, of which the first has what is done once. */
+/* Makes a side ready by two runs; the first run includes the work that is done only once. */
 static int start_side(Side *side, const Devices *devices) {
   int64_t total = 0;
   side->model = bp_model_create(side->module, devices->all, devices->count);

@@ -11,7 +11,7 @@
 /* All crossings of one graph. */
 typedef struct BpCrossings BpCrossings;
 
-/* Allocates memory for `count` crossings, none of which is set (transfer full); NULL with an
+/* Allocates memory for `count` crossings, which are not set yet (transfer full); NULL with an
  * error. */
 BpCrossings *bp__crossings_create(uint32_t count);
 /* Frees crossings; copies that are queued still complete. NULL is ignored. */

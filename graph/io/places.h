@@ -10,7 +10,8 @@
 
 #define BP_PLACES_MAX BP_MODEL_MAX_DEVICES
 
-/* Of the devices of a type that a model is given, in their order, the one with that number. */
+/* A device of a model by its type and its number among the devices of that type, in the order of
+ * the list that the model is given. */
 typedef struct BpPlace {
   int32_t device_type; /* of code; 0: the first device that is given, of any type */
   uint32_t ordinal;
@@ -26,12 +27,12 @@ typedef struct BpPlaces {
 int bp__places_take(const BpPlaces *places, const BpDevice *given, size_t num_given,
                     BpDevice devices[BP_PLACES_MAX]);
 
-/* Adds devices to the *num_devices that are chosen, the first of which is the model's, until each
- * place has one: the first ones of a list of preferences, as bp_device_select has it. `devices` has
- * room for `capacity`. */
+/* Adds devices until each place has one: the first suitable devices of a list of preferences, as
+ * for bp_device_select. `devices` has room for `capacity` devices and contains *num_devices; the
+ * first is the model's device. */
 int bp__places_select(const BpPlaces *places, const char *preferences, BpDevice *devices,
                       size_t capacity, size_t *num_devices);
-/* Chooses one device of a type, which is none of those chosen, by a list. */
+/* Chooses one device of a type by a list of preferences, but none of the `count` chosen devices. */
 int bp__places_select_another(int32_t type, const char *list, const BpDevice *chosen, size_t count,
                               BpDevice *device);
 

@@ -50,7 +50,7 @@ typedef struct BpGraphValue {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   BpGraphNode *producer; /* node that computes it; NULL: an input or a constant */
   const void *data;      /* compact elements of a constant; else NULL */
-  /* The elements of an int64 tensor whose elements are extents, of which some are open; else
+  /* The elements of an int64 tensor whose elements are extents, if some of them are open; else
    * NULL. */
   const int64_t *extents;
   /* The sequence, if the value is a sequence instead of a tensor, so that its type and shape are

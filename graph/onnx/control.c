@@ -449,7 +449,7 @@ typedef struct Looping {
   int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* shapes that the carried values have in any iteration */
   BpGraphSequence *types;               /* types that carried sequences have in any iteration */
   int64_t *is_backward;                 /* whether each stack is filled backwards */
-  /* For Scan: the tensors of which the body gets one element in each iteration. */
+  /* For Scan: the tensors; the body gets one element of each in each iteration. */
   BpGraphValue *const *scanned;
   size_t num_scanned;
   int64_t *axes, *are_backward; /* axes and directions of the scanned tensors */

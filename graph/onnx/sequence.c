@@ -226,7 +226,7 @@ static int add_length(Sequencing *s, BpGraphValue **results) {
   return results[0] ? 0 : -1;
 }
 
-/* Computes how an axis is split: into parts of `size`, of which the last may be smaller, or into
+/* Computes how an axis is split: into parts of `size` (the last part may be smaller), or into
  * `sizes`. */
 static int split_parts(const Sequencing *s, BpGraphValue *in, int32_t axis, int64_t size,
                        const BpGraphValue *sizes, BpGraphValue **results) {

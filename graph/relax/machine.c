@@ -154,7 +154,7 @@ static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
                         names, *names ? ")" : "", num_args);
 }
 
-/* Makes registers, of which the first contain the arguments. */
+/* Makes registers; the first registers contain the arguments. */
 static BpValue *enter(const BpRelaxFunction *function, const BpValue *args, int32_t num_args) {
   if (num_args < 0 || (uint32_t)num_args != function->num_args) {
     wrong_count(function, num_args);

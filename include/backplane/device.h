@@ -116,7 +116,7 @@ BP_API int bp_device_copy_between(const BpCopy *copy, void *from_stream, void *t
  * its own and copy repeatedly: the staging memory is allocated once. */
 typedef struct BpTransfer BpTransfer;
 
-/* Makes a transfer between two devices, of which the host may be one. `size` is the number of bytes
+/* Makes a transfer between two devices; one of them may be the host. `size` is the number of bytes
  * that one send moves at most. Does not wait for work. Transfer full, bp_transfer_free; NULL with
  * an error: BP_ERROR_VALUE, BP_ERROR_MEMORY, or an error of the devices. Any thread. Since 1.0. */
 BP_API BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size);

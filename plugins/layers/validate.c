@@ -993,8 +993,7 @@ static int32_t after(void *context, BpCall *call, int32_t rc) {
     note_free_object(state, call, rc);
   else if (call->slot == SLOT_FREE_STREAM)
     note_free_stream(state, call, rc);
-  else if (call->slot ==
-           SLOT_STREAM_SYNC) /* a sync that raises a failure of the work counts, too */
+  else if (call->slot == SLOT_STREAM_SYNC) /* counts even if it raises an error of the work */
     note_sync(state, call);
   else if (call->slot == SLOT_RECORDING_END && rc)
     note_failed_end(state, call);
