@@ -275,6 +275,17 @@ static int split_tiles(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   return 0;
 }
 
+/* The number of tiles of a block: of at most `most`, and at least half as many, the number with the
+ * fewest places for tiles beyond the end. Threads get equal numbers of places, so that a block with
+ * few tiles would leave a thread idle. */
+static int64_t block_tiles(int64_t tiles, int64_t most) {
+  int64_t best = most > 1 ? most : 1;
+  for (int64_t size = best - 1; size > 0 && size * 2 >= most; size--)
+    if (bp__divide_up(tiles, size) * size < bp__divide_up(tiles, best) * best)
+      best = size;
+  return best;
+}
+
 /* Divides the tiles along the first axis of the vectors into blocks whose vectors fit in the
  * second-level cache. */
 static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine, Loops *loops) {
@@ -285,11 +296,12 @@ static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine
   if (at == loops->num_outer || bytes * 2 <= (double)machine->l2)
     return 0;
   double share = (double)machine->l2 / 2 / bytes;
-  int64_t tiles = (int64_t)(share * (double)bp_te_axis_extent(loops->outer[at]));
+  int64_t tiles = bp_te_axis_extent(loops->outer[at]);
+  int64_t size = block_tiles(tiles, (int64_t)(share * (double)tiles));
   int32_t block = loops->num_outer++;
   loops->rank[block] = RANK_BLOCK;
-  return bp_te_split(stage, loops->outer[at], tiles > 1 ? tiles : 1, BP_TE_TAIL_GUARD,
-                     &loops->outer[block], &loops->outer[at]);
+  return bp_te_split(stage, loops->outer[at], size, BP_TE_TAIL_GUARD, &loops->outer[block],
+                     &loops->outer[at]);
 }
 
 /* The number of shares for each core, so that all cores end at about the same time. */
