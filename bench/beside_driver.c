@@ -11,26 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 Ours ours;
 char *host;
-
-void fail(const char *what) {
-  fprintf(stderr, "%s: %s: %s\n", ours.program, what, bp_error_message());
-  exit(1);
-}
-
-void must(int failed, const char *what) {
-  if (failed)
-    fail(what);
-}
-
-double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 BpTensor *our_tensor(int64_t floats) {
   BpTensor *tensor =

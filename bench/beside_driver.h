@@ -4,6 +4,8 @@
 #ifndef BENCH_BESIDE_DRIVER_H
 #define BENCH_BESIDE_DRIVER_H
 
+#include "bench/bench.h"
+
 #include <backplane/module.h>
 #include <backplane/tensor.h>
 
@@ -46,10 +48,6 @@ typedef struct Ours {
 extern Ours ours;
 extern char *host; /* COPY_BYTES bytes of host memory */
 
-/* Ends the program with a message: the failed action and the thread's error. */
-_Noreturn void fail(const char *what);
-void must(int failed, const char *what);
-double now(void);
 BpTensor *our_tensor(int64_t floats);
 BpFunction *our_function(BpModule *module, const char *name);
 void our_wait(void);

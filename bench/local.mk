@@ -4,7 +4,7 @@
 bench_programs =
 bench_libraries =
 beside_driver = bench/beside_driver.c bench/beside_driver.h
-EXTRA_DIST += $(beside_driver)
+EXTRA_DIST += $(beside_driver) bench/bench.h
 include bench/models/local.mk
 include bench/operators/local.mk
 include bench/ffi/local.mk

@@ -6,13 +6,14 @@
  *
  * onnxruntime's C API is a table that only grows; the program names the entries by their index, so
  * it needs no header of onnxruntime. bench/executor/make_mlp.py writes the model. */
+#include "bench/bench.h"
+
 #include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -23,17 +24,6 @@
 #define OUTPUTS 10
 #define ROUNDS  40
 #define RUNS    500
-
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static _Noreturn void fail(const char *what, const char *why) {
-  fprintf(stderr, "bench-executor: %s: %s\n", what, why);
-  exit(1);
-}
 
 /* ---- onnxruntime ------------------------------------------------------------------------- */
 
@@ -64,7 +54,7 @@ typedef struct Ort {
 
 static void ort_check(const Ort *ort, void *status) {
   if (status)
-    fail("onnxruntime", ((const char *(*)(const void *))ort->api[ORT_GET_ERROR_MESSAGE])(status));
+    fail(((const char *(*)(const void *))ort->api[ORT_GET_ERROR_MESSAGE])(status));
 }
 
 static void *ort_tensor(const Ort *ort, void *memory, float *data, const int64_t *shape) {
@@ -80,10 +70,10 @@ static void ort_open(Ort *ort, const char *library, const char *model, float *x,
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   void *environment, *options, *memory;
   if (!handle)
-    fail(library, dlerror());
+    fail(dlerror());
   OrtBase *(*get_base)(void) = (OrtBase * (*)(void)) dlsym(handle, "OrtGetApiBase");
   if (!get_base)
-    fail(library, "it has no OrtGetApiBase");
+    fail("onnxruntime's library has no OrtGetApiBase");
   ort->api = get_base()->get_api(ORT_API_VERSION);
   printf("onnxruntime %s\n", get_base()->get_version());
   ort_check(ort, ((void *(*)(int, const char *, void **))ort->api[ORT_CREATE_ENV])(3, "bench",
@@ -109,37 +99,32 @@ static void ort_run(const Ort *ort) {
 
 /* ---- Ours -------------------------------------------------------------------------------- */
 
-static void check(int status) {
-  if (status < 0)
-    fail(bp_error_kind(), bp_error_message());
-}
-
 static BpModelContext *open_ours(const char *path, const float *x) {
   const BpDevice cpu = {BP_DEVICE_CPU, 0};
   BpTarget *target = bp_target_from_device(cpu);
-  check(target ? 0 : -1);
+  must(!target, "the target");
   const BpTarget *targets[] = {target};
   const BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = bp_model_compile(path, &options);
   BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-  check(context ? 0 : -1);
+  must(!context, path);
   int64_t shape[] = {1, INPUTS};
   const BpTensorView view = {.data = (void *)(uintptr_t)x,
                              .device = cpu,
                              .ndim = 2,
                              .dtype = {BP_DTYPE_FLOAT, 32, 1},
                              .shape = shape};
-  check(bp_model_set_input(context, "x", &view));
+  must(bp_model_set_input(context, "x", &view), "the input");
   return context;
 }
 
 /* Runs the model with the result in host memory, as onnxruntime has it. */
 static const float *run_ours(BpModelContext *context) {
-  check(bp_model_run(context));
+  must(bp_model_run(context), "a run");
   const BpTensor *output = bp_model_get_output(context, 0);
-  check(output ? 0 : -1);
+  must(!output, "the output");
   return output->view.data;
 }
 
@@ -148,20 +133,20 @@ int main(int argc, char **argv) {
   Ort ort;
   double best_ours = INFINITY, best_theirs = INFINITY;
   if (argc != 3)
-    fail("usage", "bench-executor LIBONNXRUNTIME.so MLP.onnx");
+    fail("usage: bench-executor LIBONNXRUNTIME.so MLP.onnx");
   for (int i = 0; i < INPUTS; i++)
     x[i] = (float)(i % 17) / 17.0f;
-  check(bp_threads_set(1));
+  must(bp_threads_set(1), "the threads");
   ort_open(&ort, argv[1], argv[2], x, y);
   BpModelContext *ours = open_ours(argv[2], x);
   for (int round = 0; round < ROUNDS; round++) {
-    double start = now_us();
+    double start = now() * 1e6;
     for (int i = 0; i < RUNS; i++)
       ort_run(&ort);
-    double middle = now_us();
+    double middle = now() * 1e6;
     for (int i = 0; i < RUNS; i++)
       run_ours(ours);
-    double end = now_us();
+    double end = now() * 1e6;
     best_theirs = fmin(best_theirs, (middle - start) / RUNS);
     best_ours = fmin(best_ours, (end - middle) / RUNS);
   }

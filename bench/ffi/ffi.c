@@ -5,13 +5,14 @@
  *
  *   bench-ffi LIBTVM_FFI.so [BATCHES] */
 
+#include "bench/bench.h"
+
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define OPERATIONS 20000 /* operations in a batch */
 #define NUM_NAMES  500   /* additional functions in each registry */
@@ -44,11 +45,6 @@ static int add_three(void *self, const BpValue *args, int32_t num_args, BpValue 
   result->type_index = BP_TYPE_INT;
   result->v_int64 = args[0].v_int64 + args[1].v_int64 + args[2].v_int64;
   return 0;
-}
-
-static void fail(const char *what) {
-  fprintf(stderr, "bench/ffi: %s\n", what);
-  exit(1);
 }
 
 static void *symbol(void *library, const char *name) {
@@ -85,12 +81,6 @@ static void prepare(void) {
   }
 }
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
 /* Each function runs its operation OPERATIONS times, and returns the nanoseconds of one
  * operation. */
 static BpValue arguments[3] = {{.type_index = BP_TYPE_INT, .v_int64 = 1},
@@ -107,7 +97,7 @@ static double our_call(void) {
     ours.function_call(our_function, arguments, 3, &result);
     sum += result.v_int64;
   }
-  double took = (now() - began) / OPERATIONS;
+  double took = (now() - began) * 1e9 / OPERATIONS;
   return sum ? took : 0;
 }
 
@@ -120,7 +110,7 @@ static double peer_call(void) {
     peer.function_call(peer_function, arguments, 3, &result);
     sum += result.v_int64;
   }
-  double took = (now() - began) / OPERATIONS;
+  double took = (now() - began) * 1e9 / OPERATIONS;
   return sum ? took : 0;
 }
 
@@ -131,7 +121,7 @@ static double our_look_up(void) {
     ours.registry_get(names[i % NUM_NAMES], &function);
     ours.object_release(function);
   }
-  return (now() - began) / OPERATIONS;
+  return (now() - began) * 1e9 / OPERATIONS;
 }
 
 /* Callers of tvm-ffi pass the length of the name; it is counted here because our function counts
@@ -144,7 +134,7 @@ static double peer_look_up(void) {
     peer.function_get_global(&name, &function);
     peer.object_dec_ref(function);
   }
-  return (now() - began) / OPERATIONS;
+  return (now() - began) * 1e9 / OPERATIONS;
 }
 
 static void compare(const char *what, int batches, double (*our)(void), double (*their)(void)) {

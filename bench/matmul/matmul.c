@@ -9,6 +9,8 @@
  *
  * In "constant" the second operand is a constant of the model; oneDNN gets it in its preferred
  * layout, packed beforehand. In "given" the second operand is an input, in plain rows. */
+#include "bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,17 +38,6 @@ static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 static BpDevice device = {BP_DEVICE_CPU, 0};
 static const char *target_text = "c";
 static int rounds = 50;
-
-static _Noreturn void fail(const char *what) {
-  fprintf(stderr, "bench-matmul: %s: %s: %s\n", what, bp_error_kind(), bp_error_message());
-  exit(1);
-}
-
-static double now_seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
@@ -126,10 +117,10 @@ typedef struct Candidate {
 
 static double time_series(const Candidate *candidate) {
   static const struct timespec pause = {0, PAUSE_NS};
-  double start = now_seconds();
+  double start = now();
   for (int i = 0; i < candidate->runs; i++)
     candidate->run(candidate->context);
-  double seconds = (now_seconds() - start) / candidate->runs;
+  double seconds = (now() - start) / candidate->runs;
   nanosleep(&pause, NULL);
   return seconds;
 }

@@ -7,12 +7,13 @@
  *
  * The shapes after a "--" are measured next, with the same open model. Integer inputs are zeros,
  * other inputs are from 0 to 1. */
+#include "bench/bench.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <backplane/error.h>
 #include <backplane/graph/model.h>
@@ -41,19 +42,6 @@ typedef struct Program {
   BpModelContext *context;
 } Program;
 
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static void must(bool is_done, const char *what) {
-  if (is_done)
-    return;
-  fprintf(stderr, "bench-open: %s: %s\n", what, bp_error_message());
-  exit(1);
-}
-
 static void read_shape(Shapes *shapes, const char *text) {
   const char *equals = strchr(text, '=');
   int32_t i = shapes->count++;
@@ -73,7 +61,7 @@ static void read_shape(Shapes *shapes, const char *text) {
 
 static Program start(const char *path, const char *target_text, const Shapes *shapes) {
   const BpTarget *target = bp_target_parse(target_text);
-  must(target != NULL, target_text);
+  must(!target, target_text);
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
@@ -81,11 +69,11 @@ static Program start(const char *path, const char *target_text, const Shapes *sh
                               .num_shapes = shapes ? shapes->count : 0,
                               .shape_size = sizeof(BpInputShape)};
   Program program = {bp_model_compile(path, &options), NULL, NULL};
-  must(program.module != NULL, path);
+  must(!program.module, path);
   program.model = bp_model_create(program.module, &cpu, 1);
-  must(program.model != NULL, "a model");
+  must(!program.model, "a model");
   program.context = bp_model_context_create(program.model);
-  must(program.context != NULL, "a context");
+  must(!program.context, "a context");
   bp_object_release((BpTarget *)(uintptr_t)target);
   return program;
 }
@@ -99,29 +87,29 @@ static void end(Program *program) {
 static void set_inputs(const Program *program, const Shapes *shapes) {
   for (int32_t i = 0; i < bp_model_num_inputs(program->model); i++) {
     const BpModelTensorInfo *info = bp_model_input_info(program->model, i);
-    must(info != NULL, "an input");
+    must(!info, "an input");
     const BpInputShape *shape = NULL;
     for (int32_t k = 0; k < shapes->count; k++)
       if (!strcmp(shapes->names[k], info->name))
         shape = &shapes->shapes[k];
-    must(shape != NULL, info->name);
+    must(!shape, info->name);
     BpTensor *value = bp_tensor_create(shape->shape, shape->ndim, info->dtype, cpu, NULL);
-    must(value != NULL, info->name);
+    must(!value, info->name);
     memset(value->view.data, 0, (size_t)bp_view_num_bytes(&value->view));
     float *numbers = value->view.data;
     for (int64_t k = 0; info->dtype.code == BP_DTYPE_FLOAT && info->dtype.bits == 32 &&
                         k < bp_view_num_elements(&value->view);
          k++)
       numbers[k] = (float)(k % 97) / 97.0F;
-    must(!bp_model_set_input(program->context, info->name, &value->view), info->name);
+    must(bp_model_set_input(program->context, info->name, &value->view), info->name);
     bp_object_release(value);
   }
 }
 
 static double run(const Program *program) {
-  double begin = now_us();
-  must(!bp_model_run(program->context), "a run");
-  return now_us() - begin;
+  double began = now();
+  must(bp_model_run(program->context), "a run");
+  return (now() - began) * 1e6;
 }
 
 static void measure(const char *path, const char *target, const Program *open,
@@ -129,8 +117,8 @@ static void measure(const char *path, const char *target, const Program *open,
   Program closed = start(path, target, shapes);
   set_inputs(&closed, shapes);
   set_inputs(open, shapes);
-  double first = run(open), begin = now_us(), least[2] = {first, run(&closed)};
-  for (int i = 0; i < LEAST_RUNS || now_us() - begin < SECONDS * 1e6; i++) {
+  double first = run(open), began = now(), least[2] = {first, run(&closed)};
+  for (int i = 0; i < LEAST_RUNS || now() - began < SECONDS; i++) {
     double took[2] = {run(open), run(&closed)};
     for (int k = 0; k < 2; k++)
       least[k] = took[k] < least[k] ? took[k] : least[k];

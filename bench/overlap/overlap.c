@@ -14,6 +14,8 @@
  * and halves that share processors cannot overlap. So each half has its own half of the processors
  * that the program may use: the threads of its driver run there, and their number matches, unless
  * the driver's own variable sets another. */
+#include "bench/bench.h"
+
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -39,21 +41,11 @@
 
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 
-static double clock_us(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static double now_us(void) {
-  return clock_us(CLOCK_MONOTONIC);
-}
-
-static void must(bool is_done, const char *what) {
-  if (is_done)
-    return;
-  fprintf(stderr, "bench-overlap: %s: %s\n", what, bp_error_message());
-  exit(1);
+/* Seconds that this process' threads were on processors. */
+static double busy_seconds(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 /* ---- Code -------------------------------------------------------------------------------- */
@@ -70,9 +62,9 @@ static BpModule *build(const BpTarget *target, const char *before, long long ste
   char text[2048];
   int size = snprintf(text, sizeof(text), "%s%lld%s", before, steps, after);
   BpIrModule *ir = bp_ir_parse(text, (size_t)size);
-  must(ir != NULL && !bp_ir_verify(ir), "the program");
+  must(!ir || bp_ir_verify(ir), "the program");
   BpModule *module = bp_target_build(ir, target);
-  must(module != NULL, "code");
+  must(!module, "code");
   bp_object_release(ir);
   return module;
 }
@@ -94,7 +86,7 @@ static BpModule *build_code(const BpTarget *device_target, const BpTarget *other
                       "global 4096)"
                       " (buffer Y float32 global 4096)" THREADS "(store Y " AT " (add (load X " AT
                       ") (load Z " AT ")))))))");
-  must(!bp_module_import(code, imported), "an import");
+  must(bp_module_import(code, imported), "an import");
   bp_object_release(imported);
   return code;
 }
@@ -160,15 +152,15 @@ static BpModule *create(int which, BpModule *code, const BpDevice devices[2]) {
          "\"device_index\":[\"list_int\",[%s]]}}",
          nodes, graphs[which].count, rows, types, shapes, storages, places);
   BpModule *module = bp_graph_executor_create(json, code, devices, 2);
-  must(module != NULL, graphs[which].name);
+  must(!module, graphs[which].name);
   return module;
 }
 
 static void call(BpModule *module, const char *name, const BpValue *args, int32_t num_args,
                  BpValue *result) {
   BpFunction *function;
-  must(!bp_module_get_function(module, name, 0, &function) &&
-           !bp_function_call(function, args, num_args, result),
+  must(bp_module_get_function(module, name, 0, &function) ||
+           bp_function_call(function, args, num_args, result),
        name);
   bp_object_release(function);
 }
@@ -177,7 +169,7 @@ static void set_input(BpModule *module) {
   const int64_t extent = COUNT;
   BpValue result;
   BpTensor *x = bp_tensor_create(&extent, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, host, NULL);
-  must(x != NULL, "an input");
+  must(!x, "an input");
   for (int i = 0; i < COUNT; i++)
     ((float *)x->view.data)[i] = (float)(i % 97) / 97.0F;
   const BpValue args[] = {{.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"},
@@ -195,13 +187,13 @@ typedef struct Run {
 static Run run(BpModule *module) {
   const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
   BpValue result;
-  double busy = clock_us(CLOCK_PROCESS_CPUTIME_ID), begin = now_us();
+  double busy = busy_seconds(), began = now();
   call(module, "run", NULL, 0, &result);
   call(module, "get_output", &index, 1, &result); /* waits */
-  double took = now_us() - begin;
-  busy = clock_us(CLOCK_PROCESS_CPUTIME_ID) - busy;
+  double took = now() - began;
+  busy = busy_seconds() - busy;
   bp_value_clear(&result);
-  return (Run){took, busy / took};
+  return (Run){took * 1e6, busy / took};
 }
 
 static void measure(BpModule *code, const BpDevice devices[2], double seconds,
@@ -212,8 +204,8 @@ static void measure(BpModule *code, const BpDevice devices[2], double seconds,
     set_input(modules[i]);
     least[i] = run(modules[i]); /* the first run builds the code */
   }
-  double begin = now_us();
-  for (int round = 0; round < ROUNDS || now_us() - begin < seconds * 1e6; round++)
+  double began = now();
+  for (int round = 0; round < ROUNDS || now() - began < seconds; round++)
     for (int i = 0; i < NUM_GRAPHS; i++) {
       Run took = run(modules[i]);
       least[i] = took.us < least[i].us ? took : least[i];
@@ -232,7 +224,7 @@ typedef struct Processors {
 /* If there is one processor, both halves have it. */
 static void find_processors(Processors *processors) {
   *processors = (Processors){0};
-  must(!sched_getaffinity(0, sizeof(cpu_set_t), &processors->all), "the processors");
+  must(sched_getaffinity(0, sizeof(cpu_set_t), &processors->all), "the processors");
   const int count = CPU_COUNT(&processors->all);
   for (int cpu = 0, seen = 0; seen < count; cpu++)
     if (CPU_ISSET(cpu, &processors->all)) {
@@ -245,7 +237,7 @@ static void find_processors(Processors *processors) {
 
 /* Sets the processors of this thread, and of the threads that it starts. */
 static void use_processors(const cpu_set_t *processors) {
-  must(!sched_setaffinity(0, sizeof(cpu_set_t), processors), "processors");
+  must(sched_setaffinity(0, sizeof(cpu_set_t), processors), "processors");
 }
 
 /* Limits the threads of drivers that are loaded later. */
@@ -292,9 +284,9 @@ static bool read_options(int argc, char **argv, Options *options) {
 static BpTarget *open_device(const char *name, BpDevice *device) {
   void *memory = NULL;
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 64, .alignment = 64};
-  must(!bp_device_parse(name, device), name);
-  must(!bp_device_alloc(*device, &allocation, &memory) && !bp_device_free(*device, memory) &&
-           !bp_stream_sync(*device, NULL),
+  must(bp_device_parse(name, device), name);
+  must(bp_device_alloc(*device, &allocation, &memory) || bp_device_free(*device, memory) ||
+           bp_stream_sync(*device, NULL),
        name);
   return bp_target_from_device(*device);
 }
@@ -342,7 +334,7 @@ int main(int argc, char **argv) {
     use_processors(&processors.halves[i]);
     targets[i] = i && options.is_other_host ? bp_target_parse(options.host_text)
                                             : open_device(options.names[i], &devices[i]);
-    must(targets[i] != NULL, "a target");
+    must(!targets[i], "a target");
   }
   if (!options.is_other_host) /* neither half runs in this thread */
     use_processors(&processors.all);

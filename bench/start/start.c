@@ -8,6 +8,8 @@
  * With --device the program also chooses the CPU's device and lets it allocate the tensor, which
  * loads the plugin cpu. `bench-start --load ARTIFACT.so` and `--device ARTIFACT.so` are the
  * measured programs. */
+#include "bench/bench.h"
+
 #include <errno.h>
 #include <math.h>
 #include <spawn.h>
@@ -16,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -69,22 +70,16 @@ static int select_and_call(const char *path) {
 
 /* ---- Measuring --------------------------------------------------------------------------- */
 
-static double now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
 static double time_run(char *const *argv) {
   pid_t child;
   int status;
-  double start = now_ms();
+  double start = now() * 1e3;
   if (posix_spawn(&child, argv[0], NULL, NULL, argv, environ) != 0 ||
       waitpid(child, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status)) {
     fprintf(stderr, "bench-start: %s %s fails\n", argv[0], argv[1] ? argv[1] : "");
     exit(1);
   }
-  return now_ms() - start;
+  return now() * 1e3 - start;
 }
 
 static int measure(char *self, char *empty, char *artifact) {

@@ -7,13 +7,14 @@
  *   tvm start LIBRARY FUNCTION  a new process, to its end, that calls the function once
  *   tvm once LIBRARY FUNCTION   that process */
 
+#include "bench/bench.h"
+
 #include <math.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <backplane/error.h>
@@ -25,21 +26,10 @@
 
 #define BATCHES 200
 
-static _Noreturn void fail(void) {
-  fprintf(stderr, "bench/tvm: %s\n", bp_error_message());
-  exit(1);
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
 static BpFunction *find(BpModule *module, const char *name) {
   BpFunction *function = NULL;
   if (!module || bp_module_get_function(module, name, 1, &function) || !function)
-    fail();
+    fail(name);
   return function;
 }
 
@@ -59,11 +49,11 @@ static void bench_call(const char *path, const char *name) {
       result = (BpValue){.type_index = BP_TYPE_NONE};
       symbol(NULL, two, 2, &result);
     }
-    direct = fmin(direct, (now() - began) / calls);
+    direct = fmin(direct, (now() - began) * 1e9 / calls);
     began = now();
     for (int i = 0; i < calls; i++)
       bp_function_call(function, two, 2, &result);
-    ours = fmin(ours, (now() - began) / calls);
+    ours = fmin(ours, (now() - began) * 1e9 / calls);
   }
   printf("%.3f %.3f\n", direct, ours);
   bp_object_release(function);
@@ -74,14 +64,14 @@ static BpTensor *zeros(const BpModelTensorInfo *info) {
   BpTensor *tensor =
       bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (!tensor)
-    fail();
+    fail("memory");
   memset(tensor->view.data, 0, (size_t)bp_view_num_bytes(&tensor->view));
   return tensor;
 }
 
 static void bench_model(const char *path, int calls) {
   if (bp_graph_initialize())
-    fail();
+    fail("the graph library");
   BpDevice cpu = {BP_DEVICE_CPU, 0};
   BpModule *module = bp_module_load(path);
   BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
@@ -92,7 +82,7 @@ static void bench_model(const char *path, int calls) {
   for (int32_t i = 0; i < num_args && i < 16; i++) {
     const BpModelTensorInfo *info = bp_model_input_info(model, i);
     if (!info)
-      fail();
+      fail("an input");
     args[i] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &zeros(info)->header};
   }
   double least = INFINITY;
@@ -100,10 +90,10 @@ static void bench_model(const char *path, int calls) {
     double began = now();
     for (int i = 0; i < calls; i++) {
       if (bp_function_call(forward, args, num_args, &result))
-        fail();
+        fail("a call");
       bp_value_clear(&result);
     }
-    least = fmin(least, (now() - began) / calls);
+    least = fmin(least, (now() - began) * 1e9 / calls);
   }
   printf("%.1f\n", least);
 }
@@ -111,7 +101,7 @@ static void bench_model(const char *path, int calls) {
 static void run_once(const char *path, const char *name) {
   BpValue result;
   if (bp_function_call(find(bp_module_load(path), name), two, 2, &result))
-    fail();
+    fail(name);
 }
 
 static void bench_start(char *path, char *name) {
@@ -128,7 +118,7 @@ static void bench_start(char *path, char *name) {
     if (posix_spawn(&child, program, NULL, NULL, args, environ) ||
         waitpid(child, &status, 0) != child || status)
       exit(1);
-    least = fmin(least, now() - began);
+    least = fmin(least, (now() - began) * 1e9);
   }
   printf("%.0f\n", least);
 }
