@@ -7,8 +7,10 @@ parts_LTLIBRARIES =
 part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__part$$'
 
-# The code that several parts contain: starting programs.
+# Code that several parts contain. Starting programs:
 parts_spawn = parts/spawn.c parts/spawn.h
+# Threads that try plugins:
+parts_parallel = parts/parallel.c parts/parallel.h
 
 # Compilers, and the libraries that they make.
 parts_LTLIBRARIES += backplane-toolchain.la
@@ -38,9 +40,18 @@ backplane_doctor_la_SOURCES = \
 	parts/doctor/container.c parts/doctor/container.h \
 	parts/doctor/diagnose.c parts/doctor/diagnose.h \
 	parts/doctor/doctor.c \
-	parts/doctor/reasons.c parts/doctor/reasons.h
+	parts/doctor/reasons.c parts/doctor/reasons.h $(parts_parallel)
 backplane_doctor_la_LDFLAGS = $(part_ldflags)
 backplane_doctor_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+
+# Lists of plugins, and activating them by name or path.
+parts_LTLIBRARIES += backplane-plugins.la
+backplane_plugins_la_SOURCES = \
+	parts/plugins/activate.c \
+	parts/plugins/list.c \
+	parts/plugins/plugins.h $(parts_parallel)
+backplane_plugins_la_LDFLAGS = $(part_ldflags)
+backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
 # Trials of plugins that are new.
 parts_LTLIBRARIES += backplane-trial.la

@@ -22,6 +22,9 @@
  * Code for the kind's devices uses this name. */
 BP__SHARED const char *bp__device_plain_kind(const char *kind);
 
+/* Whether plugins of other machines may be known. */
+BP__SHARED int bp__remote_is_used(void);
+
 /* Returns the name of a device type, or NULL if it is neither published in sdk/device-types.txt nor
  * in use. */
 BP__SHARED const char *bp__device_type_name(int32_t device_type);

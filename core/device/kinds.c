@@ -17,6 +17,7 @@
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
 #include "core/registry/names.h"
+#include "core/registry/part.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -361,7 +362,13 @@ static int32_t type_by_name(const char *name) {
   return api ? api->device_type : -1;
 }
 
+int bp__remote_is_used(void) {
+  return bp__part_loaded(BP_PART_ISOLATION) || bp__env_get("BACKPLANE_REMOTE");
+}
+
 char *bp__device_find_kind(const char *name) {
+  if (!g_str_has_prefix(name, BP_REMOTE_PREFIX) && !bp__remote_is_used())
+    return g_strdup(name);
   const Installed *installed = bp__installed();
   return installed ? installed->find_device_kind(name) : NULL;
 }

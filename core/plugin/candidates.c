@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the plugin to activate for a registry name, a plugin's name or a path: the first usable
- * one. If a plugin crashed in its trial, or failed, the next one is used. */
+/* The plugin to activate for a registry name: the first usable one. If a plugin crashed in its
+ * trial, or failed, the next one is used. Lists of plugins, activation by name or path and
+ * diagnoses are in the parts plugins and doctor. */
 
-#include "core/device/device.h"
-#include "core/plugin/parallel.h"
+#include "core/plugin/doctor.h"
 #include "core/plugin/store.h"
 
 #include "core/registry/given.h"
-#include "core/registry/hints.h"
+#include "core/registry/installed.h"
 #include "core/registry/log.h"
+#include "core/registry/part.h"
 #include "core/registry/registry.h"
-#include "core/system/trust.h"
 
 #include <backplane/error.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- The first usable plugin ------------------------------------------------------------- */
@@ -36,9 +34,7 @@ static void log_substitute(const Plugin *plugin, const GString *reasons) {
             reasons->str);
 }
 
-/* Tries the candidates. 1: a candidate is active. 0: no candidate can be tried. -1 with the reasons
- * of all candidates. */
-static int activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)) {
+int bp__plugins_activate_first(const GPtrArray *candidates, int (*activate)(Plugin *)) {
   g_autoptr(GString) reasons = g_string_new(NULL);
   for (guint i = 0; i < candidates->len; i++) {
     Plugin *plugin = g_ptr_array_index(candidates, i);
@@ -73,18 +69,12 @@ static int is_outdated(const GPtrArray *candidates) {
 
 /* ---- By registry name -------------------------------------------------------------------- */
 
-/* Copies the list, so that it stays valid without the lock (transfer container); empty for NULL. */
-static GPtrArray *copy_plugins(const GPtrArray *plugins) {
-  GPtrArray *copy = g_ptr_array_new();
-  for (guint i = 0; plugins && i < plugins->len; i++)
-    g_ptr_array_add(copy, g_ptr_array_index(plugins, i));
-  return copy;
-}
-
+/* Returns a list that stays valid without the lock (transfer container). */
 static GPtrArray *find_providers(const char *registry_name, int search_again) {
   bp__plugins_scan(search_again);
   bp__plugins_lock();
-  GPtrArray *providers = copy_plugins(bp__plugins_that_provide(registry_name));
+  GPtrArray *providers = bp__plugins_that_provide(registry_name);
+  providers = providers ? g_ptr_array_copy(providers, NULL, NULL) : g_ptr_array_new();
   bp__plugins_unlock();
   return providers;
 }
@@ -92,11 +82,11 @@ static GPtrArray *find_providers(const char *registry_name, int search_again) {
 /* The registry's resolver. */
 static int activate_provider(const char *registry_name) {
   g_autoptr(GPtrArray) providers = find_providers(registry_name, 0);
-  int rc = activate_first(providers, bp__plugin_activate);
+  int rc = bp__plugins_activate_first(providers, bp__plugin_activate);
   if (rc < 0 && is_outdated(providers)) {
     g_autoptr(GPtrArray) newer = find_providers(registry_name, 1);
     bp_error_clear();
-    rc = activate_first(newer, bp__plugin_activate);
+    rc = bp__plugins_activate_first(newer, bp__plugin_activate);
   }
   return rc ? MIN(rc, 0) : bp__plugins_check_search();
 }
@@ -104,181 +94,115 @@ static int activate_provider(const char *registry_name) {
 int bp__plugin_start(void) {
   bp__plugins_watch_forks();
   bp__registry_set_resolver(activate_provider);
-  bp__plugins_tell_installed();
   return 0;
 }
 
-/* ---- By name ----------------------------------------------------------------------------- */
+/* ---- Linked into the program ------------------------------------------------------------- */
 
-static int raise_unknown(const char *name) {
-  g_autoptr(GPtrArray) names = g_ptr_array_new();
-  char hint[BP_HINT_MAX];
-  bp__plugins_lock();
-  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
-  bp__plugins_unlock();
-  for (guint i = 0; i < all->len; i++)
-    g_ptr_array_add(names,
-                    (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
-  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  g_autofree char *why = bp_plugin_explain_absence(name);
-  return bp_error_raise(
-      BP_ERROR_NOT_FOUND,
-      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows those that are, "
-      "and BACKPLANE_PLUGIN_PATH adds directories to the search",
-      name, hint, *why ? "; " : "", why);
-}
-
-/* A plugin that failed before its code was loaded into this process may be tried again. */
-static int activate_anew(Plugin *plugin) {
-  bp__plugins_lock();
-  bp__plugin_forgive(plugin);
-  bp__plugins_unlock();
-  return bp__plugin_activate(plugin);
-}
-
-/* Returns the plugins of this machine with a name or, if there are none, those of other
- * machines. */
-static GPtrArray *find_namesakes(const char *name, int search_again) {
-  bp__plugins_scan(search_again);
-  bp__plugins_lock();
-  GPtrArray *namesakes = copy_plugins(bp__plugins_named(name));
-  bp__plugins_unlock();
-  for (guint i = namesakes->len; i-- > 1;)
-    if (((const Plugin *)namesakes->pdata[i])->host && !((const Plugin *)namesakes->pdata[0])->host)
-      g_ptr_array_remove_index(namesakes, i);
-  return namesakes;
-}
-
-static int is_active(const GPtrArray *namesakes) {
-  int found = 0;
-  bp__plugins_lock();
-  for (guint i = 0; i < namesakes->len; i++)
-    found |= ((const Plugin *)g_ptr_array_index(namesakes, i))->state == BP_PLUGIN_ACTIVE;
-  bp__plugins_unlock();
-  return found;
-}
-
-/* Searches the path again unless a plugin with the name is active. */
-static int activate_name(const char *name) {
-  g_autoptr(GPtrArray) known = find_namesakes(name, 0);
-  if (is_active(known))
-    return 0;
-  g_autoptr(GPtrArray) namesakes = find_namesakes(name, 1);
-  int rc = activate_first(namesakes, activate_anew);
-  return rc ? MIN(rc, 0) : raise_unknown(name);
-}
-
-/* ---- By path ----------------------------------------------------------------------------- */
-
-/* Returns a plugin in use with the name of `plugin` and another file, or NULL. Called with the lock
+/* Whether a plugin of the name is linked into the program, or already in use. Called with the lock
  * held. */
-static const Plugin *find_in_use(const Plugin *plugin) {
-  const GPtrArray *namesakes = bp__plugins_named(plugin->descriptor.name);
+static int is_in_use(const char *name) {
+  const GPtrArray *namesakes = bp__plugins_named(name);
+  int is_used = 0;
   for (guint i = 0; namesakes && i < namesakes->len; i++) {
-    const Plugin *other = g_ptr_array_index(namesakes, i);
-    if ((other->state == BP_PLUGIN_ACTIVE || other->state == BP_PLUGIN_INITIALISING) &&
-        !other->host && !bp__plugin_is_file(other, &plugin->status))
-      return other;
+    const Plugin *plugin = g_ptr_array_index(namesakes, i);
+    is_used |= plugin->entry || (!plugin->host && (plugin->state == BP_PLUGIN_ACTIVE ||
+                                                   plugin->state == BP_PLUGIN_INITIALISING));
   }
-  return NULL;
+  return is_used;
 }
 
-/* Returns a record of the same file whose descriptor could be read, or NULL. Called with the lock
- * held. */
-static Plugin *find_same_file(const Plugin *plugin) {
-  const GPtrArray *all = bp__plugins_all();
-  for (guint i = 0; i < all->len; i++) {
-    Plugin *other = g_ptr_array_index(all, i);
-    if (bp__plugin_is_file(other, &plugin->status) && !bp__plugin_is_unread(other))
-      return other;
-  }
-  return NULL;
-}
-
-/* Returns the record for the file just read, with the lock held: an existing record of the same
- * file, or the new one, which must not have the name of another plugin in use. */
-static Plugin *adopt(Plugin *plugin) {
-  const Plugin *in_use = plugin->state == BP_PLUGIN_REJECTED ? NULL : find_in_use(plugin);
-  Plugin *known = find_same_file(plugin);
-  if (in_use)
-    bp_error_raise(BP_ERROR_PLUGIN,
-                   "plugin \"%s\" of %s is in use, so that of %s cannot be; choose one with "
-                   "BACKPLANE_PLUGIN_PATH",
-                   in_use->descriptor.name, in_use->path, plugin->path);
-  else if (!known) {
-    bp__plugins_add(plugin);
-    return plugin;
-  }
-  bp__plugin_free(plugin);
-  return in_use ? NULL : known;
-}
-
-static int activate_path(const char *path) {
-  g_autofree char *directory = g_path_get_dirname(path);
-  char *problem = bp__path_problem(directory);
-  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path, problem);
-  free(problem);
-  if (plugin->code == REASON_FILE_MISSING || bp__plugin_is_unread(plugin)) {
-    bp_error_raise(BP_ERROR_IO, "plugin %s %s", path, plugin->reason);
-    bp__plugin_free(plugin);
+int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
+  if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
     return -1;
+  Plugin *plugin = bp__plugin_create("");
+  plugin->entry = entry;
+  if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
+    bp__plugin_free(plugin);
+    return bp_error_add_context("a plugin of the program cannot be registered");
   }
   bp__plugins_scan(0);
   bp__plugins_lock();
-  plugin = adopt(plugin);
+  int is_taken = is_in_use(plugin->descriptor.name);
+  if (!is_taken)
+    bp__plugins_add(plugin);
   bp__plugins_unlock();
-  return plugin ? activate_anew(plugin) : -1;
+  if (!is_taken)
+    return 0;
+  bp_error_raise(BP_ERROR_VALUE, "a plugin \"%s\" is in use already; register before first use",
+                 plugin->descriptor.name);
+  bp__plugin_free(plugin);
+  return -1;
+}
+
+/* ---- Lists and diagnoses ----------------------------------------------------------------- */
+
+BpPluginList *bp_plugin_list(void) {
+  const Installed *installed = bp__installed();
+  return installed ? installed->list() : NULL;
+}
+
+size_t bp_plugin_list_size(const BpPluginList *list) {
+  return BP_GIVEN(list) ? list->size : 0;
+}
+
+const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
+  if (!BP_GIVEN(list))
+    return NULL;
+  if (index < list->size)
+    return &list->infos[index];
+  bp_error_raise(BP_ERROR_INDEX, "plugin %zu of a list of %zu", index, list->size);
+  return NULL;
+}
+
+void bp_plugin_list_free(BpPluginList *list) {
+  if (!list)
+    return;
+  for (size_t i = 0; i < list->size; i++)
+    g_free((char *)(uintptr_t)list->infos[i].reason);
+  g_free(list->infos);
+  g_free(list);
 }
 
 int bp_plugin_activate(const char *name) {
-  if (!BP_GIVEN(name))
-    return -1;
-  return strchr(name, '/') ? activate_path(name) : activate_name(name);
+  const Installed *installed = BP_GIVEN(name) ? bp__installed() : NULL;
+  return installed ? installed->activate(name) : -1;
 }
 
-/* ---- Several at the same time ------------------------------------------------------------ */
-
-/* The plugins to try, in rounds. */
-typedef struct Round {
-  GPtrArray *plugins; /* plugins of all rounds, each once */
-  guint start;        /* index of the first plugin of this round */
-} Round;
-
-/* Adds the new plugins that a look-up of a name would try next. Called with the lock held. */
-static void add_untried(Round *round, const char *registry_name) {
-  const GPtrArray *providers = bp__plugins_that_provide(registry_name);
-  for (guint i = 0; providers && i < providers->len; i++) {
-    Plugin *plugin = g_ptr_array_index(providers, i);
-    if (plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->is_tried &&
-        !bp__plugin_rival(plugin) && !g_ptr_array_find(round->plugins, plugin, NULL))
-      g_ptr_array_add(round->plugins, plugin);
-  }
-}
-
-static guint find_untried(Round *round, const char *const *kinds) {
-  round->start = round->plugins->len;
-  bp__plugins_lock();
-  for (; *kinds; kinds++) {
-    g_autofree char *registry_name = g_strconcat("device_api.", *kinds, NULL);
-    add_untried(round, registry_name);
-  }
-  bp__plugins_unlock();
-  return round->plugins->len - round->start;
-}
-
-static void try_one(void *context, size_t index) {
-  const Round *round = context;
-  bp__plugin_try(g_ptr_array_index(round->plugins, round->start + index));
-  bp_error_clear();
-}
-
-/* If a plugin failed, the next one is tried in the next round. */
 void bp_plugin_try(const char *const *device_kinds) {
-  if (!BP_GIVEN(device_kinds))
+  const Installed *installed = BP_GIVEN(device_kinds) ? bp__installed() : NULL;
+  if (installed)
+    installed->try_kinds(device_kinds);
+}
+
+const BpPluginReason *bp_plugin_reason(size_t index) {
+  const Doctor *doctor = bp__part_table(BP_PART_DOCTOR);
+  return doctor ? doctor->reason(index) : NULL;
+}
+
+BpPluginDiagnosis *bp_plugin_diagnose(void) {
+  const Doctor *doctor = bp__part_table(BP_PART_DOCTOR);
+  return doctor ? doctor->diagnose() : NULL;
+}
+
+size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis) {
+  return BP_GIVEN(diagnosis) ? diagnosis->findings->len : 0;
+}
+
+const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis, size_t index) {
+  if (!BP_GIVEN(diagnosis))
+    return NULL;
+  if (index < diagnosis->findings->len)
+    return &g_array_index(diagnosis->findings, BpPluginFinding, index);
+  bp_error_raise(BP_ERROR_INDEX, "finding %zu of a diagnosis of %u", index,
+                 diagnosis->findings->len);
+  return NULL;
+}
+
+void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis) {
+  if (!diagnosis)
     return;
-  bp__plugins_scan(0);
-  Round round = {.plugins = g_ptr_array_new()};
-  for (guint count; (count = find_untried(&round, device_kinds));)
-    bp__parallel_for_each(count, try_one, &round);
-  g_ptr_array_unref(round.plugins);
+  g_array_unref(diagnosis->findings);
+  g_ptr_array_unref(diagnosis->strings);
+  g_free(diagnosis);
 }

@@ -51,6 +51,6 @@ BP__SHARED char *bp__descriptor_package(const Descriptor *descriptor, const char
 
 /* Returns the priority in a descriptor that was parsed without error; 0 by default. */
 #define BP_PRIORITY_MAX 1000
-int bp__descriptor_priority(const Descriptor *descriptor);
+BP__SHARED int bp__descriptor_priority(const Descriptor *descriptor);
 
 #endif

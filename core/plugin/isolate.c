@@ -68,10 +68,6 @@ int bp__remote_reach(const char *host) {
   return isolation ? isolation->remote_reach(host) : -1;
 }
 
-int bp__remote_is_used(void) {
-  return bp__part_loaded(BP_PART_ISOLATION) || bp__env_get("BACKPLANE_REMOTE");
-}
-
 void bp__remote_after_fork(void) {
   const Isolation *isolation = bp__part_loaded(BP_PART_ISOLATION);
   if (isolation)

@@ -54,9 +54,6 @@ void bp__remote_search(void);
  * reached, and -1 if the text is not a name of a machine. */
 BP__SHARED int bp__remote_reach(const char *host);
 
-/* Whether plugins of other machines may be known. */
-BP__SHARED int bp__remote_is_used(void);
-
 /* Called in the child of a fork. */
 void bp__remote_after_fork(void);
 

@@ -63,22 +63,15 @@ void bp__plugins_wake(void) {
   pthread_cond_broadcast(&plugins.changed);
 }
 
-const GPtrArray *bp__plugins_all(void) {
+GPtrArray *bp__plugins_all(void) {
   return plugins.order;
 }
 
-GPtrArray *bp__plugins_snapshot(void) {
-  GPtrArray *copy = g_ptr_array_new();
-  for (guint i = 0; i < plugins.order->len; i++)
-    g_ptr_array_add(copy, g_ptr_array_index(plugins.order, i));
-  return copy;
-}
-
-const GPtrArray *bp__plugins_that_provide(const char *registry_name) {
+GPtrArray *bp__plugins_that_provide(const char *registry_name) {
   return g_hash_table_lookup(plugins.by_provided, registry_name);
 }
 
-const GPtrArray *bp__plugins_named(const char *name) {
+GPtrArray *bp__plugins_named(const char *name) {
   return g_hash_table_lookup(plugins.by_name, name);
 }
 
@@ -475,7 +468,7 @@ static void scan_and_log(int again, int32_t level_of_problems) {
   bp__plugins_lock();
   if (again || !plugins.order || plugins.added_since || plugins.shortage) {
     search(&scan);
-    order = plugins.search_nothing ? NULL : bp__plugins_snapshot();
+    order = plugins.search_nothing ? NULL : g_ptr_array_copy(plugins.order, NULL, NULL);
   }
   bp__plugins_unlock();
   if (order)

@@ -12,7 +12,6 @@
 
 #include "core/plugin/descriptor.h"
 #include "core/plugin/reasons.h"
-#include "core/registry/names.h"
 
 #include <glib.h>
 #include <pthread.h>
@@ -56,15 +55,14 @@ int bp__plugins_check_search(void);
 /* Return plugins in search order: all plugins; the plugins of a name, including rejected ones; the
  * plugins that provide a registry name, without rejected ones. Borrowed until the next search. NULL
  * if there is none. Called with the lock held, after a search. */
-const GPtrArray *bp__plugins_all(void);
-BP__SHARED GPtrArray *bp__plugins_snapshot(void); /* transfer full: stays valid without the lock */
-const GPtrArray *bp__plugins_named(const char *name);
-const GPtrArray *bp__plugins_that_provide(const char *registry_name);
+BP__SHARED GPtrArray *bp__plugins_all(void);
+BP__SHARED GPtrArray *bp__plugins_named(const char *name);
+BP__SHARED GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
 /* Returns the plugin of the same name and machine that is used instead of `plugin`, because it is
  * in use, or because it comes first and has not failed so far. NULL if there is none. Called with
  * the lock held. */
-const Plugin *bp__plugin_rival(const Plugin *plugin);
+BP__SHARED const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* Returns the text about a plugin that is shadowed by the plugin at `path` (transfer full,
  * g_free). */
 BP__SHARED char *bp__plugin_describe_shadow(const char *name, const char *path);
@@ -96,17 +94,17 @@ BP__SHARED Plugin *bp__plugin_read_open(int fd, const char *path);
 BP__SHARED void bp__plugin_free(Plugin *plugin);
 
 /* Whether the record `plugin` is for the file that `status` describes. */
-int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
+BP__SHARED int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 
 /* Whether the file could not be read: its contents are unknown, and the next search reads it
  * again. */
-int bp__plugin_is_unread(const Plugin *plugin);
+BP__SHARED int bp__plugin_is_unread(const Plugin *plugin);
 /* Whether a system error is temporary: too few descriptors, no memory. */
 int bp__errno_passes(int error);
 
 /* Permits trying a plugin again that failed before its code was loaded into this process. Called
  * with the lock held. */
-void bp__plugin_forgive(Plugin *plugin);
+BP__SHARED void bp__plugin_forgive(Plugin *plugin);
 
 /* Sets the state, with this thread's error as the reason; clears the error. */
 BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
@@ -121,17 +119,13 @@ void bp__plugins_watch_forks(void);
  * without the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 BP__SHARED int bp__plugin_activate(Plugin *plugin);
 
-/* Adds the kinds of devices that the plugins of a list declare, except rejected and shadowed
- * plugins. 0, or -1 with an error. */
-BP__SHARED int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names);
-
-/* Makes the declarations of plugins available to the lower parts of the core, through
- * core/registry/installed.h. */
-void bp__plugins_tell_installed(void);
+/* Activates the first candidate that can be used, by bp__plugin_activate or a function like it. 1:
+ * a candidate is active. 0: no candidate can be tried. -1 with the reasons of all candidates. */
+BP__SHARED int bp__plugins_activate_first(const GPtrArray *candidates, int (*activate)(Plugin *));
 
 /* Tries a plugin if it is new, as the first step of its activation would, but does not load it. A
  * failure is stored in the plugin's state. Called without the lock. */
-void bp__plugin_try(Plugin *plugin);
+BP__SHARED void bp__plugin_try(Plugin *plugin);
 
 /* Opens the plugin's file again, into plugin->fd, and checks that it is the file whose descriptor
  * was read; -1 with an error. */

@@ -29,13 +29,13 @@ typedef struct TrialCache {
 
 /* Opens the folder of all files. Never fails: without a folder no record is found or
  * kept. */
-void bp__trial_cache_folder(BpCache *folder);
+BP__SHARED void bp__trial_cache_folder(BpCache *folder);
 
 /* Returns 1 with *verdict and *text (transfer full, g_free) if a plugin is in quarantine, else 0.
  * For lists: the usual case, no quarantine, is fast, and the files and nodes that the descriptor
  * names are not examined. */
-int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
-                               char **text);
+BP__SHARED int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin,
+                                          Reason *verdict, char **text);
 
 BP__SHARED void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
 BP__SHARED void bp__trial_cache_close(TrialCache *cache);

@@ -4,8 +4,10 @@
 
 #include "core/registry/host.h"
 
+#include "core/registry/installed.h"
 #include "core/registry/log.h"
 #include "core/registry/object.h"
+#include "core/registry/part.h"
 #include "core/registry/registry.h"
 #include "core/system/lock.h"
 
@@ -71,6 +73,10 @@ int bp__core_start(void) {
   bp__unlock(BP__LOCK_START);
   is_starting = 0;
   return rc;
+}
+
+const Installed *bp__installed(void) {
+  return bp__core_start() ? NULL : bp__part_table(BP_PART_PLUGINS);
 }
 
 static const void *get_table(const BpHost *host, const char *name, uint32_t version) {

@@ -14,7 +14,7 @@ libbackplane_la_SOURCES += \
 	core/registry/registration.c core/registry/registration.h \
 	core/registry/registry.c \
 	core/registry/registry.h \
-	core/registry/installed.c core/registry/installed.h \
+	core/registry/installed.h \
 	core/registry/sized.c core/registry/sized.h \
 	core/registry/text.h \
 	core/registry/value.c \

@@ -26,7 +26,7 @@ typedef struct BpNames {
 /* Adds a name of `size` bytes unless it is in the list. */
 BP__SHARED int bp__names_add(BpNames *names, const char *name, size_t size);
 /* Adds each word of a list. */
-int bp__names_add_words(BpNames *names, const char *words);
+BP__SHARED int bp__names_add_words(BpNames *names, const char *words);
 /* Returns the sorted list in one allocation (transfer full, bp_names_free); empties `names`, also
  * on failure. */
 BP__SHARED char **bp__names_finish(BpNames *names, size_t *count);

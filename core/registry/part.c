@@ -24,7 +24,7 @@ static const char files[][24] = {
     [BP_PART_SELECT] = "backplane-select.so",       [BP_PART_TEXT] = "backplane-text.so",
     [BP_PART_LAYERING] = "backplane-layering.so",   [BP_PART_ISOLATION] = "backplane-isolation.so",
     [BP_PART_CACHE] = "backplane-cache.so",         [BP_PART_HINTS] = "backplane-hints.so",
-    [BP_PART_EXCHANGE] = "backplane-exchange.so",
+    [BP_PART_EXCHANGE] = "backplane-exchange.so",   [BP_PART_PLUGINS] = "backplane-plugins.so",
 };
 
 static _Atomic(const void *) tables[BP_NUM_PARTS];

@@ -22,6 +22,7 @@ typedef enum PartId {
   BP_PART_CACHE,     /* a CacheUpkeep (core/registry/cache.h) */
   BP_PART_HINTS,     /* a Hints (core/registry/hints.h) */
   BP_PART_EXCHANGE,  /* an ExchangePart (core/device/exchange.h) */
+  BP_PART_PLUGINS,   /* an Installed (core/registry/installed.h) */
   BP_NUM_PARTS
 } PartId;
 

@@ -58,7 +58,8 @@ typedef struct BpPluginList BpPluginList;
  * code runs. Order: the plugins of the program; the directories of BACKPLANE_PLUGIN_PATH
  * (colon-separated), the user's data directory (~/.local/share/backplane/plugins), the system's
  * directory. Within a directory the higher `priority` comes first, then the file name decides.
- * Freed with bp_plugin_list_free. */
+ * Freed with bp_plugin_list_free. NULL with an error if the part of libbackplane that lists plugins
+ * cannot be loaded; the functions below take NULL. */
 BP_API BpPluginList *bp_plugin_list(void);
 BP_API size_t bp_plugin_list_size(const BpPluginList *list);
 /* Returns a plugin, borrowed from the list; NULL with an error for an index that is not below the

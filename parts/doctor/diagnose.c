@@ -8,7 +8,7 @@
 #include "parts/doctor/reasons.h"
 #include "core/plugin/isolate.h"
 #include "core/plugin/trial_part.h"
-#include "core/plugin/parallel.h"
+#include "parts/parallel.h"
 #include "core/plugin/pattern.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
@@ -456,7 +456,7 @@ BpPluginDiagnosis *bp__diagnose(void) {
   bp__plugins_scan_for_report();
   add_problems(diagnosis);
   bp__plugins_lock();
-  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  g_autoptr(GPtrArray) all = g_ptr_array_copy(bp__plugins_all(), NULL, NULL);
   bp__plugins_unlock();
   Rounds rounds = {all, g_new0(BpPluginDiagnosis *, all->len),
                    g_array_new(FALSE, FALSE, sizeof(guint))};

@@ -151,7 +151,7 @@ static void rename_plugin(const Machine *machine, Descriptor *descriptor) {
   g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, machine->host, "/", NULL);
   bp__plugins_scan(0);
   bp__plugins_lock();
-  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  g_autoptr(GPtrArray) all = g_ptr_array_copy(bp__plugins_all(), NULL, NULL);
   descriptor->provides = rename_words(descriptor->provides, prefix, all);
   descriptor->targets = rename_words(descriptor->targets, prefix, all);
   descriptor->devices = rename_words(descriptor->devices, prefix, NULL);

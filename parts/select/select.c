@@ -258,13 +258,24 @@ static void try_kinds(const Selection *selection, char *const *kinds) {
   bp_plugin_try((const char *const *)wanted->pdata);
 }
 
+/* Adds the kinds that plugins declare, except rejected and shadowed plugins. */
+static int add_devices(const BpPluginList *list, BpNames *names) {
+  int rc = 0;
+  for (size_t i = 0; !rc && i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
+      rc = bp__names_add_words(names, info->devices);
+  }
+  return rc;
+}
+
 /* Examines every kind, once. */
 static int see_all(Selection *selection) {
   if (selection->has_seen_all)
     return 0;
   BpPluginList *list = bp_plugin_list();
   BpNames names = {.text = NULL};
-  int rc = bp__plugin_list_add_devices(list, &names) || bp__device_add_kinds(&names);
+  int rc = add_devices(list, &names) || bp__device_add_kinds(&names);
   char **kinds = rc ? NULL : bp__names_finish(&names, NULL);
   bp__names_clear(&names);
   if (kinds) {

@@ -10,7 +10,7 @@ with() {
   local part=$1 content=$2
   shift 2
   rm -rf "$work/lib" && mkdir "$work/lib" &&
-    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,exchange,hints,isolation,layering,select,text,toolchain,trial}.so} "$work/lib" &&
+    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,exchange,hints,isolation,layering,plugins,select,text,toolchain,trial}.so} "$work/lib" &&
     if [ -p "$content" ]; then
       rm "$work/lib/backplane-$part.so" && mkfifo "$work/lib/backplane-$part.so"
     else

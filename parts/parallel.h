@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running trials in parallel. */
-#ifndef BACKPLANE_CORE_PLUGIN_PARALLEL_H
-#define BACKPLANE_CORE_PLUGIN_PARALLEL_H
-
-#include "core/system/shared.h"
+#ifndef BACKPLANE_PARTS_PARALLEL_H
+#define BACKPLANE_PARTS_PARALLEL_H
 
 #include <stddef.h>
 
@@ -13,7 +11,6 @@
 
 /* Calls `visit` once with each index below `count`, from several threads including this one, and
  * returns when all calls have returned. It uses fewer threads if some cannot be started. */
-BP__SHARED void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index),
-                                      void *context);
+void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index), void *context);
 
 #endif

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of plugins, and plugins that are linked into the program. */
+/* Lists of plugins and of the kinds that they declare; and the part's table. */
+
+#include "parts/plugins/plugins.h"
 
 #include "core/device/device.h"
 #include "core/plugin/isolate.h"
 #include "core/plugin/trial_cache.h"
-#include "core/registry/given.h"
-#include "core/registry/installed.h"
-#include "core/registry/names.h"
+#include "core/registry/part.h"
 
 #include <backplane/error.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Snapshots --------------------------------------------------------------------------- */
-
-struct BpPluginList {
-  size_t size;
-  BpPluginInfo *infos; /* `reason` is owned */
-};
 
 /* Whether a plugin runs in a process of its own. Called without the lock, because it may load a
  * part. A plugin that cannot be isolated raises its error when it is used. */
@@ -121,11 +114,11 @@ static void add_shadows(BpPluginList *list) {
 
 /* ---- Lists ------------------------------------------------------------------------------- */
 
-BpPluginList *bp_plugin_list(void) {
+static BpPluginList *list_plugins(void) {
   bp__plugins_scan(1);
   BpPluginList *list = g_new0(BpPluginList, 1);
   bp__plugins_lock();
-  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  g_autoptr(GPtrArray) all = g_ptr_array_copy(bp__plugins_all(), NULL, NULL);
   list->size = all->len;
   list->infos = g_new0(BpPluginInfo, all->len);
   for (guint i = 0; i < all->len; i++)
@@ -138,45 +131,37 @@ BpPluginList *bp_plugin_list(void) {
   return list;
 }
 
-size_t bp_plugin_list_size(const BpPluginList *list) {
-  return BP_GIVEN(list) ? list->size : 0;
-}
+/* ---- Kinds ------------------------------------------------------------------------------- */
 
-const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
-  if (!BP_GIVEN(list))
-    return NULL;
-  if (index < list->size)
-    return &list->infos[index];
-  bp_error_raise(BP_ERROR_INDEX, "plugin %zu of a list of %zu", index, list->size);
-  return NULL;
-}
-
-void bp_plugin_list_free(BpPluginList *list) {
-  if (!list)
-    return;
-  for (size_t i = 0; i < list->size; i++)
-    g_free((char *)(uintptr_t)list->infos[i].reason);
-  g_free(list->infos);
-  g_free(list);
-}
-
-/* ---- For the lower parts of the core ----------------------------------------------------- */
-
-int bp__plugin_list_add_devices(const BpPluginList *list, BpNames *names) {
+/* Adds the words that a text of each usable plugin lists. 0, or -1 with an error. */
+static int add_words(BpNames *names, size_t offset, int (*is_usable)(int32_t state)) {
+  BpPluginList *list = list_plugins();
   int rc = 0;
-  for (size_t i = 0; !rc && i < list->size; i++) {
-    const BpPluginInfo *info = &list->infos[i];
-    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
-      rc = bp__names_add_words(names, info->devices);
-  }
+  for (size_t i = 0; !rc && i < list->size; i++)
+    if (is_usable(list->infos[i].state))
+      rc = bp__names_add_words(names, *(const char **)((char *)&list->infos[i] + offset));
+  bp_plugin_list_free(list);
   return rc;
+}
+
+static int is_valid(int32_t state) {
+  return state != BP_PLUGIN_REJECTED && state != BP_PLUGIN_SHADOWED;
+}
+
+static int is_ready(int32_t state) {
+  return state == BP_PLUGIN_FOUND || state == BP_PLUGIN_ACTIVE;
 }
 
 static int add_device_kinds(BpNames *names) {
-  BpPluginList *list = bp_plugin_list();
-  int rc = bp__plugin_list_add_devices(list, names);
-  bp_plugin_list_free(list);
-  return rc;
+  return add_words(names, offsetof(BpPluginInfo, devices), is_valid);
+}
+
+static int add_target_kinds(BpNames *names) {
+  return add_words(names, offsetof(BpPluginInfo, targets), is_ready);
+}
+
+static int add_provided(BpNames *names) {
+  return add_words(names, offsetof(BpPluginInfo, provides), is_valid);
 }
 
 /* Adds the kinds with a plain name of the plugins of this machine, or of the other machines.
@@ -205,8 +190,6 @@ static char *reach_kind(const char *name) {
 static char *find_device_kind(const char *name) {
   if (g_str_has_prefix(name, BP_REMOTE_PREFIX))
     return reach_kind(name);
-  if (!bp__remote_is_used())
-    return g_strdup(name);
   g_autoptr(GPtrArray) kinds = g_ptr_array_new_with_free_func(g_free);
   bp__plugins_scan(0);
   bp__plugins_lock();
@@ -224,32 +207,8 @@ static char *find_device_kind(const char *name) {
   return g_strdup(kinds->len ? kinds->pdata[0] : name);
 }
 
-static int add_target_kinds(BpNames *names) {
-  BpPluginList *list = bp_plugin_list();
-  int rc = 0;
-  for (size_t i = 0; !rc && i < list->size; i++) {
-    const BpPluginInfo *info = &list->infos[i];
-    if (info->state == BP_PLUGIN_FOUND || info->state == BP_PLUGIN_ACTIVE)
-      rc = bp__names_add_words(names, info->targets);
-  }
-  bp_plugin_list_free(list);
-  return rc;
-}
-
-static int add_provided(BpNames *names) {
-  BpPluginList *list = bp_plugin_list();
-  int rc = 0;
-  for (size_t i = 0; !rc && i < list->size; i++) {
-    const BpPluginInfo *info = &list->infos[i];
-    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
-      rc = bp__names_add_words(names, info->provides);
-  }
-  bp_plugin_list_free(list);
-  return rc;
-}
-
 static char *variables_of(const char *device_kind) {
-  BpPluginList *list = bp_plugin_list();
+  BpPluginList *list = list_plugins();
   char *variables = NULL;
   for (size_t i = 0; i < list->size && !variables; i++) {
     const BpPluginInfo *info = &list->infos[i];
@@ -260,51 +219,15 @@ static char *variables_of(const char *device_kind) {
   return variables ? variables : g_strdup("");
 }
 
-void bp__plugins_tell_installed(void) {
-  static const Installed installed = {
-      .add_device_kinds = add_device_kinds,
-      .add_target_kinds = add_target_kinds,
-      .find_device_kind = find_device_kind,
-      .add_provided = add_provided,
-      .variables_of = variables_of,
-  };
-  bp__installed_set(&installed);
-}
+static const Installed installed = {
+    .list = list_plugins,
+    .activate = bp__plugins_activate_named,
+    .try_kinds = bp__plugins_try_kinds,
+    .add_device_kinds = add_device_kinds,
+    .add_target_kinds = add_target_kinds,
+    .find_device_kind = find_device_kind,
+    .add_provided = add_provided,
+    .variables_of = variables_of,
+};
 
-/* ---- Linked into the program ------------------------------------------------------------- */
-
-/* Whether a plugin of the name is linked into the program, or already in use. Called with the lock
- * held. */
-static int is_in_use(const char *name) {
-  const GPtrArray *namesakes = bp__plugins_named(name);
-  int is_used = 0;
-  for (guint i = 0; namesakes && i < namesakes->len; i++) {
-    const Plugin *plugin = g_ptr_array_index(namesakes, i);
-    is_used |= plugin->entry || (!plugin->host && (plugin->state == BP_PLUGIN_ACTIVE ||
-                                                   plugin->state == BP_PLUGIN_INITIALISING));
-  }
-  return is_used;
-}
-
-int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
-  if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
-    return -1;
-  Plugin *plugin = bp__plugin_create("");
-  plugin->entry = entry;
-  if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
-    bp__plugin_free(plugin);
-    return bp_error_add_context("a plugin of the program cannot be registered");
-  }
-  bp__plugins_scan(0);
-  bp__plugins_lock();
-  int is_taken = is_in_use(plugin->descriptor.name);
-  if (!is_taken)
-    bp__plugins_add(plugin);
-  bp__plugins_unlock();
-  if (!is_taken)
-    return 0;
-  bp_error_raise(BP_ERROR_VALUE, "a plugin \"%s\" is in use already; register before first use",
-                 plugin->descriptor.name);
-  bp__plugin_free(plugin);
-  return -1;
-}
+BP__PART(BP_PART_PLUGINS, installed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that mostly wait; the thread pool is for threads that compute. */
 
-#include "core/plugin/parallel.h"
+#include "parts/parallel.h"
 
 #include <pthread.h>
 #include <signal.h>
