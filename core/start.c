@@ -3,9 +3,9 @@
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
-#include "core/module/device_code.h"
+#include "core/module/bytes.h"
 #include "core/module/module.h"
-#include "core/module/toolchain.h"
+#include "core/module/parts.h"
 #include "core/registry/host.h"
 #include "core/target/target.h"
 
@@ -21,7 +21,7 @@ static const BpModuleTable module_table = {
     .function_create = bp_module_function_create,
     .kernel_create = bp_module_kernel_create,
     .import = bp_module_import,
-    .encode_device_code = bp__device_code_encode,
+    .encode_device_code = bp__toolchain_encode,
     .decode_device_code = bp__device_code_decode,
     .load_from_c = bp__toolchain_load_c,
     .load_from_object = bp__toolchain_load_object,

@@ -9,6 +9,8 @@ part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 
 # Code that several parts contain. Starting programs:
 parts_spawn = parts/spawn.c parts/spawn.h
+# Files that replace others:
+parts_file = parts/file.c parts/file.h
 # Threads that try plugins:
 parts_parallel = parts/parallel.c parts/parallel.h
 
@@ -18,10 +20,11 @@ backplane_toolchain_la_SOURCES = \
 	parts/toolchain/cc.c parts/toolchain/cc.h \
 	parts/toolchain/command.c parts/toolchain/command.h \
 	parts/toolchain/compile.c parts/toolchain/compile.h \
+	parts/toolchain/device_code.c \
 	parts/toolchain/export.c parts/toolchain/export.h \
 	parts/toolchain/tool.c parts/toolchain/tool.h \
 	parts/toolchain/toolchain.c \
-	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn)
+	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn) $(parts_file)
 backplane_toolchain_la_LDFLAGS = $(part_ldflags)
 backplane_toolchain_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
@@ -67,14 +70,16 @@ backplane_trial_la_LIBADD = libbackplane.la $(GLIB_LIBS) -ldl
 
 # Removing old files of the cache, and counting them.
 parts_LTLIBRARIES += backplane-cache.la
-backplane_cache_la_SOURCES = parts/cache/cache.c
+backplane_cache_la_SOURCES = parts/cache/cache.c $(parts_file)
 backplane_cache_la_LDFLAGS = $(part_ldflags)
 backplane_cache_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# What messages advise.
+# What messages advise, and code whose plugin is absent.
 parts_LTLIBRARIES += backplane-hints.la
 backplane_hints_la_SOURCES = \
 	parts/hints/absence.c \
+	parts/hints/absent.c \
+	parts/hints/device.c \
 	parts/hints/hints.h \
 	parts/hints/nearest.c \
 	parts/hints/packages.c
@@ -104,11 +109,23 @@ backplane_select_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_select_la_LDFLAGS = $(part_ldflags)
 backplane_select_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# Tensors and targets as text.
+# Targets, their text forms, and generating code for them.
+parts_LTLIBRARIES += backplane-target.la
+backplane_target_la_SOURCES = \
+	parts/target/json.c \
+	parts/target/kind.c \
+	parts/target/options.c \
+	parts/target/range.c \
+	parts/target/target.c parts/target/target.h
+backplane_target_la_LDFLAGS = $(part_ldflags)
+backplane_target_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm
+
+# Tensors as text.
 parts_LTLIBRARIES += backplane-text.la
 backplane_text_la_SOURCES = \
+	parts/text/attr.c \
 	parts/text/element.c parts/text/element.h \
-	parts/text/target_json.c parts/text/target_options.c parts/text/tensor.c parts/text/text.h
+	parts/text/tensor.c
 backplane_text_la_LDFLAGS = $(part_ldflags)
 backplane_text_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm
 

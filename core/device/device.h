@@ -30,6 +30,8 @@ BP__SHARED int bp__remote_is_used(void);
 BP__SHARED const char *bp__device_type_name(int32_t device_type);
 /* Returns the number that sdk/device-types.txt gives a name, or 0. */
 BP__SHARED int32_t bp__device_type_published(const char *name);
+/* Returns a published name by index; NULL: no more. */
+BP__SHARED const char *bp__device_type_published_at(size_t index);
 
 /* Returns the kind that a name stands for (transfer full, g_free): the name itself, or, if no
  * plugin of this machine has that kind, the kind of the only other machine that has it. If the name

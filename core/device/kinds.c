@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device kinds by name and number.
+/* Device kinds by name and number, and attributes of devices.
  *
  * The global function `device_api.NAME` returns the address of the plugin's table as a pointer. The
  * host copies it, once, into a table of its own: members that an older plugin lacks are NULL in the
@@ -8,8 +8,8 @@
 
 #include "core/device/device.h"
 
-#include "core/device/forked.h"
 #include "core/device/layers.h"
+#include "core/device/tensor.h"
 #include "core/system/env.h"
 #include "core/system/lock.h"
 #include "core/registry/given.h"
@@ -69,6 +69,10 @@ int32_t bp__device_type_published(const char *name) {
   return 0;
 }
 
+const char *bp__device_type_published_at(size_t index) {
+  return index < NUM_PUBLISHED ? published[index].name : NULL;
+}
+
 static Kind *find_kind(int32_t device_type) {
   Kind *kind = atomic_load(&kinds[(uint32_t)device_type % BUCKETS]);
   while (kind && kind->api.device_type != device_type)
@@ -109,11 +113,69 @@ const char *bp__device_type_name(int32_t device_type) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
+/* Vendor libraries do not survive a fork: their threads are gone and their locks may be held for
+ * ever. So the slots of a device that was in use fail in the child. */
+static int raise_forked(void) {
+  return bp_error_raise(BP_ERROR_DEVICE,
+                        "this process was forked from one that used the device, and devices do not "
+                        "survive that; fork before the first use, or start a new program (exec, "
+                        "posix_spawn, Python's \"spawn\")");
+}
+
+/* Every slot ignores its arguments. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define FORKED(slot, ...)                                                                          \
+  static int32_t forked_##slot(__VA_ARGS__) {                                                      \
+    return raise_forked();                                                                         \
+  }
+
+FORKED(get_device_count, void *context, int32_t *count, const char **why)
+FORKED(get_attr, void *context, int32_t device_id, int32_t attr, BpValue *result)
+FORKED(set_device, void *context, int32_t device_id)
+FORKED(alloc_data_space, void *context, int32_t device_id, const BpAllocation *allocation,
+       void **handle)
+FORKED(free_data_space, void *context, int32_t device_id, void *handle)
+FORKED(alloc_workspace, void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
+       void **handle)
+FORKED(copy, void *context, const BpCopy *copy, void *stream)
+FORKED(create_stream, void *context, int32_t device_id, void **stream)
+FORKED(use_stream, void *context, int32_t device_id, void *stream)
+FORKED(sync_stream_from_to, void *context, int32_t device_id, void *from, void *to)
+FORKED(visit_properties, void *context, int32_t device_id,
+       int32_t (*visit)(void *visitor, const char *name, const BpValue *value), void *visitor)
+
+#pragma GCC diagnostic pop
+
+/* Replaces every slot by a function that raises an error at once. */
+static void replace_slots(BpDeviceApi *api) {
+  *api = (BpDeviceApi){
+      .struct_size = api->struct_size,
+      .device_type = api->device_type,
+      .name = api->name,
+      .context = api->context,
+      .get_device_count = forked_get_device_count,
+      .get_attr = forked_get_attr,
+      .set_device = forked_set_device,
+      .alloc_data_space = forked_alloc_data_space,
+      .free_data_space = forked_free_data_space,
+      .alloc_workspace = forked_alloc_workspace,
+      .free_workspace = forked_free_data_space,
+      .copy = forked_copy,
+      .create_stream = forked_create_stream,
+      .free_stream = forked_use_stream,
+      .sync_stream_from_to = forked_sync_stream_from_to,
+      .stream_sync = forked_use_stream,
+      .visit_properties = forked_visit_properties,
+  };
+}
+
 static atomic_int is_forked; /* in the child of a process that had used a device */
 
 int bp__device_check_fork(void) {
   return __builtin_expect(atomic_load_explicit(&is_forked, memory_order_relaxed), 0)
-             ? bp__device_raise_forked()
+             ? raise_forked()
              : 0;
 }
 
@@ -123,7 +185,7 @@ int bp__device_is_forked(void) {
 
 static int make_forked(Kind *kind, void *context) {
   (void)context;
-  bp__device_api_make_forked(&kind->api);
+  replace_slots(&kind->api);
   atomic_store(&is_forked, 1);
   return 0;
 }
@@ -237,40 +299,11 @@ static Kind *enter_kind(Kind *kind) {
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
-/* Returns the kind that was probably meant: an installed one, or a published one. */
-static const char *find_meant(const char *name, char *const *installed, size_t count) {
-  g_autoptr(GPtrArray) all = g_ptr_array_new();
-  for (size_t i = 0; i < count; i++)
-    g_ptr_array_add(all, installed[i]);
-  for (size_t i = 0; i < NUM_PUBLISHED; i++)
-    g_ptr_array_add(all, (char *)(uintptr_t)published[i].name);
-  return bp__nearest(name, (const char *const *)all->pdata, all->len);
-}
-
-/* Advises which package to install for a kind that no installed plugin provides; "" if that is
- * unknown (transfer full). */
-static char *explain_kind(const char *name) {
-  char *why = bp_plugin_explain_absence(name);
-  if (*why || !bp__device_type_published(name))
-    return why;
-  bp_str_free(why);
-  return g_strdup("install its vendor's plugin, or name the plugin's folder in "
-                  "BACKPLANE_PLUGIN_PATH");
-}
-
 int bp__device_raise_unknown(const char *name) {
-  size_t count = 0;
-  char **known = bp_device_kinds(&count);
-  const char *meant = find_meant(name, known, count);
-  int is_installed = meant && known && g_strv_contains((const char *const *)known, meant);
-  int is_typo = meant && strcmp(meant, name) != 0;
-  g_autofree char *hint = is_typo ? g_strdup_printf("; did you mean \"%s\"?", meant) : NULL;
-  g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
-  g_autofree char *why = explain_kind(is_typo && !is_installed ? meant : name);
-  bp_names_free(known);
-  return bp_error_raise(
-      BP_ERROR_NOT_FOUND, "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s",
-      name, hint ? hint : "", list && *list ? list : "none", *why ? "; " : "", why);
+  const Hints *hints = bp__hints();
+  return hints ? hints->raise_unknown_kind(name)
+               : bp_error_raise(BP_ERROR_NOT_FOUND,
+                                "no installed plugin has devices of kind \"%.64s\"", name);
 }
 
 /* Gets the table from the registry. */
@@ -435,27 +468,6 @@ int bp__device_failed(BpDevice device, const char *slot) {
   return bp_error_add_context("%s: %s", text, slot);
 }
 
-/* Says why a kind has no device: environment variables that may be the cause, unless the plugin's
- * reason names them, and then the plugin's reason. Valid until the thread's next call. */
-static const char *explain_none(const char *kind, const char *reason) {
-  static _Thread_local char text[2048];
-  const Installed *installed = bp__installed();
-  g_autofree char *variables = installed ? installed->variables_of(kind) : NULL;
-  g_auto(GStrv) names = g_strsplit(variables ? variables : "", " ", -1);
-  g_autoptr(GString) set = g_string_new(NULL);
-  int count = 0;
-  for (char **name = names; *name; name++) {
-    const char *value = **name ? bp__env_get(*name) : NULL;
-    if (value && !(strstr(reason, *name) && strstr(reason, value)))
-      g_string_append_printf(set, "%s%s=%.200s", count++ ? ", " : "", *name, value);
-  }
-  g_snprintf(text, sizeof text, "%s%s%s", set->str,
-             count ? (count > 1 ? " are set, which may be why: " : " is set, which may be why: ")
-                   : "",
-             reason);
-  return text;
-}
-
 int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   const char *reason = NULL;
   if (!BP_GIVEN(count))
@@ -468,8 +480,9 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
     return -1;
   if (api->get_device_count(api->context, count, &reason))
     return bp__device_failed((BpDevice){device_type, 0}, "counting devices");
+  const Hints *hints = why && !*count && reason ? bp__hints() : NULL;
   if (why && !*count && reason)
-    *why = explain_none(api->name, reason);
+    *why = hints ? hints->explain_no_device(api->name, reason) : reason;
   atomic_store(&((Kind *)(uintptr_t)api)->count, *count);
   return 0;
 }
@@ -503,4 +516,52 @@ const BpDeviceApi *bp__device_get(BpDevice device) {
     return api;
   raise_absent(device, count, why);
   return NULL;
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+const char *bp_device_attr_name(int32_t attr) {
+  const Text *text = bp__part_table(BP_PART_TEXT);
+  return text ? text->attr_name(attr) : NULL;
+}
+
+int32_t bp_device_attr_by_name(const char *name) {
+  const char *known;
+  for (int32_t i = 0; name && (known = bp_device_attr_name(i)); i++)
+    if (strcmp(known, name) == 0)
+      return i;
+  return -1;
+}
+
+/* BP_ATTR_EXIST never fails: for an unknown device the answer is false. */
+static int get_exist(BpDevice device, BpValue *value) {
+  const BpDeviceApi *api = bp__device_get(device);
+  int answered = api && !api->get_attr(api->context, device.device_id, BP_ATTR_EXIST, value);
+  int exists = answered && (value->type_index != BP_TYPE_BOOL || value->v_int64);
+  bp_value_clear(value);
+  bp_error_clear();
+  *value = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = exists};
+  return 0;
+}
+
+int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
+  if (!BP_GIVEN(value))
+    return -1;
+  *value = (BpValue){.type_index = BP_TYPE_NONE};
+  if (attr < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "device attribute %d: numbers are 0 or more", attr);
+  if (attr == BP_ATTR_EXIST)
+    return get_exist(device, value);
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (!api->get_attr(api->context, device.device_id, attr, value))
+    return 0;
+  *value = (BpValue){.type_index = BP_TYPE_NONE};
+  BpError *error = bp_error_take();
+  const char *name = bp_device_attr_name(attr);
+  char number[32];
+  g_snprintf(number, sizeof number, "attribute %d", attr);
+  bp_error_put(error);
+  return bp__device_failed(device, name ? name : number);
 }

@@ -8,7 +8,6 @@
 #include "core/device/layers.h"
 #include "core/module/module.h"
 #include "core/registry/given.h"
-#include "core/registry/sized.h"
 
 #include <backplane/device.h>
 #include <backplane/error.h>

@@ -5,6 +5,7 @@
  * and one device plugin can hold inputs and outputs, and run host code, without plugins/cpu.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <backplane/error.h>
@@ -13,7 +14,6 @@
 #include "core/device/layers.h"
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
-#include "core/registry/sized.h"
 
 /* The most host memory that a copy between two kinds of device uses. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
@@ -29,6 +29,23 @@ static int check_alignment(uint64_t alignment) {
     return 0;
   return bp_error_raise(BP_ERROR_VALUE, "an alignment of %" PRIu64 " bytes is no power of two",
                         alignment);
+}
+
+void *bp__host_alloc(uint64_t size, uint64_t alignment) {
+  void *data = NULL;
+  if (alignment < sizeof(void *))
+    alignment = sizeof(void *);
+  if (check_alignment(alignment))
+    return NULL;
+  if (size > PTRDIFF_MAX || posix_memalign(&data, alignment, size ? size : 1) != 0) {
+    bp_error_raise(BP_ERROR_MEMORY, "no host memory for %" PRIu64 " bytes", size);
+    return NULL;
+  }
+  return data;
+}
+
+void bp__host_free(void *data) {
+  free(data);
 }
 
 static int alloc_on_host(const BpAllocation *allocation, void **handle) {

@@ -46,4 +46,10 @@ BP__SHARED void bp__write_string(BpWriter *writer, const char *data, size_t size
 /* Returns the written bytes; if memory ran out, frees them and returns -1 with an error. */
 BP__SHARED int bp__write_finish(BpWriter *writer, BpOwnedBytes *bytes);
 
+/* The slot of BpModuleTable that reads the common byte form of device modules (docs/artifacts.md).
+ */
+BP__SHARED int bp__device_code_decode(const BpByteArray *bytes, BpByteArray *format,
+                                      int32_t (*visit)(void *context, const BpKernelInfo *kernel),
+                                      void *context, BpByteArray *code);
+
 #endif

@@ -15,13 +15,13 @@
 
 #include "core/module/library_file.h"
 #include "core/module/module.h"
-#include "core/module/old_tvm.h"
+#include "core/module/parts.h"
 #include "core/registry/given.h"
+#include "core/registry/names.h"
 #include "core/registry/object.h"
 #include "core/system/elf.h"
 #include "core/system/file.h"
 #include "core/system/lock.h"
-#include "core/system/process.h"
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -225,10 +225,6 @@ static void destroy_library(void *context) {
   free(library);
 }
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Returns the address of symbol `prefix``name`; NULL with an error. */
 static void *find_symbol(const LibraryModule *library, const char *prefix, const char *name) {
   char *symbol = NULL;
@@ -250,7 +246,7 @@ static int find_exported(const LibraryModule *library, const char *name, void **
   if (library->main_name && !strcmp(name, BP_SYMBOL_MAIN))
     name = library->main_name;
   if (!bsearch(&name, library->names, library->exports.count, sizeof *library->names,
-               compare_names))
+               bp__names_compare))
     return 0;
   *address = find_symbol(library, library->is_packed_c ? "" : BP_SYMBOL_PREFIX, name);
   return *address ? 0 : -1;
@@ -464,7 +460,7 @@ static int take_exports(LibraryModule *library, BpLibraryFile *file) {
   char *name = library->exports.text;
   for (size_t i = 0; i < library->exports.count; ++i, name += strlen(name) + 1)
     library->names[i] = name;
-  qsort(library->names, library->exports.count, sizeof *library->names, compare_names);
+  qsort(library->names, library->exports.count, sizeof *library->names, bp__names_compare);
   return 0;
 }
 

@@ -20,9 +20,6 @@ void (*bp__library_find_slot(const char *name))(void);
  * blob, a module of its exported functions. */
 BpModule *bp__library_load(const char *path);
 
-/* Registers the functions that core/module provides. */
-int bp__library_add_own_slots(void);
-
 /* Finds a function in a library's imports or the registry, for the library
  * (TVMFFIEnvModLookupFromImports): *function is borrowed from the module. */
 BP__SHARED int bp__library_look_up(void *module, const char *name, void **function);

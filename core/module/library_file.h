@@ -4,7 +4,14 @@
 #define BACKPLANE_CORE_MODULE_LIBRARY_FILE_H
 
 #include "core/module/blob.h"
-#include "core/module/elf_file.h"
+
+/* A whole file mapped read-only. The mapping is an object, so that data in it (a model's
+ * parameters) can be used in place as long as a reference exists. */
+typedef struct BpMappedFile {
+  BpObject header;
+  const char *data;
+  size_t size;
+} BpMappedFile;
 
 /* Names of symbols in the tvm-ffi convention. */
 #define BP_SYMBOL_PREFIX      "__tvm_ffi_"
@@ -42,7 +49,7 @@ typedef struct BpLibraryFile {
   BpMappedFile *file;
   BpPackedNames functions; /* names of exported functions, without the prefix */
   BpPackedNames slots;     /* pointer variables to set, all known */
-  int is_packed_c;         /* compiled by TVM up to 0.19; see old_tvm.h */
+  int is_packed_c;         /* compiled by TVM up to 0.19; see parts.h */
   BpByteArray main_name;   /* name of a packed C library's entry function, in the file; or empty */
   const char *context;     /* name of the variable for look-ups, static; NULL: none */
   BpLibraryBinding *bindings;

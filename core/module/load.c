@@ -3,11 +3,11 @@
 
 #include "core/module/load.h"
 
-#include "core/module/absent.h"
 #include "core/module/module.h"
 #include "core/registry/given.h"
 #include "core/registry/hints.h"
 #include "core/registry/object.h"
+#include "core/registry/part.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -118,7 +118,10 @@ BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObj
     return NULL;
   if (!find_binary_loader(&loader, kind))
     return call_loader(&loader, args, 2);
-  return is_import ? bp__absent_module(kind, bytes, owner) : NULL;
+  if (!is_import)
+    return NULL;
+  const Hints *hints = bp__part_table(BP_PART_HINTS);
+  return hints ? hints->create_absent(kind, bytes, owner) : NULL;
 }
 
 /* ---- From files -------------------------------------------------------------------------- */

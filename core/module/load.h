@@ -14,12 +14,12 @@ BP__SHARED int bp__module_is_library_path(const char *path);
 BpModule *bp__module_load_on(const char *machine, const char *kind, const BpByteArray *bytes);
 
 /* Returns 1 if modules of a kind can be loaded; 0, perhaps with an error, if not. */
-int bp__module_has_loader(const char *kind);
+BP__SHARED int bp__module_has_loader(const char *kind);
 
 /* Like bp_module_load_from_bytes, for a module inside a library. `owner` keeps the bytes valid:
  * `owner` is the loader's second argument, and the loader may retain it and use the bytes in place.
- * An import without a loader causes no error until the import is used (core/module/absent.h). */
-BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObject *owner,
-                               int is_import);
+ * An import without a loader causes no error until the import is used (parts/hints/absent.c). */
+BP__SHARED BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes,
+                                          BpObject *owner, int is_import);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's functions that libraries call through their pointer variables, by their names in
- * tvm-ffi. */
+ * tvm-ffi; and the start of core/module. */
 
 #include "core/module/library.h"
+#include "core/module/module.h"
+#include "core/registry/registry.h"
 #include "core/system/lock.h"
 
 #include <backplane/error.h>
@@ -168,7 +170,7 @@ static int list_move_from_packed_return(void *list, int index, BpValue *args, in
   return 0;
 }
 
-int bp__library_add_own_slots(void) {
+static int add_own_slots(void) {
   static const struct {
     const char *name;
     void (*function)(void);
@@ -186,4 +188,31 @@ int bp__library_add_own_slots(void) {
     if (bp__library_add_slot(own[i].name, own[i].function))
       return -1;
   return 0;
+}
+
+/* ---- The start --------------------------------------------------------------------------- */
+
+/* runtime.module.loadfile_so(path, extension) -> Module */
+static int load_library(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray path;
+  (void)self;
+  if (num_args < 1)
+    return bp_error_raise(BP_ERROR_TYPE, "runtime.module.loadfile_so takes the path of a library");
+  if (bp_value_view_str(&args[0], &path))
+    return -1;
+  char *copy = strndup(path.data, path.size);
+  if (!copy)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to load a library");
+  BpModule *module = bp__library_load(copy);
+  free(copy);
+  if (!module)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)module};
+  return 0;
+}
+
+int bp__module_start(void) {
+  if (add_own_slots())
+    return -1;
+  return bp__registry_set_call("runtime.module.loadfile_so", load_library);
 }

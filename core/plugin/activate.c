@@ -13,25 +13,17 @@
 #include "core/target/target.h"
 
 #include <backplane/error.h>
-#include <backplane/object.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- Registered names -------------------------------------------------------------------- */
 
-static int is_registered(const char *name) {
-  BpFunction *function = NULL;
-  int found = !bp__registry_find(name, &function) && function;
-  bp_object_release(function);
-  return found;
-}
-
 /* Checks that no other plugin has registered a name that the plugin provides. */
 static int check_free(const Plugin *plugin) {
   g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
   for (char **name = names; *name; name++)
-    if (**name && is_registered(*name))
+    if (**name && bp__registry_has(*name))
       return bp__reason_raise(
           REASON_NAME_TAKEN,
           "it provides %s, which is registered already; remove one of the two that "
@@ -98,7 +90,7 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
 static int require_trial(Plugin *plugin) {
   if (plugin->fd < 0 && bp__plugin_open(plugin))
     return -1;
-  if (!plugin->is_tried && bp__trial_require(plugin))
+  if (!plugin->is_tried && bp__trial_require(plugin, &plugin->was_tried))
     return -1;
   plugin->is_tried = 1;
   return 0;
@@ -155,12 +147,13 @@ static int initialize_isolated(Plugin *plugin, const Registration *registration)
   return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }
 
-static int initialize(Plugin *plugin, const Registration *registration) {
+static int initialize(Plugin *plugin, Registration *registration) {
   BpPlugin answer;
   int is_isolated = bp__isolate_is_wanted(plugin);
   if (is_isolated)
     return is_isolated < 0 ? -1 : initialize_isolated(plugin, registration);
   BpPluginEntry entry = find_entry(plugin);
+  registration->was_tried = plugin->was_tried;
   bp__trial_stage("entry");
   if (!entry || shake_hands(entry, &answer) || check_free(plugin))
     return -1;

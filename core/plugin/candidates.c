@@ -3,7 +3,6 @@
  * trial, or failed, the next one is used. Lists of plugins, activation by name or path and
  * diagnoses are in the parts plugins and doctor. */
 
-#include "core/plugin/doctor.h"
 #include "core/plugin/store.h"
 
 #include "core/registry/given.h"

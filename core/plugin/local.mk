@@ -5,16 +5,11 @@ libbackplane_la_SOURCES += \
 	core/plugin/activate.c \
 	core/plugin/candidates.c \
 	core/plugin/descriptor.c core/plugin/descriptor.h \
-	core/plugin/doctor.h \
 	core/plugin/identity.c \
-	core/plugin/trial_cache.c core/plugin/trial_cache.h \
 	core/plugin/isolate.c core/plugin/isolate.h \
-	core/plugin/load.c \
-	core/plugin/machine.c core/plugin/machine.h \
-	core/plugin/pattern.c core/plugin/pattern.h \
 	core/plugin/read.c \
 	core/plugin/reasons.c core/plugin/reasons.h \
 	core/plugin/scan.c \
 	core/plugin/store.h \
 	core/plugin/trial.c core/plugin/trial.h \
-	core/plugin/trial_part.h
+	core/plugin/trial_cache.c

@@ -3,8 +3,8 @@
  *
  * All mutable state is one structure under one lock (bp__plugins_lock), which is never held across
  * a call into a plugin, the log callback or dlopen. A Plugin in the store is never freed, and
- * constant except for `state`, `code`, `reason`, `fd`, `is_mapped`, `is_warned_of`, `is_tried` and
- * `owner`. */
+ * constant except for `state`, `code`, `reason`, `fd`, `is_mapped`, `is_warned_of`, `is_tried`,
+ * `was_tried` and `owner`. */
 #ifndef BACKPLANE_CORE_PLUGIN_STORE_H
 #define BACKPLANE_CORE_PLUGIN_STORE_H
 
@@ -34,6 +34,7 @@ typedef struct Plugin {
   int is_mapped;    /* the plugin's code is in this process, for ever */
   int is_warned_of; /* `warning` was logged */
   int is_tried;     /* the checks before loading passed in this process */
+  int was_tried;    /* an earlier trial, whose result was stored, succeeded */
   pthread_t owner;
 } Plugin;
 
@@ -137,5 +138,17 @@ BpPluginEntry bp__plugin_load(Plugin *plugin);
 
 /* Starts core/plugin. */
 int bp__plugin_start(void);
+
+/* Strings of a finding that are not static are owned by `strings`. */
+struct BpPluginDiagnosis {
+  GArray *findings; /* BpPluginFinding */
+  GPtrArray *strings;
+};
+
+/* The table of parts/doctor, the part of the core that diagnoses plugins. */
+typedef struct Doctor {
+  BpPluginDiagnosis *(*diagnose)(void);
+  const BpPluginReason *(*reason)(size_t index);
+} Doctor;
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "core/plugin/trial.h"
 
-#include "core/plugin/trial_part.h"
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
@@ -92,15 +91,15 @@ void bp_assume_privileged(void) {
 
 /* ---- Requiring a trial ------------------------------------------------------------------- */
 
-int bp__trial_require(const Plugin *plugin) {
+int bp__trial_require(const Plugin *plugin, int *was_tried) {
+  *was_tried = 0;
   if (bp__trial_is_here() || !bp__trial_deadline())
     return 0;
   TrialCache cache;
-  int is_known;
   bp__trial_cache_open(&cache, plugin);
-  int rc = bp__trial_recall(&cache, &is_known);
-  const TrialPart *part = is_known ? NULL : bp__trial_part();
-  if (!is_known)
+  int rc = bp__trial_recall(&cache, was_tried);
+  const TrialPart *part = *was_tried ? NULL : bp__trial_part();
+  if (!*was_tried)
     rc = part ? part->learn(plugin, &cache) : -1;
   bp__trial_cache_close(&cache);
   return rc;

@@ -13,9 +13,9 @@
  *                           searched, and its identity at that time; PATH is escaped as in C
  */
 
-#include "core/plugin/trial_cache.h"
+#include "core/plugin/trial.h"
 
-#include "core/registry/lines.h"
+#include "core/registry/names.h"
 #include "core/registry/log.h"
 
 #include <fcntl.h>

@@ -163,24 +163,12 @@ void bp__cache_warn(void) {
   bp_error_clear();
 }
 
-void bp__cache_try_open(BpCache *cache, const char *subject) {
-  if (bp__cache_open(cache, subject))
-    bp__cache_warn();
-}
-
 int32_t bp__cache_dir(const char *subject, char *path, size_t size) {
   BpCache cache;
   if (format_path(subject, path, size) || bp__cache_open(&cache, subject))
     return -1;
   bp__cache_close(&cache);
   return 0;
-}
-
-int bp__cache_path(const BpCache *cache, const char *name, char *path) {
-  int length = snprintf(path, PATH_MAX, "%s/%s", cache->path, name);
-  if (length > 0 && length < PATH_MAX)
-    return 0;
-  return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
 }
 
 /* ---- Upkeep ------------------------------------------------------------------------------ */
@@ -332,15 +320,8 @@ int bp__cache_load(const BpCache *cache, const char *name, char **data, size_t *
 }
 
 int bp__cache_store(const BpCache *cache, const char *name, const char *data, size_t size) {
-  BpCacheTrailer trailer;
-  if (cache->fd < 0)
-    return 0;
-  bp__cache_trailer(data, size, &trailer);
-  const struct iovec parts[] = {{(void *)(uintptr_t)data, size}, {&trailer, sizeof trailer}};
-  if (bp__replace_file(cache->fd, name, parts, 2))
-    return raise_file(cache, "write", name);
-  bp__cache_tidy(cache);
-  return 0;
+  const CacheUpkeep *upkeep = cache->fd < 0 ? NULL : bp__part_table(BP_PART_CACHE);
+  return upkeep ? upkeep->store(cache, name, data, size) : cache->fd < 0 ? 0 : -1;
 }
 
 /* ---- Plugins' cached data ---------------------------------------------------------------- */

@@ -36,16 +36,11 @@ BP__SHARED int bp__cache_is_subject(const char *text);
 /* Opens the folder of a subject, and creates it if necessary. -1 with an error, and cache->fd
  * is -1. */
 BP__SHARED int bp__cache_open(BpCache *cache, const char *subject);
-/* Opens the folder of a subject, for data that can be computed again: an error is logged. */
-BP__SHARED void bp__cache_try_open(BpCache *cache, const char *subject);
 BP__SHARED void bp__cache_close(BpCache *cache);
 
 /* Logs this thread's error, about a damaged file or as the reason why compiled code is not kept,
  * and clears it. The reason that was logged last is not repeated. */
 BP__SHARED void bp__cache_warn(void);
-
-/* Stores "FOLDER/NAME" in `path` of PATH_MAX bytes. -1 with an error if the path is too long. */
-BP__SHARED int bp__cache_path(const BpCache *cache, const char *name, char *path);
 
 /* Reads the bytes of a file (transfer full, free), NUL-terminated, or NULL if it does not exist. -1
  * with an error if the file cannot be used; BP_ERROR_FORMAT: it was damaged, and is removed. */
@@ -74,6 +69,8 @@ int32_t bp__cache_dir(const char *subject, char *path, size_t size);
 
 /* The table of the part parts/cache. */
 typedef struct CacheUpkeep {
+  /* bp__cache_store. */
+  int (*store)(const BpCache *cache, const char *name, const char *data, size_t size);
   /* Removes old files from an open folder, and the least recently used files beyond the limit. */
   void (*tidy)(const BpCache *cache);
   /* Counts the files of all subjects, or removes and counts them. -1 with an error. */

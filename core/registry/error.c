@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of each thread. */
+/* The error of each thread, and the log callback. */
 
+#include "core/registry/log.h"
 #include "core/registry/object.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <glib.h>
@@ -180,4 +182,35 @@ BpError *bp_error_take(void) {
 
 void bp_error_put(BpError *error) {
   set_raised(error);
+}
+
+/* ---- The log ----------------------------------------------------------------------------- */
+
+static struct {
+  BpLogCallback callback;
+  void *context;
+} sink;
+
+void bp_log_set_callback(BpLogCallback callback, void *context) {
+  bp__lock(BP__LOCK_STATE);
+  sink.callback = callback;
+  sink.context = context;
+  bp__unlock(BP__LOCK_STATE);
+}
+
+void bp__log(int32_t level, const char *format, ...) {
+  bp__lock(BP__LOCK_STATE);
+  BpLogCallback callback = sink.callback;
+  void *context = sink.context;
+  bp__unlock(BP__LOCK_STATE);
+  if (!callback)
+    return;
+  va_list args;
+  char *message = NULL;
+  va_start(args, format);
+  if (vasprintf(&message, format, args) >= 0) {
+    callback(context, level, message);
+    free(message);
+  }
+  va_end(args);
 }

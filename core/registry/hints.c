@@ -13,8 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* Returns the part; NULL if it is not installed. Keeps this thread's error. */
-static const Hints *find_hints(void) {
+const Hints *bp__hints(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   const Hints *hints = bp__part_loaded(BP_PART_HINTS);
   if (hints)
@@ -29,14 +28,14 @@ static const Hints *find_hints(void) {
   return hints;
 }
 
-const char *bp__nearest(const char *name, const char *const *candidates, size_t count) {
-  const Hints *hints = find_hints();
+static const char *find_nearest(const char *name, const char *const *candidates, size_t count) {
+  const Hints *hints = bp__hints();
   return hints ? hints->nearest(name, candidates, count) : NULL;
 }
 
 const char *bp__nearest_hint(const char *name, const char *const *candidates, size_t count,
                              char hint[BP_HINT_MAX]) {
-  const char *nearest = bp__nearest(name, candidates, count);
+  const char *nearest = find_nearest(name, candidates, count);
   if (nearest)
     snprintf(hint, BP_HINT_MAX, "; did you mean \"%s\"?", nearest);
   else
@@ -45,7 +44,7 @@ const char *bp__nearest_hint(const char *name, const char *const *candidates, si
 }
 
 char *bp__package_of(const char *name) {
-  const Hints *hints = find_hints();
+  const Hints *hints = bp__hints();
   return hints ? hints->package_of(name) : NULL;
 }
 
@@ -55,6 +54,6 @@ char *bp__package_hint(const char *name) {
 }
 
 char *bp_plugin_explain_absence(const char *name) {
-  const Hints *hints = BP_GIVEN(name) ? find_hints() : NULL;
+  const Hints *hints = BP_GIVEN(name) ? bp__hints() : NULL;
   return hints ? hints->explain_absence(name) : g_strdup("");
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice in messages: the nearest name, the package to install. The part parts/hints finds the
- * advice; if that part is not installed, which is logged once, messages have no advice. */
+ * advice, and keeps code whose plugin is absent; if that part is not installed, which is logged
+ * once, messages have no advice. */
 #ifndef BACKPLANE_CORE_REGISTRY_HINTS_H
 #define BACKPLANE_CORE_REGISTRY_HINTS_H
 
 #include "core/system/shared.h"
 
+#include <backplane/module.h>
 #include <stddef.h>
 
 /* The part's table. */
@@ -13,14 +15,19 @@ typedef struct Hints {
   const char *(*nearest)(const char *name, const char *const *candidates, size_t count);
   char *(*package_of)(const char *name);
   char *(*explain_absence)(const char *name);
+  /* bp__device_raise_unknown. */
+  int (*raise_unknown_kind)(const char *name);
+  /* Says why a kind has no device: environment variables that may be the cause, unless the plugin's
+   * reason names them, and then the plugin's reason. Valid until the thread's next call. */
+  const char *(*explain_no_device)(const char *kind, const char *reason);
+  /* Makes a module of that kind which keeps its bytes. Asking for one of its functions fails with
+   * the error that this thread has now, which the module takes. NULL with an error only if memory
+   * is exhausted. `owner` keeps the bytes valid. */
+  BpModule *(*create_absent)(const char *kind, const BpByteArray *bytes, BpObject *owner);
 } Hints;
 
-/* Returns the candidate with the fewest edits (insertions, deletions, changes, swaps of neighbours)
- * from `name`; NULL if none is near. A candidate is not near if it takes more edits than a third of
- * the longer name's characters, or, for names of up to five characters, if the first letters differ
- * and were not swapped with the second. NULL candidates are skipped. O(candidates * length^2);
- * names beyond 63 characters are never near. */
-const char *bp__nearest(const char *name, const char *const *candidates, size_t count);
+/* Returns the part; NULL if it is not installed. Keeps this thread's error. */
+const Hints *bp__hints(void);
 
 /* Size of any hint. */
 #define BP_HINT_MAX 96

@@ -7,7 +7,6 @@ libbackplane_la_SOURCES += \
 	core/registry/error.c \
 	core/registry/host.c \
 	core/registry/host.h \
-	core/registry/log.c \
 	core/registry/log.h \
 	core/registry/object.c \
 	core/registry/object.h \
@@ -15,13 +14,9 @@ libbackplane_la_SOURCES += \
 	core/registry/registry.c \
 	core/registry/registry.h \
 	core/registry/installed.h \
-	core/registry/sized.c core/registry/sized.h \
-	core/registry/text.h \
+	core/registry/given.c \
 	core/registry/value.c \
-	core/registry/version.c \
-	core/registry/view.c \
 	core/registry/cache.c core/registry/cache.h \
 	core/registry/hints.c core/registry/hints.h \
-	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \
 	core/registry/part.c core/registry/part.h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names and of words, searched linearly, because most have only dozens of
- * entries. */
+/* Lists of distinct names and of words, and lines of "key=value". Lists are searched linearly,
+ * because most have only dozens of entries. */
 #include "core/registry/names.h"
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include <backplane/device.h>
 #include <backplane/error.h>
+#include <backplane/object.h>
 
 const char *bp__words_next(const char *word, size_t *length) {
   word += *length;
@@ -60,7 +61,7 @@ int bp__names_add_words(BpNames *names, const char *words) {
   return 0;
 }
 
-static int compare_names(const void *a, const void *b) {
+int bp__names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
@@ -73,7 +74,7 @@ char **bp__names_finish(BpNames *names, size_t *count) {
     for (size_t i = 0; i < names->count; i++, text += strlen(text) + 1)
       list[i] = text;
     list[names->count] = NULL;
-    qsort(list, names->count, sizeof(*list), compare_names);
+    qsort(list, names->count, sizeof(*list), bp__names_compare);
     if (count)
       *count = names->count;
   } else {
@@ -90,4 +91,25 @@ void bp__names_clear(BpNames *names) {
 
 void bp_str_free(char *text) {
   free(text);
+}
+
+void bp_names_free(char **names) {
+  free(names);
+}
+
+/* ---- Lines ------------------------------------------------------------------------------- */
+
+char *bp__line_next(char **rest) {
+  char *line = *rest;
+  if (!*line)
+    return NULL;
+  char *end = line + strcspn(line, "\n");
+  *rest = *end ? end + 1 : end;
+  *end = '\0';
+  return line;
+}
+
+const char *bp__line_value(const char *line, const char *key) {
+  size_t length = strlen(key);
+  return !strncmp(line, key, length) && line[length] == '=' ? line + length + 1 : NULL;
 }

@@ -3,10 +3,13 @@
 #ifndef BACKPLANE_CORE_REGISTRY_OBJECT_H
 #define BACKPLANE_CORE_REGISTRY_OBJECT_H
 
+#include "core/system/shared.h"
+
 #include <backplane/object.h>
 
 /* Fills the header of an object; the caller then holds one strong reference. */
-void bp__object_init(BpObject *header, int32_t type_index, void (*deleter)(void *self, int flags));
+BP__SHARED void bp__object_init(BpObject *header, int32_t type_index,
+                                void (*deleter)(void *self, int flags));
 
 /* Like bp_function_create, but the function also keeps `owner` (an object or NULL) alive; the owner
  * is released after `destroy` has run. */

@@ -5,7 +5,6 @@
 
 #include "core/system/elf.h"
 #include "core/system/file.h"
-#include "core/system/process.h"
 
 #include <backplane/error.h>
 #include <backplane/version.h>
@@ -18,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Arrays of characters, not pointers, here and in the other tables of the core, need no relocation
+ * when the library is loaded. */
 static const char files[][24] = {
     [BP_PART_TOOLCHAIN] = "backplane-toolchain.so", [BP_PART_DOCTOR] = "backplane-doctor.so",
     [BP_PART_TRIAL] = "backplane-trial.so",         [BP_PART_TVM] = "backplane-tvm.so",
@@ -25,6 +26,7 @@ static const char files[][24] = {
     [BP_PART_LAYERING] = "backplane-layering.so",   [BP_PART_ISOLATION] = "backplane-isolation.so",
     [BP_PART_CACHE] = "backplane-cache.so",         [BP_PART_HINTS] = "backplane-hints.so",
     [BP_PART_EXCHANGE] = "backplane-exchange.so",   [BP_PART_PLUGINS] = "backplane-plugins.so",
+    [BP_PART_TARGET] = "backplane-target.so",
 };
 
 static _Atomic(const void *) tables[BP_NUM_PARTS];
@@ -137,4 +139,8 @@ const void *bp__part_table(PartId id) {
   if (!table && (table = load(id)))
     atomic_store(&tables[id], table);
   return table;
+}
+
+const char *bp_version(void) {
+  return PACKAGE_VERSION;
 }

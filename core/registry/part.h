@@ -11,18 +11,19 @@
 #include <config.h>
 
 typedef enum PartId {
-  BP_PART_TOOLCHAIN, /* the table is a Toolchain (core/module/toolchain.h) */
-  BP_PART_TVM,       /* an OldTvm (core/module/old_tvm.h) */
-  BP_PART_DOCTOR,    /* a Doctor (core/plugin/doctor.h) */
-  BP_PART_TRIAL,     /* a TrialPart (core/plugin/trial_part.h) */
-  BP_PART_SELECT,    /* a Selector (core/device/select.h) */
-  BP_PART_TEXT,      /* a Text (core/registry/text.h) */
+  BP_PART_TOOLCHAIN, /* the table is a Toolchain (core/module/parts.h) */
+  BP_PART_TVM,       /* an OldTvm (core/module/parts.h) */
+  BP_PART_DOCTOR,    /* a Doctor (core/plugin/store.h) */
+  BP_PART_TRIAL,     /* a TrialPart (core/plugin/trial.h) */
+  BP_PART_SELECT,    /* a Selector (core/device/parts.h) */
+  BP_PART_TEXT,      /* a Text (core/device/tensor.h) */
   BP_PART_LAYERING,  /* a Layers (core/device/layers.h) */
   BP_PART_ISOLATION, /* an Isolation (core/plugin/isolate.h) */
   BP_PART_CACHE,     /* a CacheUpkeep (core/registry/cache.h) */
   BP_PART_HINTS,     /* a Hints (core/registry/hints.h) */
-  BP_PART_EXCHANGE,  /* an ExchangePart (core/device/exchange.h) */
+  BP_PART_EXCHANGE,  /* an ExchangePart (core/device/parts.h) */
   BP_PART_PLUGINS,   /* an Installed (core/registry/installed.h) */
+  BP_PART_TARGET,    /* a TargetPart (core/target/target.h) */
   BP_NUM_PARTS
 } PartId;
 

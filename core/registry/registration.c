@@ -44,13 +44,6 @@ int bp__registration_has(const Registration *registration, const char *name) {
 
 /* ---- Adding ------------------------------------------------------------------------------ */
 
-static int is_taken(const char *name) {
-  BpFunction *function = NULL;
-  int found = !bp__registry_find(name, &function) && function;
-  bp_object_release(function);
-  return found;
-}
-
 static int append(Registration *registration, const char *name, BpFunction *function) {
   size_t size = (registration->count + 1) * sizeof *registration->names;
   RegisteredName *names = realloc(registration->names, size);
@@ -86,7 +79,7 @@ int bp__registration_add(Registration *registration, const char *name, BpFunctio
                           "plugin \"%s\" registers \"%s\", which its descriptor does not say that "
                           "it provides; add the name to `provides`",
                           registration->plugin, name);
-  if (is_taken(name))
+  if (bp__registry_has(name))
     return bp_error_raise(BP_ERROR_VALUE,
                           "the name \"%s\" is registered already, and not by plugin \"%s\", which "
                           "cannot replace it",

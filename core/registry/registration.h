@@ -18,6 +18,7 @@ typedef struct Registration {
   const char *plugin;   /* the plugin's name; borrowed, valid for ever */
   const char *provides; /* registry names that the plugin may register; borrowed */
   const char *targets;  /* target kinds that the plugin may register; borrowed */
+  int was_tried;        /* an earlier trial of the plugin succeeded */
   RegisteredName *names;
   size_t count;
 } Registration;

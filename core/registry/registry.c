@@ -12,12 +12,14 @@
 #include "core/registry/registry.h"
 
 #include "core/registry/host.h"
+#include "core/registry/names.h"
 #include "core/registry/object.h"
 #include "core/registry/registration.h"
 #include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,15 +154,11 @@ static char *canonical_name(const char *name) {
   int alias = find_alias(name);
   const char *prefix = alias < 0 ? "" : aliases[alias].ours;
   const char *rest = alias < 0 ? name : name + strlen(aliases[alias].theirs);
-  size_t prefix_size = strlen(prefix), rest_size = strlen(rest);
-  char *made = malloc(prefix_size + rest_size + 1);
-  if (!made) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for the name \"%.64s\"", name);
-    return NULL;
-  }
-  memcpy(made, prefix, prefix_size);
-  memcpy(made + prefix_size, rest, rest_size + 1);
-  return made;
+  char *made = NULL;
+  if (asprintf(&made, "%s%s", prefix, rest) >= 0)
+    return made;
+  bp_error_raise(BP_ERROR_MEMORY, "no memory for the name \"%.64s\"", name);
+  return NULL;
 }
 
 static int check_name(const char *name) {
@@ -182,6 +180,13 @@ int bp__registry_find(const char *name, BpFunction **function) {
   *function = look_up(ours, strlen(ours));
   free(ours);
   return 0;
+}
+
+int bp__registry_has(const char *name) {
+  BpFunction *function = NULL;
+  int found = !bp__registry_find(name, &function) && function;
+  bp_object_release(function);
+  return found;
 }
 
 void bp__registry_set_resolver(int (*activate)(const char *name)) {
@@ -445,50 +450,26 @@ void bp__registry_withdraw(const char *name, const BpFunction *function) {
 
 /* ---- Listing ----------------------------------------------------------------------------- */
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Copies all names into one allocation: the pointers, a NULL, then the text. */
-static char **copy_names(void) {
+static int add_names(BpNames *names) {
   Table *table = atomic_load(&current);
-  size_t bytes = (num_entries + 1) * sizeof(char *), next = 0;
-  for (size_t i = 0; table && i <= table->mask; ++i) {
-    Entry *entry = atomic_load(&table->slots[i]);
-    bytes += entry && entry != &tombstone ? entry->name_size + 1 : 0;
+  int rc = 0;
+  for (size_t i = 0; table && !rc && i <= table->mask; ++i) {
+    const Entry *entry = atomic_load(&table->slots[i]);
+    if (entry && entry != &tombstone)
+      rc = bp__names_add(names, entry->name, entry->name_size);
   }
-  char **names = malloc(bytes);
-  if (!names)
-    return NULL;
-  char *text = (char *)(names + num_entries + 1);
-  for (size_t i = 0; table && i <= table->mask; ++i) {
-    Entry *entry = atomic_load(&table->slots[i]);
-    if (!entry || entry == &tombstone)
-      continue;
-    names[next++] = memcpy(text, entry->name, entry->name_size + 1);
-    text += entry->name_size + 1;
-  }
-  names[next] = NULL;
-  return names;
+  return rc;
 }
 
 char **bp_registry_list(size_t *count) {
+  BpNames names = {.text = NULL};
   if (bp__core_start())
     return NULL;
   bp__lock(BP__LOCK_STATE);
-  char **names = copy_names();
-  size_t size = num_entries;
+  int rc = add_names(&names);
   bp__unlock(BP__LOCK_STATE);
-  if (!names) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of %zu registry names", size);
-    return NULL;
-  }
-  qsort(names, size, sizeof *names, compare_names);
-  if (count)
-    *count = size;
-  return names;
-}
-
-void bp_names_free(char **names) {
-  free(names);
+  if (!rc)
+    return bp__names_finish(&names, count);
+  bp__names_clear(&names);
+  return NULL;
 }

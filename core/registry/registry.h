@@ -15,6 +15,9 @@ void bp__registry_set_resolver(int (*activate)(const char *name));
 /* Like bp_registry_get, but never activates a plugin. */
 int bp__registry_find(const char *name, BpFunction **function);
 
+/* Whether a function is registered under the name. */
+int bp__registry_has(const char *name);
+
 /* Like bp_registry_set, for plugins: BP_ERROR_RUNTIME unless this thread initialises a plugin. */
 int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t override);
 

@@ -4,6 +4,7 @@
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
+#include <backplane/tensor.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,12 @@ int bp_value_view_str(const BpValue *value, BpByteArray *view) {
     return bp_error_raise(BP_ERROR_TYPE, "expected a string or bytes, not %s",
                           bp_type_name(value->type_index));
   }
+}
+
+const BpTensorView *bp_value_view_tensor(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return &((const BpTensor *)value->v_obj)->view;
+  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
 }
 
 const char *bp_type_name(int32_t type_index) {

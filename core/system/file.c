@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and writing whole files. */
+/* Reading and writing files, and finding open and mapped files in /proc. */
 
 #include "core/system/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,68 +168,56 @@ char *bp__read_file(const char *path, size_t most, size_t *size) {
   return data;
 }
 
-/* ---- Temporary names --------------------------------------------------------------------- */
+/* ---- /proc ------------------------------------------------------------------------------- */
 
-static int make_name(char *name) {
-  uint64_t number;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
+#define MAPS_MAX (256u << 20)
+
+/* In the /proc of another PID namespace this process has a different number, which only /proc/self
+ * shows. */
+static int find_own_number(char *number, size_t size) {
+  ssize_t length = readlink("/proc/self", number, size - 1);
+  if (length < 0)
     return -1;
-  snprintf(name, BP_TEMPORARY_SIZE, BP_TEMPORARY_PREFIX "%016llx", (unsigned long long)number);
+  number[length] = '\0';
   return 0;
 }
 
-int bp__is_temporary(const char *name) {
-  size_t prefix = strlen(BP_TEMPORARY_PREFIX);
-  return !strncmp(name, BP_TEMPORARY_PREFIX, prefix) &&
-         strspn(name + prefix, "0123456789abcdef") == 16 && !name[prefix + 16];
-}
-
-int bp__temporary_file(int folder, mode_t mode, char *name) {
-  if (make_name(name))
+int bp__fd_path(int fd, char *path) {
+  struct stat own, found;
+  char number[24];
+  if (fstat(fd, &own) || find_own_number(number, sizeof number))
     return -1;
-  return openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-}
-
-int bp__temporary_folder(int folder, char *name) {
-  if (make_name(name) || mkdirat(folder, name, 0700))
+  snprintf(path, BP_FD_PATH_SIZE, "/proc/%s/fd/%d", number, fd);
+  if (stat(path, &found))
     return -1;
-  int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  int error = errno;
-  if (fd < 0)
-    unlinkat(folder, name, AT_REMOVEDIR);
-  errno = error;
-  return fd;
-}
-
-/* ---- Whole files ------------------------------------------------------------------------- */
-
-int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count) {
-  char temporary[BP_TEMPORARY_SIZE];
-  int fd = bp__temporary_file(folder, 0600, temporary), failed = 0;
-  if (fd < 0)
-    return -1;
-  for (int i = 0; i < count && !failed; i++)
-    failed = bp__write_all(fd, parts[i].iov_base, parts[i].iov_len);
-  int error = errno;
-  if (close(fd) && !failed) {
-    failed = 1;
-    error = errno;
-  }
-  if (!failed && !renameat(folder, temporary, folder, name))
+  if (own.st_dev == found.st_dev && own.st_ino == found.st_ino)
     return 0;
-  error = failed ? error : errno;
-  unlinkat(folder, temporary, 0);
-  errno = error;
+  errno = ESRCH;
   return -1;
 }
 
-void bp__remove_files(int folder) {
-  int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-  if (!entries && fd >= 0)
-    close(fd);
-  for (const struct dirent *entry; entries && (entry = readdir(entries));)
-    unlinkat(fd, entry->d_name, 0);
-  if (entries)
-    closedir(entries);
+/* A line of the maps: "START-END PERMISSIONS OFFSET MAJOR:MINOR INODE    PATH". */
+static int read_line(const char *line, const void *address, BpMapping *mapping) {
+  uintptr_t start, end;
+  int at_path = 0;
+  if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %" SCNu64 " %n", &start, &end,
+             &mapping->major, &mapping->minor, &mapping->inode, &at_path) != 5 ||
+      (uintptr_t)address < start || (uintptr_t)address >= end || !mapping->inode)
+    return -1;
+  mapping->path = strndup(line + at_path, strcspn(line + at_path, "\n"));
+  return mapping->path ? 0 : -1;
+}
+
+int bp__find_mapping(const void *address, BpMapping *mapping) {
+  char *maps = bp__read_file("/proc/self/maps", MAPS_MAX, NULL);
+  int rc = -1;
+  if (maps)
+    errno = ENOENT; /* read_line sets errno to another value if it fails */
+  for (const char *line = maps; line && *line && rc;) {
+    rc = read_line(line, address, mapping);
+    line += strcspn(line, "\n");
+    line += *line == '\n';
+  }
+  free(maps);
+  return rc;
 }

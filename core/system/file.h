@@ -9,9 +9,9 @@
 #include "core/system/shared.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 
 /* Opens a regular file for reading. `directory` is a descriptor or AT_FDCWD. Returns a descriptor
  * (transfer full, close). A file of another type is not opened, since opening a device can have
@@ -35,24 +35,23 @@ BP__SHARED char *bp__read_all(int fd, size_t most, size_t *size);
  * writer. */
 BP__SHARED char *bp__read_file(const char *path, size_t most, size_t *size);
 
-/* Names of unfinished files and folders. */
-#define BP_TEMPORARY_PREFIX ".backplane-"
-#define BP_TEMPORARY_SIZE   (sizeof BP_TEMPORARY_PREFIX + 16)
+#define BP_FD_PATH_SIZE 64
 
-/* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
- * folder open as `folder`. Its mode is `mode` without the bits of the process' umask. Returns its
- * descriptor. */
-BP__SHARED int bp__temporary_file(int folder, mode_t mode, char *name);
-/* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
-BP__SHARED int bp__temporary_folder(int folder, char *name);
-/* Whether a name is temporary. */
-BP__SHARED int bp__is_temporary(const char *name);
+/* Stores in `path`, of BP_FD_PATH_SIZE bytes, a path to the file open as `fd`. The path is valid as
+ * long as the descriptor is open, also in other processes (a debugger). -1 with errno: /proc is not
+ * mounted, or is not that of this process. */
+int bp__fd_path(int fd, char *path);
 
-/* Creates or replaces the file `name`, private to this user, atomically: the file contains all
- * parts, or is unchanged. */
-int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
+/* A mapped file, as shown in /proc/self/maps: on some file systems its device and inode differ from
+ * fstat's. */
+typedef struct BpMapping {
+  unsigned major, minor;
+  uint64_t inode;
+  char *path; /* the path when the file was mapped; free */
+} BpMapping;
 
-/* Removes the files in a folder. */
-BP__SHARED void bp__remove_files(int folder);
+/* Finds the file mapped at an address; the caller frees `mapping->path`. -1 with errno: ENOENT if
+ * there is none. */
+int bp__find_mapping(const void *address, BpMapping *mapping);
 
 #endif

@@ -7,6 +7,5 @@ libbackplane_la_SOURCES += \
 	core/system/env.c core/system/env.h \
 	core/system/file.c core/system/file.h \
 	core/system/lock.c core/system/lock.h \
-	core/system/process.c core/system/process.h \
 	core/system/shared.h \
 	core/system/trust.c core/system/trust.h

@@ -2,8 +2,5 @@
 # Target kinds.
 
 libbackplane_la_SOURCES += \
-	core/target/build.c \
-	core/target/kind.c \
-	core/target/range.c \
 	core/target/target.c \
 	core/target/target.h

@@ -1,195 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets: a kind with values for its attributes. The part parts/text reads and writes them as
- * text. */
-#include "core/registry/given.h"
+/* The kinds of targets that plugins register. Targets themselves are in the part parts/target,
+ * which an application that only runs models does not load. */
 #include "core/target/target.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <glib.h>
-
-#include <backplane/device.h>
 #include <backplane/error.h>
-#include <backplane/object.h>
+#include <backplane/plugins.h>
 
-#include "core/registry/hints.h"
+#include "core/registry/given.h"
 #include "core/registry/host.h"
-#include "core/registry/object.h"
 #include "core/registry/part.h"
-#include "core/registry/text.h"
+#include "core/system/lock.h"
 
-#define MAX_TEXT        65536
-#define DEVICE_TEXT_MAX 268 /* a kind of 255 bytes, a colon, an index and a NUL */
+#define MAX_KINDS 256
 
-/* ---- The object -------------------------------------------------------------------------- */
+/* ---- Registered kinds -------------------------------------------------------------------- */
 
-static void delete_target(void *object, int flags) {
-  BpTarget *target = object;
-  if (flags & BP_DELETER_STRONG)
-    for (int32_t i = 0; i < target->kind->num_attrs; i++)
-      bp_value_clear(&target->values[i]);
-  if (flags & BP_DELETER_WEAK)
-    free(target);
+/* Guarded by BP__LOCK_STATE. */
+static struct {
+  const BpTargetKind *kinds[MAX_KINDS];
+  const char *owners[MAX_KINDS]; /* names of the kinds' plugins, compared by address */
+  size_t count;
+} registered;
+
+static const BpTargetKind *find_locked(const char *name) {
+  for (size_t i = 0; i < registered.count; i++)
+    if (strcmp(registered.kinds[i]->name, name) == 0)
+      return registered.kinds[i];
+  return NULL;
 }
 
-BpTarget *bp__target_create(const BpTargetKind *kind) {
-  BpTarget *target = calloc(1, sizeof(*target) + (size_t)kind->num_attrs * sizeof(BpValue));
-  if (!target) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for a target");
-    return NULL;
-  }
-  bp__object_init(&target->header, BP_TYPE_TARGET, delete_target);
-  target->kind = kind;
-  for (int32_t i = 0; i < kind->num_attrs; i++) {
-    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
-    if (attr->default_value && bp__target_set_text(target, attr->name, attr->default_value) < 0) {
-      bp_error_add_context("default of '%s'", attr->name);
-      bp_object_release(target);
-      return NULL;
-    }
-  }
-  return target;
+const BpTargetKind *bp__target_kind_registered(const char *name) {
+  bp__lock(BP__LOCK_STATE);
+  const BpTargetKind *kind = find_locked(name);
+  bp__unlock(BP__LOCK_STATE);
+  return kind;
 }
 
-/* Calls the kind's `complete`, which checks the target and sets dependent attributes. */
-static int complete(BpTarget *target) {
-  if (!BP_TABLE_HAS(target->kind, complete))
-    return 0;
-  target->completing = 1;
-  int status = target->kind->complete(target->kind->context, target);
-  target->completing = 0;
-  return status < 0 ? bp_error_add_context("target '%s'", target->kind->name) : 0;
-}
-
-/* ---- Attributes -------------------------------------------------------------------------- */
-
-static int unknown_attr(const BpTargetKind *kind, const char *name) {
-  char hint[BP_HINT_MAX];
-  const char **names = calloc((size_t)kind->num_attrs + 1, sizeof(*names));
-  for (int32_t i = 0; names && i < kind->num_attrs; i++)
-    names[i] = bp_target_kind_attr(kind, i)->name;
-  bp_error_raise(BP_ERROR_NOT_FOUND,
-                 "target kind '%s' has no attribute '%s'%s; `backplane targets` lists them",
-                 kind->name, name,
-                 names ? bp__nearest_hint(name, names, (size_t)kind->num_attrs, hint) : "");
-  free(names);
-  return -1;
-}
-
-static int find_attr(const BpTarget *target, const char *name) {
-  int32_t index = bp__target_attr_index(target->kind, name);
-  return index < 0 ? unknown_attr(target->kind, name) : index;
-}
-
-static int wrong_type(const BpTargetKind *kind, int32_t index, const char *got) {
-  const BpTargetAttr *attr = bp_target_kind_attr(kind, index);
-  return bp_error_raise(BP_ERROR_TYPE,
-                        "attribute '%s' of target kind '%s' is of type %s, and was "
-                        "given %s",
-                        attr->name, kind->name, bp_type_name(attr->type), got);
-}
-
-static int parse_bool(const char *text, int64_t *value) {
-  static const char *const words[] = {"false", "true", "0", "1", "off", "on", "no", "yes"};
-  for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
-    if (strcmp(text, words[i]) == 0) {
-      *value = (int64_t)(i & 1);
-      return 0;
-    }
-  return -1;
-}
-
-/* Parses text as a value of `type` (owned); -1 without an error if the text is malformed. */
-static int parse_value(int32_t type, const char *text, BpValue *value) {
-  char *end = NULL;
-  *value = (BpValue){.type_index = type};
-  errno = 0;
-  switch (type) {
-  case BP_TYPE_INT:
-    value->v_int64 = g_ascii_strtoll(text, &end, 10);
-    return *text && !*end && !errno ? 0 : -1;
-  case BP_TYPE_FLOAT:
-    value->v_float64 = g_ascii_strtod(text, &end);
-    return *text && !*end && !errno && isfinite(value->v_float64) ? 0 : -1;
-  case BP_TYPE_BOOL:
-    return parse_bool(text, &value->v_int64);
-  default:
-    *value = (BpValue){.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
-    return 0;
-  }
-}
-
-int bp__target_set_text(BpTarget *target, const char *name, const char *text) {
-  int32_t index = find_attr(target, name);
-  if (index < 0)
-    return -1;
-  BpValue value;
-  if (parse_value(bp_target_kind_attr(target->kind, index)->type, text, &value) < 0) {
-    char quoted[80];
-    g_snprintf(quoted, sizeof(quoted), "'%s'", text);
-    return wrong_type(target->kind, index, quoted);
-  }
-  return bp__target_set_value(target, name, &value);
-}
-
-int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value) {
-  int32_t index = find_attr(target, name);
-  if (index < 0)
-    return -1;
-  int32_t type = bp_target_kind_attr(target->kind, index)->type;
-  BpValue copy = {.type_index = BP_TYPE_NONE};
-  BpByteArray text;
-  if (type == BP_TYPE_STR) {
-    if (bp_value_view_str(value, &text) < 0)
-      return wrong_type(target->kind, index, bp_type_name(value->type_index));
-    if (bp_value_make_str(&copy, text.data, text.size) < 0)
-      return -1;
-  } else if (value->type_index == type) {
-    copy = *value;
-  } else if (type == BP_TYPE_FLOAT && value->type_index == BP_TYPE_INT) {
-    copy = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = (double)value->v_int64};
-  } else if (value->type_index != BP_TYPE_NONE) {
-    return wrong_type(target->kind, index, bp_type_name(value->type_index));
-  }
-  if (copy.type_index == BP_TYPE_INT && bp__target_check_range(target->kind, name, copy.v_int64))
-    return -1;
-  bp_value_clear(&target->values[index]);
-  target->values[index] = copy;
+/* A kind is registered by the plugin that has its code generator. */
+static int check_plugin(const BpTargetKind *kind, const Registration *registration) {
+  if (!registration)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "target kind \"%s\" comes too late: a plugin registers its kinds from "
+                          "within its initialize()",
+                          kind->name);
+  if (!bp__words_have(registration->targets, kind->name))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "plugin \"%s\" registers the target kind \"%s\", which is not among the "
+                          "`targets` of its descriptor; add it there",
+                          registration->plugin, kind->name);
   return 0;
 }
 
-/* ---- Text -------------------------------------------------------------------------------- */
+/* An invalid kind is refused here, not at its first use. The kinds of a plugin that passed its
+ * trial were checked there. */
+static int check_kind(const BpTargetKind *kind, const Registration *registration) {
+  if (registration && registration->was_tried)
+    return 0;
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->check_kind(kind) : -1;
+}
+
+static int register_kind(const BpTargetKind *kind) {
+  const Registration *registration = bp__registration_current();
+  if (check_kind(kind, registration) || check_plugin(kind, registration))
+    return -1;
+  bp__lock(BP__LOCK_STATE);
+  int taken = find_locked(kind->name) != NULL;
+  int full = registered.count == MAX_KINDS;
+  if (!taken && !full) {
+    registered.owners[registered.count] = registration->plugin;
+    registered.kinds[registered.count++] = kind;
+  }
+  bp__unlock(BP__LOCK_STATE);
+  if (taken)
+    return bp_error_raise(BP_ERROR_VALUE, "target kind \"%s\" is registered already", kind->name);
+  if (full)
+    return bp_error_raise(BP_ERROR_MEMORY, "more than %d target kinds", MAX_KINDS);
+  return 0;
+}
+
+void bp__target_kinds_withdraw(const Registration *registration) {
+  size_t kept = 0;
+  bp__lock(BP__LOCK_STATE);
+  for (size_t i = 0; i < registered.count; i++) {
+    if (registered.owners[i] == registration->plugin)
+      continue;
+    registered.owners[kept] = registered.owners[i];
+    registered.kinds[kept++] = registered.kinds[i];
+  }
+  registered.count = kept;
+  bp__unlock(BP__LOCK_STATE);
+}
+
+int bp__target_add_registered(BpNames *names) {
+  int status = 0;
+  bp__lock(BP__LOCK_STATE);
+  for (size_t i = 0; status == 0 && i < registered.count; i++)
+    status = bp__names_add(names, registered.kinds[i]->name, strlen(registered.kinds[i]->name));
+  bp__unlock(BP__LOCK_STATE);
+  return status;
+}
+
+/* ---- Targets ----------------------------------------------------------------------------- */
+
+char **bp_target_kinds(size_t *count) {
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->list_kinds(count) : NULL;
+}
+
+const BpTargetKind *bp_target_kind_info(const char *kind) {
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->find_kind(kind) : NULL;
+}
 
 BpTarget *bp_target_parse(const char *text) {
-  if (!BP_GIVEN(text) || bp__core_start())
-    return NULL;
-  if (strnlen(text, MAX_TEXT) == MAX_TEXT) {
-    bp_error_raise(BP_ERROR_VALUE, "a target's text is longer than %d bytes", MAX_TEXT);
-    return NULL;
-  }
-  const Text *part = bp__part_table(BP_PART_TEXT);
-  BpTarget *target = part ? part->parse_target(text) : NULL;
-  if (target && complete(target) < 0) {
-    bp_object_release(target);
-    return NULL;
-  }
-  return target;
+  const TargetPart *part =
+      BP_GIVEN(text) && !bp__core_start() ? bp__part_table(BP_PART_TARGET) : NULL;
+  return part ? part->parse(text) : NULL;
+}
+
+BpTarget *bp_target_from_device(BpDevice device) {
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->from_device(device) : NULL;
 }
 
 char *bp_target_format(const BpTarget *target) {
-  const Text *text = bp__part_table(BP_PART_TEXT);
-  return text ? text->format_options(target) : NULL;
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->format_options(target) : NULL;
 }
 
 char *bp_target_format_json(const BpTarget *target) {
-  const Text *text = bp__part_table(BP_PART_TEXT);
-  return text ? text->format_json(target) : NULL;
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->format_json(target) : NULL;
 }
-
-/* ---- Reading ----------------------------------------------------------------------------- */
 
 const char *bp_target_kind(const BpTarget *target) {
   return target->kind->name;
@@ -200,41 +145,33 @@ int32_t bp_target_device_type(const BpTarget *target) {
 }
 
 int bp_target_get_attr(const BpTarget *target, const char *name, BpValue *value) {
-  int32_t index = find_attr(target, name);
-  if (index < 0)
-    return -1;
-  *value = target->values[index];
-  return 0;
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->get_attr(target, name, value) : -1;
 }
 
 int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t otherwise) {
-  int32_t index = bp__target_attr_index(target->kind, name);
-  if (index < 0)
-    return otherwise;
-  const BpValue *value = &target->values[index];
-  return value->type_index == BP_TYPE_INT || value->type_index == BP_TYPE_BOOL ? value->v_int64
-                                                                               : otherwise;
+  const TargetPart *part = bp__part_loaded(BP_PART_TARGET);
+  return part ? part->get_int(target, name, otherwise) : otherwise;
 }
 
-BpTarget *bp_target_from_device(BpDevice device) {
-  BpValue text = {.type_index = BP_TYPE_NONE};
-  BpByteArray view;
-  char name[DEVICE_TEXT_MAX];
-  if (bp_device_get_attr(device, BP_ATTR_TARGET, &text) < 0)
-    return NULL;
-  bp_device_format(device, name, sizeof name);
-  if (text.type_index == BP_TYPE_NONE) {
-    bp_error_raise(BP_ERROR_NOT_FOUND, "%s does not say what target fits it; name one", name);
-    return NULL;
-  }
-  BpTarget *target = NULL;
-  if (bp_value_view_str(&text, &view) == 0) {
-    char *copy = g_strndup(view.data, view.size);
-    target = bp_target_parse(copy);
-    g_free(copy);
-  }
-  bp_value_clear(&text);
-  if (!target)
-    bp_error_add_context("target of %s", name);
-  return target;
+static int set_attr(BpTarget *target, const char *name, const BpValue *value) {
+  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  return part ? part->set_attr(target, name, value) : -1;
+}
+
+BpModule *bp_target_build(BpIrModule *module, const BpTarget *target) {
+  const TargetPart *part =
+      BP_GIVEN(module) && BP_GIVEN(target) ? bp__part_table(BP_PART_TARGET) : NULL;
+  return part ? part->build(module, target) : NULL;
+}
+
+int bp__target_start(void) {
+  static const BpTargetTable table = {
+      .struct_size = sizeof(BpTargetTable),
+      .register_kind = register_kind,
+      .get_kind = bp_target_kind,
+      .get_attr = bp_target_get_attr,
+      .set_attr = set_attr,
+  };
+  return bp_host_add_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION, &table);
 }

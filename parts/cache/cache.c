@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removing and counting the files of the user's cache. */
+/* Adding, removing and counting the files of the user's cache. */
 
 #include "core/registry/cache.h"
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
-#include "core/system/file.h"
+#include "parts/file.h"
 
 #include <backplane/cache.h>
 #include <backplane/device.h>
@@ -199,6 +199,19 @@ static int count(int removes, uint64_t *files, uint64_t *bytes) {
   return status;
 }
 
-static const CacheUpkeep upkeep = {.tidy = tidy, .count = count};
+/* ---- Adding a file ----------------------------------------------------------------------- */
+
+static int store(const BpCache *cache, const char *name, const char *data, size_t size) {
+  BpCacheTrailer trailer;
+  bp__cache_trailer(data, size, &trailer);
+  const struct iovec parts[] = {{(void *)(uintptr_t)data, size}, {&trailer, sizeof trailer}};
+  if (bp__replace_file(cache->fd, name, parts, 2))
+    return bp_error_raise(BP_ERROR_IO, "cannot write \"%s/%s\": %s", cache->path, name,
+                          strerror(errno));
+  tidy(cache);
+  return 0;
+}
+
+static const CacheUpkeep upkeep = {.store = store, .tidy = tidy, .count = count};
 
 BP__PART(BP_PART_CACHE, upkeep);

@@ -3,13 +3,12 @@
 
 #include "parts/doctor/diagnose.h"
 
-#include "core/plugin/doctor.h"
+#include "core/plugin/store.h"
 #include "parts/doctor/container.h"
 #include "parts/doctor/reasons.h"
 #include "core/plugin/isolate.h"
-#include "core/plugin/trial_part.h"
+#include "core/plugin/trial.h"
 #include "parts/parallel.h"
-#include "core/plugin/pattern.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
 

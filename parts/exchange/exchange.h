@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_EXCHANGE_EXCHANGE_H
 #define BACKPLANE_PARTS_EXCHANGE_EXCHANGE_H
 
-#include "core/device/exchange.h"
+#include "core/device/parts.h"
 
 BpEvent *bp__event_create(BpDevice device);
 void bp__event_free(BpEvent *event);

@@ -41,7 +41,7 @@ static char *tell_apart(const BpPluginInfo *info, const char *name) {
                          others);
 }
 
-static char *explain_absence(const char *name) {
+char *bp__explain_absence(const char *name) {
   BpPluginList *list = bp_plugin_list();
   size_t size = bp_plugin_list_size(list);
   char *text = NULL;
@@ -67,6 +67,9 @@ static char *explain_absence(const char *name) {
 
 static const Hints hints = {.nearest = bp__find_nearest,
                             .package_of = bp__find_package,
-                            .explain_absence = explain_absence};
+                            .explain_absence = bp__explain_absence,
+                            .raise_unknown_kind = bp__raise_unknown_kind,
+                            .explain_no_device = bp__explain_no_device,
+                            .create_absent = bp__create_absent};
 
 BP__PART(BP_PART_HINTS, hints);

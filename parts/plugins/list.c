@@ -5,7 +5,7 @@
 
 #include "core/device/device.h"
 #include "core/plugin/isolate.h"
-#include "core/plugin/trial_cache.h"
+#include "core/plugin/trial.h"
 #include "core/registry/part.h"
 
 #include <backplane/error.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of tensors as numbers. */
+/* Elements of tensors as numbers, and the names of devices' attributes. */
 #ifndef BACKPLANE_PARTS_TEXT_ELEMENT_H
 #define BACKPLANE_PARTS_TEXT_ELEMENT_H
 
@@ -22,5 +22,8 @@ int64_t bp__dtype_read_integer(BpDataType dtype, const void *elements, uint64_t 
 
 /* bp_dtype_decode. */
 int bp__dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value);
+
+/* bp_device_attr_name. */
+const char *bp__attr_name(int32_t attr);
 
 #endif

@@ -13,10 +13,10 @@
 #include <backplane/tensor.h>
 
 #include "parts/text/element.h"
-#include "parts/text/text.h"
 
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
+#include "core/registry/part.h"
 
 #define THRESHOLD      1000 /* largest tensor that is shown in full */
 #define EDGE_ITEMS     3    /* shown at each end of a dimension of a larger tensor */
@@ -400,7 +400,7 @@ static char *format_on_host(const BpTensorView *tensor, int64_t threshold) {
   return format_elements(&form);
 }
 
-char *bp__format_tensor(const BpTensorView *tensor, int64_t threshold) {
+static char *format_tensor(const BpTensorView *tensor, int64_t threshold) {
   const double zero = 0;
   double ignored;
   char *text = NULL;
@@ -421,3 +421,8 @@ char *bp__format_tensor(const BpTensorView *tensor, int64_t threshold) {
   free(copy.data);
   return text;
 }
+
+static const Text text_table = {
+    .decode_element = bp__dtype_decode, .format_tensor = format_tensor, .attr_name = bp__attr_name};
+
+BP__PART(BP_PART_TEXT, text_table);

@@ -12,6 +12,7 @@
 #include "core/module/load.h"
 #include "core/module/module.h"
 #include "core/system/file.h"
+#include "parts/file.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

@@ -5,7 +5,7 @@
 #include "parts/toolchain/tool.h"
 
 #include "core/module/bytes.h"
-#include "core/registry/sized.h"
+#include "core/registry/given.h"
 #include "parts/toolchain/command.h"
 
 #include <backplane/cache.h>

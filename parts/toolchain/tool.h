@@ -8,4 +8,8 @@
 /* The slot run_compiler of BpModuleTable; `outputs` and `log` are empty. */
 int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
 
+/* The slot encode_device_code of BpModuleTable; `bytes` is empty. */
+int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int32_t num_kernels,
+                           const BpByteArray *code, BpOwnedBytes *bytes);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part's table. */
 
-#include "core/module/toolchain.h"
+#include "core/module/parts.h"
 
 #include "core/registry/part.h"
 #include "parts/toolchain/compile.h"
@@ -12,6 +12,7 @@ static const Toolchain toolchain = {
     .load_from_c = bp__compile_load_c,
     .load_from_object = bp__compile_load_object,
     .run_compiler = bp__tool_run,
+    .encode = bp__device_code_encode,
     .export_library = bp__export_library,
 };
 

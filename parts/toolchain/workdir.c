@@ -7,6 +7,7 @@
 #include "core/system/env.h"
 #include "core/system/file.h"
 #include "core/system/trust.h"
+#include "parts/file.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -18,6 +19,20 @@
 #include <unistd.h>
 
 #define ROOM (32 << 20) /* space for the compiler's output, in bytes */
+
+/* ---- The cache --------------------------------------------------------------------------- */
+
+void bp__cache_try_open(BpCache *cache, const char *subject) {
+  if (bp__cache_open(cache, subject))
+    bp__cache_warn();
+}
+
+int bp__cache_path(const BpCache *cache, const char *name, char *path) {
+  int length = snprintf(path, PATH_MAX, "%s/%s", cache->path, name);
+  if (length > 0 && length < PATH_MAX)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "the path \"%s/%s\" is too long", cache->path, name);
+}
 
 /* ---- Making ------------------------------------------------------------------------------ */
 

@@ -8,6 +8,11 @@
 #include <backplane/value.h>
 #include <limits.h>
 
+/* Opens the folder of a subject, for data that can be computed again: an error is logged. */
+void bp__cache_try_open(BpCache *cache, const char *subject);
+/* Stores "FOLDER/NAME" in `path` of PATH_MAX bytes. -1 with an error if the path is too long. */
+int bp__cache_path(const BpCache *cache, const char *name, char *path);
+
 typedef struct BpWorkdir {
   char path[PATH_MAX];  /* absolute; "" if there is none */
   int fd;               /* descriptor of the directory, which is locked while its process lives */

@@ -3,7 +3,7 @@
 
 #include "parts/trial/trial.h"
 
-#include "core/registry/lines.h"
+#include "core/registry/names.h"
 #include "core/registry/log.h"
 
 #include <errno.h>

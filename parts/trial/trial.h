@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_TRIAL_TRIAL_H
 #define BACKPLANE_PARTS_TRIAL_TRIAL_H
 
-#include "core/plugin/trial_part.h"
+#include "core/plugin/trial.h"
 
 int bp__trial_learn(const Plugin *plugin, TrialCache *cache);
 int bp__trial_try(const Plugin *plugin, Trial *trial);

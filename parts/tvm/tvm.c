@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part's table. */
 
-#include "core/module/old_tvm.h"
+#include "core/module/parts.h"
 #include "core/registry/part.h"
 #include "parts/tvm/mblob.h"
 #include "parts/tvm/packed_c.h"

@@ -132,7 +132,7 @@ class Set:
             self.libraries = self.path("lib")
             os.mkdir(self.libraries)
             for name in os.listdir(os.path.join(build, ".libs")):
-                if re.fullmatch(r"libbackplane[-a-z]*\.so\.\d+|backplane-(doctor|toolchain|trial|tvm)\.so", name):
+                if re.fullmatch(r"libbackplane[-a-z]*\.so\.\d+|backplane-(cache|doctor|plugins|target|toolchain|trial|tvm)\.so", name):
                     shutil.copy(os.path.join(build, ".libs", name), self.libraries)
 
     def copy(self, build, file):

@@ -10,7 +10,7 @@ with() {
   local part=$1 content=$2
   shift 2
   rm -rf "$work/lib" && mkdir "$work/lib" &&
-    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,exchange,hints,isolation,layering,plugins,select,text,toolchain,trial}.so} "$work/lib" &&
+    cp -L "$top_builddir"/.libs/{libbackplane.so.?,backplane-{cache,exchange,hints,isolation,layering,plugins,select,target,text,toolchain,trial}.so} "$work/lib" &&
     if [ -p "$content" ]; then
       rm "$work/lib/backplane-$part.so" && mkfifo "$work/lib/backplane-$part.so"
     else
@@ -25,7 +25,7 @@ model=$top_srcdir/examples/digits/digits.onnx
 compile=(compile "$model" --shape image=1x1x28x28 --target '{"kind": "c"}' -o "$work/digits.so")
 
 help_is_no_silence() {
-  says 'A list of preferences' with text "$work/text" run --device help &&
+  says 'A list of preferences' with target "$work/text" run --device help &&
     for command in run profile bench; do
       fails 1 'backplane-select.so: ' with select "$work/text" "$command" --device help || return
     done
@@ -34,15 +34,15 @@ help_is_no_silence() {
 
 # First with section headers behind the end of the file, then without any: only the segments show the cut.
 truncated_part_is_named() {
-  local part=$top_builddir/.libs/backplane-text.so size
+  local part=$top_builddir/.libs/backplane-target.so size
   size=$(stat -L -c %s "$part") &&
     head -c $((size / 2)) "$part" >"$work/half" &&
-    fails 1 'backplane-text.so: it is truncated' with text "$work/half" "${compile[@]}" || return
+    fails 1 'backplane-target.so: it is truncated' with target "$work/half" "${compile[@]}" || return
   # e_shoff, e_shentsize and e_shnum are 0: a file without section headers is valid.
   dd if=/dev/zero of="$work/half" bs=1 seek=40 count=8 conv=notrunc 2>/dev/null &&
     dd if=/dev/zero of="$work/half" bs=1 seek=58 count=6 conv=notrunc 2>/dev/null &&
     head -c 8192 "$work/half" >"$work/start" &&
-    fails 1 'backplane-text.so: it is truncated' with text "$work/start" "${compile[@]}"
+    fails 1 'backplane-target.so: it is truncated' with target "$work/start" "${compile[@]}"
 }
 
 message_without_advice_stays() {
@@ -66,12 +66,12 @@ cache_without_its_part_keeps_files() {
     grep -qF 'no old file of the cache is removed: ' "$work/err" && ls "$work"/cache/*/*.o
 }
 
-ok parts/damaged-part-is-named fails 1 'backplane-text.so: ' with text "$work/text" "${compile[@]}"
+ok parts/damaged-part-is-named fails 1 'backplane-target.so: ' with target "$work/text" "${compile[@]}"
 ok parts/truncated-part-is-named truncated_part_is_named
-ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-text.so: it is not a regular file' \
-  with text "$work/fifo" "${compile[@]}"
-ok parts/another-part-under-the-name-is-refused fails 1 'backplane-text.so: it is another part' \
-  with text "$top_builddir/.libs/backplane-select.so" "${compile[@]}"
+ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-target.so: it is not a regular file' \
+  with target "$work/fifo" "${compile[@]}"
+ok parts/another-part-under-the-name-is-refused fails 1 'backplane-target.so: it is another part' \
+  with target "$top_builddir/.libs/backplane-select.so" "${compile[@]}"
 ok parts/isolation-without-its-part-is-one-warning warns_once
 ok parts/cache-without-its-part-keeps-files cache_without_its_part_keeps_files
 ok parts/message-without-advice-stays message_without_advice_stays

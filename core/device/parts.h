@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions for programs that use several devices, or memory of other libraries: events, external
- * memory, copies between devices, DLPack. They are in a part of the core, parts/exchange. */
-#ifndef BACKPLANE_CORE_DEVICE_EXCHANGE_H
-#define BACKPLANE_CORE_DEVICE_EXCHANGE_H
+/* The tables of two parts of the core: parts/select, which selects devices; and parts/exchange, for
+ * programs that use several devices, or memory of other libraries: events, external memory, copies
+ * between devices, DLPack. */
+#ifndef BACKPLANE_CORE_DEVICE_PARTS_H
+#define BACKPLANE_CORE_DEVICE_PARTS_H
 
 #include <backplane/device.h>
 #include <backplane/tensor.h>
+
+/* The functions bp_device_select_among, bp_device_preferences and bp_device_identity, and the text
+ * that bp_device_select_help returns. */
+typedef struct Selector {
+  int (*select_among)(const int32_t *device_types, size_t count, const char *preferences,
+                      BpDevice *device, char **report);
+  char *(*preferences)(void);
+  size_t (*identify)(BpDevice device, char *text, size_t capacity);
+  const char *help;
+} Selector;
 
 /* The part's table: functions of <backplane/device.h> and <backplane/tensor.h>. Required pointers
  * were checked before: an error about a pointer names the public function. */

@@ -4,9 +4,9 @@
  * exported again. Asking for a function of that code is an error with the reason, unless the code
  * can be loaded by then, for example because a machine with the plugin has been connected. */
 
-#include "core/module/absent.h"
+#include "parts/hints/hints.h"
 
-#include "core/module/device_code.h"
+#include "core/module/bytes.h"
 #include "core/module/load.h"
 
 #include <backplane/error.h>
@@ -123,7 +123,7 @@ static void destroy(void *context) {
   free(absent);
 }
 
-BpModule *bp__absent_module(const char *kind, const BpByteArray *bytes, BpObject *owner) {
+BpModule *bp__create_absent(const char *kind, const BpByteArray *bytes, BpObject *owner) {
   Absent *absent = calloc(1, sizeof *absent);
   if (absent)
     *absent = (Absent){.kind = strdup(kind),

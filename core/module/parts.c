@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads the part that runs compilers. */
+/* Loads the parts that run compilers, and that run libraries of TVM up to 0.19. */
 
-#include "core/module/toolchain.h"
+#include "core/module/parts.h"
 
 #include "core/registry/given.h"
 #include "core/registry/part.h"
+
+#include <glib.h>
+#include <stdatomic.h>
 
 BpModule *bp__toolchain_load_c(const BpByteArray *source, const char *const *flags) {
   const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
@@ -24,7 +27,30 @@ int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwn
   return toolchain ? toolchain->run_compiler(run, outputs, log) : -1;
 }
 
+int bp__toolchain_encode(const char *format, const BpKernelInfo *kernels, int32_t num_kernels,
+                         const BpByteArray *code, BpOwnedBytes *bytes) {
+  const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
+  *bytes = (BpOwnedBytes){0};
+  return toolchain ? toolchain->encode(format, kernels, num_kernels, code, bytes) : -1;
+}
+
 int bp_module_export_library(BpModule *module, const char *path) {
   const Toolchain *toolchain = BP_GIVEN(module) ? bp__part_table(BP_PART_TOOLCHAIN) : NULL;
   return toolchain ? toolchain->export_library(module, path) : -1;
+}
+
+const OldTvm *bp__old_tvm(void) {
+  static atomic_int is_started;
+  const OldTvm *tvm = bp__part_table(BP_PART_TVM);
+  if (!tvm || (!atomic_load(&is_started) && tvm->start()))
+    return NULL;
+  atomic_store(&is_started, 1);
+  return tvm;
+}
+
+int bp__old_tvm_has(const char *name) {
+  static const char *const names[] = {
+      "__TVMFuncCall",  "__TVMAPISetLastError", "__TVMBackendGetFuncFromEnv",
+      "__gnu_h2f_ieee", "__gnu_f2h_ieee",       NULL};
+  return g_strv_contains(names, name);
 }

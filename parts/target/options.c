@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Targets as text: a kind and options. */
-#include "parts/text/text.h"
-
-#include "core/target/target.h"
+#include "parts/target/target.h"
 
 #include <glib.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranges of numbers that the host's compiler reads; each number has the same meaning in every
  * kind. */
-#include "core/target/target.h"
+#include "parts/target/target.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON form of a target: one flat object, {"kind": "c", "mcpu": "x86-64-v3"}. */
-#include "parts/text/element.h"
-#include "parts/text/text.h"
-
-#include "core/registry/part.h"
-#include "core/target/target.h"
+#include "parts/target/target.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -275,7 +271,7 @@ static BpTarget *from_members(const GArray *members) {
   return target;
 }
 
-static BpTarget *parse_json(const char *text) {
+BpTarget *bp__target_parse_json(const char *text) {
   Reader reader = {text, text};
   g_autoptr(GArray) members = g_array_new(FALSE, FALSE, sizeof(Member));
   g_array_set_clear_func(members, clear_member);
@@ -335,7 +331,7 @@ static int append_member(GString *out, const char *name, const BpValue *value) {
   }
 }
 
-static char *format_json(const BpTarget *target) {
+char *bp__target_format_json(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   const BpValue name = {.type_index = BP_TYPE_RAW_STR, .v_cstr = kind->name};
   GString *out = g_string_new(NULL);
@@ -346,18 +342,3 @@ static char *format_json(const BpTarget *target) {
   g_string_append_c(out, '}');
   return g_string_free(out, rc != 0);
 }
-
-/* ---- The part ---------------------------------------------------------------------------- */
-
-static BpTarget *parse_target(const char *text) {
-  const char *start = text + strspn(text, SPACE);
-  return *start == '{' ? parse_json(start) : bp__target_parse_options(start);
-}
-
-static const Text text_table = {.decode_element = bp__dtype_decode,
-                                .format_tensor = bp__format_tensor,
-                                .parse_target = parse_target,
-                                .format_options = bp__target_format_options,
-                                .format_json = format_json};
-
-BP__PART(BP_PART_TEXT, text_table);

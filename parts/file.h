@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that replace others as a whole, and temporary names. Every function returns 0 or a
+ * descriptor, or -1 with errno. Any thread. */
+#ifndef BACKPLANE_PARTS_FILE_H
+#define BACKPLANE_PARTS_FILE_H
+
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* Names of unfinished files and folders. */
+#define BP_TEMPORARY_PREFIX ".backplane-"
+#define BP_TEMPORARY_SIZE   (sizeof BP_TEMPORARY_PREFIX + 16)
+
+/* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
+ * folder open as `folder`. Its mode is `mode` without the bits of the process' umask. Returns its
+ * descriptor. */
+int bp__temporary_file(int folder, mode_t mode, char *name);
+/* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
+int bp__temporary_folder(int folder, char *name);
+/* Whether a name is temporary. */
+int bp__is_temporary(const char *name);
+
+/* Creates or replaces the file `name`, private to this user, atomically: the file contains all
+ * parts, or is unchanged. */
+int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
+
+/* Removes the files in a folder. */
+void bp__remove_files(int folder);
+
+#endif
