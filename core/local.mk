@@ -5,10 +5,9 @@ include core/system/local.mk
 include core/registry/local.mk
 include core/module/local.mk
 include core/device/local.mk
-include core/plugin/local.mk
 include core/target/local.mk
 
-libbackplane_la_SOURCES += core/start.c
+libbackplane_la_SOURCES += core/plugins.c core/start.c
 
 # Threads of the host's and destructors of per-thread data outlive a dlclose of the library.
 libbackplane_la_LDFLAGS += -Wl,-z,nodelete

@@ -2,7 +2,6 @@
 /* The start of the core: every folder adds its tables, functions and hooks, the lowest first. */
 
 #include "core/device/device.h"
-#include "core/plugin/store.h"
 #include "core/module/bytes.h"
 #include "core/module/module.h"
 #include "core/module/parts.h"
@@ -37,8 +36,7 @@ typedef int (*StartRoom)(void);
 
 int bp__core_start_rooms(void) {
   static const StartRoom rooms[] = {
-      bp__registry_start, bp__module_start, add_module_table,
-      bp__device_start,   bp__target_start, bp__plugin_start,
+      bp__registry_start, bp__module_start, add_module_table, bp__device_start, bp__target_start,
   };
   for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i)
     if (rooms[i]())

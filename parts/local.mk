@@ -14,6 +14,31 @@ parts_file = parts/file.c parts/file.h
 # Threads that try plugins:
 parts_parallel = parts/parallel.c parts/parallel.h
 
+# Plugins: finding, describing, checking and activating them.
+parts_LTLIBRARIES += backplane-plugins.la
+backplane_plugins_la_SOURCES = \
+	parts/plugins/activate.c \
+	parts/plugins/candidates.c \
+	parts/plugins/descriptor.c parts/plugins/descriptor.h \
+	parts/plugins/identity.c \
+	parts/plugins/isolate.c parts/plugins/isolate.h \
+	parts/plugins/list.c \
+	parts/plugins/named.c \
+	parts/plugins/plugins.h \
+	parts/plugins/read.c \
+	parts/plugins/reasons.c parts/plugins/reasons.h \
+	parts/plugins/scan.c \
+	parts/plugins/store.h \
+	parts/plugins/trial.c parts/plugins/trial.h \
+	parts/plugins/trial_cache.c $(parts_parallel)
+backplane_plugins_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
+backplane_plugins_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
+	-export-symbols-regex '^bp__'
+backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS) $(LIBELF_LIBS) -ldl
+# For parts that use it. They find it beside them.
+parts_plugins = -L.libs -l:backplane-plugins.so
+part_ldflags_plugins = $(part_ldflags) -Wl,-rpath,'$$ORIGIN'
+
 # Compilers, and the libraries that they make.
 parts_LTLIBRARIES += backplane-toolchain.la
 backplane_toolchain_la_SOURCES = \
@@ -44,17 +69,9 @@ backplane_doctor_la_SOURCES = \
 	parts/doctor/diagnose.c parts/doctor/diagnose.h \
 	parts/doctor/doctor.c \
 	parts/doctor/reasons.c parts/doctor/reasons.h $(parts_parallel)
-backplane_doctor_la_LDFLAGS = $(part_ldflags)
-backplane_doctor_la_LIBADD = libbackplane.la $(GLIB_LIBS)
-
-# Lists of plugins, and activating them by name or path.
-parts_LTLIBRARIES += backplane-plugins.la
-backplane_plugins_la_SOURCES = \
-	parts/plugins/activate.c \
-	parts/plugins/list.c \
-	parts/plugins/plugins.h $(parts_parallel)
-backplane_plugins_la_LDFLAGS = $(part_ldflags)
-backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+EXTRA_backplane_doctor_la_DEPENDENCIES = backplane-plugins.la
+backplane_doctor_la_LDFLAGS = $(part_ldflags_plugins)
+backplane_doctor_la_LIBADD = libbackplane.la $(parts_plugins) $(GLIB_LIBS)
 
 # Trials of plugins that are new.
 parts_LTLIBRARIES += backplane-trial.la
@@ -65,8 +82,9 @@ backplane_trial_la_SOURCES = \
 	parts/trial/report.c parts/trial/report.h \
 	parts/trial/run.c \
 	parts/trial/trial.h $(parts_spawn)
-backplane_trial_la_LDFLAGS = $(part_ldflags)
-backplane_trial_la_LIBADD = libbackplane.la $(GLIB_LIBS) -ldl
+EXTRA_backplane_trial_la_DEPENDENCIES = backplane-plugins.la
+backplane_trial_la_LDFLAGS = $(part_ldflags_plugins)
+backplane_trial_la_LIBADD = libbackplane.la $(parts_plugins) $(GLIB_LIBS) -ldl
 
 # Removing old files of the cache, and counting them.
 parts_LTLIBRARIES += backplane-cache.la
@@ -115,6 +133,7 @@ backplane_target_la_SOURCES = \
 	parts/target/json.c \
 	parts/target/kind.c \
 	parts/target/options.c \
+	parts/target/part.c \
 	parts/target/range.c \
 	parts/target/target.c parts/target/target.h
 backplane_target_la_LDFLAGS = $(part_ldflags)
@@ -141,5 +160,6 @@ backplane_isolation_la_SOURCES = \
 	parts/isolation/isolate.c parts/isolation/isolate.h \
 	parts/isolation/remote.c parts/isolation/remote.h $(parts_spawn)
 backplane_isolation_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
-backplane_isolation_la_LDFLAGS = $(part_ldflags)
-backplane_isolation_la_LIBADD = libbackplane.la $(GLIB_LIBS)
+EXTRA_backplane_isolation_la_DEPENDENCIES = backplane-plugins.la
+backplane_isolation_la_LDFLAGS = $(part_ldflags_plugins)
+backplane_isolation_la_LIBADD = libbackplane.la $(parts_plugins) $(GLIB_LIBS)

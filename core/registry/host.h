@@ -4,11 +4,13 @@
 #ifndef BACKPLANE_CORE_REGISTRY_HOST_H
 #define BACKPLANE_CORE_REGISTRY_HOST_H
 
+#include "core/system/shared.h"
+
 #include <backplane/host_api.h>
 
 /* Returns the host, valid for ever, after starting the core; NULL with an error. Tables are added
  * with bp_host_add_table(). */
-const BpHost *bp__host(void);
+BP__SHARED const BpHost *bp__host(void);
 
 /* Starts the core, once per process: each part adds its tables, its functions and its hooks.
  * Loading the library runs no code, so every function that depends on the other parts (a missing

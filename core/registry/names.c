@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names and of words, and lines of "key=value". Lists are searched linearly,
+/* Lists of distinct names and of words, searched linearly,
  * because most have only dozens of entries. */
 #include "core/registry/names.h"
 
@@ -95,21 +95,4 @@ void bp_str_free(char *text) {
 
 void bp_names_free(char **names) {
   free(names);
-}
-
-/* ---- Lines ------------------------------------------------------------------------------- */
-
-char *bp__line_next(char **rest) {
-  char *line = *rest;
-  if (!*line)
-    return NULL;
-  char *end = line + strcspn(line, "\n");
-  *rest = *end ? end + 1 : end;
-  *end = '\0';
-  return line;
-}
-
-const char *bp__line_value(const char *line, const char *key) {
-  size_t length = strlen(key);
-  return !strncmp(line, key, length) && line[length] == '=' ? line + length + 1 : NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of distinct names, as the public API returns them, and of words, as descriptors contain
- * them; lines of "key=value". */
+ * them. */
 #ifndef BACKPLANE_CORE_REGISTRY_NAMES_H
 #define BACKPLANE_CORE_REGISTRY_NAMES_H
 
@@ -33,13 +33,6 @@ BP__SHARED char **bp__names_finish(BpNames *names, size_t *count);
 BP__SHARED void bp__names_clear(BpNames *names);
 
 /* Compares two strings by pointers to them, for qsort and bsearch. */
-int bp__names_compare(const void *a, const void *b);
-
-/* Returns the next line of a text, whose end becomes a NUL. NULL at the end. Start with `rest` at
- * the text. */
-BP__SHARED char *bp__line_next(char **rest);
-
-/* Returns the value of a line, borrowed from the line; NULL if the line has another key. */
-BP__SHARED const char *bp__line_value(const char *line, const char *key);
+BP__SHARED int bp__names_compare(const void *a, const void *b);
 
 #endif

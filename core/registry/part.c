@@ -64,10 +64,10 @@ static char *find_beside(const char *library, const char *name) {
  * exhausted. */
 static char *find_file(const char *name) {
   errno = 0;
-  char *own = bp__own_library(), *real = own ? realpath(own, NULL) : NULL;
-  int is_memory = !real && errno == ENOMEM;
-  char *path = own ? find_beside(own, name) : NULL;
-  if (!path && real)
+  char *own = bp__own_library(), *path = own ? find_beside(own, name) : NULL;
+  char *real = own && !path ? realpath(own, NULL) : NULL;
+  int is_memory = !path && !real && errno == ENOMEM;
+  if (real)
     path = find_beside(real, name);
   free(own);
   free(real);

@@ -13,12 +13,12 @@
 typedef enum PartId {
   BP_PART_TOOLCHAIN, /* the table is a Toolchain (core/module/parts.h) */
   BP_PART_TVM,       /* an OldTvm (core/module/parts.h) */
-  BP_PART_DOCTOR,    /* a Doctor (core/plugin/store.h) */
-  BP_PART_TRIAL,     /* a TrialPart (core/plugin/trial.h) */
+  BP_PART_DOCTOR,    /* a Doctor (core/registry/installed.h) */
+  BP_PART_TRIAL,     /* a TrialPart (parts/plugins/trial.h) */
   BP_PART_SELECT,    /* a Selector (core/device/parts.h) */
   BP_PART_TEXT,      /* a Text (core/device/tensor.h) */
   BP_PART_LAYERING,  /* a Layers (core/device/layers.h) */
-  BP_PART_ISOLATION, /* an Isolation (core/plugin/isolate.h) */
+  BP_PART_ISOLATION, /* an Isolation (parts/plugins/isolate.h) */
   BP_PART_CACHE,     /* a CacheUpkeep (core/registry/cache.h) */
   BP_PART_HINTS,     /* a Hints (core/registry/hints.h) */
   BP_PART_EXCHANGE,  /* an ExchangePart (core/device/parts.h) */
@@ -41,9 +41,9 @@ typedef struct Part {
 
 /* Returns the table of a part, which stays loaded for ever; NULL with an error if the part is not
  * installed. Any thread. */
-const void *bp__part_table(PartId id);
+BP__SHARED const void *bp__part_table(PartId id);
 /* Returns the table of a loaded part; NULL, with no error, if it is not loaded. Any thread. */
-const void *bp__part_loaded(PartId id);
+BP__SHARED const void *bp__part_loaded(PartId id);
 
 /* Returns the core's own file, as an absolute path (transfer full, free); NULL if it is unknown.
  * The loader reports the path as it was given, and the working directory may have changed since. */

@@ -27,17 +27,17 @@ typedef struct Registration {
 BP__SHARED Registration *bp__registration_current(void);
 
 /* Makes `registration`, which has no names yet, the calling thread's registration. */
-void bp__registration_begin(Registration *registration);
+BP__SHARED void bp__registration_begin(Registration *registration);
 /* Ends the calling thread's registration. Names that were not published are dropped. */
-void bp__registration_end(Registration *registration);
+BP__SHARED void bp__registration_end(Registration *registration);
 
 /* Adds a name that is not visible yet; retains the function. It is an error if the plugin does not
  * provide the name, if another plugin or the program has registered it, or, unless `override`, if
  * the plugin has registered it before. */
 int bp__registration_add(Registration *registration, const char *name, BpFunction *function,
                          int override);
-int bp__registration_has(const Registration *registration, const char *name);
+BP__SHARED int bp__registration_has(const Registration *registration, const char *name);
 /* Registers all names, or none with an error. */
-int bp__registration_publish(const Registration *registration);
+BP__SHARED int bp__registration_publish(const Registration *registration);
 
 #endif

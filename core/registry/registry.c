@@ -12,8 +12,10 @@
 #include "core/registry/registry.h"
 
 #include "core/registry/host.h"
+#include "core/registry/installed.h"
 #include "core/registry/names.h"
 #include "core/registry/object.h"
+#include "core/registry/part.h"
 #include "core/registry/registration.h"
 #include "core/system/lock.h"
 
@@ -54,7 +56,6 @@ typedef struct Counter {
 static Counter readers[READER_COUNTERS];
 static _Atomic(Table *) current;
 static atomic_int garbage_waits;
-static int (*resolver)(const char *name);
 
 /* Guarded by BP__LOCK_STATE. */
 static size_t used_slots; /* entries and tombstones */
@@ -189,20 +190,17 @@ int bp__registry_has(const char *name) {
   return found;
 }
 
-void bp__registry_set_resolver(int (*activate)(const char *name)) {
-  resolver = activate;
-}
-
 /* Looks up a missing name: starting the core or a plugin may add it. */
 static int resolve(const char *name, BpFunction **function) {
   if (bp__core_start() || bp__registry_find(name, function))
     return -1;
-  if (*function || !resolver)
+  if (*function)
     return 0;
-  char *ours = canonical_name(name);
+  const Installed *installed = bp__part_table(BP_PART_PLUGINS);
+  char *ours = installed ? canonical_name(name) : NULL;
   if (!ours)
     return -1;
-  int rc = resolver(ours);
+  int rc = installed->activate_provider(ours);
   free(ours);
   return rc ? rc : bp__registry_find(name, function);
 }

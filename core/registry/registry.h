@@ -7,16 +7,11 @@
 
 #include <backplane/object.h>
 
-/* Sets the function that bp_registry_get calls for a missing name, with no lock held. The function
- * activates the plugin that provides the name, if there is one. It returns 0 in either case (the
- * registry then searches again), or -1 with an error raised. Set once, while the core starts. */
-void bp__registry_set_resolver(int (*activate)(const char *name));
-
 /* Like bp_registry_get, but never activates a plugin. */
 int bp__registry_find(const char *name, BpFunction **function);
 
 /* Whether a function is registered under the name. */
-int bp__registry_has(const char *name);
+BP__SHARED int bp__registry_has(const char *name);
 
 /* Like bp_registry_set, for plugins: BP_ERROR_RUNTIME unless this thread initialises a plugin. */
 int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t override);

@@ -33,7 +33,6 @@
 #endif
 
 #define SEGMENTS_MAX 256
-#define NOTES_MAX    (1u << 20)
 
 const char *bp__elf_describe(BpElfFault fault) {
   static const char texts[][64] = {
@@ -83,8 +82,7 @@ static int is_mapped(const GElf_Phdr *segment) {
   return segment->p_type == PT_LOAD || segment->p_type == PT_DYNAMIC || segment->p_type == PT_NOTE;
 }
 
-/* Returns why libelf failed; errno was 0 before. */
-static BpElfFault explain_failure(void) {
+BpElfFault bp__elf_explain_failure(void) {
   return errno == EIO || errno == ENOMEM || errno == EINTR ? BP_ELF_UNREADABLE : BP_ELF_MALFORMED;
 }
 
@@ -93,10 +91,10 @@ static BpElfFault check_segments(Elf *elf, uint64_t file_size) {
   GElf_Phdr segment;
   errno = 0;
   if (elf_getphdrnum(elf, &count))
-    return explain_failure();
+    return bp__elf_explain_failure();
   for (size_t i = 0; i < count; ++i) {
     if (!gelf_getphdr(elf, (int)i, &segment))
-      return explain_failure();
+      return bp__elf_explain_failure();
     if (is_mapped(&segment) && !lies_inside(segment.p_offset, segment.p_filesz, file_size))
       return BP_ELF_TRUNCATED;
   }
@@ -116,7 +114,7 @@ static void start(void) {
 
 /* Returns `elf` if the file is valid. */
 static Elf *finish(Elf *elf, uint64_t size, BpElfFault *fault) {
-  *fault = elf ? check_segments(elf, size) : explain_failure();
+  *fault = elf ? check_segments(elf, size) : bp__elf_explain_failure();
   if (!*fault)
     return elf;
   elf_end(elf);
@@ -153,71 +151,4 @@ void *bp__elf_load(const char *name, int flags, int *is_memory) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | flags);
   *is_memory = !library && errno == ENOMEM;
   return library;
-}
-
-/* ---- Notes ------------------------------------------------------------------------------- */
-
-typedef struct Wanted {
-  const char *owner;
-  uint32_t type;
-  size_t max_size;
-  char **text;
-  size_t *size;
-} Wanted;
-
-static BpElfFault copy_body(const Wanted *wanted, const char *body, size_t size) {
-  *wanted->size = size;
-  if (!size || size > wanted->max_size)
-    return BP_ELF_MALFORMED;
-  *wanted->text = malloc(size);
-  if (!*wanted->text) {
-    errno = ENOMEM;
-    return BP_ELF_UNREADABLE;
-  }
-  memcpy(*wanted->text, body, size);
-  return BP_ELF_OK;
-}
-
-/* Searches for the first note with the owner and type. */
-static BpElfFault search_notes(Elf_Data *data, const Wanted *wanted) {
-  size_t length = strlen(wanted->owner) + 1, at = 0, name, body;
-  GElf_Nhdr note;
-  while (at + sizeof note <= data->d_size) {
-    at = gelf_getnote(data, at, &note, &name, &body);
-    if (!at)
-      return BP_ELF_MALFORMED;
-    const char *bytes = data->d_buf;
-    if (note.n_type == wanted->type && note.n_namesz == length &&
-        !memcmp(bytes + name, wanted->owner, length))
-      return copy_body(wanted, bytes + body, note.n_descsz);
-  }
-  return BP_ELF_OK;
-}
-
-static BpElfFault search_segment(Elf *elf, const GElf_Phdr *segment, const Wanted *wanted) {
-  errno = 0;
-  Elf_Data *data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
-                                        segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-  return data ? search_notes(data, wanted) : explain_failure();
-}
-
-BpElfFault bp__elf_read_note(Elf *elf, const char *owner, uint32_t type, size_t max_size,
-                             char **text, size_t *size) {
-  const Wanted wanted = {owner, type, max_size, text, size};
-  size_t count = 0;
-  uint64_t left = NOTES_MAX;
-  GElf_Phdr segment;
-  BpElfFault fault = BP_ELF_OK;
-  *text = NULL;
-  *size = 0;
-  elf_getphdrnum(elf, &count);
-  for (size_t i = 0; i < count && !*text && !fault; ++i) {
-    if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_NOTE || !segment.p_filesz)
-      continue;
-    if (segment.p_filesz > left)
-      return BP_ELF_MALFORMED;
-    left -= segment.p_filesz;
-    fault = search_segment(elf, &segment, &wanted);
-  }
-  return fault;
 }

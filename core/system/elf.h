@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_SYSTEM_ELF_H
 #define BACKPLANE_CORE_SYSTEM_ELF_H
 
+#include "core/system/shared.h"
+
 #include <gelf.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +20,7 @@ typedef enum BpElfFault {
 } BpElfFault;
 
 /* Returns the text for a fault, to follow "it ". Static. */
-const char *bp__elf_describe(BpElfFault fault);
+BP__SHARED const char *bp__elf_describe(BpElfFault fault);
 
 /* Opens a shared object for this machine (transfer full, elf_end), of `size` bytes: either open as
  * `fd`, which is read and must stay open, or in memory. Checks that its program and section headers
@@ -26,17 +28,14 @@ const char *bp__elf_describe(BpElfFault fault);
  * segments without looking at the file's size, and a missing page kills the process. NULL with a
  * fault, which is BP_ELF_UNREADABLE with ENOMEM if memory is exhausted; errno is 0 after success.
  * Any thread. */
-Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault);
+BP__SHARED Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault);
 Elf *bp__elf_open_memory(const void *data, size_t size, BpElfFault *fault);
+
+/* Returns why libelf failed; errno was 0 before. */
+BP__SHARED BpElfFault bp__elf_explain_failure(void);
 
 /* Like dlopen, with RTLD_NOW, RTLD_LOCAL and `flags`. After NULL, dlerror has a message, which does
  * not always say that memory is exhausted: *is_memory does. Any thread. */
-void *bp__elf_load(const char *name, int flags, int *is_memory);
-
-/* Copies the body of the first note of `owner` and `type` (transfer full, free): *text is NULL if
- * there is none. A body of more than `max_size` bytes, or an empty one, is BP_ELF_MALFORMED with
- * *size. At most 1 MiB of a file's notes are read. */
-BpElfFault bp__elf_read_note(Elf *elf, const char *owner, uint32_t type, size_t max_size,
-                             char **text, size_t *size);
+BP__SHARED void *bp__elf_load(const char *name, int flags, int *is_memory);
 
 #endif

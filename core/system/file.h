@@ -40,7 +40,7 @@ BP__SHARED char *bp__read_file(const char *path, size_t most, size_t *size);
 /* Stores in `path`, of BP_FD_PATH_SIZE bytes, a path to the file open as `fd`. The path is valid as
  * long as the descriptor is open, also in other processes (a debugger). -1 with errno: /proc is not
  * mounted, or is not that of this process. */
-int bp__fd_path(int fd, char *path);
+BP__SHARED int bp__fd_path(int fd, char *path);
 
 /* A mapped file, as shown in /proc/self/maps: on some file systems its device and inode differ from
  * fstat's. */
@@ -52,6 +52,6 @@ typedef struct BpMapping {
 
 /* Finds the file mapped at an address; the caller frees `mapping->path`. -1 with errno: ENOENT if
  * there is none. */
-int bp__find_mapping(const void *address, BpMapping *mapping);
+BP__SHARED int bp__find_mapping(const void *address, BpMapping *mapping);
 
 #endif

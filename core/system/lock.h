@@ -24,7 +24,7 @@ typedef enum BpLock {
 BP__SHARED void bp__lock(BpLock lock);
 BP__SHARED void bp__unlock(BpLock lock);
 /* Waits for a condition variable of the held lock. */
-void bp__lock_wait(BpLock lock, pthread_cond_t *changed);
+BP__SHARED void bp__lock_wait(BpLock lock, pthread_cond_t *changed);
 
 /* Called in the child of a fork, with all locks held: drops the data of threads that do not exist
  * in the child. Static. */
@@ -34,6 +34,6 @@ typedef struct BpForkHook {
 } BpForkHook;
 
 /* Adds a hook, unless it was added before. Called with a lock held. */
-void bp__fork_hook_add(BpForkHook *hook);
+BP__SHARED void bp__fork_hook_add(BpForkHook *hook);
 
 #endif

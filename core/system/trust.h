@@ -11,7 +11,7 @@
 
 /* Whether users other than this process' user and root may change a file, or add to a directory. A
  * group with the owner's number counts as the owner: systems make one for each user. */
-int bp__others_may_write(const struct stat *status);
+BP__SHARED int bp__others_may_write(const struct stat *status);
 
 /* Says how users other than this user and root may change the file that `path` leads to: the file
  * itself, a directory on the path, or one on the path of a link. Text for people (transfer full,

@@ -39,7 +39,7 @@ typedef struct TargetPart {
 int bp__target_start(void);
 
 /* Removes the kinds of a plugin that failed. Any thread. */
-void bp__target_kinds_withdraw(const Registration *registration);
+BP__SHARED void bp__target_kinds_withdraw(const Registration *registration);
 /* Returns the registered kind with a name, or NULL. */
 BP__SHARED const BpTargetKind *bp__target_kind_registered(const char *name);
 /* Adds the names of the registered kinds. 0, or -1 with an error. */

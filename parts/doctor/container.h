@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_DOCTOR_CONTAINER_H
 #define BACKPLANE_PARTS_DOCTOR_CONTAINER_H
 
-#include "core/plugin/descriptor.h"
+#include "parts/plugins/descriptor.h"
 
 /* Whether this process runs in a container, by the marks of Docker, Podman, containerd, Kubernetes,
  * LXC, systemd and Apptainer. */

@@ -3,11 +3,12 @@
 
 #include "parts/doctor/diagnose.h"
 
-#include "core/plugin/store.h"
+#include "core/registry/installed.h"
+#include "parts/plugins/store.h"
 #include "parts/doctor/container.h"
 #include "parts/doctor/reasons.h"
-#include "core/plugin/isolate.h"
-#include "core/plugin/trial.h"
+#include "parts/plugins/isolate.h"
+#include "parts/plugins/trial.h"
 #include "parts/parallel.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"

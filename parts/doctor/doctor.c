@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part's table. */
 
-#include "core/plugin/store.h"
+#include "core/registry/installed.h"
+#include "parts/plugins/store.h"
 #include "core/registry/part.h"
 #include "parts/doctor/diagnose.h"
 #include "parts/doctor/reasons.h"

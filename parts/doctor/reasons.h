@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_DOCTOR_REASONS_H
 #define BACKPLANE_PARTS_DOCTOR_REASONS_H
 
-#include "core/plugin/reasons.h"
+#include "parts/plugins/reasons.h"
 
 /* Returns the row of a reason; static. */
 const BpPluginReason *bp__reason_info(Reason reason);

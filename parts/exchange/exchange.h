@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the part's table (core/device/exchange.h). */
+/* The functions of the part's table (core/device/parts.h). */
 #ifndef BACKPLANE_PARTS_EXCHANGE_EXCHANGE_H
 #define BACKPLANE_PARTS_EXCHANGE_EXCHANGE_H
 

@@ -3,7 +3,7 @@
 
 #include "parts/isolation/isolate.h"
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 #include "core/registry/hints.h"
 #include "core/registry/names.h"
 #include "core/registry/part.h"

@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_ISOLATION_ISOLATE_H
 #define BACKPLANE_PARTS_ISOLATION_ISOLATE_H
 
-#include "core/plugin/isolate.h"
+#include "parts/plugins/isolate.h"
 
 /* Says why a plugin cannot run in another process, on this machine or another one (transfer full,
  * g_free); NULL: it can. */

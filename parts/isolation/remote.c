@@ -4,7 +4,7 @@
 #include "parts/isolation/remote.h"
 
 #include "parts/isolation/isolate.h"
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 #include "core/registry/hints.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"

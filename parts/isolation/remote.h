@@ -3,7 +3,7 @@
 #ifndef BACKPLANE_PARTS_ISOLATION_REMOTE_H
 #define BACKPLANE_PARTS_ISOLATION_REMOTE_H
 
-#include "core/plugin/isolate.h"
+#include "parts/plugins/isolate.h"
 
 void bp__remote_find_all(void);
 int bp__remote_find(const char *host);

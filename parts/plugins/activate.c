@@ -1,186 +1,306 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activates a plugin by its name or path, and tries several plugins at the same time. */
+/* Activation: dlopen, the entry point, the handshake of versions, and initialize(), once for each
+ * plugin and process. One thread activates a plugin, with no lock held, and other threads wait,
+ * except threads that are initialising a plugin themselves: two plugins that request each other
+ * would wait for ever. */
 
-#include "parts/plugins/plugins.h"
+#include "parts/plugins/isolate.h"
+#include "parts/plugins/trial.h"
 
-#include "core/plugin/store.h"
-#include "core/registry/hints.h"
-#include "core/system/trust.h"
-#include "parts/parallel.h"
+#include "core/registry/host.h"
+#include "core/registry/log.h"
+#include "core/registry/registry.h"
+#include "core/target/target.h"
 
 #include <backplane/error.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* ---- By name ----------------------------------------------------------------------------- */
+/* ---- Registered names -------------------------------------------------------------------- */
 
-static int raise_unknown(const char *name) {
-  g_autoptr(GPtrArray) names = g_ptr_array_new();
-  char hint[BP_HINT_MAX];
-  bp__plugins_lock();
-  g_autoptr(GPtrArray) all = g_ptr_array_copy(bp__plugins_all(), NULL, NULL);
-  bp__plugins_unlock();
-  for (guint i = 0; i < all->len; i++)
-    g_ptr_array_add(names,
-                    (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
-  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  g_autofree char *why = bp_plugin_explain_absence(name);
-  return bp_error_raise(
-      BP_ERROR_NOT_FOUND,
-      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows those that are, "
-      "and BACKPLANE_PLUGIN_PATH adds directories to the search",
-      name, hint, *why ? "; " : "", why);
+/* Checks that no other plugin has registered a name that the plugin provides. */
+static int check_free(const Plugin *plugin) {
+  g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
+  for (char **name = names; *name; name++)
+    if (**name && bp__registry_has(*name))
+      return bp__reason_raise(
+          REASON_NAME_TAKEN,
+          "it provides %s, which is registered already; remove one of the two that "
+          "provide it",
+          *name);
+  return 0;
 }
 
-/* A plugin that failed before its code was loaded into this process may be tried again. */
-static int activate_anew(Plugin *plugin) {
-  bp__plugins_lock();
-  bp__plugin_forgive(plugin);
-  bp__plugins_unlock();
-  return bp__plugin_activate(plugin);
+/* Checks that the plugin has registered every name that it provides. */
+static int check_complete(const Plugin *plugin, const Registration *registration) {
+  g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
+  for (char **name = names; *name; name++)
+    if (**name && !bp__registration_has(registration, *name))
+      return bp__reason_raise(
+          REASON_NAME_NOT_REGISTERED,
+          "its descriptor says that it provides %s, but it did not register it; "
+          "this is a defect of the plugin",
+          *name);
+  return 0;
 }
 
-/* Returns the plugins of this machine with a name or, if there are none, those of other
- * machines. */
-static GPtrArray *find_namesakes(const char *name, int search_again) {
-  bp__plugins_scan(search_again);
-  bp__plugins_lock();
-  GPtrArray *named = bp__plugins_named(name);
-  GPtrArray *namesakes = named ? g_ptr_array_copy(named, NULL, NULL) : g_ptr_array_new();
-  bp__plugins_unlock();
-  for (guint i = namesakes->len; i-- > 1;)
-    if (((const Plugin *)namesakes->pdata[i])->host && !((const Plugin *)namesakes->pdata[0])->host)
-      g_ptr_array_remove_index(namesakes, i);
-  return namesakes;
-}
-
-static int is_active(const GPtrArray *namesakes) {
-  int found = 0;
-  bp__plugins_lock();
-  for (guint i = 0; i < namesakes->len; i++)
-    found |= ((const Plugin *)g_ptr_array_index(namesakes, i))->state == BP_PLUGIN_ACTIVE;
-  bp__plugins_unlock();
-  return found;
-}
-
-/* Searches the path again unless a plugin with the name is active. */
-static int activate_name(const char *name) {
-  g_autoptr(GPtrArray) known = find_namesakes(name, 0);
-  if (is_active(known))
+static int publish(const Registration *registration) {
+  if (!bp__registration_publish(registration))
     return 0;
-  g_autoptr(GPtrArray) namesakes = find_namesakes(name, 1);
-  int rc = bp__plugins_activate_first(namesakes, activate_anew);
-  return rc ? MIN(rc, 0) : raise_unknown(name);
+  bp__reason_note(REASON_NAME_TAKEN);
+  return -1;
 }
 
-/* ---- By path ----------------------------------------------------------------------------- */
+/* ---- The handshake ----------------------------------------------------------------------- */
 
-/* Returns a plugin in use with the name of `plugin` and another file, or NULL. Called with the lock
- * held. */
-static const Plugin *find_in_use(const Plugin *plugin) {
-  const GPtrArray *namesakes = bp__plugins_named(plugin->descriptor.name);
-  for (guint i = 0; namesakes && i < namesakes->len; i++) {
-    const Plugin *other = g_ptr_array_index(namesakes, i);
-    if ((other->state == BP_PLUGIN_ACTIVE || other->state == BP_PLUGIN_INITIALISING) &&
-        !other->host && !bp__plugin_is_file(other, &plugin->status))
-      return other;
-  }
-  return NULL;
+static int check_failed(Reason reason, const char *what) {
+  if (!*bp_error_kind())
+    bp_error_raise(BP_ERROR_PLUGIN, "it gave no reason");
+  bp__reason_note(reason);
+  return bp_error_add_context("its %s failed", what);
 }
 
-/* Returns a record of the same file whose descriptor could be read, or NULL. Called with the lock
- * held. */
-static Plugin *find_same_file(const Plugin *plugin) {
-  const GPtrArray *all = bp__plugins_all();
-  for (guint i = 0; i < all->len; i++) {
-    Plugin *other = g_ptr_array_index(all, i);
-    if (bp__plugin_is_file(other, &plugin->status) && !bp__plugin_is_unread(other))
-      return other;
-  }
-  return NULL;
-}
-
-/* Returns the record for the file just read, with the lock held: an existing record of the same
- * file, or the new one, which must not have the name of another plugin in use. */
-static Plugin *adopt(Plugin *plugin) {
-  const Plugin *in_use = plugin->state == BP_PLUGIN_REJECTED ? NULL : find_in_use(plugin);
-  Plugin *known = find_same_file(plugin);
-  if (in_use)
-    bp_error_raise(BP_ERROR_PLUGIN,
-                   "plugin \"%s\" of %s is in use, so that of %s cannot be; choose one with "
-                   "BACKPLANE_PLUGIN_PATH",
-                   in_use->descriptor.name, in_use->path, plugin->path);
-  else if (!known) {
-    bp__plugins_add(plugin);
-    return plugin;
-  }
-  bp__plugin_free(plugin);
-  return in_use ? NULL : known;
-}
-
-static int activate_path(const char *path) {
-  g_autofree char *directory = g_path_get_dirname(path);
-  char *problem = bp__path_problem(directory);
-  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path, problem);
-  free(problem);
-  if (plugin->code == REASON_FILE_MISSING || bp__plugin_is_unread(plugin)) {
-    bp_error_raise(BP_ERROR_IO, "plugin %s %s", path, plugin->reason);
-    bp__plugin_free(plugin);
+static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
+  *plugin = (BpPlugin){.struct_size = sizeof *plugin};
+  const BpHost *host = bp__host();
+  if (!host)
     return -1;
-  }
-  bp__plugins_scan(0);
+  if (entry(host, plugin))
+    return check_failed(REASON_ENTRY_FAILED, "entry point");
+  if (!bp_abi_fits(plugin->abi_version, BP_ABI_OLDEST, BP_ABI_VERSION))
+    return bp__reason_raise(REASON_ENTRY_OTHER_ABI,
+                            "its entry point answers with plugin ABI %u.%u and this host loads "
+                            "%d.%d to %s; install a build of the plugin that matches",
+                            plugin->abi_version >> 16, plugin->abi_version & 0xffff, BP_ABI_MAJOR,
+                            BP_ABI_OLDEST_MINOR, BP_ABI_TEXT);
+  if (plugin->reserved)
+    return bp__reason_raise(REASON_ENTRY_FAILED,
+                            "its entry point sets BpPlugin::reserved to %u, which has to be 0; "
+                            "this is a defect of the plugin",
+                            plugin->reserved);
+  if (!plugin->initialize)
+    return bp__reason_raise(REASON_INITIALIZE_MISSING,
+                            "its entry point gives no initialize; this is a defect of the plugin");
+  return 0;
+}
+
+/* Opens the plugin's file and checks, if necessary by a trial, that the file may be loaded into
+ * this process. */
+static int require_trial(Plugin *plugin) {
+  if (plugin->fd < 0 && bp__plugin_open(plugin))
+    return -1;
+  if (!plugin->is_tried && bp__trial_require(plugin, &plugin->was_tried))
+    return -1;
+  plugin->is_tried = 1;
+  return 0;
+}
+
+/* Closes the file unless the plugin is mapped. */
+static void close_file(Plugin *plugin) {
+  if (plugin->is_mapped || plugin->fd < 0)
+    return;
+  close(plugin->fd);
+  plugin->fd = -1;
+}
+
+/* Returns true the first time that a given warning is due: a warning that plugins share (about one
+ * directory) is logged once. */
+static int claim_warning(Plugin *plugin) {
   bp__plugins_lock();
-  plugin = adopt(plugin);
-  bp__plugins_unlock();
-  return plugin ? activate_anew(plugin) : -1;
-}
-
-int bp__plugins_activate_named(const char *name) {
-  return strchr(name, '/') ? activate_path(name) : activate_name(name);
-}
-
-/* ---- Several at the same time ------------------------------------------------------------ */
-
-/* The plugins to try, in rounds. */
-typedef struct Round {
-  GPtrArray *plugins; /* plugins of all rounds, each once */
-  guint start;        /* index of the first plugin of this round */
-} Round;
-
-/* Adds the new plugins that a look-up of a name would try next. Called with the lock held. */
-static void add_untried(Round *round, const char *registry_name) {
-  const GPtrArray *providers = bp__plugins_that_provide(registry_name);
-  for (guint i = 0; providers && i < providers->len; i++) {
-    Plugin *plugin = g_ptr_array_index(providers, i);
-    if (plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->is_tried &&
-        !bp__plugin_rival(plugin) && !g_ptr_array_find(round->plugins, plugin, NULL))
-      g_ptr_array_add(round->plugins, plugin);
+  int is_first = plugin->warning && !plugin->is_warned_of;
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; i < all->len && is_first; i++) {
+    const Plugin *other = g_ptr_array_index(all, i);
+    is_first = !other->is_warned_of || strcmp(other->warning, plugin->warning);
   }
-}
-
-static guint find_untried(Round *round, const char *const *kinds) {
-  round->start = round->plugins->len;
-  bp__plugins_lock();
-  for (; *kinds; kinds++) {
-    g_autofree char *registry_name = g_strconcat("device_api.", *kinds, NULL);
-    add_untried(round, registry_name);
-  }
+  plugin->is_warned_of |= is_first;
   bp__plugins_unlock();
-  return round->plugins->len - round->start;
+  return is_first;
 }
 
-static void try_one(void *context, size_t index) {
-  const Round *round = context;
-  bp__plugin_try(g_ptr_array_index(round->plugins, round->start + index));
+static void warn(Plugin *plugin) {
+  if (claim_warning(plugin))
+    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", plugin->path,
+            plugin->warning);
+}
+
+/* Finds the entry point, after all checks have passed. */
+static BpPluginEntry find_entry(Plugin *plugin) {
+  if (plugin->entry)
+    return plugin->entry;
+  warn(plugin);
+  BpPluginEntry entry = require_trial(plugin) ? NULL : bp__plugin_load(plugin);
+  close_file(plugin);
+  return entry;
+}
+
+/* Prepares a plugin that runs in a process of its own; its file is not loaded into this process. */
+static int initialize_isolated(Plugin *plugin, const Registration *registration) {
+  warn(plugin);
+  int rc = plugin->host ? 0 : require_trial(plugin); /* the other machine tries the plugin out */
+  close_file(plugin);
+  if (rc || check_free(plugin))
+    return -1;
+  if (bp__isolate_initialize(plugin))
+    return check_failed(REASON_INITIALIZE_FAILED, "initialisation in a process of its own");
+  return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
+}
+
+static int initialize(Plugin *plugin, Registration *registration) {
+  BpPlugin answer;
+  int is_isolated = bp__isolate_is_wanted(plugin);
+  if (is_isolated)
+    return is_isolated < 0 ? -1 : initialize_isolated(plugin, registration);
+  BpPluginEntry entry = find_entry(plugin);
+  registration->was_tried = plugin->was_tried;
+  bp__trial_stage("entry");
+  if (!entry || shake_hands(entry, &answer) || check_free(plugin))
+    return -1;
+  bp__trial_stage("initialize");
+  if (answer.initialize(answer.context))
+    return check_failed(REASON_INITIALIZE_FAILED, "initialisation");
+  return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
+}
+
+/* ---- Activating a plugin once ------------------------------------------------------------ */
+
+static void reject(Plugin *plugin) {
+  bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
+  if (bp__trial_is_verdict(plugin->code))
+    plugin->state = BP_PLUGIN_QUARANTINED;
+}
+
+/* Begin and end this thread's initialisation of a plugin that it owns and whose state is
+ * INITIALISING. */
+static void begin(void) {
   bp_error_clear();
+  bp__reason_take(REASON_OK);
 }
 
-/* If a plugin failed, the next one is tried in the next round. */
-void bp__plugins_try_kinds(const char *const *device_kinds) {
-  bp__plugins_scan(0);
-  Round round = {.plugins = g_ptr_array_new()};
-  for (guint count; (count = find_untried(&round, device_kinds));)
-    bp__parallel_for_each(count, try_one, &round);
-  g_ptr_array_unref(round.plugins);
+static void end(Plugin *plugin, int rc, int32_t state) {
+  bp__plugins_lock();
+  if (rc)
+    reject(plugin);
+  else
+    plugin->state = state;
+  bp__plugins_wake();
+  bp__plugins_unlock();
+  bp_error_clear(); /* the plugin may have left an error although it succeeded */
+}
+
+static int run_initialize(Plugin *plugin) {
+  const Descriptor *descriptor = &plugin->descriptor;
+  Registration registration = {
+      .plugin = descriptor->name, .provides = descriptor->provides, .targets = descriptor->targets};
+  begin();
+  bp__registration_begin(&registration);
+  int rc = initialize(plugin, &registration);
+  if (rc)
+    bp__target_kinds_withdraw(&registration);
+  bp__registration_end(&registration);
+  end(plugin, rc, BP_PLUGIN_ACTIVE);
+  return rc;
+}
+
+static int raise_unusable(const Plugin *plugin) {
+  return bp_error_raise(BP_ERROR_PLUGIN, "plugin %s (%s) cannot be used: %s",
+                        *plugin->descriptor.name ? plugin->descriptor.name : "without a name",
+                        *plugin->path ? plugin->path : "linked into the program",
+                        plugin->reason ? plugin->reason : "it failed");
+}
+
+static int raise_not_ready(const Plugin *plugin) {
+  return bp_error_raise(BP_ERROR_NOT_READY,
+                        "plugin %s is not active, and it is not activated while plugin %s "
+                        "initialises itself; ask for it when it is needed, after that",
+                        plugin->descriptor.name, bp__registration_current()->plugin);
+}
+
+/* Makes this thread the owner of a plugin, which it is about to initialise. Called with the lock
+ * held. */
+static void own(Plugin *plugin) {
+  plugin->state = BP_PLUGIN_INITIALISING;
+  plugin->owner = pthread_self();
+}
+
+/* Claims a plugin, with the lock held. 1: this thread is to initialise the plugin; 0: the plugin is
+ * active; -1 with an error. */
+static int claim(Plugin *plugin) {
+  while (plugin->state == BP_PLUGIN_INITIALISING && !bp__registration_current())
+    bp__plugins_wait();
+  if (plugin->state == BP_PLUGIN_ACTIVE)
+    return 0;
+  if (plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_REJECTED ||
+      plugin->state == BP_PLUGIN_QUARANTINED)
+    return raise_unusable(plugin);
+  if (bp__registration_current())
+    return raise_not_ready(plugin);
+  own(plugin);
+  return 1;
+}
+
+void bp__plugin_forgive(Plugin *plugin) {
+  int has_failed = plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_QUARANTINED;
+  if (!has_failed || plugin->is_mapped || plugin->entry || plugin->code == REASON_FORKED)
+    return;
+  free(plugin->reason);
+  plugin->reason = NULL;
+  plugin->code = REASON_OK;
+  plugin->is_tried = 0;
+  plugin->state = BP_PLUGIN_FOUND;
+}
+
+/* Forgets a failure that is not the plugin's fault, except the report of a trial. Called with the
+ * lock held. */
+static void forgive_passing(Plugin *plugin) {
+  if (bp__trial_is_here())
+    return;
+  if (plugin->code == REASON_RESOURCES || plugin->code == REASON_TRIAL_IMPOSSIBLE)
+    bp__plugin_forgive(plugin);
+}
+
+/* Activates the plugin worker before a plugin that needs it. The plugin that needs it then raises
+ * an error of the plugin worker. */
+static void prepare_isolation(Plugin *plugin) {
+  bp__plugins_lock();
+  int is_new = plugin->state == BP_PLUGIN_FOUND;
+  bp__plugins_unlock();
+  if (!is_new || bp__registration_current() || bp__isolate_is_wanted(plugin) <= 0 ||
+      bp__isolate_prepare())
+    bp_error_clear();
+}
+
+int bp__plugin_activate(Plugin *plugin) {
+  prepare_isolation(plugin);
+  bp__plugins_lock();
+  int claimed = claim(plugin);
+  bp__plugins_unlock();
+  if (claimed <= 0)
+    return claimed;
+  if (!run_initialize(plugin))
+    return 0;
+  bp__plugins_lock();
+  raise_unusable(plugin);
+  forgive_passing(plugin);
+  bp__plugins_unlock();
+  return -1;
+}
+
+void bp__plugin_try(Plugin *plugin) {
+  bp__plugins_lock();
+  int is_new =
+      plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->host && !plugin->is_tried;
+  if (is_new)
+    own(plugin);
+  bp__plugins_unlock();
+  if (!is_new)
+    return;
+  begin();
+  int rc = require_trial(plugin);
+  close_file(plugin);
+  end(plugin, rc, BP_PLUGIN_FOUND);
+  bp__plugins_lock();
+  forgive_passing(plugin);
+  bp__plugins_unlock();
 }

@@ -4,8 +4,8 @@
 #include "parts/plugins/plugins.h"
 
 #include "core/device/device.h"
-#include "core/plugin/isolate.h"
-#include "core/plugin/trial.h"
+#include "parts/plugins/isolate.h"
+#include "parts/plugins/trial.h"
 #include "core/registry/part.h"
 
 #include <backplane/error.h>
@@ -220,9 +220,13 @@ static char *variables_of(const char *device_kind) {
 }
 
 static const Installed installed = {
+    .activate_provider = bp__plugins_activate_provider,
     .list = list_plugins,
     .activate = bp__plugins_activate_named,
     .try_kinds = bp__plugins_try_kinds,
+    .register_static = bp__plugins_register_static,
+    .try_here = bp__trial_here,
+    .reach_machine = bp__remote_reach,
     .add_device_kinds = add_device_kinds,
     .add_target_kinds = add_target_kinds,
     .find_device_kind = find_device_kind,

@@ -4,7 +4,7 @@
 #include "parts/select/preferences.h"
 
 #include "core/device/device.h"
-#include "core/plugin/isolate.h"
+#include "core/registry/installed.h"
 #include "core/registry/names.h"
 
 #include <backplane/error.h>
@@ -152,7 +152,8 @@ static int parse_remote(Preference *preference, const char *rest) {
   g_auto(GStrv) what = g_strsplit(parts[0] && parts[1] ? parts[1] : "", ":", 2);
   if (!parts[0] || (parts[1] && !*parts[1]) || (what[0] && what[1] && !*what[1]))
     return raise_malformed(preference->text);
-  int reached = bp__remote_reach(parts[0]);
+  const Installed *installed = bp__installed();
+  int reached = installed ? installed->reach_machine(parts[0]) : -1;
   if (reached < 0)
     return -1;
   if (!reached) {

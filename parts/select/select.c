@@ -4,7 +4,6 @@
 #include "core/device/device.h"
 #include "core/device/layers.h"
 #include "core/device/parts.h"
-#include "core/plugin/store.h"
 #include "parts/select/config.h"
 #include "parts/select/preferences.h"
 

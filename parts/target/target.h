@@ -25,6 +25,8 @@ BpTarget *bp__target_create(const BpTargetKind *kind);
  * unsuitable value is an error that says which attributes or values are expected. */
 int bp__target_set_text(BpTarget *target, const char *name, const char *text);
 int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
+/* bp_target_get_attr. */
+int bp__target_get_attr(const BpTarget *target, const char *name, BpValue *value);
 /* Checks that a number that the host's compiler reads is in its range; other numbers are not
  * checked. */
 int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);

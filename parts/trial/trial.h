@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials of plugins: the functions of the part's table (core/plugin/trial_part.h). */
+/* Trials of plugins: the functions of the part's table (parts/plugins/trial_part.h). */
 #ifndef BACKPLANE_PARTS_TRIAL_TRIAL_H
 #define BACKPLANE_PARTS_TRIAL_TRIAL_H
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 
 int bp__trial_learn(const Plugin *plugin, TrialCache *cache);
 int bp__trial_try(const Plugin *plugin, Trial *trial);

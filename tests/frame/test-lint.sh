@@ -91,7 +91,7 @@ breaks includes '^#   sdk/include/backplane/a.h:4' "a hosted header in the ABI"
 source_file include/backplane/compiler/a.h <<<'int bp__a(void);'
 source_file core/registry/a.h <<<'int bp__a(void);'
 source_file graph/build/b.c <<<'#include <backplane/compiler/a.h>'
-source_file core/plugin/b.c <<<'#include "core/registry/a.h"'
+source_file parts/plugins/b.c <<<'#include "core/registry/a.h"'
 holds includes "includes in the table's direction"
 
 # object PATH SOURCE: a source of the fixture tree, and its object in the build folder.
@@ -148,6 +148,11 @@ if command -v "${CC:-cc}" >/dev/null && command -v nm >/dev/null; then
       *) breaks exports 'exports bp__more, which no part uses' "a private export that no part uses" ;;
     esac
   done
+  libraries
+  library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
+  source_file parts/plugins/a.c <<<'extern const int bp__part;'
+  library .libs/backplane-plugins 'extern const int bp__part; const int bp__part = 1; int bp__more(void) { return 0; }'
+  breaks exports 'backplane-plugins.so:0: exports bp__more, which no part uses' "an export of the part plugins that no part uses"
   libraries
   library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
   "${CC:-cc}" -shared -fPIC -Wl,--no-as-needed -o "$tree/build/.libs/libbackplane.so" -x c - -lm \

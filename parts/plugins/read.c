@@ -7,7 +7,7 @@
  * stays open for ever, and its number is not reused. In case other code closed the descriptor, the
  * mapped file is compared with it. */
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 #include "core/system/elf.h"
 #include "core/system/file.h"
 #include "core/system/trust.h"
@@ -43,6 +43,80 @@ static int check_trust(const Plugin *plugin) {
                           plugin->warning);
 }
 
+/* ---- Notes ------------------------------------------------------------------------------- */
+
+#define NOTES_MAX (1u << 20)
+
+typedef struct Wanted {
+  const char *owner;
+  uint32_t type;
+  size_t max_size;
+  char **text;
+  size_t *size;
+} Wanted;
+
+static BpElfFault copy_body(const Wanted *wanted, const char *body, size_t size) {
+  *wanted->size = size;
+  if (!size || size > wanted->max_size)
+    return BP_ELF_MALFORMED;
+  *wanted->text = malloc(size);
+  if (!*wanted->text) {
+    errno = ENOMEM;
+    return BP_ELF_UNREADABLE;
+  }
+  memcpy(*wanted->text, body, size);
+  return BP_ELF_OK;
+}
+
+/* Searches for the first note with the owner and type. */
+static BpElfFault search_notes(Elf_Data *data, const Wanted *wanted) {
+  size_t length = strlen(wanted->owner) + 1, at = 0, name, body;
+  GElf_Nhdr note;
+  while (at + sizeof note <= data->d_size) {
+    at = gelf_getnote(data, at, &note, &name, &body);
+    if (!at)
+      return BP_ELF_MALFORMED;
+    const char *bytes = data->d_buf;
+    if (note.n_type == wanted->type && note.n_namesz == length &&
+        !memcmp(bytes + name, wanted->owner, length))
+      return copy_body(wanted, bytes + body, note.n_descsz);
+  }
+  return BP_ELF_OK;
+}
+
+static BpElfFault search_segment(Elf *elf, const GElf_Phdr *segment, const Wanted *wanted) {
+  errno = 0;
+  Elf_Data *data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
+                                        segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+  return data ? search_notes(data, wanted) : bp__elf_explain_failure();
+}
+
+/* Copies the body of the first note of `owner` and `type` (transfer full, free): *text is NULL if
+ * there is none. A body of more than `max_size` bytes, or an empty one, is BP_ELF_MALFORMED with
+ * *size. At most 1 MiB of a file's notes are read. */
+static BpElfFault find_note(Elf *elf, const char *owner, uint32_t type, size_t max_size,
+                            char **text, size_t *size) {
+  const Wanted wanted = {owner, type, max_size, text, size};
+  size_t count = 0;
+  uint64_t left = NOTES_MAX;
+  GElf_Phdr segment;
+  BpElfFault fault = BP_ELF_OK;
+  *text = NULL;
+  *size = 0;
+  elf_getphdrnum(elf, &count);
+  for (size_t i = 0; i < count && !*text && !fault; ++i) {
+    if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_NOTE || !segment.p_filesz)
+      continue;
+    if (segment.p_filesz > left)
+      return BP_ELF_MALFORMED;
+    left -= segment.p_filesz;
+    fault = search_segment(elf, &segment, &wanted);
+  }
+  return fault;
+}
+
+/* ---- Records ----------------------------------------------------------------------------- */
+
 static Reason reason_of(BpElfFault fault) {
   static const Reason reasons[] = {
       [BP_ELF_NOT_ELF] = REASON_FILE_NOT_ELF,
@@ -68,8 +142,8 @@ static int read_note(int fd, const Plugin *plugin, char **text, size_t *size) {
   *size = 0;
   Elf *elf = bp__elf_open(fd, (uint64_t)plugin->status.st_size, &fault);
   if (elf)
-    fault = bp__elf_read_note(elf, BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE, BP_DESCRIPTOR_MAX,
-                              text, size);
+    fault =
+        find_note(elf, BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE, BP_DESCRIPTOR_MAX, text, size);
   elf_end(elf);
   if (fault == BP_ELF_MALFORMED && *size)
     return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
@@ -83,7 +157,7 @@ static int read_descriptor(int fd, Plugin *plugin) {
     return bp__reason_raise(REASON_FILE_NOT_REGULAR, "is not a regular file");
   if (check_trust(plugin))
     return -1;
-  char *text;
+  char *text = NULL;
   size_t size;
   if (read_note(fd, plugin, &text, &size))
     return -1;

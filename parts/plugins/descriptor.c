@@ -3,9 +3,9 @@
  * plugin's. The text is untrusted: it is shown to people and its names enter the
  * registry, so this file, and only this file, checks the characters and the form of each field. */
 
-#include "core/plugin/descriptor.h"
+#include "parts/plugins/descriptor.h"
 
-#include "core/plugin/reasons.h"
+#include "parts/plugins/reasons.h"
 #include "core/registry/names.h"
 
 #include <backplane/error.h>

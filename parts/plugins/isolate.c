@@ -2,7 +2,7 @@
 /* Isolates plugins and connects to other machines through the part parts/isolation, which is loaded
  * on first use. */
 
-#include "core/plugin/isolate.h"
+#include "parts/plugins/isolate.h"
 
 #include "core/registry/log.h"
 #include "core/registry/part.h"

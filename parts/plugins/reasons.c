@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of reasons, and the reason for a thread's error. */
 
-#include "core/plugin/reasons.h"
+#include "parts/plugins/reasons.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,17 +53,4 @@ Reason bp__reason_take(Reason otherwise) {
   Reason reason = remembered == NUM_REASONS ? otherwise : remembered;
   remembered = NUM_REASONS;
   return reason;
-}
-
-const char *bp_plugin_state_name(int32_t state) {
-  static const char names[][12] = {"found",    "active",   "failed",
-                                   "rejected", "shadowed", "quarantined"};
-  return state >= 0 && state < (int32_t)(sizeof names / sizeof *names) ? names[state] : "unknown";
-}
-
-const char *bp_plugin_stage_name(int32_t stage) {
-  static const char names[][13] = {"found",        "descriptor",  "abi",   "path",
-                                   "dependencies", "permissions", "probe", "devices",
-                                   "selected",     "code"};
-  return stage >= 0 && stage < (int32_t)(sizeof names / sizeof *names) ? names[stage] : "unknown";
 }

@@ -13,7 +13,7 @@
  *                           searched, and its identity at that time; PATH is escaped as in C
  */
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 
 #include "core/registry/names.h"
 #include "core/registry/log.h"
@@ -62,6 +62,23 @@ void bp__trial_cache_close(TrialCache *cache) {
   if (cache->lock >= 0)
     close(cache->lock);
   bp__cache_close(&cache->folder);
+}
+
+/* ---- Lines of "key=value" ---------------------------------------------------------------- */
+
+char *bp__line_next(char **rest) {
+  char *line = *rest;
+  if (!*line)
+    return NULL;
+  char *end = line + strcspn(line, "\n");
+  *rest = *end ? end + 1 : end;
+  *end = '\0';
+  return line;
+}
+
+const char *bp__line_value(const char *line, const char *key) {
+  size_t length = strlen(key);
+  return !strncmp(line, key, length) && line[length] == '=' ? line + length + 1 : NULL;
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */

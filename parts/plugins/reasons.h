@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a plugin cannot be used or needs attention: one table of stable codes. */
-#ifndef BACKPLANE_CORE_PLUGIN_REASONS_H
-#define BACKPLANE_CORE_PLUGIN_REASONS_H
+#ifndef BACKPLANE_PARTS_PLUGINS_REASONS_H
+#define BACKPLANE_PARTS_PLUGINS_REASONS_H
 
 #include "core/system/shared.h"
 

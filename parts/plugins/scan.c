@@ -5,9 +5,9 @@
  * bp_plugin_activate() of an unknown name; a look-up of a missing registry name does not search. A
  * file that has not changed since keeps its record. */
 
-#include "core/plugin/store.h"
+#include "parts/plugins/store.h"
 
-#include "core/plugin/isolate.h"
+#include "parts/plugins/isolate.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
@@ -399,9 +399,29 @@ static GHashTable *create_index(void) {
   return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
 }
 
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+/* In the child of a fork, an initialisation by another thread never ends. */
+static void after_fork_in_child(void) {
+  bp__remote_after_fork();
+  plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+  for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
+    Plugin *plugin = g_ptr_array_index(plugins.known, i);
+    if (plugin->state != BP_PLUGIN_INITIALISING || pthread_equal(plugin->owner, pthread_self()))
+      continue;
+    plugin->state = BP_PLUGIN_FAILED;
+    plugin->code = REASON_FORKED;
+    plugin->reason = g_strdup("the process was forked while it initialised");
+  }
+}
+
+/* ---- Searching --------------------------------------------------------------------------- */
+
 /* Plugins linked into the program come first; plugins given by path come last, before those of
  * other machines. */
 static void search(Scan *scan) {
+  static BpForkHook hook = {after_fork_in_child, NULL};
+  bp__fork_hook_add(&hook);
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
   scan->by_name = create_index();
@@ -501,25 +521,4 @@ void bp__plugins_add(Plugin *plugin) {
 
 void bp__plugins_search_nothing(void) {
   plugins.search_nothing = 1;
-}
-
-/* ---- Forks ------------------------------------------------------------------------------- */
-
-/* In the child of a fork, an initialisation by another thread never ends. */
-static void after_fork_in_child(void) {
-  bp__remote_after_fork();
-  plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-  for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
-    Plugin *plugin = g_ptr_array_index(plugins.known, i);
-    if (plugin->state != BP_PLUGIN_INITIALISING || pthread_equal(plugin->owner, pthread_self()))
-      continue;
-    plugin->state = BP_PLUGIN_FAILED;
-    plugin->code = REASON_FORKED;
-    plugin->reason = g_strdup("the process was forked while it initialised");
-  }
-}
-
-void bp__plugins_watch_forks(void) {
-  static BpForkHook hook = {after_fork_in_child, NULL};
-  bp__fork_hook_add(&hook);
 }

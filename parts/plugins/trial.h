@@ -10,12 +10,12 @@
  *
  * Trials protect against broken plugins, not against hostile ones: a user who can install a plugin
  * can run code in this process in any case. */
-#ifndef BACKPLANE_CORE_PLUGIN_TRIAL_H
-#define BACKPLANE_CORE_PLUGIN_TRIAL_H
+#ifndef BACKPLANE_PARTS_PLUGINS_TRIAL_H
+#define BACKPLANE_PARTS_PLUGINS_TRIAL_H
 
 #include "core/system/shared.h"
 
-#include "core/plugin/store.h"
+#include "parts/plugins/store.h"
 #include "core/registry/cache.h"
 
 #define BP_TRIAL_PROTOCOL "1"
@@ -46,6 +46,9 @@ void bp__trial_stage(const char *stage);
 /* In the process of a trial, reports a missing library that the plugin is linked with. */
 void bp__trial_missing(const char *library);
 BP__SHARED int bp__trial_is_here(void);
+/* Runs the trial of an open file in this process, with the report in `fd`; -1 with an error if that
+ * is impossible. */
+int bp__trial_here(int plugin_fd, const char *path, int fd);
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
@@ -72,13 +75,13 @@ typedef struct TrialCache {
 
 /* Opens the folder of all files. Never fails: without a folder no record is found or
  * kept. */
-BP__SHARED void bp__trial_cache_folder(BpCache *folder);
+void bp__trial_cache_folder(BpCache *folder);
 
 /* Returns 1 with *verdict and *text (transfer full, g_free) if a plugin is in quarantine, else 0.
  * For lists: the usual case, no quarantine, is fast, and the files and nodes that the descriptor
  * names are not examined. */
-BP__SHARED int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin,
-                                          Reason *verdict, char **text);
+int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
+                               char **text);
 
 BP__SHARED void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin);
 BP__SHARED void bp__trial_cache_close(TrialCache *cache);
@@ -113,6 +116,15 @@ BP__SHARED void bp__identity_hash(const char *path, char hash[BP_HASH_TEXT]);
  * *work is decreased for every examined name; at 0 further names are skipped. */
 BP__SHARED void bp__pattern_visit(const char *pattern, int *work,
                                   void (*visit)(void *context, const char *path), void *context);
+
+/* ---- Lines of "key=value" ---------------------------------------------------------------- */
+
+/* Returns the next line of a text, whose end becomes a NUL. NULL at the end. Start with `rest` at
+ * the text. */
+BP__SHARED char *bp__line_next(char **rest);
+
+/* Returns the value of a line, borrowed from the line; NULL if the line has another key. */
+BP__SHARED const char *bp__line_value(const char *line, const char *key);
 
 /* ---- The part ---------------------------------------------------------------------------- */
 

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin to activate for a registry name: the first usable one. If a plugin crashed in its
- * trial, or failed, the next one is used. Lists of plugins, activation by name or path and
- * diagnoses are in the parts plugins and doctor. */
+ * trial, or failed, the next one is used. The rest of this file is about plugins that are linked
+ * into the program. */
 
-#include "core/plugin/store.h"
+#include "parts/plugins/plugins.h"
+#include "parts/plugins/store.h"
 
-#include "core/registry/given.h"
-#include "core/registry/installed.h"
 #include "core/registry/log.h"
-#include "core/registry/part.h"
-#include "core/registry/registry.h"
 
 #include <backplane/error.h>
 #include <string.h>
@@ -78,8 +75,7 @@ static GPtrArray *find_providers(const char *registry_name, int search_again) {
   return providers;
 }
 
-/* The registry's resolver. */
-static int activate_provider(const char *registry_name) {
+int bp__plugins_activate_provider(const char *registry_name) {
   g_autoptr(GPtrArray) providers = find_providers(registry_name, 0);
   int rc = bp__plugins_activate_first(providers, bp__plugin_activate);
   if (rc < 0 && is_outdated(providers)) {
@@ -88,12 +84,6 @@ static int activate_provider(const char *registry_name) {
     rc = bp__plugins_activate_first(newer, bp__plugin_activate);
   }
   return rc ? MIN(rc, 0) : bp__plugins_check_search();
-}
-
-int bp__plugin_start(void) {
-  bp__plugins_watch_forks();
-  bp__registry_set_resolver(activate_provider);
-  return 0;
 }
 
 /* ---- Linked into the program ------------------------------------------------------------- */
@@ -111,9 +101,7 @@ static int is_in_use(const char *name) {
   return is_used;
 }
 
-int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
-  if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
-    return -1;
+int bp__plugins_register_static(const char *descriptor, BpPluginEntry entry) {
   Plugin *plugin = bp__plugin_create("");
   plugin->entry = entry;
   if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
@@ -132,76 +120,4 @@ int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
                  plugin->descriptor.name);
   bp__plugin_free(plugin);
   return -1;
-}
-
-/* ---- Lists and diagnoses ----------------------------------------------------------------- */
-
-BpPluginList *bp_plugin_list(void) {
-  const Installed *installed = bp__installed();
-  return installed ? installed->list() : NULL;
-}
-
-size_t bp_plugin_list_size(const BpPluginList *list) {
-  return BP_GIVEN(list) ? list->size : 0;
-}
-
-const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
-  if (!BP_GIVEN(list))
-    return NULL;
-  if (index < list->size)
-    return &list->infos[index];
-  bp_error_raise(BP_ERROR_INDEX, "plugin %zu of a list of %zu", index, list->size);
-  return NULL;
-}
-
-void bp_plugin_list_free(BpPluginList *list) {
-  if (!list)
-    return;
-  for (size_t i = 0; i < list->size; i++)
-    g_free((char *)(uintptr_t)list->infos[i].reason);
-  g_free(list->infos);
-  g_free(list);
-}
-
-int bp_plugin_activate(const char *name) {
-  const Installed *installed = BP_GIVEN(name) ? bp__installed() : NULL;
-  return installed ? installed->activate(name) : -1;
-}
-
-void bp_plugin_try(const char *const *device_kinds) {
-  const Installed *installed = BP_GIVEN(device_kinds) ? bp__installed() : NULL;
-  if (installed)
-    installed->try_kinds(device_kinds);
-}
-
-const BpPluginReason *bp_plugin_reason(size_t index) {
-  const Doctor *doctor = bp__part_table(BP_PART_DOCTOR);
-  return doctor ? doctor->reason(index) : NULL;
-}
-
-BpPluginDiagnosis *bp_plugin_diagnose(void) {
-  const Doctor *doctor = bp__part_table(BP_PART_DOCTOR);
-  return doctor ? doctor->diagnose() : NULL;
-}
-
-size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis) {
-  return BP_GIVEN(diagnosis) ? diagnosis->findings->len : 0;
-}
-
-const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis, size_t index) {
-  if (!BP_GIVEN(diagnosis))
-    return NULL;
-  if (index < diagnosis->findings->len)
-    return &g_array_index(diagnosis->findings, BpPluginFinding, index);
-  bp_error_raise(BP_ERROR_INDEX, "finding %zu of a diagnosis of %u", index,
-                 diagnosis->findings->len);
-  return NULL;
-}
-
-void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis) {
-  if (!diagnosis)
-    return;
-  g_array_unref(diagnosis->findings);
-  g_ptr_array_unref(diagnosis->strings);
-  g_free(diagnosis);
 }

@@ -2,13 +2,11 @@
 /* Decides whether a plugin may be loaded, by the result of an earlier trial. The part parts/trial
  * runs trials. */
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
-#include "core/system/file.h"
-#include "core/system/trust.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -62,15 +60,12 @@ int bp__trial_is_here(void) {
   return is_here;
 }
 
-void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
+int bp__trial_here(int plugin_fd, const char *path, int fd) {
   is_here = 1;
   const TrialPart *part = bp__part_table(BP_PART_TRIAL);
-  if (part) {
+  if (part)
     part->try_here(plugin_fd, path, fd);
-    return;
-  }
-  g_autofree char *line = g_strdup_printf("impossible=%s\n", bp_error_message());
-  bp__write_all(fd, line, strlen(line));
+  return part ? 0 : -1;
 }
 
 void bp__trial_stage(const char *stage) {
@@ -83,10 +78,6 @@ void bp__trial_missing(const char *library) {
   const TrialPart *part = is_here ? bp__part_loaded(BP_PART_TRIAL) : NULL;
   if (part)
     part->report("missing", "%s", library);
-}
-
-void bp_assume_privileged(void) {
-  bp__assume_privileged();
 }
 
 /* ---- Requiring a trial ------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin's descriptor: the `key=value` lines of the SDK's plugin.h, parsed and checked. */
-#ifndef BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
-#define BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
+#ifndef BACKPLANE_PARTS_PLUGINS_DESCRIPTOR_H
+#define BACKPLANE_PARTS_PLUGINS_DESCRIPTOR_H
 
 #include "core/system/shared.h"
 
@@ -51,6 +51,6 @@ BP__SHARED char *bp__descriptor_package(const Descriptor *descriptor, const char
 
 /* Returns the priority in a descriptor that was parsed without error; 0 by default. */
 #define BP_PRIORITY_MAX 1000
-BP__SHARED int bp__descriptor_priority(const Descriptor *descriptor);
+int bp__descriptor_priority(const Descriptor *descriptor);
 
 #endif

@@ -10,11 +10,11 @@
  *
  * The path of another machine's plugin is BP_REMOTE_PREFIX, the machine, a slash and the plugin's
  * name. */
-#ifndef BACKPLANE_CORE_PLUGIN_ISOLATE_H
-#define BACKPLANE_CORE_PLUGIN_ISOLATE_H
+#ifndef BACKPLANE_PARTS_PLUGINS_ISOLATE_H
+#define BACKPLANE_PARTS_PLUGINS_ISOLATE_H
 
 #include "core/device/device.h"
-#include "core/plugin/store.h"
+#include "parts/plugins/store.h"
 
 /* The part's table, with the functions below. */
 typedef struct Isolation {
@@ -52,7 +52,7 @@ void bp__remote_search(void);
 
 /* Asks one machine for its plugins. Returns 1; or, with an error, 0 if the machine cannot be
  * reached, and -1 if the text is not a name of a machine. */
-BP__SHARED int bp__remote_reach(const char *host);
+int bp__remote_reach(const char *host);
 
 /* Called in the child of a fork. */
 void bp__remote_after_fork(void);

@@ -5,13 +5,13 @@
  * a call into a plugin, the log callback or dlopen. A Plugin in the store is never freed, and
  * constant except for `state`, `code`, `reason`, `fd`, `is_mapped`, `is_warned_of`, `is_tried`,
  * `was_tried` and `owner`. */
-#ifndef BACKPLANE_CORE_PLUGIN_STORE_H
-#define BACKPLANE_CORE_PLUGIN_STORE_H
+#ifndef BACKPLANE_PARTS_PLUGINS_STORE_H
+#define BACKPLANE_PARTS_PLUGINS_STORE_H
 
 #include "core/system/shared.h"
 
-#include "core/plugin/descriptor.h"
-#include "core/plugin/reasons.h"
+#include "parts/plugins/descriptor.h"
+#include "parts/plugins/reasons.h"
 
 #include <glib.h>
 #include <pthread.h>
@@ -57,13 +57,13 @@ int bp__plugins_check_search(void);
  * plugins that provide a registry name, without rejected ones. Borrowed until the next search. NULL
  * if there is none. Called with the lock held, after a search. */
 BP__SHARED GPtrArray *bp__plugins_all(void);
-BP__SHARED GPtrArray *bp__plugins_named(const char *name);
-BP__SHARED GPtrArray *bp__plugins_that_provide(const char *registry_name);
+GPtrArray *bp__plugins_named(const char *name);
+GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
 /* Returns the plugin of the same name and machine that is used instead of `plugin`, because it is
  * in use, or because it comes first and has not failed so far. NULL if there is none. Called with
  * the lock held. */
-BP__SHARED const Plugin *bp__plugin_rival(const Plugin *plugin);
+const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* Returns the text about a plugin that is shadowed by the plugin at `path` (transfer full,
  * g_free). */
 BP__SHARED char *bp__plugin_describe_shadow(const char *name, const char *path);
@@ -95,17 +95,17 @@ BP__SHARED Plugin *bp__plugin_read_open(int fd, const char *path);
 BP__SHARED void bp__plugin_free(Plugin *plugin);
 
 /* Whether the record `plugin` is for the file that `status` describes. */
-BP__SHARED int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
+int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 
 /* Whether the file could not be read: its contents are unknown, and the next search reads it
  * again. */
-BP__SHARED int bp__plugin_is_unread(const Plugin *plugin);
+int bp__plugin_is_unread(const Plugin *plugin);
 /* Whether a system error is temporary: too few descriptors, no memory. */
 int bp__errno_passes(int error);
 
 /* Permits trying a plugin again that failed before its code was loaded into this process. Called
  * with the lock held. */
-BP__SHARED void bp__plugin_forgive(Plugin *plugin);
+void bp__plugin_forgive(Plugin *plugin);
 
 /* Sets the state, with this thread's error as the reason; clears the error. */
 BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
@@ -113,20 +113,17 @@ BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
 /* Makes searches find no plugins, in the process of a trial. Called before first use. */
 BP__SHARED void bp__plugins_search_nothing(void);
 
-/* Prepares the store for forks. */
-void bp__plugins_watch_forks(void);
-
 /* Loads and initialises a plugin, or waits until another thread has done so (activate.c). Called
  * without the lock. BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 BP__SHARED int bp__plugin_activate(Plugin *plugin);
 
 /* Activates the first candidate that can be used, by bp__plugin_activate or a function like it. 1:
  * a candidate is active. 0: no candidate can be tried. -1 with the reasons of all candidates. */
-BP__SHARED int bp__plugins_activate_first(const GPtrArray *candidates, int (*activate)(Plugin *));
+int bp__plugins_activate_first(const GPtrArray *candidates, int (*activate)(Plugin *));
 
 /* Tries a plugin if it is new, as the first step of its activation would, but does not load it. A
  * failure is stored in the plugin's state. Called without the lock. */
-BP__SHARED void bp__plugin_try(Plugin *plugin);
+void bp__plugin_try(Plugin *plugin);
 
 /* Opens the plugin's file again, into plugin->fd, and checks that it is the file whose descriptor
  * was read; -1 with an error. */
@@ -135,20 +132,5 @@ BP__SHARED int bp__plugin_open(Plugin *plugin);
 /* Maps the file open as plugin->fd, for ever, and finds its entry point. That file is mapped even
  * if its path now leads elsewhere. NULL with an error. */
 BpPluginEntry bp__plugin_load(Plugin *plugin);
-
-/* Starts core/plugin. */
-int bp__plugin_start(void);
-
-/* Strings of a finding that are not static are owned by `strings`. */
-struct BpPluginDiagnosis {
-  GArray *findings; /* BpPluginFinding */
-  GPtrArray *strings;
-};
-
-/* The table of parts/doctor, the part of the core that diagnoses plugins. */
-typedef struct Doctor {
-  BpPluginDiagnosis *(*diagnose)(void);
-  const BpPluginReason *(*reason)(size_t index);
-} Doctor;
 
 #endif

@@ -5,10 +5,11 @@
  * declares. The trial itself finds the libraries that the plugin loads, and the folders in which
  * the loader searches for them; they are kept with its result (trial_cache.c). */
 
-#include "core/plugin/trial.h"
+#include "parts/plugins/trial.h"
 #include "core/system/env.h"
 #include "core/system/file.h"
 #include "core/registry/names.h"
+#include "core/registry/part.h"
 
 #include <backplane/version.h>
 #include <dirent.h>
@@ -217,14 +218,20 @@ static void append_user(GString *text) {
   g_string_append_c(text, '\n');
 }
 
+/* Appends the identity of the file that contains a function. */
+static void append_library(GString *text, const void *function) {
+  BpMapping library;
+  if (bp__find_mapping(function, &library))
+    return;
+  bp__identity_append(text, library.path);
+  free(library.path);
+}
+
 static void append_host(GString *text) {
-  BpMapping library = {0};
   g_autofree char *boot = NULL;
   g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
-  if (!bp__find_mapping(__extension__(const void *) bp__plugin_key, &library)) {
-    bp__identity_append(text, library.path);
-    free(library.path);
-  }
+  append_library(text, __extension__(const void *) bp__own_library);
+  append_library(text, __extension__(const void *) bp__plugin_key);
   bp__identity_append(text, bp__trial_program());
   if (g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL))
     g_string_append(text, boot);
