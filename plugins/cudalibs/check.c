@@ -58,7 +58,7 @@ static int is_bool(int32_t value) {
 static int32_t check_tensor(const Program *program, int32_t index) {
   const Tensor *tensor = &program->tensors[index];
   int64_t count = 1;
-  if (!is_from(tensor->ndim, 1, BP_CUDALIBS_MAX_NDIM) ||
+  if (!is_from(tensor->ndim, 0, BP_CUDALIBS_MAX_NDIM) ||
       !is_from(tensor->type, 0, BP_CUDALIBS_NUM_TYPES - 1) || !is_bool(tensor->place) ||
       tensor->reserved)
     return REFUSE("tensor %d has %d dimensions, type %d, place %d and %d reserved", index,

@@ -63,8 +63,8 @@ static const char *check_value(const BpOnnxValue *value, BpDataType dtype) {
     return "an input or output is not of float32, float16, bfloat16 or float64";
   if (value->dtype.code != dtype.code || value->dtype.bits != dtype.bits)
     return "its inputs and outputs have different types";
-  if (value->ndim < 1 || value->ndim > BP_CUDALIBS_MAX_NDIM)
-    return "an input or output does not have 1 to 8 dimensions";
+  if (value->ndim > BP_CUDALIBS_MAX_NDIM)
+    return "an input or output has more than 8 dimensions";
   for (int32_t i = 0; i < value->ndim; i++) {
     if (value->shape[i] < 1)
       return "an extent of an input or output is 0 or open";
@@ -210,7 +210,8 @@ static const char *read_softmax(const Node *node, BpCudalibsStep *step) {
 
 /* Whether a tensor has `count` elements, all of them along the last dimension. */
 static int is_row(const BpOnnxValue *value, int64_t count) {
-  return value->shape[value->ndim - 1] == count && count_of(value, 0, value->ndim - 1) == 1;
+  return value->ndim > 0 && value->shape[value->ndim - 1] == count &&
+         count_of(value, 0, value->ndim - 1) == 1;
 }
 
 static const char *read_matmul(const Node *node, BpCudalibsStep *step) {
@@ -219,6 +220,8 @@ static const char *read_matmul(const Node *node, BpCudalibsStep *step) {
   int32_t in_a = a->ndim > 2 ? a->ndim - 2 : 0, in_b = b->ndim > 2 ? b->ndim - 2 : 0;
   int64_t batch_a = count_of(a, 0, in_a), batch_b = count_of(b, 0, in_b);
   step->kind = BP_CUDALIBS_PRODUCT;
+  if (a->ndim < 1 || b->ndim < 1)
+    return "an operand is a scalar";
   p->m = a->ndim > 1 ? (int32_t)a->shape[a->ndim - 2] : 1;
   p->k = (int32_t)a->shape[a->ndim - 1];
   p->n = b->ndim > 1 ? (int32_t)b->shape[b->ndim - 1] : 1;
@@ -356,8 +359,9 @@ static int is_addend(const BpCudalibsView *view, const BpCudalibsStep *step, int
                      int32_t sum, int32_t other) {
   const BpOnnxValue *to = value_of(view, result), *row = value_of(view, other);
   return step->kind == BP_CUDALIBS_PRODUCT && step->product.addend == BP_CUDALIBS_NO_ADDEND &&
-         same_shape(to, value_of(view, sum)) && to->shape[to->ndim - 1] == step->product.n &&
-         row->ndim <= to->ndim && is_row(row, step->product.n);
+         same_shape(to, value_of(view, sum)) && to->ndim > 0 &&
+         to->shape[to->ndim - 1] == step->product.n && row->ndim <= to->ndim &&
+         is_row(row, step->product.n);
 }
 
 int32_t bp_cudalibs_follow(const BpCudalibsView *view, int32_t value, const char *is_done,
