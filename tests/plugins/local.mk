@@ -16,6 +16,8 @@ slow_tests += tests/plugins/test-cuda-codegen.sh
 thread_tests += tests/plugins/test-cuda
 endif
 EXTRA_DIST += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
+test_scripts += tests/plugins/test-cuda-headers.sh
+EXTRA_DIST += tests/plugins/test-cuda-headers.sh tests/plugins/cuda-headers.cpp
 if BUILD_CUDALIBS
 if BUILD_CUDA
 long_programs += tests/plugins/test-cudalibs
