@@ -105,6 +105,7 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 
 #define CUDNN_TENSOR_NCHW       0
 #define CUDNN_CROSS_CORRELATION 1
+#define CUDNN_NOT_PROPAGATE_NAN 0
 #define CUDNN_PROPAGATE_NAN     1
 #define CUDNN_ACTIVATION_RELU   1
 

@@ -25,7 +25,9 @@ static BpLibrary libraries[] = {
     [BP_CUDALIBS_CUDNN] = {.option = "BACKPLANE_CUDNN_LIBRARY",
                            .names = {"libcudnn.so.9"},
                            .what = "cuDNN",
-                           .install = "install cuDNN 9 from NVIDIA or PyPI",
+                           .install =
+                               "install cuDNN 9, NVIDIA's package libcudnn9-cuda-12 or -13, or "
+                               "PyPI's nvidia-cudnn-cu12",
                            .upgrade = "cuDNN 9 is needed",
                            SYMBOLS(cudnn_symbols)},
     [BP_CUDALIBS_DRIVER] = {.option = "BACKPLANE_CUDA_LIBRARY",

@@ -92,10 +92,11 @@ static int32_t choose_algorithm(Plan *plan, Op *op, cudnnHandle_t handle) {
                          plan->device->index, MOST_WORKSPACE);
 }
 
+/* Without the propagation of NaN, which a convolution with activation in one call lacks. */
 static int32_t plan_activation(Op *op) {
   return BP_CUDALIBS_DNN(cudnnCreateActivationDescriptor, &op->activation) ||
                  BP_CUDALIBS_DNN(cudnnSetActivationDescriptor, op->activation,
-                                 CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0.0)
+                                 CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0.0)
              ? -1
              : 0;
 }

@@ -13,7 +13,7 @@ BP_PLUGIN_DESCRIPTOR(
     "entry=bp_plugin_entry_cudalibs\n"
     "provides=graph_compiler.cudalibs runtime.module.loadbinary_cudalibs\n"
     "libraries=libcublas.so.12|libcublas.so.13 libcudnn.so.9\n"
-    "package=libcublas12\n"
+    "package=libcublas12 libcudnn9-cuda-12\n"
     "variables=BACKPLANE_CUBLAS_LIBRARY BACKPLANE_CUDNN_LIBRARY BACKPLANE_CUDA_LIBRARY "
     "BACKPLANE_CUDALIBS_TF32\n");
 

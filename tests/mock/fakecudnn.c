@@ -206,8 +206,9 @@ int cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation, int mod
                                  double coefficient) {
   (void)coefficient;
   activation->mode = mode;
-  return mode == CUDNN_ACTIVATION_RELU && nans == CUDNN_PROPAGATE_NAN ? 0
-                                                                      : CUDNN_STATUS_NOT_SUPPORTED;
+  return mode == CUDNN_ACTIVATION_RELU && nans == CUDNN_NOT_PROPAGATE_NAN
+             ? 0
+             : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 int cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t pooling, int mode, int nans, int rank,
@@ -350,7 +351,7 @@ static CUresult run_conv(FakeCommand *command, int device) {
       sum += fake_load(type, bias, k);
     if (work.share != 0)
       sum += work.share * fake_load(type, z, i);
-    fake_store(type, y, i, work.activates && sum < 0 ? 0 : sum);
+    fake_store(type, y, i, work.activates && !(sum > 0) ? 0 : sum);
   }
   return CUDA_SUCCESS;
 }
@@ -612,7 +613,7 @@ static CUresult run_relu(FakeCommand *command, int device) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (int64_t i = 0; i < count_of(&work.x); i++) {
     double value = fake_load(work.x.type, x, i);
-    fake_store(work.x.type, y, i, value < 0 ? 0 : value);
+    fake_store(work.x.type, y, i, value > 0 ? value : 0);
   }
   return CUDA_SUCCESS;
 }
