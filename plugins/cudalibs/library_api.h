@@ -25,6 +25,15 @@ typedef struct CUevent_st *CUevent;
 #define CUDA_SUCCESS                        0
 #define CUDA_ERROR_INVALID_VALUE            1
 #define CUDA_ERROR_OUT_OF_MEMORY            2
+#define CUDA_ERROR_ECC_UNCORRECTABLE        214
+#define CUDA_ERROR_NVLINK_UNCORRECTABLE     220
+#define CUDA_ERROR_CONTAINED                226
+#define CUDA_ERROR_ILLEGAL_ADDRESS          700
+#define CUDA_ERROR_LAUNCH_TIMEOUT           702
+#define CUDA_ERROR_CONTEXT_IS_DESTROYED     709
+#define CUDA_ERROR_ASSERT                   710
+#define CUDA_ERROR_HARDWARE_STACK_ERROR     714
+#define CUDA_ERROR_LAUNCH_FAILED            719
 #define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT  906
 #define CU_EVENT_DISABLE_TIMING             2
 #define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9

@@ -96,7 +96,22 @@ static int is_out_of_memory(BpCudalibsLibrary library, int status) {
   }
 }
 
+/* After these errors of the driver no call on the context succeeds any more. */
+static int is_lost(BpCudalibsLibrary library, int status) {
+  return library == BP_CUDALIBS_DRIVER &&
+         (status == CUDA_ERROR_ECC_UNCORRECTABLE || status == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+          status == CUDA_ERROR_CONTAINED || status == CUDA_ERROR_ILLEGAL_ADDRESS ||
+          status == CUDA_ERROR_LAUNCH_TIMEOUT || status == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+          status == CUDA_ERROR_ASSERT ||
+          (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED));
+}
+
 int32_t bp_cudalibs_raise(BpCudalibsLibrary library, int status, const char *call) {
+  if (is_lost(library, status))
+    return bp_plugin_raise(&bp_cudalibs_host, BP_ERROR_DEVICE_LOST,
+                           "cudalibs: %s: the device was lost by an earlier failure, %s (%d); "
+                           "start the process again",
+                           call, text_of(library, status), status);
   return bp_plugin_raise(&bp_cudalibs_host,
                          is_out_of_memory(library, status) ? BP_ERROR_MEMORY : BP_ERROR_DEVICE,
                          "cudalibs: %s: %s (%d)", call, text_of(library, status), status);

@@ -246,7 +246,7 @@ typedef struct Work {
   int activates, algorithm;
 } Work;
 
-_Static_assert(sizeof(Work) <= FAKE_MOST_ARGS * 8, "work fits into a command");
+_Static_assert(sizeof(Work) <= FAKE_MOST_WORK, "work fits into a command");
 
 static void *elements(int device, const void *data, const Dims *d) {
   return fake_elements(device, data, d->type, count_of(d));

@@ -80,12 +80,21 @@ void fake_store(FakeType type, void *data, int64_t index, double value) {
   memcpy(at, &bits, sizeof(bits));
 }
 
+/* Runs the work in a command, unless the next kernel has to fail. */
+static CUresult run_work(FakeCommand *command, int device) {
+  CUresult (*run)(FakeCommand *, int);
+  CUresult failure = fake_take_kernel_failure();
+  memcpy(&run, command->args[FAKE_MOST_ARGS - 1], sizeof(run));
+  return failure ? failure : run(command, device);
+}
+
 CUresult fake_queue(CUstream stream, CUresult (*run)(FakeCommand *command, int device),
                     const void *work, size_t size) {
-  FakeCommand command = {.run = run};
-  if (size > sizeof(command.args))
+  FakeCommand command = {.run = run_work};
+  if (size > FAKE_MOST_WORK)
     return CUDA_ERROR_INVALID_VALUE;
   memcpy(command.args, work, size);
+  memcpy(command.args[FAKE_MOST_ARGS - 1], &run, sizeof(run));
   return fake_submit(stream, &command);
 }
 

@@ -812,6 +812,35 @@ static void test_out_of_memory(void) {
   g_assert_cmpint(count_of("descriptor"), ==, 0);
 }
 
+/* A call that fails on the device loses the device; the next run says so. */
+static void test_lost_device(void) {
+  if (!is_simulated())
+    return;
+  if (!g_test_subprocess()) {
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_passed();
+    return;
+  }
+  void (*fail_kernel)(int) = (void (*)(int))(uintptr_t)dlsym(simulation, "fakecuda_fail_kernel");
+  BpDevice device = GPU0;
+  BpModule *module = compile_model(small_model(), 1, NULL);
+  BpModel *model = module ? bp_model_create(module, &device, 1) : NULL;
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context)
+    g_error("%s", bp_error_message());
+  set_input(context, bp_model_input_info(model, 0), GPU0);
+  assert_ok(bp_model_run(context));
+  fail_kernel(700); /* an address that is not the device's */
+  g_assert_true(bp_model_run(context) || !bp_model_get_output(context, 0));
+  assert_error(BP_ERROR_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  g_assert_cmpint(bp_model_run(context), ==, -1);
+  assert_error(BP_ERROR_DEVICE_LOST, "lost by an earlier failure");
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_error_clear();
+}
+
 /* A convolution that cuDNN does not have in one call is computed in several, and asked for once. */
 static void test_unsupported_at_once(void) {
   if (!is_simulated())
@@ -1027,11 +1056,12 @@ int main(int argc, char **argv) {
   g_test_add_func("/cudalibs/saved-and-loaded", test_saved_and_loaded);
   g_test_add_func("/cudalibs/wrong-arguments", test_wrong_arguments);
   g_test_add_func("/cudalibs/damaged-bytes", test_damaged_bytes);
-  g_test_add_func("/cudalibs/threads", test_threads);
   g_test_add_func("/cudalibs/every-call-may-fail", test_every_call_may_fail);
   g_test_add_func("/cudalibs/out-of-memory", test_out_of_memory);
+  g_test_add_func("/cudalibs/lost-device", test_lost_device);
   g_test_add_func("/cudalibs/unsupported-at-once", test_unsupported_at_once);
   g_test_add_func("/cudalibs/tf32", test_tf32);
   g_test_add_func("/cudalibs/recording-is-refused", test_recording_is_refused);
+  g_test_add_func("/cudalibs/threads", test_threads);
   return g_test_run();
 }
