@@ -259,9 +259,10 @@ static void open_other_device(Kit *kit) {
   int32_t count = 0;
   KIT_OK(bp_device_count(subject->device_type, &count, &why), "counting the devices");
   if (kit->device_index >= count)
-    bp__kit_absent("the graph compiler is for devices of type %d of another plugin, and there is no "
-                   "device %d: %s",
-                   subject->device_type, kit->device_index, why ? why : "there are fewer");
+    bp__kit_absent(
+        "the graph compiler is for devices of type %d of another plugin, and there is no "
+        "device %d: %s",
+        subject->device_type, kit->device_index, why ? why : "there are fewer");
   kit->device = (BpDevice){subject->device_type, kit->device_index};
   kit->api = bp_device_api(subject->device_type);
   KIT_TRUE(kit->api, "the table of the device: %s", bp_error_message());
