@@ -253,6 +253,34 @@ static gboolean is_for_cpu(void) {
   return subject->device_type == BP_DEVICE_CPU;
 }
 
+/* Opens the device of a plugin that claims nodes for the devices of another plugin. */
+static void open_other_device(Kit *kit) {
+  const char *why = NULL;
+  int32_t count = 0;
+  KIT_OK(bp_device_count(subject->device_type, &count, &why), "counting the devices");
+  if (kit->device_index >= count)
+    bp__kit_absent(
+        "the graph compiler is for devices of type %d of another plugin, and there is no "
+        "device %d: %s",
+        subject->device_type, kit->device_index, why ? why : "there are fewer");
+  kit->device = (BpDevice){subject->device_type, kit->device_index};
+  kit->api = bp_device_api(subject->device_type);
+  KIT_TRUE(kit->api, "the table of the device: %s", bp_error_message());
+  KIT_OK(bp_device_set_current(kit->device, NULL), "set_device");
+}
+
+/* Returns the target that the graph compiler claims nodes for: the plugin's own, or that of another
+ * plugin's device. */
+static BpTarget *open_own(Kit *kit) {
+  if (!kit->targets[0])
+    open_other_device(kit);
+  BpTarget *own =
+      kit->targets[0] ? bp_target_parse(kit->targets[0]) : bp_target_from_device(kit->device);
+  KIT_TRUE(own, "the target %s: %s", kit->targets[0] ? kit->targets[0] : "of the device",
+           bp_error_message());
+  return own;
+}
+
 /* Writes a sample's model to a file; returns the path (g_free). */
 static char *write_sample(const Kit *kit, const Sample *sample) {
   char *path = g_strdup_printf("%s/%s.onnx", kit->folder, sample->name);
@@ -278,9 +306,7 @@ static BpModule *compile_sample(Kit *kit, const Sample *sample, Claimed *claimed
   static const char *const names[] = {"conformance"};
   char *path = write_sample(kit, sample);
   BpTarget *c = open_c();
-  BpTarget *own = is_for_cpu() || !claimed ? NULL : bp_target_parse(kit->targets[0]);
-  KIT_TRUE(own || is_for_cpu() || !claimed, "the target %s: %s", kit->targets[0],
-           bp_error_message());
+  BpTarget *own = is_for_cpu() || !claimed ? NULL : open_own(kit);
   const BpTarget *const targets[] = {own ? own : c};
   BpCompileOptions options = {.struct_size = sizeof options,
                               .targets = targets,
@@ -442,6 +468,10 @@ static void open_device(Kit *kit) {
   open_compiler(kit);
   if (is_for_cpu())
     return;
+  if (!kit->kinds[0]) {
+    open_other_device(kit);
+    return;
+  }
   bp__kit_require_device(kit);
   bp__kit_open_device(kit);
 }
@@ -460,8 +490,9 @@ static void run_table(Kit *kit) {
   KIT_TRUE(later.type_index == BP_TYPE_NONE,
            "a version of the table that is not known yet is answered, with a %s",
            bp_type_name(later.type_index));
-  KIT_TRUE(table->device_type == BP_DEVICE_CPU || kit->targets[0],
-           "the table is for devices of type %d, and the plugin has no target", table->device_type);
+  KIT_TRUE(table->device_type == BP_DEVICE_CPU || kit->targets[0] || !kit->kinds[0],
+           "the table is for devices of type %d, and the plugin has devices and no target",
+           table->device_type);
   g_free(name);
 }
 

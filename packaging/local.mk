@@ -27,6 +27,6 @@ EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backp
 	debian/libbackplane-compiler1.install debian/libbackplane-compiler1.symbols \
 	debian/libbackplane-graph1.install debian/libbackplane-graph1.symbols \
 	debian/backplane-plugin-cpu.install debian/backplane-plugin-cpu-llvm.install \
-	debian/backplane-layers.install debian/backplane-mpi.install debian/backplane-onnxruntime.install debian/backplane-plugin-cuda.install debian/backplane-plugin-dnnl.install \
+	debian/backplane-layers.install debian/backplane-mpi.install debian/backplane-onnxruntime.install debian/backplane-plugin-cuda.install debian/backplane-plugin-cudalibs.install debian/backplane-plugin-dnnl.install \
 	debian/backplane-plugin-opencl.install \
 	debian/backplane-plugin-vulkan.install debian/backplane-worker.install

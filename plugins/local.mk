@@ -21,6 +21,7 @@ plugin_common_sources = \
 
 include plugins/cpu/local.mk
 include plugins/cuda/local.mk
+include plugins/cudalibs/local.mk
 include plugins/layers/local.mk
 include plugins/dnnl/local.mk
 include plugins/opencl/local.mk

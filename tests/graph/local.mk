@@ -86,6 +86,8 @@ if !SANITIZED
 test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif
 
+long_scripts += tests/graph/test-onnx-cudalibs.sh
+EXTRA_DIST += tests/graph/test-onnx-cudalibs.sh
 test_scripts += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh tests/graph/test-recurrent.sh \
 	tests/graph/test-language-model.sh
 long_scripts += tests/graph/test-onnxruntime.sh

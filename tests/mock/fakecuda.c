@@ -25,7 +25,7 @@ static struct Planned {
 static struct Counter {
   char name[64];
   int count;
-} counters[128];
+} counters[256];
 
 /* ---- Bookkeeping ------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulation of NVIDIA's driver, libcuda.so.1, and of NVRTC, for tests of plugins/cuda on
- * machines without a GPU. It proves nothing about a GPU. The simulation:
+/* A simulation of NVIDIA's driver, libcuda.so.1, of NVRTC, and of cuBLAS and cuDNN, for tests of
+ * plugins/cuda and plugins/cudalibs on machines without a GPU. It proves nothing about a GPU. The
+ * simulation:
  *
  *  - device memory is host memory, behind handles that are not addresses;
  *  - streams are lists of commands that run only when a caller waits for them;
@@ -11,6 +12,7 @@
  * fakecuda_memory.c  memory and copies
  * fakecuda_stream.c  streams, events, graphs
  * fakecuda_module.c  modules and launches
+ * fakecublas.c, fakecudnn.c  the functions of cuBLAS and cuDNN, in the same library as the driver
  * fakenvrtc.c        the other library, NVRTC
  * fakecuda_kernel.hpp  what makes C++ of CUDA C++ */
 #ifndef TESTS_MOCK_FAKECUDA_H
@@ -29,7 +31,8 @@ BP_CUDA_FUNCTIONS(FAKE_DECLARE)
 FAKE_API void fakecuda_fail(const char *function, int after, CUresult status);
 /* Makes the next kernel fail, and its context permanently. */
 FAKE_API void fakecuda_fail_kernel(CUresult status);
-/* Counts existing objects of a kind: "memory", "pinned", "stream", "event", "module", "graph". */
+/* Counts existing objects of a kind: "memory", "pinned", "stream", "event", "module", "graph",
+ * "handle" and "descriptor" of cuBLAS and cuDNN; and calls that permit TF32, "tf32". */
 FAKE_API int fakecuda_count(const char *what);
 /* Counts the calls of a function so far. */
 FAKE_API int fakecuda_calls(const char *function);
@@ -56,6 +59,8 @@ typedef struct FakeCubin {
 #define FAKE_STATIC_SHARED 1024
 #define FAKE_THREADS       1024
 #define FAKE_MOST_ARGS     64
+
+#define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT 906
 
 typedef struct FakeCommand FakeCommand;
 

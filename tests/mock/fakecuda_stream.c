@@ -15,6 +15,7 @@ struct CUgraph_st {
 struct CUstream_st {
   CUstream next;
   int device;
+  int is_blocking; /* ordered with the legacy default stream */
   int is_capturing, mode;
   pthread_t capturer;
   FakeCommand *first;
@@ -91,12 +92,6 @@ int fake_is_stream(CUstream stream, int device) {
   return 0;
 }
 
-CUresult fake_submit(CUstream stream, const FakeCommand *command) {
-  if (!fake_is_stream(stream, fake_current()->device))
-    return CUDA_ERROR_INVALID_HANDLE;
-  return append(stream->is_capturing ? &stream->captured.first : &stream->first, command);
-}
-
 /* Runs commands until there are no more, `record` is done, or `most` have run. */
 static CUresult run_stream(CUstream stream, const FakeRecord *record, size_t most) {
   for (; stream->first && most > 0 && !(record && record->is_done); most--) {
@@ -128,6 +123,36 @@ CUresult fake_drain(int device) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
+/* The legacy default stream, NULL, waits for the blocking streams, and they wait for it: its
+ * commands run at once, after theirs. */
+static CUresult run_blocking(int device) {
+  CUresult status = fake_contexts[device].dead;
+  for (CUstream stream = streams; stream; stream = stream->next)
+    if (stream->device == device && stream->is_blocking && stream->is_capturing)
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  for (CUstream stream = streams; stream && status == CUDA_SUCCESS; stream = stream->next)
+    if (stream->device == device && stream->is_blocking)
+      status = run_stream(stream, NULL, SIZE_MAX);
+  return status;
+}
+
+static CUresult submit_legacy(const FakeCommand *command) {
+  int device = fake_current()->device;
+  FakeCommand copy = *command;
+  CUresult status = run_blocking(device);
+  if (status != CUDA_SUCCESS)
+    return status;
+  return fake_contexts[device].dead = copy.run(&copy, device);
+}
+
+CUresult fake_submit(CUstream stream, const FakeCommand *command) {
+  if (!stream)
+    return submit_legacy(command);
+  if (!fake_is_stream(stream, fake_current()->device))
+    return CUDA_ERROR_INVALID_HANDLE;
+  return append(stream->is_capturing ? &stream->captured.first : &stream->first, command);
+}
+
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   CUresult status = fake_enter("cuStreamCreate", 1);
   if (status == CUDA_SUCCESS && flags > CU_STREAM_NON_BLOCKING)
@@ -136,6 +161,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return fake_leave(status);
   *stream = calloc(1, sizeof(**stream));
   (*stream)->device = fake_current()->device;
+  (*stream)->is_blocking = flags == CU_STREAM_DEFAULT;
   (*stream)->next = streams;
   streams = *stream;
   fake_add("stream", 1);
@@ -237,6 +263,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   FakeCommand command = {.run = run_wait, .event = event, .record = event->latest};
   if (status == CUDA_SUCCESS && flags != 0)
     status = CUDA_ERROR_INVALID_VALUE;
+  if (status == CUDA_SUCCESS && !stream)
+    return fake_leave(submit_legacy(&command));
   for (int i = 0; status == CUDA_SUCCESS && i < FAKE_DEVICES; i++) {
     if (fake_is_stream(stream, i)) /* work queued outside of a capture is no part of it */
       return fake_leave(stream->is_capturing ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION
@@ -291,6 +319,10 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
 
 CUresult cuStreamIsCapturing(CUstream stream, int *capture) {
   CUresult status = fake_enter("cuStreamIsCapturing", 1);
+  if (status == CUDA_SUCCESS && !stream) {
+    *capture = 0;
+    return fake_leave(run_blocking(fake_current()->device));
+  }
   if (status == CUDA_SUCCESS && !fake_is_stream(stream, fake_current()->device))
     status = CUDA_ERROR_INVALID_HANDLE;
   *capture = status == CUDA_SUCCESS && stream->is_capturing;

@@ -163,13 +163,14 @@ check_PROGRAMS += tests/mock/simdev-chip
 tests_mock_simdev_chip_SOURCES = sdk/template-npu/src/chip.c sdk/template-npu/src/chip.h
 tests_mock_simdev_chip_LDADD = -lm
 
-# A simulation of NVIDIA's driver and of NVRTC.
+# A simulation of NVIDIA's driver, of NVRTC, and of cuBLAS and cuDNN.
 check_LTLIBRARIES += tests/mock/fakecuda.la
-tests_mock_fakecuda_la_SOURCES = tests/mock/fakecuda.c tests/mock/fakecuda.h \
+tests_mock_fakecuda_la_SOURCES = tests/mock/fakecublas.c tests/mock/fakecuda.c \
+	tests/mock/fakecuda.h tests/mock/fakecudnn.c tests/mock/fakelibs.c tests/mock/fakelibs.h \
 	tests/mock/fakecuda_memory.c tests/mock/fakecuda_module.c tests/mock/fakecuda_stream.c
 tests_mock_fakecuda_la_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)
 tests_mock_fakecuda_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
-tests_mock_fakecuda_la_LIBADD = -ldl
+tests_mock_fakecuda_la_LIBADD = -ldl -lm
 check_LTLIBRARIES += tests/mock/fakenvrtc.la
 tests_mock_fakenvrtc_la_SOURCES = tests/mock/fakenvrtc.c
 tests_mock_fakenvrtc_la_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir) \

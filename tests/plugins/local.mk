@@ -16,6 +16,16 @@ slow_tests += tests/plugins/test-cuda-codegen.sh
 thread_tests += tests/plugins/test-cuda
 endif
 EXTRA_DIST += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
+test_scripts += tests/plugins/test-cuda-headers.sh
+EXTRA_DIST += tests/plugins/test-cuda-headers.sh tests/plugins/cuda-headers.cpp
+if BUILD_CUDALIBS
+if BUILD_CUDA
+long_programs += tests/plugins/test-cudalibs
+thread_tests += tests/plugins/test-cudalibs
+endif
+endif
+tests_plugins_test_cudalibs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_plugins_test_cudalibs_LDADD = $(graphtest_LDADD) -ldl
 if BUILD_OPENCL
 test_programs += tests/plugins/test-opencl
 tests_plugins_test_opencl_LDADD = $(LDADD) -lm

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of cuBLAS, cuDNN and the CUDA driver that this plugin calls, declared from their
+ * published reference manuals: NVIDIA's own headers are not in Debian main, and these declarations
+ * are few. The names are the libraries' symbols. Enumerations of the libraries are ints here.
+ * tests/plugins/cuda-headers.c compares this file with NVIDIA's headers where they are installed.
+ *
+ * cuBLAS: every function is there since CUDA 11.0, and so in libcublas.so.12 and .13.
+ * cuDNN: every function is in libcudnn.so.9 since 9.0.
+ * Driver: every function is there since CUDA 11.0. */
+#ifndef BP_PLUGINS_CUDALIBS_LIBRARY_API_H
+#define BP_PLUGINS_CUDALIBS_LIBRARY_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- The driver -------------------------------------------------------------------------- */
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+
+#define CUDA_SUCCESS                        0
+#define CUDA_ERROR_INVALID_VALUE            1
+#define CUDA_ERROR_OUT_OF_MEMORY            2
+#define CUDA_ERROR_ECC_UNCORRECTABLE        214
+#define CUDA_ERROR_NVLINK_UNCORRECTABLE     220
+#define CUDA_ERROR_CONTAINED                226
+#define CUDA_ERROR_ILLEGAL_ADDRESS          700
+#define CUDA_ERROR_LAUNCH_TIMEOUT           702
+#define CUDA_ERROR_CONTEXT_IS_DESTROYED     709
+#define CUDA_ERROR_ASSERT                   710
+#define CUDA_ERROR_HARDWARE_STACK_ERROR     714
+#define CUDA_ERROR_LAUNCH_FAILED            719
+#define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT  906
+#define CU_EVENT_DISABLE_TIMING             2
+#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
+
+/* X(symbol, parameters): functions of libcuda, all returning CUresult. */
+#define BP_CUDALIBS_DRIVER_FUNCTIONS(X)                                                            \
+  X(cuInit, (unsigned flags))                                                                      \
+  X(cuGetErrorName, (CUresult status, const char **name))                                          \
+  X(cuDeviceGet, (CUdevice * device, int ordinal))                                                 \
+  X(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                              \
+  X(cuCtxSetCurrent, (CUcontext context))                                                          \
+  X(cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr data))                         \
+  X(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))        \
+  X(cuStreamIsCapturing, (CUstream stream, int *status))                                           \
+  X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                           \
+  X(cuEventCreate, (CUevent * event, unsigned flags))                                              \
+  X(cuEventRecord, (CUevent event, CUstream stream))                                               \
+  X(cuEventDestroy_v2, (CUevent event))
+
+/* ---- cuBLAS ------------------------------------------------------------------------------ */
+
+typedef struct cublasContext *cublasHandle_t;
+
+#define CUBLAS_STATUS_SUCCESS         0
+#define CUBLAS_STATUS_NOT_INITIALIZED 1
+#define CUBLAS_STATUS_ALLOC_FAILED    3
+
+#define CUBLAS_OP_N 0
+#define CUBLAS_OP_T 1
+
+#define CUBLAS_DEFAULT_MATH                              0
+#define CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION 16
+
+#define CUBLAS_COMPUTE_32F           68
+#define CUBLAS_COMPUTE_64F           70
+#define CUBLAS_COMPUTE_32F_FAST_TF32 77
+#define CUBLAS_GEMM_DEFAULT          (-1)
+
+#define CUDA_R_32F  0
+#define CUDA_R_64F  1
+#define CUDA_R_16F  2
+#define CUDA_R_16BF 14
+
+/* X(symbol, parameters): functions of libcublas, all returning cublasStatus_t. Scalars (`alpha`,
+ * `beta`) are host memory of the compute type. */
+#define BP_CUDALIBS_CUBLAS_FUNCTIONS(X)                                                            \
+  X(cublasCreate_v2, (cublasHandle_t * handle))                                                    \
+  X(cublasDestroy_v2, (cublasHandle_t handle))                                                     \
+  X(cublasSetStream_v2, (cublasHandle_t handle, CUstream stream))                                  \
+  X(cublasSetMathMode, (cublasHandle_t handle, int mode))                                          \
+  X(cublasGemmStridedBatchedEx,                                                                    \
+    (cublasHandle_t handle, int op_a, int op_b, int m, int n, int k, const void *alpha,            \
+     const void *a, int a_type, int lda, long long stride_a, const void *b, int b_type, int ldb,   \
+     long long stride_b, const void *beta, void *c, int c_type, int ldc, long long stride_c,       \
+     int batch, int compute_type, int algorithm))
+
+/* ---- cuDNN ------------------------------------------------------------------------------- */
+
+typedef struct cudnnContext *cudnnHandle_t;
+typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
+typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
+typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
+typedef struct cudnnPoolingStruct *cudnnPoolingDescriptor_t;
+typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
+
+#define CUDNN_STATUS_SUCCESS                                 0
+#define CUDNN_STATUS_NOT_SUPPORTED                           3000 /* and the 999 numbers after it, which say more */
+#define CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED   4003
+#define CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED 4004
+
+#define CUDNN_DATA_FLOAT  0
+#define CUDNN_DATA_DOUBLE 1
+#define CUDNN_DATA_HALF   2
+
+#define CUDNN_DEFAULT_MATH   0
+#define CUDNN_TENSOR_OP_MATH 1
+#define CUDNN_FMA_MATH       3
+
+#define CUDNN_TENSOR_NCHW       0
+#define CUDNN_CROSS_CORRELATION 1
+#define CUDNN_NOT_PROPAGATE_NAN 0
+#define CUDNN_PROPAGATE_NAN     1
+#define CUDNN_ACTIVATION_RELU   1
+
+#define CUDNN_POOLING_MAX                           0
+#define CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING 1
+#define CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING 2
+
+#define CUDNN_SOFTMAX_ACCURATE     1
+#define CUDNN_SOFTMAX_LOG          2
+#define CUDNN_SOFTMAX_MODE_CHANNEL 1
+
+#define CUDNN_CONVOLUTION_FWD_ALGO_COUNT 8
+
+/* An answer of the search for an algorithm. */
+typedef struct cudnnConvolutionFwdAlgoPerf {
+  int algo;
+  int status;
+  float time;
+  size_t memory;
+  int determinism;
+  int mathType;
+  int reserved[3];
+} cudnnConvolutionFwdAlgoPerf_t;
+
+/* X(symbol, parameters): functions of libcudnn, all returning cudnnStatus_t. Scalars are host
+ * memory: doubles for tensors of float64, else floats. */
+#define BP_CUDALIBS_CUDNN_FUNCTIONS(X)                                                             \
+  X(cudnnCreate, (cudnnHandle_t * handle))                                                         \
+  X(cudnnDestroy, (cudnnHandle_t handle))                                                          \
+  X(cudnnSetStream, (cudnnHandle_t handle, CUstream stream))                                       \
+  X(cudnnCreateTensorDescriptor, (cudnnTensorDescriptor_t * tensor))                               \
+  X(cudnnDestroyTensorDescriptor, (cudnnTensorDescriptor_t tensor))                                \
+  X(cudnnSetTensorNdDescriptor,                                                                    \
+    (cudnnTensorDescriptor_t tensor, int type, int ndim, const int *dims, const int *strides))     \
+  X(cudnnCreateFilterDescriptor, (cudnnFilterDescriptor_t * filter))                               \
+  X(cudnnDestroyFilterDescriptor, (cudnnFilterDescriptor_t filter))                                \
+  X(cudnnSetFilterNdDescriptor,                                                                    \
+    (cudnnFilterDescriptor_t filter, int type, int format, int ndim, const int *dims))             \
+  X(cudnnCreateConvolutionDescriptor, (cudnnConvolutionDescriptor_t * convolution))                \
+  X(cudnnDestroyConvolutionDescriptor, (cudnnConvolutionDescriptor_t convolution))                 \
+  X(cudnnSetConvolutionNdDescriptor,                                                               \
+    (cudnnConvolutionDescriptor_t convolution, int rank, const int *pads, const int *strides,      \
+     const int *dilations, int mode, int compute_type))                                            \
+  X(cudnnSetConvolutionGroupCount, (cudnnConvolutionDescriptor_t convolution, int groups))         \
+  X(cudnnSetConvolutionMathType, (cudnnConvolutionDescriptor_t convolution, int math))             \
+  X(cudnnGetConvolutionForwardAlgorithm_v7,                                                        \
+    (cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,                   \
+     cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int most, int *count,    \
+     cudnnConvolutionFwdAlgoPerf_t *answers))                                                      \
+  X(cudnnGetConvolutionForwardWorkspaceSize,                                                       \
+    (cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,                   \
+     cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int algorithm,           \
+     size_t *size))                                                                                \
+  X(cudnnConvolutionForward,                                                                       \
+    (cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t x_desc, const void *x,       \
+     cudnnFilterDescriptor_t w_desc, const void *w, cudnnConvolutionDescriptor_t convolution,      \
+     int algorithm, void *workspace, size_t size, const void *beta,                                \
+     cudnnTensorDescriptor_t y_desc, void *y))                                                     \
+  X(cudnnConvolutionBiasActivationForward,                                                         \
+    (cudnnHandle_t handle, const void *alpha1, cudnnTensorDescriptor_t x_desc, const void *x,      \
+     cudnnFilterDescriptor_t w_desc, const void *w, cudnnConvolutionDescriptor_t convolution,      \
+     int algorithm, void *workspace, size_t size, const void *alpha2,                              \
+     cudnnTensorDescriptor_t z_desc, const void *z, cudnnTensorDescriptor_t bias_desc,             \
+     const void *bias, cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t y_desc,     \
+     void *y))                                                                                     \
+  X(cudnnAddTensor, (cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t a_desc,      \
+                     const void *a, const void *beta, cudnnTensorDescriptor_t c_desc, void *c))    \
+  X(cudnnCreateActivationDescriptor, (cudnnActivationDescriptor_t * activation))                   \
+  X(cudnnDestroyActivationDescriptor, (cudnnActivationDescriptor_t activation))                    \
+  X(cudnnSetActivationDescriptor,                                                                  \
+    (cudnnActivationDescriptor_t activation, int mode, int nans, double coefficient))              \
+  X(cudnnActivationForward, (cudnnHandle_t handle, cudnnActivationDescriptor_t activation,         \
+                             const void *alpha, cudnnTensorDescriptor_t x_desc, const void *x,     \
+                             const void *beta, cudnnTensorDescriptor_t y_desc, void *y))           \
+  X(cudnnCreatePoolingDescriptor, (cudnnPoolingDescriptor_t * pooling))                            \
+  X(cudnnDestroyPoolingDescriptor, (cudnnPoolingDescriptor_t pooling))                             \
+  X(cudnnSetPoolingNdDescriptor, (cudnnPoolingDescriptor_t pooling, int mode, int nans, int rank,  \
+                                  const int *window, const int *pads, const int *strides))         \
+  X(cudnnPoolingForward, (cudnnHandle_t handle, cudnnPoolingDescriptor_t pooling,                  \
+                          const void *alpha, cudnnTensorDescriptor_t x_desc, const void *x,        \
+                          const void *beta, cudnnTensorDescriptor_t y_desc, void *y))              \
+  X(cudnnSoftmaxForward, (cudnnHandle_t handle, int algorithm, int mode, const void *alpha,        \
+                          cudnnTensorDescriptor_t x_desc, const void *x, const void *beta,         \
+                          cudnnTensorDescriptor_t y_desc, void *y))
+
+/* Functions that return texts. */
+#define BP_CUDALIBS_CUBLAS_TEXTS(X) X(cublasGetStatusString, (int status))
+#define BP_CUDALIBS_CUDNN_TEXTS(X)  X(cudnnGetErrorString, (int status))
+
+#endif
