@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,12 +140,25 @@ typedef struct Between {
 
 #define STACK_SIZE (256 * 1024)
 
+/* Kills a program that does not end in time. Returns 0 or ETIMEDOUT. */
+static int limit_time(const BpSpawn *what, pid_t pid) {
+  int end = what->seconds ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+  int is_late =
+      end >= 0 && poll(&(struct pollfd){.fd = end, .events = POLLIN}, 1, what->seconds * 1000) == 0;
+  if (is_late)
+    kill(what->is_leader ? -pid : pid, SIGKILL);
+  if (end >= 0)
+    close(end);
+  return is_late ? ETIMEDOUT : 0;
+}
+
 static void start_and_wait(Between *between) {
   pid_t pid;
   int error = start(between->prepared, &pid);
+  int late = error ? 0 : limit_time(between->prepared->what, pid);
   while (!error && waitpid(pid, &between->status, 0) < 0)
     error = errno == EINTR ? 0 : errno;
-  between->error = error;
+  between->error = error ? error : late;
 }
 
 #if defined(__SANITIZE_THREAD__)

@@ -21,6 +21,7 @@ typedef struct BpSpawn {
   int passed[BP_SPAWN_PASSED_MAX]; /* descriptors 3 and 4 of the program */
   int num_passed;
   int is_leader; /* gets a process group of its own */
+  int seconds;   /* bp__spawn_and_wait: a program that takes longer is killed; 0: no limit */
 } BpSpawn;
 
 /* Starts a program. Returns 0 or an errno. */
@@ -28,7 +29,8 @@ int bp__spawn(const BpSpawn *what, pid_t *pid);
 
 /* Starts a program and waits for its end without the application's notice: no SIGCHLD arrives, and
  * the result is not lost if the application ignores that signal or waits for any child. Other
- * signals reach this thread afterwards. *status is that of waitpid. Returns 0 or an errno. */
+ * signals reach this thread afterwards. *status is that of waitpid. Returns 0 or an errno:
+ * ETIMEDOUT if the program was killed. */
 int bp__spawn_and_wait(const BpSpawn *what, int *status);
 
 /* Makes the environment for a program: this process' environment, or an empty one if the process

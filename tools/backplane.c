@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <backplane/version.h>
@@ -167,7 +169,32 @@ static void guard_exit(void) {
   alarm(EXIT_SECONDS);
 }
 
+/* ---- The stack --------------------------------------------------------------------------- */
+
+/* Bytes of stack for the program's threads and for the compilers that it starts. */
+#define STACK_BYTES (8 << 20)
+
+static void set_stack_of_threads(size_t bytes) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+/* Raises a low limit as far as permitted: a stack that is too small ends the program without a
+ * message. */
+static void raise_stack_limit(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES)
+    return;
+  limit.rlim_cur = MIN(limit.rlim_max, STACK_BYTES);
+  if (setrlimit(RLIMIT_STACK, &limit) == 0)
+    set_stack_of_threads(limit.rlim_cur);
+}
+
 int main(int argc, char **argv) {
+  raise_stack_limit();
   atexit(check_output_at_exit);
   signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
   setlocale(LC_CTYPE, "");

@@ -214,13 +214,14 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return status;
 }
 
-/* Checks that the folder of a dump exists, and that `path` is not overwritten. */
-static int prepare(const char *path, const CompileOptions *options) {
-  struct stat input, output;
-  if (stat(path, &input) == 0 && stat(options->output, &output) == 0 &&
-      input.st_dev == output.st_dev && input.st_ino == output.st_ino)
-    return command_usage_error("--output is the model itself: %s", path);
-  return command_check_folder(options->dump_dir) < 0 ? command_fail(options->json) : EXIT_OK;
+/* Checks that the folder of a dump exists, and that no file that is read is overwritten. */
+static int prepare(char *path, const CompileOptions *options) {
+  char *const model[] = {path, NULL};
+  return command_check_output("--output", options->output, model) < 0 ||
+                 command_check_output("--output", options->output, options->inputs) < 0 ||
+                 command_check_folder(options->dump_dir) < 0
+             ? command_fail(options->json)
+             : EXIT_OK;
 }
 
 static int check_and_compile(int argc, char **argv, const CompileOptions *options) {

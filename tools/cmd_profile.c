@@ -103,10 +103,11 @@ static int profile(LoadedModel *loaded, const ModelOptions *options, const Profi
   return runs > 0 && extra->trace && write_trace(extra->trace, *records) < 0 ? -1 : runs;
 }
 
-static int profile_model(const char *path, const ModelOptions *options,
-                         const ProfileOptions *extra) {
+static int profile_model(char *path, const ModelOptions *options, const ProfileOptions *extra) {
   LoadedModel loaded;
-  if (command_check_folder(extra->dump_dir) < 0 || model_open(path, options, &loaded) < 0)
+  if (command_check_folder(extra->dump_dir) < 0 ||
+      model_check_output("--trace", extra->trace, (char *[]){path, NULL}, options) < 0 ||
+      model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
   GArray *records = NULL;
   int status = EXIT_OK, runs = profile(&loaded, options, extra, &records);

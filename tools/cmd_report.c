@@ -231,6 +231,9 @@ static int check_and_report(int argc, char **argv, const ModelOptions *options,
     return command_usage_error("report needs --output FILE.html, or --json");
   if (!(extra->seconds >= 0 && isfinite(extra->seconds)))
     return command_usage_error("--seconds is at least 0");
+  if (model_check_output("--output", extra->output, argv + 1, options) < 0 ||
+      command_check_output("--output", extra->output, extra->earlier) < 0)
+    return command_fail(options->json);
   return report_models(argv + 1, options, extra);
 }
 

@@ -353,7 +353,8 @@ static gboolean is_written(const GPtrArray *outputs, const Output *output, const
   return FALSE;
 }
 
-static int write_output(const GPtrArray *outputs, Output *output, const char *dir) {
+/* Names the file for an output: NAME.npy, or NAME.1.npy if an earlier output has that name. */
+static int name_file(const GPtrArray *outputs, Output *output, const char *dir) {
   for (uint32_t index = 0; !output->path; index++) {
     char *file = bp_npy_file_name(output->info->name, index);
     if (!file)
@@ -365,7 +366,14 @@ static int write_output(const GPtrArray *outputs, Output *output, const char *di
     else
       output->path = path;
   }
-  return bp_npy_write(output->path, &output->tensor->view);
+  return 0;
+}
+
+static int write_output(const RunOptions *options, const GPtrArray *outputs, Output *output) {
+  return name_file(outputs, output, options->output) < 0 ||
+                 command_check_output("--output", output->path, options->expect) < 0
+             ? -1
+             : bp_npy_write(output->path, &output->tensor->view);
 }
 
 /* Writes all outputs into one archive. */
@@ -388,10 +396,21 @@ static gboolean is_archive(const char *output) {
   return output && path_has_extension(output, ".npz");
 }
 
-/* Fetches an output's elements, and writes them if a folder is given. JSON gets an output only if
- * JSON can represent its elements, or if they are in a file. */
+static int write_outputs(const RunOptions *options, const GPtrArray *outputs) {
+  if (is_archive(options->output))
+    return command_check_output("--output", options->output, options->expect) < 0
+               ? -1
+               : write_archive(options->output, outputs);
+  for (guint i = 0; options->output && i < outputs->len; i++)
+    if (write_output(options, outputs, outputs->pdata[i]) < 0)
+      return -1;
+  return 0;
+}
+
+/* Fetches an output's elements. JSON gets an output only if JSON can represent its elements, or if
+ * they are in a file. */
 static int collect_output(const LoadedModel *loaded, int32_t index, const RunOptions *options,
-                          const GPtrArray *outputs, Output *output) {
+                          Output *output) {
   output->info = bp_model_output_info(loaded->model, index);
   output->tensor = bp_model_get_output(loaded->context, index);
   if (!output->tensor)
@@ -399,9 +418,6 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const RunOpt
   const BpTensorView *view = &output->tensor->view;
   bp_dtype_format(view->dtype, output->dtype, sizeof output->dtype);
   output->shape = shape_to_text(view->shape, view->ndim);
-  if (options->output && !is_archive(options->output) &&
-      write_output(outputs, output, options->output) < 0)
-    return -1;
   if (!options->output && options->model.json && !element_is_number(view->dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "output '%s': elements of %s have no form in JSON", output->info->name,
@@ -410,17 +426,16 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const RunOpt
   return output->data ? 0 : bp_error_add_context("output '%s'", output->info->name);
 }
 
+/* Fetches the outputs, compares them with the expected values, and writes them. */
 static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
                            GPtrArray *outputs) {
   for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
     Output *output = g_new0(Output, 1);
     g_ptr_array_add(outputs, output);
-    if (collect_output(loaded, i, options, outputs, output) < 0)
+    if (collect_output(loaded, i, options, output) < 0)
       return -1;
   }
-  if (is_archive(options->output) && write_archive(options->output, outputs) < 0)
-    return -1;
-  return compare_outputs(options, outputs);
+  return compare_outputs(options, outputs) < 0 ? -1 : write_outputs(options, outputs);
 }
 
 /* ---- Reports ----------------------------------------------------------------------------- */

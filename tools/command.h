@@ -85,6 +85,10 @@ int command_raise_usage(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Checks, before the work, that files can be created in a folder; NULL is ignored. 0 or -1 with an
  * error. */
 int command_check_folder(const char *path);
+/* Checks that an output does not replace one of the files that the command reads, whatever their
+ * names. `option` is for the message: "--output". `files` ends with NULL, and has FILE or
+ * NAME=FILE. An output of NULL, and a list of NULL, are ignored. 0 or -1 with an error. */
+int command_check_output(const char *option, const char *output, char *const *files);
 /* Prints this thread's error on stderr, and as JSON on stdout if `json`. Returns EXIT_FAIL, or
  * EXIT_USAGE for an error of command_raise_usage. */
 int command_fail(gboolean json);
@@ -340,6 +344,9 @@ typedef struct LoadedModel {
 BpModule *model_load(const char *path, const ModelOptions *options);
 /* Selects the device and loads FILE.so, or compiles MODEL.onnx for it. 0 or -1 with an error. */
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
+/* command_check_output for the files of models and of the options: `paths` ends with NULL. */
+int model_check_output(const char *option, const char *output, char *const *paths,
+                       const ModelOptions *options);
 /* If devices were named, prints on stderr which devices the selection passed over. */
 void model_print_report(const LoadedModel *loaded);
 /* Bytes for the name of a device, such as "remote:me@gpubox/opencl:1". */

@@ -538,6 +538,17 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   return 0;
 }
 
+int model_check_output(const char *option, const char *output, char *const *paths,
+                       const ModelOptions *options) {
+  char *const parts[] = {options->library ? options->library : options->params, options->params,
+                         NULL};
+  return command_check_output(option, output, paths) < 0 ||
+                 command_check_output(option, output, parts) < 0 ||
+                 command_check_output(option, output, options->inputs) < 0
+             ? -1
+             : 0;
+}
+
 void model_print_report(const LoadedModel *loaded) {
   if (loaded->is_chosen_by_list && *loaded->report)
     command_print(stderr, "backplane: passed over: %s\n", loaded->report);

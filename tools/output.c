@@ -238,6 +238,24 @@ int command_check_folder(const char *path) {
                         g_strerror(errno), is_there ? "" : "; make it first");
 }
 
+static gboolean is_file(const char *path, const struct stat *file) {
+  struct stat status;
+  return stat(path, &status) == 0 && status.st_dev == file->st_dev && status.st_ino == file->st_ino;
+}
+
+int command_check_output(const char *option, const char *output, char *const *files) {
+  struct stat file;
+  if (!output || stat(output, &file) != 0 || !S_ISREG(file.st_mode))
+    return 0;
+  for (; files && *files; files++) {
+    const char *value = strchr(*files, '=');
+    if (is_file(*files, &file) || (value && is_file(value + 1, &file)))
+      return command_raise_usage("%s %s would replace a file that the command reads: %s", option,
+                                 output, *files);
+  }
+  return 0;
+}
+
 int command_fail(gboolean json) {
   if (strcmp(bp_error_kind(), USAGE_ERROR) == 0) {
     int status = command_usage_error("%s", bp_error_message());

@@ -154,6 +154,9 @@ static char **make_arguments(const char *program, const char *name, const char *
   return (char **)g_ptr_array_free(words, FALSE);
 }
 
+/* The most seconds until the program's child serves the socket. */
+#define START_SECONDS 20
+
 /* Starts the program, which ends once its child serves the socket. So the worker is no child of
  * this process, and the application's waits for children do not see it. Returns 0 or an errno. */
 static int spawn(char *const *arguments, int socket, int *status) {
@@ -166,7 +169,8 @@ static int spawn(char *const *arguments, int socket, int *status) {
                         .output = fcntl(STDERR_FILENO, F_GETFD) < 0 ? -1 : STDERR_FILENO,
                         .passed = {socket},
                         .num_passed = 1,
-                        .is_leader = 1};
+                        .is_leader = 1,
+                        .seconds = START_SECONDS};
   int error = environment ? bp__spawn_and_wait(&what, status) : ENOMEM;
   free(environment);
   return error;
@@ -188,6 +192,8 @@ static int start_at(const Start *what, int socket) {
   if (!arguments)
     return -1;
   int error = spawn(arguments, socket, &status);
+  if (error == ETIMEDOUT)
+    return raise_start(name, program, "it did not serve within 20 seconds, and was killed");
   if (error) {
     g_autofree char *why =
         g_strdup_printf("%s; install it, or name it in BACKPLANE_WORKER_PROGRAM", strerror(error));

@@ -174,7 +174,7 @@ BpSession *bp_take_spare(const char *host) {
       spare->session = NULL;
     }
   pthread_mutex_unlock(&spares.lock);
-  return session && !bp_session_check(session) ? session : NULL;
+  return session && !bp_session_look(session) ? session : NULL;
 }
 
 /* Takes `host` over. */

@@ -192,6 +192,18 @@ static int32_t lose_in_call(const BpCall *call, const char *how) {
   return bp_session_give_up(call->session, why);
 }
 
+int32_t bp_session_look(BpSession *session) {
+  if (bp_session_check(session))
+    return -1;
+  pthread_mutex_lock(&session->lock);
+  int has_died = !atomic_load(&session->is_lost) && has_ended(session);
+  uint32_t end = has_died ? atomic_load(&session->header->end) : 0;
+  pthread_mutex_unlock(&session->lock);
+  if (has_died)
+    lose(session, describe_end(end));
+  return bp_session_check(session);
+}
+
 /* ---- Channels ---------------------------------------------------------------------------- */
 
 static int send_packet(int socket, uint32_t type, uint64_t number, int fd) {

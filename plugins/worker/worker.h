@@ -32,6 +32,8 @@ void bp_session_use(BpSession *session, const char *label);
 /* Returns 0; or -1 without an error if the worker has ended or was killed, or this process is a
  * fork. */
 int32_t bp_session_check(const BpSession *session);
+/* bp_session_check that notices the end of a worker without a call to it. */
+int32_t bp_session_look(BpSession *session);
 /* bp_session_check that raises an error. */
 int32_t bp_session_require(const BpSession *session);
 /* Returns 0; or -1 with an error if this process is a fork of one that had a worker. Takes no lock,

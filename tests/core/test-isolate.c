@@ -502,6 +502,19 @@ static void test_worker_that_was_killed_is_found_by_the_next_call(void) {
   assert_lost_and_replaced(worker);
 }
 
+static void test_worker_that_died_idle_is_replaced_by_the_next_count(void) {
+  int32_t before = 0, after = 0;
+  choose_device();
+  const BpDevice lost = device;
+  assert_ok(bp_device_count(lost.device_type, &before, NULL));
+  pid_t worker = find_worker(device);
+  g_assert_cmpint(kill(worker, SIGKILL), ==, 0);
+  assert_ends(worker);
+  assert_ok(bp_device_count(lost.device_type, &after, NULL));
+  g_assert_cmpint(after, >, before);
+  assert_lost_and_replaced(worker);
+}
+
 static void *kill_soon(void *context) {
   g_usleep(100000);
   kill(*(const pid_t *)context, SIGKILL);
@@ -720,6 +733,8 @@ int main(int argc, char **argv) {
   TEST("log-callback-may-use-the-lost-device", test_log_callback_may_use_the_lost_device);
   TEST("worker-that-was-killed-is-found-by-the-next-call",
        test_worker_that_was_killed_is_found_by_the_next_call);
+  TEST("worker-that-died-idle-is-replaced-by-the-next-count",
+       test_worker_that_died_idle_is_replaced_by_the_next_count);
   TEST("worker-that-is-killed-ends-a-call-under-way",
        test_worker_that_is_killed_ends_a_call_under_way);
   TEST("crash-in-one-thread-ends-the-calls-of-all", test_crash_in_one_thread_ends_the_calls_of_all);

@@ -669,7 +669,7 @@ ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.on
 ok compile-without-output-is-a-usage-error fails 2 --output "$backplane" compile "$digits/digits.onnx"
 ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "$work/x: the name of a library ends in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
 cp "$digits/digits.onnx" "$work/model.so"
-ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
+ok compile-does-not-write-over-the-model fails 2 "would replace a file that the command reads" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
 ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
 ok output-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" list
 ok help-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" run --help

@@ -44,6 +44,14 @@ lists_none() {
 }
 
 BACKPLANE_ISOLATE='sim*' ok "list shows a plugin that is isolated" ends_saying 0 "found (isolated)" "$backplane" list
+# A worker's program that stops before it serves.
+ends_stopped_start() {
+  printf '#!/bin/sh\necho $$ >"%s/pid"\nkill -STOP $$\n' "$work" >"$work/stopped" && chmod +x "$work/stopped" || return
+  BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=$work/stopped timeout -s KILL 60 "$backplane" inspect device simdev:0 >"$work/out" 2>&1
+  cat "$work/out"
+  ! kill -KILL "$(cat "$work/pid")" && grep -qF "it did not serve within 20 seconds" "$work/out"
+}
+ok "a worker's program that stops is killed after 20 seconds" ends_stopped_start
 ok "list shows none without the variable" lists_none
 BACKPLANE_ISOLATE=simdev ok "inspect says that a plugin is isolated" ends_saying 0 '"isolated": true' "$backplane" inspect plugin simdev --json
 ok "doctor says where a plugin is used, and what cannot be isolated" diagnoses

@@ -100,12 +100,27 @@ does_not_fall_back() {
   grep "^remote:me@there/simdev .*ended with status 9" "$work/out" && ! grep "^remote:me@there/simdev:" "$work/out"
 }
 
+# A command that neither reads nor answers.
+ends_deaf_command() {
+  printf '#!/bin/sh\necho $$ >"%s"\nexec sleep 300\n' "$work/deaf.pid" >"$work/deaf" && chmod +x "$work/deaf" || return
+  BACKPLANE_WORKER_DEADLINE=2 BACKPLANE_REMOTE_SHELL=$work/deaf "$backplane" inspect device remote:me@deaf/simdev >"$work/out" 2>&1
+  cat "$work/out"
+  local pid
+  pid=$(cat "$work/deaf.pid") && for _ in $(seq 50); do
+    [ -e "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" || return 0
+    sleep 0.1
+  done
+  kill "$pid"
+  return 1
+}
+
 BACKPLANE_REMOTE=me@there ok "list shows the plugins of another machine" ends_saying 0 "found (remote)" "$backplane" list
 BACKPLANE_REMOTE=me@there ok "inspect says where a plugin is" ends_saying 0 "remote:me@there/simdev" "$backplane" inspect plugin remote:me@there/simdev
 BACKPLANE_PLUGIN_PATH=$alone with "$work/plugins" ok "doctor runs a model on another machine" diagnoses
 BACKPLANE_PLUGIN_PATH=$alone with "$work/plugins" ok "a library of this machine runs on two others" crosses
 with "$work/npu" ok "a graph compiler works over another machine" claims
 ok "a run connects once" connects_once
+ok "a command that reads nothing ends with its relay" ends_deaf_command
 BACKPLANE_PLUGIN_PATH=$alone BACKPLANE_REMOTE=a,b with "$work/plugins" ok "an index of two machines is ambiguous" \
   fails 1 "write remote:a/simdev or remote:b/simdev" "$backplane" inspect device simdev:0
 ok "a run says on which machine it was" says_which_machine

@@ -297,6 +297,30 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
+# Expected values are compared as they were before the run, and an output replaces no file that the command reads.
+keeps_what_it_reads() {
+  local kept=$work/kept
+  mkdir "$kept" && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$kept/m.so" &&
+    "$backplane" run "$kept/m.so" --input "image=$digits/images/3-1666.png" --output "$kept" &&
+    "$backplane" run "$kept/m.so" --input "image=$digits/images/3-1666.png" --output "$kept/three.npz" &&
+    "$backplane" report "$kept/m.so" --device cpu --seconds 0 --json >"$kept/earlier.json" && cp -r "$kept" "$work/before" || return
+  local reads="would replace a file that the command reads"
+  (cd "$kept" && ln m.so link.html &&
+    fails 2 "--output ./logits.npy $reads: logits.npy" "$backplane" run m.so --input "$seven" --output . --expect logits.npy &&
+    fails 2 "--output three.npz $reads: three.npz" "$backplane" run m.so --input "$seven" --output three.npz --expect three.npz &&
+    fails 2 "--trace m.so $reads: m.so" "$backplane" profile m.so --device cpu --seconds 0 --trace m.so &&
+    fails 2 "--output link.html $reads: m.so" "$backplane" report m.so --device cpu --seconds 0 --output link.html &&
+    fails 2 "--output earlier.json $reads: earlier.json" "$backplane" report m.so --device cpu --seconds 0 --earlier earlier.json -o earlier.json &&
+    rm link.html && diff -r "$kept" "$work/before")
+}
+ok no-output-replaces-a-file-that-the-command-reads keeps_what_it_reads
+
+# A compilation needs 1 MiB.
+raises_the_stack() {
+  (ulimit -S -s 256 && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/stack.so")
+}
+ok low-limit-of-the-stack-is-raised raises_the_stack
+
 ok outputs-become-an-archive archive_of_outputs
 ok difference-says-the-largest-and-where says_the_largest_and_where
 ok tolerance-is-that-of-numpy tolerance_is_numpys

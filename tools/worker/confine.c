@@ -95,12 +95,12 @@ static void add_rules(int ruleset, uint64_t handled) {
   allow_below(ruleset, handled, home, ".nv");
 }
 
-static void confine_files(void) {
+static void confine_by_landlock(int may_signal) {
   long version = syscall(CREATE_RULESET, NULL, 0, ASK_VERSION);
   if (version < 1)
     return; /* a kernel without Landlock, see docs/isolation.md */
   Ruleset rules = {.handled = CHANGE | (version >= 2 ? REFER : 0) | (version >= 3 ? TRUNCATE : 0),
-                   .scoped = version >= 6 ? SCOPE_SIGNAL : 0};
+                   .scoped = version >= 6 && !may_signal ? SCOPE_SIGNAL : 0};
   size_t size = version >= 6 ? sizeof rules : sizeof rules.handled;
   int ruleset = (int)syscall(CREATE_RULESET, &rules, size, 0);
   if (ruleset >= 0)
@@ -112,7 +112,7 @@ static void confine_files(void) {
     close(ruleset);
 }
 
-void worker_confine(void) {
+void worker_confine(int may_signal) {
   if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    confine_files();
+    confine_by_landlock(may_signal);
 }

@@ -201,7 +201,7 @@ static _Noreturn void serve_host(const char *name, const char *number, char **co
     worker_relay_start(command);
   } else {
     bp_log_set_callback(worker_send_log, NULL);
-    worker_confine();
+    worker_confine(0);
   }
   serve_socket(host);
 }
@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--stream")) {
     set_environment(0);
     watch_end();
-    worker_confine();
+    worker_confine(0);
     worker_stream_serve();
   }
   if (argc >= 5 && !strcmp(argv[1], "--relay"))

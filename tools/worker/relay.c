@@ -579,7 +579,9 @@ void worker_relay_start(char **command) {
     execute(command, ends[1], parent);
   }
   close(ends[1]);
-  worker_confine(); /* in this process only, and before there are threads */
+  /* In this process only, and before there are threads. The kernel sends the signal that ends the
+   * command in the name of this process. */
+  worker_confine(1);
   if (command_pid < 0)
     fail("a process for its command cannot be made");
   else if (pthread_create(&reader, NULL, read_stream, NULL))

@@ -131,7 +131,8 @@ int worker_describe_module(Job *job, BpModule *module);
 
 /* ---- confine.c --------------------------------------------------------------------------- */
 
-/* Drops the rights that drivers do not need (docs/isolation.md). */
-void worker_confine(void);
+/* Drops the rights that drivers do not need (docs/isolation.md), signals to other processes only
+ * with `may_signal` 0. */
+void worker_confine(int may_signal);
 
 #endif
