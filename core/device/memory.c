@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <backplane/error.h>
 
@@ -17,6 +18,8 @@
 
 /* The most host memory that a copy between two kinds of device uses. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
+/* The huge page of most processors; a multiple of the page size of the others. */
+#define HUGE_PAGE (UINT64_C(2) << 20)
 
 int bp__device_is_host(BpDevice device) {
   return device.device_type == BP_DEVICE_CPU && device.device_id == 0;
@@ -37,10 +40,16 @@ void *bp__host_alloc(uint64_t size, uint64_t alignment) {
     alignment = sizeof(void *);
   if (check_alignment(alignment))
     return NULL;
+  if (size >= HUGE_PAGE && alignment < HUGE_PAGE)
+    alignment = HUGE_PAGE;
   if (size > PTRDIFF_MAX || posix_memalign(&data, alignment, size ? size : 1) != 0) {
     bp_error_raise(BP_ERROR_MEMORY, "no host memory for %" PRIu64 " bytes", size);
     return NULL;
   }
+  /* Scattered small pages slow down the reading of large weights. A kernel without huge pages is no
+   * error. */
+  if (size >= HUGE_PAGE)
+    madvise(data, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
   return data;
 }
 
