@@ -103,7 +103,7 @@ BP_ROW_EXPAND(hardmax) {
     return -1;
   int64_t extent = x->shape[axis];
   BpGraphAttr attr = bp__attr_int(graph, "axis", axis);
-  BpGraphValue *largest = bp__op_apply(graph, "", "ArgMax", node->name, &x, 1, &attr, 1);
+  BpGraphValue *largest = bp__op_apply(graph, "backplane", "ArgMax", node->name, &x, 1, &attr, 1);
   BpGraphValue *found = marks(graph, node, largest, axis, extent);
   found = bp__op_cast(graph, node, found, in->dtype);
   node->outputs[0] = bp__op_reshape(graph, node, found, in->shape, in->ndim);

@@ -120,7 +120,7 @@ BP_ROW_EXPAND(group_normalization) {
   Moments moments;
   if (ndim > 1 && bp__extent_is_open(x->shape[1]))
     return bp__op_error(node, "the number of its channels is open, and it must be known");
-  if (ndim < 3 || groups < 1 || x->shape[1] % groups != 0 || bp__value_num_elements(x) == 0)
+  if (ndim < 3 || groups < 1 || x->shape[1] % groups != 0)
     return bp__op_bad(node, "num_groups does not divide its channels");
   memcpy(shape, x->shape, sizeof(shape));
   grouped[0] = x->shape[0];

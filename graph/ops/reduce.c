@@ -329,11 +329,17 @@ static int arg_axes(const BpGraphNode *node, Axes *axes) {
 
 BP_ROW_INFER(arg_reduce) {
   Axes axes;
-  if (arg_axes(node, &axes))
+  if (arg_axes(node, &axes) ||
+      bp__op_require(graph, node, bp__extent_add(&graph->extents, axes.extent, -1),
+                     "it reduces no elements"))
     return -1;
-  if (axes.count == 0)
-    return bp__op_bad(node, "it reduces no elements");
   return set_reduced(graph, node, &axes, BP__INT64);
+}
+
+/* Without elements the positions have no meaning; the node that reads them has no elements. */
+BP_ROW_INFER(arg_reduce_or_nothing) {
+  Axes axes;
+  return arg_axes(node, &axes) ? -1 : set_reduced(graph, node, &axes, BP__INT64);
 }
 
 /* The index of the first (or last) element that equals the extreme in `shift`. NaN is extreme. */

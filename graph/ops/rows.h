@@ -196,6 +196,7 @@ BP_ROW_COMPUTE(reverse_sequence);
 /* reduce.c */
 BP_ROW_INFER(reduce);
 BP_ROW_INFER(arg_reduce);
+BP_ROW_INFER(arg_reduce_or_nothing);
 BP_ROW_INFER(softmax);
 BP_ROW_INFER(running);
 BP_ROW_COMPUTE(reduce);

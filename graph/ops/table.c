@@ -473,6 +473,9 @@ static const BpOp table[] = {
      bp__compute_first, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Counting", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "start:i step:i count:i",
      bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
+    {"ArgMax", "backplane", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i",
+     bp__infer_arg_reduce_or_nothing, NULL, bp__compute_arg_reduce, NULL, NULL, BP_OPEN_ALL,
+     BP_BLOCKED_NOT},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
      bp__scalar_identity, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_ELEMENTWISE},
 };

@@ -30,6 +30,9 @@ BP_ROW_INFER(topk) {
     return -1;
   if (in->dtype.code == BP_DTYPE_BOOL)
     return bp__op_bad(node, "its input is bool, which has no order");
+  if (bp__op_require(graph, node, bp__extent_subtract(&graph->extents, in->shape[axis], k),
+                     "its k is more than the elements that there are"))
+    return -1;
   memcpy(shape, in->shape, sizeof(shape));
   shape[axis] = k;
   if (bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim))

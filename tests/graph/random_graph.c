@@ -19,9 +19,18 @@ int64_t between(RandomGraph *g, int64_t first, int64_t last) {
 }
 
 /* Extents that are odd, or close to the lanes of vectors. */
-int64_t extent(RandomGraph *g) {
+int64_t extent_of_some(RandomGraph *g) {
   static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
   return extents[below(g, G_N_ELEMENTS(extents))];
+}
+
+/* The same, and rarely 0. */
+int64_t extent(RandomGraph *g) {
+  return below(g, 40) ? extent_of_some(g) : 0;
+}
+
+int64_t part_of(RandomGraph *g, int64_t count) {
+  return count ? between(g, 1, count) : 0;
 }
 
 /* Returns one of the words between bars. */
@@ -155,14 +164,15 @@ int32_t number(RandomGraph *g, int32_t type, double content) {
 static void add_specials(RandomGraph *g, RandomValue *value) {
   static const float specials[] = {INFINITY, -INFINITY, NAN, -0.0f};
   int64_t count = random_value_count(value);
-  if (value->type != FLOAT)
+  if (value->type != FLOAT || count == 0)
     return;
   for (int64_t i = 0; i < 1 + count / 50; i++)
     ((float *)value->data)[below(g, count)] = specials[below(g, G_N_ELEMENTS(specials))];
   value->error = 1.2e-7;
 }
 
-static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
+static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
+                         gboolean has_elements) {
   static const int8_t usual[] = {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT16,
                                  INT32, INT64, UINT8, INT8,  BOOL};
   static const int8_t rare[] = {DOUBLE, BFLOAT16, INT16, UINT16, UINT32, UINT64};
@@ -173,7 +183,7 @@ static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_
                                             : usual[below(g, G_N_ELEMENTS(usual))];
   while (!(1 << type & types));
   for (int32_t i = 0; i < rank; i++) {
-    shape[i] = i == 0 && rank > 2 ? between(g, 1, 2) : extent(g);
+    shape[i] = i == 0 && rank > 2 ? between(g, 1, 2) : has_elements ? extent_of_some(g) : extent(g);
     while (count * shape[i] > MAX_ELEMENTS)
       shape[i] = (shape[i] + 1) / 2;
     count *= shape[i];
@@ -190,21 +200,31 @@ static gboolean fits(const RandomValue *value, int32_t types, int32_t min_rank, 
 }
 
 /* Picks a value for a node to read, mostly the result of another node; a new value if none fits. */
-int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact) {
+static int32_t pick_any(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
+                        gboolean exact, gboolean has_elements) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t back = (int32_t)below(g, tries < 6 ? MIN(g->values->len, 6) : g->values->len);
     int32_t value = (int32_t)g->values->len - 1 - back;
-    if (fits(random_graph_value(g, value), types, min_rank, max_rank, exact))
+    if (fits(random_graph_value(g, value), types, min_rank, max_rank, exact) &&
+        (!has_elements || random_value_count(random_graph_value(g, value)) > 0))
       return value;
   }
-  int32_t value = new_input(g, types, min_rank, max_rank);
+  int32_t value = new_input(g, types, min_rank, max_rank, has_elements);
   if (!exact && below(g, 8) == 0)
     add_specials(g, random_graph_value(g, value));
   return value;
 }
 
+int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact) {
+  return pick_any(g, types, min_rank, max_rank, exact, FALSE);
+}
+
 int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
   return pick_of(g, types, min_rank, max_rank, FALSE);
+}
+
+int32_t pick_some(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
+  return pick_any(g, types, min_rank, max_rank, FALSE, TRUE);
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
@@ -452,7 +472,7 @@ static void make_many(RandomGraph *g, const Row *row) {
 /* ---- Shapes ---- */
 
 static void make_reshape(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  int32_t x = pick_some(g, ANY, 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
   int64_t count = random_value_count(&in), first = below(g, 2) ? in.shape[in.rank - 1] : 1;
   int64_t shape[3] = {first, 1, count / first};
@@ -557,7 +577,7 @@ static void make_concat(RandomGraph *g, const Row *row) {
   int64_t shape[MAX_RANK], total = 0;
   for (int32_t i = 0; i < count; i++) {
     memcpy(shape, in.shape, sizeof(shape));
-    shape[axis] = between(g, 1, MIN(in.shape[axis] + 3, 20));
+    shape[axis] = between(g, below(g, 12) ? 1 : 0, MIN(in.shape[axis] + 3, 20));
     reads[i] = i == count / 2 ? x : given(g, in.type, shape, in.rank, below(g, 3) == 0);
     total += random_graph_value(g, reads[i])->shape[axis];
   }
@@ -570,10 +590,11 @@ static void make_slice(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = below(g, in.rank), length = in.shape[axis];
-  int64_t start = below(g, length), end = between(g, start + 1, length), step = between(g, 1, 3);
+  int64_t start = length ? below(g, length) : 0, step = between(g, 1, 3);
+  int64_t end = start + (below(g, 12) ? part_of(g, length - start) : 0);
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = (end - start + step - 1) / step;
-  gboolean back = below(g, 3) == 0; /* elements from end - 1 down to start */
+  gboolean back = below(g, 3) == 0 && end > start; /* elements from end - 1 down to start */
   int32_t reads[5] = {x, int_list(g, (int64_t[]){back ? end - 1 : start}, 1),
                       int_list(g, (int64_t[]){back ? start - 1 - length : end}, 1),
                       int_list(g, &axis, 1), int_list(g, (int64_t[]){back ? -step : step}, 1)};
@@ -585,7 +606,8 @@ static void make_slice(RandomGraph *g, const Row *row) {
 static void make_split(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank), first = between(g, 1, in.shape[axis]);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank),
+                           first = below(g, 12) ? part_of(g, in.shape[axis]) : 0;
   int64_t rest = in.shape[axis] - first;
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = first;
@@ -603,7 +625,7 @@ static void make_pad(RandomGraph *g, const Row *row) {
   int64_t shape[MAX_RANK], pads[2 * MAX_RANK];
   char *attrs = choice(g, "mode=constant|mode=constant|mode=reflect|mode=edge");
   for (int32_t i = 0; i < in.rank; i++) {
-    int64_t most = MIN(3, in.shape[i] - 1);
+    int64_t most = in.shape[i] ? MIN(3, in.shape[i] - 1) : 0;
     pads[i] = below(g, 2) ? between(g, 0, most) : 0;
     pads[in.rank + i] = below(g, 2) ? between(g, 0, most) : 0;
     shape[i] = in.shape[i] + pads[i] + pads[in.rank + i];
@@ -628,7 +650,7 @@ static void make_tile(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], repeats[MAX_RANK], axis = below(g, in.rank);
   for (int32_t i = 0; i < in.rank; i++) {
-    repeats[i] = i == axis ? between(g, 1, 3) : 1;
+    repeats[i] = i == axis ? between(g, below(g, 12) ? 1 : 0, 3) : 1;
     shape[i] = in.shape[i] * repeats[i];
   }
   int32_t list = int_list(g, repeats, in.rank);
@@ -650,7 +672,7 @@ static void make_gather(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, 4);
   const RandomValue in = *random_graph_value(g, x);
   gboolean by_element = !strcmp(row->op, "GatherElements");
-  int64_t shape[MAX_RANK], axis = below(g, in.rank), count = between(g, 1, 9);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank), count = in.shape[axis] ? between(g, 1, 9) : 0;
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = count;
   int32_t list = by_element ? indices(g, shape, in.rank, in.shape[axis])
@@ -658,6 +680,14 @@ static void make_gather(RandomGraph *g, const Row *row) {
   int32_t result = apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, list}, 2,
                          in.type, shape, in.rank);
   bits(g, result, in.fraction, in.magnitude);
+}
+
+/* Returns a number of rows of `depth` indices from axis `batch` on: none if an axis is empty. */
+static int64_t count_rows(RandomGraph *g, const RandomValue *in, int32_t batch, int64_t depth) {
+  for (int64_t i = batch; i < batch + depth; i++)
+    if (in->shape[i] == 0)
+      return 0;
+  return between(g, 1, 9);
 }
 
 /* Makes a row of indices for each place, each index for its own axis from `batch` on. */
@@ -677,7 +707,7 @@ static void make_gather_nd(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2), rank = batch;
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK] = {in.shape[0]}, depth = between(g, 1, in.rank - batch);
-  int64_t count = between(g, 1, 9);
+  int64_t count = count_rows(g, &in, batch, depth);
   shape[rank++] = count;
   for (int32_t i = batch + (int32_t)depth; i < in.rank; i++)
     shape[rank++] = in.shape[i];
@@ -711,7 +741,7 @@ static void make_scatter_elements(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = below(g, in.rank);
   for (int32_t i = 0; i < in.rank; i++)
-    shape[i] = i == axis ? between(g, 1, 9) : between(g, 1, in.shape[i]);
+    shape[i] = i == axis && in.shape[i] ? between(g, 1, 9) : part_of(g, in.shape[i]);
   int32_t list = indices(g, shape, in.rank, in.shape[axis]);
   int32_t updates = given(g, in.type, shape, in.rank, FALSE);
   char *attrs = g_strdup_printf("axis=%d", (int)axis);
@@ -722,7 +752,7 @@ static void make_scatter_elements(RandomGraph *g, const Row *row) {
 static void make_scatter_nd(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, 4), rank = 1;
   const RandomValue in = *random_graph_value(g, x);
-  int64_t depth = between(g, 1, in.rank), shape[MAX_RANK] = {between(g, 1, 9)};
+  int64_t depth = between(g, 1, in.rank), shape[MAX_RANK] = {count_rows(g, &in, 0, depth)};
   for (int32_t i = (int32_t)depth; i < in.rank; i++)
     shape[rank++] = in.shape[i];
   int32_t list = index_rows(g, &in, 0, shape[0], depth);
@@ -735,7 +765,7 @@ static void make_topk(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = below(g, in.rank);
   memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = below(g, 3) ? between(g, 1, in.shape[axis]) : in.shape[axis];
+  shape[axis] = below(g, 3) ? part_of(g, in.shape[axis]) : in.shape[axis];
   int32_t k = int_list(g, &shape[axis], 1);
   apply(g, row->op, g_strdup_printf("axis=%d largest=%d", (int)axis, (int)below(g, 2)),
         (int32_t[]){x, k}, 2, in.type, shape, in.rank);
@@ -765,7 +795,7 @@ static void make_reverse_sequence(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int32_t lengths = weights(g, INT64, &in.shape[batch], 1);
   for (int64_t i = 0; i < in.shape[batch]; i++)
-    ((int64_t *)random_graph_value(g, lengths)->data)[i] = between(g, 1, in.shape[1 - batch]);
+    ((int64_t *)random_graph_value(g, lengths)->data)[i] = part_of(g, in.shape[1 - batch]);
   int32_t result =
       apply(g, row->op, g_strdup_printf("batch_axis=%d time_axis=%d", batch, 1 - batch),
             (int32_t[]){x, lengths}, 2, in.type, in.shape, in.rank);
@@ -798,8 +828,8 @@ static void make_eye(RandomGraph *g, const Row *row) {
 /* Both results have as many elements as a constant marks. */
 static void make_marked(RandomGraph *g, const Row *row) {
   gboolean is_compress = row->op[0] == 'C';
-  int32_t x =
-      is_compress ? pick(g, ANY, 1, 4) : weights(g, BOOL, (int64_t[]){extent(g), extent(g)}, 2);
+  int32_t x = is_compress ? pick_some(g, ANY, 1, 4)
+                          : weights(g, BOOL, (int64_t[]){extent_of_some(g), extent_of_some(g)}, 2);
   const RandomValue in = *random_graph_value(g, x);
   int64_t axis = below(g, in.rank), shape[MAX_RANK];
   int32_t mask = is_compress ? weights(g, BOOL, &in.shape[axis], 1) : x;
@@ -856,7 +886,7 @@ static void make_trilu(RandomGraph *g, const Row *row) {
 }
 
 static void make_resize(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
   gboolean is_upsample = row->op[0] == 'U';
@@ -890,7 +920,7 @@ static void make_affine_grid(RandomGraph *g, const Row *row) {
 
 /* Positions inside and outside of the picture. */
 static void make_grid_sample(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t places[4] = {in.shape[0], between(g, 1, 6), between(g, 1, 6), 2};
   int64_t shape[4] = {in.shape[0], in.shape[1], places[1], places[2]};
@@ -906,11 +936,15 @@ static void make_grid_sample(RandomGraph *g, const Row *row) {
 
 /* ---- Reductions ---- */
 
+static int32_t log2_up(int64_t count) {
+  return 1 + (int32_t)ceil(log2((double)MAX(count, 1)));
+}
+
 static void make_reduce(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, row->types, 1, MAX_RANK, row->how & SHARP), rank = 0;
+  gboolean is_arg = row->op[0] == 'A', keep = below(g, 2) == 1;
+  int32_t x = pick_any(g, row->types, 1, MAX_RANK, row->how & SHARP, is_arg), rank = 0;
   const RandomValue in = *random_graph_value(g, x);
   int32_t first = (int32_t)below(g, in.rank), last = (int32_t)between(g, first, in.rank - 1);
-  gboolean is_arg = row->op[0] == 'A', keep = below(g, 2) == 1;
   int64_t shape[MAX_RANK], axes[MAX_RANK], count = 1;
   if (is_arg)
     last = first;
@@ -932,7 +966,7 @@ static void make_reduce(RandomGraph *g, const Row *row) {
   int32_t list = int_list(g, axes, last - first + 1);
   int32_t result = apply(g, row->op, g_strdup_printf("keepdims=%d", keep), (int32_t[]){x, list}, 2,
                          in.type, shape, rank);
-  int32_t more = 1 + (int32_t)ceil(log2((double)count));
+  int32_t more = log2_up(count);
   if (!strcmp(row->op, "ReduceSum") || !strcmp(row->op, "ReduceL1"))
     bits(g, result, in.fraction, in.magnitude + more);
   else if (!strcmp(row->op, "ReduceSumSquare"))
@@ -962,23 +996,22 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
 
 /* ---- Windows ---- */
 
-/* Picks a picture, often the result of another node, so that layers follow each other. */
+/* Picks a picture, often the result of another node, so that layers follow each other. Rarely its
+ * batch is empty. */
 int32_t picture(RandomGraph *g, int32_t types) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t value = (int32_t)below(g, g->values->len);
-    if (fits(random_graph_value(g, value), types, 4, 4, FALSE))
+    const RandomValue *known = random_graph_value(g, value);
+    if (fits(known, types, 4, 4, FALSE) && known->shape[1] && known->shape[2] && known->shape[3])
       return value;
   }
-  int64_t shape[4] = {between(g, 1, 2), below(g, 2) ? between(g, 1, 20) : extent(g),
-                      between(g, 3, 9), between(g, 3, 9)};
+  int64_t shape[4] = {between(g, below(g, 20) ? 1 : 0, 2),
+                      below(g, 2) ? between(g, 1, 20) : extent_of_some(g), between(g, 3, 9),
+                      between(g, 3, 9)};
   int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : FLOAT;
   while (shape[0] * shape[1] * shape[2] * shape[3] > MAX_ELEMENTS)
     shape[2] = shape[3] = 3;
   return given(g, type, shape, 4, FALSE);
-}
-
-static int32_t log2_up(int64_t count) {
-  return 1 + (int32_t)ceil(log2((double)count));
 }
 
 static void make_conv(RandomGraph *g, const Row *row) {

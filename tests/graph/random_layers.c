@@ -33,7 +33,7 @@ void make_gated(RandomGraph *g, const Row *row) {
 
 /* An update in a cache, at a position for each batch. */
 void make_tensor_scatter(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, 4);
+  int32_t x = pick_some(g, ANY, 2, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = between(g, 1, in.rank - 1), length = in.shape[axis];
   gboolean is_circular = below(g, 2) == 1;
@@ -68,7 +68,7 @@ void make_causal_conv(RandomGraph *g, const Row *row) {
 
 /* Scores, a label for each position, and weights of the classes. */
 void make_loss(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, FLOATS, 2, 4), rank = 0;
+  int32_t x = pick_some(g, FLOATS, 2, 4), rank = 0;
   const RandomValue in = *random_graph_value(g, x);
   int64_t places[MAX_RANK];
   gboolean has_logarithm = row->op[0] == 'S';
@@ -168,7 +168,7 @@ void make_attention(RandomGraph *g, const Row *row) {
 
 void make_recurrent(RandomGraph *g, const Row *row) {
   int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
-  int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent(g);
+  int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent_of_some(g);
   int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
   int32_t reads[4] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
                       weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),

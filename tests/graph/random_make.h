@@ -52,6 +52,10 @@ enum { ROUNDED = -1 };
 int64_t below(RandomGraph *g, int64_t end);
 int64_t between(RandomGraph *g, int64_t first, int64_t last);
 int64_t extent(RandomGraph *g);
+/* An extent from 1 on. */
+int64_t extent_of_some(RandomGraph *g);
+/* From 1 to `count`; 0 if there is nothing to take a part of. */
+int64_t part_of(RandomGraph *g, int64_t count);
 char *choice(RandomGraph *g, const char *words);
 gboolean is_float(int32_t type);
 void put(void *data, int32_t type, int64_t at, double value);
@@ -61,6 +65,8 @@ int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count);
 int32_t number(RandomGraph *g, int32_t type, double content);
 int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact);
 int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);
+/* The same, of values with elements. */
+int32_t pick_some(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);
 int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
               int32_t type, const int64_t *shape, int32_t rank);
 int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);

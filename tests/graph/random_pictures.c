@@ -53,7 +53,7 @@ void make_deform_conv(RandomGraph *g, const Row *row) {
  * positions away from edges, where rounding would decide. */
 void make_roi(RandomGraph *g, const Row *row) {
   gboolean is_align = row->op[0] == 'R';
-  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t count = between(g, 1, 4), first = is_align ? 0 : 1;
   int64_t shape[2] = {count, 4 + first};

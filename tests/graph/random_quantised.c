@@ -68,7 +68,7 @@ void make_quantize(RandomGraph *g, const Row *row) {
 
 /* Elements from -16 to 15.875: the scale is 1/8. */
 void make_dynamic_quantize(RandomGraph *g, const Row *row) {
-  int64_t shape[2] = {extent(g), extent(g) + 1};
+  int64_t shape[2] = {extent_of_some(g), extent(g) + 1};
   int32_t x = given(g, FLOAT, shape, 2, below(g, 2) == 0);
   RandomValue *value = random_graph_value(g, x);
   put(value->data, FLOAT, 0, 15.875);

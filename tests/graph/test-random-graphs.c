@@ -575,6 +575,101 @@ static void test_open(void) {
   g_assert_true(done < 100 || open >= runs / 4);
 }
 
+/* ---- Inputs in the caller's memory ------------------------------------------------------- */
+
+/* Binds inputs to new tensors on a device; returns the tensors (transfer full), or NULL. */
+static GPtrArray *bind_inputs(BpModel *model, BpModelContext *context, const RandomGraph *graph,
+                              BpDevice device) {
+  GPtrArray *tensors = g_ptr_array_new_with_free_func((GDestroyNotify)bp_object_release);
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    const RandomValue *value = random_graph_input(graph, info->name);
+    BpTensor *tensor = bp_tensor_create(value->shape, value->rank, info->dtype, device, NULL);
+    g_ptr_array_add(tensors, tensor);
+    if (!tensor ||
+        bp_tensor_copy_from_host(&tensor->view, value->data, random_value_bytes(value)) ||
+        bp_model_bind_input(context, info->name, tensor)) {
+      g_ptr_array_unref(tensors);
+      return NULL;
+    }
+  }
+  return tensors;
+}
+
+static void assert_alike(BpTensor *a, const void *expected, size_t size) {
+  guint8 *bytes = g_malloc0(size + 1);
+  g_assert_cmpint(bp_view_num_bytes(&a->view), ==, (int64_t)size);
+  g_assert_cmpint(bp_tensor_copy_to_host(&a->view, bytes, size), ==, 0);
+  g_assert_cmpmem(bytes, size, expected, size);
+  g_free(bytes);
+}
+
+/* Compares a run on copies of the inputs with runs on the inputs in place. */
+static void compare_bound(BpModel *model, const RandomGraph *graph, BpDevice device) {
+  BpModelContext *copied = bp_model_context_create(model), *bound = bp_model_context_create(model);
+  GPtrArray *tensors = bind_inputs(model, bound, graph, device);
+  if (!tensors || set_inputs(model, copied, graph) || bp_model_run(copied))
+    g_error("%s", bp_error_message());
+  for (int turn = 0; turn < 2; turn++) {
+    if (bp_model_run(bound))
+      g_error("%s", bp_error_message());
+    for (int32_t i = 0; i < bp_model_num_outputs(model); i++) {
+      BpTensor *output = bp_model_get_output(copied, i);
+      size_t size = (size_t)bp_view_num_bytes(&output->view);
+      guint8 *bytes = g_malloc0(size + 1);
+      g_assert_cmpint(bp_tensor_copy_to_host(&output->view, bytes, size), ==, 0);
+      assert_alike(bp_model_get_output(bound, i), bytes, size);
+      g_free(bytes);
+    }
+    for (guint i = 0; i < tensors->len; i++) {
+      const RandomValue *value =
+          random_graph_input(graph, bp_model_input_info(model, (int32_t)i)->name);
+      assert_alike(tensors->pdata[i], value->data, random_value_bytes(value));
+    }
+  }
+  bp_model_context_free(copied);
+  bp_model_context_free(bound);
+  g_ptr_array_unref(tensors);
+}
+
+static void check_bound(uint64_t seed, const char *target_text, RandomForm form) {
+  RandomGraph *graph = random_graph_new(seed, (int32_t)(seed % (uint64_t)random_graph_num_ops()), 1,
+                                        1 + (int32_t)(seed / 8 % 6), has_rare_types(seed));
+  GByteArray *bytes = random_graph_bytes(graph, form);
+  char *path = onnx_write(bytes);
+  const BpTarget *target = bp_target_parse(target_text);
+  BpDevice device = {bp_target_device_type(target), 0};
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
+  BpModule *module = bp_model_compile(path, &options);
+  BpModel *model = module ? bp_model_create(module, &device, 1) : NULL;
+  g_test_message("seed %" G_GUINT64_FORMAT " on %s%s%s", seed, target_text, model ? "" : ": ",
+                 model ? "" : bp_error_message());
+  if (model)
+    compare_bound(model, graph, device);
+  else if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+    g_test_fail();
+  bp_error_clear();
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  random_graph_free(graph);
+}
+
+static void test_bound(void) {
+  static const RandomForm forms[] = {FORM_INPUTS, FORM_OPEN,   FORM_INPUTS, FORM_LOOP,
+                                     FORM_SCAN,   FORM_BRANCH, FORM_DATA};
+  uint64_t first = setting("BP_TEST_SEED", 1), count = setting("BP_TEST_COUNT", 40);
+  uint64_t seconds = setting("BP_TEST_SECONDS", g_getenv("BP_TEST_LONG") ? 300 : 0);
+  gint64 end = g_get_monotonic_time() + (gint64)seconds * G_USEC_PER_SEC;
+  for (uint64_t i = first; i < first + count || g_get_monotonic_time() < end; i++)
+    for (size_t k = 0; k < G_N_ELEMENTS(open_shares); k++)
+      if (takes_part(&open_shares[k], k, i))
+        check_bound(i, open_shares[k].text, forms[i % G_N_ELEMENTS(forms)]);
+}
+
 static gboolean has_generator(const char *op) {
   for (int32_t i = 0; i < random_graph_num_ops(); i++)
     if (!strcmp(random_graph_op(i), op))
@@ -611,5 +706,8 @@ int main(int argc, char **argv) {
   if (!g_getenv("BP_TEST_WRITE"))
     g_test_add_func("/random-graphs/graphs_with_open_extents_agree_with_the_interpreter",
                     test_open);
+  if (!g_getenv("BP_TEST_WRITE"))
+    g_test_add_func("/random-graphs/inputs_in_the_callers_memory_are_read_and_not_written",
+                    test_bound);
   return g_test_run();
 }
