@@ -231,7 +231,16 @@ static const BpIrNode *turn_loop(BpIrRewriter *rewriter, const BpIrNode *node) {
   return all && turning.condition ? bp_ir_if(rewriter->module, turning.condition, all, NULL) : all;
 }
 
+static int visit_bound(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_BOUND;
+}
+
+/* A thread of a kernel has few registers, and most languages of kernels no shuffles. */
 const BpIrNode *bp__lower_turn(BpLowering *lowering, const BpIrNode *body) {
+  int has_threads = bp__ir_visit_once(body, visit_bound, NULL);
+  if (has_threads != 0)
+    return has_threads < 0 ? NULL : body;
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = turn_loop};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
   bp__ir_rewriter_clear(&rewriter);
