@@ -7,12 +7,12 @@
 
 #include "parts/plugins/trial.h"
 #include "core/system/env.h"
-#include "core/system/file.h"
 #include "core/registry/names.h"
 #include "core/registry/part.h"
 
 #include <backplane/version.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -218,20 +218,16 @@ static void append_user(GString *text) {
   g_string_append_c(text, '\n');
 }
 
-/* Appends the identity of the file that contains a function. */
-static void append_library(GString *text, const void *function) {
-  BpMapping library;
-  if (bp__find_mapping(function, &library))
-    return;
-  bp__identity_append(text, library.path);
-  free(library.path);
-}
-
 static void append_host(GString *text) {
+  char *core = bp__own_library();
+  Dl_info self; /* this part */
   g_autofree char *boot = NULL;
   g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
-  append_library(text, __extension__(const void *) bp__own_library);
-  append_library(text, __extension__(const void *) bp__plugin_key);
+  if (core)
+    bp__identity_append(text, core);
+  if (dladdr(__extension__(const void *) bp__plugin_key, &self))
+    bp__identity_append(text, self.dli_fname);
+  free(core);
   bp__identity_append(text, bp__trial_program());
   if (g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL))
     g_string_append(text, boot);
