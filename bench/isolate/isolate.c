@@ -2,8 +2,9 @@
 /* Compares a device whose plugin runs in a process of its own (BACKPLANE_ISOLATE), or on another
  * machine (BACKPLANE_REMOTE), with the same device whose plugin runs in the program: two processes
  * measure in turns. Prints the shortest time of each and the ratio for a launch of a small kernel
- * and a wait for it, queued launches, a small copy, and a model; for a large copy the program
- * prints both bandwidths, and the bandwidth of memcpy into shared memory.
+ * and a wait for it, queued launches, a small copy, and a model; for copies of 64 KiB to 64 MiB the
+ * program prints both bandwidths, and the share of the bandwidth that memcpy to shared memory has
+ * in the second process. The two copies and memcpy run in turns.
  *
  * Program and worker each have half of the processors: otherwise the scheduler of a busy machine
  * keeps both on one processor, where each call costs two context switches.
@@ -25,11 +26,25 @@
 
 #define ROUNDS     12
 #define BUDGET_US  100e3 /* runs of one figure in a round */
-#define LARGE      ((uint64_t)16 << 20)
 #define SMALL      4096
+#define NUM_SIZES  6
+#define LARGEST    ((uint64_t)64 << 20)
 #define ARRAY_SIZE 65536
 
-enum { LAUNCH, QUEUED, SMALL_IN, SMALL_OUT, LARGE_IN, LARGE_OUT, MODEL, NUM_FIGURES };
+/* Sizes of large copies: each is 4 times the one before. */
+static uint64_t size_of(int i) {
+  return (uint64_t)65536 << 2 * i;
+}
+
+enum { LAUNCH, QUEUED, SMALL_IN, SMALL_OUT, MODEL, NUM_CALLS };
+enum { IN, OUT, SHARED, NUM_WAYS };
+
+/* Least times. */
+typedef struct Figures {
+  double calls[NUM_CALLS];
+  double copies[NUM_SIZES][NUM_WAYS];
+} Figures;
+#define NUM_FIGURES (sizeof(Figures) / sizeof(double))
 
 static double now_us(void) {
   struct timespec now;
@@ -50,7 +65,7 @@ typedef struct Bench {
   BpDevice device;
   BpFunction *function;
   void *array, *space;
-  char *memory;
+  char *memory, *shared; /* memory of this process, and memory that another process could see */
   BpModelContext *model;
 } Bench;
 
@@ -136,14 +151,6 @@ static void copy_small_out(const Bench *bench) {
   copy(bench, false, SMALL);
 }
 
-static void copy_large_in(const Bench *bench) {
-  copy(bench, true, LARGE);
-}
-
-static void copy_large_out(const Bench *bench) {
-  copy(bench, false, LARGE);
-}
-
 static void run_model(const Bench *bench) {
   must(!bp_model_run(bench->model) && bp_model_get_output(bench->model, 0), "the model");
   sync_device(bench);
@@ -154,18 +161,16 @@ static void run_model(const Bench *bench) {
 static const struct {
   const char *name;
   void (*run)(const Bench *bench);
-} work[NUM_FIGURES] = {
+} work[NUM_CALLS] = {
     [LAUNCH] = {"launch and wait", launch_and_wait},
     [QUEUED] = {"launch, queued", launch},
     [SMALL_IN] = {"copy of 4 KiB in", copy_small_in},
     [SMALL_OUT] = {"copy of 4 KiB out", copy_small_out},
-    [LARGE_IN] = {"copy of 16 MiB in", copy_large_in},
-    [LARGE_OUT] = {"copy of 16 MiB out", copy_large_out},
     [MODEL] = {"model", run_model},
 };
 
 /* Returns the shortest of at least two runs. */
-static double measure_one(const Bench *bench, int figure) {
+static double measure_call(const Bench *bench, int figure) {
   double least = 0;
   double until = now_us() + BUDGET_US;
   for (int i = 0; i < 2 || now_us() < until; i++) {
@@ -179,9 +184,34 @@ static double measure_one(const Bench *bench, int figure) {
   return least;
 }
 
-static void measure(const Bench *bench, double figures[NUM_FIGURES]) {
-  for (int i = 0; i < NUM_FIGURES; i++)
-    figures[i] = i == MODEL && !bench->model ? 0 : measure_one(bench, i);
+static void copy_one_way(const Bench *bench, int way, uint64_t size) {
+  if (way == SHARED)
+    memcpy(bench->shared, bench->memory, size);
+  else
+    copy(bench, way == IN, size);
+}
+
+/* The ways of one size, in turns. Each of the copies from this process's memory is now the first
+ * and now the second to read what the copy out wrote. */
+static void measure_copies(const Bench *bench, uint64_t size, double least[NUM_WAYS]) {
+  static const int orders[2][NUM_WAYS] = {{IN, SHARED, OUT}, {SHARED, IN, OUT}};
+  double until = now_us() + NUM_WAYS * BUDGET_US;
+  for (int i = 0; i < 2 || now_us() < until; i++)
+    for (int k = 0; k < NUM_WAYS; k++) {
+      int way = orders[i % 2][k];
+      double began = now_us();
+      copy_one_way(bench, way, size);
+      double time = now_us() - began;
+      if (i == 0 || time < least[way])
+        least[way] = time;
+    }
+}
+
+static void measure(const Bench *bench, Figures *figures) {
+  for (int i = 0; i < NUM_CALLS; i++)
+    figures->calls[i] = i == MODEL && !bench->model ? 0 : measure_call(bench, i);
+  for (int i = 0; i < NUM_SIZES; i++)
+    measure_copies(bench, size_of(i), figures->copies[i]);
 }
 
 /* Restricts this thread, and the processes that it starts, to the upper or the lower half of the
@@ -199,26 +229,28 @@ static void use_half(const cpu_set_t *all, bool is_upper) {
 
 /* Measures once for each byte that `from` receives. */
 static void serve(const char *kind, const char *model, bool is_apart, int from, int to) {
-  Bench bench = {.memory = malloc(LARGE)};
-  double figures[NUM_FIGURES];
+  Bench bench = {.memory = malloc(LARGEST)};
+  Figures figures;
   char byte;
   cpu_set_t all;
   must(!sched_getaffinity(0, sizeof all, &all), "the processors");
   if (is_apart)
     use_half(&all, true);
   must(bench.memory && !bp_device_parse(kind, &bench.device), kind);
-  memset(bench.memory, 1, LARGE);
+  memset(bench.memory, 1, LARGEST);
+  bench.shared = mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  must(bench.shared != MAP_FAILED, "shared memory");
   bench.function = build_kernel(bench.device);
   bench.array = allocate(bench.device, ARRAY_SIZE);
-  bench.space = allocate(bench.device, LARGE);
+  bench.space = allocate(bench.device, LARGEST);
   if (is_apart)
     use_half(&all, false);
   if (model)
     load_model(&bench, model, kind);
-  measure(&bench, figures);
+  measure(&bench, &figures);
   while (read(from, &byte, 1) == 1) {
-    measure(&bench, figures);
-    if (write(to, figures, sizeof figures) != sizeof figures)
+    measure(&bench, &figures);
+    if (write(to, &figures, sizeof figures) != sizeof figures)
       break;
   }
 }
@@ -228,7 +260,7 @@ static void serve(const char *kind, const char *model, bool is_apart, int from, 
 typedef struct Side {
   pid_t pid;
   int to, from;
-  double least[NUM_FIGURES];
+  Figures least;
 } Side;
 
 /* Starts a process in which `variable` is set to `value`; NULL: neither. */
@@ -254,50 +286,29 @@ static void start(Side *side, const char *kind, const char *model, const char *v
 }
 
 static void take(Side *side, bool is_first) {
-  double figures[NUM_FIGURES];
-  if (write(side->to, "", 1) != 1 || read(side->from, figures, sizeof figures) != sizeof figures)
+  Figures figures;
+  if (write(side->to, "", 1) != 1 || read(side->from, &figures, sizeof figures) != sizeof figures)
     exit(1); /* it said why */
-  for (int i = 0; i < NUM_FIGURES; i++)
-    if (is_first || figures[i] < side->least[i])
-      side->least[i] = figures[i];
-}
-
-/* Memory of this process, and memory that another process could see. */
-typedef struct Shared {
-  char *from, *to;
-  double least; /* time of a memcpy between them; 0: not measured */
-} Shared;
-
-static void map_shared(Shared *shared) {
-  shared->from = malloc(LARGE);
-  shared->to = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  must(shared->from && shared->to != MAP_FAILED, "shared memory");
-  memset(shared->from, 1, LARGE);
-  memset(shared->to, 2, LARGE);
-  shared->least = 0;
-}
-
-static void time_shared(Shared *shared) {
-  double until = now_us() + BUDGET_US;
-  for (int i = 0; i < 2 || now_us() < until; i++) {
-    double began = now_us();
-    memcpy(shared->to, shared->from, LARGE);
-    double time = now_us() - began;
-    shared->least = shared->least == 0 || time < shared->least ? time : shared->least;
-  }
+  const double *now = (const double *)&figures;
+  double *least = (double *)&side->least;
+  for (size_t i = 0; i < NUM_FIGURES; i++)
+    if (is_first || now[i] < least[i])
+      least[i] = now[i];
 }
 
 static void print_times(const Side sides[2], int figure) {
-  double within = sides[0].least[figure], isolated = sides[1].least[figure];
+  double within = sides[0].least.calls[figure], isolated = sides[1].least.calls[figure];
   printf("%-28s %10.2f us %10.2f us   ratio %5.2f   + %.2f us\n", work[figure].name, within,
          isolated, isolated / within, isolated - within);
 }
 
-static void print_bandwidth(const Side sides[2], int figure, double shared) {
-  const double scale = (double)LARGE / 1e3;
-  double within = sides[0].least[figure], isolated = sides[1].least[figure];
-  printf("%-28s %8.2f GB/s %8.2f GB/s   ratio %5.2f   %.2f of shared memory's\n", work[figure].name,
-         scale / within, scale / isolated, isolated / within, shared / isolated);
+static void print_bandwidth(const Side sides[2], int size, int way) {
+  const double scale = (double)size_of(size) / 1e3;
+  const double *isolated = sides[1].least.copies[size];
+  double within = sides[0].least.copies[size][way];
+  printf("copy of %5llu KiB %-11s %8.2f GB/s %8.2f GB/s   ratio %5.2f   %.2f of shared memory's\n",
+         (unsigned long long)size_of(size) >> 10, way == IN ? "in" : "out", scale / within,
+         scale / isolated[way], isolated[way] / within, isolated[SHARED] / isolated[way]);
 }
 
 int main(int argc, char **argv) {
@@ -312,19 +323,16 @@ int main(int argc, char **argv) {
   char remote[512];
   snprintf(remote, sizeof remote, "remote:%s/%s", host ? host : "", argv[1]);
   start(&sides[1], host ? remote : argv[1], model, host ? NULL : "BACKPLANE_ISOLATE", argv[1]);
-  Shared shared;
-  map_shared(&shared);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < ROUNDS; round++)
     for (int i = 0; i < 2; i++)
       take(&sides[i], round == 0);
-    time_shared(&shared);
-  }
   printf("%-28s %13s %13s\n", argv[1], "in process", host ? "remote" : "isolated");
-  for (int i = 0; i < NUM_FIGURES; i++)
-    if (i == LARGE_IN || i == LARGE_OUT)
-      print_bandwidth(sides, i, shared.least);
-    else if (i != MODEL || model)
+  for (int i = 0; i < NUM_CALLS; i++)
+    if (i != MODEL || model)
       print_times(sides, i);
+  for (int i = 0; i < NUM_SIZES; i++)
+    for (int way = IN; way <= OUT; way++)
+      print_bandwidth(sides, i, way);
   for (int i = 0; i < 2; i++) /* the second process would hold the first one's pipe */
     close(sides[i].to);
   for (int i = 0; i < 2; i++)

@@ -227,13 +227,34 @@ static int32_t visit_properties(void *context, int32_t device_id,
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-static int32_t alloc_data_space(void *context, int32_t device_id, const BpAllocation *allocation,
-                                void **handle) {
-  const BpRemoteKind *kind = context;
-  uint64_t index;
+/* Whether memory of the arena may do. Smaller copies travel with their call. */
+static int may_share(const BpRemoteKind *kind, const BpAllocation *allocation) {
+  return (kind->has & BP_WORKER_HAS_SHARES) && allocation->size > BP_WORKER_INLINE_MAX &&
+         allocation->alignment <= 4096 && !allocation->flags &&
+         (!allocation->scope || !*allocation->scope || !strcmp(allocation->scope, "global"));
+}
+
+/* Allocates from the arena. *handle: 0 if this device cannot. */
+static int32_t alloc_shared(const BpRemoteKind *kind, BpSession *session, uint64_t index,
+                            uint64_t size, uint64_t *handle) {
+  uint64_t answer[2];
+  const uint64_t arguments[] = {kind->number, index, size};
+  *handle = 0;
+  if (bp_call_numbers(session, BP_WORKER_SHARE, arguments, 3, answer, 2))
+    return -1;
+  if (!answer[0])
+    return 0;
+  int32_t rc = bp_shares_add(bp_session_shares(session), (BpShare){answer[0], answer[1], size});
+  if (rc > 0)
+    return bp_session_give_up(session, "shared memory that is not in the arena");
+  *handle = answer[0];
+  return rc;
+}
+
+static int32_t alloc_own(const BpRemoteKind *kind, BpSession *session, uint64_t index,
+                         const BpAllocation *allocation, void **handle) {
   BpCall call;
-  BpSession *session = bp_remote_session(kind, device_id, &index);
-  if (!session || bp_call_begin(session, BP_WORKER_ALLOC, &call))
+  if (bp_call_begin(session, BP_WORKER_ALLOC, &call))
     return -1;
   bp_wire_put(&call.in, kind->number);
   bp_wire_put(&call.in, index);
@@ -252,6 +273,21 @@ static int32_t alloc_data_space(void *context, int32_t device_id, const BpAlloca
   return rc;
 }
 
+static int32_t alloc_data_space(void *context, int32_t device_id, const BpAllocation *allocation,
+                                void **handle) {
+  const BpRemoteKind *kind = context;
+  uint64_t index, shared = 0;
+  BpSession *session = bp_remote_session(kind, device_id, &index);
+  if (!session)
+    return -1;
+  if (may_share(kind, allocation) && alloc_shared(kind, session, index, allocation->size, &shared))
+    return -1;
+  if (!shared)
+    return alloc_own(kind, session, index, allocation, handle);
+  *handle = (void *)(uintptr_t)shared;
+  return 0;
+}
+
 /* The memory of a lost device was freed with its worker: freeing it succeeds. */
 static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
   const BpRemoteKind *kind = context;
@@ -261,6 +297,9 @@ static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
     return -1;
   if (bp_session_check(session))
     return 0;
+  BpShare share;
+  if (bp_shares_remove(bp_session_shares(session), (uintptr_t)handle, &share))
+    return BP_TELL(session, BP_WORKER_UNSHARE, kind->number, index, share.handle, share.from);
   return BP_TELL(session, BP_WORKER_FREE, kind->number, index, (uintptr_t)handle);
 }
 
@@ -282,8 +321,57 @@ static void put_host_copy(const BpRemoteKind *kind, const HostCopy *copy, BpCall
   bp_wire_put(&call->in, copy->stream);
 }
 
-static int32_t copy_in(const BpRemoteKind *kind, BpSession *session, const HostCopy *copy) {
+/* Sends HAND_IN or HAND_OUT, and waits for the answer. */
+static int32_t hand_over(const BpRemoteKind *kind, const HostCopy *copy, const BpShare *share,
+                         BpCall *call) {
+  put_host_copy(kind, copy, call);
+  bp_wire_put(&call->in, share->from);
+  return bp_call_send(call) || bp_call_wait(call) ? -1 : 0;
+}
+
+/* The call keeps the arena mapped. */
+static int32_t copy_in_shared(const BpRemoteKind *kind, BpSession *session, const HostCopy *copy,
+                              const BpShare *share) {
   BpCall call;
+  if (bp_call_begin(session, BP_WORKER_STREAM_SYNC, &call))
+    return -1;
+  bp_wire_put(&call.in, kind->number);
+  bp_wire_put(&call.in, copy->index);
+  bp_wire_put(&call.in, copy->stream);
+  int32_t rc = bp_call_send(&call) || bp_call_wait(&call) ? -1 : 0;
+  if (!rc) {
+    memcpy(bp_session_shares(session)->memory + share->from + copy->offset, copy->host, copy->size);
+    bp_call_again(BP_WORKER_HAND_IN, &call);
+    rc = hand_over(kind, copy, share, &call);
+  }
+  bp_call_finish(&call);
+  return rc;
+}
+
+static int32_t copy_out_shared(const BpRemoteKind *kind, BpSession *session, const HostCopy *copy,
+                               const BpShare *share) {
+  BpCall call;
+  if (bp_call_begin(session, BP_WORKER_HAND_OUT, &call))
+    return -1;
+  int32_t rc = hand_over(kind, copy, share, &call);
+  if (!rc)
+    memcpy(copy->host, bp_session_shares(session)->memory + share->from + copy->offset, copy->size);
+  bp_call_finish(&call);
+  return rc;
+}
+
+/* Finds the part of the arena for a copy; 0: the worker copies, or refuses the range. */
+static int find_share(BpSession *session, const HostCopy *copy, BpShare *share) {
+  return copy->size > BP_WORKER_INLINE_MAX &&
+         bp_shares_find(bp_session_shares(session), copy->handle, share) &&
+         copy->offset <= share->size && copy->size <= share->size - copy->offset;
+}
+
+static int32_t copy_in(const BpRemoteKind *kind, BpSession *session, const HostCopy *copy) {
+  BpShare share;
+  BpCall call;
+  if (find_share(session, copy, &share))
+    return copy_in_shared(kind, session, copy, &share);
   if (bp_call_begin(session, BP_WORKER_COPY_IN, &call))
     return -1;
   put_host_copy(kind, copy, &call);
@@ -299,7 +387,10 @@ static int32_t copy_in(const BpRemoteKind *kind, BpSession *session, const HostC
 }
 
 static int32_t copy_out(const BpRemoteKind *kind, BpSession *session, const HostCopy *copy) {
+  BpShare share;
   BpCall call;
+  if (find_share(session, copy, &share))
+    return copy_out_shared(kind, session, copy, &share);
   if (bp_call_begin(session, BP_WORKER_COPY_OUT, &call))
     return -1;
   put_host_copy(kind, copy, &call);

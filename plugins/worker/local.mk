@@ -10,6 +10,7 @@ backplane_worker_la_SOURCES = \
 	plugins/worker/plugin.c \
 	plugins/worker/protocol.h \
 	plugins/worker/session.c \
+	plugins/worker/share.c \
 	plugins/worker/target.c \
 	plugins/worker/worker.h
 backplane_worker_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)

@@ -5,7 +5,12 @@
  * writes an operation and its arguments, and the worker answers with a status and results. A thread
  * of the worker serves each channel, so that calls of several threads of the host run at once.
  *
- * Bytes of any size move through the channel's chunks while a call is under way: one side fills
+ * The arena follows the channels. If a device runs on the host's CPU and can import host memory, its
+ * larger allocations are parts of the arena, and the host copies to and from them by itself. In: the
+ * host waits for the stream, copies, and hands the bytes over (HAND_IN). Out: the host takes the
+ * bytes (HAND_OUT), and copies. The worker reserves the parts; the host checks their places.
+ *
+ * Bytes for other memory move through the channel's chunks while a call is under way: one side fills
  * chunk i % BP_WORKER_CHUNKS and adds 1 to its counter, the other side empties the chunk and adds 1
  * to its own counter. Neither side gets more than BP_WORKER_CHUNKS ahead of the other.
  *
@@ -35,15 +40,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BP_WORKER_VERSION 4
+#define BP_WORKER_VERSION 5
 #define BP_WORKER_MAGIC   0x42504b57u
 
 #define BP_WORKER_CHANNELS 64
 #define BP_WORKER_AREA     65536 /* bytes of a call's arguments, and of its results */
-/* All chunks together fit in the processor's cache while a large copy goes through them: with 16
- * MiB of chunks each byte would go to memory and back once more. */
-#define BP_WORKER_CHUNKS     8
-#define BP_WORKER_CHUNK_SIZE ((size_t)512 << 10)
+/* A chunk is at least as large as a processor's own cache: the reader gets a chunk that left the
+ * writer's cache several times faster than one that is still in it. All chunks together fit in the
+ * shared cache: with 16 MiB of chunks each byte would go to memory and back once more. */
+#define BP_WORKER_CHUNKS     4
+#define BP_WORKER_CHUNK_SIZE ((size_t)1 << 20)
 /* Copies up to this size travel with the arguments. */
 #define BP_WORKER_INLINE_MAX 32768
 
@@ -105,6 +111,10 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
   X(FREE, free)                   /* place, handle */                                              \
   X(COPY_IN, copy_in)             /* place, handle, offset, size, stream, [bytes]; chunks */       \
   X(COPY_OUT, copy_out)           /* arguments of COPY_IN; chunks or -> bytes */                   \
+  X(SHARE, share)                 /* place, size -> handle or 0, place in the arena */             \
+  X(UNSHARE, unshare)             /* place, handle, place in the arena */                          \
+  X(HAND_IN, hand_in)             /* place, handle, offset, size, stream, place in the arena */    \
+  X(HAND_OUT, hand_out)           /* arguments of HAND_IN; waits for the stream */                 \
   X(COPY_WITHIN, copy_within)     /* place, handle, offset, index, handle, offset, size, stream */ \
   X(STREAM_CREATE, stream_create) /* place -> stream */                                            \
   X(STREAM_FREE, stream_free)     /* place, stream */                                              \
@@ -163,13 +173,15 @@ enum { BP_WORKER_OPERATIONS(BP_WORKER_NUMBER_) BP_WORKER_NUM_OPERATIONS };
 #define BP_WORKER_HAS_EVENTS     4
 #define BP_WORKER_HAS_HOLD       8 /* the host can complete events */
 #define BP_WORKER_HAS_TIMERS     16
+#define BP_WORKER_HAS_SHARES     32 /* SHARE may succeed */
 
 /* ---- Packets of the socket --------------------------------------------------------------- */
 
 #define BP_WORKER_PACKET_HELLO  1 /* from the worker, first: number = BP_WORKER_VERSION, a pidfd */
-#define BP_WORKER_PACKET_MEMORY 2 /* from the host: number = size of the memory; descriptor */
-#define BP_WORKER_PACKET_SERVE  3 /* from the host: number = the channel to serve */
-#define BP_WORKER_PACKET_LOG    4 /* from the worker: number = BP_LOG_*; text = the message */
+#define BP_WORKER_PACKET_MEMORY 2 /* from the host: number = size of memory and arena; descriptor  \
+                                   */
+#define BP_WORKER_PACKET_SERVE 3  /* from the host: number = the channel to serve */
+#define BP_WORKER_PACKET_LOG   4  /* from the worker: number = BP_LOG_*; text = the message */
 
 #define BP_WORKER_TEXT_MAX 1024
 

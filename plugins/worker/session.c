@@ -34,6 +34,8 @@ struct BpSession {
   int socket;
   int pidfd;
   char *memory;
+  uint64_t memory_size;
+  BpShares shares; /* the memory after the channels */
   BpWorkerHeader *header;
   int64_t deadline; /* deadline of one wait in nanoseconds; 0: none */
   int64_t spin;
@@ -117,7 +119,8 @@ int32_t bp_session_require(const BpSession *session) {
 static void free_resources(BpSession *session) {
   if (session->num_free < BP_WORKER_CHANNELS || !session->memory)
     return;
-  munmap(session->memory, BP_WORKER_MEMORY_SIZE);
+  bp_shares_clear(&session->shares);
+  munmap(session->memory, session->memory_size);
   session->memory = NULL;
   session->header = NULL;
   close(session->socket);
@@ -253,10 +256,21 @@ int32_t bp_call_begin(BpSession *session, uint32_t operation, BpCall *call) {
   return 0;
 }
 
+static void free_results(BpCall *call) {
+  if (call->results != call->room)
+    free(call->results);
+  call->results = NULL;
+}
+
+void bp_call_again(uint32_t operation, BpCall *call) {
+  free_results(call);
+  call->operation = operation;
+  call->in.at = call->channel->arguments;
+}
+
 void bp_call_finish(BpCall *call) {
   BpSession *session = call->session;
-  if (call->results && call->results != call->room)
-    free(call->results);
+  free_results(call);
   pthread_mutex_lock(&session->lock);
   session->free[session->num_free++] = call->index;
   if (atomic_load(&session->is_lost))
@@ -420,6 +434,10 @@ int32_t bp_call_numbers(BpSession *session, uint32_t operation, const uint64_t *
   return rc;
 }
 
+BpShares *bp_session_shares(BpSession *session) {
+  return &session->shares;
+}
+
 uint64_t bp_session_slice(const BpSession *session) {
   return session->deadline ? (uint64_t)session->deadline / 4 : UINT64_MAX;
 }
@@ -539,26 +557,56 @@ static int32_t receive_hello(BpSession *session) {
                          session->label, BP_WORKER_VERSION);
 }
 
-/* The size of the shared memory is sealed, so no access to it can fail in this process. */
-static int32_t share_memory(BpSession *session) {
+static uint64_t get_limit(int resource) {
   struct rlimit limit;
-  if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < BP_WORKER_MEMORY_SIZE)
+  return getrlimit((__rlimit_resource_t)resource, &limit) ? RLIM_INFINITY : limit.rlim_cur;
+}
+
+/* The arena is as large as the machine's memory, which is used only as far as it is touched. There
+ * is none if the process has limits. */
+static uint64_t choose_size(void) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+  int has_limit = get_limit(RLIMIT_AS) != RLIM_INFINITY || get_limit(RLIMIT_FSIZE) < 2 * most;
+  return BP_WORKER_MEMORY_SIZE + (has_limit || page != 4096 ? 0 : most);
+}
+
+/* Maps shared memory. Its size is sealed, so no access to it can fail in this process. A process
+ * that locks its memory (mlockall) would get every page at once if the pages were accessible when
+ * they are mapped. */
+static void *map_shared(int fd, uint64_t size) {
+  if (ftruncate(fd, (off_t)size) ||
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+    return MAP_FAILED;
+  void *memory = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED)
+    return memory;
+  madvise(memory, size, MADV_DONTFORK);
+  madvise(memory, size, MADV_DONTDUMP);
+  if (!mprotect(memory, size, PROT_READ | PROT_WRITE))
+    return memory;
+  munmap(memory, size);
+  return MAP_FAILED;
+}
+
+static int32_t share_memory(BpSession *session) {
+  uint64_t size = choose_size();
+  if (get_limit(RLIMIT_FSIZE) < size)
     return errno = EFBIG, raise_start(session->label, "the limit of file sizes (ulimit -f)");
   int fd = memfd_create("backplane-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
     return raise_start(session->label, "a memfd");
-  void *memory = MAP_FAILED;
-  if (!ftruncate(fd, BP_WORKER_MEMORY_SIZE) &&
-      !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-    memory = mmap(NULL, BP_WORKER_MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *memory = map_shared(fd, size);
   int32_t rc = 0;
   if (memory == MAP_FAILED) {
     rc = raise_start(session->label, "shared memory");
   } else {
-    madvise(memory, BP_WORKER_MEMORY_SIZE, MADV_DONTFORK);
     session->memory = memory;
+    session->memory_size = size;
     session->header = memory;
-    if (send_packet(session->socket, BP_WORKER_PACKET_MEMORY, BP_WORKER_MEMORY_SIZE, fd))
+    session->shares.memory = session->memory + BP_WORKER_MEMORY_SIZE;
+    session->shares.size = size - BP_WORKER_MEMORY_SIZE;
+    if (send_packet(session->socket, BP_WORKER_PACKET_MEMORY, size, fd))
       rc = raise_start(session->label, "handing the memory over");
   }
   close(fd);
@@ -612,6 +660,7 @@ BpSession *bp_session_start(const char *label, BpFunction *starter) {
   session->deadline = read_deadline();
   session->spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0;
   pthread_mutex_init(&session->lock, NULL);
+  pthread_mutex_init(&session->shares.lock, NULL);
   for (uint32_t i = 0; i < BP_WORKER_CHANNELS; i++)
     session->free[i] = BP_WORKER_CHANNELS - 1 - i;
   session->num_free = BP_WORKER_CHANNELS;
@@ -621,12 +670,13 @@ BpSession *bp_session_start(const char *label, BpFunction *starter) {
     return session;
   }
   if (session->memory)
-    munmap(session->memory, BP_WORKER_MEMORY_SIZE);
+    munmap(session->memory, session->memory_size);
   if (session->pidfd >= 0)
     close(session->pidfd);
   if (session->socket >= 0)
     close(session->socket); /* closing the socket ends the worker */
   pthread_mutex_destroy(&session->lock);
+  pthread_mutex_destroy(&session->shares.lock);
   free(session);
   return NULL;
 }

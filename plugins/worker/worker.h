@@ -70,6 +70,8 @@ void bp_call_tell_chunks(BpCall *call, uint32_t chunks);
 int32_t bp_call_wait(BpCall *call);
 /* Checks that the results could be read. -1 with an error. */
 int32_t bp_call_check(BpCall *call);
+/* Starts one more call on the channel of a call that was answered. */
+void bp_call_again(uint32_t operation, BpCall *call);
 void bp_call_finish(BpCall *call);
 
 /* Makes a whole call whose arguments and results are numbers: BP_TELL has no result, BP_ASK one. */
@@ -97,6 +99,33 @@ int32_t bp_call_get_blob(BpCall *call, BpOwnedBytes *bytes);
 /* The longest time in nanoseconds that one call waits for an event that may take any time; the
  * caller repeats the call. */
 uint64_t bp_session_slice(const BpSession *session);
+
+/* ---- share.c: device memory in the arena -------------------------------------------------- */
+
+/* A part of the arena that is a device's memory. */
+typedef struct BpShare {
+  uint64_t handle; /* the worker's handle of the memory */
+  uint64_t from;   /* its place in the arena */
+  uint64_t size;
+} BpShare;
+
+/* The parts of a session's arena. */
+typedef struct BpShares {
+  pthread_mutex_t lock;
+  char *memory; /* NULL: there is no arena, or the session is lost */
+  uint64_t size;
+  BpShare *items; /* in the order of their handles */
+  size_t count, capacity;
+} BpShares;
+
+BpShares *bp_session_shares(BpSession *session);
+/* Adds a part. 0; 1: the part is not in the arena, or the handle is known; -1 with an error. */
+int32_t bp_shares_add(BpShares *shares, BpShare share);
+/* Returns 1 and the part of a handle, or 0. */
+int32_t bp_shares_find(BpShares *shares, uint64_t handle, BpShare *share);
+int32_t bp_shares_remove(BpShares *shares, uint64_t handle, BpShare *share);
+/* Forgets the parts and the arena. */
+void bp_shares_clear(BpShares *shares);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 

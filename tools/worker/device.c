@@ -71,6 +71,8 @@ static uint64_t find_abilities(const Kind *kind) {
     has |= BP_WORKER_HAS_HOLD;
   if (kind->timers)
     has |= BP_WORKER_HAS_TIMERS;
+  if (worker_has_arena() && kind->external && kind->events)
+    has |= BP_WORKER_HAS_SHARES;
   return has;
 }
 
@@ -86,8 +88,10 @@ static int describe_kind(Job *job, const char *name) {
                           "a plugin with more than %d kinds of devices cannot be isolated",
                           WORKER_MAX_KINDS);
   Kind *kind = &kinds[num_kinds++];
-  *kind = (Kind){api, find_extension(api, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION),
-                 find_extension(api, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION)};
+  *kind = (Kind){
+      api, find_extension(api, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION),
+      find_extension(api, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION),
+      find_extension(api, BP_EXTENSION_EXTERNAL_MEMORY, BP_EXTENSION_EXTERNAL_MEMORY_VERSION)};
   bp_wire_put_str(&job->out, api->name);
   bp_wire_put(&job->out, (uint32_t)api->device_type);
   bp_wire_put(&job->out, find_abilities(kind));
@@ -291,6 +295,7 @@ int worker_stream_create(Job *job) {
   const Kind *kind = worker_get_place(job, &device_id);
   if (!kind || bp_stream_create((BpDevice){kind->api->device_type, device_id}, &stream))
     return -1;
+  worker_note_stream(kind, device_id, stream);
   worker_put_pointer(job, stream);
   return 0;
 }
@@ -299,7 +304,10 @@ int worker_stream_free(Job *job) {
   int32_t device_id;
   const Kind *kind = worker_get_place(job, &device_id);
   void *stream = worker_get_pointer(job);
-  return kind ? bp_stream_free((BpDevice){kind->api->device_type, device_id}, stream) : -1;
+  if (!kind)
+    return -1;
+  worker_forget_stream(kind, device_id, stream);
+  return bp_stream_free((BpDevice){kind->api->device_type, device_id}, stream);
 }
 
 int worker_stream_order(Job *job) {

@@ -12,6 +12,7 @@ backplane_worker_SOURCES = \
 	tools/worker/module.c \
 	tools/worker/relay.c \
 	tools/worker/serve.c \
+	tools/worker/share.c \
 	tools/worker/stream.c \
 	tools/worker/target.c \
 	tools/worker/worker.h

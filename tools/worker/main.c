@@ -117,11 +117,15 @@ static int map_memory(void) {
   BpWorkerPacket packet;
   int fd;
   if (receive(&packet, &fd) || packet.type != BP_WORKER_PACKET_MEMORY ||
-      packet.number != BP_WORKER_MEMORY_SIZE || fd < 0)
+      packet.number < BP_WORKER_MEMORY_SIZE || fd < 0)
     return -1;
-  memory = mmap(NULL, BP_WORKER_MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  memory = mmap(NULL, packet.number, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
-  return memory == MAP_FAILED ? -1 : 0;
+  if (memory == MAP_FAILED)
+    return -1;
+  madvise(memory, packet.number, MADV_DONTDUMP);
+  worker_set_arena(memory + BP_WORKER_MEMORY_SIZE, packet.number - BP_WORKER_MEMORY_SIZE);
+  return 0;
 }
 
 /* Does not block: a message is dropped if the socket is full. */

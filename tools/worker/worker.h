@@ -96,6 +96,7 @@ typedef struct Kind {
   const BpDeviceApi *api;
   const BpEventsApi *events;
   const BpTimerApi *timers;
+  const BpExternalMemoryApi *external;
 } Kind;
 
 /* Returns the kind that the next argument names; NULL with an error. */
@@ -105,6 +106,15 @@ const Kind *worker_get_place(Job *job, int32_t *device_id);
 void *worker_get_pointer(Job *job);
 void worker_put_pointer(Job *job, const void *pointer);
 void worker_put_value(Job *job, const BpValue *value);
+
+/* ---- share.c ----------------------------------------------------------------------------- */
+
+/* Sets the memory for shared allocations; called once, before the first request. */
+void worker_set_arena(char *memory, uint64_t size);
+int worker_has_arena(void);
+/* Tells of a stream that was made, and of one that will be freed. */
+void worker_note_stream(const Kind *kind, int32_t device_id, void *stream);
+void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream);
 
 /* ---- target.c ---------------------------------------------------------------------------- */
 
