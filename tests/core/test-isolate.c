@@ -207,6 +207,112 @@ static void test_copies_of_any_size_and_offset_are_exact(void) {
   g_free(target);
 }
 
+/* ---- Shared memory ----------------------------------------------------------------------- */
+
+#define SHARED_SIZE ((uint64_t)24 << 20)
+
+/* Selects a device that runs on the host's CPU and imports host memory. */
+static int choose_software_device(BpDevice *found) {
+  BpValue value;
+  int32_t count = 0;
+  if (bp_device_parse("opencl", found) || bp_device_count(found->device_type, &count, NULL) ||
+      !count || bp_device_get_attr(*found, BP_ATTR_RANK, &value) || value.v_int64 >= 100) {
+    bp_error_clear();
+    g_test_skip("there is no software driver of OpenCL");
+    return 0;
+  }
+  return 1;
+}
+
+/* Returns the bytes of shared memory that this process has mapped and touched. */
+static int64_t count_shared_bytes(void) {
+  g_autofree char *text = NULL;
+  g_assert_true(g_file_get_contents("/proc/self/status", &text, NULL, NULL));
+  const char *line = strstr(text, "RssShmem:");
+  g_assert_nonnull(line);
+  return g_ascii_strtoll(line + strlen("RssShmem:"), NULL, 10) << 10;
+}
+
+static void test_memory_of_a_software_device_is_shared_until_it_is_freed(void) {
+  BpDevice where;
+  if (!choose_software_device(&where))
+    return;
+  g_autofree char *source = g_malloc(SHARED_SIZE), *target = g_malloc0(SHARED_SIZE);
+  for (uint64_t i = 0; i < SHARED_SIZE; i++)
+    source[i] = (char)(i * 2654435761u >> 13);
+  int64_t before = count_shared_bytes();
+  void *handle = allocate(where, SHARED_SIZE, NULL);
+  assert_ok(copy_in(where, handle, 0, source, SHARED_SIZE));
+  g_assert_cmpint(count_shared_bytes() - before, >=, (int64_t)SHARED_SIZE);
+  assert_ok(copy_out(where, handle, 0, target, SHARED_SIZE));
+  assert_ok(bp_stream_sync(where, NULL));
+  g_assert_cmpmem(target, SHARED_SIZE, source, SHARED_SIZE);
+  assert_ok(bp_device_free(where, handle));
+  assert_ok(bp_stream_sync(where, NULL));
+  g_assert_cmpint(count_shared_bytes() - before, <, (int64_t)SHARED_SIZE / 4);
+}
+
+static void test_copy_past_the_end_of_shared_memory_is_refused(void) {
+  BpDevice where;
+  if (!choose_software_device(&where))
+    return;
+  g_autofree char *bytes = g_malloc0(200000);
+  void *handle = allocate(where, 100001, NULL);
+  assert_error(copy_in(where, handle, 1, bytes, 100001), BP_ERROR_VALUE, "100001");
+  assert_error(copy_out(where, handle, 2, bytes, 100000), BP_ERROR_VALUE, "100001");
+  assert_ok(copy_in(where, handle, 1, bytes, 100000));
+  assert_ok(bp_device_free(where, handle));
+  assert_error(copy_in(where, handle, 1, bytes, 100000), BP_ERROR_VALUE, "");
+}
+
+static void copy_on(BpDevice where, void *from, void *to, void *stream) {
+  const BpCopy copy = {.struct_size = sizeof copy,
+                       .from = from,
+                       .from_device = where,
+                       .to = to,
+                       .to_device = where,
+                       .size = SHARED_SIZE};
+  assert_ok(bp_device_copy(&copy, stream));
+}
+
+/* A stream waits for a held event and then reads memory that was freed, and a new allocation is
+ * written meanwhile. The stream, too, is freed before it reads. */
+static void test_freed_memory_is_not_used_again_before_queued_work_read_it(void) {
+  BpDevice where;
+  void *stream;
+  BpDeviceEvent *held = NULL, *read = NULL;
+  int32_t state;
+  if (!choose_software_device(&where))
+    return;
+  const BpDeviceApi *api = bp_device_api(where.device_type);
+  const BpEventsApi *events =
+      bp_device_extension(where.device_type, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION);
+  g_autofree char *bytes = g_malloc(SHARED_SIZE), *got = g_malloc0(SHARED_SIZE);
+  void *from = allocate(where, SHARED_SIZE, NULL), *to = allocate(where, SHARED_SIZE, NULL);
+  assert_ok(copy_in(where, from, 0, memset(bytes, 1, SHARED_SIZE), SHARED_SIZE));
+  assert_ok(copy_in(where, to, 0, memset(bytes, 2, SHARED_SIZE), SHARED_SIZE));
+  assert_ok(bp_stream_create(where, &stream));
+  assert_ok(events->create(api->context, where.device_id, &held));
+  assert_ok(events->create(api->context, where.device_id, &read));
+  assert_ok(events->hold(api->context, held));
+  assert_ok(events->wait(api->context, held, stream));
+  copy_on(where, from, to, stream);
+  assert_ok(events->record(api->context, read, stream));
+  assert_ok(bp_stream_free(where, stream));
+  assert_ok(bp_device_free(where, from));
+  void *other = allocate(where, SHARED_SIZE, NULL);
+  assert_ok(copy_in(where, other, 0, memset(bytes, 3, SHARED_SIZE), SHARED_SIZE));
+  assert_ok(events->signal(api->context, held));
+  assert_ok(events->synchronize(api->context, read, BP_WAIT_FOREVER, &state));
+  assert_ok(copy_out(where, to, 0, got, SHARED_SIZE));
+  assert_ok(bp_stream_sync(where, NULL));
+  g_assert_cmpmem(got, SHARED_SIZE, memset(bytes, 1, SHARED_SIZE), SHARED_SIZE);
+  assert_ok(bp_device_free(where, other));
+  assert_ok(bp_device_free(where, to));
+  assert_ok(events->free(api->context, held));
+  assert_ok(events->free(api->context, read));
+}
+
 static void test_copy_between_two_devices_stays_in_the_worker(void) {
   choose_device();
   const BpDevice other = {device.device_type, device.device_id + 1};
@@ -574,7 +680,7 @@ int main(int argc, char **argv) {
   g_autofree char *path =
       g_strdup_printf("%s:%s", plugin_directory, g_getenv("BACKPLANE_PLUGIN_PATH"));
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
-  g_setenv("BACKPLANE_ISOLATE", "frag*, simdev, cpu,layers", TRUE);
+  g_setenv("BACKPLANE_ISOLATE", "frag*, simdev, opencl*, cpu,layers", TRUE);
   g_setenv("BACKPLANE_WORKER_DEADLINE", "1.5", TRUE);
   g_autofree char *file = g_build_filename(g_get_home_dir(), ".backplane-fragile-file", NULL);
   g_setenv("BACKPLANE_FRAGILE_FILE", file, TRUE);
@@ -591,6 +697,12 @@ int main(int argc, char **argv) {
   TEST("shape-of-many-extents-crosses", test_shape_of_many_extents_crosses);
   TEST("worker-is-no-child-that-a-wait-sees", test_worker_is_no_child_that_a_wait_sees);
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
+  TEST("memory-of-a-software-device-is-shared-until-it-is-freed",
+       test_memory_of_a_software_device_is_shared_until_it_is_freed);
+  TEST("copy-past-the-end-of-shared-memory-is-refused",
+       test_copy_past_the_end_of_shared_memory_is_refused);
+  TEST("freed-memory-is-not-used-again-before-queued-work-read-it",
+       test_freed_memory_is_not_used_again_before_queued_work_read_it);
   TEST("copy-between-two-devices-stays-in-the-worker",
        test_copy_between_two_devices_stays_in_the_worker);
   TEST("error-of-the-plugin-has-its-kind-and-words",

@@ -321,5 +321,8 @@ int worker_stream_sync(Job *job) {
   int32_t device_id;
   const Kind *kind = worker_get_place(job, &device_id);
   void *stream = worker_get_pointer(job);
-  return kind ? kind->api->stream_sync(kind->api->context, device_id, stream) : -1;
+  if (!kind || kind->api->stream_sync(kind->api->context, device_id, stream))
+    return -1;
+  worker_return_parts();
+  return 0;
 }

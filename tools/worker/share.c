@@ -157,6 +157,14 @@ static void return_parts(void) {
   }
 }
 
+void worker_return_parts(void) {
+  pthread_mutex_lock(&arena.lock);
+  if (arena.points.count)
+    return_parts();
+  pthread_mutex_unlock(&arena.lock);
+  bp_error_clear();
+}
+
 /* Reserves the first gap of at least `size` bytes. */
 static uint64_t reserve(const Kind *kind, int32_t device_id, uint64_t size) {
   uint64_t from = 0;
@@ -187,12 +195,13 @@ static Part *find_part(uint64_t from, size_t *index) {
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
-static int64_t get_rank(const Kind *kind, int32_t device_id) {
+/* Returns an attribute; 0 if the device does not say it. */
+static int64_t get_number(const Kind *kind, int32_t device_id, int32_t attr) {
   BpValue value = {.type_index = BP_TYPE_NONE};
-  int rc = kind->api->get_attr(kind->api->context, device_id, BP_ATTR_RANK, &value);
-  int64_t rank = !rc && value.type_index == BP_TYPE_INT ? value.v_int64 : 0;
+  int rc = kind->api->get_attr(kind->api->context, device_id, attr, &value);
+  int64_t number = !rc && value.type_index == BP_TYPE_INT ? value.v_int64 : 0;
   bp_value_clear(&value);
-  return rank;
+  return number;
 }
 
 /* Only a software driver has its memory in the host's: for another device, imported memory is far
@@ -201,11 +210,31 @@ static int can_share(const Kind *kind, int32_t device_id) {
   uint64_t imports = 0, exports = 0, alignment = 0;
   if (!arena.size || !kind->external || !kind->events)
     return 0;
-  int64_t rank = get_rank(kind, device_id);
+  int64_t rank = get_number(kind, device_id, BP_ATTR_RANK);
   return rank > 0 && rank < 100 &&
          !kind->external->get_forms(kind->api->context, device_id, &imports, &exports,
                                     &alignment) &&
          (imports & BP_EXTERNAL_HOST_POINTER) && alignment <= PAGE;
+}
+
+/* Drivers do not count imported memory. */
+static int check_total(const Kind *kind, int32_t device_id, uint64_t size) {
+  uint64_t total = (uint64_t)get_number(kind, device_id, BP_ATTR_TOTAL_GLOBAL_MEMORY), used = 0;
+  pthread_mutex_lock(&arena.lock);
+  for (size_t i = 0; i < arena.parts.count; i++) {
+    const Part *part = (const Part *)arena.parts.items + i;
+    if (part->kind == kind && part->device_id == device_id)
+      used += part->to - part->from;
+  }
+  pthread_mutex_unlock(&arena.lock);
+  return !total || (used <= total && size <= total - used)
+             ? 0
+             : bp_error_raise(
+                   BP_ERROR_MEMORY,
+                   "%s: no memory for %llu bytes; the device has %llu bytes, and %llu are "
+                   "allocated",
+                   kind->api->name, (unsigned long long)size, (unsigned long long)total,
+                   (unsigned long long)used);
 }
 
 static int import(const Kind *kind, int32_t device_id, uint64_t from, uint64_t size,
@@ -217,28 +246,37 @@ static int import(const Kind *kind, int32_t device_id, uint64_t from, uint64_t s
   return kind->external->import_memory(kind->api->context, device_id, &memory, handle);
 }
 
+/* Allocates from the arena. *handle: NULL if this device cannot. */
+static uint64_t allocate(const Kind *kind, int32_t device_id, uint64_t size, void **handle) {
+  size_t index;
+  pthread_mutex_lock(&arena.lock);
+  uint64_t from = reserve(kind, device_id, (size + PAGE - 1) / PAGE * PAGE);
+  pthread_mutex_unlock(&arena.lock);
+  if (from == NONE || !import(kind, device_id, from, size, handle))
+    return from;
+  *handle = NULL;
+  pthread_mutex_lock(&arena.lock);
+  if (find_part(from, &index))
+    take_out(&arena.parts, index, sizeof(Part));
+  pthread_mutex_unlock(&arena.lock);
+  bp_error_clear();
+  return NONE;
+}
+
 /* The answer 0 is no error: the host then allocates the device's own memory. */
 int worker_share(Job *job) {
   int32_t device_id;
   void *handle = NULL;
   uint64_t from = NONE;
-  size_t index;
   const Kind *kind = worker_get_place(job, &device_id);
   uint64_t size = bp_wire_get(&job->in);
   if (!kind)
     return -1;
+  worker_return_parts();
   if (size && size <= arena.size && can_share(kind, device_id)) {
-    pthread_mutex_lock(&arena.lock);
-    return_parts();
-    from = reserve(kind, device_id, (size + PAGE - 1) / PAGE * PAGE);
-    pthread_mutex_unlock(&arena.lock);
-  }
-  if (from != NONE && import(kind, device_id, from, size, &handle)) {
-    handle = NULL;
-    pthread_mutex_lock(&arena.lock);
-    if (find_part(from, &index))
-      take_out(&arena.parts, index, sizeof(Part));
-    pthread_mutex_unlock(&arena.lock);
+    if (check_total(kind, device_id, size))
+      return -1;
+    from = allocate(kind, device_id, size, &handle);
   }
   bp_error_clear();
   worker_put_pointer(job, handle);

@@ -115,6 +115,8 @@ int worker_has_arena(void);
 /* Tells of a stream that was made, and of one that will be freed. */
 void worker_note_stream(const Kind *kind, int32_t device_id, void *stream);
 void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream);
+/* Returns the memory of freed allocations that no work uses any more. */
+void worker_return_parts(void);
 
 /* ---- target.c ---------------------------------------------------------------------------- */
 
