@@ -137,7 +137,24 @@ char *bp__kit_capture_end(void) {
 
 /* ---- The plugin -------------------------------------------------------------------------- */
 
+#define REMOTE "remote:"
+
+static gboolean is_remote(const char *subject) {
+  return g_str_has_prefix(subject, REMOTE);
+}
+
+static const BpPluginInfo *find_path(const BpPluginList *list, const char *path) {
+  for (size_t i = 0; list && i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (strcmp(info->path, path) == 0)
+      return info;
+  }
+  return NULL;
+}
+
 static const BpPluginInfo *find_info(const BpPluginList *list, const char *subject) {
+  if (is_remote(subject))
+    return find_path(list, subject);
   char *path = strchr(subject, '/') ? realpath(subject, NULL) : NULL;
   const BpPluginInfo *found = NULL;
   for (size_t i = 0; list && i < bp_plugin_list_size(list); i++) {
@@ -152,10 +169,59 @@ static const BpPluginInfo *find_info(const BpPluginList *list, const char *subje
   return found;
 }
 
+/* Says why there is no plugin REMOTE HOST/NAME: the machine cannot be reached, or its plugins have
+ * other names. */
+static int raise_no_remote(const BpPluginList *list, const char *subject, const char *host) {
+  char *machine = g_strconcat(REMOTE, host, NULL), *prefix = g_strconcat(machine, "/", NULL);
+  GString *names = g_string_new(NULL);
+  const BpPluginInfo *unreachable = find_path(list, machine);
+  for (size_t i = 0; list && i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (g_str_has_prefix(info->path, prefix))
+      g_string_append_printf(names, "%s%s", names->len ? ", " : "", info->path);
+  }
+  if (unreachable)
+    bp_error_raise(BP_ERROR_DEVICE, "%s: %s cannot be used: %s", subject, machine,
+                   unreachable->reason);
+  else
+    bp_error_raise(BP_ERROR_VALUE, "%s: %s has no plugin of this name that can be isolated; %s%s",
+                   subject, host, names->len ? "it has " : "it has none", names->str);
+  g_string_free(names, TRUE);
+  g_free(prefix);
+  g_free(machine);
+  return -1;
+}
+
+/* Activates a plugin of another machine through its first kind of device. */
+static int activate_remote(const char *subject) {
+  const char *name = strrchr(subject, '/');
+  if (!name || !name[1] || name == subject + strlen(REMOTE))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s: a plugin of another machine is written remote:HOST/PLUGIN; "
+                          "`BACKPLANE_REMOTE=HOST backplane list` lists them",
+                          subject);
+  char *host = g_strndup(subject + strlen(REMOTE), (size_t)(name - subject) - strlen(REMOTE));
+  BpDevice device;
+  int32_t count;
+  g_setenv("BACKPLANE_REMOTE", host, TRUE);
+  BpPluginList *list = bp_plugin_list();
+  const BpPluginInfo *info = find_path(list, subject);
+  int rc = info ? 0 : raise_no_remote(list, subject, host);
+  char **kinds = g_strsplit(info ? info->devices : "", " ", -1);
+  if (kinds[0])
+    rc = bp_device_parse(kinds[0], &device) || bp_device_count(device.device_type, &count, NULL)
+             ? -1
+             : 0;
+  g_strfreev(kinds);
+  bp_plugin_list_free(list);
+  g_free(host);
+  return rc;
+}
+
 /* Collects information about the plugin after its activation, or the failure of the activation. */
 static void prepare(Kit *kit) {
   bp__kit_capture_begin();
-  if (bp_plugin_activate(kit->subject) != 0)
+  if (is_remote(kit->subject) ? activate_remote(kit->subject) : bp_plugin_activate(kit->subject))
     kit->activation_error = g_strdup(bp_error_message());
   kit->activation_output = bp__kit_capture_end();
   bp_error_clear();
@@ -183,6 +249,27 @@ static void tell_file(const char *path) {
   g_free(sum);
   g_free(data);
   g_free(program);
+}
+
+/* Reports where the plugin runs, and the plugins of this name that are not checked. */
+static void tell_place(const Kit *kit) {
+  const BpPluginInfo *info = kit->info;
+  GString *place = g_string_new(NULL);
+  if (is_remote(info->path))
+    g_string_append_printf(place, "on another machine, %s", info->path);
+  else
+    g_string_append(place, info->is_isolated ? "in a process of its own (BACKPLANE_ISOLATE)"
+                                             : "in the program");
+  for (size_t i = 0; i < bp_plugin_list_size(kit->plugins); i++) {
+    const BpPluginInfo *other = bp_plugin_list_get(kit->plugins, i);
+    if (is_remote(other->path) && strcmp(other->name, info->name) == 0 &&
+        strcmp(other->path, info->path) != 0)
+      g_string_append_printf(place, "; %s is not checked", other->path);
+  }
+  const char *layers = g_getenv("BACKPLANE_LAYERS");
+  tell("fact", "runs", place->str);
+  tell("fact", "layers", layers && *layers ? layers : "none");
+  g_string_free(place, TRUE);
 }
 
 static void tell_str_attr(BpDevice device, const char *fact, int32_t attr) {
@@ -291,6 +378,7 @@ void bp__child_identify(Run *run, guint first) {
   tell("fact", "version", kit->info->version);
   tell("fact", "abi", kit->info->abi);
   tell_file(kit->info->path);
+  tell_place(kit);
   tell_devices(kit);
   tell_identity(kit);
   bp_error_clear();

@@ -18,10 +18,15 @@ static void run_table(Kit *kit) {
   KIT_TRUE(own->name && strcmp(own->name, kit->kinds[0]) == 0,
            "the table of device_api.%s says that its name is \"%s\"", kit->kinds[0],
            own->name ? own->name : "");
-  KIT_TRUE(BP_TABLE_HAS(own, get_device_count) && BP_TABLE_HAS(own, get_attr) &&
-               BP_TABLE_HAS(own, alloc_data_space) && BP_TABLE_HAS(own, free_data_space) &&
-               BP_TABLE_HAS(own, copy) && BP_TABLE_HAS(own, stream_sync),
-           "a slot that is not optional is NULL");
+#define HAS_SLOT(slot)                                                                             \
+  KIT_TRUE(BP_TABLE_HAS(own, slot), "the slot %s is NULL, and it is not optional", #slot)
+  HAS_SLOT(get_device_count);
+  HAS_SLOT(get_attr);
+  HAS_SLOT(alloc_data_space);
+  HAS_SLOT(free_data_space);
+  HAS_SLOT(copy);
+  HAS_SLOT(stream_sync);
+#undef HAS_SLOT
   KIT_TRUE(bp_device_parse(kit->kinds[0], &kit->device) == 0, "the host refuses the table: %s",
            bp_error_message());
 }

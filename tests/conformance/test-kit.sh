@@ -298,10 +298,42 @@ linked_in_gives_the_same_result() {
     diff "$work/loaded" "$work/linked"
 }
 
+a_missing_slot_is_named() {
+  mutant '    .copy = copy_data,' '' device.c && ends_saying 1 'the slot copy is NULL, and it is not optional' verify --fail-fast "$work/mutant.so"
+}
+
+# with_machine COMMAND...: this machine is the other one, too, and has simdev.
+with_machine() {
+  mkdir -p "$work/plugins" && ln -sf "$simdev" "$work/plugins/backplane-simdev.so"
+  BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM \
+    BACKPLANE_REMOTE_SHELL="sh -c 'eval \"\$1\"'" "$@"
+}
+
+verify_remote() {
+  BACKPLANE_REMOTE=localhost verify "$@"
+}
+
+checks_the_plugin_that_is_named() {
+  with_machine ends_saying 3 'runs: on another machine, remote:localhost/simdev' verify --only copy.order remote:localhost/simdev &&
+    grep '^remote:localhost/simdev:0: ' "$work/out" && ! grep '^FAIL' "$work/out" || return 1
+  with_machine ends_saying 3 'runs: in the program; remote:localhost/simdev is not checked' verify_remote --only copy.order simdev &&
+    grep '^simdev:0: ' "$work/out"
+}
+
+says_how_it_runs() {
+  ends_saying 3 'runs: in the program' verify --only plugin.descriptor "$simdev" && grep '^layers: none$' "$work/out" || return 1
+  BACKPLANE_ISOLATE=simdev BACKPLANE_LAYERS=validate ends 3 verify --json --only copy.order "$simdev" &&
+    json '{"name": "runs", "value": "in a process of its own (BACKPLANE_ISOLATE)"} in d["facts"]' &&
+    json '{"name": "layers", "value": "validate"} in d["facts"]'
+}
+
 ok list/prerequisites-come-first in_order
 ok list/sections-are-documented sections_are_documented
 ok list/mutants-fit-the-template mutants_fit_the_template
 ok report/identity passes_and_reports_identity
+ok report/says-how-the-plugin-runs says_how_it_runs
+ok report/names-the-plugin-that-is-checked checks_the_plugin_that_is_named
+ok failure/missing-slot-is-named a_missing_slot_is_named
 ok report/junit well_formed_junit
 ok report/keeps-the-mode keeps_the_mode
 ok report/json well_formed_json
@@ -333,6 +365,8 @@ ok usage/unknown-plugin refused_in_one_line 'no plugin "nothing" is installed' n
 ok usage/missing-file refused_in_one_line "nothing.so cannot be opened: No such file" "$work/nothing.so"
 ok usage/file-that-is-no-plugin refused_in_one_line "README.md is not an ELF file; give a plugin" "$top_srcdir/README.md"
 ok usage/library-without-a-descriptor refused_in_one_line "has no Backplane descriptor: it is no plugin; give a plugin" "$top_builddir/.libs/libbackplane.so.1.0.0"
+ok usage/no-such-plugin-of-another-machine with_machine refused_in_one_line 'localhost has no plugin of this name that can be isolated; it has remote:localhost/' remote:localhost/nothing
+ok usage/machine-without-a-plugin refused_in_one_line 'is written remote:HOST/PLUGIN' remote:localhost
 ok usage/one-form-of-report ends_saying 2 'a report has one form' verify --json --format tap "$simdev"
 ok usage/unwritable-report ends_saying 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
 ok usage/full-disk ends_saying 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
