@@ -137,6 +137,14 @@ void claims_print(const ClaimReport *report) {
   }
 }
 
+void claims_set_taker(ClaimReport *report, const char *node, const char *taker) {
+  size_t index;
+  json_t *object;
+  json_array_foreach(report->placed, index,
+                     object) if (strcmp(json_string_value(json_object_get(object, "node")), node) ==
+                                 0) json_add_str(object, "runs_as", taker);
+}
+
 void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why) {
   json_t *object = json_object();
   json_add_str(object, "node", node);

@@ -280,6 +280,8 @@ char **claims_names(char *const *options);
 void claims_take_names(char **targets, OnnxOptions *options);
 /* A node that a fallback runs, a target that refuses it, and why. */
 void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why);
+/* Sets the target that runs a node of claims_add_placed. */
+void claims_set_taker(ClaimReport *report, const char *node, const char *taker);
 /* Print on stderr how many nodes are claimed, and why others are not; and add the same as "claims"
  * to JSON, with "placed". */
 void claims_print(const ClaimReport *report);

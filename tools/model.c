@@ -154,6 +154,9 @@ static void say_placed(Placing *placing) {
   if (g_strcmp0(line, placing->line) != 0)
     command_print(stderr, "%s", line);
   placing->claims->takers |= 1u << placing->taker;
+  char *text = bp_target_format(taker);
+  claims_set_taker(placing->claims, placing->node, text ? text : bp_target_kind(taker));
+  bp_str_free(text);
   g_free(placing->line);
   placing->line = line;
   g_clear_pointer(&placing->node, g_free);

@@ -23,7 +23,7 @@ typedef struct GraphModel {
   BpModule *module; /* module of the artifact; borrowed */
   BpGraphVariant *variant;
   BpExecutorPlan plan;                    /* its params are NULL until all are loaded */
-  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and then others of the plan */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, then others of the plan as given */
   uint32_t num_devices;
   BpTensor **params; /* by argument; NULL for an input */
   uint32_t *inputs;  /* arguments that are inputs, in order */
@@ -155,25 +155,19 @@ static int choose_variant(GraphModel *model, const BpGraphContent *content) {
   return model->plan.graph ? 0 : -1;
 }
 
-/* Adds a device of the plan to those of the model, once. */
-static int add_device(GraphModel *model, BpDevice device) {
-  for (uint32_t i = 0; i < model->num_devices; i++)
-    if (memcmp(&model->devices[i], &device, sizeof(device)) == 0)
-      return 0;
-  if (model->num_devices == BP_MODEL_MAX_DEVICES)
+static int take_devices(GraphModel *model, const BpDevice *devices, size_t num_devices) {
+  BpDevice used[BP_PLACES_MAX + 1];
+  const BpPlaces *places = &model->plan.graph->places;
+  if (bp__places_take(places, devices, num_devices, model->plan.devices) < 0)
+    return -1;
+  model->num_devices =
+      bp__places_list(model->plan.devices, places->count, devices, num_devices, used);
+  if (model->num_devices > BP_MODEL_MAX_DEVICES)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "the model runs on more than %d devices, the one of its inputs included",
                           BP_MODEL_MAX_DEVICES);
-  model->devices[model->num_devices++] = device;
+  memcpy(model->devices, used, model->num_devices * sizeof *used);
   return 0;
-}
-
-static int take_devices(GraphModel *model, const BpDevice *devices, size_t num_devices) {
-  const BpCallGraph *graph = model->plan.graph;
-  int status = bp__places_take(&graph->places, devices, num_devices, model->plan.devices);
-  for (uint32_t i = 0; i < graph->places.count && status == 0; i++)
-    status = add_device(model, model->plan.devices[i]);
-  return status;
 }
 
 /* A parameter on a device: the tensor itself on the CPU, a copy elsewhere (transfer full). */

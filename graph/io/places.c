@@ -106,6 +106,23 @@ int bp__places_take(const BpPlaces *places, const BpDevice *given, size_t num_gi
   return 0;
 }
 
+static int is_listed_in(BpDevice device, const BpDevice *devices, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (memcmp(&devices[i], &device, sizeof device) == 0)
+      return 1;
+  return 0;
+}
+
+uint32_t bp__places_list(const BpDevice *devices, uint32_t count, const BpDevice *given,
+                         size_t num_given, BpDevice used[BP_PLACES_MAX + 1]) {
+  uint32_t num_used = 1;
+  used[0] = given[0];
+  for (size_t i = 1; i < num_given; i++)
+    if (is_listed_in(given[i], devices, count) && !is_listed_in(given[i], used, num_used))
+      used[num_used++] = given[i];
+  return num_used;
+}
+
 int bp__places_select_another(int32_t type, const char *list, const BpDevice *chosen, size_t count,
                               BpDevice *device) {
   g_autoptr(GString) others = g_string_new(list);

@@ -232,6 +232,7 @@ static int build(BpRelaxModel *model, BpModule *executable, const BpDevice *give
       check_appends(model) < 0)
     return -1;
   model->num_devices = places.count;
+  model->num_used = bp__places_list(devices, places.count, given, num_given, model->used);
   model->module = bp__relax_machine_module_create(executable, devices, places.count);
   if (!model->module)
     return -1;
@@ -262,8 +263,8 @@ void bp__relax_model_free(void *data) {
 
 const BpDevice *bp__relax_model_devices(const void *data, size_t *num_devices) {
   const BpRelaxModel *model = data;
-  *num_devices = model->num_devices;
-  return model->machine->devices;
+  *num_devices = model->num_used;
+  return model->used;
 }
 
 int bp__relax_model_ordinals(const BpRelaxModel *model, int32_t ordinals[BP_PLACES_MAX],

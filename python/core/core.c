@@ -159,6 +159,16 @@ static PyObject *select_device(PyObject *self, PyObject *args) {
   Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_make_device(device);
 }
 
+/* The list of preferences of BACKPLANE_DEVICE and of the settings. */
+static PyObject *default_preferences(PyObject *self, PyObject *ignored) {
+  (void)self;
+  (void)ignored;
+  char *list = bp_device_preferences();
+  PyObject *text = list ? PyUnicode_FromString(list) : bp_py_raise();
+  bp_str_free(list);
+  return text;
+}
+
 static PyObject *device_kinds(PyObject *self, PyObject *ignored) {
   size_t count = 0;
   char **names = bp_device_kinds(&count);
@@ -583,6 +593,7 @@ static PyMethodDef functions[] = {
     {"relax_machine", relax_machine, METH_VARARGS, NULL},
     {"remove_function", remove_function, METH_VARARGS, NULL},
     {"select_device", select_device, METH_VARARGS, NULL},
+    {"default_preferences", default_preferences, METH_NOARGS, NULL},
     {"select_model_devices", select_model_devices, METH_VARARGS, NULL},
     {"specialize_model", specialize_model, METH_VARARGS, NULL},
     {"synchronize", synchronize, METH_O, NULL},

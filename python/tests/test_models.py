@@ -190,6 +190,33 @@ def test_what_a_target_refuses_is_for_the_fallback(tmp_path):
         assert y.numpy().tolist() == [2.25, 4.0, 9.0]
 
 
+def test_devices_after_the_first_are_fallbacks(tmp_path, monkeypatch):
+    onnx = pytest.importorskip("onnx")
+    helper, doubles = onnx.helper, onnx.TensorProto.DOUBLE
+    try:
+        first = backplane.select_device("opencl")
+    except errors.BackplaneError:
+        pytest.skip("there is no OpenCL device")
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", doubles, [3])],
+        [helper.make_tensor_value_info("y", doubles, [3])])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    own = Target.from_device
+    monkeypatch.setattr(Target, "from_device", staticmethod(
+        lambda device: Target("opencl -fp64=false") if device == first else own(device)))
+    for alone in (first, "opencl", "opencl,!cpu"):
+        with pytest.raises(errors.UnsupportedError):
+            backplane.Model(path, alone)
+    for several in ("opencl,cpu", "opencl, auto,cpu", ["opencl", "cpu"], [first, backplane.device("cpu")]):
+        y = backplane.Model(path, several).run({"x": np.array([1.5, -2.0, 3.0])})["y"]
+        assert y.numpy().tolist() == [2.25, 4.0, 9.0]
+    monkeypatch.setenv("BACKPLANE_DEVICE", "opencl,cpu")
+    y = backplane.Model(path).run({"x": np.array([1.5, -2.0, 3.0])})["y"]
+    assert y.numpy().tolist() == [2.25, 4.0, 9.0]
+
+
 def test_what_a_notebook_shows_of_a_model(digits_model):
     model = backplane.Model(digits_model, ["cpu"])
     assert repr(model) == ("Model(image: float32 (1, 1, 28, 28) -> logits: float32 (1, 10); "

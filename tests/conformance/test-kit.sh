@@ -322,7 +322,7 @@ checks_the_plugin_that_is_named() {
 
 says_how_it_runs() {
   ends_saying 3 'runs: in the program' verify --only plugin.descriptor "$simdev" && grep '^layers: none$' "$work/out" || return 1
-  BACKPLANE_ISOLATE=simdev BACKPLANE_LAYERS=validate ends 3 verify --json --only copy.order "$simdev" &&
+  BACKPLANE_ISOLATE=simdev BACKPLANE_LAYERS=validate with_machine ends 3 verify --json --only copy.order simdev &&
     json '{"name": "runs", "value": "in a process of its own (BACKPLANE_ISOLATE)"} in d["facts"]' &&
     json '{"name": "layers", "value": "validate"} in d["facts"]'
 }

@@ -502,6 +502,7 @@ second_device_is_told() {
     says "as in --device opencl,cpu" "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" &&
     grep -q 'KiB for opencl -fp64=false with c,' "$work/out" &&
     says '"devices": "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&
+    grep -q '"runs_as": "c[" ]' "$work/out" &&
     says "KiB for opencl, in" "$backplane" compile "$work/double.onnx" --target opencl --fallback c -o "$work/double.so" &&
     ! grep -q 'opencl,cpu' "$work/out"
 }

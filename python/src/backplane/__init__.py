@@ -211,6 +211,25 @@ def select_device(preferences: Preferences = None) -> Device:
     return _core.select_device(_preferences(preferences))
 
 
+def _other_devices(on: Preferences, chosen: Device) -> list[Device]:
+    """The devices that preferences name beside the chosen one, in order: of each entry that names a
+    device, the best that is there."""
+    text = _preferences(on)
+    entries = [entry.strip() for entry in (_core.default_preferences() if text is None else text).split(",")]
+    entries = [entry for entry in entries if entry not in ("", "auto")]
+    named = [entry for entry in entries if entry[0] not in "!+" and "=" not in entry]
+    conditions = [entry for entry in entries if entry not in named]
+    found = [chosen]
+    for entry in named:
+        try:
+            other = select_device(",".join([entry, *conditions]))
+        except BackplaneError:
+            continue  # as in a list of preferences
+        if other not in found:
+            found.append(other)
+    return found[1:]
+
+
 def devices() -> list[Device]:
     """All devices that are there, of all installed plugins."""
     found = []
@@ -399,7 +418,9 @@ def from_torch(module: Any, example: Any, on: Preferences = None, dynamic_shapes
 def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]] | None) -> Module:
     """What a file holds, or, of an ONNX file, what it is compiled to for the device chosen."""
     if fsdecode(path).lower().endswith(".onnx"):
-        return compile(path, Target.from_device(select_device(on)), shapes)
+        chosen = select_device(on)
+        others = [Target.from_device(other) for other in _other_devices(on, chosen)]
+        return compile(path, Target.from_device(chosen), shapes, fallback=others or None)
     if shapes is not None:
         raise errors.InvalidValueError(
             f"shapes are those of an ONNX file that is compiled; {fsdecode(path)} is compiled already")
@@ -431,7 +452,8 @@ class Model:
         """`source`: an ONNX file (.onnx), which is compiled for the device, with `shapes` as for
         compile; or a library, a graph or folder of TVM's, or a module. `on`: preferences as for
         select_device, among what the model was compiled for; a Device, or a list of Devices for a
-        graph that runs on several, is taken as it is."""
+        graph that runs on several, is taken as it is. The devices that `on` names after the chosen one
+        are fallbacks of an ONNX file: "a,b,c" compiles for b what a refuses, for c what both refuse."""
         module = source if isinstance(source, Module) else _open_model(source, on, shapes)
         given = (on,) if isinstance(on, Device) else on
         if isinstance(given, Sequence) and given and all(isinstance(each, Device) for each in given):
