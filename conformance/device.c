@@ -7,7 +7,18 @@
 
 /* ---- The table --------------------------------------------------------------------------- */
 
+/* Words of lists of devices are no names of kinds: "remote:0" is a machine called 0. */
+static void check_kind_names(const Kit *kit) {
+  static const char *const words[] = {"auto", "plugin", "remote", NULL};
+  for (char **kind = kit->kinds; *kind; kind++)
+    KIT_TRUE(!g_strv_contains(words, *kind),
+             "the kind of devices is called \"%s\", which is a word of --device and "
+             "BACKPLANE_DEVICE: no device of it could be chosen; choose another name",
+             *kind);
+}
+
 static void run_table(Kit *kit) {
+  check_kind_names(kit);
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
   KIT_TRUE(own->struct_size >= offsetof(BpDeviceApi, create_stream),

@@ -302,6 +302,14 @@ a_missing_slot_is_named() {
   mutant '    .copy = copy_data,' '' device.c && ends_saying 1 'the slot copy is NULL, and it is not optional' verify --fail-fast "$work/mutant.so"
 }
 
+a_reserved_kind_is_refused() {
+  rm -rf "$work/src" && cp -r "$top_srcdir/sdk/template/src" "$work/src" &&
+    sed -i 's/device_api\.simdev/device_api.remote/g; s/"devices=simdev/"devices=remote/' "$work/src"/*.[ch] &&
+    sed -i 's/"simdev"/"remote"/g' "$work/src/device.c" &&
+    compile_mutant && ends_saying 1 'the kind of devices is called "remote", which is a word of --device' \
+    verify --only device.table "$work/mutant.so"
+}
+
 # with_machine COMMAND...: this machine is the other one, too, and has simdev.
 with_machine() {
   mkdir -p "$work/plugins" && ln -sf "$simdev" "$work/plugins/backplane-simdev.so"
@@ -333,6 +341,7 @@ ok list/mutants-fit-the-template mutants_fit_the_template
 ok report/identity passes_and_reports_identity
 ok report/says-how-the-plugin-runs says_how_it_runs
 ok report/names-the-plugin-that-is-checked checks_the_plugin_that_is_named
+ok failure/kind-with-a-reserved-name-is-refused a_reserved_kind_is_refused
 ok failure/missing-slot-is-named a_missing_slot_is_named
 ok report/junit well_formed_junit
 ok report/keeps-the-mode keeps_the_mode
