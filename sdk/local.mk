@@ -58,6 +58,8 @@ template_npu_sources = \
 sdkdir = $(pkgdatadir)
 nobase_dist_sdk_DATA = \
 	examples/minimal-device/minimal.c \
+	examples/minimal-layer/layer.c \
+	examples/minimal-operators/operators.c \
 	examples/run-model/CMakeLists.txt \
 	examples/run-model/meson.build \
 	examples/run-model/run-model.c \
