@@ -5,14 +5,15 @@
  * writes an operation and its arguments, and the worker answers with a status and results. A thread
  * of the worker serves each channel, so that calls of several threads of the host run at once.
  *
- * The arena follows the channels. If a device runs on the host's CPU and can import host memory, its
- * larger allocations are parts of the arena, and the host copies to and from them by itself. In: the
- * host waits for the stream, copies, and hands the bytes over (HAND_IN). Out: the host takes the
- * bytes (HAND_OUT), and copies. The worker reserves the parts; the host checks their places.
+ * The arena follows the channels. If a device runs on the host's CPU and can import host memory,
+ * its larger allocations are parts of the arena, and the host copies to and from them by itself.
+ * In: the host waits for the stream, copies, and hands the bytes over (HAND_IN). Out: the host
+ * takes the bytes (HAND_OUT), and copies. The worker reserves the parts; the host checks their
+ * places.
  *
- * Bytes for other memory move through the channel's chunks while a call is under way: one side fills
- * chunk i % BP_WORKER_CHUNKS and adds 1 to its counter, the other side empties the chunk and adds 1
- * to its own counter. Neither side gets more than BP_WORKER_CHUNKS ahead of the other.
+ * Bytes for other memory move through the channel's chunks while a call is under way: one side
+ * fills chunk i % BP_WORKER_CHUNKS and adds 1 to its counter, the other side empties the chunk and
+ * adds 1 to its own counter. Neither side gets more than BP_WORKER_CHUNKS ahead of the other.
  *
  * Waiting: each side has a word, which it increments after each step. The other side polls the word
  * for some microseconds, then sets its flag `sleeps` and waits for a change with a futex.
@@ -177,11 +178,12 @@ enum { BP_WORKER_OPERATIONS(BP_WORKER_NUMBER_) BP_WORKER_NUM_OPERATIONS };
 
 /* ---- Packets of the socket --------------------------------------------------------------- */
 
-#define BP_WORKER_PACKET_HELLO  1 /* from the worker, first: number = BP_WORKER_VERSION, a pidfd */
-#define BP_WORKER_PACKET_MEMORY 2 /* from the host: number = size of memory and arena; descriptor  \
-                                   */
-#define BP_WORKER_PACKET_SERVE 3  /* from the host: number = the channel to serve */
-#define BP_WORKER_PACKET_LOG   4  /* from the worker: number = BP_LOG_*; text = the message */
+#define BP_WORKER_PACKET_HELLO 1 /* from the worker, first: number = BP_WORKER_VERSION, a pidfd */
+#define BP_WORKER_PACKET_MEMORY                                                                    \
+  2                              /* from the host: number = size of memory and arena; descriptor   \
+                                  */
+#define BP_WORKER_PACKET_SERVE 3 /* from the host: number = the channel to serve */
+#define BP_WORKER_PACKET_LOG   4 /* from the worker: number = BP_LOG_*; text = the message */
 
 #define BP_WORKER_TEXT_MAX 1024
 

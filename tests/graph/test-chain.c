@@ -209,7 +209,8 @@ static void run_specialised(const char *path) {
   const BpDevice *used = model ? bp_model_devices(model, &num_used) : NULL;
   if (!used)
     g_error("%s", bp_error_message());
-  for (size_t i = 0; i < num_used; i++) g_printerr("U %d:%d\n", used[i].device_type, used[i].device_id);
+  for (size_t i = 0; i < num_used; i++)
+    g_printerr("U %d:%d\n", used[i].device_type, used[i].device_id);
   g_assert_cmpmem(used, num_used * sizeof *used, devices, sizeof devices);
   options.shapes = &shape;
   options.num_shapes = 1;

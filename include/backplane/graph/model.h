@@ -294,8 +294,8 @@ BP_API int32_t bp_model_num_inputs(const BpModel *model);
 BP_API const BpModelTensorInfo *bp_model_input_info(const BpModel *model, int32_t index);
 BP_API int32_t bp_model_num_outputs(const BpModel *model);
 BP_API const BpModelTensorInfo *bp_model_output_info(const BpModel *model, int32_t index);
-/* Returns the devices that the model uses, borrowed: the model's device, then the others in the order
- * in which bp_model_create got them. */
+/* Returns the devices that the model uses, borrowed: the model's device, then the others in the
+ * order in which bp_model_create got them. */
 BP_API const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices);
 /* Returns the targets that the model's module has code for, as full text (borrowed from the model);
  * the model uses the target of its device. A model that TVM compiled has no known targets. NULL,
