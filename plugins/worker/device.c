@@ -25,7 +25,7 @@ static int32_t open_session(BpIsolated *plugin, BpSession *session) {
 
 /* Returns a live session, starting one if necessary. Called with the lock held. */
 static BpSession *renew_session(BpIsolated *plugin) {
-  if (plugin->session && !bp_session_look(plugin->session))
+  if (plugin->session && !bp_session_check(plugin->session))
     return plugin->session;
   BpSession *session = bp_take_spare(plugin->host);
   if (!session)
@@ -360,9 +360,10 @@ static int32_t copy_out_shared(const BpRemoteKind *kind, BpSession *session, con
   return rc;
 }
 
-/* Finds the part of the arena for a copy; 0: the worker copies, or refuses the range. */
+/* Finds the part of the arena for a copy. 0: the worker copies, refuses the range, or is lost; the
+ * child of a fork takes no lock. */
 static int find_share(BpSession *session, const HostCopy *copy, BpShare *share) {
-  return copy->size > BP_WORKER_INLINE_MAX &&
+  return copy->size > BP_WORKER_INLINE_MAX && !bp_session_check(session) &&
          bp_shares_find(bp_session_shares(session), copy->handle, share) &&
          copy->offset <= share->size && copy->size <= share->size - copy->offset;
 }
