@@ -605,14 +605,13 @@ static void test_wrong_arguments(void) {
   right.strides = NULL;
   BpTensorView turned = right, lanes = right, away = right, shape = right, flat = right,
                shifted = right, elsewhere = right;
-  float host[16];
   turned.strides = (int64_t[]){1, 4};
   lanes.dtype.lanes = 2;
   away.device.device_type = BP_DEVICE_CPU;
   shape.shape = (int64_t[]){4, 5};
   flat.ndim = 1;
   shifted.byte_offset += 4;
-  elsewhere.data = host;
+  elsewhere.data = (float[16]){0};
   const struct {
     BpTensorView *view;
     const char *message;
@@ -626,8 +625,8 @@ static void test_wrong_arguments(void) {
       {&shifted, "not a multiple of 16 bytes"},
       {&elsewhere, "is not memory of cuda:0 in this process"},
   };
-  OnnxBuilder *builder = layer_model(&(Layer){"MatMul", "4x4", "4x4", NULL, ""}, ONNX_FLOAT, 1);
-  BpModule *part = compile_part(builder);
+  const Layer layer = {"MatMul", "4x4", "4x4", NULL, ""};
+  BpModule *part = compile_part(layer_model(&layer, ONNX_FLOAT, 1));
   BpFunction *function = NULL;
   if (bp_module_get_function(part, "part_0_cudalibs", 0, &function) || !function)
     g_error("%s", bp_error_message());
