@@ -4,8 +4,12 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <backplane/error.h>
+
+/* The huge page of most processors; a multiple of the page size of the others. */
+#define HUGE_PAGE (UINT64_C(2) << 20)
 
 void *bp__host_alloc(uint64_t size, uint64_t alignment) {
   void *data = NULL;
@@ -16,10 +20,16 @@ void *bp__host_alloc(uint64_t size, uint64_t alignment) {
                    alignment);
     return NULL;
   }
+  if (size >= HUGE_PAGE && alignment < HUGE_PAGE)
+    alignment = HUGE_PAGE;
   if (size > PTRDIFF_MAX || posix_memalign(&data, alignment, size ? size : 1) != 0) {
     bp_error_raise(BP_ERROR_MEMORY, "no host memory for %" PRIu64 " bytes", size);
     return NULL;
   }
+  /* Scattered small pages slow down the reading of large weights. Only whole huge pages are asked
+   * for, so no memory is added. A kernel without them is no error. */
+  if (size >= HUGE_PAGE)
+    madvise(data, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
   return data;
 }
 

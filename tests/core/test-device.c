@@ -14,6 +14,7 @@
 #include <glib.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -859,6 +860,33 @@ static void test_long_kind_is_shown_whole(void) {
   bp_error_clear();
 }
 
+/* The flags of the mapping that contains the address, as the kernel lists them (transfer full). */
+static char *read_mapping_flags(const void *address) {
+  g_autofree char *text = NULL;
+  guint64 first = 0, end = 0, wanted = (uintptr_t)address;
+  g_assert_true(g_file_get_contents("/proc/self/smaps", &text, NULL, NULL));
+  g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+  for (char **line = lines; *line; line++) {
+    if (sscanf(*line, "%" G_GINT64_MODIFIER "x-%" G_GINT64_MODIFIER "x ", &first, &end) == 2)
+      continue;
+    if (g_str_has_prefix(*line, "VmFlags:") && first <= wanted && wanted < end)
+      return g_strconcat(*line, " ", NULL);
+  }
+  return g_strdup("");
+}
+
+static void test_large_host_memory_asks_for_huge_pages(void) {
+  if (!g_file_test("/sys/kernel/mm/transparent_hugepage/enabled", G_FILE_TEST_EXISTS)) {
+    g_test_skip("this kernel has no transparent huge pages");
+    return;
+  }
+  void *large = alloc(host, 8 << 20);
+  g_autofree char *flags = read_mapping_flags(large);
+  g_assert_nonnull(strstr(flags, " hg "));
+  g_assert_cmpuint((uintptr_t)large % (2 << 20), ==, 0);
+  assert_ok(bp_device_free(host, large));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_auto(GStrv) devices = bare_list_devices(DEFAULT_DEVICES);
@@ -870,5 +898,7 @@ int main(int argc, char **argv) {
                   test_attributes_of_the_vendor_reach_the_plugin);
   g_test_add_func("/device/failing-to-become-current-is-an-error", test_failing_to_become_current);
   g_test_add_func("/device/long-kind-is-shown-whole", test_long_kind_is_shown_whole);
+  g_test_add_func("/device/large-host-memory-asks-for-huge-pages",
+                  test_large_host_memory_asks_for_huge_pages);
   return g_test_run();
 }
