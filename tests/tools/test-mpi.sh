@@ -101,6 +101,15 @@ short_ones_written() {
   return 1
 }
 
+# The other MPI's launcher tells its ranks their number by a variable of its own.
+launcher_of_another_mpi() {
+  local variable=PMI_SIZE
+  [ "$launcher" = mpirun.mpich ] && variable=OMPI_COMM_WORLD_SIZE
+  mkdir -p "$work/another"
+  ends_saying 1 "start the job with its mpirun" env "$variable=2" "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/another" \
+    "$digits"/images/7*.png && [ -z "$(ls "$work/another")" ]
+}
+
 # rank_dies FOLDER RANKS ARGUMENT...: one rank computes what never ends, the others wait; then rank 1 dies.
 rank_dies() {
   local launched victim status
@@ -181,6 +190,7 @@ ok "a library that is not there is said once" says_once 1 "/nowhere/model.so" jo
 ok "a folder that is not there is said once" says_once 1 "make it first" "$launcher" -n 2 "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/nowhere" a.png
 ok "a wrong command line is said once" says_once 2 "--output FOLDER is missing" job 3 "$digits/digits.onnx" a.png
 ok "a device that no rank has is an error" ends_saying 1 "no device fits" job 2 "$digits/digits.onnx" --device cpu:7 --output "$work/none" a.png
+ok "a launcher of another MPI is an error, and nothing is written" launcher_of_another_mpi
 ok "the ranks of a machine take its devices in turn" in_turn
 ok "a model in stages gives the results of one process" pipeline_of_pictures
 ok "more stages than operators are said once" says_once 1 "cannot be cut into 12 stages" job 12 "$digits/digits.onnx" --pipeline 12 --device cpu \

@@ -124,7 +124,8 @@ static int run_model(const Rank *rank, const Route *route, BpModel *model, const
 }
 
 static int run_job(Rank *rank, const char *path, const Options *options) {
-  if (!rank_agree(rank, rank_choose_device(rank, options->device)) ||
+  if (!rank_agree(rank, rank_check_launcher(rank)) ||
+      !rank_agree(rank, rank_choose_device(rank, options->device)) ||
       !rank_agree(rank, rank_share_threads(rank, options->threads)))
     return EXIT_FAIL;
   rank_gather_names(rank);

@@ -42,6 +42,10 @@ typedef struct Rank {
 /* Finds this rank's index, machine and ranks on the machine; cleared with rank_clear. */
 void rank_find(Rank *rank);
 void rank_clear(Rank *rank);
+
+/* Fails if a launcher of another MPI started several ranks: each would be a job of its own, and
+ * write all results. */
+int rank_check_launcher(const Rank *rank);
 /* Selects the rank's device: the ranks of a machine take the devices of one kind in turn. 0 or -1
  * with an error. */
 int rank_choose_device(Rank *rank, const char *preferences);

@@ -20,6 +20,25 @@ void rank_find(Rank *rank) {
   g_snprintf(rank->name, sizeof rank->name, "rank %d on %s", rank->index, rank->host);
 }
 
+int rank_check_launcher(const Rank *rank) {
+  static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                          "SLURM_STEP_NUM_TASKS"};
+  for (size_t i = 0; i < G_N_ELEMENTS(variables) && rank->count == 1; i++) {
+    const char *text = g_getenv(variables[i]);
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    if (!text || g_ascii_strtoull(text, NULL, 10) <= 1)
+      continue;
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n")] = '\0';
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "%s is %.20s, but the ranks do not find each other: the launcher is not "
+                          "one of this program's MPI library, %s; start the job with its mpirun",
+                          variables[i], text, g_strstrip(library));
+  }
+  return 0;
+}
+
 void rank_clear(Rank *rank) {
   g_free(rank->devices);
   g_free(rank->names);
