@@ -55,6 +55,8 @@ static void break_protocol(const char *how) {
     puts("Welcome to this machine.");
   if (!strcmp(how, "refusing"))
     exit(77);
+  if (!strcmp(how, "without-worker"))
+    exit(127);
   send_bytes(&greeting, sizeof greeting);
   if (fread(&request, sizeof request, 1, stdin) != 1)
     exit(0);
@@ -111,6 +113,7 @@ static void test_peer_of_another_version_is_refused_in_words(void) {
   assert_refused("newer", "install the same version of Backplane on both machines");
   assert_refused("chatty", "start-up files of its shell must print nothing");
   assert_refused("refusing", "ended with status 77 before a worker answered");
+  assert_refused("without-worker", "install backplane-worker there");
 }
 
 static void test_peer_that_breaks_the_protocol_is_refused(void) {

@@ -71,15 +71,20 @@ static void fail(const char *why) {
   pthread_mutex_unlock(&relay.lock);
 }
 
+/* The status of a shell that does not find the program. */
+#define NO_PROGRAM 127
+
 static void fail_to_greet(void) {
-  char why[200];
+  char why[300];
   int status = 0;
   shutdown(stream, SHUT_RDWR);
   if (waitpid(command_pid, &status, 0) == command_pid && WIFEXITED(status))
-    snprintf(why, sizeof why,
-             "%s ended with status %d before a worker answered; it says why on stderr, and has to "
-             "log in without asking",
-             command_name, WEXITSTATUS(status));
+    snprintf(why, sizeof why, "%s ended with status %d before a worker answered; %s", command_name,
+             WEXITSTATUS(status),
+             WEXITSTATUS(status) == NO_PROGRAM
+                 ? "the machine has no program of this path: install backplane-worker there, or "
+                   "name the program in BACKPLANE_REMOTE_PROGRAM"
+                 : "it says why on stderr, and has to log in without asking");
   else
     snprintf(why, sizeof why, "%s was killed before a worker answered", command_name);
   fail(why);
