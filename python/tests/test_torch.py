@@ -225,6 +225,9 @@ def test_what_is_refused():
     with pytest.raises(Exception, match="cpu:99"):
         torch.compile(torch.relu, backend="backplane", options={"device": "cpu:99"})(torch.randn(2))
     torch._dynamo.reset()
+    with pytest.raises(Exception, match="no mode 'max-autotune'"):
+        torch.compile(torch.relu, backend="backplane", mode="max-autotune")(torch.randn(2))
+    torch._dynamo.reset()
     with pytest.raises(errors.BackplaneError, match="(?i)random"):
         compile_module(lambda x: x + torch.rand(3))(torch.randn(3))
     with pytest.raises(errors.BackplaneError):

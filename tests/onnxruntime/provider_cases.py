@@ -550,6 +550,13 @@ def constants_are_held_once():
         assert ours <= 1.1 * theirs, f"rows {rows}: {ours} KiB, the CPU provider {theirs} KiB"
 
 
+def old_onnxruntime_is_refused_in_words():
+    program = ("import sys, types\nold = types.ModuleType('onnxruntime')\nold.__version__ = '1.22.1'\nsys.modules['onnxruntime'] = old\n"
+               "sys.path.insert(0, sys.argv[1])\nimport onnxruntime_ep_backplane")
+    done = subprocess.run([sys.executable, "-c", program, PACKAGE], capture_output=True, text=True, check=False)
+    assert done.returncode and "this is onnxruntime 1.22.1" in done.stderr and "needs 1.23" in done.stderr, done.stderr
+
+
 def unregistering_leaves_sessions_running():
     """The last test: the provider is not there afterwards."""
     image = floats(1, 1, 28, 28)
@@ -570,7 +577,7 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          wrong_options_are_errors, options_are_used, closed_sessions_leave_the_report, threads_share_a_session,
          sessions_are_made_at_once, bodies_are_claimed_with_their_node, initializer_that_is_an_input_can_be_set,
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
-         wrong_shape_is_an_error_and_the_session_goes_on,
+         wrong_shape_is_an_error_and_the_session_goes_on, old_onnxruntime_is_refused_in_words,
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs,
          devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):

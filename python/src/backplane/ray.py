@@ -149,7 +149,7 @@ def _claim(kind: str, share: float) -> tuple[backplane.Device, IO[bytes]]:
                     return device, lock
         if time.monotonic() > deadline:
             raise errors.BackplaneError(
-                f"node {node} has {len(devices)} devices of kind {kind}, and all are taken; was it started with more of "
+                f"node {node} has {len(devices)} device(s) of kind {kind}, and all are taken; was it started with more of "
                 f"{PREFIX + kind!r} than `python3 -m backplane.ray` prints there?")
         time.sleep(0.1)
 

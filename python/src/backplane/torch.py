@@ -388,9 +388,12 @@ def _addresses(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> se
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
-            options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+            options: Mapping[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
     """The backend of torch.compile. Options: `device`, preferences as select_device takes them, and
-    `target`, the text of a target. For inference: gradients are an error."""
+    `target`, the text of a target. For inference: gradients are an error. torch.compile passes every `mode`
+    except "default"; each is an error."""
+    if mode is not None:
+        raise errors.InvalidValueError(f"the backend backplane has no mode {mode!r}; leave out `mode`")
     chosen, constants = _parse(options), _addresses(graph, example_inputs)
 
     def compile_graph(inner: torch.fx.GraphModule, _: Sequence[Any]) -> _Graph:

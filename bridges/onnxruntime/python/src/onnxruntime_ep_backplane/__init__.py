@@ -11,6 +11,7 @@ It needs no package onnxruntime to be imported, and brings none."""
 import ctypes
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ __version__ = "0.1.0"
 __all__ = ["get_ep_name", "get_ep_names", "get_library_path", "report"]
 
 _LIBRARY = "libbackplane-onnxruntime.so"
+
+# Since 1.23 onnxruntime has the function that registers the library.
+_runtime = sys.modules.get("onnxruntime")
+if _runtime is not None and not hasattr(_runtime, "register_execution_provider_library"):
+    raise ImportError(f"this is onnxruntime {getattr(_runtime, '__version__', 'of no version')}, and the provider {__version__} "
+                      "needs 1.23 or a later 1.x; upgrade the package onnxruntime")
 
 
 def get_library_path() -> str:
