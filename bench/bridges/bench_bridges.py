@@ -5,11 +5,11 @@
     bench_bridges.py [--rounds 30] torch | mlserver | ray
     bench_bridges.py [--rounds 30] onnxruntime MODEL.onnx[:SHAPE]...
 
-The Python that runs it has the package backplane and torch with onnxscript, or mlserver with tritonclient[all], or ray[data], or onnxruntime
+The Python that runs it has the packages backplane and onnx, and torch with onnxscript, or mlserver with tritonclient[all], or ray[data], or onnxruntime
 with onnxruntime_ep_backplane.
 A call is relu of 0, 600 kB and 10 MB. Prints the shortest time of a call, Backplane's own and the bridge's, and their difference. For Ray
-also: the time to hand out an artifact of 100 MB; the rate of n actors over that of n independent processes, where a call takes some
-10 ms; and items lost and seconds until the next answer after an actor was killed. For onnxruntime a call is a run of a model, whose first input has the
+also: the time to hand out an artifact of 100 MB; the rate of n actors, of one and of two calls at once, over that of n independent
+processes, where a call takes some 10 ms and returns 1 MB or one number; and items lost and seconds until the next answer after an actor was killed. For onnxruntime a call is a run of a model, whose first input has the
 shape, for example 1x3x48x192 (open extents are 1 without it), and the ratio is printed, too.
 """
 import argparse
@@ -36,6 +36,10 @@ relu (float[n] x) => (float[n] y) { y = Relu(x) }
 PRODUCTS = """
 <ir_version: 8, opset_import: ["" : 17]>
 products (float[512,512] x) => (float[512,512] y) { a = MatMul(x, x) b = MatMul(a, x) c = MatMul(b, a) y = MatMul(c, b) }
+"""
+MAXIMUM = """
+<ir_version: 8, opset_import: ["" : 17]>
+maximum (float[512,512] x) => (float y) { a = MatMul(x, x) b = MatMul(a, x) c = MatMul(b, a) d = MatMul(c, b) y = ReduceMax<keepdims=0>(d) }
 """
 
 
@@ -190,30 +194,47 @@ def independent_seconds(path, count, items):
     return max(float(program.communicate()[0]) for program in programs)
 
 
+def start_actors(ray, bridge, artifact, batch, count, at_once):
+    remote = ray.remote(bridge.Predictor).options(num_cpus=0, max_concurrency=at_once, max_restarts=-1, max_task_retries=-1)
+    actors = [remote.remote(artifact, on="cpu") for _ in range(count)]
+    ray.get([actor.predict.remote(batch) for actor in actors])
+    return actors
+
+
+def seconds_of(ray, actors, batch, items):
+    began = time.perf_counter()
+    ray.get([actor.predict.remote(batch) for _ in range(items) for actor in actors])
+    return time.perf_counter() - began
+
+
 def bench_actors(ray, bridge, products, items, rounds):
     artifact, batch = bridge.put(products), ray.put({"x": np.ones((512, 512), np.float32)})
     for count in 1, 2, 4:
-        actors = [ray.remote(bridge.Predictor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(artifact, on="cpu")
-                  for _ in range(count)]
-        ray.get([actor.predict.remote(batch) for actor in actors])
-        together, apart = [], []
+        groups = [start_actors(ray, bridge, artifact, batch, count, at_once) for at_once in (1, 2)]
+        together, apart = [[], []], []
         for _ in range(rounds):
-            began = time.perf_counter()
-            ray.get([actor.predict.remote(batch) for _ in range(items) for actor in actors])
-            together.append(time.perf_counter() - began)
+            for group, found in zip(groups, together):
+                found.append(seconds_of(ray, group, batch, items))
             apart.append(independent_seconds(products, count, items))
-        print(f"ray {count} actors: {min(together):.3f} s, {count} processes {min(apart):.3f} s, efficiency {min(apart) / min(together):.3f}; "
-              f"a call {min(apart) / items * 1e3:.1f} ms")
-        for actor in actors[1:]:
+        least = min(apart)
+        print(f"ray {products.stem}, {count} actors: a call {least / items * 1e3:.1f} ms, efficiency {least / min(together[0]):.3f}, "
+              f"with max_concurrency=2 {least / min(together[1]):.3f}")
+        for actor in groups[0] + groups[1]:
             ray.kill(actor)
+
+
+def bench_kill(ray, bridge, products, items):
+    artifact, batch = bridge.put(products), ray.put({"x": np.ones((512, 512), np.float32)})
+    (actor,) = start_actors(ray, bridge, artifact, batch, 1, 1)
     began = time.perf_counter()
-    pending = [actors[0].predict.remote(batch) for _ in range(items)]
-    ray.kill(actors[0], no_restart=False)
+    pending = [actor.predict.remote(batch) for _ in range(items)]
+    ray.kill(actor, no_restart=False)
     answers = ray.get(pending)
     print(f"ray after a kill: {items - len(answers)} items of {items} lost, {time.perf_counter() - began:.2f} s for all of them")
 
 
 def bench_ray(options, path, folder):
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own is 15: the processes beside the actors would get all the time
     import ray  # pylint: disable=import-outside-toplevel
     from backplane import ray as bridge  # pylint: disable=import-outside-toplevel
 
@@ -228,7 +249,10 @@ def bench_ray(options, path, folder):
     began = time.perf_counter()
     ray.get(ray.remote(lambda array: len(array)).remote(ray.put(np.ones(100_000_000, np.uint8))))  # pylint: disable=unnecessary-lambda
     print(f"ray hands out 100 MB in {time.perf_counter() - began:.3f} s, the start of a worker included")
-    bench_actors(ray, bridge, library(PRODUCTS, folder, "products"), 40, max(options.rounds // 10, 1))
+    products = library(PRODUCTS, folder, "products")
+    for artifact in products, library(MAXIMUM, folder, "maximum"):
+        bench_actors(ray, bridge, artifact, 40, max(options.rounds // 10, 1))
+    bench_kill(ray, bridge, products, 40)
     ray.shutdown()
 
 
