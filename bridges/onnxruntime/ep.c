@@ -15,6 +15,7 @@ typedef struct Ep {
   Purpose purpose;
   Part **parts;
   size_t num_parts;
+  bool has_compiled; /* ONNX Runtime has taken parts */
 } Ep;
 
 /* ---- Making ------------------------------------------------------------------------------ */
@@ -158,12 +159,16 @@ static int divide(Ep *ep, const OrtGraph *from, OrtGraphSupportInfo *info) {
 }
 
 /* A nested graph is claimed together with the node that contains it. */
+/* After a model's functions are inlined ONNX Runtime asks again. An older version names the further
+ * parts like the first ones, and refuses the session. */
+#define NAMES_ALL_PARTS 24
+
 static OrtStatus *get_capability(OrtEp *self, const OrtGraph *graph, OrtGraphSupportInfo *info) {
   Ep *ep = (Ep *)self;
   const OrtNode *parent = NULL;
   if (bridge_check(ep->ort, ep->ort->api->Graph_GetParentNode(graph, &parent)))
     return bridge_status(ep->ort);
-  if (parent)
+  if (parent || (ep->has_compiled && ep->ort->version < NAMES_ALL_PARTS))
     return NULL;
   if (divide(ep, graph, info)) {
     bp_error_add_context(EP_NAME ": nothing is claimed");
@@ -275,6 +280,7 @@ static OrtStatus *compile(OrtEp *self, const OrtGraph **graphs, const OrtNode **
                           OrtNodeComputeInfo **infos, OrtNode **contexts) {
   Ep *ep = (Ep *)self;
   (void)graphs;
+  ep->has_compiled = true;
   for (size_t i = 0; i < count; i++) {
     Part *part = find_part(ep, fused[i]);
     infos[i] = part ? part_compute_info(ep->ort, part, fused[i], i == 0) : NULL;
