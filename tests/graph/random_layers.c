@@ -55,7 +55,7 @@ void make_tensor_scatter(RandomGraph *g, const Row *row) {
 /* A kernel for each channel, also over the previous state. */
 void make_causal_conv(RandomGraph *g, const Row *row) {
   int64_t kernel = between(g, 1, 5), past = kernel - 1;
-  int64_t shape[3] = {between(g, 1, 2), extent(g), between(g, 1, 9)};
+  int64_t shape[3] = {between(g, 1, 2), extent_of_some(g), between(g, 1, 9)};
   int32_t reads[4] = {given(g, FLOAT, shape, 3, FALSE),
                       weights(g, FLOAT, (int64_t[]){shape[1], 1, kernel}, 3),
                       below(g, 2) ? weights(g, FLOAT, &shape[1], 1) : -1, -1};
