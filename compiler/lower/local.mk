@@ -15,6 +15,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/partition.c \
 	compiler/lower/flatten.c \
 	compiler/lower/vectorize.c \
+	compiler/lower/turn.c \
 	compiler/lower/unroll.c \
 	compiler/lower/lower.c \
 	compiler/lower/passes.h \

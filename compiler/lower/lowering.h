@@ -90,6 +90,7 @@ const BpIrNode *bp__lower_build(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_vectorize(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_turn(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
 
