@@ -55,11 +55,28 @@ static int visit_reader(void *context, const BpIrNode *node) {
   return 0;
 }
 
+bool bp__stage_turns(const BpTeStage *stage) {
+  const BpIrNode *body = stage->body;
+  int32_t ndim = stage->ndim;
+  if (ndim < 2 || !bp__te_is_read(body) || body->num_operands != 1 + ndim)
+    return false;
+  for (int32_t i = 0; i < ndim - 2; i++)
+    if (body->operands[1 + i] != stage->axes[i]->var)
+      return false;
+  return body->operands[ndim - 1] == stage->axes[ndim - 1]->var &&
+         body->operands[ndim] == stage->axes[ndim - 2]->var;
+}
+
+static bool is_product(const BpTeStage *stage) {
+  return stage->reduce_op == BP_TE_SUM && stage->num_reduce_axes == 1 &&
+         stage->body->kind == BP_IR_MUL;
+}
+
 /* Whether inlining the stage repeats only cheap computations, or none: 1, 0, or -1 with an
  * error. */
 static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
-  bool is_in_place = false;
+  bool is_in_place = false, are_products = true;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     Reader reader = {.stage = tensor->stage, .source = stage};
     if (!bp__te_is_first(tensor))
@@ -70,11 +87,15 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
     reads +=
         reader.reads * (tensor->stage->is_statements ? MANY : bp__te_iterations(tensor->stage));
     is_in_place |= reader.is_in_place;
+    are_products &= reader.reads == 0 || is_product(tensor->stage);
   }
   /* All reads in place end in one element of the output, where the value is computed once. */
   reads += is_in_place ? bp__te_iterations(stage) : 0;
   if (reads <= bp__te_iterations(stage))
     return 1;
+  /* A product would gather the elements of each vector; its schedule transposes panels. */
+  if (are_products && bp__stage_turns(stage))
+    return 0;
   /* A stage is not inlined into the steps of a scan, the innermost loops: a product's input would
    * be computed again for each element. */
   return stage->inside ? 0 : is_cheap(stage);
@@ -154,6 +175,11 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
   return bp__info_has_other_readers(analysis, output, work->stage->tensor) ? NULL : work;
 }
 
+static bool is_tiled(const BpStageInfo *info) {
+  return is_reduction(info) && is_for_itself(info->stage) && !info->stage->is_statements &&
+         !bp__stage_is_scheduled(info->stage) && !bp__info_reduces_rows(info);
+}
+
 static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
                         const BpMachine *machine) {
   const BpStageInfo *output = bp__analysis_find(analysis, tensor);
@@ -167,6 +193,8 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   if (pooled && bp__schedule_pooled(pooled, output, scale, machine) != 0)
     return -1;
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
+  if (!work && is_tiled(output))
+    work = output; /* before its producers, which it may compute in its tiles */
   if (work && schedule_work(work, output, machine) != 0)
     return -1;
   /* The output in which the work was placed keeps its loops, even if no axis was tiled. */

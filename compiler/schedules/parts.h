@@ -56,6 +56,8 @@ bool bp__has_open_rows(const BpAnalysis *analysis, int32_t rows);
 int bp__split_reduction(const BpStageInfo *info, BpTeStage *stage, BpTeAxis **order,
                         int32_t *count);
 
+/* Whether a stage only exchanges the last two axes of a tensor. */
+bool bp__stage_turns(const BpTeStage *stage);
 /* Inlines each stage for which `pays` returns 1, except outputs, reductions and scheduled stages.
  * `pays` returns -1 with an error on failure. */
 int bp__inline_where(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,

@@ -218,7 +218,7 @@ typedef struct Loops {
  * broadcast values stay in the first-level cache, all vectors that are multiplied by them come from
  * the second-level cache, which holds a block of vectors. So the loops are, from the outside in:
  * axes of both operands or none; blocks of vectors; axes of the broadcast operand; axes of the
- * vectors. */
+ * vectors. If the vectors are transposed for the tile, the last two change places. */
 enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
 
 /* Whether the vectors that a tile loads depend on an axis. */
@@ -238,6 +238,28 @@ static bool has_own_broadcasts(const BpStageInfo *info, const Tile *tile, int32_
       return true;
   }
   return false;
+}
+
+/* The producer of an access' vectors that exchanges axes, if it is best computed in the tiles: the
+ * operand is contiguous along the reduction. All tiles of the broadcast operand read the panel of a
+ * tile while it is in the cache. NULL if the access has none. */
+static const BpStageInfo *turned_producer(const BpStageInfo *work, const BpAccess *access,
+                                          const Tile *tile, const BpMachine *machine) {
+  int64_t side;
+  if (machine->has_kernels || machine->lanes == 1 || !is_vector_access(access, tile))
+    return NULL;
+  const BpStageInfo *info = bp__info_own_input(work, access);
+  bool is_turned = info && bp__stage_turns(info->stage) && info->bits == work->bits &&
+                   bp__find_permuted(info, info->ndim - 1, &side) == info->ndim - 2;
+  return is_turned ? info : NULL;
+}
+
+static const BpStageInfo *find_turned(const BpStageInfo *work, const Tile *tile,
+                                      const BpMachine *machine) {
+  const BpStageInfo *found = NULL;
+  for (int32_t i = 0; i < work->num_accesses && !found; i++)
+    found = turned_producer(work, &work->accesses[i], tile, machine);
+  return found;
 }
 
 static int32_t rank_of(const BpStageInfo *info, const Tile *tile, int32_t axis) {
@@ -310,12 +332,12 @@ static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine
 #define FEW_SHARES 16
 
 /* Fuses leading loops until all cores have enough work, and runs them in parallel. Loop `kept` is
- * not fused if the loops without it give FEW_SHARES shares; -1 keeps no loop. */
+ * not fused if the loops without it give `few` shares; -1 keeps no loop. */
 static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32_t kept,
-                       int64_t cores) {
+                       int64_t few, int64_t cores) {
   for (int32_t next = 1; *count > 1; next++) {
     int64_t shares = bp_te_axis_extent(outer[0]);
-    if (shares >= SHARES_PER_CORE * cores || (next == kept && shares >= FEW_SHARES))
+    if (shares >= SHARES_PER_CORE * cores || (next == kept && shares >= few))
       break;
     if (bp_te_fuse(stage, outer[0], outer[1], &outer[0]) != 0)
       return -1;
@@ -347,24 +369,45 @@ static bool has_near_producer(const BpStageInfo *work, const Tile *tile, const B
 typedef struct Places {
   BpTeAxis *inside; /* the innermost loop over tiles */
   BpTeAxis *around; /* the loop around the last loop over broadcast values, or NULL */
+  BpTeAxis *panel;  /* the last loop over vectors */
 } Places;
+
+/* Sorts the loops over tiles, and returns their number. The loops over broadcast values are inside
+ * the loops over vectors if `turned` vectors are computed for each panel. *last_broadcast is set to
+ * the place of the last loop over broadcast values, or -1; *last_vectors to the place of the last
+ * loop over vectors. */
+static int32_t order_tiles(const Loops *loops, bool turned, BpTeAxis **order,
+                           int32_t *last_broadcast, int32_t *last_vectors) {
+  static const int32_t ranks[][NUM_RANKS] = {
+      {RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS},
+      {RANK_COMMON, RANK_BLOCK, RANK_VECTORS, RANK_BROADCAST}};
+  int32_t outer = 0;
+  *last_broadcast = *last_vectors = -1;
+  for (int32_t place = 0; place < NUM_RANKS; place++)
+    for (int32_t i = 0; i < loops->num_outer; i++) {
+      int32_t rank = ranks[turned][place];
+      if (loops->rank[i] != rank)
+        continue;
+      if (rank == RANK_BROADCAST && bp_te_axis_extent(loops->outer[i]) > 1)
+        *last_broadcast = outer;
+      if (rank == RANK_VECTORS)
+        *last_vectors = outer;
+      order[outer++] = loops->outer[i];
+    }
+  return outer;
+}
 
 /* Makes the loops of the storing stage. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *tile,
                        const BpMachine *machine, int64_t cores, Places *made) {
   Loops loops = {.num_outer = 0};
   BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4];
-  int32_t outer = 0, last_broadcast = -1;
+  int32_t last_broadcast, last_vectors;
+  bool turned = find_turned(work, tile, machine) != NULL;
   if (split_tiles(work, stage, tile, &loops) != 0 ||
-      split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0)
+      (!turned && split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0))
     return -1;
-  for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-    for (int32_t i = 0; i < loops.num_outer; i++)
-      if (loops.rank[i] == rank) {
-        if (rank == RANK_BROADCAST && bp_te_axis_extent(loops.outer[i]) > 1)
-          last_broadcast = outer;
-        order[outer++] = loops.outer[i];
-      }
+  int32_t outer = order_tiles(&loops, turned, order, &last_broadcast, &last_vectors);
   int32_t all = outer, all_outer = outer;
   for (int32_t i = 0; i < loops.num_inner; i++) {
     if (bp_te_unroll(stage, loops.inner[i]) != 0)
@@ -376,11 +419,14 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   if (bp_te_reorder(stage, order, all) != 0)
     return -1;
   int32_t kept = has_near_producer(work, tile, machine) ? last_broadcast : -1;
-  if (cores > 1 && parallelize(stage, order, &outer, kept, cores) != 0)
+  if (turned) /* shares of one panel would transpose it again */
+    kept = last_vectors + 1;
+  if (cores > 1 && parallelize(stage, order, &outer, kept, turned ? 1 : FEW_SHARES, cores) != 0)
     return -1;
   last_broadcast -= all_outer - outer;
   made->inside = order[outer - 1];
   made->around = last_broadcast > 0 ? order[last_broadcast - 1] : NULL;
+  made->panel = turned ? order[last_vectors - (all_outer - outer)] : NULL;
   return 0;
 }
 
@@ -465,6 +511,32 @@ static int place_producers(const BpStageInfo *work, const BpStageInfo *output, c
   return 0;
 }
 
+/* The bytes by which a panel's prefetches are early: processors do not recognise the order of the
+ * lines in which blocks are read. */
+#define PANEL_AHEAD 8192
+
+/* Transposes the panel of a tile, in square blocks that fit in the registers (turn.c). */
+static int place_turned(const BpStageInfo *info, const BpStageInfo *output,
+                        const BpMachine *machine, BpTeAxis *panel) {
+  BpTeStage *stage = info->stage;
+  int64_t lanes = bp__machine_for(machine, info).lanes;
+  BpTeAxis *order[BP_TE_MAX_NDIM + 2], *rows, *row, *vectors, *lane;
+  int32_t ndim = info->ndim, count = 0;
+  if (bp_te_compute_at(stage, output->stage, panel) != 0 ||
+      bp_te_split(stage, stage->axes[ndim - 2], lanes, BP_TE_TAIL_PEEL, &rows, &row) != 0 ||
+      bp_te_split(stage, stage->axes[ndim - 1], lanes, BP_TE_TAIL_PEEL, &vectors, &lane) != 0)
+    return -1;
+  for (; count < ndim - 2; count++)
+    order[count] = stage->axes[count];
+  BpTeAxis *inner[] = {vectors, rows, row, lane};
+  memcpy(order + count, inner, sizeof inner);
+  if (bp_te_reorder(stage, order, count + 4) != 0 || bp_te_vectorize(stage, lane) != 0)
+    return -1;
+  /* The elements after the last one of a row are those of the next row. */
+  BpTeTensor *tensor = info->accesses[0].tensor;
+  return bp_te_prefetch(stage, tensor, rows, PANEL_AHEAD * 8 / tensor->dtype.bits / lanes);
+}
+
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *given) {
   BpMachine own = bp__machine_for(given, work), *machine = &own;
   BpTe *te = work->stage->te;
@@ -480,6 +552,9 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const 
   if (tile_output(work, output->stage, &tile, machine, cores, &places) != 0 ||
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, places.inside) != 0)
+    return -1;
+  const BpStageInfo *turned = places.panel ? find_turned(work, &tile, machine) : NULL;
+  if (turned && place_turned(turned, output, machine, places.panel) != 0)
     return -1;
   if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;

@@ -12,6 +12,8 @@
 
 /* The number of rows of the result from which on packing a computed operand pays. */
 #define PACKED_ROWS 64
+/* The vectors of the widest panel that a product transposes. */
+#define TILE_VECTORS 4
 /* Rows of a matrix share a few sets of the caches if their distance in bytes is a multiple of
  * CONFLICT_BYTES. */
 #define CONFLICT_BYTES 2048
@@ -19,7 +21,13 @@
 static int is_product(const BpGraphNode *node) {
   return !strcmp(node->op->name, "MatMul") && !node->op->domain[0] && node->inputs[0]->ndim > 1 &&
          node->inputs[1]->ndim > 1 && bp__value_num_elements(node->inputs[0]) != 0 &&
-         bp__value_num_elements(node->inputs[1]) > 0 && node->outputs[0]->ndim < BP_GRAPH_MAX_NDIM;
+         bp__value_num_elements(node->inputs[1]) != 0;
+}
+
+/* Whether the second operand can be packed in panels. */
+static int has_panels(const BpGraphNode *node) {
+  return is_product(node) && bp__value_num_elements(node->inputs[1]) > 0 &&
+         node->outputs[0]->ndim < BP_GRAPH_MAX_NDIM;
 }
 
 /* The number of rows of the result; an open number counts as enough. */
@@ -76,11 +84,55 @@ static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
   return node->inputs[1] ? 0 : -1;
 }
 
+/* The value whose last two dimensions a transpose exchanges for this product alone; NULL if the
+ * second operand is none. */
+static BpGraphValue *turned_operand(const BpGraphNode *node) {
+  const BpGraphValue *b = node->inputs[1];
+  const BpGraphNode *transpose = b->producer;
+  const BpGraphAttr *perm;
+  if (b->num_uses != 1 || !transpose || strcmp(transpose->op->name, "Transpose") ||
+      transpose->op->domain[0] || !(perm = bp__node_attr(transpose, "perm")))
+    return NULL;
+  for (int32_t i = 0; i < b->ndim - 2; i++)
+    if (perm->ints[i] != i)
+      return NULL;
+  return perm->ints[b->ndim - 1] == b->ndim - 2 ? transpose->inputs[0] : NULL;
+}
+
+/* Whether a product can transpose its second operand panel by panel: a panel of the widest tile
+ * stays in the second-level cache, so that all rows read it from there. */
+static int fits_turned(const BpGraphNode *node, const BpTarget *target) {
+  const BpGraphValue *b = node->inputs[1];
+  int64_t inner = b->shape[b->ndim - 2], columns = b->shape[b->ndim - 1];
+  int64_t l2 = bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20);
+  int64_t width = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 8 * TILE_VECTORS;
+  return !bp__extent_is_open(inner) && inner * width <= l2 / 2 &&
+         (bp__extent_is_open(columns) || columns * (int64_t)bp_dtype_bytes(b->dtype) >= width);
+}
+
+/* Transposes an operand inside the product, which saves writing and reading a transposed copy. It
+ * depends on the operand alone: few rows as in a step of a language model gain most, and many rows
+ * share each panel. */
+static int turn_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  const BpTarget *target = ((Packing *)rewrite->context)->target;
+  BpGraphValue *operands[2] = {node->inputs[0], turned_operand(node)};
+  if (!operands[1] || !fits_turned(node, target))
+    return 0;
+  BpGraphValue *product =
+      bp__op_apply(rewrite->graph, "backplane", "MatMulTurned", node->name, operands, 2, NULL, 0);
+  return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
+}
+
 static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
   if (has_weights_of_state(node))
     return pack_steps(rewrite, node);
   const BpTarget *target = ((Packing *)rewrite->context)->target;
-  if (!is_product(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
+  if (is_product(node) && !node->inputs[1]->data) {
+    int turned = turn_rule(rewrite, node);
+    if (turned != 0)
+      return turned;
+  }
+  if (!has_panels(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
     return 0;
   BpGraphValue *operands[2] = {node->inputs[0], node->inputs[1]}, *product;
   const int64_t *matrix = operands[1]->shape + operands[1]->ndim - 2;
@@ -105,5 +157,6 @@ int bp__build_pack(const BpBuild *build, BpGraph *graph) {
       target,
       bp__arena_alloc_array(&graph->arena, (size_t)graph->num_values, sizeof(*packing.packed)),
       graph->num_values};
+  bp__graph_count_uses(graph);
   return packing.packed ? bp__graph_rewrite(graph, pack_rule, &packing) : -1;
 }

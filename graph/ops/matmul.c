@@ -5,10 +5,8 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* MatMul as in numpy: leading dimensions broadcast; a vector becomes a row or a column, which the
- * output lacks. */
-BP_ROW_INFER(matmul) {
-  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
+static int infer_product(BpGraph *graph, BpGraphNode *node, const BpGraphValue *a,
+                         const BpGraphValue *b) {
   int64_t shape[BP_GRAPH_MAX_NDIM + 2];
   int32_t batch_a = a->ndim > 2 ? a->ndim - 2 : 0, batch_b = b->ndim > 2 ? b->ndim - 2 : 0;
   int32_t ndim = batch_a > batch_b ? batch_a : batch_b;
@@ -29,6 +27,12 @@ BP_ROW_INFER(matmul) {
   if (b->ndim > 1)
     shape[ndim++] = b->shape[b->ndim - 1];
   return bp__node_set_output(graph, node, 0, a->dtype, shape, ndim);
+}
+
+/* MatMul as in numpy: leading dimensions broadcast; a vector becomes a row or a column, which the
+ * output lacks. */
+BP_ROW_INFER(matmul) {
+  return infer_product(graph, node, node->inputs[0], node->inputs[1]);
 }
 
 /* Computes the leading `batch` indices of an operand from the indices of the output. */
@@ -61,6 +65,46 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
 
 BP_ROW_COMPUTE(matmul) {
   return bp__op_give_body(op, "matmul", matmul_body, outputs);
+}
+
+/* ---- With a transposed operand ----------------------------------------------------------- */
+
+static void exchange_last(const BpGraphValue *value, int64_t *shape) {
+  memcpy(shape, value->shape, sizeof(value->shape));
+  shape[value->ndim - 1] = value->shape[value->ndim - 2];
+  shape[value->ndim - 2] = value->shape[value->ndim - 1];
+}
+
+/* MatMulTurned: a * b', where b' has the last two dimensions of b exchanged. Only
+ * graph/build/pack.c makes it. The body has a stage for b', so that the schedule can compute it in
+ * the tiles of the product. */
+BP_ROW_INFER(matmul_turned) {
+  BpGraphValue turned = *node->inputs[1];
+  exchange_last(node->inputs[1], turned.shape);
+  return infer_product(graph, node, node->inputs[0], &turned);
+}
+
+static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  int32_t ndim = op->node->inputs[1]->ndim;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  memcpy(indices, axes, (size_t)ndim * sizeof(*indices));
+  indices[ndim - 1] = axes[ndim - 2];
+  indices[ndim - 2] = axes[ndim - 1];
+  return bp_te_read(te, op->inputs[1], indices);
+}
+
+BP_ROW_COMPUTE(matmul_turned) {
+  const BpGraphValue *b = op->node->inputs[1];
+  BpOpCompute own = *op; /* the context parameter is not const */
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  exchange_last(b, shape);
+  BpTeTensor *inputs[] = {op->inputs[0],
+                          bp__op_tensor(op, "turned", shape, b->ndim, turned_body, &own)};
+  if (!inputs[1])
+    return -1;
+  own.inputs = inputs;
+  return bp__op_give_body(&own, "matmul", matmul_body, outputs);
 }
 
 /* ---- With a packed operand --------------------------------------------------------------- */

@@ -435,6 +435,8 @@ static const BpOp table[] = {
      bp__compute_conv_blocked, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
      bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
+    {"MatMulTurned", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "", bp__infer_matmul_turned, NULL,
+     bp__compute_matmul_turned, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
      bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, BP_OPEN_ALL,
      BP_BLOCKED_NOT},

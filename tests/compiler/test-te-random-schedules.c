@@ -198,6 +198,37 @@ static void make_matmul(Work *work) {
   compute(work, "out", (int64_t[]){m, n}, 2, bias_body, true);
 }
 
+static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  return bp_te_read(te, work->inputs[1], (const BpIrNode *[]){axes[0], axes[2], axes[1]});
+}
+
+static const BpIrNode *turned_product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
+  const BpIrNode *a = bp_te_read(te, work->inputs[0], (const BpIrNode *[]){axes[0], axes[1], k});
+  const BpIrNode *b = bp_te_read(te, last(work), (const BpIrNode *[]){axes[0], k, axes[2]});
+  return bp_te_reduce(te, BP_TE_SUM, te_op(te, BP_IR_MUL, a, b), &k, 1);
+}
+
+static const BpIrNode *positive_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *x = bp_te_read(te, last(context), axes);
+  return stored(context, te_op(te, BP_IR_MAX, x, number(te, x, 0)));
+}
+
+/* A product with a transposed operand: few or many rows, and columns of more than a tile. */
+static void make_turned(Work *work) {
+  int64_t b = some(work, 1, 2), m = some(work, 1, 9), n = some(work, 1, 70), k = some(work, 0, 40);
+  work->numbers[0] = k;
+  work->inputs[0] = input(work, "a", work->type, (int64_t[]){b, m, k}, 3);
+  work->inputs[1] = input(work, "b", work->type, (int64_t[]){b, n, k}, 3);
+  compute(work, "turned", (int64_t[]){b, k, n}, 3, turned_body, some(work, 0, 3) == 0);
+  bool is_output = some(work, 0, 1);
+  compute(work, "product", (int64_t[]){b, m, n}, 3, turned_product_body, is_output);
+  if (!is_output || some(work, 0, 1))
+    compute(work, "out", (int64_t[]){b, m, n}, 3, positive_body, true);
+}
+
 /* numbers: height, width, pad, stride, kernel, channels */
 static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
@@ -662,6 +693,7 @@ static const struct {
     {"count", make_count},     {"total", make_total},     {"arg", make_arg},
     {"both", make_both},       {"running", make_running}, {"recurrence", make_recurrence},
     {"parts", make_parts},     {"mirror", make_mirror},   {"largest", make_largest},
+    {"turned", make_turned},
 };
 
 /* ---- Random schedules -------------------------------------------------------------------- */

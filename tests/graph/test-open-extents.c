@@ -45,6 +45,18 @@ static char *attention_file(void) {
   return onnx_save(builder);
 }
 
+/* Products with keys as they lie in a cache, whose transpose nothing else reads. */
+static char *scores_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "q", ONNX_FLOAT, "3xlengthx20");
+  onnx_input(builder, "keys", ONNX_FLOAT, "3xpastx20");
+  onnx_node(builder, "Transpose", "keys", "turned", "perm=0,2,1");
+  onnx_node(builder, "MatMul", "q,turned", "scores", "");
+  onnx_node(builder, "Relu", "scores", "y", "");
+  onnx_output(builder, "y");
+  return onnx_save(builder);
+}
+
 /* Rows of batch + 24 * length elements. The number of rows is a quotient: (batch * batch + 24 *
  * batch * length) / (batch + 24 * length). */
 static char *quotient_file(void) {
@@ -568,6 +580,57 @@ static void test_gather(void) {
   g_free(path);
 }
 
+static void check_scores(BpModelContext *context, int64_t length, int64_t past) {
+  BpTensor *q = numbers((int64_t[]){3, length, 20}, 3);
+  BpTensor *keys = numbers((int64_t[]){3, past, 20}, 3);
+  BpTensor *expected = numbers((int64_t[]){3, length, past}, 3);
+  const float *a = q->view.data, *b = keys->view.data;
+  float *c = expected->view.data;
+  for (int64_t head = 0; head < 3; head++)
+    for (int64_t i = 0; i < length; i++)
+      for (int64_t j = 0; j < past; j++) {
+        float sum = 0;
+        for (int64_t k = 0; k < 20; k++)
+          sum += a[(head * length + i) * 20 + k] * b[(head * past + j) * 20 + k];
+        c[(head * length + i) * past + j] = sum > 0 ? sum : 0;
+      }
+  g_assert_cmpint(bp_model_set_input(context, "keys", &keys->view), ==, 0);
+  assert_alike(run(context, "q", q), expected);
+  bp_object_release(expected);
+  bp_object_release(keys);
+  bp_object_release(q);
+}
+
+static void test_scores(const void *target) {
+  static const int64_t lengths[] = {1, 2, 3, 5, 7, 13},
+                       pasts[] = {1, 2, 3, 5, 7, 16, 63, 64, 65, 130};
+  char *path = scores_file();
+  BpModule *module = compile(path, target, NULL);
+  BpModelContext *context = start(module);
+  for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++)
+    for (size_t k = 0; k < G_N_ELEMENTS(pasts); k++)
+      check_scores(context, lengths[i], pasts[k]);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+/* Only inputs and output are planned, and no transposed copy of the keys. */
+static void test_scores_in_place(void) {
+  char *path = scores_file();
+  BpModule *module = compile(path, "c -vector_bits=256 -options=-O0", NULL);
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  const char *likely;
+  g_assert_nonnull(model);
+  g_assert_cmpstr(bp_model_planned_expression(model, &likely), ==,
+                  "12*length*past+240*length+240*past");
+  bp_model_release(model);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 /* Of two open extents the first counts as the batch. */
 static void test_planned(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -666,6 +729,15 @@ int main(int argc, char **argv) {
                        test_shapes);
   g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c -options=-O0",
                        test_shapes);
+  g_test_add_data_func("/open-extents/keys_of_every_number_are_read_as_they_lie/llvm",
+                       "llvm -opt=0 -vector_bits=512 -num_cores=2", test_scores);
+  g_test_add_data_func("/open-extents/keys_of_every_number_are_read_as_they_lie/c",
+                       "c -vector_bits=256 -options=-O0", test_scores);
+  g_test_add_data_func("/open-extents/keys_of_every_number_are_read_as_they_lie/narrow",
+                       "c -vector_bits=128 -options=-O1 -num_cores=1", test_scores);
+  g_test_add_data_func("/open-extents/keys_of_every_number_are_read_as_they_lie/plain",
+                       "llvm -opt=0 -vector_bits=0", test_scores);
+  g_test_add_func("/open-extents/keys_are_not_copied_to_be_transposed", test_scores_in_place);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/llvm",
                        "llvm -opt=0 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
