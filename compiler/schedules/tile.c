@@ -218,7 +218,7 @@ typedef struct Loops {
  * broadcast values stay in the first-level cache, all vectors that are multiplied by them come from
  * the second-level cache, which holds a block of vectors. So the loops are, from the outside in:
  * axes of both operands or none; blocks of vectors; axes of the broadcast operand; axes of the
- * vectors. */
+ * vectors. If the vectors are transposed for the tile, the last two change places. */
 enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
 
 /* Whether the vectors that a tile loads depend on an axis. */
@@ -511,6 +511,10 @@ static int place_producers(const BpStageInfo *work, const BpStageInfo *output, c
   return 0;
 }
 
+/* The bytes by which a panel's prefetches are early: processors do not recognise the order of the
+ * lines in which blocks are read. */
+#define PANEL_AHEAD 8192
+
 /* Transposes the panel of a tile, in square blocks that fit in the registers (turn.c). */
 static int place_turned(const BpStageInfo *info, const BpStageInfo *output,
                         const BpMachine *machine, BpTeAxis *panel) {
@@ -526,7 +530,11 @@ static int place_turned(const BpStageInfo *info, const BpStageInfo *output,
     order[count] = stage->axes[count];
   BpTeAxis *inner[] = {vectors, rows, row, lane};
   memcpy(order + count, inner, sizeof inner);
-  return bp_te_reorder(stage, order, count + 4) != 0 ? -1 : bp_te_vectorize(stage, lane);
+  if (bp_te_reorder(stage, order, count + 4) != 0 || bp_te_vectorize(stage, lane) != 0)
+    return -1;
+  /* The elements after the last one of a row are those of the next row. */
+  BpTeTensor *tensor = info->accesses[0].tensor;
+  return bp_te_prefetch(stage, tensor, rows, PANEL_AHEAD * 8 / tensor->dtype.bits / lanes);
 }
 
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *given) {
