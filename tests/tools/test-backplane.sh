@@ -670,6 +670,9 @@ ok compile-without-output-is-a-usage-error fails 2 --output "$backplane" compile
 ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "$work/x: the name of a library ends in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
 cp "$digits/digits.onnx" "$work/model.so"
 ok compile-does-not-write-over-the-model fails 2 "would replace a file that the command reads" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
+echo weights > "$work/weights.so"
+ok compile-replaces-no-file-that-is-no-library fails 2 "would replace a file that is no library" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/weights.so"
+ok the-file-that-is-no-library-is-as-it-was grep -q "^weights$" "$work/weights.so"
 ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
 ok output-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" list
 ok help-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" run --help
