@@ -536,6 +536,29 @@ static void test_empty(void) {
   g_free(path);
 }
 
+/* Of known shapes, too: a batch of no pictures, in groups of channels. */
+static void test_empty_groups(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 21;
+  onnx_input(builder, "x", ONNX_FLOAT, "0x6x4");
+  onnx_floats(builder, "scale", "6");
+  onnx_floats(builder, "bias", "6");
+  onnx_node(builder, "GroupNormalization", "x,scale,bias", "y", "num_groups=3");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  BpTensor *x = numbers((const int64_t[]){0, 6, 4}, 3), *y = run(context, "x", x);
+  g_assert_nonnull(y);
+  g_assert_cmpint(y->view.shape[1], ==, 6);
+  g_assert_cmpint(bp_view_num_elements(&y->view), ==, 0);
+  bp_object_release(x);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 static void test_contradictions(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "nxnx4");
@@ -768,6 +791,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
+  g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
