@@ -46,6 +46,12 @@ static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, 
   return NULL;
 }
 
+const char *bp__vector_intrinsic(BpEmitter *e, const char *name, BpDataType dtype) {
+  const BpDialectIntrinsic *row = find_intrinsic(e, name, dtype, 1);
+  int is_converted = !bp__same_dtype(bp__compute_dtype(e, dtype), dtype);
+  return row && row->vectors && !is_converted ? row->text : NULL;
+}
+
 /* One call of an intrinsic, with scalars or with vectors. */
 static BpExpr apply_intrinsic(BpEmitter *e, const BpDialectIntrinsic *row, const Args *args,
                               const BpExpr *values, BpDataType dtype) {

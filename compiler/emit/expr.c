@@ -287,6 +287,20 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
                              bp__int_literal(e, dtype, 1).text, bp__int_literal(e, dtype, 0).text));
 }
 
+/* The lanes of `a` that are less than those of `b` (kind LT), or greater (GT), and elsewhere those
+ * of `b`: one instruction of x86. A dialect may have it as the intrinsics "lesser" and "greater".
+ */
+static BpExpr lanes_of_either(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
+  const char *row = bp__is_float(dtype)
+                        ? bp__vector_intrinsic(e, kind == BP_IR_LT ? "lesser" : "greater", dtype)
+                        : NULL;
+  if (row)
+    return bp__text(bp__apply(e, row, a.text, b.text));
+  BpExpr condition = {bp__format(e, "(%s %s %s)", a.text, operator_text(kind), b.text), dtype.bits,
+                      0};
+  return bp__select_vector(e, dtype, condition, a, b);
+}
+
 /* min or max. For floats the result is NaN if either operand is NaN. If one operand is known not to
  * be NaN, it is compared first, which keeps a NaN of the other operand at no cost. */
 static BpExpr extremum(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
@@ -298,11 +312,12 @@ static BpExpr extremum(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, B
   const char *first = keep_nan ? a.text : b.text;
   const char *second = keep_nan ? b.text : a.text;
   if (dtype.lanes > 1) {
-    const char *mask = bp__format(e, "(%s %s %s)", first, less, second);
-    if (keep_nan)
-      mask = bp__format(e, "(%s | (%s != %s))", mask, first, first);
-    BpExpr condition = {mask, dtype.bits, 0};
-    return bp__select_vector(e, dtype, condition, bp__text(first), bp__text(second));
+    BpExpr value = lanes_of_either(e, kind == BP_IR_MIN ? BP_IR_LT : BP_IR_GT, dtype,
+                                   bp__text(first), bp__text(second));
+    if (!keep_nan)
+      return value;
+    BpExpr is_nan = {bp__format(e, "(%s != %s)", first, first), dtype.bits, 0};
+    return bp__select_vector(e, dtype, is_nan, bp__text(first), bp__atom(e, value, dtype));
   }
   if (keep_nan)
     return bp__text(bp__format(e, "(%s %s %s || %s != %s ? %s : %s)", first, less, second, first,
@@ -531,8 +546,47 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
   return bp__binary(e, kind, e->ir->dtype(a), x, y, b);
 }
 
+static const BpIrNode *lane_of(BpEmitter *e, const BpIrNode *node) {
+  return e->ir->kind(node) == BP_IR_BROADCAST ? e->ir->operand(node, 0) : node;
+}
+
+/* Whether two nodes are one node, or the same constant in every lane. */
+static int is_same_value(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
+  if (a == b)
+    return 1;
+  if (!is_number_constant(e, a) || !is_number_constant(e, b))
+    return 0;
+  double x = e->ir->float_value(lane_of(e, a)), y = e->ir->float_value(lane_of(e, b));
+  return x == y && !signbit(x) == !signbit(y);
+}
+
+/* The comparison of a select that compares the values it chooses between: x < y ? x : y, or the
+ * mirror image x < y ? y : x, which is y > x ? y : x. Returns LT or GT of the chosen values, or -1.
+ */
+static int32_t chosen_comparison(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *condition = e->ir->operand(node, 0);
+  int32_t kind = e->ir->kind(condition);
+  BpDataType dtype = e->ir->dtype(node);
+  if (dtype.lanes == 1 || !bp__is_float(dtype) || (kind != BP_IR_LT && kind != BP_IR_GT) ||
+      !bp__same_dtype(bp__compute_dtype(e, dtype), dtype))
+    return -1;
+  const BpIrNode *x = e->ir->operand(condition, 0), *y = e->ir->operand(condition, 1);
+  const BpIrNode *a = e->ir->operand(node, 1), *b = e->ir->operand(node, 2);
+  if (is_same_value(e, x, a) && is_same_value(e, y, b))
+    return kind;
+  if (is_same_value(e, x, b) && is_same_value(e, y, a))
+    return kind == BP_IR_LT ? BP_IR_GT : BP_IR_LT;
+  return -1;
+}
+
 static BpExpr select_node(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
+  int32_t compared = chosen_comparison(e, node);
+  if (compared >= 0) {
+    BpExpr chosen = bp__atom(e, bp__expr(e, e->ir->operand(node, 1)), dtype);
+    BpExpr other = bp__atom(e, bp__expr(e, e->ir->operand(node, 2)), dtype);
+    return lanes_of_either(e, compared, dtype, chosen, other);
+  }
   BpExpr condition = bp__expr(e, e->ir->operand(node, 0));
   BpExpr a = bp__expr(e, e->ir->operand(node, 1));
   BpExpr b = bp__expr(e, e->ir->operand(node, 2));

@@ -77,41 +77,41 @@ static const BpIrNode *at_most(const Maker *m, const BpIrNode *x, double limit) 
 #define LN2_HIGH 0.693359375
 #define LN2_LOW  -2.12194440e-4
 
-/* 2^k for an integer -126 <= k <= 127, made from the bits of its exponent. */
-static const BpIrNode *power_of_two(const Maker *m, const BpIrNode *k) {
-  return float_of(m, shift(m, BP_IR_SHL, add(m, k, integer(m, 127)), 23));
-}
+/* exp(x) = (1 + rest) * high * low, with powers of two high and low: their product may be beyond
+ * the format if the result is infinite or subnormal. */
+typedef struct Exponential {
+  const BpIrNode *rest, *high, *low;
+} Exponential;
 
 /* With x = k ln 2 + r and |r| <= ln 2 / 2, exp(x) = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^23
- * rounds k to an integer and leaves the integer in the low bits. 2^k is applied in two halves,
- * because it may be beyond the format if the result is infinite or subnormal. `x` is at most 89. */
-static const BpIrNode *expand_bounded_exp(const Maker *m, const BpIrNode *x) {
+ * rounds k to an integer and leaves the integer in the low bits; 254 more make each half of the
+ * integer the exponent of a float. |x| is at most 104. */
+static Exponential expand_exponential(const Maker *m, const BpIrNode *x) {
   static const double q[] = {0.499999934123, 0.166665201055, 0.0416683942592, 0.00836878062223,
                              0.00138144647522};
-  x = at_least(m, x, -104);
-  const BpIrNode *magic = number(m, 12582912);
+  const BpIrNode *magic = number(m, 12582912 + 254);
   const BpIrNode *rounded = add(m, mul(m, x, number(m, 1.44269504088896)), magic);
   const BpIrNode *n = sub(m, rounded, magic);
   const BpIrNode *r = sub(m, x, mul(m, n, number(m, LN2_HIGH)));
   r = sub(m, r, mul(m, n, number(m, LN2_LOW)));
-  const BpIrNode *p = mul(m, mul(m, r, r), polynomial(m, r, q, COUNT(q)));
-  p = add(m, add(m, p, r), number(m, 1));
-  const BpIrNode *k = sub(m, bits_of(m, rounded), integer(m, 0x4b400000));
-  const BpIrNode *half = shift(m, BP_IR_SHR, k, 1);
-  return mul(m, mul(m, p, power_of_two(m, half)), power_of_two(m, sub(m, k, half)));
+  const BpIrNode *rest = add(m, mul(m, mul(m, polynomial(m, r, q, COUNT(q)), r), r), r);
+  const BpIrNode *k = bits_of(m, rounded), *half = shift(m, BP_IR_SHR, k, 1);
+  return (Exponential){rest, float_of(m, shift(m, BP_IR_SHL, half, 23)),
+                       float_of(m, shift(m, BP_IR_SHL, sub(m, k, half), 23))};
 }
 
 static const BpIrNode *expand_exp(const Maker *m, const BpIrNode *x) {
-  return expand_bounded_exp(m, at_most(m, x, 89));
+  Exponential e = expand_exponential(m, at_least(m, at_most(m, x, 89), -104));
+  return mul(m, add(m, mul(m, e.rest, e.high), e.high), e.low);
 }
 
-/* Computes the sigmoid from e = exp(-|x|), which keeps small results exact: 1 / (1 + e) or e / (1 +
- * e). */
+/* The sigmoid is 1 / (1 + exp(-x)). Numerator and denominator are divided by `high`, which keeps
+ * small results exact. */
 static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
-  const BpIrNode *is_negative = less(m, x, number(m, 0));
-  const BpIrNode *e = expand_bounded_exp(m, pick(m, is_negative, x, mul(m, x, number(m, -1))));
-  const BpIrNode *one = number(m, 1);
-  return divide(m, pick(m, is_negative, e, one), add(m, one, e));
+  x = mul(m, at_least(m, at_most(m, x, 104), -104), number(m, -1));
+  Exponential e = expand_exponential(m, x);
+  const BpIrNode *one = float_of(m, sub(m, integer(m, 254 << 23), bits_of(m, e.high)));
+  return divide(m, one, add(m, one, add(m, mul(m, e.rest, e.low), e.low)));
 }
 
 /* An odd function as x P(x^2) / Q(x^2), at most 1. At `limit` the quotient exceeds 1 by several

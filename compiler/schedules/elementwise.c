@@ -8,6 +8,9 @@
  * time. */
 #define SHARES_PER_CORE 8
 
+/* The time of a function or a division of vectors, in cheap elements. */
+#define DEAR_ELEMENTS 3
+
 /* The size of an output, in second-level caches of a core, above which non-temporal stores write
  * it: a shared third-level cache cannot hold it besides the inputs. */
 #define STREAMED_CACHES 8.0
@@ -187,12 +190,21 @@ static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   return bp_te_stream(info->stage);
 }
 
+static int count_dear(void *context, const BpIrNode *node) {
+  *(int32_t *)context += (node->kind == BP_IR_CALL && !bp__te_is_read(node)) ||
+                         (node->kind == BP_IR_DIV && bp__dtype_is_float(node->dtype));
+  return 0;
+}
+
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
   BpTeAxis *run, *outer[BP_TE_MAX_NDIM];
-  int32_t count;
+  int32_t count, dear = 0;
   if (info->ndim == 0)
     return 0;
-  int64_t cores = bp__cores_for(machine, bp__info_size(info, 0, info->ndim), BP__PARALLEL_ELEMENTS);
+  if (bp__ir_visit_once(info->s->body, count_dear, &dear) != 0)
+    return -1;
+  double work = bp__info_size(info, 0, info->ndim) * (1 + DEAR_ELEMENTS * dear);
+  int64_t cores = bp__cores_for(machine, work, BP__PARALLEL_ELEMENTS);
   bool is_shared = false;
   int32_t first = first_of_run(info);
   int has_vectors = wants_vectors(info, last_long_axis(info));

@@ -5,15 +5,16 @@
  * up in the new states. Cores share the tiles if the weights do not fit into the cache of one
  * core. */
 
+#include <math.h>
+
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
 /* The number of interleaved rows if a scan has no vectors of rows: interleaved rows hide each
  * other's latency. */
 #define INTERLEAVED_ROWS 4
-/* The number of vectors that a scan of single elements processes together: a few streams of
- * neighbouring lines. */
-#define SCAN_VECTORS 4
+/* The minimum number of shares of neighbours that cores get. */
+#define NEIGHBOUR_SHARES 4
 /* The number of multiply-adds of a step from which on cores share the step. */
 #define SHARED_STEP 400000.0
 /* The maximum number of parts of a product's element that come from one tile, such as the gates of
@@ -157,6 +158,21 @@ static int share_rows(BpTeStage *stage, BpTeAxis **order, int32_t count, int64_t
   return fused && cores > 1 ? bp_te_parallel(stage, fused) : 0;
 }
 
+/* The number of neighbours along axis `last` that go through all steps together: as many vectors as
+ * half the registers hold, since long pieces of lines at each step are loaded faster than short
+ * ones. */
+static int64_t neighbours_of(const Scan *scan, int32_t last, double cores) {
+  int64_t lanes = lanes_for(scan), vectors = bp__divide_up(scan->info->extent[last], lanes);
+  int64_t most = scan->machine->registers / 2;
+  int64_t shares = bp__divide_up(vectors, most > 1 ? most : 1);
+  double rows = bp__info_size(scan->info, 0, scan->info->ndim) /
+                (double)(scan->info->extent[last] * scan->info->extent[scan->axis]);
+  double wanted = fmin(cores, NEIGHBOUR_SHARES) / rows;
+  if ((double)shares < wanted)
+    shares = (int64_t)fmin(ceil(wanted), (double)vectors);
+  return bp__divide_up(vectors, shares > 1 ? shares : 1) * lanes;
+}
+
 /* Schedules a scan of single elements: neighbours along the last axis in vectors, or interleaved
  * rows, go through all steps together. */
 static int schedule_elements(const Scan *scan) {
@@ -165,6 +181,8 @@ static int schedule_elements(const Scan *scan) {
   int32_t count = 0, last = scan->info->ndim - 1, outer;
   bool has_vectors = scan->axis != last && has_places(scan, last);
   int64_t lanes = lanes_for(scan);
+  int64_t cores = bp__cores_for(scan->machine, bp__info_size(scan->info, 0, scan->info->ndim),
+                                BP__PARALLEL_ELEMENTS);
   if (!has_vectors)
     for (last = scan->info->ndim - 1; last >= 0; last--)
       if (last != scan->axis && has_places(scan, last))
@@ -173,7 +191,7 @@ static int schedule_elements(const Scan *scan) {
     if (i != scan->axis && i != last)
       order[count++] = stage->axes[i];
   if (last >= 0) {
-    int64_t width = has_vectors ? lanes * SCAN_VECTORS : INTERLEAVED_ROWS;
+    int64_t width = has_vectors ? neighbours_of(scan, last, (double)cores) : INTERLEAVED_ROWS;
     if (bp_te_split(stage, stage->axes[last], width, BP_TE_TAIL_PEEL, &order[count++], &inner))
       return -1;
   }
@@ -193,9 +211,7 @@ static int schedule_elements(const Scan *scan) {
   }
   if (bp_te_reorder(stage, order, count) != 0)
     return -1;
-  return share_rows(stage, order, outer,
-                    bp__cores_for(scan->machine, bp__info_size(scan->info, 0, scan->info->ndim),
-                                  BP__PARALLEL_ELEMENTS));
+  return share_rows(stage, order, outer, cores);
 }
 
 /* ---- Products ---------------------------------------------------------------------------- */

@@ -70,7 +70,7 @@ int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine) {
     return bp__bind_run(stage, rows, bp__block_threads(machine, count), true);
   }
   int64_t lanes = bp__machine_for(machine, info).lanes;
-  int64_t cores = bp__cores_for(machine, elements_of(info), BP__PARALLEL_ELEMENTS);
+  int64_t cores = bp__cores_for(machine, elements_of(info) * 2, BP__PARALLEL_ELEMENTS);
   bool has_vectors = lanes > 1 && has_neighbours(info);
   if (bp__fuse_axes(stage, 0, has_vectors ? info->ndim - 1 : info->ndim, &rows) != 0)
     return -1;

@@ -4,9 +4,11 @@
  * the function are the results of its last node, and no group depends on itself (the algorithm is
  * TVM's; Chen et al., OSDI 2018).
  *
- * An anchor (convolution, product, pooling, reduction) is fused with the element-wise nodes after
- * it; a convolution also with a following pooling that it can compute in its tile, a reduction also
- * with the injective nodes before it. Injective nodes that join no reduction form chains. */
+ * Reductions of rows and the element-wise nodes that combine their results with the rows, as in a
+ * normalisation, share a function, so that each row is read from the cache. Another anchor
+ * (convolution, product, pooling, reduction) is fused with the element-wise nodes after it; a
+ * convolution also with a following pooling that it can compute in its tile, a reduction also with
+ * the injective nodes before it. Injective nodes that join no reduction form chains. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,11 @@
  * matter: the number of loops grows with the square of the clamps, whose order is unknown. */
 #define MAX_CLAMPS 4
 
+/* The maximum number of elements of a row that is reduced and used in one function, if there are
+ * fewer than LEAST_ROWS rows: cores share rows, and long rows are worth sharing each. */
+#define MAX_ROW    32768
+#define LEAST_ROWS 16
+
 #define NOWHERE (-1) /* stands for the outputs of the graph */
 
 typedef struct Fusion {
@@ -38,6 +45,7 @@ typedef struct Fusion {
   int32_t count;
   int32_t most_args;  /* maximum number of arguments of a group */
   int has_lanes;      /* threads in lock-step run kernels, each with at most one reduction */
+  int has_kernels;    /* kernels run over blocks of threads, which may be one thread each */
   int32_t *dominator; /* immediate post-dominator of a node, by node id; NOWHERE for none */
   int32_t *depth;     /* depth in the tree of post-dominators; NOWHERE has 0 */
   int32_t *group;     /* id of the node that began a node's group; -1 for no group yet */
@@ -133,19 +141,37 @@ typedef struct Growth {
   int32_t leader;
   int32_t most;              /* highest fusion class that may join */
   const BpGraphValue *shape; /* shape that a node must have to join the group; NULL: any shape */
+  const BpGraphValue
+      *sums; /* shape of reductions of the rows of `shape`, which may join; or NULL */
 } Growth;
 
 static int may_share(const BpGraphNode *a, const BpGraphNode *b) {
   return a->place == b->place && !a->is_alone && !b->is_alone;
 }
 
+/* Whether a node computes rows from rows and their reductions, or reduces rows. */
+static int stays_in_rows(const Growth *growth, const BpGraphNode *node) {
+  const BpGraphValue *result = node->outputs[0];
+  if (node->op->fusion == BP_FUSE_REDUCTION)
+    return node->inputs[0] && bp__value_same_shape(growth->shape, node->inputs[0]) &&
+           bp__value_same_shape(growth->sums, result);
+  return node->op->fusion == BP_FUSE_ELEMENTWISE && (bp__value_same_shape(growth->shape, result) ||
+                                                     bp__value_same_shape(growth->sums, result));
+}
+
+static int may_grow(const Growth *growth, const BpGraphNode *node) {
+  if (growth->sums)
+    return stays_in_rows(growth, node);
+  return node->op->fusion <= growth->most &&
+         (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
+}
+
 static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
   const BpGraphNode *node = node_at(fusion, id);
   if (fusion->group[id] == growth->leader)
     return 1;
-  return fusion->group[id] < 0 && node->op->fusion <= growth->most &&
-         may_share(node, node_at(fusion, growth->leader)) &&
-         (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
+  return fusion->group[id] < 0 && may_grow(growth, node) &&
+         may_share(node, node_at(fusion, growth->leader));
 }
 
 /* Marks in `reached` every node that is on a path from `from` to `to`. Returns 0 if a marked node
@@ -201,15 +227,60 @@ static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
   return 0;
 }
 
+/* Takes the post-dominator of a group's end, if it and the nodes before it may join; returns the
+ * group's new end, or NOWHERE. */
+static int32_t grow_once(Fusion *fusion, const Growth *growth, int32_t end, uint8_t *reached) {
+  int32_t next = fusion->dominator[end];
+  int takes = next != NOWHERE && may_join(fusion, growth, next) &&
+              between(fusion, growth, end, next, reached) &&
+              take(fusion, growth, end, next, reached);
+  return takes ? next : NOWHERE;
+}
+
 /* Takes the post-dominators of a group's end, one after the other, as long as they may join. */
 static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValue *shape,
                  uint8_t *reached) {
-  Growth growth = {leader, most, shape};
-  int32_t end = leader, next;
+  Growth growth = {leader, most, shape, NULL};
   begin_group(fusion, leader);
-  while ((next = fusion->dominator[end]) != NOWHERE && may_join(fusion, &growth, next) &&
-         between(fusion, &growth, end, next, reached) && take(fusion, &growth, end, next, reached))
-    end = next;
+  for (int32_t end = leader; end != NOWHERE;)
+    end = grow_once(fusion, &growth, end, reached);
+}
+
+/* Whether each element of `sums` belongs to a row of `whole`, and the rows are worth a function. */
+static int are_rows(const BpGraphValue *whole, const BpGraphValue *sums) {
+  int32_t first = 0;
+  double rows = 1, row = 1;
+  if (!whole || whole->ndim != sums->ndim)
+    return 0;
+  for (; first < whole->ndim && whole->shape[first] == sums->shape[first]; first++)
+    rows *= whole->shape[first] > 0 ? (double)whole->shape[first] : 1; /* open: at least one row */
+  for (int32_t i = first; i < whole->ndim; i++) {
+    if (sums->shape[i] != 1 || whole->shape[i] < 1)
+      return 0;
+    row *= (double)whole->shape[i];
+  }
+  return row > 1 && (row <= MAX_ROW || rows >= LEAST_ROWS);
+}
+
+/* Takes nodes into the group of a reduction of rows, up to the last node that computes rows. If no
+ * node does, the reduction stays without a group. */
+static void grow_rows(Fusion *fusion, int32_t id, uint8_t *reached) {
+  const BpGraphNode *node = node_at(fusion, id);
+  Growth growth = {id, BP_FUSE_ELEMENTWISE, node->inputs[0], node->outputs[0]};
+  int32_t last = id - 1, args = 0;
+  if (fusion->group[id] >= 0 || !are_rows(growth.shape, growth.sums))
+    return;
+  begin_group(fusion, id);
+  for (int32_t end = grow_once(fusion, &growth, id, reached); end != NOWHERE;
+       end = grow_once(fusion, &growth, end, reached))
+    if (bp__value_same_shape(growth.shape, node_at(fusion, end)->outputs[0])) {
+      last = end;
+      args = fusion->args[id];
+    }
+  for (int32_t i = last + 1; i < fusion->count; i++)
+    if (fusion->group[i] == id)
+      fusion->group[i] = -1;
+  fusion->args[id] = args;
 }
 
 /* Whether a node takes the largest element of each window, and the windows are adjacent. */
@@ -261,7 +332,7 @@ static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to) {
  * or a reduction that does not have an injective node yet; otherwise the node begins a group. */
 static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to];
-  Growth growth = {leader, -1, NULL};
+  Growth growth = {leader, -1, NULL, NULL};
   begin_group(fusion, id);
   if (leader < 0 || fusion->joined[leader] == MAX_JOINED ||
       node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
@@ -286,8 +357,13 @@ static void grow_anchor(Fusion *fusion, int32_t id, uint8_t *reached) {
 }
 
 static void partition(Fusion *fusion, uint8_t *reached) {
+  for (int32_t id = 0; id < fusion->count && !fusion->has_kernels; id++)
+    if (node_at(fusion, id)->op->fusion == BP_FUSE_REDUCTION)
+      grow_rows(fusion, id, reached);
   for (int32_t id = fusion->count - 1; id >= 0; id--) {
     const BpGraphNode *node = node_at(fusion, id);
+    if (fusion->group[id] >= 0)
+      continue;
     if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
       grow_anchor(fusion, id, reached);
     else if (node->op->fusion > BP_FUSE_REDUCTION)
@@ -450,8 +526,8 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
   Fusion fusion = {.graph = graph,
                    .count = (int32_t)count,
                    .most_args = most_arguments(build->target),
-                   .has_lanes =
-                       bp_target_get_int(build->target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1};
+                   .has_lanes = bp_target_get_int(build->target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1,
+                   .has_kernels = bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0};
   int32_t *memory;
   uint8_t *reached;
   int status = -1;

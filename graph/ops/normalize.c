@@ -54,6 +54,12 @@ typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
 
+/* Divides rows by one number each: by its reciprocal, which is computed once for each row. */
+static BpGraphValue *divide_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
+                                 BpGraphValue *divisor) {
+  return bp__op_binary(graph, node, "Mul", x, bp__op_unary(graph, node, "Reciprocal", divisor));
+}
+
 /* (x - mean) / deviation over the given axes, with deviation = sqrt(variance + epsilon). For
  * float16 and bfloat16 ONNX computes in float32, and returns the moments in float32. */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
@@ -69,8 +75,7 @@ static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGrap
   variance =
       bp__op_binary(graph, node, "Add", variance, bp__op_scalar(graph, node, variance, epsilon));
   moments->deviation = bp__op_unary(graph, node, "Sqrt", variance);
-  return bp__op_cast(graph, node, bp__op_binary(graph, node, "Div", centred, moments->deviation),
-                     dtype);
+  return bp__op_cast(graph, node, divide_rows(graph, node, centred, moments->deviation), dtype);
 }
 
 BP_ROW_EXPAND(instance_normalization) {
@@ -178,7 +183,7 @@ BP_ROW_EXPAND(rms_normalization) {
   square = bp__op_binary(graph, node, "ReduceMean", bp__op_binary(graph, node, "Mul", wide, wide),
                          bp__graph_int_vector(graph, axes, count));
   square = bp__op_binary(graph, node, "Add", square, bp__op_scalar(graph, node, square, epsilon));
-  wide = bp__op_binary(graph, node, "Div", wide, bp__op_unary(graph, node, "Sqrt", square));
+  wide = divide_rows(graph, node, wide, bp__op_unary(graph, node, "Sqrt", square));
   node->outputs[0] =
       bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype), node->inputs[1]);
   return node->outputs[0] ? 0 : -1;

@@ -867,6 +867,8 @@ static void test_expansions_at_the_ends(void) {
   assert_expanded("sigmoid", -INFINITY, 0);
   assert_expanded("sigmoid", NAN, NAN);
   assert_expanded("sigmoid", 0, 0.5f);
+  assert_expanded("sigmoid", -104, 0);
+  assert_expanded("sigmoid", -103.2789f, 0x1p-149f);
   assert_expanded("tanh", INFINITY, 1);
   assert_expanded("tanh", -INFINITY, -1);
   assert_expanded("tanh", NAN, NAN);

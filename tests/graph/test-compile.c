@@ -764,6 +764,71 @@ static void test_refused_after_fusion(void) {
   onnx_builder_free(builder);
 }
 
+static int functions_built;
+
+/* A generator that counts the functions of the modules that it generates code for. */
+static int count_functions(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  functions_built = bp_ir_table()->num_functions((const void *)args[0].v_obj);
+  return bp_function_call(true_generator, args, num_args, result);
+}
+
+/* Returns the number of functions that a model is compiled to for the target "c". */
+static int functions_of(OnnxBuilder *builder) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  g_assert_cmpint(bp_registry_get("target.build.c", &true_generator), ==, 0);
+  BpFunction *counter = bp_function_create(count_functions, NULL, NULL);
+  g_assert_cmpint(bp_registry_set("target.build.c", counter, 1), ==, 0);
+  functions_built = 0;
+  bp_object_release(compile_for(path, target));
+  g_assert_cmpint(bp_registry_set("target.build.c", true_generator, 1), ==, 0);
+  bp_object_release(counter);
+  bp_object_release(true_generator);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  return functions_built;
+}
+
+/* A normalisation of rows and the powers of a softmax, written out, are one function. The last
+ * reduction is another, since no row is computed from it. */
+static void test_rows_share_a_function(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(20 * 37), y[20];
+  builder->version = 17;
+  onnx_input(builder, "x", ONNX_FLOAT, "20x37");
+  onnx_node(builder, "ReduceMean", "x", "mean", "axes=1,");
+  onnx_node(builder, "Sub", "x,mean", "centred", "");
+  onnx_node(builder, "Mul", "centred,centred", "squares", "");
+  onnx_node(builder, "ReduceMean", "squares", "variance", "axes=1,");
+  onnx_node(builder, "Sqrt", "variance", "deviation", "");
+  onnx_node(builder, "Div", "centred,deviation", "normal", "");
+  onnx_node(builder, "ReduceMax", "normal", "most", "axes=1,");
+  onnx_node(builder, "Sub", "normal,most", "below", "");
+  onnx_node(builder, "Exp", "below", "powers", "");
+  onnx_node(builder, "ReduceL2", "powers", "y", "axes=1, keepdims=0");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 20; i++) {
+    const float *row = x + i * 37;
+    float sum = 0, squares = 0, most = row[0], powers = 0;
+    for (int k = 0; k < 37; k++)
+      sum += row[k];
+    for (int k = 0; k < 37; k++) {
+      squares += powf(row[k] - sum / 37, 2);
+      most = fmaxf(most, row[k]);
+    }
+    for (int k = 0; k < 37; k++)
+      powers += expf(2 * (row[k] - most) / sqrtf(squares / 37));
+    y[i] = sqrtf(powers);
+  }
+  g_assert_cmpint(functions_of(builder), ==, 2);
+  check_model(builder, x, y, 20);
+  g_free(x);
+}
+
 /* Runs the command on a model with a list of devices; returns its output (transfer full). */
 static char *inspect(const char *path, const char *devices, const char *target) {
   char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL), *output;
@@ -1175,6 +1240,8 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/compile/reduction/log-sum-exp-of-everything", "ReduceLogSumExp",
                        test_reduction_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
+  g_test_add_func("/compile/reduction/of-rows-shares-a-function-with-the-rows",
+                  test_rows_share_a_function);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);

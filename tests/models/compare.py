@@ -17,9 +17,8 @@ class Mismatch(Exception):
 
 
 def file_name(tensor: str) -> str:
-    """The file of an input or output, named as the tool names it."""
-    safe = (c if c.isascii() and (c.isalnum() or c in ".-") else "_" for c in tensor)
-    return "".join(safe) + ".npy"
+    """The file of an input or output, named as `backplane run --output-dir` names it."""
+    return "".join("_" if c == "/" or c < " " or c == "\x7f" else c for c in tensor) + ".npy"
 
 
 def worst_error(result: np.ndarray, reference: np.ndarray) -> float:

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loops of automatic schedules divide work among threads into equal shares. The tests read the
+ * loops from the printed IR: a loop that goes beyond the end of its data has idle places, and the
+ * thread that gets them waits for the others. */
+#include <glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/compiler/schedules.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+
+#include "tests/compiler/te-run.h"
+
+#define TARGET                                                                                     \
+  "c -vector_bits=512 -vector_registers=32 -num_cores=64 -l1_bytes=32768 -l2_bytes=1048576"
+#define ROWS  128
+#define TERMS 384
+#define PANEL 48
+#define DEPTH 32
+
+typedef struct Operands {
+  BpTeTensor *a, *b;
+} Operands;
+
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Operands *in = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", TERMS), *panel = te_int(te, PANEL);
+  const BpIrNode *b[] = {te_op(te, BP_IR_FLOORDIV, axes[1], panel), k,
+                         te_op(te, BP_IR_FLOORMOD, axes[1], panel)};
+  const BpIrNode *product =
+      te_op(te, BP_IR_MUL, te_read2(te, in->a, axes[0], k), bp_te_read(te, in->b, b));
+  return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
+}
+
+static void keep_first(void *context, const char *pass, const char *text) {
+  char **first = context;
+  if (!strcmp(pass, "build") && !*first)
+    *first = g_strdup(text);
+}
+
+/* Returns the scheduled product of `panels` panels, before loops are partitioned. */
+static char *scheduled_product(int64_t panels) {
+  const int64_t rows[] = {ROWS, TERMS}, packed[] = {panels, TERMS, PANEL};
+  const int64_t shape[] = {ROWS, panels * PANEL};
+  BpTe *te = bp_te_create();
+  BpTarget *target = bp_target_parse(TARGET);
+  BpIrModule *module = bp_ir_module_create();
+  Operands in = {bp_te_placeholder(te, "a", te_f32, rows, 2),
+                 bp_te_placeholder(te, "b", te_f32, packed, 3)};
+  BpTeTensor *args[] = {in.a, in.b, bp_te_compute(te, "y", shape, 2, product_body, &in)};
+  char *text = NULL;
+  BpLowerOptions options = {
+      .struct_size = sizeof options, .target = target, .dump = keep_first, .dump_context = &text};
+  if (!args[2] || bp_schedule_auto(te, &args[2], 1, target) ||
+      bp_te_lower(te, "f", args, 3, &options, module))
+    g_error("%s", bp_error_message());
+  g_assert_nonnull(text);
+  bp_te_free(te);
+  bp_object_release(module);
+  bp_object_release(target);
+  return text;
+}
+
+/* Returns the largest number of iterations of nested loops. Each line is indented more than the
+ * loop that it is in. */
+static double most_iterations(const char *text) {
+  double most = 0, inside[DEPTH + 1] = {1};
+  size_t indents[DEPTH + 1] = {0};
+  int depth = 0;
+  char **lines = g_strsplit(text, "\n", -1);
+  for (char **line = lines; *line; line++) {
+    size_t indent = strspn(*line, " ");
+    while (depth > 0 && indents[depth] >= indent)
+      depth--;
+    char **words = g_strsplit(*line + indent, " ", 5);
+    if (g_strv_length(words) >= 5 && !strcmp(words[0], "(for")) {
+      g_assert_cmpint(depth, <, DEPTH);
+      indents[++depth] = indent;
+      inside[depth] = inside[depth - 1] * g_ascii_strtod(words[3], NULL);
+      most = MAX(most, inside[depth]);
+    }
+    g_strfreev(words);
+  }
+  g_strfreev(lines);
+  return most;
+}
+
+/* 32 panels have more than the second-level cache, which holds seven panels beside the rest: blocks
+ * of seven would give one thread a block with three idle places. */
+static void test_blocks_are_equal(void) {
+  static const int64_t panels[] = {32, 8, 30, 64};
+  for (size_t i = 0; i < G_N_ELEMENTS(panels); i++) {
+    double wanted = (double)(ROWS * TERMS * PANEL * panels[i]);
+    char *text = scheduled_product(panels[i]);
+    g_assert_nonnull(strstr(text, " parallel\n"));
+    double places = most_iterations(text);
+    if (places < wanted || places > 1.04 * wanted)
+      g_error("%d panels: %.0f places for %.0f products:\n%s", (int)panels[i], places, wanted,
+              text);
+    g_free(text);
+  }
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/te/shares/blocks-are-equal", test_blocks_are_equal);
+  return g_test_run();
+}
