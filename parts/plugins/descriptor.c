@@ -212,13 +212,20 @@ typedef struct Extension {
   int is_there;
 } Extension;
 
+#if defined(__x86_64__)
+/* libc has examined the CPU already; __builtin_cpu_supports would examine it again whenever this
+ * library is loaded. libc's own CPU_FEATURE_ACTIVE shifts a signed 1 into the sign. */
+static int is_active(unsigned feature) {
+  const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
+  return leaf->active_array[feature % 128 / 32] >> feature % 32 & 1;
+}
+#endif
+
 /* Whether this CPU has the feature that a word of BP_PLUGIN_DESCRIPTOR names: 0 or 1, and 0 for
  * another architecture's; -1 if the word is unknown. */
 static int cpu_has(const char *word, size_t length) {
 #if defined(__x86_64__)
-/* libc has examined the CPU already; __builtin_cpu_supports would examine it again whenever this
- * library is loaded. */
-#define HAS(feature) (CPU_FEATURE_ACTIVE(feature) != 0)
+#define HAS(feature) is_active(x86_cpu_##feature)
   int v2 = HAS(SSE4_2) && HAS(POPCNT) && HAS(SSSE3);
   int v3 = v2 && HAS(AVX2) && HAS(FMA) && HAS(BMI1) && HAS(BMI2);
   int v4 = v3 && HAS(AVX512F) && HAS(AVX512BW) && HAS(AVX512CD) && HAS(AVX512DQ) && HAS(AVX512VL);
