@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials of plugins: the functions of the part's table (parts/plugins/trial_part.h). */
+/* Trials of plugins: the functions of the part's table (parts/plugins/trial.h). */
 #ifndef BACKPLANE_PARTS_TRIAL_TRIAL_H
 #define BACKPLANE_PARTS_TRIAL_TRIAL_H
 
