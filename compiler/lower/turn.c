@@ -137,13 +137,14 @@ static const BpIrNode *name_value(const Turning *turning, Block *block, const Bp
   return var;
 }
 
-/* Loads row `row` of the block: `lanes` neighbours of the element in lane `row`. */
-static const BpIrNode *load_row(const Turning *turning, int64_t first, int32_t row) {
+/* Loads row `row` of the block that begins at iteration `first`: `lanes` neighbours of the element
+ * in lane `row`. */
+static const BpIrNode *load_row(const Turning *turning, const BpIrNode *first, int32_t row) {
   BpIrModule *module = turning->module;
   const BpIrNode *ramp = turning->load->operands[1], *mask = NULL;
   BpDataType dtype = ramp->operands[0]->dtype;
-  const BpIrNode *base = bp__ir_substitute_one(
-      module, ramp->operands[0], turning->loop->operands[0], bp__ir_int64(module, first));
+  const BpIrNode *base =
+      bp__ir_substitute_one(module, ramp->operands[0], turning->loop->operands[0], first);
   const BpIrNode *step =
       bp_ir_binary(module, BP_IR_MUL, ramp->operands[1], bp_ir_int(module, dtype, row));
   if (!base || !step)
@@ -180,8 +181,19 @@ static int exchange(const Turning *turning, Block *block, const BpIrNode **rows,
   return 0;
 }
 
+/* Stores row `row` of the block that begins at iteration `first`. */
+static const BpIrNode *store_row(const Turning *turning, const BpIrNode *first, int32_t row,
+                                 const BpIrNode *value) {
+  BpIrModule *module = turning->module;
+  const BpIrNode *const *store = turning->store->operands, *var = turning->loop->operands[0];
+  const BpIrNode *at = bp_ir_binary(module, BP_IR_ADD, first, bp_ir_int(module, var->dtype, row));
+  const BpIrNode *index = at ? bp__ir_substitute_one(module, store[1], var, at) : NULL;
+  return index ? bp_ir_store(module, store[0], index, value, turning->limit ? store[3] : NULL)
+               : NULL;
+}
+
 /* The iterations from `first` on that store one block. */
-static const BpIrNode *turn_block(const Turning *turning, int64_t first) {
+static const BpIrNode *turn_block(const Turning *turning, const BpIrNode *first) {
   BpIrModule *module = turning->module;
   int32_t lanes = turning->lanes, part = PART_BITS / turning->load->dtype.bits, steps = 0;
   const BpIrNode *rows[MAX_LANES], *stores[MAX_LANES];
@@ -199,16 +211,9 @@ static const BpIrNode *turn_block(const Turning *turning, int64_t first) {
   for (int32_t size = 1; size < lanes; size *= 2)
     if (exchange(turning, &block, rows, part, size) != 0)
       return NULL;
-  for (int32_t i = 0; i < lanes; i++) {
-    const BpIrNode *const *store = turning->store->operands;
-    const BpIrNode *index = bp__ir_substitute_one(module, store[1], turning->loop->operands[0],
-                                                  bp__ir_int64(module, first + i));
-    stores[i] = index ? bp_ir_store(module, store[0], index, rows[row_of(i, part)],
-                                    turning->limit ? store[3] : NULL)
-                      : NULL;
-    if (!stores[i])
+  for (int32_t i = 0; i < lanes; i++)
+    if (!(stores[i] = store_row(turning, first, i, rows[row_of(i, part)])))
       return NULL;
-  }
   const BpIrNode *body = bp_ir_seq(module, stores, lanes);
   while (body && block.count > 0) {
     block.count--;
@@ -217,17 +222,29 @@ static const BpIrNode *turn_block(const Turning *turning, int64_t first) {
   return body;
 }
 
+/* All blocks of a loop, in a loop of its kind: the pass unroll bounds the size of unrolled code. */
+static const BpIrNode *turn_blocks(const Turning *turning) {
+  BpIrModule *module = turning->module;
+  const BpIrNode *loop = turning->loop;
+  BpDataType dtype = loop->operands[0]->dtype;
+  const BpIrNode *first = bp_ir_int(module, dtype, turning->first);
+  int64_t blocks = turning->count / turning->lanes;
+  if (blocks == 1)
+    return turn_block(turning, first);
+  const BpIrNode *var = bp_ir_var(module, loop->operands[0]->str_value, dtype);
+  const BpIrNode *start =
+      bp_ir_binary(module, BP_IR_MUL, var, bp_ir_int(module, dtype, turning->lanes));
+  const BpIrNode *body = turn_block(turning, bp_ir_binary(module, BP_IR_ADD, start, first));
+  return bp_ir_for(module, var, bp_ir_int(module, dtype, 0), bp_ir_int(module, dtype, blocks),
+                   (int32_t)loop->int_value, "", body);
+}
+
 static const BpIrNode *turn_loop(BpIrRewriter *rewriter, const BpIrNode *node) {
   Turning turning;
   int found = node->kind == BP_IR_FOR ? find_turning(rewriter->context, node, &turning) : 0;
   if (found <= 0)
     return found < 0 ? NULL : node;
-  int64_t blocks = turning.count / turning.lanes;
-  const BpIrNode **parts = bp__ir_alloc(rewriter->module, (size_t)blocks * sizeof *parts);
-  for (int64_t i = 0; parts && i < blocks; i++)
-    if (!(parts[i] = turn_block(&turning, turning.first + i * turning.lanes)))
-      return NULL;
-  const BpIrNode *all = parts ? bp_ir_seq(rewriter->module, parts, (int32_t)blocks) : NULL;
+  const BpIrNode *all = turn_blocks(&turning);
   return all && turning.condition ? bp_ir_if(rewriter->module, turning.condition, all, NULL) : all;
 }
 

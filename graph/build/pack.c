@@ -106,13 +106,13 @@ static int fits_turned(const BpGraphNode *node, const BpTarget *target) {
   int64_t inner = b->shape[b->ndim - 2], columns = b->shape[b->ndim - 1];
   int64_t l2 = bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20);
   int64_t width = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 8 * TILE_VECTORS;
-  return !bp__extent_is_open(inner) && inner * width <= l2 / 2 &&
-         (bp__extent_is_open(columns) || columns * (int64_t)bp_dtype_bytes(b->dtype) >= width);
+  return !bp__extent_is_open(inner) && inner <= l2 / 2 / width &&
+         (bp__extent_is_open(columns) || columns >= width / (int64_t)bp_dtype_bytes(b->dtype));
 }
 
-/* Transposes an operand inside the product, which saves writing and reading a transposed copy. It
- * depends on the operand alone: few rows as in a step of a language model gain most, and many rows
- * share each panel. */
+/* Transposes an operand inside the product, which saves writing and reading a transposed copy. The
+ * number of rows does not matter: few rows, as in a step of a language model, gain most, and many
+ * rows share each panel. */
 static int turn_rule(BpRewrite *rewrite, BpGraphNode *node) {
   const BpTarget *target = ((Packing *)rewrite->context)->target;
   BpGraphValue *operands[2] = {node->inputs[0], turned_operand(node)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop partitioning: which decisions remain inside loops, and how much code their removal costs.
- * test-te-random-schedules checks that the results do not change. */
+/* Loop partitioning: which decisions remain inside loops, and how much code their removal costs;
+ * and the code of blocks that are transposed in registers. test-te-random-schedules checks that the
+ * results do not change. */
 
 #include "te-run.h"
 
@@ -257,6 +258,28 @@ static void test_lanes_that_agree_take_a_branch(void) {
   bp_te_free(te);
 }
 
+/* ---- Blocks ------------------------------------------------------------------------------ */
+
+static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_read2(te, context, axes[1], axes[0]);
+}
+
+/* 512 blocks of 8 rows of 8 elements: one loop has the code of one block. */
+static void test_code_of_transposed_blocks_does_not_grow_with_their_number(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *in = bp_te_placeholder(te, "in", te_f32, (int64_t[]){8, 4096}, 2);
+  BpTeTensor *args[] = {in, bp_te_compute(te, "out", (int64_t[]){4096, 8}, 2, turned_body, in)};
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  if (bp_te_vectorize(stage, bp_te_stage_axis(stage, 1)) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("tidy", te, args, 2, NULL);
+  expect_count(text, "(load", 8);
+  expect_count(text, "(shuffle", 24);
+  expect_count(text, "(store", 8);
+  g_free(text);
+  bp_te_free(te);
+}
+
 static void test_only_a_pass_can_be_left_out(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[2];
@@ -307,6 +330,8 @@ int main(int argc, char **argv) {
                   test_extents_of_a_buffer_are_no_choice);
   g_test_add_func("/te/vectorize/lanes-that-agree-take-a-branch",
                   test_lanes_that_agree_take_a_branch);
+  g_test_add_func("/te/blocks/code-of-transposed-blocks-does-not-grow-with-their-number",
+                  test_code_of_transposed_blocks_does_not_grow_with_their_number);
   g_test_add_func("/te/passes/only-a-pass-can-be-left-out", test_only_a_pass_can_be_left_out);
   g_test_add_func("/te/partition/members-of-later-options-are-refused",
                   test_members_of_later_options_are_refused);
