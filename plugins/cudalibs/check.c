@@ -119,7 +119,7 @@ static int32_t check_window(const Program *program, const Step *step) {
                   "equal numbers from 3 to %d, and equal first extents",
                   step->node, src->ndim, dst->ndim, 2 + BP_CUDALIBS_MAX_SPATIAL);
   for (int32_t i = 0; i + 2 < src->ndim; i++) {
-    int64_t span = (int64_t)(w->kernel[i] - 1) * w->dilations[i] + 1;
+    int64_t span = ((int64_t)w->kernel[i] - 1) * w->dilations[i] + 1;
     int64_t room = src->dims[i + 2] + 2 * (int64_t)w->pads[i] - span;
     if (w->kernel[i] < 1 || w->strides[i] < 1 || w->dilations[i] < 1 || w->pads[i] < 0 ||
         span > INT32_MAX || room < 0 || room / w->strides[i] + 1 != dst->dims[i + 2])

@@ -2,7 +2,7 @@
 /* The functions of cuBLAS, cuDNN and the CUDA driver that this plugin calls, declared from their
  * published reference manuals: NVIDIA's own headers are not in Debian main, and these declarations
  * are few. The names are the libraries' symbols. Enumerations of the libraries are ints here.
- * tests/plugins/cuda-headers.c compares this file with NVIDIA's headers where they are installed.
+ * tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers where they are installed.
  *
  * cuBLAS: every function is there since CUDA 11.0, and so in libcublas.so.12 and .13.
  * cuDNN: every function is in libcudnn.so.9 since 9.0.
@@ -34,7 +34,6 @@ typedef struct CUevent_st *CUevent;
 #define CUDA_ERROR_ASSERT                   710
 #define CUDA_ERROR_HARDWARE_STACK_ERROR     714
 #define CUDA_ERROR_LAUNCH_FAILED            719
-#define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT  906
 #define CU_EVENT_DISABLE_TIMING             2
 #define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
 

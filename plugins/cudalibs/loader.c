@@ -41,20 +41,20 @@ static BpLibrary libraries[] = {
 
 static const char *problems[BP_CUDALIBS_NUM_LIBRARIES];
 
-static void open_libraries(BpCudalibsLibrary library) {
+static void open_library(BpCudalibsLibrary library) {
   problems[library] = bp_library_open(&bp_cudalibs_host, &libraries[library]);
 }
 
 static void open_cublas(void) {
-  open_libraries(BP_CUDALIBS_CUBLAS);
+  open_library(BP_CUDALIBS_CUBLAS);
 }
 
 static void open_cudnn(void) {
-  open_libraries(BP_CUDALIBS_CUDNN);
+  open_library(BP_CUDALIBS_CUDNN);
 }
 
 static void open_driver(void) {
-  open_libraries(BP_CUDALIBS_DRIVER);
+  open_library(BP_CUDALIBS_DRIVER);
   int status = problems[BP_CUDALIBS_DRIVER] ? 0 : bp_cl.cuInit(0);
   if (status)
     problems[BP_CUDALIBS_DRIVER] = bp_library_refuse(

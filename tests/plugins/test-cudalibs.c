@@ -566,9 +566,11 @@ static OnnxBuilder *small_model(void) {
   return builder;
 }
 
-/* For every changed byte of a saved module, and for every truncation, loading it gives an error or
- * a function that stays inside its tensors: the simulation ends a run that does not. */
+/* For every changed byte and every least number in a saved module, and for every truncation,
+ * loading it gives an error or a function that stays inside its tensors: the simulation ends a run
+ * that does not. */
 static void test_damaged_bytes(void) {
+  const int32_t least = INT32_MIN;
   BpModule *part = compile_part(small_model());
   BpOwnedBytes bytes = {0};
   BpTensor *x =
@@ -587,6 +589,11 @@ static void test_damaged_bytes(void) {
       load_and_run(copy, bytes.size, args, 2);
       copy[at] = bytes.data[at];
     }
+  for (size_t at = 0; simulation && at + sizeof least <= bytes.size; at++) {
+    memcpy(copy + at, &least, sizeof least);
+    load_and_run(copy, bytes.size, args, 2);
+    memcpy(copy + at, bytes.data + at, sizeof least);
+  }
   for (size_t size = 0; size < bytes.size; size += 1 + bytes.size / 500) {
     g_assert_null(bp_module_load_from_bytes("cudalibs", &(BpByteArray){copy, size}));
     bp_error_clear();
