@@ -234,6 +234,16 @@ static int may_share(const BpRemoteKind *kind, const BpAllocation *allocation) {
          (!allocation->scope || !*allocation->scope || !strcmp(allocation->scope, "global"));
 }
 
+/* Returns memory that the host cannot note; keeps the error. */
+static int32_t return_share(const BpRemoteKind *kind, BpSession *session, uint64_t index,
+                            uint64_t handle, uint64_t from) {
+  const BpErrorTable *error = bp_worker_host.error;
+  BpError *before = error->take();
+  if (BP_TELL(session, BP_WORKER_UNSHARE, kind->number, index, handle, from))
+    bp_worker_host.object->release(error->take());
+  return error->put(before);
+}
+
 /* Allocates from the arena. *handle: 0 if this device cannot. */
 static int32_t alloc_shared(const BpRemoteKind *kind, BpSession *session, uint64_t index,
                             uint64_t size, uint64_t *handle) {
@@ -247,8 +257,10 @@ static int32_t alloc_shared(const BpRemoteKind *kind, BpSession *session, uint64
   int32_t rc = bp_shares_add(bp_session_shares(session), (BpShare){answer[0], answer[1], size});
   if (rc > 0)
     return bp_session_give_up(session, "shared memory that is not in the arena");
+  if (rc < 0)
+    return return_share(kind, session, index, answer[0], answer[1]);
   *handle = answer[0];
-  return rc;
+  return 0;
 }
 
 static int32_t alloc_own(const BpRemoteKind *kind, BpSession *session, uint64_t index,

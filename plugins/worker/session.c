@@ -574,12 +574,24 @@ static uint64_t get_limit(int resource) {
   return getrlimit((__rlimit_resource_t)resource, &limit) ? RLIM_INFINITY : limit.rlim_cur;
 }
 
+/* Whether the kernel refuses memory beyond a limit (vm.overcommit_memory is 2). A process that
+ * touches shared memory beyond that limit gets SIGBUS. */
+static int has_commit_limit(void) {
+  char mode = 0;
+  int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? 0 : read(fd, &mode, 1);
+  if (fd >= 0)
+    close(fd);
+  return got == 1 && mode == '2';
+}
+
 /* The arena is as large as the machine's memory, which is used only as far as it is touched. There
- * is none if the process has limits. */
+ * is none if the process or the system has limits. */
 static uint64_t choose_size(void) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
-  int has_limit = get_limit(RLIMIT_AS) != RLIM_INFINITY || get_limit(RLIMIT_FSIZE) < 2 * most;
+  int has_limit = get_limit(RLIMIT_AS) != RLIM_INFINITY || get_limit(RLIMIT_FSIZE) < 2 * most ||
+                  has_commit_limit();
   return BP_WORKER_MEMORY_SIZE + (has_limit || page != 4096 ? 0 : most);
 }
 

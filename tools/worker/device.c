@@ -295,7 +295,10 @@ int worker_stream_create(Job *job) {
   const Kind *kind = worker_get_place(job, &device_id);
   if (!kind || bp_stream_create((BpDevice){kind->api->device_type, device_id}, &stream))
     return -1;
-  worker_note_stream(kind, device_id, stream);
+  if (worker_note_stream(kind, device_id, stream)) {
+    bp_stream_free((BpDevice){kind->api->device_type, device_id}, stream);
+    return -1;
+  }
   worker_put_pointer(job, stream);
   return 0;
 }

@@ -217,13 +217,14 @@ static int can_share(const Kind *kind, int32_t device_id) {
          (imports & BP_EXTERNAL_HOST_POINTER) && alignment <= PAGE;
 }
 
-/* Drivers do not count imported memory. */
+/* Drivers do not count imported memory. Freed parts count no more, although work may still use
+ * them. */
 static int check_total(const Kind *kind, int32_t device_id, uint64_t size) {
   uint64_t total = (uint64_t)get_number(kind, device_id, BP_ATTR_TOTAL_GLOBAL_MEMORY), used = 0;
   pthread_mutex_lock(&arena.lock);
   for (size_t i = 0; i < arena.parts.count; i++) {
     const Part *part = (const Part *)arena.parts.items + i;
-    if (part->kind == kind && part->device_id == device_id)
+    if (part->kind == kind && part->device_id == device_id && !part->is_freed)
       used += part->to - part->from;
   }
   pthread_mutex_unlock(&arena.lock);
@@ -339,14 +340,15 @@ int worker_hand_out(Job *job) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-void worker_note_stream(const Kind *kind, int32_t device_id, void *stream) {
+int worker_note_stream(const Kind *kind, int32_t device_id, void *stream) {
   if (!kind->external || !kind->events)
-    return;
+    return 0;
   pthread_mutex_lock(&arena.lock);
   Stream *noted = insert(&arena.streams, arena.streams.count, sizeof *noted);
   if (noted)
     *noted = (Stream){kind, device_id, stream};
   pthread_mutex_unlock(&arena.lock);
+  return noted ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of streams");
 }
 
 void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream) {

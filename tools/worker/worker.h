@@ -112,8 +112,9 @@ void worker_put_value(Job *job, const BpValue *value);
 /* Sets the memory for shared allocations; called once, before the first request. */
 void worker_set_arena(char *memory, uint64_t size);
 int worker_has_arena(void);
-/* Tells of a stream that was made, and of one that will be freed. */
-void worker_note_stream(const Kind *kind, int32_t device_id, void *stream);
+/* Tells of a stream that was made, and of one that will be freed. -1 with an error: memory freed
+ * later would not wait for the stream. */
+int worker_note_stream(const Kind *kind, int32_t device_id, void *stream);
 void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream);
 /* Returns the memory of freed allocations that no work uses any more. */
 void worker_return_parts(void);
