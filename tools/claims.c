@@ -138,11 +138,11 @@ void claims_print(const ClaimReport *report) {
 }
 
 void claims_set_taker(ClaimReport *report, const char *node, const char *taker) {
-  size_t index;
-  json_t *object;
-  json_array_foreach(report->placed, index,
-                     object) if (strcmp(json_string_value(json_object_get(object, "node")), node) ==
-                                 0) json_add_str(object, "runs_as", taker);
+  for (size_t i = 0; i < json_array_size(report->placed); i++) {
+    json_t *object = json_array_get(report->placed, i);
+    if (strcmp(json_string_value(json_object_get(object, "node")), node) == 0)
+      json_add_str(object, "runs_as", taker);
+  }
 }
 
 void claims_add_placed(ClaimReport *report, const char *node, const char *target, const char *why) {

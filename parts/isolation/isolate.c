@@ -193,7 +193,9 @@ static int start_at(const Start *what, int socket) {
     return -1;
   int error = spawn(arguments, socket, &status);
   if (error == ETIMEDOUT)
-    return raise_start(name, program, "it did not serve within 20 seconds, and was killed");
+    return raise_start(name, program,
+                       "it did not serve within " G_STRINGIFY(START_SECONDS) " seconds, and was "
+                                                                             "killed");
   if (error) {
     g_autofree char *why =
         g_strdup_printf("%s; install it, or name it in BACKPLANE_WORKER_PROGRAM", strerror(error));
