@@ -113,10 +113,6 @@ static int32_t write_steps(Writer *writer) {
 
 /* ---- Bytes ------------------------------------------------------------------------------- */
 
-static int64_t round_up(int64_t size) {
-  return (size + BP_CUDALIBS_ALIGNMENT - 1) / BP_CUDALIBS_ALIGNMENT * BP_CUDALIBS_ALIGNMENT;
-}
-
 static BpCudalibsTensor describe(const BpOnnxValue *value) {
   BpCudalibsTensor tensor = {.ndim = value->ndim,
                              .type = bp_cudalibs_type_of(value->dtype),
@@ -137,7 +133,8 @@ static char *write_bytes(Writer *writer, size_t *size) {
   int64_t data = 0;
   for (int32_t t = 0; t < header->num_tensors; t++) {
     BpCudalibsTensor tensor = describe(value_of(writer, t));
-    data += tensor.place == BP_CUDALIBS_CONSTANT ? round_up(bp_cudalibs_bytes(&tensor)) : 0;
+    data +=
+        tensor.place == BP_CUDALIBS_CONSTANT ? bp_cudalibs_round_up(bp_cudalibs_bytes(&tensor)) : 0;
   }
   size_t fixed = sizeof(*header) + (size_t)header->num_tensors * sizeof(BpCudalibsTensor) +
                  (size_t)header->num_steps * sizeof(BpCudalibsStep);
@@ -153,7 +150,7 @@ static char *write_bytes(Writer *writer, size_t *size) {
     if (tensor.place == BP_CUDALIBS_CONSTANT) {
       tensor.offset = offset;
       memcpy(bytes + fixed + offset, value_of(writer, t)->data, (size_t)bp_cudalibs_bytes(&tensor));
-      offset += round_up(bp_cudalibs_bytes(&tensor));
+      offset += bp_cudalibs_round_up(bp_cudalibs_bytes(&tensor));
     }
     at = append(at, &tensor, sizeof(tensor));
   }

@@ -174,6 +174,11 @@ int32_t bp_cudalibs_compile(void *context, const BpOnnxGraph *part, const BpTarg
 /* Alignment in bytes of constants, and of tensors between steps. */
 #define BP_CUDALIBS_ALIGNMENT 256
 
+/* Rounds a size up to the alignment. */
+static inline int64_t bp_cudalibs_round_up(int64_t size) {
+  return (size + BP_CUDALIBS_ALIGNMENT - 1) / BP_CUDALIBS_ALIGNMENT * BP_CUDALIBS_ALIGNMENT;
+}
+
 /* The first tensors are the inputs, then come the outputs, and then the others. */
 typedef struct BpCudalibsTensor {
   int32_t ndim;

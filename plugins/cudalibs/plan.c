@@ -15,10 +15,6 @@
 typedef BpCudalibsPlan Plan;
 typedef BpCudalibsOp Op;
 
-static int64_t round_up(int64_t size) {
-  return (size + BP_CUDALIBS_ALIGNMENT - 1) / BP_CUDALIBS_ALIGNMENT * BP_CUDALIBS_ALIGNMENT;
-}
-
 /* ---- Descriptors ------------------------------------------------------------------------- */
 
 /* Describes a compact tensor. */
@@ -226,11 +222,12 @@ static int32_t upload_ones(Plan *plan, int32_t type, int64_t count) {
 
 /* Uploads the constants, and after them the rows of ones. */
 static int32_t upload_constants(Plan *plan) {
-  int64_t counts[BP_CUDALIBS_NUM_TYPES] = {0}, size = round_up(plan->program->data_size);
+  int64_t counts[BP_CUDALIBS_NUM_TYPES] = {0},
+          size = bp_cudalibs_round_up(plan->program->data_size);
   count_ones(plan->program, counts);
   for (int32_t type = 0; type < BP_CUDALIBS_NUM_TYPES; type++) {
     plan->ones[type] = size;
-    size += round_up(counts[type] * bp_cudalibs_types[type].size);
+    size += bp_cudalibs_round_up(counts[type] * bp_cudalibs_types[type].size);
   }
   if (size == 0)
     return 0;
@@ -276,14 +273,14 @@ static void place(Plan *plan, Life *lives, int32_t *live, int32_t tensor) {
     }
     if (begin >= offset + size)
       break;
-    offset = round_up(begin + bp_cudalibs_bytes(&plan->program->tensors[other]));
+    offset = bp_cudalibs_round_up(begin + bp_cudalibs_bytes(&plan->program->tensors[other]));
     link = &lives[other].next;
   }
   lives[tensor].next = *link;
   *link = tensor;
   plan->offsets[tensor] = offset;
-  if ((size_t)round_up(offset + size) > plan->inner_size)
-    plan->inner_size = (size_t)round_up(offset + size);
+  if ((size_t)bp_cudalibs_round_up(offset + size) > plan->inner_size)
+    plan->inner_size = (size_t)bp_cudalibs_round_up(offset + size);
 }
 
 static int32_t place_tensors(Plan *plan) {
