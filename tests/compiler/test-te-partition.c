@@ -280,6 +280,35 @@ static void test_code_of_transposed_blocks_does_not_grow_with_their_number(void)
   bp_te_free(te);
 }
 
+/* Transposes [8, rows] to [rows, 8], in a loop of blocks or in unrolled blocks, and compares. */
+static void check_transposed(int64_t rows, bool is_unrolled) {
+  BpTe *te = bp_te_create();
+  GRand *random = g_rand_new_with_seed(1);
+  BpTeTensor *in = bp_te_placeholder(te, "in", te_f32, (int64_t[]){8, rows}, 2);
+  BpTeTensor *args[] = {in, bp_te_compute(te, "out", (int64_t[]){rows, 8}, 2, turned_body, in)};
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  TeArray *arrays[] = {te_array_new(args[0]), te_array_new(args[1])};
+  te_fill(arrays[0], random);
+  if (bp_te_vectorize(stage, bp_te_stage_axis(stage, 1)) != 0 ||
+      (is_unrolled && bp_te_unroll(stage, bp_te_stage_axis(stage, 0)) != 0))
+    g_error("%s", bp_error_message());
+  te_run(te, args, arrays, 2);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < 8; j++)
+      g_assert_cmpfloat(te_floats(arrays[1])[i * 8 + j], ==, te_floats(arrays[0])[j * rows + i]);
+  te_array_free(arrays[0]);
+  te_array_free(arrays[1]);
+  g_rand_free(random);
+  bp_te_free(te);
+}
+
+static void test_transposed_blocks_in_a_loop_are_right(void) {
+  check_transposed(8, false);
+  check_transposed(24, false);
+  check_transposed(8, true);
+  check_transposed(24, true);
+}
+
 static void test_only_a_pass_can_be_left_out(void) {
   BpTe *te = bp_te_create();
   BpTeTensor *args[2];
@@ -332,6 +361,8 @@ int main(int argc, char **argv) {
                   test_lanes_that_agree_take_a_branch);
   g_test_add_func("/te/blocks/code-of-transposed-blocks-does-not-grow-with-their-number",
                   test_code_of_transposed_blocks_does_not_grow_with_their_number);
+  g_test_add_func("/te/blocks/transposed-blocks-in-a-loop-are-right",
+                  test_transposed_blocks_in_a_loop_are_right);
   g_test_add_func("/te/passes/only-a-pass-can-be-left-out", test_only_a_pass_can_be_left_out);
   g_test_add_func("/te/partition/members-of-later-options-are-refused",
                   test_members_of_later_options_are_refused);
