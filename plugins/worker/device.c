@@ -25,7 +25,7 @@ static int32_t open_session(BpIsolated *plugin, BpSession *session) {
 
 /* Returns a live session, starting one if necessary. Called with the lock held. */
 static BpSession *renew_session(BpIsolated *plugin) {
-  if (plugin->session && !bp_session_check(plugin->session))
+  if (plugin->session && !bp_session_look(plugin->session))
     return plugin->session;
   BpSession *session = bp_take_spare(plugin->host);
   if (!session)
