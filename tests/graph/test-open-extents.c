@@ -579,6 +579,37 @@ static void test_contradictions(void) {
   g_free(path);
 }
 
+/* A run fails if an axis has fewer elements than `least`, which `op` chooses from it. */
+static void assert_least(const char *op, const char *inputs, const char *attrs, int64_t least) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "nx4");
+  onnx_ints(builder, "three", "3,");
+  onnx_node(builder, op, inputs, !strcmp(op, "TopK") ? "y,places" : "y", attrs);
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  for (int64_t n = 5; n >= 0; n--) {
+    BpTensor *x = numbers((const int64_t[]){n, 4}, 2);
+    if (n < least)
+      assert_run_refused(context, (const int64_t[]){n, 4}, 2, op);
+    else
+      g_assert_nonnull(run(context, "x", x));
+    bp_object_release(x);
+  }
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static void test_least(void) {
+  assert_least("TopK", "x,three", "axis=0", 3);
+  assert_least("ArgMax", "x", "axis=0", 1);
+  assert_least("ArgMin", "x", "axis=0 select_last_index=1", 1);
+  assert_least("Hardmax", "x", "axis=0", 0);
+}
+
 /* An axis without elements has no nearest element: gathering from it gives 0. */
 static void test_gather(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -794,6 +825,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
+  g_test_add_func("/open-extents/no_more_is_chosen_from_an_axis_than_it_has", test_least);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
   g_test_add_func("/open-extents/planned_storage_is_an_expression_of_extents", test_planned);
   g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
