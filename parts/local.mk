@@ -36,7 +36,7 @@ backplane_plugins_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_plugins_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__'
 backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS) $(LIBELF_LIBS) -ldl
-# The path of a part, for parts that use another part. They find it beside them.
+# The linker flags of parts that use the part plugins. They find it in their own folder.
 parts_plugins = -L.libs -l:backplane-plugins.so
 part_ldflags_plugins = $(part_ldflags) -Wl,-rpath,'$$ORIGIN'
 

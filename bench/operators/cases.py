@@ -81,13 +81,13 @@ def weights(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 def conv(name: str, operator: str, shape: Shape, image: Shape, taps: float, **more: Any) -> Case:
-    """A convolution. `taps` is the number of multiplications of each output element."""
+    """A convolution. `taps` is the total number of multiplications."""
     dtype = more.pop("dtype", "float32")
     return Case(name, operator, [image], [weights(*shape, dtype=dtype)], taps, dtype, more)
 
 
 def element_wise() -> list[Case]:
-    """An operator that computes each output element from one element of each input."""
+    """Return operators that compute each output element from one element of each input."""
     unary = "Relu Sigmoid Tanh Exp Log Sqrt Erf Cos Floor Gelu Softplus HardSwish".split()
     result = [Case(op, op, [ROWS]) for op in unary]
     result += [Case(op, op, [ROWS, ROWS]) for op in "Add Mul Div Pow Max Greater".split()]

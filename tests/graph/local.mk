@@ -81,7 +81,7 @@ tests_graph_test_values_LDADD = $(graphtest_LDADD)
 tests_graph_test_together_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_together_LDADD = $(graphtest_LDADD)
 
-# It replaces malloc, which the sanitizers do themselves.
+# This test replaces malloc; the sanitizers replace it, too.
 if !SANITIZED
 test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif
