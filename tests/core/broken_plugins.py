@@ -53,7 +53,7 @@ ACTS = {
     "fill-disk": None,
 }
 HANGING = {"loop", "sleep", "stop-parent", "fork-and-sleep"}
-# At these places the report is complete, and programs may end so.
+# Acts without effect at exit: the report is complete by then, and a program may end in these ways.
 HARMLESS_AT_EXIT = {"exit", "quick-exit", "close-files", "fork-and-return"}
 PLACES = ["load", "entry", "initialize", "count", "attr", "exit", "unload"]
 # A list and a trial do not reach these places.

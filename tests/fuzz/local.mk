@@ -9,7 +9,7 @@
 # takes the smallest of them over into the source.
 
 FUZZ_SECONDS = 60
-# Options for the fuzzer: a large allocation that an input requests is not an error.
+# A Relax program may request much memory: a large allocation is not an error.
 fuzz_flags_relax = -malloc_limit_mb=65536
 
 fuzz_targets = blob device_code graph_json ir_text mblob npy onnx params \
