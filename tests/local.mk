@@ -57,7 +57,7 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
 
-# The suite without the tests that need sanitizers: ./quickstart check runs it in the plain build.
+# The suite without the tests that matter only under sanitizers: ./quickstart check runs it in the plain build.
 check-plain:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(sanitized_tests),$(TESTS))'
 # The suite without its slow tests: ./quickstart check runs it under the sanitizers.

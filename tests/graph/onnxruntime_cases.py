@@ -664,7 +664,7 @@ def promised_cases():
 
 
 def check_promises(command, folder, target):
-    """The model computes them from inputs, and the interpreter computes them from constants."""
+    """Check the documented results twice: computed by the model from inputs, and by the interpreter from constants."""
     wrong = []
     for is_constant in (False, True):
         cases = []

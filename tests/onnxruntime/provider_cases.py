@@ -499,7 +499,7 @@ def parts_in_a_row_are_queued():
 
 
 def error_of_bound_run(kind):
-    """Run with inputs and outputs in the memory of a device."""
+    """Run with inputs and outputs in the memory of a device. Return None."""
     model = graph_model([helper.make_node("Add", ["x", "x"], ["y"])], [("x", FLOAT, [4, 8])], [("y", FLOAT, [4, 8])])
     binding = (ours := session(model, {"claim": "all"}, kind=kind)).io_binding()
     binding.bind_ortvalue_input("x", on_device(devices(kind)[0], floats(4, 8)))
