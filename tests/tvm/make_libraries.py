@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of kernels that TVM compiles, and what TVM computes with them.
+"""Compile libraries of kernels with TVM, and compute their results with TVM.
 
 Writes libraries, arrays and a list of cases, `cases.txt`, into the folder given. run-cases.c
 documents the format of the list, and repeats the calls with Backplane."""

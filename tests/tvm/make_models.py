@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that TVM compiles to Relax executables, and what TVM's own machine computes with them.
+"""Compile models to Relax executables with TVM, and compute their results with TVM's virtual
+machine.
 
-As make_libraries.py, whose list of cases it writes. Models for OpenCL are compared with what
-TVM
-computes on the CPU: TVM's wheel compiles for OpenCL and cannot run it."""
+Writes a list of cases in the format of make_libraries.py. Models for OpenCL are compared with
+TVM's results on the CPU: TVM's wheel compiles for OpenCL and cannot run it."""
 
 import os
 import sys

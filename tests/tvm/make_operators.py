@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write Relax executables of one operator or a few: operators that need more of a runtime than
-arithmetic. Writes the same list of cases as make_models.py."""
+arithmetic. Writes a list of cases in the format of make_models.py."""
 
 import os
 import sys

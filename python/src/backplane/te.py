@@ -37,7 +37,7 @@ def _chosen(table: dict[str, int], name: str, what: str) -> int:
 
 
 def _handle(value: Expr | Axis | Tensor | Stage, kind: type) -> _core.TeHandle:
-    """Return the handle of an expression for a value of the caller."""
+    """Return the handle of an object that the caller passed."""
     if isinstance(value, kind):
         return value._handle
     hint = "; an expression reads an element of it, as x[i]" if isinstance(value, Tensor) else ""
