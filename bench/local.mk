@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Benchmarks, built by `make bench`, or one by one by their names.
+# Benchmarks. `make bench` builds all of them; the name of a
+# benchmark builds it alone.
 
 bench_programs =
 bench_libraries =

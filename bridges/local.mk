@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Bridges: libraries that other programs open to use Backplane, each with a package of its own.
+# Bridges: libraries that other programs load to use Backplane. Each bridge has its own
+# package.
 
 bridge_LTLIBRARIES =
 

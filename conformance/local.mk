@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The conformance kit: a static library, for the command and for programs with plugins linked in.
+# The conformance kit: a static library, for the command and for programs that contain plugins.
 
 lib_LTLIBRARIES += libbackplane-conformance.la
 libbackplane_conformance_la_SOURCES = conformance/run.h conformance/kit.h \

@@ -9,5 +9,6 @@ include core/target/local.mk
 
 libbackplane_la_SOURCES += core/plugins.c core/start.c
 
-# Threads of the host's and destructors of per-thread data outlive a dlclose of the library.
+# The host's threads and the destructors of per-thread data outlive a dlclose of the
+# library.
 libbackplane_la_LDFLAGS += -Wl,-z,nodelete

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Documentation. All of it is installed, for its pages refer to each other.
+# Documentation. All pages are installed, because they link to each other.
 
 dist_doc_DATA = docs/abi.md docs/architecture.md docs/architecture.svg docs/artifacts.md docs/building.md \
 	docs/codegen.md docs/conformance.md docs/debugging.md docs/decisions.md docs/devices.md docs/faq.md docs/glossary.md \
@@ -17,12 +17,12 @@ dist_measurements_DATA = docs/measurements/bridges-2026-11-27.md docs/measuremen
 	docs/measurements/memory-2026-11-25.md docs/measurements/operators.md \
 	docs/measurements/opencl.md docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md
 
-# The picture is drawn by the script beside it; a test compares the two.
+# The script beside the picture draws it; a test compares the script's output with the picture.
 picturesdir = $(docdir)/pictures
 dist_pictures_DATA = docs/pictures/overview.svg
 EXTRA_DIST += docs/pictures/draw.py
 
-# The reference of the C API: reference/html, and pages for man in reference/man.
+# The reference of the C API: HTML in reference/html, manual pages in reference/man.
 EXTRA_DIST += docs/reference/Doxyfile docs/reference/filter.awk docs/reference/header.html docs/reference/main.md
 reference:
 	@command -v doxygen >/dev/null || { echo "make reference needs doxygen (on Debian: apt install doxygen)" >&2; exit 1; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The application API's headers.
+# The headers of the application API.
 
 compilerincludedir = $(pkgincludedir)/compiler
 graphincludedir = $(pkgincludedir)/graph

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# What build systems and packagers find.
+# Files for build systems and packagers.
 
-# For CMake, as the files .pc are for pkg-config. Headers are found from the libraries' folder, so
-# that the installed tree can be moved, or be another machine's.
+# CMake's configuration, the counterpart of the .pc files of pkg-config. It finds headers relative to the folder of the
+# libraries, so that the installed tree may be moved, or may belong to another machine.
 cmakedir = $(libdir)/cmake/Backplane
 nodist_cmake_DATA = packaging/BackplaneConfig.cmake packaging/BackplaneConfigVersion.cmake
 EXTRA_DIST += packaging/BackplaneConfig.cmake.in packaging/BackplaneConfigVersion.cmake.in
@@ -11,11 +11,11 @@ $(nodist_cmake_DATA): %: %.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && headers=$$(realpath -m --relative-to='$(libdir)' '$(includedir)') && \
 	$(SED) -e "s|@headers@|$$headers|" -e 's|@version@|$(PACKAGE_VERSION)|' $< >$@
 
-# What messages call the packages with plugins, beside the folder of plugins.
+# The names that messages give to the packages with plugins, installed beside the folder of plugins.
 packagesdir = $(plugindir:%/plugins=%)/packages.d
 dist_packages_DATA = packaging/libbackplane1.conf
 
-# Packages: debian/ is built by dpkg-buildpackage, backplane.spec by rpmbuild; docs/packaging.md.
+# Packages: dpkg-buildpackage builds debian/, and rpmbuild builds backplane.spec; see docs/packaging.md.
 
 EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backplane packaging/backplane.pm \
 	debian/changelog debian/clean debian/control debian/copyright debian/not-installed debian/rules \

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# Parts of the core that are loaded when they are first needed; each belongs to one version of it.
+# Parts of the core that are loaded at their first use. Each part belongs to one version of the
+# core.
 
-# Named by the soname, so that two versions of the core may be installed.
+# Parts are named by the soname of the core, so that two versions of the core may be installed.
 partsdir = $(libdir)/libbackplane$(BP_ABI_MAJOR)
 parts_LTLIBRARIES =
 part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__part$$'
 
-# Code that several parts contain. Starting programs:
+# Code that several parts contain: starting programs,
 parts_spawn = parts/spawn.c parts/spawn.h
-# Files that replace others:
+# replacing files,
 parts_file = parts/file.c parts/file.h
-# Threads that try plugins:
+# and threads that try plugins.
 parts_parallel = parts/parallel.c parts/parallel.h
 
 # Plugins: finding, describing, checking and activating them.
@@ -35,11 +36,11 @@ backplane_plugins_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_plugins_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__'
 backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS) $(LIBELF_LIBS) -ldl
-# For parts that use it. They find it beside them.
+# The linker flags of parts that use the part plugins. They find it in their own folder.
 parts_plugins = -L.libs -l:backplane-plugins.so
 part_ldflags_plugins = $(part_ldflags) -Wl,-rpath,'$$ORIGIN'
 
-# Compilers, and the libraries that they make.
+# Running compilers, and loading the libraries that they make.
 parts_LTLIBRARIES += backplane-toolchain.la
 backplane_toolchain_la_SOURCES = \
 	parts/toolchain/cc.c parts/toolchain/cc.h \
@@ -62,7 +63,7 @@ backplane_tvm_la_SOURCES = \
 backplane_tvm_la_LDFLAGS = $(part_ldflags)
 backplane_tvm_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# What is the matter with plugins, and what to do about it.
+# Diagnosing plugins: the defects found, and their remedies.
 parts_LTLIBRARIES += backplane-doctor.la
 backplane_doctor_la_SOURCES = \
 	parts/doctor/container.c parts/doctor/container.h \
@@ -73,7 +74,7 @@ EXTRA_backplane_doctor_la_DEPENDENCIES = backplane-plugins.la
 backplane_doctor_la_LDFLAGS = $(part_ldflags_plugins)
 backplane_doctor_la_LIBADD = libbackplane.la $(parts_plugins) $(GLIB_LIBS)
 
-# Trials of plugins that are new.
+# Trials of new plugins.
 parts_LTLIBRARIES += backplane-trial.la
 backplane_trial_la_SOURCES = \
 	parts/trial/child.c \
@@ -92,7 +93,7 @@ backplane_cache_la_SOURCES = parts/cache/cache.c $(parts_file)
 backplane_cache_la_LDFLAGS = $(part_ldflags)
 backplane_cache_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# What messages advise, and code whose plugin is absent.
+# The advice in messages, and code whose plugin is absent.
 parts_LTLIBRARIES += backplane-hints.la
 backplane_hints_la_SOURCES = \
 	parts/hints/absence.c \
@@ -117,7 +118,7 @@ backplane_exchange_la_SOURCES = \
 backplane_exchange_la_LDFLAGS = $(part_ldflags)
 backplane_exchange_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# Choosing a device by a list of preferences.
+# Choosing a device from a list of preferences.
 parts_LTLIBRARIES += backplane-select.la
 backplane_select_la_SOURCES = \
 	parts/select/config.c parts/select/config.h \
@@ -154,7 +155,7 @@ backplane_layering_la_SOURCES = parts/layering/layers.c
 backplane_layering_la_LDFLAGS = $(part_ldflags)
 backplane_layering_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 
-# Plugins in a process of their own, and on other machines.
+# Plugins in separate processes, and on other machines.
 parts_LTLIBRARIES += backplane-isolation.la
 backplane_isolation_la_SOURCES = \
 	parts/isolation/isolate.c parts/isolation/isolate.h \

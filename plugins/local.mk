@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The plugins. One called NAME is added like this, with '-' as '_' in the variables:
+# The plugins. These lines add a plugin called NAME; in the names of variables '-'
+# becomes '_':
 #
 #   if BUILD_OPENCL
 #   plugin_LTLIBRARIES += backplane-opencl.la
@@ -9,7 +10,7 @@
 #   backplane_opencl_la_LIBADD = -ldl
 #   endif
 
-# The plugins for GPUs have plugins/common among their sources, each a copy of its own.
+# Each plugin for GPUs contains its own copy of the sources in plugins/common.
 plugin_common_sources = \
 	plugins/common/argument.c \
 	plugins/common/common.h \

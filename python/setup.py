@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension, against the installed library that pkg-config knows. BACKPLANE_CFLAGS and
-BACKPLANE_LIBS in the environment take its place."""
+"""Builds the extension against the installed library, which pkg-config finds. BACKPLANE_CFLAGS and
+BACKPLANE_LIBS in the environment override pkg-config."""
 
 import os
 import shlex

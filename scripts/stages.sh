@@ -13,22 +13,22 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
 # The job server of GNU make, for all stages together: a pipe with a token for each process that may build or test. A
-# stage holds one while its command runs; the command's make takes more where there are. There is one more than
-# processors, because tests wait for other processes and timers for a quarter of their time.
+# stage holds one token while its command runs; make takes more tokens if they are free. The pipe has one token more
+# than the machine has processors, because tests wait for other processes and timers for a quarter of their time.
 open_job_server() {
   local pipe=$logs/jobs job
   mkdir -p "$logs"
   rm -f "$pipe" "$logs"/*.status
   mkfifo "$pipe"
-  # make sets its descriptor to non-blocking; that of the stages is another one.
+  # make sets its descriptor to non-blocking mode; the stages use another descriptor.
   exec {make_jobs}<>"$pipe" {stage_jobs}<>"$pipe"
   rm "$pipe"
   for ((job = 0; job <= $(nproc); job++)); do printf + >&"$stage_jobs"; done
   export MAKEFLAGS="-j --jobserver-auth=$make_jobs,$make_jobs"
 }
 
-# run_stage NAME COMMAND...: with its output in _build/logs/NAME.log; what it took is in NAME.took, its exit status in
-# NAME.status once it has ended.
+# run_stage NAME COMMAND...: runs the command with its output in _build/logs/NAME.log. At its end NAME.took has its
+# times, and NAME.status its exit status.
 run_stage() {
   local name=$1 status=0 TIMEFORMAT='%R %U %S'
   shift
@@ -38,8 +38,8 @@ run_stage() {
   echo "$status" >"$logs/$name.status"
 }
 
-# stage NAME COMMAND...: runs it, and says every 20 s where it is; on failure shows what failed, or the end of the log,
-# and returns 1.
+# stage NAME COMMAND...: runs the command, and prints its progress every 20 s. On failure it shows the failed tests, or
+# the end of the log, and returns 1.
 stage() {
   local name=$1 log=$logs/$1.log status took
   say "==> $name"
@@ -67,7 +67,7 @@ stage() {
   return 1
 }
 
-# watch PROCESS COMMAND...: waits for its end, and runs the command every 20 s.
+# watch PROCESS COMMAND...: waits for the end of the process, and runs the command every 20 s meanwhile.
 watch() {
   local pid=$1 ticks=0
   shift
@@ -79,14 +79,14 @@ watch() {
   wait "$pid"
 }
 
-# say_where STAGE: how long quickstart runs, and the last line of the stage's log.
+# say_where STAGE: prints the run time of quickstart, and the last line of the stage's log.
 say_where() { say "    $SECONDS s: $1: $(tail -n 1 "$logs/$1.log" | cut -c 1-90)"; }
 
-# lanes LANE...: runs these functions, which run stages, side by side. What a lane prints comes in one piece, in the
-# order given.
+# lanes LANE...: runs functions side by side; each function runs stages. The output of a lane is printed in one piece,
+# in the given order.
 lanes() {
   local name pids=() index=0
-  # What runs in the background ignores the keyboard's signal.
+  # Background processes ignore the keyboard's interrupt signal.
   trap 'trap "" TERM; kill 0; exit 130' INT
   for name; do
     rm -f "$logs/$name.at" "$logs/$name.results"
@@ -102,7 +102,7 @@ lanes() {
   trap - INT
 }
 
-# run_lane LANE: leaves its results in a file, because it is a process of its own.
+# run_lane LANE: runs a lane in a separate process, and leaves its results in a file.
 run_lane() {
   lane=$1 passed=0 failed=0 skipped=0 failures=()
   "$lane"
@@ -124,14 +124,14 @@ say_where_lanes() {
   done
 }
 
-# succeeded STAGE: waits until a stage of another lane has ended; whether it succeeded.
+# succeeded STAGE: waits until a stage of another lane has ended, and succeeds if the stage succeeded.
 succeeded() {
   until [ -e "$logs/$1.status" ]; do sleep 1; done
   [ "$(cat "$logs/$1.status")" = 0 ]
 }
 
-# show_failed_tests LOG: what the first failed programs of a `make check` said of their failure; the
-# end of the log where theirs do not tell, or lie elsewhere.
+# show_failed_tests LOG: shows the messages of the first failed programs of a `make check`, or the end of the log if
+# their logs are missing or have no message.
 show_failed_tests() {
   local folder said
   folder=$(sed -n "s/^make: Entering directory '\(.*\)'/\1/p" "$1" | head -n 1)
@@ -159,7 +159,7 @@ count() {
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# show_skips LOG: what was skipped, the tests of one program and one reason in one line.
+# show_skips LOG: prints the skipped tests; tests of one program with one reason share a line.
 show_skips() {
   sed -nE -e 's/^SKIP: ([^ ]+) [0-9]+ (- )?(.*) # SKIP (.*)/\1\t\3\t\4/p' \
     -e 's/^SKIP: ([^ ]+)$/\1\tall\tits log says why/p' \
@@ -170,8 +170,8 @@ show_skips() {
     sort
 }
 
-# suite NAME COMMAND...: a stage that prints test results; what was skipped is said, with why. One
-# that fails without a failed test (it did not build, it was killed) is one failure.
+# suite NAME COMMAND...: runs a stage that prints test results, and prints the skipped tests with their reasons. A
+# stage that fails without a failed test (its build failed, or it was killed) counts as one failure.
 suite() {
   local name=$1 before=$failed status=0
   stage "$@" || status=1
@@ -186,7 +186,7 @@ suite() {
   return $status
 }
 
-# Makes ./configure if it is not there or older than what it is made from.
+# Makes ./configure if it is missing or older than its sources.
 bootstrap() {
   [ ! -e config.status ] || die "the source folder is configured itself; run 'make distclean' in it"
   if [ ! -e configure ] || [ ! -e Makefile.in ] ||
@@ -197,7 +197,7 @@ bootstrap() {
   fi
 }
 
-# configure_in FOLDER ARGUMENT...: configures a build folder unless it was with the same arguments.
+# configure_in FOLDER ARGUMENT...: configures a build folder, unless it is configured with these arguments.
 configure_in() {
   local folder=$1 source=$PWD
   shift
@@ -214,13 +214,13 @@ build_in() {
   configure_in "$@" && make -C "$1" all
 }
 
-# build_tests_in FOLDER ARGUMENT...: the test programs too. Benchmarks use libraries of the tests, which
-# two makes at once would build over each other.
+# build_tests_in FOLDER ARGUMENT...: also builds the test programs. Benchmarks use libraries of the tests: two makes
+# that run at once would both write these libraries.
 build_tests_in() {
   build_in "$@" && make -C "$1" check TESTS= && make -C "$1" bench
 }
 
-# The tests of the plain build that took longest: their seconds, and those on processors.
+# Prints the slowest tests of the plain build, with their elapsed and processor seconds.
 show_slowest() {
   if [ -s "$build/tests/times" ]; then
     say "==> slowest tests: seconds, seconds on processors"
@@ -228,7 +228,7 @@ show_slowest() {
   fi
 }
 
-# What failed, the closing line, and the exit status that goes with it.
+# Prints the failures and the closing line, and returns the exit status.
 finish() {
   show_slowest
   if ((failed > 0)); then printf '%s\n' "==> failed" "${failures[@]/#/    }"; fi

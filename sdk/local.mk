@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The plugin ABI's headers, and what vendors are given.
+# The headers of the plugin ABI, and the files for vendors.
 
 pkginclude_HEADERS += \
 	sdk/include/backplane/device_api.h \
@@ -26,8 +26,9 @@ aclocaldir = $(datadir)/aclocal
 dist_aclocal_DATA = sdk/backplane-plugin.m4
 dist_man_MANS += sdk/backplane-sdk.7
 
-# The template of `backplane new-plugin`: a plugin called simdev, whose name is replaced. It is
-# installed as $(pkgdatadir)/sdk/template, with a program and a model beside it for first steps.
+# The template of `backplane new-plugin`: a plugin called simdev; the command replaces the name.
+# The template is installed as $(pkgdatadir)/sdk/template, with a program and a model for first
+# steps beside it.
 template_plugin_sources = \
 	sdk/template/src/device.c \
 	sdk/template/src/launch.c \
@@ -40,8 +41,8 @@ template_plugin_sources = \
 	sdk/template/src/simdev_plugin.h \
 	sdk/template/src/target.c
 
-# The template of `--kind npu`, which shares debian/ and tests of the other: an accelerator that
-# claims operators, and the program that simulates it.
+# The template of `--kind npu`: an accelerator that claims operators, and the program that
+# simulates it. It shares debian/ and tests with the template simdev.
 template_npu_sources = \
 	sdk/template-npu/src/chip.h \
 	sdk/template-npu/src/claim.c \

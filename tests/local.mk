@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: each prints TAP. A test program is one line, its source being found by its name:
+# Tests: each prints TAP. A test program needs one line; its source is found by its name:
 #
 #   test_programs += tests/core/test-registry
 #
-# A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same; what scripts
-# share is in tests/tap.sh. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la
-# with LDFLAGS_TEST_PLUGIN, and lands in tests/plugins/.libs/odd.so. A program that tests start is
-# check_PROGRAMS += it.
-# slow_tests names those that the short sanitized run leaves out, sanitized_tests those to which the plain dress adds
-# nothing, thread_tests those that matter to the thread sanitizer. A test of minutes is one of long_programs or long_scripts instead: they begin first, so that
-# none of them is left at the end with nothing beside it, and `make check-quick` leaves them out.
+# A script needs two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same; tests/tap.sh has the functions
+# that scripts share. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN,
+# and lands in tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it. slow_tests names those
+# that the short sanitized run leaves out, sanitized_tests those to which the plain dress adds nothing, thread_tests
+# those that matter to the thread sanitizer. A test of minutes is one of long_programs or long_scripts instead: they
+# begin first, so that none of them is left at the end with nothing beside it, and `make check-quick` leaves them out.
 
 test_programs =
 test_scripts =
@@ -27,20 +26,20 @@ TEST_EXTENSIONS = .sh
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(TAP_DRIVER)
 SH_LOG_DRIVER = $(TAP_DRIVER)
-# A test that hangs is ended, and is an error.
+# A test that hangs is ended and counts as an error.
 LOG_COMPILER = $(top_srcdir)/tests/run-test
 SH_LOG_COMPILER = $(top_srcdir)/tests/run-test bash
 CLEANFILES += tests/times
 
-# The cache of code that tests generate and the C compiler compiles. Several builds of one source may use one:
+# The cache of generated code that the C compiler compiled for tests. Several builds of one source may use one cache:
 # make check test_cache=/folder
 test_cache = $(abs_top_builddir)/tests/cache
 
-# What a test may rely on: the plugins of this build, a cache apart from the user's, no choice of device made.
-# GLib's own allocator would hide from the sanitizers who owns what. Under them malloc fails as
-# elsewhere when asked for too much, and what others' libraries do is let pass. Of a thread's own
-# variables that a library brings, gcc 12's LeakSanitizer guesses the place from what glibc 2.19 wrote
-# before them, and reads wherever that leads: it is not to follow them.
+# The environment of a test: the plugins of this build, a cache apart from the user's, and no chosen device. GLib uses
+# malloc, because its own allocator would hide leaks from the sanitizers. Under the sanitizers malloc returns NULL for a
+# request that is too large, as elsewhere, and leaks of foreign libraries are suppressed. The leak sanitizer ignores the
+# thread-local variables of libraries: gcc 12 guesses their place from memory that only glibc 2.19 wrote, and would read
+# invalid addresses.
 AM_TESTS_ENVIRONMENT = \
 	ASAN_OPTIONS="allocator_may_return_null=1:intercept_tls_get_addr=0:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
 	LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0'; \
@@ -58,26 +57,25 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
 
-# The suite without what the sanitizers find more with: what ./quickstart check runs in the plain build.
+# The suite without the tests that matter only under sanitizers: ./quickstart check runs it in the plain build.
 check-plain:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(sanitized_tests),$(TESTS))'
-# The suite without its slow tests: what ./quickstart check runs under the sanitizers.
+# The suite without its slow tests: ./quickstart check runs it under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))' \
 	  check_PROGRAMS='$(filter-out $(slow_tests),$(check_PROGRAMS))'
-# The suite without what takes long: what ./quickstart check --quick runs.
+# The suite without long tests: ./quickstart check --quick runs it.
 check-quick:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
-# Some of the suite, and no other test program is built, but those of tests/mock, which tests start:
-# make check-part PART='tests/abi/% tests/core/%'.
-# distcheck-part is distcheck with these tests.
+# A part of the suite. Only its test programs and those of tests/mock, which tests start, are built: make check-part
+# PART='tests/abi/% tests/core/%'. distcheck-part runs distcheck with these tests.
 only_part = check_PROGRAMS='$(filter $(PART) tests/mock/%,$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
 check-part: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS $(only_part)
 distcheck-part: all
 	$(MAKE) $(AM_MAKEFLAGS) distcheck $(only_part)
 
-# The tests of threads alone, in a build with --enable-tsan; no other test program is built.
+# Only the tests of threads, in a build with --enable-tsan; no other test program is built.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
 .PHONY: check-plain check-sanitized check-quick check-part check-threads distcheck-part

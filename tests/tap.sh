@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests that are scripts. A line of TAP comes of each `ok`; the plan is the script's, `echo "1..$count"` at its
-# end. $work is a folder of its own.
+# Sourced by test scripts. Each `ok` prints one line of TAP. The script prints the plan at its end: `echo "1..$count"`.
+# $work is the test's own temporary folder.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 count=0
@@ -18,7 +18,7 @@ ok() {
   fi
 }
 
-# ends STATUS COMMAND...: the command ends with that status; what it says on stdout and stderr is in $work/out.
+# ends STATUS COMMAND...: the command ends with that status; $work/out has its stdout and stderr.
 ends() {
   local status=$1 got
   shift
@@ -28,14 +28,14 @@ ends() {
   [ "$got" -eq "$status" ]
 }
 
-# ends_saying STATUS TEXT COMMAND...: and a line of what it says has that text.
+# ends_saying STATUS TEXT COMMAND...: the command ends with that status, and a line of its output contains the text.
 ends_saying() {
   local status=$1 text=$2
   shift 2
   ends "$status" "$@" && grep -qF -- "$text" "$work/out"
 }
 
-# fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
+# fails STATUS TEXT COMMAND...: the command ends with that status and prints that text on stderr.
 fails() {
   local status=$1 text=$2 got
   shift 2
@@ -45,7 +45,7 @@ fails() {
   [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
 }
 
-# says TEXT COMMAND...: the command succeeds and says that text on stdout, which is in $work/out.
+# says TEXT COMMAND...: the command succeeds and prints that text on stdout; $work/out has stdout.
 says() {
   local text=$1 status
   shift

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The backplane command.
 
-# What commands have in common.
+# Code that the commands share.
 noinst_LIBRARIES += tools/libcommand.a
 tools_libcommand_a_SOURCES = tools/command.h tools/output.c tools/element.c tools/claims.c tools/model.c \
 	tools/shape.c tools/target.c tools/picture.c tools/archive.c tools/value.c tools/manual.c \
@@ -17,7 +17,7 @@ nodist_backplane_SOURCES = $(embedded_headers)
 backplane_CPPFLAGS = $(AM_CPPFLAGS) -DBP_SDK_DIR='"$(pkgdatadir)/sdk"' -DBP_DIGITS_DIR='"$(pkgdatadir)/examples/digits"'
 backplane_LDADD = libbackplane-conformance.la $(command_libs)
 
-# The page of `backplane report` and the program of `compare --onnxruntime`, as strings of C.
+# The page of `backplane report` and the program of `compare --onnxruntime`, as C strings.
 EXTRA_DIST += tools/report.html tools/onnxruntime_values.py
 embedded_headers = tools/report-page.h tools/onnxruntime-values.h
 BUILT_SOURCES += $(embedded_headers)
@@ -28,14 +28,14 @@ tools/report-page.h: tools/report.html
 tools/onnxruntime-values.h: tools/onnxruntime_values.py
 	$(embed) $(srcdir)/tools/onnxruntime_values.py >$@
 
-# Tries plugins out; it loads the libbackplane that asks for it.
+# The program that tries plugins; it loads the libbackplane that starts it.
 pkglibexec_PROGRAMS += backplane-trial
 backplane_trial_SOURCES = tools/trial.c
 backplane_trial_LDADD = -ldl
 
 dist_man_MANS += tools/backplane.1 tools/backplane-new-plugin.1 tools/backplane.conf.5
-# A page of each command, which `make manual` writes. They are not written by a build: a cross build
-# cannot run the command.
+# The manual pages of the commands. `make manual` writes them, and a build does not: a cross build cannot run the
+# command.
 dist_man_MANS += tools/man/backplane-list.1 tools/man/backplane-demo.1 tools/man/backplane-doctor.1 \
 	tools/man/backplane-inspect.1 tools/man/backplane-targets.1 tools/man/backplane-operators.1 \
 	tools/man/backplane-compile.1 tools/man/backplane-run.1 tools/man/backplane-compare.1 \

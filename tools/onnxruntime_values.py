@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnxruntime_values MODEL FOLDER INPUT FILE [INPUT FILE...]: what onnxruntime, without its optimisations, gives for each
-node of an ONNX file, as .npy files in a folder, and on stdout, as JSON, their names. `backplane compare --onnxruntime` runs it."""
+"""onnxruntime_values MODEL FOLDER INPUT FILE [INPUT FILE...]: computes the value of each node of an ONNX file with
+onnxruntime, without optimisations. Writes the values as .npy files to the folder, and their names to stdout as
+JSON. `backplane compare --onnxruntime` runs it."""
 import json
 import sys
 
@@ -13,7 +14,7 @@ except ImportError as error:
 
 
 def show_nodes(model):
-    """Makes each node's first output one of the model's."""
+    """Make each node's first output an output of the model."""
     known = {value.name for value in model.graph.output}
     for node in model.graph.node:
         if node.output and node.output[0] and node.output[0] not in known:
@@ -36,7 +37,7 @@ def main(path, folder, *inputs):
     values = run(model, {name: numpy.load(file) for name, file in zip(inputs[::2], inputs[1::2])})
     files = {}
     for name, value in values.items():
-        # Sequences, strings and the types that numpy lacks have no .npy file.
+        # The .npy format has no sequences, no strings, and none of the types that numpy lacks.
         if isinstance(value, numpy.ndarray) and value.dtype.kind in "biufc":
             files[name] = f"{folder}/value-{len(files)}.npy"
             numpy.save(files[name], value)

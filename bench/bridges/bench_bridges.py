@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a call through a bridge costs more than one of Backplane, on the CPU, in one process and in turns; and how efficient Ray's actors are.
+"""Measure the extra time of a call through a bridge over a direct call of Backplane, on the CPU, in one process and
+in turns; and measure the efficiency of Ray's actors.
 
     bench_bridges.py [--rounds 30] torch | mlserver | ray
     bench_bridges.py [--rounds 30] onnxruntime MODEL.onnx[:SHAPE]...
 
-The Python that runs it has the packages backplane and onnx, and torch with onnxscript, or mlserver with tritonclient[all], or ray[data], or onnxruntime
-with onnxruntime_ep_backplane.
-A call is relu of 0, 600 kB and 10 MB. Prints the shortest time of a call, Backplane's own and the bridge's, and their difference. For Ray
-also: the time to hand out an artifact of 100 MB; the rate of n actors, of one and of two calls at once, over that of n independent
-processes, where a call takes some 10 ms and returns 1 MB or one number; and items lost and seconds until the next answer after an actor was killed. For onnxruntime a call is a run of a model, whose first input has the
-shape, for example 1x3x48x192 (open extents are 1 without it), and the ratio is printed, too.
+The Python that runs it has the packages backplane and onnx, and torch with onnxscript, or mlserver with
+tritonclient[all], or ray[data], or onnxruntime with onnxruntime_ep_backplane. A call is relu of 0, 600 kB and 10
+MB. Prints the shortest time of a call, direct and through the bridge, and the difference of both. For Ray also:
+the time to hand out an artifact of 100 MB; the rate of n actors, of one and of two calls at once, over that of n
+independent processes, where a call takes some 10 ms and returns 1 MB or one number; and items lost and seconds
+until the next answer after an actor was killed. For onnxruntime a call is a run of a model, whose first input has
+the shape, for example 1x3x48x192 (open extents are 1 without it), and the ratio is printed, too.
 """
 import argparse
 import contextlib
@@ -44,7 +46,7 @@ maximum (float[512,512] x) => (float y) { a = MatMul(x, x) b = MatMul(a, x) c = 
 
 
 def library(text, folder, name):
-    """Compiles a model that is written as text."""
+    """Compile a model that is given as text."""
     import onnx.parser  # pylint: disable=import-outside-toplevel
 
     path = folder / f"{name}.so"
@@ -53,7 +55,7 @@ def library(text, folder, name):
 
 
 def shortest(calls, rounds):
-    """The shortest time of each of several functions, which take turns."""
+    """Return the shortest time of each of several functions, which run in turns."""
     times = [[] for _ in calls]
     for call in calls:
         call()
@@ -176,7 +178,7 @@ def bench_mlserver(options, path, folder):
 
 
 def alone(path, items):
-    """Starts a program that runs a model `items` times and prints the seconds."""
+    """Start a program that runs a model `items` times and prints the seconds."""
     program = ("import sys, time, numpy, backplane; model = backplane.Model(sys.argv[1], 'cpu'); x = backplane.tensor(numpy.ones((512, 512), 'float32'))\n"
                "model.run(x=x); print(flush=True); sys.stdin.readline(); began = time.perf_counter()\n"
                "for _ in range(int(sys.argv[2])): model.run(x=x)\nprint(time.perf_counter() - began)")

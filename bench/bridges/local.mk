@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Calls through PyTorch, MLServer, Ray and ONNX Runtime beside Backplane's own; a script.
+# A script that compares calls through PyTorch, MLServer, Ray and ONNX Runtime with
+# direct calls of Backplane.
 EXTRA_DIST += bench/bridges/bench_bridges.py

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the plugin cuda adds to the driver: make bench-cuda.
+# The time that the plugin cuda adds to NVIDIA's driver:
+# make bench-cuda.
 
 if BUILD_CUDA
 bench_programs += bench-cuda

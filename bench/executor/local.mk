@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A small model's run beside onnxruntime's C API: make bench-executor.
+# A small model, compared with onnxruntime's C API: make
+# bench-executor.
 
 bench_programs += bench-executor
 bench_executor_SOURCES = bench/executor/executor.c

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A language model beside onnxruntime: bench_language_model.py [--rounds N] [--past N] NAME=FILE...
+"""Compare a language model with onnxruntime: bench_language_model.py [--rounds N] [--past N] NAME=FILE...
 
-FILE is an ONNX file of examples/language-model/write_onnx.py, which onnxruntime runs, or a library that `backplane
-compile` made of one; the first is what the others are compared with. Each lives in a process of its own through all
-rounds, which take turns. A step is a token after --past others, 256 if it is not given; a prompt has 256 tokens. Keys and
-values go from a step to the next without a copy to the host, and ours stay in place. Prints least times, their ratios, and the largest resident memory.
+FILE is an ONNX file of examples/language-model/write_onnx.py, which onnxruntime runs, or a library that
+`backplane compile` made from an ONNX file; the others are compared with the first. Each runs in a separate
+process through all rounds, and they take turns. A step computes one token after --past earlier tokens (default
+256); a prompt has 256 tokens. Keys and values are not copied to the host between steps; Backplane keeps them in
+place. Prints least times, their ratios, and the largest resident memory.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def our_step(path, room):
 
 
 def serve(path, threads, length):
-    """Answers "prompt" and "step" with seconds, "memory" with MiB."""
+    """Answer "prompt" and "step" with seconds, and "memory" with MiB."""
     step, empty = (peer_step(path, threads) if path.endswith(".onnx")
                    else our_step(path, max(length, PROMPT) + 1))
     prompt, one = np.random.default_rng(1).integers(3, 300, (1, PROMPT)), np.array([[5]])

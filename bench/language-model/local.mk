@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# A language model beside onnxruntime.
+# A language model, compared with onnxruntime.
 
 EXTRA_DIST += bench/language-model/bench_language_model.py

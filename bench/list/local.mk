@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Listing a hundred plugins: make bench.
+# The time to list a hundred plugins: make bench.
 
 bench_programs += bench-list
 bench_list_SOURCES = bench/list/list.c

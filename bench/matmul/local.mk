@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Matrix products beside oneDNN, and the sum of vectors beside memcpy: make bench-matmul.
+# Matrix products, compared with oneDNN, and sums of vectors, compared with memcpy: make
+# bench-matmul.
 
 bench_programs += bench-matmul
 if HAVE_DNNL

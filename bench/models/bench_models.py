@@ -3,10 +3,11 @@
 """Measure real models through the backplane tool beside onnxruntime and, on request, OpenVINO,
 IREE and TVM.
 
-Each program runs in its own process; rounds go round-robin over them, so that whatever slows the
-machine down hits all alike, and the minima are compared. Before that every model is compiled cold,
-started, its peak memory taken, and its outputs compared with onnxruntime's. Exit status 1 if a
-model failed or its outputs are wrong; bars that are missed are marked, and are no failure."""
+Each program runs in its own process; rounds go round-robin over the programs, so that a slow phase
+of the machine affects all programs alike; the minima are compared. Before the rounds every model is
+compiled with an empty cache and started; its peak memory is measured, and its outputs are compared
+with the outputs of onnxruntime. Exit status 1 if a model failed or its outputs are wrong; missed
+bars are marked, but do not count as failures."""
 
 import argparse
 import ctypes
@@ -43,7 +44,7 @@ DIGITS = Case("digits", "digits.onnx", "image", (1, 1, 28, 28), kinds=("random",
 ENCODER = Case("encoder", "encoder.onnx", "input_ids", (1, 128), kinds=("tokens",))
 OTHERS = (DIGITS, ENCODER)  # shown beside the models; not in the means
 
-# The bars; one is met within 10 % of it.
+# The bars. A bar is met if the value is within 10 % of it.
 SLACK = 1.1
 MAX_RATIO = 2.5  # to onnxruntime, each model
 MAX_MEAN_RATIO = 1.5  # the geometric mean over the models
@@ -51,18 +52,18 @@ MAX_COMPILE_S = 30.0
 MAX_START_MS = 50.0
 STARTS = 5
 
-# Seconds after which a peer is given up: compiling, and more than it was asked to run.
+# Seconds after which a peer is given up: for compiling, and in addition to the requested time of a run.
 COMPILE_PATIENCE_S = 300.0
 ROUND_PATIENCE_S = 30.0
 
 
 def run_bound(parameters: int, planned: int) -> float:
-    """Bytes that loading and running an artifact may need above an idle process."""
+    """Return the bytes that loading and running an artifact may need more than an idle process."""
     return 1.1 * parameters + planned + 20 * MIB
 
 
 def compile_bound(parameters: int) -> float:
-    """Bytes that compiling a model may need, the C compiler included."""
+    """Return the bytes that compiling a model may need, including the C compiler."""
     return 2.0 * parameters + 200 * MIB
 
 
@@ -75,7 +76,7 @@ class Finished(NamedTuple):
 
 
 class Failure(Exception):
-    """A program that failed, and what it said."""
+    """A program that failed, and its message."""
 
 
 def pipe(stream: IO[AnyStr] | None) -> IO[AnyStr]:
@@ -84,15 +85,17 @@ def pipe(stream: IO[AnyStr] | None) -> IO[AnyStr]:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what a shell that it started leaves behind."""
+    """Make this process the parent of the orphans of a shell that it started."""
     pr_set_child_subreaper = 36
     if ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def run_program(command: list[str], environment: dict[str, str] | None = None) -> Finished:
-    """Runs a program to its end. Linux counts what a process was before exec into its peak memory,
-    and this process is large; so a shell forks the program, and this one adopts it and lets it go.
+    """Run a program to its end.
+
+    Linux includes the memory of a process before exec in its peak memory, and this process is large.
+    So a shell forks the program, and this process adopts and reaps it.
     """
     script = 'exec 3<&0; { read go <&3; exec "$@" 3<&-; } >"$OUT" 2>"$ERR" & echo $!'
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +123,7 @@ def run_program(command: list[str], environment: dict[str, str] | None = None) -
 
 @dataclass
 class Result:
-    """What is known of one model."""
+    """The measurements of one model."""
 
     case: str
     error: str = ""
@@ -136,7 +139,7 @@ class Result:
     peer_errors: dict[str, str] = field(default_factory=dict)
 
     def ratio(self, peer: str, threads: int) -> float | None:
-        """Our least time by theirs."""
+        """Backplane's least time divided by the peer's."""
         ours = self.ms.get(f"backplane {threads}")
         theirs = self.ms.get(f"{peer} {threads}")
         if not ours or not theirs:
@@ -148,7 +151,8 @@ class Result:
 
 
 def run_bench(tool: Path, library: Path, threads: int, seconds: float) -> dict[str, Any]:
-    """What `backplane bench` reports; a slow model runs few times rather than for long."""
+    """Return the report of `backplane bench`. A slow model runs a few times instead of for a fixed
+    time."""
     command = [str(tool), "bench", str(library), "--threads", str(threads), "--json"]
     command += ["--seconds", str(seconds), "--runs", "2", "--warmup", "1"]
     report: dict[str, Any] = json.loads(run_program(command).stdout)
@@ -156,7 +160,7 @@ def run_bench(tool: Path, library: Path, threads: int, seconds: float) -> dict[s
 
 
 class PeerProcess:
-    """peers.py, alive for all rounds."""
+    """A process of peers.py that stays alive for all rounds."""
 
     def __init__(self, peer: str, model: Path, inputs: Path, threads: int) -> None:
         self.outputs = model.parent / f"outputs-{peer}-{threads}"
@@ -206,7 +210,7 @@ class PeerProcess:
 
 @dataclass
 class Bench:
-    """How to measure, and where the files are."""
+    """The settings of the measurements, and the folders of the files."""
 
     tool: Path
     files: Path
@@ -242,7 +246,7 @@ class Bench:
         return result
 
     def compile(self, case: Case, library: Path, result: Result) -> None:
-        """Cold: nothing in the cache of compiled code."""
+        """Cold: the cache of compiled code is empty."""
         command = [str(self.tool), "compile", str(self.files / case.file), "--target", "c"]
         command += ["--shape", case.shape_option, "-o", str(library)]
         with tempfile.TemporaryDirectory() as cache:
@@ -284,7 +288,7 @@ class Bench:
                 process.close()
 
     def round(self, library: Path, peers: dict[str, PeerProcess], result: Result) -> None:
-        """Every program once; a peer that fails is out."""
+        """Run every program once; drop a peer that fails."""
         for threads in self.threads:
             report = run_bench(self.tool, library, threads, self.seconds)
             times = result.ms.setdefault(f"backplane {threads}", [])
@@ -300,7 +304,7 @@ class Bench:
 
 
 def fix_shapes(model: Path, case: Case, fixed: Path) -> None:
-    """The model with the case's shape written into it, for peers that want no symbols."""
+    """Return the model with the case's shape written into it, for peers that require fixed shapes."""
     graph = onnx.load(model)
     value = next(value for value in graph.graph.input if value.name == case.input)
     del value.type.tensor_type.shape.dim[:]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measure models on a GPU (or another device) beside the same ones in PyTorch.
+"""Compare models on a GPU (or another device) with the same models in PyTorch.
 
   bench_torch.py [--device cuda] [--library-path DIR] BACKPLANE MODEL.onnx...
 
-PyTorch runs the nodes of the ONNX file one by one with its own operators, and on CUDA once more as a
-recorded graph. The two programs take turns; printed are the least milliseconds of each and ours over
-theirs. Exit status 1 if a model failed or the outputs differ; an operator that is not known here
-skips the model."""
+PyTorch runs the nodes of the ONNX file one by one with its own operators, and on CUDA once
+more as a recorded graph. The two programs take turns. Prints the least milliseconds of each,
+and Backplane's divided by PyTorch's. Exit status 1 if a model failed or the outputs differ. A
+model with an operator that this script does not know is skipped."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
 
-# The shapes of inputs whose files leave them open.
+# The shapes of inputs that the files leave open.
 SHAPES = {
     "digits.onnx": (1, 1, 28, 28),
     "ch_ppocr_mobile_v2.0_cls_infer.onnx": (1, 3, 48, 192),
@@ -44,11 +44,11 @@ Attributes = dict[str, Any]
 
 
 class Skip(Exception):
-    """A model that is not measured, and why."""
+    """A model that is not measured, and the reason."""
 
 
 def padded(x: torch.Tensor, a: Attributes, value: float) -> torch.Tensor:
-    """With the pads of a convolution or a pooling, and nothing to do if they are all zero."""
+    """Apply the pads of a convolution or a pooling; return x unchanged if all pads are zero."""
     pads = a.get("pads", [0] * (2 * (x.ndim - 2)))
     if a.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or a.get("ceil_mode", 0):
         raise Skip("automatic pads, or ceil_mode")
@@ -189,7 +189,8 @@ OPERATORS: dict[str, Callable[[Values, Attributes], torch.Tensor]] = {
 
 
 class Model:
-    """The nodes of a file in their order. What only shapes and constants decide is computed once."""
+    """The nodes of a file in their order. Values that depend only on shapes and constants are
+    computed once."""
 
     def __init__(self, path: Path, device: str) -> None:
         graph = onnx.load(path).graph
@@ -212,12 +213,12 @@ class Model:
                 raise Skip(f"operator {node.op_type}")
 
     def place(self, array: np.ndarray) -> torch.Tensor:
-        """Integers are shapes and indices, which stay on the host."""
+        """Integers are shapes and indices and stay on the host."""
         tensor = torch.from_numpy(array.copy())
         return tensor.to(self.device) if tensor.is_floating_point() and tensor.ndim else tensor
 
     def fold(self, x: torch.Tensor) -> None:
-        """Drops the nodes whose values no run changes: those on the host."""
+        """Drop the nodes whose values are the same in all runs: the values on the host."""
         values = dict(self.constants) | {self.input: x}
         live = {self.input}
         nodes = []
@@ -240,7 +241,7 @@ class Model:
 
 
 def recorded(model: Model, x: torch.Tensor) -> Callable[[], object]:
-    """The run as a CUDA graph."""
+    """Return the run as a CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -266,7 +267,7 @@ def least_ms(run: Callable[[], object], device: str) -> float:
 
 
 class Backplane:
-    """The command, with its own libraries."""
+    """Return the command with the path of its own libraries."""
 
     def __init__(self, program: str, library_path: str | None, device: str) -> None:
         self.program, self.device = program, device

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sentence encoder all-MiniLM-L6-v2 as ONNX, written from its weights as PyTorch's exporter
-would: six layers of 384 with 12 heads. Its one input is input_ids, int64 [batch, tokens], both
-open; token 0 is padding, which is masked. Its output is last_hidden_state."""
+"""The sentence encoder all-MiniLM-L6-v2 as ONNX, written from its weights as PyTorch's
+exporter would: six layers of 384 with 12 heads. Its only input is input_ids, int64
+[batch, tokens], with both extents open; token 0 is padding and is masked. Its output is
+last_hidden_state."""
 
 from pathlib import Path
 
@@ -83,7 +84,7 @@ class Writer:
         return self.normalize(placed, "embeddings.LayerNorm")
 
     def mask(self, tokens: str) -> str:
-        """[batch, 1, 1, tokens]: the lowest number where there is padding."""
+        """The mask [batch, 1, 1, tokens]: the lowest number where the token is padding."""
         padding = self.node("Equal", tokens, self.constant("padding", np.int64(0)))
         number = self.node("Cast", padding, to=TensorProto.FLOAT)
         lowest = self.number(float(np.finfo(np.float32).min))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Real models beside their peers; Python, started by hand.
+# Real models, compared with other runtimes; Python scripts, started by hand.
 
 EXTRA_DIST += bench/models/bench_models.py bench/models/bench_torch.py bench/models/encoder.py \
 	bench/models/peers.py bench/models/tool.py \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One peer in a process of its own, driven by bench_models.py through a pipe:
+"""Run one peer in a separate process, driven by bench_models.py through a pipe:
 
   peers.py onnxruntime|provider|openvino|iree|tvm MODEL.onnx INPUTS.npz THREADS FOLDER
 
@@ -38,7 +38,7 @@ class Peer(Protocol):
 
     def outputs(self) -> list[np.ndarray]: ...
     def times(self, seconds: float) -> list[float]:
-        """Milliseconds of each run."""
+        """Return the milliseconds of each run."""
 
 
 def time_runs(run: Callable[[], object], seconds: float) -> list[float]:
@@ -52,7 +52,7 @@ def time_runs(run: Callable[[], object], seconds: float) -> list[float]:
 
 
 class OnnxRuntime:
-    """Inputs and outputs are bound once, so that a run copies nothing in Python."""
+    """onnxruntime. Inputs and outputs are bound once, so that a run copies no array in Python."""
 
     def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         import onnxruntime
@@ -83,8 +83,8 @@ class OnnxRuntime:
 
 
 class Provider(OnnxRuntime):
-    """Backplane's execution provider inside onnxruntime. If it does not claim all nodes, that is an error: nothing
-    else may be measured."""
+    """Backplane's execution provider inside onnxruntime. An unclaimed node is an error: another provider's node
+    would falsify the measurement."""
 
     def make_session(self, model: Path, options: Any) -> Any:
         import onnxruntime
@@ -100,7 +100,7 @@ class Provider(OnnxRuntime):
 
 
 class OpenVino:
-    """One request at a time; computes in float32, as the others, even if the processor has
+    """OpenVINO, one request at a time. It computes in float32 as the other peers do, even on processors with
     bfloat16."""
 
     def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
@@ -127,7 +127,7 @@ class OpenVino:
 
 
 class Iree:
-    """IREE's own command line tools; the compiled module is kept beside the model."""
+    """IREE, run by its command line tools. The compiled module is kept beside the model."""
 
     def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         self.tools = Path(sys.executable).parent
@@ -191,7 +191,7 @@ class Iree:
 
 
 class Tvm:
-    """TVM's default pipeline, not tuned."""
+    """TVM with its default pipeline, not tuned."""
 
     def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         os.environ["TVM_NUM_THREADS"] = str(threads)
@@ -216,7 +216,7 @@ class Tvm:
 
 
 def host_cpu(tvm: Any) -> dict[str, str]:
-    """The name of this CPU for TVM's LLVM."""
+    """Return the name of this CPU for TVM's LLVM."""
     return {"mcpu": str(tvm.get_global_func("target.llvm_get_system_cpu")())}
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 
 def find_tool(tool: Path) -> Path:
-    """The program itself, where the tool is libtool's script in a build folder: running through a
-    script costs time and memory that are not ours. It then finds libraries and plugins there."""
+    """Return the program itself where the tool is libtool's script in a build folder, and set
+    the paths of libraries and plugins for it. The script would add time and memory to the
+    measurement."""
     build = tool.resolve().parent
     program = build / ".libs" / tool.name
     if not program.exists():

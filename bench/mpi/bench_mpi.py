@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Efficiency of backplane-mpi: a job of n ranks beside n independent jobs of one rank, each with its share of the items.
+"""Measure the efficiency of backplane-mpi: compare a job of n ranks with n independent jobs of one rank; each
+independent job has its share of the items.
 
     bench_mpi.py [--ranks 1,2] [--items 200] [--rounds 5] [--threads 1] MODEL FILE
 
-Each item is a copy of FILE. Times are those of reading, dealing, computing and writing all items, without the start of the job.
-They run in turns. Prints the shortest time of each, and independent / job; 1 is ideal.
+Each item is a copy of FILE. A time includes reading, dealing, computing and writing all items, but not the start
+of the job. The jobs run in turns. Prints the shortest time of each, and independent / job; 1 is ideal.
 """
 import argparse
 import json
@@ -31,7 +32,7 @@ def seconds(job):
 
 
 def measure(options, ranks, items, folder):
-    """The shortest time of the job, and that of the independent jobs, of which the slowest counts."""
+    """Return the shortest time of the job and of the independent jobs. The slowest independent job counts."""
     together, alone = [], []
     for _ in range(options.rounds):
         together.append(seconds(start(options, ranks, items, folder / "job")))

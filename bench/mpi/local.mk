@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# A job of backplane-mpi beside independent ones; a script.
+# A script that compares a job of backplane-mpi with
+# independent jobs.
 EXTRA_DIST += bench/mpi/bench_mpi.py

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the plugin opencl adds to the driver: make bench-opencl.
+# The time that the plugin opencl adds to the driver: make
+# bench-opencl.
 
 if BUILD_OPENCL
 bench_programs += bench-opencl

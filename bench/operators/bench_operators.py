@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measure operators one at a time, beside a copy or a matrix product and beside other programs.
+"""Measure operators one at a time, and compare them with a copy, with a matrix product and with
+other programs.
 
-Each round runs all programs in turn, and least times are compared, so that whatever slows the
-machine down hits all alike. The time of a Relu of one element is taken off each, since calls from
-Python cost more than calls from C.
+Each round runs all programs in turn, and least times are compared, so that a slow phase of
+the machine affects all programs alike. The time of a Relu of one element is subtracted from
+each time, because calls from Python cost more than calls from C.
 
-An operator's bound is the slower of a copy that moves as many bytes as its inputs and outputs have,
-and of its products at the rate of a large matrix product. --peer (onnxruntime, openvino) runs the
-same operator there, too. Exit status 1 if an operator takes more than --limit times its bound, or
-more than --peer-limit times the time of the fastest peer: it is a cliff."""
+An operator's bound is the longer of two times: a copy of as many bytes as its inputs and
+outputs have, and its multiplications at the rate of a large matrix product. --peer
+(onnxruntime, openvino) runs the same operator there, too. Exit status 1 if an operator takes
+more than --limit times its bound, or more than --peer-limit times the time of the fastest
+peer."""
 
 import argparse
 import json
@@ -54,7 +56,7 @@ class Row:
 
 
 def our_runner(tool: Path, path: Path, threads: int) -> Runner:
-    """The operator compiled once; each call runs `backplane bench`."""
+    """Backplane: the operator, compiled once. Each call runs `backplane bench`."""
     library = path.with_suffix(".so")
     compiled = [str(tool), "compile", str(path), "-o", str(library)]
     subprocess.run(compiled, capture_output=True, text=True, timeout=600, check=True)
@@ -70,7 +72,7 @@ def our_runner(tool: Path, path: Path, threads: int) -> Runner:
 
 
 def prepare(row: Row, folder: Path, tool: Path, peers: list[str], threads: int) -> None:
-    """Compiles the operator in every program; one that cannot is left out, with its reason."""
+    """Compile the operator in every program. A program that fails is left out, with its reason."""
     path = folder / f"{len(list(folder.glob('*.onnx')))}.onnx"
     onnx.save(row.case.model(), path)
     makers: dict[str, Callable[[], Runner]] = {OURS: lambda: our_runner(tool, path, threads)}
@@ -86,7 +88,8 @@ def prepare(row: Row, folder: Path, tool: Path, peers: list[str], threads: int) 
 
 
 def copy_ms(num_bytes: int) -> float:
-    """The least time of a copy that moves so many bytes: half are read and half written."""
+    """Return the least time of a copy that moves a number of bytes: half of them are read, and
+    half are written."""
     source = np.ones(max(num_bytes // 2, 1), np.uint8)
     target = np.zeros_like(source)
     least = math.inf
@@ -106,7 +109,8 @@ def measure(rows: list[Row], rounds: int, seconds: float) -> None:
 
 
 def report(rows: list[Row], options: argparse.Namespace) -> int:
-    """Prints a table in Markdown, the worst first; how many operators miss a limit."""
+    """Print a table in Markdown, the worst operator first; return the number of operators that
+    miss a limit."""
     empty, unit, *others = rows
     net: Callable[[Row, str], float] = lambda row, program: max(  # noqa: E731
         row.least.get(program, math.inf) - empty.least[program], 1e-6

@@ -30,7 +30,7 @@ class Case:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def model(self) -> onnx.ModelProto:
-        """The operator alone; x0, x1... are its inputs."""
+        """Return a model of the operator alone, with inputs x0, x1 and so on."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         names = [f"x{i}" for i in range(len(self.inputs))]
         values = [
@@ -52,7 +52,7 @@ class Case:
         return model
 
     def values(self) -> Inputs:
-        """Inputs of a fixed seed."""
+        """Return inputs from a fixed seed."""
         random = np.random.default_rng(1)
         return {
             f"x{i}": random.uniform(0.1, 1, shape).astype(self.dtype)
@@ -60,7 +60,7 @@ class Case:
         }
 
     def num_bytes(self) -> int:
-        """Of inputs, large constants and outputs."""
+        """Return the bytes of inputs, large constants and outputs."""
         size = np.dtype(self.dtype).itemsize
         large = sum(c.nbytes for c in self.constants if c.dtype == self.dtype)
         outputs = 0
@@ -81,13 +81,13 @@ def weights(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 def conv(name: str, operator: str, shape: Shape, image: Shape, taps: float, **more: Any) -> Case:
-    """A convolution; taps: multiplications in all."""
+    """A convolution. `taps` is the total number of multiplications."""
     dtype = more.pop("dtype", "float32")
     return Case(name, operator, [image], [weights(*shape, dtype=dtype)], taps, dtype, more)
 
 
 def element_wise() -> list[Case]:
-    """One element of each input for each element of the output."""
+    """Return operators that compute each output element from one element of each input."""
     unary = "Relu Sigmoid Tanh Exp Log Sqrt Erf Cos Floor Gelu Softplus HardSwish".split()
     result = [Case(op, op, [ROWS]) for op in unary]
     result += [Case(op, op, [ROWS, ROWS]) for op in "Add Mul Div Pow Max Greater".split()]
@@ -215,5 +215,5 @@ def multiplying() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """All of them; large families have one or two."""
+    """Return all cases. Large families of operators have one or two cases."""
     return [*element_wise(), *moving(), *reducing(), *multiplying()]

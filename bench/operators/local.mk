@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Operators beside copies and products; Python, started by hand.
+# Operators, compared with copies and products; Python scripts, started
+# by hand.
 
 EXTRA_DIST += bench/operators/bench_operators.py bench/operators/cases.py

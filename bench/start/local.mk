@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# From the start of a process to its first kernel: make bench.
+# The time from the start of a process to its first kernel: make bench.
 
 bench_programs += bench-start bench-start-empty
 bench_start_SOURCES = bench/start/start.c

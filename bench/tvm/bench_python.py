@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls from Python, beside tvm_ffi: least times of alternating batches, and their ratio.
+"""Compare calls from Python with tvm_ffi. Prints the least times of alternating batches, and
+their ratio.
 
     PYTHONPATH=BUILT_PACKAGE python bench/tvm/bench_python.py"""
 
@@ -41,13 +42,13 @@ MEMORY = "[l for l in open('/proc/self/status') if l.startswith('VmRSS')][0].spl
 
 
 def run(code):
-    """The numbers that a program prints."""
+    """Return the numbers that a program prints."""
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return tuple(map(float, output.stdout.split()))
 
 
 def import_cost(package):
-    """Seconds, and MB of memory more than Python's own."""
+    """Return the seconds of a program, and its MB of memory more than an empty Python program."""
     bare = min(run(f"print({MEMORY})")[0] for _ in range(3))
     runs = [run(f"import time; b = time.perf_counter(); import {package}; "
                 f"print(time.perf_counter() - b, {MEMORY})") for _ in range(5)]

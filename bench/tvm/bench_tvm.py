@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TVM compiled, run by Backplane and by TVM: least times, alternating, and their ratio.
+"""Compare Backplane and TVM on code that TVM compiled. Prints the least times of alternating runs,
+and their ratio.
 
     make bench-tvm && PYTHON_WITH_TVM bench/tvm/bench_tvm.py ./bench-tvm
 
-Set BACKPLANE_NUM_THREADS and TVM_NUM_THREADS alike."""
+Set BACKPLANE_NUM_THREADS and TVM_NUM_THREADS to the same number."""
 
 import os
 import subprocess
@@ -22,7 +23,7 @@ ROUNDS = 5
 
 
 def ours(*args):
-    """The numbers that our program prints."""
+    """Return the numbers that Backplane's program prints."""
     output = subprocess.run([sys.argv[1], *map(str, args)], check=True, capture_output=True, text=True)
     return [float(word) for word in output.stdout.split()]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What TVM compiled, run by us and by TVM: make bench-tvm.
+# Code that TVM compiled, run by Backplane and by TVM: make
+# bench-tvm.
 
 bench_programs += bench-tvm
 bench_tvm_SOURCES = bench/tvm/tvm.c

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the plugin vulkan adds to the driver: make bench-vulkan. Products beside kernels written by
-# hand: make bench-vulkan-products.
+# The time that the plugin vulkan adds to the driver: make bench-vulkan. Products, compared with
+# kernels written by hand: make bench-vulkan-products.
 
 if BUILD_VULKAN
 bench_programs += bench-vulkan bench-vulkan-products

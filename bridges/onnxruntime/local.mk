@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The execution provider for ONNX Runtime, which opens it: it links against nothing of ONNX
-# Runtime's, and stays mapped for ever, since sessions may outlive its registration.
+# The execution provider, a library that ONNX Runtime loads. It links against no library of ONNX Runtime.
+# It is never unmapped, because sessions may outlive the provider's registration.
 
 EXTRA_DIST += bridges/onnxruntime/libbackplane-onnxruntime.map bridges/onnxruntime/python/pyproject.toml \
 	bridges/onnxruntime/python/setup.py bridges/onnxruntime/python/src/onnxruntime_ep_backplane/__init__.py \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The DeviceAPI's front, tensors, host threads.
+# The front of the DeviceAPI, tensors, host
+# threads.
 
 libbackplane_la_SOURCES += \
 	core/device/device.h \

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the core wants of the operating system: the environment, files, locks, and who may
-# change what.
+# The operating system: the environment, files, locks, and the permissions of files.
 
 libbackplane_la_SOURCES += \
 	core/system/elf.c core/system/elf.h \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/pictures/overview.svg: the libraries, the plugins, and the stable ABI between them.
+"""Draw docs/pictures/overview.svg: the libraries, the plugins, and the stable ABI between them.
 
-draw.py [FILE.svg]; without a file to standard output. A test compares the result with the file that is committed.
+draw.py [FILE.svg] writes to standard output by default. A test compares the result with the committed file.
 """
 
 import sys

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make.py ROOT OUT VERSION [REFERENCE]: makes the pages as HTML, with pandoc. Beside each page is the list of pages that the
-README has at its end. REFERENCE is Doxygen's folder html. Each link has to lead to a file in OUT. A place in a file (#...) is
-checked for links of our pages alone: Doxygen's pages link to places of unnamed structures that do not exist."""
+"""make.py ROOT OUT VERSION [REFERENCE]: converts the pages to HTML with pandoc. Each page has a menu: the list of
+pages at the end of the README. REFERENCE is Doxygen's folder html. Each link must lead to a file in OUT. Anchors
+(#...) are checked only in links of Backplane's pages: Doxygen's pages link to anchors of unnamed structures that
+do not exist."""
 
 import concurrent.futures
 import html
@@ -28,7 +29,7 @@ def page_name(path):
 
 
 def read_navigation(root):
-    """(title of a group, [(text, page)]) of the README's section Pages."""
+    """Return the section Pages of the README: (title of a group, [(text, page)])."""
     with open(os.path.join(root, MAIN_PAGE), encoding="utf-8") as file:
         section = re.search(r"^## Pages\n(.*?)(?=^\w|\Z)", file.read(), re.M | re.S)[1]
     for group in re.split(r"^- ", section, flags=re.M)[1:]:
@@ -50,7 +51,7 @@ def write_navigation(groups, page, root_of_page, has_reference):
 
 
 def turn_links(text, pages, folder):
-    """Makes links to pages lead to their HTML."""
+    """Replace links to pages by links to their HTML files."""
     def turn(match):
         target, mark, anchor = match[1].partition("#")
         path = os.path.normpath(os.path.join(folder, target))
@@ -78,7 +79,7 @@ def make_page(here, root, out, version, page, pages, groups, has_reference):
 
 
 def copy_files(root, out):
-    """Copies the pictures and the licence."""
+    """Copy the pictures and the licence."""
     shutil.copy(os.path.join(root, "LICENSE"), out)
     for folder in ("docs", "docs/pictures"):
         os.makedirs(os.path.join(out, folder), exist_ok=True)
@@ -88,7 +89,7 @@ def copy_files(root, out):
 
 
 class Links(html.parser.HTMLParser):
-    """Collects what a page links to and the places that it has."""
+    """Collects the links and the anchors of a page."""
 
     def __init__(self, text):
         super().__init__()

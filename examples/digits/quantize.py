@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write digits-int8.onnx: the classifier of digits.onnx in 8 bits, with ONNX's quantised operators.
 
-Weights are int8 with a scale for each output channel; activations are uint8, whose ranges are those that the images in
-`images/` give. A Relu is what uint8 with the zero point 0 cannot hold.
+Weights are int8 with a scale for each output channel. Activations are uint8; the images in `images/` determine
+their ranges. No Relu is needed, because uint8 with zero point 0 represents no negative number.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def load_images():
 
 
 def activations(model, images):
-    """What each node gives for the images."""
+    """Return the outputs of each node for the images."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.graph.output[:]
@@ -35,7 +35,7 @@ def activations(model, images):
 
 
 def quantize_weights(weights, axis):
-    """int8 values and a scale for each index of the axis."""
+    """Return int8 values, and a scale for each index of the axis."""
     others = tuple(i for i in range(weights.ndim) if i != axis)
     scale = (np.abs(weights).max(axis=others) / 127).astype(np.float32)
     shape = [-1 if i == axis else 1 for i in range(weights.ndim)]
@@ -54,7 +54,7 @@ def build(model, seen):
         return constant(name, dtype(value))
 
     def convolution(index, source, scale):
-        """A convolution with its Relu and its pooling; the name and the scale of the result."""
+        """Append a convolution with its Relu and pooling; return the name and the scale of the result."""
         weights, weight_scale = quantize_weights(given[f"conv{index}.weight"], 0)
         bias = np.rint(given[f"conv{index}.bias"] / (scale * weight_scale)).astype(np.int32)
         result = np.float32(seen[f"relu{index}"].max() / 255)

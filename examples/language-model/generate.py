@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers a question with the likeliest tokens: generate.py MODEL.so TOKENIZER.json TEXT [COUNT].
 
-MODEL.so is what `backplane compile` made of a file that write_onnx.py wrote. Keys and values of earlier
-tokens stay where they are on the device: a step writes those of its own tokens behind them.
+`backplane compile` makes MODEL.so from a file that write_onnx.py wrote. Keys and values of earlier
+tokens stay in place on the device: a step writes the keys and values of its tokens behind them.
 """
 
 import sys
@@ -18,7 +18,7 @@ END = 2
 
 
 def generate(path, tokens, count):
-    """Yields tokens that continue `tokens`. BACKPLANE_DEVICE names the devices to choose from."""
+    """Yield tokens that continue `tokens`. BACKPLANE_DEVICE lists the preferred devices."""
     model = backplane.Model(backplane.load(path))
     room = len(tokens) + count
     for past, present in zip(model.inputs[1:], model.outputs[1:]):

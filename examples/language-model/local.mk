@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A language model: what writes it as ONNX, and programs that generate text.
+# A language model: the script that writes it as ONNX, and programs that generate text.
 
 EXTRA_DIST += examples/language-model/README.md examples/language-model/write_onnx.py \
 	examples/language-model/generate.py examples/language-model/requirements.txt

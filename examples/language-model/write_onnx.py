@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a language model of the llama architecture as ONNX, with lengths that are left open.
+"""Writes a language model of the llama architecture as ONNX, with open lengths.
 
     write_onnx.py MODEL.gguf OUT.onnx [--weights float32|4-bit]
     write_onnx.py --tiny OUT.onnx [--weights float32|4-bit]
 
-Inputs are input_ids [1, length] and, for each block, past_key_N and past_value_N
-[1, heads, past, size]. Outputs are the logits of the last token [1, words], and present_key_N and
-present_value_N [1, heads, past + length, size], which are the past of the next step. Weights lie in
-OUT.onnx.data beside the model, the tokenizer in OUT.tokenizer.json. With --tiny the weights are random
-and there is no tokenizer.
+Inputs are input_ids [1, length] and, for each block, past_key_N and past_value_N [1, heads, past, size].
+Outputs are the logits of the last token [1, words], and present_key_N and present_value_N [1, heads, past +
+length, size], the past of the next step. Weights lie in OUT.onnx.data beside the model, the tokenizer in
+OUT.tokenizer.json. With --tiny the weights are random and there is no tokenizer.
 
-With 4-bit weights, products with Q4_1 and Q8_0 weights are MatMulNBits of com.microsoft. The embedding
-keeps its 8 bits, and lies in the file once.
+With 4-bit weights, products with Q4_1 and Q8_0 weights become MatMulNBits of com.microsoft. The embedding
+keeps its 8 bits; the file contains it once.
 """
 
 import argparse
@@ -27,7 +26,7 @@ BLOCK = 32  # weights that share a scale, in GGUF and here
 
 
 class File:
-    """A model in the making. Nodes take and give names of values."""
+    """An ONNX model under construction. Nodes are added by the names of their inputs and outputs."""
 
     def __init__(self, path):
         self.path = path
@@ -35,7 +34,7 @@ class File:
         self.nodes, self.weights = [], []
 
     def weight(self, name, array):
-        """Appends a constant, whose elements go to the data file at once."""
+        """Append a constant, and write its elements to the data file at once."""
         array = np.asarray(array)
         dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
         tensor = TensorProto(name=name, dims=array.shape, data_type=dtype)
@@ -74,12 +73,12 @@ class File:
 
 
 def quantise(kind, weight):
-    """The bytes of a matrix, in GGUF's form."""
+    """Return the bytes of a matrix, in the form of GGUF."""
     return kind, gguf.quants.quantize(weight, kind)
 
 
 class GgufSource:
-    """What a GGUF file says of a model, and its weights."""
+    """The description of a model in a GGUF file, and its weights."""
 
     def __init__(self, path):
         reader = gguf.GGUFReader(path)
@@ -96,7 +95,7 @@ class GgufSource:
         self.tensors = {t.name: (t.tensor_type, t.data) for t in reader.tensors}
 
     def tokenizer(self):
-        """The tokenizer in the form of the package `tokenizers`."""
+        """Return the tokenizer in the form of the package `tokenizers`."""
         words = self.fields["tokenizer.ggml.tokens"]()
         kinds = self.fields["tokenizer.ggml.token_type"]()
         special = [{"id": i, "content": word, "single_word": False, "lstrip": False, "rstrip": False,
@@ -115,7 +114,7 @@ class GgufSource:
 
 
 class TinySource:
-    """Two blocks of width 64 with random weights, quantised as those of the real file are."""
+    """Two blocks of width 64 with random weights, quantised as the weights of the real file."""
 
     width, blocks, heads, kv_heads, base, epsilon = 64, 2, 4, 2, 10000.0, 1e-5
     words, inner = 320, 96
@@ -146,12 +145,13 @@ class TinySource:
 
 
 def unpermute(rows, heads):
-    """GGUF has the two halves of what rotates interleaved; here they follow each other."""
+    """Reorder the rotated rows: GGUF interleaves the two halves; in the result the second half follows the
+    first."""
     return rows.reshape(heads, -1, 2, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
 
 
 def q4_1(data):
-    """Q4_1 as MatMulNBits has it: bytes [rows, blocks, 16], scales and zeros [rows, blocks]."""
+    """Convert Q4_1 to the form of MatMulNBits: bytes [rows, blocks, 16], scales and zeros [rows, blocks]."""
     blocks = data.reshape(data.shape[0], -1, 20)
     scale, least = np.moveaxis(blocks[..., :4].copy().view(np.float16).astype(np.float32), -1, 0)
     numbers = np.concatenate([blocks[..., 4:] & 15, blocks[..., 4:] >> 4], -1)
@@ -163,7 +163,8 @@ def q4_1(data):
 
 
 def q8_0(data):
-    """Q8_0 the same way: bytes [rows, blocks, 32], scales; each zero is 128."""
+    """Convert Q8_0 to the form of MatMulNBits: bytes [rows, blocks, 32], scales [rows, blocks]; each zero is
+    128."""
     blocks = data.reshape(data.shape[0], -1, 34)
     scale = blocks[..., :2].copy().view(np.float16)[..., 0].astype(np.float32)
     return blocks[..., 2:] ^ 128, scale, None
@@ -182,7 +183,8 @@ class Writer:
         return gguf.quants.dequantize(self.source.tensors[name][1], self.source.tensors[name][0])
 
     def product(self, x, name, heads=0):
-        """x times the transpose of a weight, whose rows are those of `heads` to be unpermuted."""
+        """Multiply x with the transpose of a weight. With `heads`, the weight's rows are reordered for each
+        head."""
         kind, data = self.source.tensors[name]
         data = unpermute(data, heads) if heads else data
         if self.few_bits and kind == gguf.GGMLQuantizationType.Q4_1:
@@ -200,13 +202,13 @@ class Writer:
                        N=shape[0], K=shape[1] * BLOCK)
 
     def norm(self, x, name):
-        """x over the root of the mean of its squares, times a weight."""
+        """Divide x by the root of the mean of its squares, and multiply by a weight."""
         squares = self.op("ReduceMean", self.op("Mul", x, x), self.file.ints(-1), keepdims=1)
         root = self.op("Sqrt", self.op("Add", squares, self.epsilon))
         return self.op("Mul", self.op("Div", x, root), self.file.weight(name, self.floats(name)))
 
     def rotate(self, x):
-        """Turns each pair of elements [..., i] and [..., i + size / 2] by its angle."""
+        """Rotate each pair of elements [..., i] and [..., i + size / 2] by its angle."""
         halves = [f"{x}_low", f"{x}_high"]
         low, high = self.op("Split", x, outputs=halves, axis=-1, num_outputs=2)
         mul, add, sub = (lambda *xs, o=o: self.op(o, *xs) for o in ("Mul", "Add", "Sub"))
@@ -214,7 +216,7 @@ class Writer:
         return self.op("Concat", *turned, axis=-1)
 
     def split_heads(self, x, *heads):
-        """[1, length, width] to [1, heads..., length, size]."""
+        """Transpose [1, length, width] to [1, heads..., length, size]."""
         apart = self.op("Reshape", x, self.file.ints(1, -1, *heads, self.size))
         places = range(2, 2 + len(heads))
         return self.op("Transpose", apart, perm=[0, *places, 1, 2 + len(heads)])
@@ -223,7 +225,7 @@ class Writer:
         return self.op("Concat", f"past_{kind}_{block}", x, outputs=[f"present_{kind}_{block}"], axis=2)
 
     def attention(self, x, block):
-        """Heads that share a key are rows of one product."""
+        """Append attention. Heads that share a key are rows of one product."""
         kv, each = self.source.kv_heads, self.source.heads // self.source.kv_heads
         name = f"blk.{block}.attn_{{}}.weight".format
         q = self.rotate(self.split_heads(self.product(x, name("q"), self.source.heads), kv, each))
@@ -261,7 +263,7 @@ class Writer:
                 lambda x: self.nbits(x, (names[0], flat), 8, numbers.shape))
 
     def positions(self):
-        """What the blocks share: angles, which keys each token sees, shapes."""
+        """Append the values that all blocks share: angles, the mask of visible keys, shapes."""
         op, ints, source = self.op, self.file.ints, self.source
         length = op("Shape", "input_ids", start=1, end=2)
         past = op("Shape", "past_key_0", start=2, end=3)

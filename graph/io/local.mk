@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Arrays in files, byte streams, the clock, devices of models.
+# Arrays in files, byte streams, the clock, the devices of models.
 
 libbackplane_graph_la_SOURCES += graph/io/clock.h graph/io/device_text.h graph/io/given.h graph/io/json.c graph/io/json.h \
 	graph/io/model_executor.h graph/io/npy.c graph/io/places.c graph/io/places.h \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The ONNX importer. The decoder of its messages is generated from onnx.proto.
+# The ONNX importer. The decoder of ONNX messages is generated from onnx.proto.
 
 libbackplane_graph_la_SOURCES += \
 	graph/onnx/control.c \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Relax executables, which TVM compiles models to.
+# Relax executables, the output of TVM's model compiler.
 
 libbackplane_graph_la_SOURCES += \
 	graph/relax/append.c graph/relax/arguments.c graph/relax/arguments.h \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Plugin worker: runs other plugins in processes of their own. The program is tools/worker.
+# Plugin worker: runs other plugins in separate processes. tools/worker is the program of
+# these processes.
 
 plugin_LTLIBRARIES += backplane-worker.la
 backplane_worker_la_SOURCES = \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backplane from Python, step by step. Run it as a whole, or cell by cell where "# %%" is known."""
+"""Backplane from Python, step by step. Run the whole program, or one cell at a time in an editor
+that knows "# %%"."""
 
 # %% Devices: those of all installed plugins
 import pathlib

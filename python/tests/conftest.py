@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share."""
+"""Fixtures and helpers that the tests share."""
 
 import os
 import pathlib
@@ -14,8 +14,8 @@ SOURCE = pathlib.Path(os.environ.get("top_srcdir", pathlib.Path(__file__).parent
 
 
 def places(cases, first, others):
-    """Targets with the device that runs their code, and cases: each case on the first and on one of the others and of
-    the devices at hand in turn, or, in long tests, on all."""
+    """Return targets with the devices that run their code, combined with cases. Each case uses the first target and
+    one of the other targets and present devices in turn; in long tests it uses all of them."""
     kinds = {str(device).split(":", maxsplit=1)[0] for device in backplane.devices()}
     turns = [*others, *(kind for kind in ("opencl", "vulkan") if kind in kinds)]
     for number, case in enumerate(cases):
@@ -25,7 +25,7 @@ def places(cases, first, others):
 
 
 def open_model(path, target, device):
-    """Types that a device lacks are computed on the CPU."""
+    """The CPU computes the types that a device lacks."""
     if device == "cpu":
         return backplane.Model(backplane.compile(path, target), device)
     return backplane.Model(backplane.compile(path, target, fallback="c"), [backplane.device(device), backplane.device("cpu")])
@@ -42,7 +42,7 @@ def digits_model(tmp_path_factory):
 
 @pytest.fixture
 def global_func():
-    """Registers global functions, and removes them afterwards."""
+    """Register global functions, and remove them afterwards."""
     names = []
 
     def register(name, func):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop and Scan where the data decides: each model is compiled once, and onnxruntime says what is right of every
-run."""
+"""If, Loop and Scan with control flow that depends on the data. Each model is compiled once, and each run is
+compared with onnxruntime."""
 
 import os
 
@@ -215,14 +215,14 @@ def test_iterations_that_do_not_fit_are_errors_that_name_the_node(given, error, 
 
 # ---- Random bodies -------------------------------------------------------------------------------
 
-# What a value is: its shape, whose first extent may be open.
+# A value is known by its shape. The first extent of the shape may be open.
 SHAPES = {"s": [], "v": [3], "m": [2, 3], "g": [None, 3]}
 UNARY = ["Abs", "Neg", "Relu", "Sigmoid", "Tanh"]
 BINARY = ["Add", "Max", "Min", "Mul", "Sub"]
 
 
 class Writer:
-    """Nodes in random order: those of a scope see the values of the scopes around it."""
+    """Nodes in random order. The nodes of a scope see the values of the enclosing scopes."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -317,7 +317,7 @@ class Writer:
         return list(zip(outs, carried)) + [self.stacked(nodes, *one) for one in zip(outs[len(carried):], stacks)]
 
     def scan(self, nodes, pool, depth):
-        """Over the rows of one or two matrices."""
+        """Append a Scan over the rows of one or two matrices."""
         inner, state, rows = [], self.name(), [self.name() for _ in range(self.random.integers(1, 3))]
         seen = self.fill(inner, pool + [(name, "v") for name in [state, *rows]], depth + 1)
         given = [self.add(inner, "Identity", [self.bounded(inner, seen, "v")]) for _ in range(2)]
@@ -330,7 +330,7 @@ class Writer:
         return list(zip(outs, "vm"))
 
     def sequence(self, nodes, pool, depth):
-        """One that a loop makes longer at its end or before, and what is taken out of it."""
+        """Append a sequence that a loop extends at its end or before it, and values read from the sequence."""
         kind = self.pick("svmg")
         of_kind = onnx.helper.make_sequence_type_proto(self.typed("", kind)[1])
         inner, i, go, got = [], self.name(), self.name(), self.name()
@@ -358,7 +358,7 @@ class Writer:
         return [one, self.stacked(nodes, self.add(nodes, "ConcatFromSequence", [out], axis=0, new_axis=1), kind)]
 
     def fill(self, nodes, pool, depth):
-        """Adds nodes; what they and those before give."""
+        """Append nodes; return values of the new nodes and of earlier nodes."""
         pool = list(pool)
         for _ in range(self.random.integers(1, 6)):
             if depth < 3 and self.chance(0.35):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions: values both ways, errors, threads."""
+"""Functions: values in both directions, errors, threads."""
 
 import gc
 import os
@@ -154,7 +154,7 @@ def test_keywords_are_an_error(global_func):
 
 
 class Odd(Exception):
-    """An exception that the library knows nothing of."""
+    """An exception that the library does not know."""
 
 
 def test_exception_of_a_callback_comes_out_as_it_is(global_func):
@@ -209,7 +209,7 @@ def test_errors_have_kinds(tmp_path):
 
 
 def test_lock_is_let_go(global_func):
-    """Two threads that sleep within the library sleep at the same time."""
+    """Two threads that sleep in the library sleep at the same time."""
     sleep = global_func("test.sleep", lambda: time.sleep(0.2))
     barrier = threading.Barrier(2)
     meet = global_func("test.meet", lambda: barrier.wait(timeout=30) >= 0)
@@ -245,7 +245,7 @@ def test_nothing_is_leaked(global_func):
 
 
 class Owner:
-    """What a callable refers to, and through it to its own function."""
+    """An object that a callable refers to, and that refers to the callable's own function."""
 
     def __init__(self):
         self.function = backplane.Function(lambda: self)
@@ -315,7 +315,7 @@ def test_read_only_tensor_is_an_error(global_func, tmp_path):
 
 
 class Exchanged:
-    """A tensor that has the exchange alone."""
+    """A tensor that has only the exchange method."""
 
     def __init__(self, tensor):
         self.__dlpack__ = tensor.__dlpack__

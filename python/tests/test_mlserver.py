@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime for MLServer, asked by tritonclient on the loopback address. Run with BP_TEST_MLSERVER, a Python that has both."""
+"""Tests of the runtime for MLServer, with tritonclient on the loopback address. BP_TEST_MLSERVER names a Python that
+has both."""
 
 import concurrent.futures
 import importlib.util

@@ -352,7 +352,7 @@ def test_damaged_library_is_an_error(digits_model, tmp_path):
 
 
 def write_params(path, **arrays):
-    """A parameter file as TVM writes it."""
+    """Return a parameter file in the form that TVM writes."""
     with open(path, "wb") as file:
         file.write(struct.pack("<QQQ", 0xF7E58D4F05049CB7, 0, len(arrays)))
         for name in arrays:

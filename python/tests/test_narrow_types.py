@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases with element types that numpy lacks: bfloat16, floats of 8 and 4 bits, integers of
-4 and 2; and casts of every number that is hard to round. DLPack gives the memory that is filled and read. A third of
-ONNX's cases runs, on the CPU through C; with BP_TEST_LONG all run, on every device."""
+"""ONNX's own node cases with element types that numpy lacks: bfloat16, floats of 8 and 4 bits, integers of 4 and 2
+bits; and casts of numbers that are hard to round. The test fills and reads tensors through DLPack. By default a
+third of ONNX's cases runs, on the CPU with target c; with BP_TEST_LONG all cases run on every device."""
 
 import ctypes
 import os
@@ -43,12 +43,12 @@ def node_cases():
 
 
 def proto(value):
-    """A value of a case as ONNX stores it."""
+    """Return a value of a case in ONNX's storage form."""
     return value if isinstance(value, onnx.TensorProto) else onnx.numpy_helper.from_array(np.asarray(value))
 
 
 def memory(tensor):
-    """The capsule that keeps the memory, and its address."""
+    """Return the capsule that owns the memory, and the memory's address."""
     capsule = tensor.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -68,7 +68,7 @@ def given(value):
 
 
 def as_array(tensor, like):
-    """What a tensor of the type of `like` holds."""
+    """Return the value of a tensor. The result has the type of `like`."""
     if like.data_type not in NAMES:
         return tensor.numpy()
     assert tensor.dtype == NAMES[like.data_type]
@@ -81,7 +81,7 @@ def as_array(tensor, like):
 
 
 def constants(model, values):
-    """The model with its small inputs of whole numbers and of bool as initializers."""
+    """Return the model with its small inputs of integers and booleans as initializers."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.input[:]
@@ -162,7 +162,8 @@ def dtype_of(number):
 
 
 def hard_values():
-    """Numbers of each type, their means, which are ties, and what is next to these; and what no type holds."""
+    """Return the numbers of each type, the means of neighbours (ties), the numbers next to these, and numbers that
+    no type represents."""
     with np.errstate(all="ignore"):
         values = [np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e30, -1e30, 1e-30, 3e38], "f8")]
         for number in NAMES:
@@ -181,7 +182,7 @@ def hard_values():
 
 
 def check_casts(tmp_path, target, source, array, targets, saturate):
-    """Casts the array, of the type `source`, to each of `targets`, as ONNX's reference does."""
+    """Cast the array, of the type `source`, to each of `targets`, with the results of ONNX's reference."""
     make = onnx.helper
     if target == "vulkan":
         targets = [number for number in targets if number != FLOAT64]
@@ -195,7 +196,7 @@ def check_casts(tmp_path, target, source, array, targets, saturate):
     results = backplane.Model(module, DEVICES[target]).run({"x": given(onnx.numpy_helper.from_array(array))})
     with np.errstate(all="ignore"):
         expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": array})
-    # A device may take a subnormal float32 as 0.
+    # A device may treat a subnormal float32 as 0.
     is_open = np.abs(array.astype("f8")) < 2**-126
     for number, want in zip(targets, expected):
         got = as_array(results[f"y{number}"], onnx.numpy_helper.from_array(want))

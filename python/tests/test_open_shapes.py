@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes that a run finds out, of one compiled model: those that depend on the data, and those of inputs whose
-extents have names of their own, so that whether they fit is known then. onnxruntime says what is right. What it
-refuses, we refuse."""
+"""Shapes that only a run determines. Some depend on the data. Others belong to inputs whose extents have different
+names, so that only a run can tell whether they are compatible. Each model is compiled once and compared with
+onnxruntime. Backplane must refuse the runs that onnxruntime refuses."""
 
 import os
 
@@ -24,7 +24,7 @@ FIRST, LAST = -2**63, 2**63 - 1
 
 
 class Shape(tuple):
-    """Of an input that is filled at random, about half of it with zeros."""
+    """The elements of an input that is filled at random; about half of them are zeros."""
 
 
 def node(op, inputs, outputs, **attributes):
@@ -42,7 +42,7 @@ def weights(*shape):
 
 
 def of_many(op, number, lengths, **attributes):
-    """A node of many inputs, whose first extents have names of their own; then one of the rows by themselves."""
+    """Return a node of many inputs whose first extents have different names, followed by a node on one input's rows."""
     names = [f"x{i}" for i in range(number)]
     return ([node(op, " ".join(names), "y", **attributes), node("Relu", "y", "z")],
             {name: (FLOAT, [f"n{i}", 3]) for i, name in enumerate(names)}, "z", {},
@@ -50,7 +50,7 @@ def of_many(op, number, lengths, **attributes):
 
 
 def split_of_many(number):
-    """Split by lengths that are data; three of the parts are read."""
+    """Return a Split by lengths that are data. Three of its parts are read."""
     names = [f"p{i}" for i in range(number)]
     return ([node("Split", "x s", " ".join(names), axis=0)],
             {"x": (FLOAT, ["n", 2]), "s": (INT64, [number])}, f"p0 p{number // 2} p{number - 1}", {},
@@ -58,10 +58,10 @@ def split_of_many(number):
                 np.full(number, 2), np.r_[np.zeros(number - 1), 2 * number], np.full(number, 3)]])
 
 
-# Lengths of inputs by their numbers: they broadcast, but for the last ones.
+# Lengths of the inputs, by number. All inputs broadcast, except the last ones.
 BROADCASTING = [lambda i: 1 + 4 * (i % 3 == 1), lambda i: 5, lambda i: 1, lambda i: int(i != 2), lambda i: 2 + (i == 6)]
 
-# The nodes; the inputs, with their types and shapes; the outputs; constants; then the inputs of each run.
+# Each entry: the nodes; the inputs, with their types and shapes; the outputs; constants; the inputs of each run.
 CASES = {
     "concat_of_13": of_many("Concat", 13, [lambda i: i % 4, lambda i: 2], axis=0),
     "concat_of_40": of_many("Concat", 40, [lambda i: i % 4, lambda i: 0, lambda i: 30 * (i == 39)], axis=0),
@@ -362,7 +362,7 @@ CASES = {
          "z": RANDOM.random(8, np.float32), "aw": RANDOM.random((8, 24), np.float32), "ab": RANDOM.random(24, np.float32)},
         [{"i": RANDOM.integers(0, 20, (b, t)), "g": RANDOM.integers(0, 2, (b, t)),
           "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50), (1, 51)]]),
-    # PaddlePaddle's exporter calls every dimension that it does not know so.
+    # PaddlePaddle's exporter gives this name to every unknown dimension.
     "question_marks_are_no_names": (
         [node("Relu", "x", "y")], {"x": (FLOAT, ["?", 2, "?", "?"])}, "y", {},
         [{"x": Shape((n, 2, h, w))} for n, h, w in [(1, 3, 5), (4, 1, 2)]]),
@@ -572,7 +572,8 @@ def sequence(name):
     return onnx.helper.make_tensor_sequence_value_info(name, FLOAT, None)
 
 
-# Sequences that cannot be compiled: nodes; inputs beside x, of 2x3 floats, and p, an integer; the output; words of the error.
+# Sequences that cannot be compiled. Each entry: nodes; inputs in addition to x, 2x3 floats, and p, an integer; the
+# output; words of the error.
 WRONG_SEQUENCES = {
     "position outside": ([node("SequenceConstruct", "x", "s"), node("SequenceLength", "s", "l"), node("SequenceAt", "s l", "y")],
                          [], "y", "its position is 1, in a sequence of 1 tensors"),

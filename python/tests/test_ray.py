@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray, in a cluster of several nodes on this machine. Run with BP_TEST_RAY, a Python that has ray[data]."""
+"""Tests of the bridge to Ray, in a cluster of several nodes on this machine. BP_TEST_RAY names a Python that has
+ray[data]."""
 
 import os
 import pathlib
@@ -94,7 +95,7 @@ def test_map_batches(open_artifact):
 
 
 class Dies(bridge.Predictor):
-    """Ends its process in the middle of the third batch, once."""
+    """Ends its process once, in the middle of the third batch."""
 
     def __init__(self, artifact, marker, **named):
         super().__init__(artifact, **named)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences and optionals whose tensors a run decides: each model is compiled once, and onnxruntime says what is right
-of every run."""
+"""Sequences and optionals whose tensors depend on the run. Each model is compiled once, and each run is compared
+with onnxruntime."""
 
 import numpy as np
 import pytest
@@ -152,7 +152,7 @@ def test_a_run_decides_about_sequences(target, device, name, tmp_path):
             np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
 
 
-# What cannot be known before a run: the text of a model, its inputs, and what the error says.
+# Errors that only a run detects. Each entry: the text of a model, its inputs, and the error's text.
 ERRORS = {
     "position_behind_the_end": ("""
       m (float[2] x, int64 i) => (float[2] y) {
@@ -201,7 +201,7 @@ ERRORS = {
       dict(x=[1, 2], c=False), r"node 'OptionalGetElement_1': its optional has no value"),
 }
 
-# What no run can do: refused when the model is compiled.
+# Errors of every run, reported when the model is compiled.
 REFUSED = {
     "tensors_of_two_types": ("""
       m (float[2] x, int64 i) => (float[2] y) {

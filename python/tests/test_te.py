@@ -145,7 +145,7 @@ def test_code_runs_on_devices_of_another_machine():
         pytest.skip("no program backplane-worker, which stands in for another machine, or no device of OpenCL")
     environment = {**os.environ, "BACKPLANE_REMOTE_SHELL": "sh -c 'eval \"$1\"'",
                    "BACKPLANE_REMOTE_PROGRAM": os.environ["BACKPLANE_WORKER_PROGRAM"]}
-    # In a process of its own: a machine that was asked stays among the devices.
+    # Run in a separate process: a remote machine stays among the devices once it was contacted.
     subprocess.run([sys.executable, __file__], env=environment, check=True)
 
 

@@ -219,7 +219,7 @@ def test_dlpack_of_both_versions():
 
 
 class Wrapped:
-    """A tensor that goes out in one way."""
+    """A tensor that supports only one way of export."""
 
     def __init__(self, tensor, **wish):
         self.tensor, self.wish = tensor, wish
@@ -261,7 +261,7 @@ class Plain(ctypes.Structure):
 
 @pytest.mark.parametrize("name, kind", [("dltensor", Plain), ("dltensor_versioned", Managed)])
 def test_a_consumer_that_fails_may_call_the_deleter(name, kind):
-    """So does torch 2.2 with a device that it does not know, and leaves the capsule's name."""
+    """torch 2.2 does the same with a device that it does not know, and leaves the capsule's name."""
     get, rename = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     rename.argtypes = [ctypes.py_object, ctypes.c_char_p]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch. Run with BP_TEST_TORCH, a Python that has torch, onnxscript and pytest."""
+"""Tests of the bridge to PyTorch. BP_TEST_TORCH names a Python that has torch, onnxscript and pytest."""
 
 import pytest
 
@@ -36,7 +36,7 @@ class Condition(torch.nn.Module):
 
 
 class Branches(torch.nn.Module):
-    """What Python decides breaks the graph: each part is compiled."""
+    """A branch that Python decides splits the graph; each part is compiled."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def fresh():
 
 @pytest.fixture(name="calls")
 def fixture_calls(monkeypatch):
-    """The number of runs of models, which shows that Backplane computed something."""
+    """Return the number of runs of models, which shows that Backplane computed the result."""
     counted = []
     run = backplane.Model.run
 

@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a version of the ABI declares, later versions that load its plugins declare, too: docs/abi.md,
-# "What may grow, and how". Each version that is in force has its headers in sdk/abi.
+# Each declaration of an ABI version is also in later versions that load its plugins: docs/abi.md, "What may grow, and
+# how". sdk/abi has the headers of each version that is in force.
 set -u
 command -v perl >/dev/null || { echo "1..0 # SKIP perl is not installed"; exit 0; }
 . "$top_srcdir/tests/tap.sh"
 compare=$top_srcdir/tests/abi/compare-headers
 today=$top_srcdir/sdk/include/backplane
-# The headers of tier 1; the others may grow without a new number.
+# The headers of tier 1; other headers may grow without a new version number.
 tier_1="value.h error_kinds.h host_api.h device_api.h module_api.h target_api.h plugin.h"
 
 number() {
   sed -n "s/^#define BP_ABI_$1 *//p" "$today/plugin.h"
 }
 
-# is_declared MINOR: what 0.MINOR declares is declared today.
+# is_declared MINOR: the declarations of version 0.MINOR are still declared today.
 is_declared() {
   "$compare" "$top_srcdir/sdk/abi/$(number MAJOR).$1/include/backplane" "$today"
 }
@@ -33,8 +33,8 @@ none_is_older() {
   done
 }
 
-# differs HEADER SCRIPT WORD: a header that sed has changed does not go with today's: the report has
-# WORD.
+# differs HEADER SCRIPT WORD: a header that sed has changed is incompatible with today's header, and the report
+# contains WORD.
 differs() {
   rm -rf "$work/changed"
   mkdir "$work/changed"

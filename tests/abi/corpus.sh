@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The corpus: plugins and a program that never change once their version is released. Each is built against the
-# headers that it was written for, against today's, and the plugins against later ones too; every program runs with every
-# set of plugins on today's libraries.
+# The corpus: plugins and a program that never change after the release of their version. Each is built against the
+# headers of its version and against today's headers; the plugins are also built against later headers. Every program
+# runs with every set of plugins on today's libraries.
 set -u
 . "$top_srcdir/tests/tap.sh"
 CC=${CC:-cc}
@@ -10,7 +10,8 @@ command -v "${CC%% *}" >/dev/null || { echo "1..0 # SKIP no compiler"; exit 0; }
 libraries=$(cd "$top_builddir/.libs" && pwd)
 plugins=$BACKPLANE_PLUGIN_PATH
 
-# build_plugins FOLDER OPTION...: all plugins of the corpus, into the folder. A frozen plugin states the ABI of its version.
+# build_plugins FOLDER OPTION...: builds all plugins of the corpus into the folder. A frozen plugin states the ABI of
+# its version.
 build_plugins() {
   local folder=$1 plugin
   shift
@@ -38,7 +39,7 @@ run_program() {
   BACKPLANE_LAYERS=frozen-layer BACKPLANE_PLUGIN_PATH=$2:$plugins "$1" "$work/run"
 }
 
-# What is loaded beside sanitized libraries is built so, too.
+# Plugins for sanitized libraries are built with the sanitizers, too.
 sanitize=
 for kind in address:asan thread:tsan undefined:ubsan; do
   nm -D "$libraries/libbackplane.so" | grep -q "U __${kind#*:}_" && sanitize="$sanitize -fsanitize=${kind%:*}"

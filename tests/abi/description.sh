@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The description of the ABI for programs, sdk/backplane-abi.json, is that of the headers, the compiler agrees with it, and
-# code is made from it.
+# sdk/backplane-abi.json describes the ABI for programs. It agrees with the headers and the compiler, and code can be
+# generated from it.
 set -u
 command -v python3 >/dev/null || { echo "1..0 # SKIP no python3"; exit 0; }
 . "$top_srcdir/tests/tap.sh"
 describe=$top_srcdir/scripts/abi-description
 stored=$top_srcdir/sdk/backplane-abi.json
 
-# same FILE ARGUMENT...: what the script prints is in the file.
+# same FILE ARGUMENT...: the output of the script equals the file.
 same() {
   local file=$1
   shift
@@ -22,13 +22,13 @@ compiler_agrees() {
     ${CC:-cc} -std=gnu11 "-I$top_srcdir/sdk/include" -fsyntax-only "$work/asserts.c"
 }
 
-# The compiler of Rust checks the sizes, too.
+# The Rust compiler checks the sizes, too.
 rust_compiles() {
   "$describe" --rust "$stored" >"$work/backplane.rs" &&
     rustc --crate-type lib --edition 2021 -o "$work/libbackplane.rlib" "$work/backplane.rs"
 }
 
-# A plugin may include the headers of the libraries beside its own.
+# A plugin may include the headers of the libraries in addition to its own headers.
 no_name_is_used_twice() {
   sed -nE 's/^static inline .*\b(bp_\w+)\(.*/\1/p' "$top_srcdir"/sdk/include/backplane/*.h | sort >"$work/helpers"
   sed -nE 's/^ (bp_\w+)@.*/\1/p' "$top_srcdir"/debian/*.symbols | sort >"$work/exports"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: the layouts of the ABI, and the plugin that is kept as source.
 
-# The corpus, with the headers that it was written for: see tests/abi/corpus.sh.
+# The corpus, with the headers of its versions: see tests/abi/corpus.sh.
 frozen_files = \
 	sdk/abi/1.0/include/backplane/device_api.h \
 	sdk/abi/1.0/include/backplane/device_extensions.h \
@@ -57,8 +57,7 @@ tests_abi_frozen_then_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 tests_abi_frozen_now_la_SOURCES = sdk/abi/1.0/frozen.c
 tests_abi_frozen_now_la_CPPFLAGS = -I$(srcdir)/sdk/include -DFROZEN=now -DFROZEN_DEVICE_TYPE=65002
 tests_abi_frozen_now_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
-# With headers that this host is too old for: the first states that it needs no more than this
-# host's ABI.
+# Plugins with newer headers than the host's: the first plugin states that the host's ABI is enough.
 tests_abi_frozen_newer_la_SOURCES = sdk/abi/1.0/frozen.c
 tests_abi_frozen_newer_la_CPPFLAGS = -Itests/abi/newer -DFROZEN=newer -DFROZEN_DEVICE_TYPE=65003 \
 	-DFROZEN_LATER -DBP_ABI_NEEDED_MINOR=0
@@ -87,7 +86,7 @@ EXTRA_DIST += tests/abi/tvm-ffi-layout.sh tests/abi/tvm_ffi_layout.c
 EXTRA_DIST += scripts/abi-baseline tests/abi/abi-baseline.sh tests/abi/baseline/numbers \
 	tests/abi/baseline/types.abi
 
-# Stores the ABI of this build as the one that there is; docs/abi.md.
+# Replaces the stored ABI by the ABI of this build; see docs/abi.md.
 abi-baseline: all
 	$(srcdir)/scripts/abi-baseline --update $(abs_top_builddir)
 	$(srcdir)/scripts/abi-description $(srcdir)/sdk/include/backplane >$(srcdir)/sdk/backplane-abi.json

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The headers refuse machines whose layouts would be others: the compiler is told that this is one. Prints TAP.
+# The headers reject machines with other layouts: the test defines a compiler's macros for other machines. Prints
+# TAP.
 set -u
 count=0
 

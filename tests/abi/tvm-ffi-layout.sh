@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles the comparison of our layouts with the headers in tvm-ffi's wheel.
+# Compiles a comparison of the layouts of Backplane with the headers in tvm-ffi's wheel.
 set -euo pipefail
 echo 1..1
 name=/abi/layout/same-as-tvm-ffi-headers

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the tests of one plugin each: conforms PLUGIN [OPTION...] passes on what the kit says of
-# it as TAP. Where the plugin was not built, or has no device, that is skipped.
+# Sourced by the tests of one plugin each: conforms PLUGIN [OPTION...] runs the kit and prints its results as
+# TAP. The test is skipped if the plugin was not built, or has no device.
 conforms() {
   local plugin=$1
   if [ "${plugin%.so}" = "$plugin" ] && [ ! -e "$BACKPLANE_PLUGIN_PATH/backplane-$plugin.so" ]; then
@@ -10,12 +10,12 @@ conforms() {
   check "$@"
 }
 
-# check PLUGIN [OPTION...]: the same for a plugin that is there.
+# check PLUGIN [OPTION...]: like conforms, for a plugin that exists.
 check() {
   local status
-  # fault.exit ends its process with all that it made, on purpose.
+  # The check fault.exit ends its process on purpose, without freeing its memory.
   ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0 "$top_builddir/backplane" verify --conformance --format tap "$@"
   status=$?
-  # Core checks that are not possible here say so themselves.
+  # Core checks that cannot run on this device report it themselves.
   [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
 }

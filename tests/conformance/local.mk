@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests of: the conformance kit, and of our plugins with it.
+# Tests of: the conformance kit, and Backplane's plugins with the kit.
 test_scripts += tests/conformance/test-cpu.sh
 EXTRA_DIST += tests/conformance/test-cpu.sh
 test_scripts += tests/conformance/test-cpu-llvm.sh
@@ -10,7 +10,7 @@ long_scripts += tests/conformance/test-vulkan.sh
 EXTRA_DIST += tests/conformance/test-vulkan.sh
 test_scripts += tests/conformance/test-cuda.sh
 EXTRA_DIST += tests/conformance/test-cuda.sh
-# The simulation's kernels are compiled with the address sanitizer then.
+# With the address sanitizer, it also compiles the kernels of the simulation.
 sanitized_tests += tests/conformance/test-cuda.sh
 test_scripts += tests/conformance/test-minimal.sh
 EXTRA_DIST += tests/conformance/test-minimal.sh

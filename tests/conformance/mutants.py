@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds copies of the template plugins as mutants.txt and mutants-npu.txt edit them and gives each to the conformance kit, whose first failure
-must be the check that the file names. Prints TAP. Arguments: source folder, build folder; then names of copies, or --sample
-for those that conform and every sixth mutant, which gets no more than the check that names it and what that builds on, or
---edits for whether the edits fit the template, or none for all copies and the template itself, with all checks."""
+"""Builds copies of the template plugins as mutants.txt and mutants-npu.txt edit them and tests each with the
+conformance kit. The first failure must be the check that the file names. Prints TAP. Arguments: source folder,
+build folder; then names of copies, or --sample for those that conform and every sixth mutant, which gets no more
+than the check that names it and what that builds on, or --edits for whether the edits fit the template, or none
+for all copies and the template itself, with all checks."""
 
 import concurrent.futures
 import hashlib
@@ -40,7 +41,7 @@ class Mutant:
                 current[1 if current[2] is None else 2].append(line)
 
     def apply(self, folder):
-        """Edits the copies of the sources; what is wrong with that, or None."""
+        """Edit the copies of the sources. Return an error message, or None."""
         for file, old, new in self.edits:
             path = os.path.join(folder, file)
             if not os.path.exists(path):
@@ -78,7 +79,7 @@ def read(path):
 
 
 class Compiler:
-    """Compiles plugins. Copies that have a source and all headers in common have its object in common."""
+    """Compiles plugins. Copies with equal sources and headers share an object file."""
 
     def __init__(self, source, objects):
         self.source, self.objects = source, objects
@@ -98,7 +99,7 @@ class Compiler:
         return made
 
     def build(self, folder, flags):
-        """The plugin of a folder of sources. ValueError: the compiler refuses it."""
+        """Compile the sources in a folder to a plugin. Raise ValueError if the compiler rejects them."""
         both = [folder, os.path.join(folder, "backplane")]
         headers = b"".join(read(os.path.join(f, h)) for f in both for h in sorted(os.listdir(f)) if h.endswith(".h"))
         made = [self.compile(folder, f, headers) for f in sorted(os.listdir(folder)) if f.endswith(".c") and f != "chip.c"]
@@ -110,7 +111,7 @@ class Compiler:
 
 
 def run_kit(build_folder, plugin, only):
-    """The name of the check that fails first, "" if none does; the exit status; the whole report."""
+    """Return the name of the first check that fails, or ""; the exit status; the whole report."""
     command = [os.path.join(build_folder, "backplane"), "verify", "--conformance", "--fail-fast", "--format", "tap", plugin]
     command += ["--only", only] if only else []
     result = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -123,7 +124,7 @@ def as_comment(text):
 
 
 def build_and_run(compiler, build_folder, mutant, folder, is_whole):
-    """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
+    """Return the reason why the named check did not catch the mutant, or ""."""
     copy_sources(compiler.source, mutant.template, folder)
     problem = mutant.apply(folder)
     if problem:
@@ -140,7 +141,7 @@ def build_and_run(compiler, build_folder, mutant, folder, is_whole):
 
 
 def check(compiler, build_folder, number, mutant, is_whole):
-    """The lines of TAP of one mutant, or of a template itself."""
+    """Return the TAP lines of one mutant, or of a template itself."""
     with tempfile.TemporaryDirectory() as folder:
         problem = build_and_run(compiler, build_folder, mutant, folder, is_whole)
     title = f"{mutant.name}: {mutant.check.replace('-', 'conforms', mutant.check == '-')}"
@@ -148,7 +149,7 @@ def check(compiler, build_folder, number, mutant, is_whole):
 
 
 def check_edits(source, mutants):
-    """Whether the sources have what each mutant replaces; else says what they lack."""
+    """Check that the sources contain the text that each mutant replaces; report missing text."""
     problems = 0
     for mutant in mutants:
         with tempfile.TemporaryDirectory() as folder:
@@ -174,7 +175,7 @@ def main():
     if not names:
         chosen += [Mutant("without-a-fault", "-", [""], template) for template in TEMPLATES.values()]
     print(f"1..{len(chosen)}")
-    # The device's work is mostly waiting.
+    # More jobs than processors: the device mostly waits.
     with tempfile.TemporaryDirectory() as objects, concurrent.futures.ThreadPoolExecutor(
         min(4, os.cpu_count() or 1)
     ) as pool:

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A graph compiler in a process of its own that makes wrong claims, or ends its process, is reported as one in this process.
+# A graph compiler in a separate process is reported as one in the host's process is, if it makes wrong claims or ends
+# its process.
 set -u
 . "$top_srcdir/tests/tap.sh"
 sources=$top_srcdir/sdk/template-npu/src
 flags=(-O0 -w -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE "-I$sources" "-I$top_srcdir/sdk/include")
 export BACKPLANE_ISOLATE=simdev
 
-# build NAME FILE SCRIPT: the plugin of the template, of which one file is edited by sed, in the folder $work/NAME.
+# build NAME FILE SCRIPT: builds the template's plugin in the folder $work/NAME; sed edits one of its files.
 build() {
   mkdir -p "$work/objects" "$work/$1" && sed "$3" "$sources/$2" >"$work/$1/$2" &&
     ! cmp -s "$sources/$2" "$work/$1/$2" || return
@@ -21,7 +22,7 @@ build() {
   ${CC:-cc} "${flags[@]}" -shared -o "$work/$1/simdev.so" "$work/$1/$2" "${objects[@]}"
 }
 
-# named TEXT NAME FILE SCRIPT: compiling a model with such a plugin fails, saying that text.
+# named TEXT NAME FILE SCRIPT: with the edited plugin, compiling a model fails and prints the text.
 named() {
   local text=$1
   shift

@@ -3,5 +3,6 @@
 # The plugin cpu passes the conformance kit.
 set -u
 . "$top_srcdir/tests/conformance/conforms.sh"
-# The C compiler takes nearly all of the time: scripts/check-packages has it optimise.
+# The C compiler takes most of the time. scripts/check-packages tests it with
+# optimization.
 conforms cpu --target "c -options=-O0"

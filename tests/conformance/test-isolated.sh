@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Devices of a plugin in a process of its own pass the conformance kit: all that crosses to that process. What code the
-# plugin generates does not depend on the process; test-simdev.sh checks it.
+# Devices of a plugin in a separate process pass the conformance kit: all calls that cross to that process. Generated
+# code does not depend on the process; test-simdev.sh checks it.
 set -u
 . "$top_srcdir/tests/conformance/conforms.sh"
 export BACKPLANE_ISOLATE=simdev

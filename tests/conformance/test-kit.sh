@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the conformance kit makes of its options and of its results, on the simulated device and on copies of it with a
-# fault; and that documentation has every section.
+# The options and the results of the conformance kit, on the simulated device and on copies of it with a fault; and the
+# documentation of every section.
 set -u
 . "$top_srcdir/tests/tap.sh"
 simdev=$top_builddir/tests/mock/.libs/simdev.so
@@ -11,7 +11,7 @@ verify() {
   "$top_builddir/backplane" verify --conformance "$@"
 }
 
-# mutant OLD NEW FILE: a copy of the template's plugin with one line changed, as $work/mutant.so.
+# mutant OLD NEW FILE: makes $work/mutant.so, a copy of the template's plugin with one line changed.
 mutant() {
   rm -rf "$work/src"
   cp -r "$top_srcdir/sdk/template/src" "$work/src" || return 1
@@ -24,7 +24,7 @@ compiler() {
   ${CC:-cc} -O1 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE -w -I"$top_srcdir/sdk/include" "$@"
 }
 
-# The sources that are the template's are compiled once.
+# The unchanged sources of the template are compiled once.
 compile_mutant() {
   local source name template objects=()
   mkdir -p "$work/objects"
@@ -40,7 +40,8 @@ compile_mutant() {
   compiler -shared -o "$work/mutant.so" "${objects[@]}"
 }
 
-# Every check's `after` names checks above it, and that of a core check, which nobody can decline, core checks.
+# The `after` of a check names only checks above it. The `after` of a core check names only core checks, because no
+# plugin may decline core checks.
 in_order() {
   verify --list | awk '
     /^[a-z]/ { name = $1; is_core[$1] = /[( ]core/; checks++ }
@@ -51,7 +52,7 @@ in_order() {
     END { exit bad || checks < 50 }'
 }
 
-# docs/conformance.md has each section of the program in its table.
+# The table in docs/conformance.md has each section of the program.
 sections_are_documented() {
   local section missing=0
   for section in $(verify --list | sed -nE 's/^([a-z]+)\..*/\1/p' | sort -u); do
@@ -70,7 +71,7 @@ passes_and_reports_identity() {
     grep -q "^sha256: $(sha256sum "$simdev" | cut -d' ' -f1)$" "$work/out" && ! grep -q '^FAIL' "$work/out"
 }
 
-# What builds on a check that failed is blocked, and nothing else is.
+# Checks that depend on a failed check are blocked, and no other checks are.
 blocks_what_follows() {
   mutant '  return simdev_submit(device_id, to, .*' '  return (void)to, 0;' queue.c &&
     ends 1 verify --format tap --only stream "$work/mutant.so" &&
@@ -79,7 +80,8 @@ blocks_what_follows() {
     grep -q '^ok [0-9]* - stream.threads$' "$work/out"
 }
 
-# The fault of the vendor guide's example fails one check, and those that upload into the middle of a buffer build on it.
+# The fault in the vendor guide's example fails one check; the checks that upload into the middle of a buffer depend on
+# it.
 one_fault_is_one_failure() {
   mutant 'what->to, what->to_offset,' 'what->to, 0,' device.c &&
     ends 1 verify --format tap --only copy --only stream --only fault.host-memory "$work/mutant.so" &&
@@ -123,7 +125,7 @@ a_hang_is_a_failure() {
     compile_mutant && ends_saying 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
 }
 
-# gone FILE: the process whose number is in the file has ended, or does soon.
+# gone FILE: the process whose number is in the file has ended, or ends soon.
 gone() {
   local tries
   [ -s "$1" ] || return 1
@@ -134,8 +136,8 @@ gone() {
   return 1
 }
 
-# starts_a_process PROGRAM THEN: copies start a process, whose number is in $work/process before they go on; it does
-# PROGRAM, and they do THEN.
+# starts_a_process PROGRAM THEN: makes a plugin whose copies start a process that runs PROGRAM. The plugin writes the
+# process' number to $work/process, and then does THEN.
 starts_a_process() {
   rm -f "$work/process"
   mutant 'memmove(' "start_process(); $2; memmove(" device.c && sed -i '4r /dev/stdin' "$work/src/device.c" <<EOF && compile_mutant
@@ -165,13 +167,13 @@ a_hang_ends_with_what_it_started() {
     ends_saying 1 'no answer within 5 seconds' verify --timeout 5 --fail-fast "$work/mutant.so" && gone "$work/process"
 }
 
-# A process that has the pipe open, too, is not waited for.
+# The kit does not wait for another process that has the pipe open.
 what_is_left_behind_is_ended() {
   starts_a_process 'for (;;) pause()' '(void)0' &&
     ends 3 verify --only copy.roundtrip "$work/mutant.so" && gone "$work/process"
 }
 
-# Ended itself, the kit ends what it started, leaves no file, and does not touch an earlier report.
+# If the kit is ended, it ends the processes that it started, leaves no file, and does not change an earlier report.
 a_signal_ends_the_run() {
   local pid
   starts_a_process 'execlp("sleep", "sleep", "1000", (char *)0)' 'for (;;) pause()' || return 1
@@ -189,13 +191,14 @@ a_signal_ends_the_run() {
     [ "$(find "$work/signal" -type f)" = "$work/signal/report" ]
 }
 
-# without_descriptors COMMAND...: with stdin, stdout and stderr alone, and none of those that run this test.
+# without_descriptors COMMAND...: runs the command with stdin, stdout and stderr only, without the descriptors of the
+# test's runner.
 without_descriptors() (
   for ((fd = 3; fd < 64; fd++)); do eval "exec $fd>&-"; done
   "$@"
 )
 
-# What comes through the kit's pipe from others is a failure of the check, and of no other.
+# Data that other processes write to the kit's pipe fails that check, and no other check.
 a_foreign_line_is_a_failure() {
   mutant 'memmove(' "foreign(); memmove(" device.c && sed -i '4r /dev/stdin' "$work/src/device.c" <<EOF && compile_mutant || return 1
 #include <unistd.h>
@@ -216,7 +219,7 @@ each_foreign_line_is_a_failure() {
   done
 }
 
-# Threads that all fail at once are one failure.
+# Threads that all fail at once count as one failure.
 threads_fail_as_one() {
   mutant '  SimdevBuffer \*buffer = malloc' \
     '  if (gettid() != getpid()) return bp_plugin_raise(\&simdev_host, BP_ERROR_DEVICE, "not in a thread");\n&' memory.c
@@ -238,7 +241,7 @@ well_formed_junit() {
     fi
 }
 
-# A report is written with the mode of what it replaces; a new one as the umask says.
+# A report keeps the mode of the file that it replaces; a new report has the mode that the umask allows.
 keeps_the_mode() (
   umask 022
   echo earlier >"$work/mode" && chmod 640 "$work/mode" && rm -f "$work/new" &&
@@ -247,13 +250,13 @@ keeps_the_mode() (
     ends 3 verify --output "$work/new" --only plugin.descriptor "$simdev" && [ "$(stat -c %a "$work/new")" = 644 ]
 )
 
-# json EXPRESSION: it is true of the document d that was printed.
+# json EXPRESSION: the expression holds for d, the printed document.
 json() {
   ! command -v python3 >/dev/null || python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d); assert eval(sys.argv[2])' \
     "$work/out" "$1"
 }
 
-# A failure's text has what JSON has to escape.
+# The text of a failure contains characters that JSON must escape.
 well_formed_json() {
   mutant '  return simdev_submit(device_id, to, .*' '  return bp_plugin_raise(\&simdev_host, BP_ERROR_DEVICE, "\\"a\\\\\\t\\001");' queue.c &&
     ends 1 verify --json --only stream.order "$work/mutant.so" &&
@@ -277,7 +280,7 @@ refused_in_one_line() {
   ends_saying 2 "$1" verify "$2" && [ "$(wc -l <"$work/out")" -eq 1 ]
 }
 
-# What is wrong is found before a report is touched.
+# Wrong options are reported before a report is changed.
 wrong_options_leave_the_report() {
   echo earlier >"$work/report"
   ends 2 verify --output "$work/report" --format xml "$simdev" &&
@@ -285,12 +288,12 @@ wrong_options_leave_the_report() {
     ends 2 verify --output "$work/report" --device -1 "$simdev" && [ "$(cat "$work/report")" = earlier ]
 }
 
-# The verdict on each check, whoever holds the plugin. Linked in it has no file.
+# The verdicts are the same for each way to load the plugin. A linked plugin has no file.
 results() {
   sed -n 's/^\(not ok\|ok\) [0-9]* - \(.*\)/\1 \2/p' "$work/out" | grep -v ' plugin\.\(exports\|stack\|paths\)'
 }
 
-# What takes long is left out.
+# Slow checks are left out.
 linked_in_gives_the_same_result() {
   local less=(--format tap --skip stress --skip performance --skip launch --skip intrinsics --skip types)
   ends 3 verify "${less[@]}" "$simdev" && results >"$work/loaded" && [ -s "$work/loaded" ] &&
@@ -310,7 +313,7 @@ a_reserved_kind_is_refused() {
     verify --only device.table "$work/mutant.so"
 }
 
-# with_machine COMMAND...: this machine is the other one, too, and has simdev.
+# with_machine COMMAND...: runs the command with this machine as the remote machine, too; the remote machine has simdev.
 with_machine() {
   mkdir -p "$work/plugins" && ln -sf "$simdev" "$work/plugins/backplane-simdev.so"
   BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The smallest examples of a device, a layer and a library of operators are short, are compiled by a C compiler and nothing
-# else, and pass the conformance kit; the layer sees launches.
+# The smallest examples of a device, a layer and a library of operators are short, compile with only a C compiler, and
+# pass the conformance kit. The layer sees launches.
 set -u
 . "$top_srcdir/tests/tap.sh"
 CC=${CC:-cc}

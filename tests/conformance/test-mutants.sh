@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The conformance kit catches mutants of the template plugin by the checks that name their faults: a sample by these and what
-# they build on, or with BP_TEST_LONG all by all checks. Devices of other kinds than the template's conform.
+# The conformance kit catches mutants of the template plugin by the checks that name their faults. A sample of mutants
+# runs these checks and their prerequisites; with BP_TEST_LONG all mutants run all checks. Devices of other kinds than
+# the template's conform.
 set -u
 if ! command -v python3 >/dev/null; then
   echo "1..0 # SKIP no python3"

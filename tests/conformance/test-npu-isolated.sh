@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The plugin of the SDK's template `--kind npu` in a process of its own passes the conformance kit: its graph compiler sees
-# there the graph that it would see here.
+# The plugin of the SDK's template `--kind npu` in a separate process passes the conformance kit: its graph compiler
+# sees the same graph as in the host's process.
 set -u
 . "$top_srcdir/tests/conformance/conforms.sh"
 export BACKPLANE_ISOLATE=simdev

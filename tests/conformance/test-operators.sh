@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The kit's checks of single operators: a library of two operators conforms, and a copy with a defect fails the check that is
-# about the defect.
+# The kit's checks of single operators: a library of two operators conforms, and a copy with a defect fails the check
+# for that defect.
 set -u
 . "$top_srcdir/tests/tap.sh"
 
-# first_failure DEFECT: the first check that fails for a copy with that defect; "none".
+# first_failure DEFECT: prints the first check that fails for a copy with that defect, or "none".
 first_failure() {
   ${CC:-cc} -O1 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE -Wall -DDEFECT="$1" -I"$top_srcdir/sdk/include" -shared \
     -o "$work/$1.so" "$top_srcdir/tests/mock/operators.c" || return 1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Devices of another machine pass the conformance kit, with this machine as the other one: all that crosses to it.
+# Devices of another machine pass the conformance kit: all calls that cross to that machine. This machine plays the
+# other one.
 set -u
 . "$top_srcdir/tests/conformance/conforms.sh"
 folder=$(mktemp -d)

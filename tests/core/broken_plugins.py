@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken plugins beside a good one, generated from tables: an act, the place where it is done, what limits the process, whose
-process it is. The command lists the good one and its device, says of the broken one what is the matter, ends in time, and
-leaves neither a process nor a file. Prints TAP. Arguments: build folder; then --sample, or names of cases, or none for all.
-BP_TEST_COMMAND: the command of an installed package, which is tried in the place of the build's with the same plugins."""
+"""Test broken plugins beside a good plugin. The broken plugins are generated from tables of acts, the places of the
+acts, the limits of the process, and its user. The command lists the good plugin and its device, reports the fault
+of the broken plugin, ends in time, and leaves neither a process nor a file. Prints TAP. Arguments: build folder;
+then --sample, or names of cases, or none for all. BP_TEST_COMMAND: the command of an installed package, which is
+tested instead of the build's command, with the same plugins."""
 
 import ctypes
 import itertools
@@ -24,7 +25,7 @@ NOBODY = 65534
 PR_SET_CHILD_SUBREAPER = 36
 LIST = ["list", "--probe", "--json"]
 
-# What is found of an act that is done while the plugin is tried out.
+# The expected result of an act during the trial of the plugin.
 ACTS = {
     "crash": "crashed",
     "abort": "crashed",
@@ -52,10 +53,10 @@ ACTS = {
     "fill-disk": None,
 }
 HANGING = {"loop", "sleep", "stop-parent", "fork-and-sleep"}
-# The report is complete by then, and these are how programs end.
+# Acts without effect at exit: the report is complete by then, and a program may end in these ways.
 HARMLESS_AT_EXIT = {"exit", "quick-exit", "close-files", "fork-and-return"}
 PLACES = ["load", "entry", "initialize", "count", "attr", "exit", "unload"]
-# A list and a trial do not come here.
+# A list and a trial do not reach these places.
 PLACES_OF_USE = ["alloc", "copy", "call"]
 
 
@@ -63,7 +64,7 @@ def limit_to(number, value):
     return lambda: resource.setrlimit(number, (value, value))
 
 
-# What limits the process: what is done in it before it becomes the command, and its cache.
+# Limits of the process: the calls before it executes the command, and the state of its cache.
 LIMITS = {
     "none": (None, "cache"),
     "no-cache": (None, "/proc/nowhere"),
@@ -77,8 +78,8 @@ LIMITS = {
     "time": (limit_to(resource.RLIMIT_CPU, 5), "cache"),
     "processes": (limit_to(resource.RLIMIT_NPROC, 0), "cache"),
 }
-# What is said of a plugin, good or broken, that was not used because the set-up is short of something: nothing is remembered
-# of it, so its code is "ok", and its devices have a reason with one of these.
+# The reasons given for a plugin, good or broken, that was not used because the environment lacks a resource. Such a
+# result is not cached, so the plugin's code is "ok", and its devices have a reason with one of these texts.
 SHORT = "cannot be tried out|Too many open files|[Cc]annot allocate memory"
 
 
@@ -88,7 +89,7 @@ class Case:
         self.name = f"{act}_at_{place}_with_limit_{limit}_as_{user}"
 
     def codes(self):
-        """What may be said of the broken plugin; None: anything."""
+        """The messages allowed for the broken plugin; None allows any message."""
         code = ACTS[self.act]
         if code is None:
             return None
@@ -107,7 +108,7 @@ def all_cases(users):
 
 
 def sample(cases):
-    """Every act in a place, every place, every limit with acts of each kind."""
+    """Return every act in a place, every place, and every limit with acts of each kind."""
     quick = ["crash", "exit", "double-fork", "change-process"]
     for index, case in enumerate(cases):
         whole = case.limit == "none" and case.user == "root" and case.place in ("load", "exit")
@@ -116,7 +117,7 @@ def sample(cases):
 
 
 class Set:
-    """A folder of its own with the command, its plugins and all that it may write to. One user's."""
+    """A folder with the command, its plugins, and all folders that the command may write to. It belongs to one user."""
 
     def __init__(self, build, user):
         self.user, self.folder = user, tempfile.mkdtemp(prefix="backplane-broken-")
@@ -149,7 +150,7 @@ class Set:
         return path
 
     def mount(self, name):
-        """A file system that cannot be written; None if it may not be mounted."""
+        """A read-only file system; None if mounting is not permitted."""
         if name not in self.made:
             path = self.owned(name)
             done = not subprocess.call(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", path], stderr=subprocess.DEVNULL)
@@ -174,7 +175,7 @@ class Set:
             stream.write(self.plugin.replace(before, fill).replace(b"azazazazazazaz", name))
 
     def begin(self, act, place):
-        """What a case has for itself: plugins, and folders of the user's that are empty."""
+        """Create the plugins of a case, and empty folders of the user."""
         self.number += 1
         case = f"case-{self.number}"
         os.mkdir(self.path(case))
@@ -187,7 +188,7 @@ class Set:
         return case
 
     def run(self, case, limit, deadline, cache="cache", before=(), settings=None, arguments=LIST):
-        """The status and what is listed, or what is said instead. `before`: a program that starts the command."""
+        """Return the exit status, and the list or the message. `before` is a program that starts the command."""
         environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": self.path(case, "home"),
@@ -225,7 +226,7 @@ class Set:
         return path if os.path.exists(path) else self.owned(case, "cache")
 
     def find_left(self, case):
-        """Processes and files that are left."""
+        """Return the processes and files that are left."""
         found = []
         if not reap(GRACE):
             found.append("a process is left: " + read_children())
@@ -245,7 +246,7 @@ class Set:
 
 
 def reap(seconds):
-    """Whether no child of this process is left, which is the reaper of all, within the time."""
+    """Return whether all children of this process have ended within the time. This process reaps all orphans."""
     until = time.monotonic() + seconds
     try:
         while time.monotonic() < until:
@@ -262,7 +263,7 @@ def read_children():
 
 
 def describe(listed, end):
-    """Code and number of devices of the plugin whose name ends so."""
+    """Return the code and the number of devices of the plugin whose name has this ending."""
     if isinstance(listed, str):
         return listed, 0
     plugins = [p for p in listed["plugins"] if p["name"].endswith(end)]
@@ -274,7 +275,7 @@ def describe(listed, end):
 
 
 def check(some, case, expected):
-    """The faults of a case."""
+    """Return the faults of a case."""
     limit, cache = LIMITS[case.limit]
     if cache in ("full", "read-only"):
         cache = some.mount(cache)
@@ -299,7 +300,7 @@ def check(some, case, expected):
 
 
 class Checker:
-    """Knows what the good plugin alone does under a limit: of that nothing is the broken one's doing."""
+    """Records the results of the good plugin alone under each limit, which the broken plugin does not cause."""
 
     def __init__(self, build):
         self.build, self.sets, self.alone = build, {}, {}

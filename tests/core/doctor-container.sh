@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a container leaves in its file system is recognised, and no machine is taken for one: in a
-# root folder of its own, with this machine's folders and each mark in turn. Needs the right to
-# mount. Prints TAP.
+# The traces that a container leaves in its file system are recognised, and no plain machine is taken for
+# a container. The test runs in a separate root folder with this machine's folders and each trace in turn.
+# Needs the right to mount. Prints TAP.
 set -u
 backplane=$top_builddir/backplane
 if [ "${1-}" != --mounted ]; then
@@ -35,7 +35,7 @@ sed 's/defect=none        /defect=devices-none/' "$top_builddir/tests/mock/.libs
 export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/proc/nonexistent
 unset container KUBERNETES_SERVICE_HOST
 
-# says WHETHER NAME: whether doctor takes what it sees for a container.
+# says WHETHER NAME: whether doctor reports a container.
 says() {
   local found=no
   chroot "$root" "$backplane" doctor >"$work/out" 2>&1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every requirement that docs/plugins.md numbers is in the name of a test. Prints TAP.
+# Every numbered requirement in docs/plugins.md is in the name of a test. Prints TAP.
 set -u
 page=$top_srcdir/docs/plugins.md
 count=0

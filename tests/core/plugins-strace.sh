@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the kernel sees of listing plugins and of rejecting them: no code of theirs is mapped, no
-# vendor's library opened. Needs strace. Prints TAP.
+# The system calls of listing and rejecting plugins: no code of a plugin is mapped, and no vendor's
+# library is opened. Needs strace. Prints TAP.
 set -u
 backplane=$top_builddir/backplane
 work=$(mktemp -d)
@@ -22,13 +22,13 @@ report() {
   fi
 }
 
-# copy FILE SCRIPT: the plugin of tests/mock with bytes changed by sed, of the same length. Its texts
-# end in NULs: a line of the descriptor may gain what another loses.
+# copy FILE SCRIPT: copies the plugin of tests/mock; sed changes bytes without changing the length. The
+# plugin's texts end in NULs, so a line of the descriptor may gain the bytes that another loses.
 copy() {
   sed -z "$2" "$top_builddir/tests/mock/.libs/defect.so" >"$work/plugins/$1"
 }
 
-# trace COMMAND...: with the files of descriptors, and of all processes.
+# trace COMMAND...: traces all processes of the command, with the files of descriptors.
 trace() {
   strace -f -y -e trace=openat,open,mmap -o "$work/trace" "$backplane" "$@" >"$work/out" 2>&1
 }

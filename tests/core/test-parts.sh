@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A part of libbackplane that is damaged, or another part under its name, is an error in words.
+# A damaged part of libbackplane, or another part under its name, causes an error with a message.
 set -u
 . "$top_srcdir/tests/tap.sh"
 
-# with PART CONTENT COMMAND...: runs the installed form of the command with copies of libbackplane and its parts; one of
-# the parts is replaced by a file, or by a FIFO.
+# with PART CONTENT COMMAND...: runs the installed form of the command with copies of libbackplane and its parts; a file
+# or a FIFO replaces one of the parts.
 with() {
   local part=$1 content=$2
   shift 2
@@ -32,7 +32,7 @@ help_is_no_silence() {
   fails 1 'backplane-select.so: ' with select "$work/text" inspect device help
 }
 
-# First with section headers behind the end of the file, then without any: only the segments show the cut.
+# First the section headers lie behind the end of the file; then none exist, and only the segments reveal the cut.
 truncated_part_is_named() {
   local part=$top_builddir/.libs/backplane-target.so size
   size=$(stat -L -c %s "$part") &&
@@ -58,7 +58,7 @@ warns_once() {
     [ "$(grep -c 'backplane-isolation.so: ' "$work/err")" = 1 ]
 }
 
-# Files are kept without the part that removes old ones.
+# Without the part that removes old files, files are kept.
 cache_without_its_part_keeps_files() {
   local tensor=(--shape image=1x1x28x28 --target c)
   fails 1 'backplane-cache.so: ' with cache "$work/text" cache size &&

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each system call of a trial fails once: a sample, or with BP_TEST_LONG all.
+# Each system call of a trial fails once: a sample, or all with BP_TEST_LONG.
 set -u
 if ! command -v python3 >/dev/null; then
   echo "1..0 # SKIP no python3"

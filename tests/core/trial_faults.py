@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets each system call of a trial fail once, of the commands that ask for it and of the helper program and its child, or kills
-the latter there; strace does it. A good plugin and one that aborts are listed: the command ends in order, the one that aborts
-runs in trials alone, nothing is left, and a second command without faults finds both as they are. Prints TAP. Arguments: build
-folder; then --sample, or names of cases, or none for all."""
+"""Let each system call of a trial fail once, by strace: in the commands that start the trial, in the helper program,
+and in its child. Or kill the helper or its child at the call. The command lists a good plugin and a plugin that
+aborts. The command ends in order, the plugin that aborts runs only in trials, no process or file is left, and a
+second command without faults finds both plugins. Prints TAP. Arguments: build folder; then --sample, or names of
+cases, or none for all."""
 
 import ctypes
 import os
@@ -13,8 +14,8 @@ import sys
 
 from broken_plugins import LIST, PR_SET_CHILD_SUBREAPER, Set, describe
 
-# How calls fail, by their names. What is not here is asked for nothing that may run out. Without memory from brk(), or with a
-# futex() that was interrupted, the C library ends the program itself.
+# The errors of calls, by name. Calls that are missing here request no resource that may run out. If brk() fails, or
+# futex() is interrupted, the C library itself ends the program.
 ERRORS = {
     "openat": ["EMFILE", "ENOMEM", "EINTR"],
     "open": ["EMFILE"],
@@ -67,7 +68,7 @@ class Case:
 
 
 class Tracer:
-    """A Set whose helper program is started by strace where a variable says so."""
+    """A Set whose helper program is started by strace if a variable requests it."""
 
     def __init__(self, build):
         self.set = Set(build, "root")
@@ -81,7 +82,7 @@ class Tracer:
         return self.set.begin("abort", "initialize")
 
     def run(self, folder, role, options):
-        """`options` of strace, for a command and its threads, or the helper and its child."""
+        """Return the options of strace for a command and its threads, or for the helper and its child."""
         strace = ["strace", "-qqq", "-f", *options]
         if role != "helper":
             arguments = LIST if role == "host" else ["doctor", "--json"]
@@ -89,7 +90,7 @@ class Tracer:
         return self.set.run(folder, None, DEADLINE, settings={"BP_TEST_TRACE": " ".join([*strace, "-D"])})
 
     def count_calls(self, role):
-        """How often the process that does it most does each call."""
+        """Return the number of times of each call, in the process that makes it most often."""
         folder, counts = self.begin(), {}
         trace = self.set.path(folder, "trace")
         self.run(folder, role, ["-o", trace])
@@ -103,7 +104,7 @@ class Tracer:
         return {call: max(by_process.values()) for call, by_process in counts.items()}
 
     def count_loading(self):
-        """The calls of the command up to where the loader drops its cache, the last that it does."""
+        """The calls of the command up to the point where the loader drops its cache, the loader's last action."""
         folder, counts = self.begin(), {}
         trace = self.set.path(folder, "trace")
         self.set.run(folder, None, DEADLINE, before=["strace", "-qqq", "-o", trace])
@@ -117,7 +118,7 @@ class Tracer:
         return counts
 
     def all_cases(self):
-        """Without the first calls of the command, in which the loader may end it."""
+        """The first calls of the command are left out: a fault there lets the loader end the program."""
         loading = self.count_loading()
         for role in ROLES:
             for call, count in sorted(self.count_calls(role).items()):
@@ -163,7 +164,7 @@ def check_list(listed):
 
 
 def check_findings(diagnosis):
-    """Both plugins are found, or why they may not have been."""
+    """Return whether both plugins are found, or an accepted reason is given."""
     findings = diagnosis["findings"]
     found = {os.path.basename(f["path"]) for f in findings}
     is_short = any(not f["path"] and f["severity"] != "ok" for f in findings)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's tvm_ffi loads libraries that Backplane exported. Arguments: their two paths."""
+"""Load libraries that Backplane exported with Python's tvm_ffi. Arguments: the paths of
+two libraries."""
 
 import sys
 

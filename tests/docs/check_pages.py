@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the pages say: check_pages.py ROOT BUILD prints TAP.
+"""Check the contents of the pages: check_pages.py ROOT BUILD prints TAP.
 
-The line with the fence says what a block is. Each block of commands or code is run by a test, or says why none runs it:
+The line with the fence says what a block is. Each block of commands or code is run by a test, or says why none
+runs it:
 
     ```c FILE, ```cpp FILE, ```sh FILE      the block is written to that file
     ```console                  lines that begin with "$ " are commands for one shell, which must succeed; the lines below
@@ -18,8 +19,10 @@ The line with the fence says what a block is. Each block of commands or code is 
 
 Pages in docs/measurements are records of what was run.
 
-In every page links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
-functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that is linked next.
+In every page links lead somewhere, commands of the tool and their options, targets of the makefile, files and
+headers exist, and
+functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that
+is linked next.
 """
 
 import os
@@ -44,7 +47,7 @@ class Block(typing.NamedTuple):
 
     @property
     def file(self):
-        """The file that the block is, or is a part of."""
+        """The file that the block is written to, or is a part of."""
         return self.rest if self.rest and " " not in self.rest and self.kind != "console" else None
 
     @property
@@ -76,7 +79,8 @@ def split_session(block):
 
 
 def pattern_of(line):
-    """What a line may be: any number for a number, any blanks for blanks, anything for "..." alone."""
+    """Return the pattern of a line: any number matches a number, any blanks match blanks, and "..." alone matches
+    any lines."""
     if line.strip() == "...":
         return r"(?:.*\n)*?"
     parts = re.split(r"(\s+)|([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)", line.rstrip())
@@ -104,7 +108,7 @@ class Page:
 # ---- Pages that are executed ----------------------------------------------------------------
 
 def run_session(session, folder, environment):
-    """Runs the commands in one shell; returns the output of each, None for those after one that failed."""
+    """Run the commands in one shell. Return the output of each command, or None for the commands after a failure."""
     script = "".join(f"{command}\nstatus=$?; printf '{MARK}%d{MARK}' $status; [ $status = 0 ] || exit 1\n" for command, _ in session)
     done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
@@ -133,7 +137,7 @@ def execute(page, folder, build, environment):
 
 
 def is_sanitized(build):
-    """Programs of pages are built plain, and do not load libraries with sanitizers."""
+    """Programs of pages are built without sanitizers, and do not load libraries with sanitizers."""
     with open(os.path.join(build, ".libs/libbackplane.so.1"), "rb") as file:
         return re.search(rb"__(?:[at]san_init|ubsan_handle)", file.read()) is not None
 
@@ -186,7 +190,7 @@ def quotations(text):
 
 
 def command_lines(text):
-    """What follows the tool's name."""
+    """Return the arguments after the tool's name."""
     for part in quotations(text):
         for match in re.finditer(r"(?:^|[\s/(])backplane ((?:[a-z][a-z-]*)\b[^\n#|;&]*)", part):
             yield match[1]
@@ -225,7 +229,7 @@ def check_make(build, pages):
 
 
 def check_paths(root, pages):
-    """`folder/file` of a folder of the tree, quoted alone: it is there."""
+    """Check `folder/file` of a folder of the tree, quoted alone: the file exists."""
     folders = "bench|compiler|conformance|core|debian|docs|examples|graph|include|packaging|plugins|python|scripts|sdk|tests|tools"
     for page in pages:
         if page.path.startswith("docs/measurements/"):
@@ -238,7 +242,7 @@ def check_paths(root, pages):
 
 
 def check_headers(root, pages):
-    """`backplane/NAME.h`: it is installed."""
+    """Check `backplane/NAME.h`: the header is installed."""
     for page in pages:
         for path in re.findall(r"[`<](backplane/[\w/]+\.h)[`>]", page.text):
             if not any(os.path.exists(os.path.join(root, folder, path)) for folder in ("include", "sdk/include")):
@@ -274,7 +278,7 @@ def check_quotations(root, pages):
 
 
 def check_test(root, page, test):
-    """If a page says that a test runs its blocks, that test has to name the page."""
+    """Check that a test names the page, if the page says that the test runs its blocks."""
     try:
         with open(os.path.join(root, test), encoding="utf-8") as file:
             if os.path.basename(page.path) in file.read():
@@ -312,7 +316,7 @@ def check_blocks(root, pages):
 
 
 def check_numbers(root, page):
-    """Each number in bold stands in the measurements that are linked next."""
+    """Check that the page of measurements that is linked next contains each number in bold."""
     seen = 0
     for item in re.split(r"(?=^- |\n\n)", page.prose(), flags=re.M):
         for before, target in re.findall(r"(.*?)\]\((docs/measurements/[^)#]+)[^)]*\)", item, re.S):
@@ -361,7 +365,7 @@ def find_pages(root):
 
 
 def run_python(path, folder):
-    """Runs the blocks of Python of a page as one program, in the folder."""
+    """Run the Python blocks of a page as one program, in the folder."""
     program = "".join(block.text for block in blocks(Page("", path).text) if block.kind == "python" and not block.rest.startswith("not run"))
     assert program, f"{path} has no block of Python"
     subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)

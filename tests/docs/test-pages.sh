@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the pages say: commands are run, links and options exist, figures are those measured.
+# The contents of the pages: commands run, links and options exist, figures equal the
+# measurements.
 set -u
 if ! python3 -c '' 2>/dev/null; then
   echo 1..1

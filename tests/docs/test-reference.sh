@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The reference of the C API, made of the headers: each function that the libraries export has a page, and text in it.
+# The reference of the C API, made from the headers: each exported function has a page with text.
 set -u
 if ! command -v doxygen >/dev/null; then
   echo 1..1
@@ -24,14 +24,14 @@ each_is_explained() {
     ! grep -E "unbalanced|explicit link|unsupported|end of file" "$top_builddir/reference/warnings"
 }
 
-# What a comment says of several functions, the page says of each.
+# A comment on several functions appears on the page of each function.
 several_share_a_comment() {
   local page
   page=$(man -l "$top_builddir/reference/man/man3/model.h.3bp" | sed -n '/^   void bp_model_release (BpModel/,/^$/p')
   grep -q "the last one frees the model" <<<"$page"
 }
 
-# The site has the pages and the reference, without scripts; make.py fails if a link leads nowhere.
+# The site contains the pages and the reference, without scripts. make.py fails if a link leads nowhere.
 pages_become_a_site() {
   make -C "$top_builddir" site >"$work/log" 2>&1 || { cat "$work/log"; return 1; }
   grep -q '<a href="docs/running.html"' "$top_builddir/site/index.html" &&

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `make installcheck`: what only an installed backplane shows: the configuration of the whole system,
-# and a program with raised rights, which takes no helper program from its environment. Prints TAP.
-# Needs in its environment: PKG_CONFIG, CC, srcdir, libdir, bindir, sysconfdir.
+# `make installcheck`: tests that need an installed Backplane: the configuration of the whole system, and a
+# program with raised rights, which ignores a helper program in its environment. Prints TAP. Needs in its
+# environment: PKG_CONFIG, CC, srcdir, libdir, bindir, sysconfdir.
 set -u
 
 work=$(mktemp -d)
@@ -42,7 +42,7 @@ configure() {
   mkdir -p "${1%/*}" && printf '[device]\nselect=%s\n' "$2" >"$1"
 }
 
-# blames FILE KIND: no device is of the kind, which the file asks for.
+# blames FILE KIND: the error says that no device has the kind that FILE requests.
 blames() {
   "$bindir/backplane" doctor >"$work/log" 2>&1
   grep -q "$1: no installed plugin has devices of kind \"$2\"" "$work/log"
@@ -74,7 +74,7 @@ fi
 
 # ---- Broken plugins --------------------------------------------------------------------------
 
-# Those of the tests, if they were built, for the helper program and the library of the package.
+# The plugins of the tests, if they were built, with the package's helper program and library.
 if [ -e tests/mock/.libs/defect.so ] && command -v python3 >/dev/null; then
   BP_TEST_COMMAND=$bindir/backplane top_srcdir=$srcdir top_builddir=. \
     bash "$srcdir/tests/core/test-broken-plugins.sh" >"$work/log" 2>&1 && ! grep -q '^not ok' "$work/log"
@@ -140,7 +140,7 @@ build_privileged() {
     $CC -shared -fPIC -DCRASH -o "$work/crash.so" "$work/plugin.c" $flags
 } >"$work/log" 2>&1
 
-# It would crash without a trial; its environment asks for none.
+# This plugin would crash the program without a trial; the environment disables trials.
 check_privileged() {
   "$work/privileged" "$work/good.so" >"$work/log" 2>&1
   grep -qx "secure 1: active" "$work/log"
@@ -151,7 +151,7 @@ check_privileged() {
   report $? "it tries one out first, whatever its environment says PLG-15"
 }
 
-# It would be started with root's rights.
+# This helper program would run with root's rights.
 check_python() {
   local digits
   digits=$($PKG_CONFIG --variable=pkgdatadir backplane-plugin-1)/examples/digits

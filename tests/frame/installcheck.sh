@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `make installcheck`: an application and a plugin are built with nothing but what was installed and
-# its pkg-config files, and find each other. Prints TAP.
-# Needs in its environment: PKG_CONFIG, CC, libdir.
+# `make installcheck`: an application and a plugin are built with only the installed files and their
+# pkg-config files, and work together. Prints TAP. Needs in its environment: PKG_CONFIG, CC, libdir.
 set -u
 
 work=$(mktemp -d)

@@ -6,7 +6,8 @@ test_scripts += tests/frame/test-lint.sh
 slow_tests += tests/frame/test-lint.sh
 EXTRA_DIST += tests/frame/test-lint.sh
 
-# Of what is installed. Under sanitizers an application would have to be built with them too.
+# Tests of the installed files. Under sanitizers an application would need a build with
+# sanitizers, too.
 EXTRA_DIST += tests/frame/installcheck.sh tests/frame/installcheck-plugins.sh
 installcheck-local:
 if !SANITIZED

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every rule of scripts/lint fails on a tree that breaks it, naming the place, and passes on one
-# that does not.
+# Every rule of scripts/lint fails on a tree that breaks it and names the place, and passes on a tree that follows it.
 set -u
 
 lint=$top_srcdir/scripts/lint
@@ -22,12 +21,12 @@ file() {
   cat >"$tree/$1"
 }
 
-# source PATH: the same for C, after the preamble that every source has.
+# source PATH: writes a C file from stdin, after the preamble that every source has.
 source_file() {
   { printf '%s\n/* A fixture. */\n\n' "$spdx"; cat; } | file "$1"
 }
 
-# report STATUS DESCRIPTION: one TAP line; the tree is emptied for the next.
+# report STATUS DESCRIPTION: prints one TAP line, and empties the tree for the next test.
 report() {
   number=$((number + 1))
   if [ "$1" = skip ]; then
@@ -94,20 +93,20 @@ source_file graph/build/b.c <<<'#include <backplane/compiler/a.h>'
 source_file parts/plugins/b.c <<<'#include "core/registry/a.h"'
 holds includes "includes in the table's direction"
 
-# object PATH SOURCE: a source of the fixture tree, and its object in the build folder.
+# object PATH SOURCE: makes a source of the fixture tree, and its object in the build folder.
 object() {
   source_file "$1.c" <<<"$2"
   mkdir -p "$tree/build/$(dirname "$1")/.libs"
   "${CC:-cc}" -c -o "$tree/build/$(dirname "$1")/.libs/$(basename "$1").o" "$tree/$1.c"
 }
 
-# library PATH SOURCE: a shared library in the fixture's build folder.
+# library PATH SOURCE: makes a shared library in the fixture's build folder.
 library() {
   mkdir -p "$tree/build/.libs" "$tree/build/plugins/built"
   "${CC:-cc}" -shared -fPIC -o "$tree/build/$1.so" -x c - <<<"$2"
 }
 
-# Three libraries that are as they should be.
+# Three libraries that follow the rules.
 libraries() {
   source_file include/backplane/a.h <<<'/* A. */
 BP_API int bp_a(void);'

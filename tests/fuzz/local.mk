@@ -9,7 +9,7 @@
 # takes the smallest of them over into the source.
 
 FUZZ_SECONDS = 60
-# What a program asks for is no fault of who runs it.
+# A Relax program may request much memory: a large allocation is not an error.
 fuzz_flags_relax = -malloc_limit_mb=65536
 
 fuzz_targets = blob device_code graph_json ir_text mblob npy onnx params \
@@ -28,7 +28,7 @@ EXTRA_PROGRAMS += tests/fuzz/fuzz_blob \
 	tests/fuzz/fuzz_relax \
 	tests/fuzz/fuzz_target
 CLEANFILES += $(fuzzers)
-# The same inputs each time: what fails without a sanitizer fails with one.
+# The inputs are the same each time: an input that fails without a sanitizer fails with one.
 sanitized_tests += tests/fuzz/%
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/keep-small tests/fuzz/corpus
 
@@ -77,7 +77,7 @@ tests_fuzz_test_target_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_target.c
 
 fuzz: all
 	$(MAKE) $(AM_MAKEFLAGS) $(fuzz_targets:%=fuzz-%)
-# libFuzzer brings main().
+# libFuzzer provides main().
 fuzz-%: all
 	$(MAKE) $(AM_MAKEFLAGS) tests/fuzz/fuzz_$* AM_LDFLAGS='$(AM_LDFLAGS) -fsanitize=fuzzer'
 	test=tests/fuzz/test-`echo $* | tr _ -` && $(MAKE) $(AM_MAKEFLAGS) $$test && \

@@ -47,7 +47,7 @@ def session(path):
 
 
 def nothing(model):
-    """The past before the first token."""
+    """Return the empty past before the first token."""
     return {value.name: np.zeros([n if isinstance(n, int) else 0 for n in value.shape], np.float32)
             for value in model.get_inputs() if value.name != "input_ids"}
 
@@ -62,7 +62,7 @@ def past_of(outputs):
 
 
 def step(library, device, tokens, past):
-    """The outputs of one run by the command."""
+    """Return the outputs of one run of the command."""
     inputs = {"input_ids": np.array([tokens]), **past}
     arguments = []
     for name, value in inputs.items():
@@ -81,7 +81,7 @@ def check_step(library, device, model, tokens, past):
 
 
 def check_lengths(weights, target):
-    """Prompts of many lengths, and steps of one token and of several after each."""
+    """Test prompts of many lengths, and after each prompt steps of one token and of several tokens."""
     path = write("tiny", weights, "--tiny")
     library, model = compiled(path, target), session(path)
     prompts = PROMPTS if device_of(target) == "cpu" else PROMPTS[1:3]
@@ -104,7 +104,7 @@ def greedy(model, tokens, count):
 
 
 def check_text(path, target, prompt, count):
-    """The program in C gives the same text."""
+    """Test that the C program generates the same text."""
     command = [BUILD / "language-model-generate", compiled(path, target), str(count), *map(str, prompt)]
     environment = {**os.environ, "BACKPLANE_DEVICE": device_of(target)}
     printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
@@ -115,14 +115,14 @@ def check_tiny_text(weights, target):
     check_text(write("tiny", weights, "--tiny"), target, [5, 300, 17, 42], 24)
 
 
-# Bits, rows K, columns N, block_size, what zero points are, bias, leading extents of the first operand.
+# Bits, rows K, columns N, block_size, the form of zero points, bias, leading extents of the first operand.
 PRODUCTS = [(4, 64, 48, 32, "packed", False, (3,)), (4, 96, 20, 32, "packed", True, (2, 5)),
             (4, 64, 17, 16, "floats", False, (1,)), (8, 64, 32, 64, "packed", False, (2,)),
             (8, 32, 5, 16, None, True, (7,)), (4, 32, 16, 32, None, False, ()), (2, 48, 20, 16, "packed", False, (4,))]
 
 
 def packed_bits(numbers, bits):
-    """Integers along the last axis in bytes, the first in the lowest bits."""
+    """Pack integers along the last axis into bytes, the first integer in the lowest bits."""
     each = 8 // bits
     padded = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, -numbers.shape[-1] % each)])
     parts = padded.reshape(*padded.shape[:-1], -1, each).astype(np.uint8)
@@ -130,7 +130,7 @@ def packed_bits(numbers, bits):
 
 
 def product(bits, rows, columns, block, kind, has_bias, leading):
-    """A model of one product, its input, and what it gives by the definition."""
+    """Return a model of one product, its input, and its output by ONNX's definition."""
     random = np.random.default_rng(rows + columns)
     blocks = rows // block
     numbers = random.integers(0, 1 << bits, (columns, blocks, block))
@@ -173,7 +173,7 @@ def smollm():
 
 
 def check_smollm(weights, target):
-    """64 tokens after prompts of three lengths."""
+    """Compare 64 tokens after prompts of three lengths."""
     path = write("smollm", weights, smollm())
     for length in 3, 21, 58:
         check_text(path, target, [int(n) for n in np.random.default_rng(length).integers(3, 49152, length)], 64)
@@ -182,7 +182,7 @@ def check_smollm(weights, target):
 def main():
     (FOLDER / "out").mkdir()
     kinds = "float32", "4-bit"
-    # Compilers that optimize take most of the time, and do so for the text.
+    # Optimizing compilers take most of the time. Only the test of the text needs them.
     cases = [(check_lengths, weights, target) for weights in kinds for target in ("llvm -opt=0", "c -options=-O0")]
     cases += [(check_tiny_text, weights, "llvm -opt=1") for weights in kinds]
     for weights, target in zip(kinds, DEVICES):

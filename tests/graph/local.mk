@@ -13,7 +13,7 @@ tests_graph_test_graph_ir_SOURCES = tests/graph/test-graph-ir.c graph/ir/arena.c
 	graph/ir/verify.c
 tests_graph_test_graph_ir_LDADD = $(LDADD) -lm
 
-# What tests share that make ONNX files, with the messages, which the library keeps to itself.
+# Code of the tests that make ONNX files, with the ONNX messages, which the library does not export.
 check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
 	tests/graph/compile_check.c tests/graph/compile_check.h \
@@ -43,7 +43,7 @@ slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD) $(JANSSON_LIBS)
 
-# A sanitizer slows operators by as much as a lost vector.
+# A sanitizer slows operators as much as missing vectorisation does.
 if !SANITIZED
 test_programs += tests/graph/test-cliffs
 endif
@@ -81,7 +81,7 @@ tests_graph_test_values_LDADD = $(graphtest_LDADD)
 tests_graph_test_together_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_together_LDADD = $(graphtest_LDADD)
 
-# It replaces malloc, which the sanitizers do themselves.
+# This test replaces malloc; the sanitizers replace it, too.
 if !SANITIZED
 test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs ONNX's own node cases: onnx_cases.py BACKPLANE FOLDER TARGET [--graph-compiler=NAME] [--third | OPERATOR...]
 
-Of each case of one node of these operators, or if none is given of all cases, of which some are refused by name, or of a fixed third
-of these, the model and its inputs are written to FOLDER and run
-by the command `backplane` for the target; its outputs are those that the case expects. The models are unchanged: their inputs are
-inputs, those too that say shapes or axes. Prints TAP, one line a case."""
+The cases are the one-node cases of the given operators, or all cases, or with --third a fixed third of all cases.
+Of all cases some are refused by name. The script writes each model and its inputs to FOLDER, runs it with the
+command `backplane` for the target, and compares the outputs with the case. The models are unchanged: shapes and
+axes that are inputs stay inputs. Prints TAP, one line a case."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ import onnx
 
 warnings.filterwarnings("ignore")
 
-# Cases in which we compute what onnxruntime does, or round float16 elsewhere than ONNX's reference.
+# Cases in which Backplane computes the result of onnxruntime, or rounds float16 at another place than ONNX's reference.
 OTHERWISE = {f"test_{name}" for name in (
     "attention_4d_causal_fp16", "attention_4d_causal_fp16_expanded", "resize_downsample_scales_cubic_align_corners",
     "resize_downsample_scales_linear_align_corners")}
@@ -29,7 +29,7 @@ DEVICES = {"c": "cpu", "llvm": "cpu", "cuda": "cuda", "opencl": "opencl", "vulka
 
 
 def has_numpy_types(case):
-    """Sequences, bfloat16 and the narrower types have no .npy files."""
+    """.npy files do not support sequences, bfloat16 and the narrower types."""
     return all(not isinstance(value, list) and np.asarray(value).dtype.kind in "biufc"
                for part in case.data_sets[0] for value in part)
 
@@ -80,7 +80,7 @@ class Case:
         return None
 
     def run(self):
-        """Why it has failed, or None, and whether that is a refusal by name."""
+        """Return the reason of a failure, or None, and whether the failure is a refusal by name."""
         done = self.call()
         self.is_claimed = "graph compilers claim 1 of 1 node" in done.stderr
         if done.returncode == 0:

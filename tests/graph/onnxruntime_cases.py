@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares with onnxruntime: onnxruntime_cases.py BACKPLANE FOLDER TARGET...
 
-Operators at the ends of numbers, of attributes and of shapes, the table below: for each target and
-operator set one model of all of them, run by the command `backplane`. Then each node of the random
-graphs that test-random-graphs wrote to FOLDER, alone, from what our interpreter says of its inputs.
-onnxruntime runs each node without any optimisation. Prints TAP."""
+The first part tests operators with extreme numbers, attributes and shapes, listed in the table below. For each
+target and operator set the command `backplane` runs one model of all these operators. The second part tests each
+node of the random graphs that test-random-graphs wrote to FOLDER, alone; its inputs are the values that
+Backplane's interpreter computed. onnxruntime runs each node without optimisations. Prints TAP."""
 
 import functools
 import re
@@ -28,17 +28,18 @@ DEVICES = {"c": "cpu", "llvm": "cpu", "opencl": "opencl", "vulkan": "vulkan"}
 NAN, INF = np.nan, np.inf
 RANDOM = np.random.RandomState(1)
 
-# Where these differ at NaN and infinity: ONNX leaves maxima of NaN open, ours are NaN or its place, as
-# numpy's; onnxruntime clips infinity to the largest number if a bound is left out, takes a running
-# sum for LRN, which stays NaN, and reads beyond the edge of a resized picture with the weight 0.
+# Operators that differ at NaN and infinity. ONNX does not define maxima of NaN: Backplane returns NaN or its index, as
+# numpy does; onnxruntime clips infinity to the largest number if a bound is left out, takes a running sum for LRN,
+# which stays NaN, and reads beyond the edge of a resized picture with the weight 0.
 OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "MaxRoiPool", "ReduceMax",
                "ReduceMin", "Resize", "ScatterElements", "ScatterND", "Upsample"}
 
 
 def is_by_reference(node):
-    """Whether the peer is ONNX's reference. onnxruntime has no LinearAttention; where the length is no power of two, its
-    transforms are off by a thousandth; a cubic GridSample with padding_mode border moves the place into the picture before
-    it takes neighbours; AffineGrid with align_corners puts the one point of an axis of extent 1 at 1, not at -1."""
+    """Return whether the peer is ONNX's reference instead of onnxruntime. onnxruntime has no LinearAttention; where
+    the length is no power of two, its transforms are off by a thousandth; a cubic GridSample with padding_mode
+    border moves the place into the picture before it takes neighbours; AffineGrid with align_corners puts the one
+    point of an axis of extent 1 at 1, not at -1."""
     modes = {attribute.name: attribute.s for attribute in node.attribute if attribute.name in ("mode", "padding_mode")}
     return node.op_type in ("AffineGrid", "DFT", "STFT", "LinearAttention") or (node.op_type == "GridSample" and modes == {
         "mode": b"cubic", "padding_mode": b"border"})
@@ -52,7 +53,7 @@ def opsets(version):
 
 
 def node_model(node, inputs, opset):
-    """A model of one node; `inputs` by name."""
+    """Return a model of one node; `inputs` are given by name."""
     graph = helper.make_graph(
         [node], "node",
         [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype),
@@ -63,15 +64,15 @@ def node_model(node, inputs, opset):
 
 @functools.lru_cache(None)
 def peer_saturates():
-    """Whether onnxruntime adds products of uint8 and int8 in pairs that saturate at 16 bits, as it does on x86 processors
-    without VNNI. Pairs of weights of 7 bits fit."""
+    """Return whether onnxruntime adds products of uint8 and int8 in pairs that saturate at 16 bits. It does on x86
+    processors without VNNI. Weights of 7 bits avoid saturation."""
     x, w = np.full((3, 300), 255, "u1"), np.full((300, 7), 127, "i1")
     node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
     return peer(node, {"x": x, "w": w}, 20)[0][0, 0] != 300 * 255 * 127
 
 
 def peer(node, inputs, opset):
-    """The outputs by onnxruntime; None if it lacks the operator for this type, or refuses the use."""
+    """Return the outputs of onnxruntime, or None if it lacks the operator for this type or rejects the node."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -93,36 +94,37 @@ PRODUCTS = {"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulInte
 
 
 def is_saturated(node, inputs):
-    """Whether the peer may saturate in a node."""
+    """Return whether the peer may saturate in a node."""
     return node.op_type in PRODUCTS and peer_saturates() and any(
         value.dtype == np.int8 and ((value < -64) | (value > 63)).any() for value in inputs.values())
 
 
 def is_without_terms(node, inputs):
-    """Whether onnxruntime leaves sums of no terms unset, as it does those of integer products, or calls the mean of no
-    elements 0, which is NaN as 0/0."""
+    """Return whether onnxruntime leaves empty sums uninitialised, as in products of integers, or returns 0 for the
+    mean of no elements, which is 0/0, NaN."""
     return node.op_type in {"ReduceMean", *PRODUCTS} and any(value.size == 0 for value in inputs.values())
 
 
 def largest(values):
-    """The largest magnitude of finite floats in a list of arrays."""
+    """Return the largest magnitude of the finite floats in a list of arrays."""
     finite = [np.abs(value[np.isfinite(value)].astype("f8")).max(initial=0)
               for value in map(np.asarray, values) if value.dtype.kind == "f"]
     return float(max(finite, default=0))
 
 
-# What is exact, and where the sign of a zero counts.
+# Operators with exact results, and operators whose results have a significant sign of zero.
 EXACT = {"Abs", "Neg", "Floor", "Ceil", "Round", "Identity", "Sqrt", "Mul"}
 
 
-# Integers of these may differ by one: onnxruntime's tables and products round otherwise, its QLinearSoftmax down.
+# Integer results of these operators may differ by one: onnxruntime rounds tables and products differently, and its
+# QLinearSoftmax rounds down.
 ROUNDED = {"QLinearAdd", "QLinearMul", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere",
            "QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearConcat", "QGemm"}
 
 
 def difference(got, want, inputs, signs=False, most=0):
-    """What differs, or None: the sign of a zero only if asked, integers if by more than `most`. A sum is as exact as
-    its largest term."""
+    """Return the difference of two arrays as text, or None. The sign of a zero is compared only on request; integers
+    may differ by at most `most`. The tolerance of a sum is relative to its largest term."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
@@ -142,13 +144,13 @@ def difference(got, want, inputs, signs=False, most=0):
 
 
 def disturbed(inputs):
-    """The inputs with floats a rounding or two off."""
+    """Return the inputs with floats that differ by one or two rounding errors."""
     return {name: (value * (1 + 3e-7 * (-1) ** np.arange(value.size).reshape(value.shape))).astype("f4")
             if value.dtype == np.float32 else value for name, value in inputs.items()}
 
 
 def is_ill_conditioned(node, inputs, opset, want):
-    """Whether such roundings change the peer's outputs by more than they may differ."""
+    """Return whether these rounding errors change the peer's outputs by more than the tolerance."""
     other = peer(node, disturbed(inputs), opset)
     return other is not None and any(
         a.dtype.kind == "f" and difference(b, a, []) and np.isclose(a, b, .05, equal_nan=True).all()
@@ -156,8 +158,8 @@ def is_ill_conditioned(node, inputs, opset, want):
 
 
 def is_negative_variance(node, inputs, want):
-    """onnxruntime computes MeanVarianceNormalization with a variance that is a difference: of equal elements it may be less
-    than 0, and its root NaN."""
+    """onnxruntime computes the variance of MeanVarianceNormalization as a difference. For equal elements it may be
+    less than 0, and its root NaN."""
     return node.op_type == "MeanVarianceNormalization" and np.isnan(want).any() and all(
         np.isfinite(value).all() for value in inputs.values())
 
@@ -174,13 +176,14 @@ def ints(*values):
 
 
 def numbers(name, *shape):
-    """Integers of the whole range of a type."""
+    """Return integers from the whole range of a type."""
     info = np.iinfo(name)
     return RANDOM.randint(info.min, info.max + 1, shape).astype(name)
 
 
 def weights(other, name, *shape):
-    """Integers to be multiplied with those of the type `other`; of int8 7 bits beside uint8, if the peer needs it."""
+    """Return integers that are multiplied with integers of the type `other`. int8 beside uint8 has 7 bits, if the
+    peer needs it."""
     values = numbers(name, *shape)
     return values // 2 if (other, name) == ("u1", "i1") and peer_saturates() else values
 
@@ -333,7 +336,7 @@ def move_cases():
 
 
 def picture_cases():
-    """Parts of pictures, and what windows see of them."""
+    """Cases of parts of images, and of the windows on images."""
     x = noise(2, 3, 7, 9)
     inside = floats([1, 1, 5, 4], [0, 0, 8, 6], [2.3, 1.7, 2.9, 6.4])
     outside = floats([-3, -2, 4, 3], [5, 4, 30, 30], [4, 4, 2, 1], [-50, -50, -40, -40], [3, 3, 3, 3])
@@ -449,7 +452,7 @@ def reduction_cases():
 
 
 def microsoft_cases():
-    """What optimisers write for chains of operators."""
+    """Cases of the operators that optimisers write for chains of operators."""
     for shape in ((3, 7), (2, 3, 8), (2, 5, 1)):
         x, bias = noise(*shape) * 3, noise(shape[-1])
         yield "BiasGelu", 20, {}, [x, bias]
@@ -530,7 +533,7 @@ def quantized_cases():
 
 
 def qlinear_cases():
-    """Quantised operators of com.microsoft."""
+    """Cases of quantised operators of com.microsoft."""
     for name, zeros in (("u1", (0, 128, 255)), ("i1", (-128, 0, 7))):
         for place, zero in enumerate(zeros):
             first, second = ([np.float32(scale), np.array(at, name)] for scale, at in ((.031, zero), (.047, zeros[1])))
@@ -569,7 +572,7 @@ def qlinear_cases():
 
 
 def attention_cases():
-    """Attention, rotary embeddings and embeddings of com.microsoft."""
+    """Cases of attention, rotary embeddings and embeddings of com.microsoft."""
     def ids(limit, *shape):
         return RANDOM.randint(0, limit, shape).astype("i4")
 
@@ -619,7 +622,8 @@ def attention_cases():
 
 
 def group_query_cases():
-    """4 heads in groups for 2; first runs, runs of one token and, as onnxruntime has it for one batch, of several."""
+    """4 heads in groups for 2 key heads: first runs, runs of one token, and runs of several tokens, which
+    onnxruntime supports for one batch."""
     heads = dict(num_heads=4, kv_num_heads=2)
     angles = np.arange(32)[:, None] * np.arange(1, 9)[None] * .1
     cache = [np.cos(angles).astype("f4"), np.sin(angles).astype("f4")]
@@ -642,7 +646,8 @@ def group_query_cases():
 
 
 def promised_cases():
-    """What ONNX leaves open, and processors do in several ways or not at all: with what we promise."""
+    """Cases that ONNX leaves undefined and that processors compute in different ways, with the results that
+    Backplane documents."""
     for name in "i1 i2 i4 i8 u1 u2 u4 u8".split():
         info = np.iinfo(name)
         a = np.array([5, 0, info.max, info.min, info.min, 7] * 3, name)
@@ -659,7 +664,7 @@ def promised_cases():
 
 
 def check_promises(command, folder, target):
-    """Computed where the model runs, and, of constants, by the interpreter."""
+    """Check the documented results twice: computed by the model from inputs, and by the interpreter from constants."""
     wrong = []
     for is_constant in (False, True):
         cases = []
@@ -671,7 +676,7 @@ def check_promises(command, folder, target):
     return wrong
 
 
-# What has to be constant is: shapes, axes, scales. The rest are inputs, which are not folded.
+# Shapes, axes and scales must be constant. The other values are inputs, which are not folded.
 CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize": 14, "Upsample": 2,
             "Range": 7, "HannWindow": 1, "HammingWindow": 1, "BlackmanWindow": 1,
             "MelWeightMatrix": 31, "DFT": 6, "STFT": 10, "ReduceL1": 2, "ReduceSumSquare": 2, "ReduceSum": 2,
@@ -687,7 +692,7 @@ MICROSOFT = {"FusedConv", "FusedGemm", "BiasGelu", "FastGelu", "QuickGelu", "Fus
 
 
 class Case:
-    """A node of which one output is compared; `before` and `after` are the names of the others."""
+    """Return a node with one compared output; `before` and `after` are the names of the other outputs."""
 
     def __init__(self, number, op, opset, attrs, inputs, before=(), after=()):
         self.opset, self.inputs = opset, {}
@@ -707,7 +712,7 @@ class Case:
 
 
 def refused_cases():
-    """Uses that are refused, with words of the message."""
+    """Nodes that are refused, with words of the message."""
     x, square = noise(2, 3, 8), noise(2, 4, 4)
     for op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
         yield op, {}, [x, x, noise(8)], ("z",), "output 1 is not supported"
@@ -786,7 +791,8 @@ def refused_cases():
 
 
 def check_refusals(command, folder, target):
-    """What is not refused by name, as lines; where it depends on the data, that of constants, too."""
+    """Return as lines the nodes that are not refused by name. If the refusal depends on data, the data are
+    constants, too."""
     wrong, cases = [], []
     for op, attrs, inputs, before, words in refused_cases():
         cases.append((Case(len(cases), op, 20, attrs, inputs, before), words))
@@ -823,7 +829,7 @@ def operator_cases():
 
 
 def run_together(command, folder, target, cases):
-    """The outputs of a model of all cases, which have one operator set, or an error."""
+    """Return the outputs of a model of all cases of one operator set, or an error."""
     opset = cases[0][0].opset
     folder.mkdir(exist_ok=True)
     arguments = [command, "run", str(folder / "model.onnx"), "-t", target, "-o", str(folder), "-d",
@@ -851,7 +857,7 @@ def run_together(command, folder, target, cases):
 
 
 def check_operators(command, folder, target, cases):
-    """What is wrong, as lines. A node that the target refuses by name is left out."""
+    """Return the differences as lines. A node that the target refuses by name is left out."""
     refused, wrong = [], []
     while cases:
         try:
@@ -877,7 +883,7 @@ def check_operators(command, folder, target, cases):
 
 
 def read_values(path, model):
-    """The elements of each output, and of the constants, by name."""
+    """Return the elements of each output and of the constants, by name."""
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     numbers, place = np.fromfile(path, "f8"), 0
     for info in model.graph.output:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares recurrent layers with NumPy: recurrent_cases.py BACKPLANE FOLDER TARGET.
 
-What ONNX's own node cases leave out: clip, numbers of activation functions, input_forget, sequence
-lengths in each direction, states before the first step. The formulas are those of ONNX's
-specification of LSTM, GRU and RNN. Each case is run as a model of that shape; and one library, compiled
-for any number of steps and any batch, is run for several. Prints TAP."""
+The cases cover features that ONNX's own node cases leave out: clip, numbers of activation functions,
+input_forget, sequence lengths in each direction, states before the first step. The formulas are those of ONNX's
+specification of LSTM, GRU and RNN. Each case runs as a model of fixed shapes. One library, compiled for any
+number of steps and any batch, also runs with several shapes. Prints TAP."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DEFAULTS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 NUMBERS = {"HardSigmoid": 2, "Affine": 2, "ScaledTanh": 2, "LeakyRelu": 1, "Elu": 1, "ThresholdedRelu": 1}
 
-# Operator, inputs beside X, W and R, attributes.
+# Operator, inputs besides X, W and R, attributes.
 CASES = {
     "lstm_clip": ("LSTM", "B", {"clip": 0.3}),
     "lstm_input_forget": ("LSTM", "B initial_h initial_c", {"input_forget": 1}),
@@ -99,7 +99,7 @@ def rnn(x, h, c, w, r, bias, p, functions, attributes):
 
 
 def reference(operator, given, attributes, directions):
-    """Y, Y_h and Y_c with layout 0."""
+    """Return Y, Y_h and Y_c with layout 0."""
     steps, batch = given["X"].shape[:2]
     cell = {"LSTM": lstm, "GRU": gru, "RNN": rnn}[operator]
     functions = functions_of(operator, attributes, directions)
@@ -147,7 +147,7 @@ def make_inputs(name, steps, batch, random):
 
 
 def shape_of(name, value, is_open, layout):
-    """The shape of an input, its steps and its batch as names if they are open."""
+    """Return the shape of an input. If open, its steps and its batch are names."""
     open_dims = {"X": ["steps", "batch"], "sequence_lens": ["batch"], "initial_h": [None, "batch"],
                  "initial_c": [None, "batch"]}.get(name, [])
     if layout and len(open_dims) == 2:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A small language model with open lengths gives what onnxruntime gives, at every step of a text. With BP_TEST_LONG:
-# SmolLM2 too, if its package is there, and the text of the programs in examples/language-model.
+# A small language model with open lengths has the outputs of onnxruntime at every step of a text. With
+# BP_TEST_LONG: also SmolLM2, if its package is installed, and the text of the programs in examples/language-model.
 if [ -z "${BP_TEST_PYTHON-}" ] || ! "$BP_TEST_PYTHON" -c 'import gguf, onnx, onnxruntime' 2>/dev/null; then
   echo "1..0 # SKIP no Python with gguf, onnx and onnxruntime; run ./quickstart check"
   exit 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# ONNX's own cases give what they expect: of recurrent layers, and of operators whose computation is
-# not that of one element. In `make check-long` all cases do, or are refused by name.
+# ONNX's own cases have the expected outputs: cases of recurrent layers, and of operators that are not element-wise. In
+# `make check-long` all cases have them, or are refused by name.
 if [ -z "${BP_TEST_PYTHON-}" ]; then
   echo "1..0 # SKIP no Python with onnx; run ./quickstart check"
   exit 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# ONNX's own cases of the operators that the plugin cudalibs claims give what they expect with its
-# claims, in the simulation of NVIDIA's driver, cuBLAS and cuDNN.
+# ONNX's own cases of the operators that the plugin cudalibs claims have the expected outputs, in the simulation of
+# NVIDIA's driver, cuBLAS and cuDNN.
 if [ -z "${BP_TEST_PYTHON-}" ]; then
   echo "1..0 # SKIP no Python with onnx; run ./quickstart check"
   exit 0

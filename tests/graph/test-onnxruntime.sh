@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Operators at the ends of numbers and shapes, and the nodes of random graphs, give what onnxruntime
-# gives. With BP_TEST_LONG: on all devices, and more graphs. BP_TEST_SEED is the first graph's.
+# Operators with extreme numbers and shapes, and the nodes of random graphs, have the outputs of onnxruntime. With
+# BP_TEST_LONG: on all devices, and with more graphs. BP_TEST_SEED is the seed of the first graph.
 if ! "${BP_TEST_PYTHON:-false}" -c 'import onnx, onnxruntime' 2>/dev/null; then
   echo "1..0 # SKIP no Python with onnx and onnxruntime; run ./quickstart check"
   exit 0

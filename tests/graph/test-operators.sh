@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/operators.md lists the operators that `backplane operators` lists, and ONNX's operators (onnx-operators.txt) that it does
-# not. With --write the page is made anew, by the command of _build or of $top_builddir.
+# docs/operators.md lists the operators of `backplane operators`, and the operators of ONNX (onnx-operators.txt) that
+# Backplane lacks. --write writes the page with the command of _build or of $top_builddir.
 set -u
 root=${top_srcdir:-$(dirname "$0")/../..}
 backplane=${top_builddir:-$root/_build}/backplane
 page=$root/docs/operators.md
 all=$root/tests/graph/onnx-operators.txt
 
-# Those of ONNX's own domain, as the command lists them: name, version, open extents.
+# The operators of ONNX's own domain, as the command lists them: name, version, open extents.
 rows() {
   "$backplane" operators | sed 1d | grep -v '^[^ ]*::' | awk -F '  +' '{ print $1 "\t" $2 "\t" $4 }' | LC_ALL=C sort -f
 }
@@ -18,7 +18,7 @@ missing() {
   comm -13 <(rows | cut -f1 | LC_ALL=C sort) <(grep -vE '^#|^(If|Loop|Scan|Optional.*|Sequence.*|SplitToSequence|ConcatFromSequence)$' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f
 }
 
-# listed [TEXT]: the lines as a list after the text, in lines of at most 120 characters.
+# listed [TEXT]: prints the input lines as a list after the text, in lines of at most 120 characters.
 listed() {
   awk -v line="${1-}" '
     NR > 1 { line = line "," }
@@ -27,7 +27,7 @@ listed() {
     END { print line }'
 }
 
-# by_extents EXTENTS: the operators of which the command says that of open extents.
+# by_extents EXTENTS: prints the operators whose open extents the command lists as EXTENTS.
 by_extents() {
   rows | awk -F '\t' -v extents="$1" '$3 == extents { print $1 }'
 }

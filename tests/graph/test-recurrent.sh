@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Recurrent layers give what NumPy gives by the formulas of ONNX's specification.
+# Recurrent layers have the outputs that NumPy computes by the formulas of ONNX's specification.
 if [ -z "${BP_TEST_PYTHON-}" ]; then
   echo "1..0 # SKIP no Python with onnx; run ./quickstart check"
   exit 0

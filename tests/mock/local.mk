@@ -133,15 +133,15 @@ tests_mock_odd_bulk_000_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -DODD_NAME='"odd-bulk-0
 	-DODD_ENTRY=bp_plugin_entry_odd_bulk_000
 tests_mock_odd_bulk_000_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
-# A device with a defect, which tests choose in copies.
+# A device with a defect. Tests choose the defect in copies of the plugin.
 check_LTLIBRARIES += tests/mock/defect.la
 tests_mock_defect_la_SOURCES = tests/mock/defect.c tests/mock/defect.h
 tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
-# The folder is DEFECT_RUNPATH of defect.h.
+# The folder equals DEFECT_RUNPATH of defect.h.
 tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN) \
   -Wl,--enable-new-dtags,-rpath,/defect-runpath-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 
-# Simulated devices: the plugin of the SDK's template, as it stands.
+# Simulated devices: the unchanged plugin of the SDK's template.
 check_LTLIBRARIES += tests/mock/simdev.la
 tests_mock_simdev_la_SOURCES = $(template_plugin_sources)
 tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
@@ -153,8 +153,8 @@ tests_mock_fragile_la_SOURCES = tests/mock/fragile.c
 tests_mock_fragile_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
 tests_mock_fragile_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
-# A simulated accelerator that claims operators: the plugin of the template `--kind npu`, as it
-# stands, and one folder above it the program that it starts.
+# A simulated accelerator that claims operators: the unchanged plugin of the template `--kind npu`. The
+# program that it starts is in the parent folder.
 check_LTLIBRARIES += tests/mock/simnpu.la
 tests_mock_simnpu_la_SOURCES = $(template_npu_sources)
 tests_mock_simnpu_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)

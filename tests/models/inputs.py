@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs for the models: seeded random numbers, and a page of text or speech, prepared as the
-package that each model comes from prepares its input (without these packages' dependencies)."""
+"""Inputs for the models: seeded random numbers, and a page of text or speech. Each input is
+prepared as in the model's own package, without the package's dependencies."""
 
 import wave
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TEXT_LINE = (4, 64, 380, 84)  # left, top, right, bottom of a line of text on th
 
 
 def random_input(shape: tuple[int, ...]) -> Array:
-    """Uniform in -1..1, which is the range of all these models' inputs."""
+    """Return uniform numbers in -1..1, the range of the inputs of all these models."""
     return np.random.default_rng(SEED).uniform(-1, 1, shape).astype(np.float32)
 
 
@@ -34,7 +34,8 @@ def page(folder: Path) -> Image.Image:
 
 
 def text_line(folder: Path, shape: tuple[int, ...]) -> Array:
-    """A line of text, scaled to the height, narrowed where too wide, else padded with zeros."""
+    """Return a line of text, scaled to the height, compressed if it is too wide, and otherwise
+    padded with zeros."""
     height, width = shape[2:]
     line = page(folder).crop(TEXT_LINE)
     fitted = min(width, round(line.width * height / line.height))
@@ -45,13 +46,13 @@ def text_line(folder: Path, shape: tuple[int, ...]) -> Array:
 
 
 def text_page(folder: Path, shape: tuple[int, ...]) -> Array:
-    """The middle of the page, as large as the input."""
+    """Return the middle of the page, cropped to the size of the input."""
     half = np.full(3, 0.5, np.float32)
     return planes(ImageOps.fit(page(folder), (shape[3], shape[2])), half, half)
 
 
 def upright_page(folder: Path, shape: tuple[int, ...]) -> Array:
-    """The middle of the page, with ImageNet's mean and deviation."""
+    """Return the middle of the page, normalised with ImageNet's mean and deviation."""
     mean = np.array([0.485, 0.456, 0.406], np.float32)
     deviation = np.array([0.229, 0.224, 0.225], np.float32)
     return planes(ImageOps.fit(page(folder), (shape[3], shape[2])), mean, deviation)
@@ -107,8 +108,8 @@ REAL: dict[str, Callable[[Path, tuple[int, ...]], Array]] = {
 def make_input(case: Case, kind: str, folder: Path) -> Array:
     """The input of a case; folder holds the files of models.INPUT_FILES.
 
-    "random" is noise, "real" a text or speech, "noisy" that under half as much noise, "tokens" are
-    random words of a vocabulary."""
+    "random" is noise, "real" a text or speech, "noisy" is "real" with half as much noise
+    added, "tokens" are random words of a vocabulary."""
     if kind == "tokens":
         return np.random.default_rng(SEED).integers(1000, 30000, case.shape)
     if kind == "random":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Real models against onnxruntime's outputs; only those of one model are committed.
+# Real models, compared with onnxruntime's outputs. Only the outputs of one model are
+# committed.
 
 models_references = \
 	tests/models/references/ppocr-cls/random/inputs/x.npy \

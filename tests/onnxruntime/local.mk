@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests of: bridges/onnxruntime. Python loads the library, so a sanitized build leaves them out.
+# Tests of: bridges/onnxruntime. Python loads the library, so sanitized builds leave these tests out.
 EXTRA_DIST += tests/onnxruntime/provider_cases.py tests/onnxruntime/test-onnxruntime-ep.sh tests/onnxruntime/oldest.txt \
 	tests/onnxruntime/slots.py tests/onnxruntime/test-onnxruntime-slots.sh
 test_programs += tests/onnxruntime/test-onnxruntime-abi

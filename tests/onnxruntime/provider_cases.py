@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The execution provider inside of onnxruntime: provider_cases.py LIBRARY PACKAGE FOLDER DIGITS [--all]
+"""Test the execution provider inside onnxruntime: provider_cases.py LIBRARY PACKAGE FOLDER DIGITS [--all]
 
-What a session with the provider gives is what one with onnxruntime's CPU provider gives, or what ONNX says: for ONNX's
-node cases (a fixed subset, or all with --all), and for models that are divided, have open shapes,
-bodies and options. LIBRARY is the bridge, PACKAGE the folder of the Python package, FOLDER may be
-written to, DIGITS is an ONNX file. Prints TAP."""
+A session with the provider has the outputs of a session with onnxruntime's CPU provider, or the outputs that ONNX
+expects. The tests run ONNX's node cases (a fixed subset, or all with --all), models that are divided, and models
+with open shapes, bodies and options. LIBRARY is the bridge, PACKAGE the folder of the Python package, FOLDER may
+be written to, DIGITS is an ONNX file. Prints TAP."""
 
 import json
 import os
@@ -37,11 +37,11 @@ FLOAT = TensorProto.FLOAT
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
 onnxruntime.set_default_logger_severity(4)
 
-# Operators of each way of computing, and bodies.
+# Operators of each kind of computation, and operators with bodies.
 SUBSET = {"Conv", "ConvTranspose", "MaxPool", "MatMul", "Gemm", "Softmax", "LayerNormalization", "Gather", "Where", "Resize",
           "LSTM", "If", "Loop", "Scan", "TopK", "NonZero", "QLinearConv", "CumSum", "Einsum", "Cast", "Reshape", "Range"}
 CASES_OF_EACH = 2
-# What onnxruntime's CPU provider itself computes otherwise than ONNX says, or in other bits.
+# Cases that onnxruntime's CPU provider computes differently from ONNX, or with different rounding.
 OPEN = ("bernoulli", "random", "dropout")
 
 
@@ -51,7 +51,7 @@ def devices(kind="cpu"):
 
 
 def session(model, options=None, config=None, kind="cpu", severity=4):
-    """A session on Backplane's device of the kind; `model` is one or a path."""
+    """Return a session on Backplane's device of the kind. `model` is a model or a path."""
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = severity
     for key, value in (config or {}).items():
@@ -69,7 +69,8 @@ def on_cpu(model):
 
 
 def difference(got, want):
-    """Why an output is not the one wanted, or None. What a sum loses goes with its largest terms."""
+    """Return the reason why an output is wrong, or None. The rounding error of a sum is relative to its largest
+    terms."""
     if isinstance(want, list):
         return next((why for why in map(difference, got, want) if why), None) if len(got) == len(want) else "length"
     got, want = np.asarray(got), np.asarray(want)
@@ -82,7 +83,7 @@ def difference(got, want):
 
 
 def check_same(model, feeds, options=None, config=None):
-    """Compares a session of ours with one on the CPU provider; ours, and its report."""
+    """Compare a session of Backplane with one on the CPU provider. Return Backplane's session and its report."""
     ours = session(model, options, config)
     for feed in feeds if isinstance(feeds, list) else [feeds]:
         for got, want in zip(ours.run(None, feed), on_cpu(model).run(None, feed)):
@@ -92,7 +93,7 @@ def check_same(model, feeds, options=None, config=None):
 
 
 def graph_model(nodes, inputs, outputs, initializers=(), opsets=None):
-    """`inputs` and `outputs`: (name, element type, shape)."""
+    """Return a model. `inputs` and `outputs` are lists of (name, element type, shape)."""
     graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info(*each) for each in inputs],
                               [helper.make_tensor_value_info(*each) for each in outputs],
                               [numpy_helper.from_array(value, name) for name, value in initializers])
@@ -107,7 +108,8 @@ def floats(*shape):
 
 
 def divided_model():
-    """Two convolutions with a node of ai.onnx.ml between, which Backplane has not, and a small Add beside."""
+    """Return a model of two convolutions with a node of ai.onnx.ml between them, which Backplane lacks, and a small
+    Add."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
              helper.make_node("Reshape", ["a", "flat"], ["b"]),
              helper.make_node("Scaler", ["b"], ["c"], name="scaler", domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
@@ -126,7 +128,7 @@ def divided_feed():
 
 
 def branches_model():
-    """An If, both of whose bodies read a constant of the graph around them."""
+    """Return a model of an If. Both of its bodies read a constant of the outer graph."""
     def body(name, op):
         return helper.make_graph([helper.make_node(op, ["x", "w"], [name])], name, [],
                                  [helper.make_tensor_value_info(name, FLOAT, [2, 3])])
@@ -183,7 +185,8 @@ def strict_session_runs_if_all_is_claimed():
 
 
 def expect_error(text, options):
-    """From 1.28 on; before, onnxruntime's Python code prints the error and goes on without the provider."""
+    """onnxruntime 1.28 and later raise the error; earlier, onnxruntime's Python code prints it and goes on without
+    the provider."""
     try:
         with redirect_stdout(StringIO()) as said:
             made = session(DIGITS, options)
@@ -322,7 +325,7 @@ def nothing_to_claim_is_said():
 
 
 def kept_model_holds_the_parts():
-    """A model of EPContext nodes runs as the one that it was made of, which it does not need."""
+    """A model of EPContext nodes runs as its original model, and does not need it."""
     path = FOLDER / "kept.onnx"
     for model, feed in ((onnx.load(DIGITS), {"image": floats(2, 1, 28, 28)}), (divided_model(), divided_feed())):
         path.unlink(missing_ok=True)
@@ -350,7 +353,8 @@ def damaged_context_is_an_error():
 
 
 def other_devices_give_the_cpus_outputs():
-    """Each kind of device that is here besides the CPU, with open and with known shapes, claimed parts and others."""
+    """Each present kind of device besides the CPU runs models with open and known shapes, claimed parts and other
+    nodes."""
     for kind in (device.ep_metadata["backplane_device"] for device in other_kinds()):
         for model, feeds in ((onnx.load(DIGITS), [{"image": floats(n, 1, 28, 28)} for n in (1, 3)]),
                              (divided_model(), [divided_feed()])):
@@ -363,7 +367,7 @@ def other_devices_give_the_cpus_outputs():
 
 
 def devices_of_another_machine_give_the_cpus_outputs():
-    """The other machine is this one: its worker is started in the place of ssh."""
+    """This machine plays the other one: its worker is started in the place of ssh."""
     os.environ["BACKPLANE_REMOTE_SHELL"] = "sh -c 'eval \"$1\"'"
     os.environ["BACKPLANE_REMOTE_PROGRAM"] = os.environ["BACKPLANE_WORKER_PROGRAM"]
     feed = {"image": floats(2, 1, 28, 28)}
@@ -377,13 +381,13 @@ def devices_of_another_machine_give_the_cpus_outputs():
 
 
 def other_kinds():
-    """A device of each kind that is here besides the CPU."""
+    """Return a device of each present kind besides the CPU."""
     found = {device.ep_metadata["backplane_device"].split(":")[0]: device for device in reversed(devices(""))}
     return [device for kind, device in sorted(found.items()) if kind != "cpu"]
 
 
 def on_device(device, array):
-    """An OrtValue in the memory of a device."""
+    """Return an OrtValue in the memory of a device."""
     memory = device.memory_info(onnxruntime.OrtDeviceMemoryType.DEFAULT)
     return onnxruntime.OrtValue.ortvalue_from_numpy(array, "gpu", memory.device_id, memory.device_vendor_id)
 
@@ -409,7 +413,8 @@ def tensors_are_bound_in_device_memory():
 
 
 def joined_model():
-    """Two parts with a node of ai.onnx.ml between, beside which a tensor goes from part to part."""
+    """Return a model of two parts with a node of ai.onnx.ml between them. Another tensor goes directly from part to
+    part."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
              helper.make_node("ReduceMean", ["a"], ["b"], axes=[2, 3], keepdims=0),
              helper.make_node("Scaler", ["b"], ["c"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
@@ -421,7 +426,7 @@ def joined_model():
 
 
 def tensors_between_parts_stay_on_the_device():
-    """Only what a node of the CPU reads or gives is copied, which onnxruntime's own profile shows."""
+    """Only tensors that a CPU node reads or writes are copied; onnxruntime's own profile shows the copies."""
     model = joined_model()
     for device in other_kinds():
         options = onnxruntime.SessionOptions()
@@ -442,13 +447,14 @@ def tensors_between_parts_stay_on_the_device():
 
 
 def threads_share_a_session_on_each_device():
-    """The contexts of a part go from the stream of one run to that of another."""
+    """The contexts of a part move from the stream of one run to the stream of another run."""
     for device in other_kinds():
         threads_share_a_session(device.ep_metadata["backplane_device"])
 
 
 def row_model(rows, columns):
-    """Two parts, of which the second reads the first one's output and what a node of the CPU made of another input."""
+    """Return a model of two parts. The second part reads the first part's output, and a value that a CPU node
+    computed from another input."""
     nodes = [helper.make_node("Scaler", ["s"], ["t"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0]),
              helper.make_node("Transpose", ["t"], ["c"], perm=[1, 0]),
              helper.make_node("Add", ["x", "x"], ["a"]),
@@ -468,14 +474,15 @@ def check_rows(kind, model, rows, columns, times):
 
 
 def parts_wait_for_copies():
-    """The second part reads a large output, which is copied while a node of the CPU is done already."""
+    """The second part reads a large output. It is still being copied when a CPU node has finished."""
     for device in other_kinds():
         for model in (row_model(1000, 8000), row_model("n", 8000)):
             check_rows(device.ep_metadata["backplane_device"], model, 1000, 8000, 3)
 
 
 def launches_and_waits(kind, program):
-    """What the layer `trace` sees of them in a process of its own, in order: "launch" and "stream_sync"."""
+    """Return the events that the layer `trace` records of a program in a separate process, in order: "launch" and
+    "stream_sync"."""
     trace = FOLDER / "trace.json"
     in_process(program, BACKPLANE_LAYERS=f"trace:{kind}", BACKPLANE_TRACE_FILE=str(trace))
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
@@ -483,7 +490,7 @@ def launches_and_waits(kind, program):
 
 
 def parts_in_a_row_are_queued():
-    """The host does not wait between a part and the one that reads its output."""
+    """The host does not wait between a part and the part that reads its output."""
     for kind in (device.ep_metadata["backplane_device"].split(":")[0] for device in other_kinds()):
         for rows in (50, "n"):
             calls = launches_and_waits(kind, f"cases.check_rows({kind!r}, cases.row_model({rows!r}, 80), 50, 80, 3)")
@@ -492,7 +499,7 @@ def parts_in_a_row_are_queued():
 
 
 def error_of_bound_run(kind):
-    """Of a run whose inputs and outputs are in the memory of a device; None."""
+    """Run with inputs and outputs in the memory of a device. Return None."""
     model = graph_model([helper.make_node("Add", ["x", "x"], ["y"])], [("x", FLOAT, [4, 8])], [("y", FLOAT, [4, 8])])
     binding = (ours := session(model, {"claim": "all"}, kind=kind)).io_binding()
     binding.bind_ortvalue_input("x", on_device(devices(kind)[0], floats(4, 8)))
@@ -505,7 +512,8 @@ def error_of_bound_run(kind):
 
 
 def failed_work_fails_its_run():
-    """A device tells of a failure when the host waits, which is at the end of a run. onnxruntime only logs errors of other waits."""
+    """A device reports a failure when the host waits, at the end of a run. onnxruntime only logs errors of other
+    waits."""
     for kind in (device.ep_metadata["backplane_device"].split(":")[0] for device in other_kinds()):
         program = f"print(cases.error_of_bound_run({kind!r}))"
         calls = launches_and_waits(kind, program)
@@ -515,7 +523,7 @@ def failed_work_fails_its_run():
 
 
 def in_process(program, **environment):
-    """Runs a program with the provider and `cases`, this module, in a process of its own; what it printed."""
+    """Run a program with the provider and `cases`, this module, in a separate process. Return the printed text."""
     head = f"""import sys; sys.argv[1:] = {[str(each) for each in (LIBRARY, PACKAGE, FOLDER, DIGITS)]!r}
 import provider_cases as cases
 cases.onnxruntime.register_execution_provider_library("again", cases.package.get_library_path())
@@ -525,7 +533,7 @@ cases.onnxruntime.register_execution_provider_library("again", cases.package.get
 
 
 def held_memory(kind, path):
-    """KiB of private memory that a session of a model takes after a run, in a process of its own."""
+    """Return the KiB of private memory that a session of a model uses after a run, in a separate process."""
     return int(in_process(f"""
 def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous:"))
@@ -537,7 +545,8 @@ print(anonymous() - before)
 
 
 def constants_are_held_once():
-    """64 MB of constants, open and known shapes: at most 1.1 times the memory of onnxruntime's CPU provider."""
+    """With 64 MB of constants, and open or known shapes, the provider uses at most 1.1 times the memory of
+    onnxruntime's CPU provider."""
     for rows in (4, "n"):
         nodes, value = [], "x"
         for i in range(16):
@@ -558,7 +567,7 @@ def old_onnxruntime_is_refused_in_words():
 
 
 def unregistering_leaves_sessions_running():
-    """The last test: the provider is not there afterwards."""
+    """The provider can be unregistered. This is the last test."""
     image = floats(1, 1, 28, 28)
     open_sessions = [session(DIGITS)]
     if VERSION >= MEMORY_SINCE:
@@ -592,7 +601,7 @@ TESTS.append(unregistering_leaves_sessions_running)
 
 
 def node_cases(is_all):
-    """All, or a few of each operator of the subset."""
+    """Return all cases, or a few cases of each operator of the subset."""
     from onnx.backend.test.case.node import collect_testcases
     taken = Counter()
     for case in collect_testcases(None):
@@ -605,14 +614,14 @@ def node_cases(is_all):
 
 
 def array_of(value):
-    """An input as onnxruntime takes it: of a case it may be a message, and a sequence is a list."""
+    """Return an input of a case in onnxruntime's form. The case may hold a message; a sequence is a list."""
     if isinstance(value, TensorProto):
         return numpy_helper.to_array(value)
     return value if isinstance(value, list) else np.asarray(value)
 
 
 def run_case(case):
-    """Why it has failed or None, and how many nodes were claimed."""
+    """Return the reason of a failure or None, and the number of claimed nodes."""
     feeds = {info.name: array_of(value) for info, value in zip(case.model.graph.input, case.data_sets[0][0])}
     try:
         wanted = on_cpu(case.model).run(None, feeds)
@@ -623,7 +632,7 @@ def run_case(case):
         results = ours.run(None, feeds)
     except Exception as error:
         return str(error), 0
-    # The CPU provider may compute otherwise than ONNX says: it masks scores of Attention with the least float, not with -inf.
+    # The CPU provider may differ from ONNX: it masks scores of Attention with the lowest float instead of -inf.
     for got, want, expected in zip(results, wanted, case.data_sets[0][1]):
         why = difference(got, want)
         if why and difference(got, array_of(expected)):

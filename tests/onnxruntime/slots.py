@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A round trip through each slot of ort_abi.h: slots.py LIBRARY HEADER FOLDER
+"""Make a round trip through each slot of ort_abi.h: slots.py LIBRARY HEADER FOLDER
 
-LIBRARY is slots_provider.c, which notes each slot that did what it should; HEADER declares the slots. Prints TAP."""
+LIBRARY is slots_provider.c, which records each slot that works; HEADER declares the slots. Prints TAP."""
 
 import os
 import re
@@ -17,18 +17,18 @@ LIBRARY, HEADER, FOLDER = (Path(argument) for argument in sys.argv[1:4])
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 FLOAT = TensorProto.FLOAT
 
-# Used since 1.28 by the bridge, and by the provider of this test.
+# The bridge and this test's provider use these slots only with onnxruntime 1.28 and later.
 MEMORY = re.compile(r"OrtAllocator|OrtDataTransferImpl|OrtKernelImpl|OrtSync|OrtEpFactory\.\w*(Allocator|Stream)"
                     r"|OrtApi\.\w*(MemoryInfo|SyncStream)|OrtEp\.Get(Kernel|Default)"
                     r"|OrtEpApi\.(?!CreateEpDevice|ReleaseEpDevice|AddNodesToFuse)")
 LATER = {"OrtApi.TensorTypeAndShape_HasShape": (1, 24), "OrtApi.GetTensorElementTypeAndShapeDataReference": (1, 24)}
-# Reserve is for initialisers, of which a provider that takes them over has none; no version tried asks for the vendor, and all
-# nodes of a run that are on one device share a stream.
+# Slots that onnxruntime does not call here. Reserve is for initialisers, and a provider that takes them over has none.
+# No tested version requests the vendor. All nodes of a run on one device share a stream.
 NEVER_CALLED = {"OrtAllocator.Reserve", "OrtEpFactory.GetVendorId", "OrtSyncNotificationImpl.WaitOnDevice"}
 
 
 def slots_of_header():
-    """The slots that the header declares and this version has."""
+    """Return the slots that the header declares and this version has."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
     found = {f"{table}.{slot}" for body, table in re.findall(r"typedef struct \w+ \{(.*?)\n\} (\w+);", text, re.DOTALL)
              for slot in re.findall(r"\(\*(\w+)\)\(", body)}

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The execution provider inside of onnxruntime, and its Python package.
+# The execution provider inside onnxruntime, and its Python package.
 if ! "${BP_TEST_PYTHON:-false}" -c 'import numpy, onnx, onnxruntime' 2>/dev/null; then
   echo "1..0 # SKIP BP_TEST_PYTHON names no Python with numpy, onnx and onnxruntime; run ./quickstart check"
   exit 0
@@ -13,7 +13,7 @@ fi
 . "$top_srcdir/tests/tap.sh"
 export LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PYTHONDONTWRITEBYTECODE=1
-# The package built as for a wheel, with the library inside.
+# Build the package as for a wheel, with the library inside.
 cp -r "$top_srcdir/bridges/onnxruntime/python" "$work/python"
 chmod -R u+w "$work/python"
 package_has_its_library() {
@@ -21,7 +21,7 @@ package_has_its_library() {
     PYTHONPATH=$work/built says "$work/built" "$BP_TEST_PYTHON" -c \
       'import onnxruntime_ep_backplane as package; print(package.get_library_path())'
 }
-# The blocks of the page, as one program.
+# The blocks of the page run as one program.
 page_runs() {
   cp "$top_srcdir/examples/digits/digits.onnx" "$work/" &&
     PYTHONPATH=$work/built "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python \
@@ -33,11 +33,11 @@ cases() {
     "$top_srcdir/bridges/onnxruntime/python/src" "$work" "$top_srcdir/examples/digits/digits.onnx" ${BP_TEST_LONG:+--all}
 }
 ok /onnxruntime/package-has-its-library package_has_its_library
-# It names the provider, which onnxruntime takes since 1.26.
+# This program names the provider in the form that onnxruntime 1.26 and later accept.
 if "$BP_TEST_PYTHON" -c 'import onnxruntime; raise SystemExit(tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 26))'; then
   ok /onnxruntime/page-runs page_runs
 fi
-# Its lines follow, with its own numbers and no plan.
+# The TAP lines of provider_cases.py follow, renumbered and without its plan.
 cases >"$work/cases"
 sed -e '/^1\.\./d' -e 's/^\(not ok\|ok\) [0-9]* /\1 /' "$work/cases"
 planned=$(sed -n 's/^1\.\.//p' "$work/cases")

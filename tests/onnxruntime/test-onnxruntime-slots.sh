@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each slot of ort_abi.h does what the header says, in the installed onnxruntime. `make check-long` installs the oldest one,
-# too, and runs the cases of the provider in it.
+# Each slot of ort_abi.h works as the header says, in the installed onnxruntime. `make check-long` also installs the
+# oldest supported onnxruntime, and runs the cases of the provider in it.
 if ! "${BP_TEST_PYTHON:-false}" -c 'import numpy, onnx, onnxruntime' 2>/dev/null; then
   echo "1..0 # SKIP BP_TEST_PYTHON names no Python with numpy, onnx and onnxruntime; run ./quickstart check"
   exit 0

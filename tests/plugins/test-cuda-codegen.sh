@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The code that target kind cuda generates means what the interpreter says, as far as the host's C++
-# compiler can tell: tests/compiler/test-codegen in the simulation of NVIDIA's driver and compiler.
+# The code that the target kind cuda generates has the interpreter's results, as far as the host's
+# C++ compiler can tell: tests/compiler/test-codegen runs in the simulation of NVIDIA's driver and
+# compiler.
 set -u
 unset BP_TEST_NVRTC # the real compiler's code is for a real GPU
 cd "$top_builddir" || exit 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What plugins/cudalibs/library_api.h declares of the CUDA driver, cuBLAS and cuDNN is what NVIDIA's
-# headers say, where they are installed: in CUDA_HOME, in /usr/local/cuda or beside the system's.
+# The declarations of the CUDA driver, cuBLAS and cuDNN in plugins/cudalibs/library_api.h equal those in NVIDIA's
+# headers, if the headers are installed: in CUDA_HOME, in /usr/local/cuda or beside the system's.
 set -u
 . "$top_srcdir/tests/tap.sh"
 api=$top_srcdir/plugins/cudalibs/library_api.h
@@ -13,7 +13,7 @@ for folder in "${CUDA_HOME:-/usr/local/cuda}/include" /usr/local/cuda/include /u
   fi
 done
 
-# The names: functions are first parameters of X(), numbers are macros of one library's prefix.
+# The names: functions are the first parameters of X(); numbers are macros with one library's prefix.
 grep -oE '\bX\((cu|cublas|cudnn)[A-Za-z0-9_]+,' "$api" | sed -E 's/X\((.*),/FUNCTION(\1)/' >"$work/names.h"
 grep -oE '^#define (CU|CUDA|CUBLAS|CUDNN)_[A-Za-z0-9_]+ ' "$api" |
   sed -E 's/#define (.*) /NUMBER(\1)/' >>"$work/names.h"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests of the Python package share. Sourced after tests/tap.sh.
+# Functions that tests of the Python package share. Sourced after tests/tap.sh.
 
-# need_python MODULES: skips the test unless BP_TEST_PYTHON has them, and what extensions are built with.
+# need_python MODULES: skips the test unless BP_TEST_PYTHON has the modules and the packages that build extensions.
 need_python() {
   local include
   if ! "${BP_TEST_PYTHON:-false}" -c "import $*" 2>/dev/null; then

@@ -10,7 +10,7 @@ fi
 . "$top_srcdir/tests/python/package.sh"
 ok /mlserver/package-builds package_builds "$BP_TEST_MLSERVER"
 ok /mlserver/tests-pass "$BP_TEST_MLSERVER" -m pytest -q -p no:cacheprovider tests/test_mlserver.py
-# The settings of the page, a server on the ports of the page's client, and that client.
+# Runs the settings of the page, a server on the ports of the page's client, and the client.
 page_runs() {
   local folder=$work/page status=0 server
   mkdir -p "$folder/digits"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The backend of torch.compile and from_torch, and the programs of their page. BP_TEST_TORCH names a Python that has torch,
-# onnxscript, onnx, pytest and setuptools; they take more than 1 GB, so `./quickstart check` installs none of them.
+# The backend of torch.compile and from_torch, and the programs of docs/pytorch.md. BP_TEST_TORCH names a Python that
+# has torch, onnxscript, onnx, pytest and setuptools; they take more than 1 GB, so `./quickstart check` installs none of
+# them.
 if ! "${BP_TEST_TORCH:-false}" -c 'import torch, onnxscript, onnx, pytest, setuptools' 2>/dev/null; then
   echo "1..0 # SKIP BP_TEST_TORCH names no Python with torch, onnxscript, onnx, pytest and setuptools"
   exit 0

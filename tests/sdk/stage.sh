@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the tests of the SDK: takes a copy of what this build installs, $stage, and works
-# there as on a machine that has the packages and not our source.
+# Sourced by the tests of the SDK: copies the installed files of this build to $stage, and works
+# there as on a machine that has the packages and not Backplane's source.
 . "$top_srcdir/tests/tap.sh"
 stage=$work/stage
 
 install_staged() {
   local prefix
   cp -a "$top_builddir/tests/sdk/installed" "$stage" || return 1
-  # As packages are: without libtool's descriptions.
+  # Remove libtool's descriptions (.la), as packages do.
   find "$stage" -name '*.la' -delete
   prefix=$(find "$stage" -path '*/bin/backplane')
   prefix=${prefix%/bin/backplane}

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What an application's developer does with an installed Backplane, with no file of our source beside
-# it: the example is built with pkg-config, CMake and Meson, and runs a model.
+# An application's developer uses an installed Backplane, without any file of its source: the example is built with
+# pkg-config, CMake and Meson, and runs a model.
 set -u
 . "$top_srcdir/tests/sdk/stage.sh"
 strict="-Wall -Wextra -Wpedantic -Werror"
 
-# A picture of one grey: NumPy's header, which ends at byte 128, and 784 times the number 0.5.
+# A uniformly grey image: NumPy's header of 128 bytes, and 784 times the number 0.5.
 make_input() {
   printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' \
     "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 28, 28), }"
@@ -18,7 +18,7 @@ compiles() {
   mkdir plain && cc -std=c11 $strict "$example/run-model.c" -o plain/run-model $(pkg-config --cflags --libs backplane-graph)
 }
 
-# The C++ example names the file after the output.
+# The C++ example names the output's file after the output.
 compiles_cxx() {
   # shellcheck disable=SC2046,SC2086
   mkdir cxx && g++ -std=c++11 $strict "$example/run-model.cc" -o cxx/run-model $(pkg-config --cflags --libs backplane-graph) &&
@@ -26,7 +26,7 @@ compiles_cxx() {
     fails 1 "input 'image' has not been set" cxx/run-model "$digits" && fails 1 "expected NAME=FILE.npy" cxx/run-model "$digits" grey.npy
 }
 
-# Errors are exceptions with a kind, and types of elements are not mixed up.
+# Errors are exceptions with a kind, and element types are checked.
 throws() {
   printf '%s
 ' '#include <backplane/backplane.hpp>' '#include <iostream>' 'using namespace backplane;' \
@@ -39,7 +39,7 @@ throws() {
     says "TypeError: the tensor has elements of int32, not float32" cxx/throws && grep -q '^ValueError: ' out && grep -c nowhere out | grep -qx 2
 }
 
-# CMake is told no more than where the tree is, which is not where it was configured to be.
+# CMake is given only the path of the installed tree, which differs from the configured path.
 builds_with_cmake() {
   cmake -S "$example" -B cmake "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_FLAGS=$strict" && cmake --build cmake
 }
@@ -48,7 +48,7 @@ builds_with_meson() {
   meson setup meson "$example" --werror && meson compile -C meson
 }
 
-# wants ARGUMENT...: a project that calls find_package(Backplane ARGUMENT...)
+# wants ARGUMENT...: makes a project that calls find_package(Backplane ARGUMENT...).
 wants() {
   mkdir -p wanting && printf '%s\n' 'cmake_minimum_required(VERSION 3.17)' 'project(wanting C)' "find_package(Backplane $*)" \
     >wanting/CMakeLists.txt && rm -rf wanting/build && cmake -S wanting -B wanting/build "-DCMAKE_PREFIX_PATH=$prefix"
@@ -63,7 +63,7 @@ refuses_others() {
   done
 }
 
-# runs FOLDER: the program in it gives what the command gives, byte for byte, of a model and of a library.
+# runs FOLDER: the program in the folder prints the bytes that the command prints, for a model and for a library.
 runs() {
   local model
   for model in "$digits" "$work/digits.so"; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# dh_backplane: the dependencies of a plugin's package, from its notes. The sections come from an
-# `objcopy` of the test's own, so that they may be of any machine.
+# dh_backplane determines the dependencies of a plugin's package from the plugin's ELF notes. The test has its own
+# `objcopy`, so that the notes may belong to any machine.
 set -u
 dh_backplane=$top_srcdir/packaging/dh_backplane
 perl -MDebian::Debhelper::Dh_Lib -e 1 2>/dev/null || { echo "1..0 # SKIP debhelper is not installed"; exit 0; }
@@ -26,7 +26,7 @@ CONTROL
 printf 'backplane-plugin-odd (1) unstable; urgency=low\n\n  * x\n\n -- x <x@example.org>  %s\n' \
   'Sat, 21 Nov 2026 12:00:00 +0000' >debian/changelog
 
-# plugin ORDER DESCRIPTOR: an ELF file of that byte order, < or >, with that descriptor.
+# plugin ORDER DESCRIPTOR: writes an ELF file of that byte order (< or >) with that descriptor.
 plugin() {
   local class='\002\001'
   [ "$1" = '<' ] || class='\002\002'
@@ -37,7 +37,7 @@ plugin() {
   note .note.backplane Backplane "$2"
 }
 
-# note SECTION OWNER TEXT: one more note, as BP_ELF_NOTE makes it.
+# note SECTION OWNER TEXT: adds a note, as BP_ELF_NOTE makes it.
 note() {
   perl -e 'my ($order, $owner, $text) = @ARGV;
     my ($name, $body) = ("$owner\0", "$text\0");
@@ -52,7 +52,7 @@ gives() {
   [ "$(sort debian/*.substvars)" = "$(printf '%s\n' "$@")" ]
 }
 
-# refuses TEXT: it fails, and its message has the text.
+# refuses TEXT: dh_backplane fails, and its message contains the text.
 refuses() {
   local status=0
   perl "$dh_backplane" >"$work/out" 2>&1 || status=$?

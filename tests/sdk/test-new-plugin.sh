@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `backplane new-plugin`: which names it takes, and what it writes.
+# `backplane new-plugin`: the names that it accepts, and the files that it writes.
 set -u
 . "$top_srcdir/tests/sdk/stage.sh"
 backplane=$top_builddir/backplane
 export BACKPLANE_SDK_DIR=$top_srcdir/sdk
 cd "$work" || exit 1
 
-# The plugin of that name compiles, whatever its names in C come to.
+# The plugin with that name compiles, for any form of the name in C.
 compiles() {
   local file
   "$backplane" new-plugin "$1" --directory "$work/$1" || return 1
@@ -16,7 +16,7 @@ compiles() {
   done
 }
 
-# Nothing of the template's name or placeholders is left, in text or file names.
+# No text and no file name contains the template's name or a placeholder.
 is_renamed() {
   ! grep -rniE 'simdev|@[a-z]+@' "$1" &&
     ! find "$1" -name '*simdev*' | grep .
@@ -28,7 +28,7 @@ writes_json() {
     grep -q '"directory": "acme-meson"' json && grep -q '"meson.build"' json
 }
 
-# The accelerator's plugin and the program that simulates it compile, under a name of ours.
+# The accelerator's plugin and the program that simulates it compile under a chosen name.
 writes_an_accelerator() {
   "$backplane" new-plugin string --kind npu --directory npu && is_renamed npu &&
     [ -e npu/debian/rules ] && [ -e npu/.gitignore ] && [ -x npu/tests/conformance.sh ] && [ ! -e npu/src/queue.c ] || return 1
@@ -38,7 +38,7 @@ writes_an_accelerator() {
   done
 }
 
-# The host tries a plugin out again only when a variable that its descriptor names changes.
+# The host repeats the trial of a plugin only if a variable that its descriptor names changes.
 names_its_variables() {
   local name names
   names=$(sed -n 's/.*get_option("\([A-Z_]*\)").*/\1/p' "$1"/src/*.c)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a vendor does with the SDK as it is installed, with no file of our source beside it: the
-# vendor guide to the letter, with Autotools and Meson. In `make check-long`; scripts/check-packages follows the guide
-# with the packages.
+# A vendor uses the installed SDK, without any file of Backplane's source: the test follows the vendor guide to the
+# letter, with Autotools and Meson. It runs in `make check-long`; scripts/check-packages follows the guide with the
+# packages.
 set -u
 if [ -z "${BP_TEST_LONG-}" ]; then
   echo "1..0 # SKIP in make check-long; scripts/check-packages follows the guide"
@@ -19,7 +19,8 @@ exports_entry() {
     ! nm -D --undefined-only "$2" | grep ' bp_'
 }
 
-# The verdicts of the kit, one a line: name and outcome. Without those on the plugin's file, which a linked one has not.
+# Prints the verdicts of the kit, one a line: name and outcome. Verdicts on the plugin's file are left out, because a
+# linked plugin has no file.
 verdicts() {
   "$@" --format tap | sed -n 's/^\(not ok\|ok\) [0-9]* - /\1 /p' | grep -vE ' plugin\.(exports|stack|paths)( |$)'
 }
@@ -30,7 +31,7 @@ conforms_linked_as_loaded() {
     [ "$(wc -l <loaded)" -gt 50 ] && diff loaded linked
 }
 
-# Every picture is what its file name says, on the installed plugin.
+# Every image is classified as the digit in its file name, on the installed plugin.
 classifies() {
   local image got examples
   examples=$(pkg-config --variable=pkgdatadir backplane-plugin-1)/examples/digits

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes loop.onnx, a loop of as many steps as its input says, and items for it, into a folder; and into its folder `staged`
-the loop between other operators, whose tensors go past it, and items for that."""
+"""Write loop.onnx, whose loop runs as many steps as its input says, and items for it, into a folder. Write into its
+subfolder `staged` a model with the loop between other operators, whose tensors bypass the loop, and items for it."""
 import os
 import sys
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests of the command: small ONNX files, made from hexadecimal digits.
+# Sourced by tests of the command: makes small ONNX files from hexadecimal digits.
 
-# part TAG HEX: a field of protobuf's with its length, as hexadecimal digits.
+# part TAG HEX: prints a protobuf field with its length, as hexadecimal digits.
 part() {
   local length=$((${#2} / 2)) digits=
   for (( ; length > 127; length >>= 7)); do
@@ -11,13 +11,14 @@ part() {
   printf '%s%s%02x%s' "$1" "$digits" "$length" "$2"
 }
 
-# digits_of TEXT: its bytes as hexadecimal digits.
+# digits_of TEXT: prints the bytes of the text as hexadecimal digits.
 digits_of() {
   printf '%s' "$1" | od -An -v -t x1 | tr -d ' \n'
 }
 
-# unary OPERATOR TYPE DIMENSIONS [OUTPUT...]: an ONNX model of y = OPERATOR(x), the type as ONNX numbers it, the dimensions as
-# `part`s; or with outputs of these names, each of a node of that name, all of the same values.
+# unary OPERATOR TYPE DIMENSIONS [OUTPUT...]: an ONNX model of y = OPERATOR(x), with ONNX's number of the type, and the
+# dimensions as `part`s. With names of outputs, each output comes from a node of its name, and all outputs have equal
+# values.
 unary() {
   local about nodes='' outputs='' output name=''
   about=$(part 12 "$(part 0a "08$2$(part 12 "$3")")")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The backplane command as its users call it: the main forms, and what is said of bad input.
+# The backplane command as users call it: the main forms, and the messages on bad input.
 set -u
 . "$top_srcdir/tests/tap.sh"
 . "$top_srcdir/tests/tools/onnx.sh"
@@ -8,7 +8,7 @@ backplane=$top_builddir/backplane
 digits=$top_srcdir/examples/digits
 shape=image=1x1x28x28
 
-# Two plugins that show the device at one address, and a third with another.
+# Two plugins that show the device at one address, and a third plugin with a device at another address.
 grouped() {
   local plugin=$top_builddir/tests/mock/.libs/defect.so
   mkdir -p "$work/group"
@@ -19,14 +19,14 @@ grouped() {
     [ "$(grep -A1 'pci:0000:42:00.0' "$work/out" | tail -n 1 | grep -c 'the same as defect-azazazazazazaz:0')" = 1 ]
 }
 
-# A kind that is named is shown alone.
+# Only the named kind is shown.
 one_target() {
   says mcpu "$backplane" targets c && [ "$(grep -c '^[a-z]' "$work/out")" = 1 ] &&
     fails 1 "no installed plugin has the target kind 'cc'" "$backplane" targets cc &&
     fails 2 "got 'd' too" "$backplane" targets c d
 }
 
-# The package of the C compiler is named where the compiler is missing, and not for a target kind "cc".
+# The message names the package of the C compiler if the compiler is missing, but not for a target kind "cc".
 package_of_the_compiler() {
   mkdir -p "$work/names/backplane-1/packages.d" && cp "$top_srcdir/packaging/libbackplane1.conf" "$work/names/backplane-1/packages.d" &&
     fails 1 "target kind 'cc'; \`backplane targets\`" env XDG_DATA_HOME="$work/names" "$backplane" targets cc &&
@@ -34,18 +34,18 @@ package_of_the_compiler() {
       "$backplane" compile "$digits/digits.onnx" --target c -o "$work/x.so"
 }
 
-# A "gpu" is no mistyped "cpu".
+# The message on "gpu" does not suggest "cpu".
 lists_kinds() {
   fails 1 '"gpu" (installed: cpu' "$backplane" inspect device gpu && ! grep -q 'did you mean' "$work/err"
 }
 
-# A target named as a device, and a device named as a target.
+# A target is given as a device, and a device as a target.
 tells_kinds_apart() {
   fails 1 '"cpu" is a kind of device, for which there is the target kind c' "$backplane" compile "$digits/digits.onnx" --target cpu -o "$work/x.so" &&
     fails 1 '"c" is a target kind, for devices of kind cpu' "$backplane" inspect device c
 }
 
-# Where the target and the list of devices do not agree both are named.
+# If the target and the list of devices disagree, the message names both.
 names_both_that_disagree() {
   BACKPLANE_DEVICE=cuda fails 1 '--target c is code for devices of kind cpu: BACKPLANE_DEVICE: no device fits "cuda"' \
     "$backplane" run "$digits/digits.onnx" --shape $shape --target c
@@ -66,14 +66,14 @@ every_stage() {
   done
 }
 
-# Without a C compiler nothing is compiled for the plugin's target: a warning, with the text that says how to get one.
+# Without a C compiler no code is compiled for the plugin's target: a warning says how to get a compiler.
 no_code_without_a_compiler() {
   BACKPLANE_PLUGIN_PATH=$work/cpu says "c: a model is compiled and runs on cpu:0" "$backplane" doctor &&
     BACKPLANE_CC=/nowhere/cc BACKPLANE_PLUGIN_PATH=$work/cpu ends_saying 3 "code-failed: target c: " "$backplane" doctor &&
     grep -q /nowhere/cc "$work/out"
 }
 
-# What came of a plugin's use is listed, of one that was new before.
+# The list shows the result of a plugin's use; the plugin was new before.
 probe_shows_states() {
   mkdir -p "$work/crash"
   sed 's/defect=none /defect=crash/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/crash/a.so"
@@ -81,14 +81,14 @@ probe_shows_states() {
     grep -qE '^defect-azazazazazazaz +1.0 +quarantined .*crashed'
 }
 
-# A plugin that passed its trial and then ends the program, with status 0.
+# A plugin that passes its trial and then ends the program with status 0.
 says_that_it_was_ended() {
   mkdir -p "$work/exit"
   sed 's/defect=none      /defect=exit!count/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/exit/a.so"
   BACKPLANE_PLUGIN_PATH=$work/exit fails 1 "a plugin or driver ended the program before the command was done" "$backplane" list --probe --json
 }
 
-# A plugin that prints, when it is used, does so to stderr: what is read from stdout is the command's alone.
+# Text that a plugin prints goes to stderr: only the command writes to stdout.
 keeps_its_stdout() {
   mkdir -p "$work/flood"
   sed 's/defect=none /defect=flood/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/flood/a.so"
@@ -97,7 +97,7 @@ keeps_its_stdout() {
     [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
 }
 
-# A variable that the plugin reads may be why it has no device: it is named where that is said.
+# A variable that the plugin reads may be the reason why it has no device: the message names the variable.
 names_the_variable() {
   local text='BP_DEFECT_VARIABLE=odd is set, which may be why: nothing is plugged in'
   mkdir -p "$work/none"
@@ -109,13 +109,13 @@ names_the_variable() {
     fails 1 "$text" "$backplane" inspect device defect-azazazazazazaz
 }
 
-# What was found a moment ago, in the same command, is not said to be from earlier.
+# A result that the same command found is not reported as an earlier one.
 says_nothing_of_earlier() {
   BACKPLANE_CACHE_DIR=$work/new-cache BACKPLANE_PLUGIN_PATH=$work/crash ends 5 "$backplane" doctor &&
     grep -q 'Passed over: .*it is tried again in' "$work/out" && ! grep -q earlier "$work/out"
 }
 
-# silent COMMAND...: says nothing on stderr, whatever its status is.
+# silent COMMAND...: the command prints nothing on stderr, with any exit status.
 silent() {
   "$@" 2>"$work/err"
   cat "$work/err"
@@ -127,12 +127,13 @@ finds_missing_folder_once() {
     [ "$(grep -c 'directory-unreadable: /proc/nonexistent' "$work/out")" = 1 ]
 }
 
-# with_broken COMMAND...: beside the CPU's, a plugin that was cut off, as its file's name says of OpenCL.
+# with_broken COMMAND...: runs the command with the CPU's plugin and a truncated plugin; the name of its file says
+# OpenCL.
 with_broken() {
   BACKPLANE_PLUGIN_PATH=$work/cut:$work/cpu "$@"
 }
 
-# Terabytes are planned, and not taken.
+# Terabytes are planned, but not allocated.
 inspects_huge_model() {
   "$backplane" compile "$digits/digits.onnx" --target c --shape image=100000000x1x28x28 -o "$work/huge.so" &&
     says "logits: float32 100000000x10" "$backplane" inspect model "$work/huge.so" &&
@@ -144,7 +145,7 @@ inspects_by_relative_path() {
     grep -q device_api.cpu
 }
 
-# The index of the largest float of an .npy file with a 128-byte header.
+# Prints the index of the largest float of an .npy file with a 128-byte header.
 largest() {
   od -An -v -t f4 -w4 -j 128 "$1" | awk 'NR == 1 || $1 > max { max = $1; at = NR - 1 } END { print at }'
 }
@@ -174,7 +175,7 @@ compile() {
   "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/digits.so"
 }
 
-# As a reference each operator is a function, so that there are more intermediates; the answer is the same.
+# As a reference each operator is a function, so the model has more intermediates; the result is equal.
 each_operator_by_itself() {
   mkdir -p "$work/plain" "$work/reference" || return 1
   "$backplane" profile "$work/digits.so" --dump-dir "$work/plain" --runs 1 --seconds 0 >"$work/out" &&
@@ -189,21 +190,22 @@ every_intermediate() {
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
-# A model with open extents is another kind of executable; its functions get numbers behind their tensors.
+# A model with open extents is another kind of executable: the names of its functions get numbers after the tensor's
+# name.
 every_intermediate_of_open_extents() {
   mkdir -p "$work/open-dump" || return 1
   "$backplane" profile "$digits/digits.onnx" --target c --input "image=$digits/images/7-3710.png" --dump-dir "$work/open-dump" --runs 1 \
     --seconds 0 >"$work/out" && [ "$(find "$work/open-dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
-# describes TEXT COMMAND...: as `says`, of output without spaces and ends of lines.
+# describes TEXT COMMAND...: like `says`, for output without spaces and line ends.
 describes() {
   local text=$1
   shift
   "$@" | tr -d ' \n' | tee "$work/out" | grep -qF -- "$text"
 }
 
-# Code for the device that a run would choose, which is what the report says.
+# Code for the device that a run would choose; the report names the device.
 compiles_for_the_device_at_hand() {
   local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/here.so")
   says "  c: for cpu:0 of this machine" "${digits_of[@]}" && predicts "$work/here.so" "$digits/images/7-3710.png" &&
@@ -211,7 +213,7 @@ compiles_for_the_device_at_hand() {
     fails 1 'no installed plugin has devices of kind "quantum"' "${digits_of[@]}" --device quantum
 }
 
-# The target of a device that is named is the device's own, not that of any device of its kind.
+# The target of a named device is the device's own target, not the target of another device of its kind.
 compiles_for_the_device_named() {
   local target digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/here.so")
   target=$("$backplane" inspect device opencl --json | sed -n 's/^  "target": "\(.*\)",$/\1/p' | cut -d' ' -f1-3)
@@ -227,7 +229,7 @@ portable_code_is_for_the_least_cpu() {
     fails 2 "--portable takes a target as its kind alone" "${digits_of[@]}" --target "c -num_cores=1"
 }
 
-# The picture has the extents that the model leaves open; so has an array.
+# The image determines the extents that the model leaves open, and so does an array.
 shape_comes_from_the_value() {
   predicts "$digits/digits.onnx" "$digits/images/7-3710.png" &&
     "$backplane" compile "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" -o "$work/given.so" &&
@@ -258,14 +260,14 @@ no_compiler_makes_no_library() {
     [ ! -e "$work/none.so" ]
 }
 
-# The model runs, and what it costs is said.
+# The model runs, and the output states its cost.
 unwritable_cache() {
   BACKPLANE_CACHE_DIR=$1 "$backplane" run "$digits/digits.onnx" --shape $shape \
     --input "image=$digits/images/7-3710.png" 2>"$work/err" && cat "$work/err" &&
     grep -F "compiled code is not cached" "$work/err" | grep -qF "$1"
 }
 
-# 28 by 28 pixels of one grey, in the first three quarters transparent.
+# A uniformly grey image of 28 by 28 pixels; the first three quarters are transparent.
 transparency_is_left_out() {
   base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAYAAAByDd+UAAAAKUlEQVR42u3NMQ0AAAgDsElD/mThgoP06N20nUsRCoVCoVAoFAqFH8MFwrHx6tu5ncsAAAAASUVORK5CYII= >"$work/clear.png" &&
     base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAABXZoBIAAAAFElEQVR42mM4gQcwjEqOSo5KwgAAnxFkn8CmS3YAAAAASUVORK5CYII= >"$work/opaque.png" &&
@@ -273,7 +275,7 @@ transparency_is_left_out() {
     run_digit "$work/digits.so" "$work/clear.png" && cmp "$work/opaque.npy" "$work/out-dir/logits.npy"
 }
 
-# Whatever byte of the picture changes: it is read, or there is an error; nothing else happens.
+# For each changed byte of the image, the command reads the image or reports an error.
 flipped_png() {
   local at size status
   size=$(stat -c %s "$digits/images/7-3710.png")
@@ -290,7 +292,7 @@ flipped_png() {
   done
 }
 
-# A value of 32-bit integers, made of the floats that an output was written as.
+# A value of 32-bit integers, made from the floats of a written output.
 wrong_dtype() {
   LC_ALL=C sed 's/<f4/<i4/' "$work/source.npy" >"$work/ints.npy"
   fails 1 "$1" "$backplane" run "$work/digits.so" --input "image=$work/ints.npy" &&
@@ -298,14 +300,14 @@ wrong_dtype() {
     fails 1 "is int32 of 2; convert it to float32" "$backplane" run "$work/any-shape.so" --input "image=$work/ints.npy"
 }
 
-# A folder with one file that is no plugin.
+# A folder with one file that is not a plugin.
 unusable_plugin() {
   mkdir -p "$work/plugins" && echo "no plugin" >"$work/plugins/broken.so" &&
     BACKPLANE_PLUGIN_PATH=$work/plugins "$backplane" list 2>&1 | tee "$work/out" &&
     grep -F "$work/plugins/broken.so" "$work/out" | grep -q rejected
 }
 
-# Says its values as numbers, and of the model what they are of.
+# Values are printed as numbers, with the names from the model.
 values_and_types_in_json() {
   "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --json |
     tr -d ' \n' | tee "$work/out" | grep -qE '"values":\[(-?[0-9.]+,){9}-?[0-9.]+\]' &&
@@ -314,7 +316,7 @@ values_and_types_in_json() {
     "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist": true'
 }
 
-# little BYTES NUMBER: the number's bytes, the lowest first.
+# little BYTES NUMBER: prints the bytes of the number, the lowest first.
 little() {
   local i number=$2
   for ((i = 0; i < $1; i++)); do
@@ -323,7 +325,7 @@ little() {
   done
 }
 
-# parameter CODE BITS LANES COUNT HEX: a file of parameters, as TVM's, with x of so many elements.
+# parameter CODE BITS LANES COUNT HEX: writes a parameter file in TVM's form, with COUNT elements for x.
 parameter() {
   local i
   little 8 $((0xF7E58D4F05049CB7)) && little 8 0 && little 8 1 && little 8 1 && printf x && little 8 1
@@ -332,8 +334,8 @@ parameter() {
   for ((i = 0; i < ${#5}; i += 2)); do printf '%b' "\\x${5:i:2}"; done
 }
 
-# shown_as TEXT JSON TYPE CODE BITS LANES COUNT HEX: what is said of an output of that type. The graph
-# gives a parameter back as it is.
+# shown_as TEXT JSON TYPE CODE BITS LANES COUNT HEX: the command prints these texts for an output of that type. The
+# graph returns a parameter unchanged.
 shown_as() {
   local run=("$backplane" run "$work/x.json" --library "$work/digits.so" --params "$work/x.params" --device cpu)
   parameter "${@:4}" >"$work/x.params"
@@ -343,7 +345,7 @@ shown_as() {
   says "  $1" "${run[@]}" && ends_saying "${json_status:-0}" "$2" "${run[@]}" --json
 }
 
-# Whole numbers show every digit.
+# Integers are printed with all digits.
 every_type() {
   local refused="have no form in JSON"
   shown_as "-128, 127" "-128," int8 0 8 1 2 807f &&
@@ -363,7 +365,7 @@ every_type() {
     json_status=1 shown_as "elements of float32x2 are not shown" "float32x2 $refused" float32x2 2 32 2 1 0000803f00000040
 }
 
-# A plugin's file whose name is no text and holds an escape sequence.
+# A plugin's file whose name is not UTF-8 and holds an escape sequence.
 odd_names() {
   local name=$'\374\e[31m'
   mkdir -p "$work/odd$name" && echo "no plugin" >"$work/odd$name/$name.so" &&
@@ -372,7 +374,7 @@ odd_names() {
   iconv -f UTF-8 -t UTF-8 "$work/out" >"$work/text" && grep -q 'ELF' "$work/text" && ! grep -q $'\e' "$work/text"
 }
 
-# A file's name neither begins a line of its own nor turns the text around.
+# The name of a file cannot start a new line, and cannot reverse the direction of the text.
 name_stays_in_its_line() {
   mkdir -p "$work/lines" && echo "no plugin" >"$work/lines/"$'a\nsearch path\342\200\256.so' &&
     BACKPLANE_PLUGIN_PATH=$work/lines "$backplane" "$@" >"$work/out"
@@ -380,20 +382,20 @@ name_stays_in_its_line() {
   grep -q 'a?search path?.so' "$work/out" && ! grep -qE $'^search path|\342\200\256' "$work/out"
 }
 
-# completes WORDS... TEXT: the last of the words is completed to TEXT, among others.
+# completes WORDS... TEXT: the completions of the last word include TEXT.
 completes() {
   PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("${@:1:$#-1}") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) &&
     _backplane && printf "%s\n" "${COMPREPLY[@]}" | grep -qxF -- "${@: -1}"' \
     "$top_srcdir/tools/completion/backplane" backplane "$@"
 }
 
-# completions WORDS...: what the last of the words may be completed to.
+# completions WORDS...: prints the completions of the last word.
 completions() {
   PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("$@") && COMP_CWORD=$(($# - 1)) && _backplane &&
     printf "%s\n" "${COMPREPLY[@]}"' "$top_srcdir/tools/completion/backplane" backplane "$@"
 }
 
-# Kinds of devices alone, and each option once.
+# Only kinds of devices are completed, and each option once.
 completes_nothing_else() {
   completions run --device "" | tee "$work/out" | grep -qx cpu && ! grep -qxE 'llvm|c|targets|devices' "$work/out" &&
     [ "$(completions run -- | sort | uniq -d | wc -l)" = 0 ]
@@ -416,7 +418,7 @@ every_completion_of_the_kit() {
     completes verify --conformance --skip str stress && completes verify --conformance c cpu
 }
 
-# Half floats, too, are from 0 to 1, and not what random bytes are: of 64 most are above 1/32, 0x2800.
+# Random half floats are uniform from 0 to 1, and not random bytes: of 64 most are above 1/32, 0x2800.
 random_halves() {
   mkdir -p "$work/halves" && relu 0a "$(part 0a 0840)" >"$work/half.onnx" &&
     "$backplane" profile "$work/half.onnx" --device cpu --runs 1 --seconds 0 --dump-dir "$work/halves" || return 1
@@ -424,7 +426,7 @@ random_halves() {
     awk '$1 > 15360 { exit 1 } $1 > 10240 { above++ } END { exit above < 50 }'
 }
 
-# A file's open dimensions are shown as such; for a run they have to be given.
+# A file's open dimensions are shown as open; a run requires their values.
 example_of_a_shape() {
   relu 01 "$(part 0a "$(part 12 6261746368)")$(part 0a 0840)" >"$work/open.onnx" # "batch"
   says 'x: float32 batch x 64' "$backplane" inspect model "$work/open.onnx" || return 1
@@ -442,13 +444,13 @@ no_device_for_the_demo() {
     fails 1 "has no images/DIGIT*.png" "$backplane" demo "$work" && fails 2 "got 'y' too" "$backplane" demo x y
 }
 
-# The kind of an error is for programs.
+# The kind of an error is printed only for programs.
 errors_without_kinds() {
   fails 1 "backplane: cannot open the model '$work/nowhere.onnx'" "$backplane" run "$work/nowhere.onnx" &&
     ends_saying 1 '"kind": "OSError"' "$backplane" run "$work/nowhere.onnx" --json
 }
 
-# Of two plugins of one name the second is not used, which a list logs as information.
+# Of two plugins with one name the second is not used; a list logs this as information.
 shows_the_log() {
   mkdir -p "$work/again" && cp "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so" "$work/again/"
   local -x BACKPLANE_PLUGIN_PATH=$work/cpu:$work/again
@@ -467,7 +469,7 @@ leaves_out_nothing_known() {
     "$backplane" inspect device cpu --json | grep -q '"warp_size": null'
 }
 
-# Files of the cache alone are removed, but for those of the last minute.
+# Only files of the cache are removed, except those of the last minute.
 clears_the_cache() {
   local -x BACKPLANE_CACHE_DIR=$work/cleared
   mkdir -m 700 "$BACKPLANE_CACHE_DIR" && "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so" || return 1
@@ -486,14 +488,14 @@ profile_describes() {
     fails 2 "--order size: it is time or run" "$backplane" profile "$work/digits.so" --order size
 }
 
-# An operator that is missing is named before anything is compiled.
+# A missing operator is reported before any code is compiled.
 inspect_names_missing_operators() {
   relu 01 "$(part 0a 0840)" | sed 's/Relu/Oelu/' >"$work/missing.onnx"
   says "lacks: Oelu (node 'Oelu_0')" "$backplane" inspect model "$work/missing.onnx" &&
     grep -q 'x: float32 64' "$work/out" && ! "$backplane" inspect model "$digits/digits.onnx" | grep -q unsupported
 }
 
-# Doubles, which the target is told not to have: the refusal says what to do, and what was done says what it takes.
+# The target is declared without doubles: the refusal names the remedy, and the remedy's message names its cost.
 second_device_is_told() {
   local target="opencl -fp64=false"
   relu 0b "$(part 0a 0840)" >"$work/double.onnx"
@@ -507,7 +509,7 @@ second_device_is_told() {
     ! grep -q 'opencl,cpu' "$work/out"
 }
 
-# Numbers say their unit to people; to programs they are numbers.
+# Numbers are printed with units for people, and without units for programs.
 attributes_have_units() {
   says bytes "$backplane" inspect device cpu && grep -qE '^total_global_memory +[0-9]+ bytes \([0-9.]+ [KMGT]iB\)$' "$work/out" &&
     "$backplane" inspect device cpu --json | grep -qE '"total_global_memory": [0-9]+,'
@@ -519,7 +521,7 @@ runs_where_a_plugin_is_missing() {
     BACKPLANE_PLUGIN_PATH=$work/cpu predicts "$work/both.so" "$digits/images/7-3710.png"
 }
 
-# A picture, text, and what is neither.
+# An image, text, and a file that is neither.
 wrong_kind_of_file() {
   local advice="a model is an .onnx file, a library (.so)"
   head -c 300 /dev/zero >"$work/zeros.bin"
@@ -529,7 +531,7 @@ wrong_kind_of_file() {
     ! grep -q "install the" "$work/err"
 }
 
-# A library with a function that can be called, and no graph.
+# A library with a callable function and without a graph.
 kernels_alone() {
   echo 'int __tvm_ffi_nothing(void) { return 0; }' >"$work/kernels.c"
   ${BACKPLANE_CC:-cc} -shared -fPIC -o "$work/kernels.so" "$work/kernels.c" &&
@@ -537,7 +539,7 @@ kernels_alone() {
     fails 1 "which holds functions and no model" "$backplane" run "$work/kernels.so"
 }
 
-# What is to be compiled is no matter of plugins.
+# A wrong file to compile is not reported as a problem of plugins.
 onnx_is_no_module() {
   fails 1 "is to be compiled first" "$backplane" inspect module "$digits/digits.onnx" && ! grep -q "install the" "$work/err"
 }
@@ -743,7 +745,7 @@ ok transparency-is-left-out transparency_is_left_out
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 
-# on_terminal COLUMNS COMMAND...: what the command writes to a terminal that is so wide.
+# on_terminal COLUMNS COMMAND...: prints the output of the command on a terminal of that width.
 on_terminal() {
   local columns=$1
   shift

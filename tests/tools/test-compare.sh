@@ -14,12 +14,12 @@ unary Neg 01 "$(part 0a 0805)" >"$work/five.onnx"
 unary Neg 10 "$(part 0a 0804)" >"$work/bfloat.onnx"
 two=("$backplane" compare "$work/Neg.onnx" "$work/Abs.onnx")
 
-# The intermediates are gone afterwards.
+# The command removes the intermediates.
 leaves_nothing() {
   [ -z "$(find "$work" -maxdepth 1 -name 'backplane-*')" ]
 }
 
-# With no tolerance the sums of the fast code differ from those of the reference, before they reach the output.
+# With tolerance 0 the sums of the fast code differ from the sums of the reference, before the output.
 names_the_first_node() {
   ends_saying 1 "The first node that differs: relu2, by " "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 &&
     grep -q '^conv1 .*not compared: only A has it' "$work/out" && grep -q "as a reference" "$work/out" && leaves_nothing
@@ -42,7 +42,8 @@ refuses_other_numbers() {
     fails 2 "at least 0" "${two[@]}" --rtol -1 && fails 1 nowhere.so "$backplane" compare "$work/Neg.onnx" "$work/nowhere.so"
 }
 
-# node OPERATOR INPUTS OUTPUT [NAME NUMBER...]: as an ONNX file has it, named after its output, with an attribute of numbers.
+# node OPERATOR INPUTS OUTPUT [NAME NUMBER...]: prints a node in ONNX's form, named after its output, with an attribute
+# of numbers.
 node() {
   local input numbers='' fields=''
   for input in $2; do
@@ -56,7 +57,7 @@ node() {
   part 0a "$fields"
 }
 
-# value FIELD NAME EXTENT...: an input or output of floats.
+# value FIELD NAME EXTENT...: prints an input or output of floats.
 value() {
   local extent dims=''
   for extent in "${@:3}"; do
@@ -65,7 +66,8 @@ value() {
   part "$1" "$(part 0a "$(digits_of "$2")")$(part 12 "$(part 0a "0801$(part 12 "$dims")")")"
 }
 
-# m = MaxPool(r), r = Relu(Conv(x, w)), with ten channels, which fill no block: what its spare ones hold is not compared.
+# m = MaxPool(r), r = Relu(Conv(x, w)), with ten channels. They do not fill a block; the padding channels are not
+# compared.
 spare_channels() {
   local weights
   weights="080a0803080308031001$(part 42 77)$(part 4a "$(printf '0000803f%.0s' {1..270})")"
@@ -78,7 +80,7 @@ other_shapes() {
   ends_saying 1 "not compared: its shape in B is 5" "$backplane" compare "$work/Neg.onnx" "$work/five.onnx"
 }
 
-# An output of B that A lacks is no less an error than one of A that B lacks.
+# An output of B that A lacks is an error, as is an output of A that B lacks.
 outputs_of_one_side() {
   unary Neg 01 "$(part 0a 0804)" y z >"$work/yz.onnx"
   fails 1 "Neg.onnx on cpu:0 has no output 'z', which $work/yz.onnx on cpu:0 has" "$backplane" compare "$work/yz.onnx" "$work/Neg.onnx" &&
@@ -86,13 +88,13 @@ outputs_of_one_side() {
     ends_saying 0 "0 of 4" "$backplane" compare "$work/yz.onnx" "$work/yz.onnx"
 }
 
-# .npy files have no bfloat16: outputs are compared all the same.
+# .npy files have no bfloat16: bfloat16 outputs are still compared.
 without_nodes() {
   "$backplane" compare "$work/bfloat.onnx" >"$work/out" 2>"$work/err" && grep -q "only outputs are compared: .*bfloat16" "$work/err" &&
     grep -q '^y .*0 of 4' "$work/out" && leaves_nothing
 }
 
-# A node's name is that of a file, of at most 255 bytes.
+# The name of a node becomes the name of a file, of at most 255 bytes.
 without_names() {
   unary Neg 01 "$(part 0a 0804)" "$(printf 'y%.0s' {1..300})" >"$work/long.onnx"
   says "0 of 4" "$backplane" compare "$work/long.onnx" "$work/Neg.onnx" 2>"$work/err" && leaves_nothing &&
@@ -115,14 +117,14 @@ several_results() {
     done
 }
 
-# Of a library with open extents it is said how storage depends on them.
+# For a library with open extents the output says how storage depends on the extents.
 storage_of_open_extents() {
   "$backplane" compile "$digits" --device cpu -o "$work/open.so" && says "open.so" "$backplane" bench "$work/open.so" "${shape[@]}" --runs 1 --seconds 0 &&
     grep -qE 'open.so .* KiB +[0-9.]+ KiB *$' "$work/out" && "$backplane" inspect model "$work/open.so" >"$work/out" &&
     cat "$work/out" && grep -qE '^planned +([0-9]+\*)?[a-zN]+' "$work/out" && grep -qE '^planned_for +[a-zN]+=1$' "$work/out"
 }
 
-# The contexts share the parameters; each has storage of its own.
+# The contexts share the parameters; each context has its own storage.
 contexts_at_once() {
   says '"contexts": 3' "$backplane" bench "$digits" "${shape[@]}" --contexts 3 --runs 9 --seconds 0 --json &&
     [ "$(sed -nE 's/.*"runs": ([0-9]+),/\1/p' "$work/out")" -ge 9 ] &&
@@ -138,7 +140,8 @@ one_table() {
     [ "$(grep -cE '^[^ ]*(Neg|Abs).onnx +cpu:0 ' "$work/out")" = 4 ] && grep -q 'in turns' "$work/out"
 }
 
-# docs/debugging.md shows this. A convolution that took a batch normalisation in has its name: the value under it is the same in onnxruntime.
+# docs/debugging.md shows this. A convolution that absorbed a batch normalisation has the name of the batch
+# normalisation's output: onnxruntime has the same value under that name.
 onnxruntime_agrees() {
   "$BP_TEST_PYTHON" - "$work/normal.onnx" <<'PYTHON' || return 1
 import sys
@@ -163,7 +166,7 @@ PYTHON
       --rtol 0 --atol 0 --json && grep -q '"name": "conv1"' "$work/out" && leaves_nothing
 }
 
-# Of one ONNX file on one device, by a Python that has it.
+# compare --onnxruntime takes one ONNX file on one device, and a Python that has onnxruntime.
 onnxruntime_needs() {
   fails 2 "an ONNX file beside it on one device" "${two[@]}" --onnxruntime &&
     BACKPLANE_PYTHON=/nowhere/python fails 1 "BACKPLANE_PYTHON names a Python" "$backplane" compare "$digits" "${shape[@]}" --onnxruntime &&

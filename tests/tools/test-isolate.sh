@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# BACKPLANE_ISOLATE under the command: what list, inspect and doctor say, and models whose results are those of a run in one
-# process, also under layers.
+# BACKPLANE_ISOLATE and the command: the output of list, inspect and doctor, and models whose results equal those of a
+# run in one process, also under layers.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
@@ -14,7 +14,7 @@ has() {
   "$backplane" inspect device "$1" >/dev/null 2>&1
 }
 
-# run FOLDER DEVICE [VARIABLE=VALUE...]: digits on a device, with nothing on stderr.
+# run FOLDER DEVICE [VARIABLE=VALUE...]: runs digits on a device, without output on stderr.
 run() {
   local folder=$work/$1 device=$2
   shift 2
@@ -27,7 +27,7 @@ same() {
   run within "$1" && run isolated "$1" BACKPLANE_ISOLATE="$1" "${@:2}" && cmp "$work/within/logits.npy" "$work/isolated/logits.npy"
 }
 
-# What the device says of itself does not depend on where its plugin runs.
+# The attributes of the device do not depend on the process of its plugin.
 says_the_same() {
   "$backplane" inspect device "$1" >"$work/within.txt" && BACKPLANE_ISOLATE=$1 "$backplane" inspect device "$1" >"$work/isolated.txt" &&
     grep -v available "$work/within.txt" >"$work/a" && grep -v available "$work/isolated.txt" >"$work/b" && cmp "$work/a" "$work/b"
@@ -44,7 +44,7 @@ lists_none() {
 }
 
 BACKPLANE_ISOLATE='sim*' ok "list shows a plugin that is isolated" ends_saying 0 "found (isolated)" "$backplane" list
-# A worker's program that stops before it serves.
+# A worker's program that ends before it serves.
 ends_stopped_start() {
   printf '#!/bin/sh\necho $$ >"%s/pid"\nkill -STOP $$\n' "$work" >"$work/stopped" && chmod +x "$work/stopped" || return
   BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=$work/stopped timeout -s KILL 60 "$backplane" inspect device simdev:0 >"$work/out" 2>&1

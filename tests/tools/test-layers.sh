@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The layers under the command: models on each device, the trace's document and sums, faults, the conformance kit.
+# The layers and the command: models on each device, the trace's document and sums, faults, the conformance kit.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
@@ -10,7 +10,7 @@ ln -s "$top_builddir/tests/mock/.libs/simdev.so" "$work/plugins"
 export BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$work/plugins
 command -v python3 >/dev/null || { echo "1..0 # SKIP there is no python3"; exit 0; }
 
-# run DEVICE [VARIABLE=VALUE...]: digits on a device, with nothing on stderr.
+# run DEVICE [VARIABLE=VALUE...]: runs digits on a device, without output on stderr.
 run() {
   local device=$1
   shift
@@ -23,7 +23,7 @@ has() {
   "$backplane" inspect device "$1" >/dev/null 2>&1
 }
 
-# The same bytes with layers as without, and a trace that says what the run did.
+# The output is the same with and without layers, and the trace records the run.
 traces() {
   local device=$1
   run "$device" && mv "$work/$device/logits.npy" "$work/without.npy" &&
@@ -31,7 +31,7 @@ traces() {
     cmp "$work/without.npy" "$work/$device/logits.npy" && sums "$work/$device.json" "$device"
 }
 
-# sums FILE KIND: the sums at the end are those of the events.
+# sums FILE KIND: the sums at the end of the trace equal the sums of its events.
 sums() {
   python3 - "$1" "$2" <<'PYTHON'
 import collections, json, sys
@@ -60,7 +60,7 @@ assert all(e["dur"] >= 0 for e in calls)
 PYTHON
 }
 
-# A process that is killed leaves a whole document.
+# A process that is killed leaves a complete document.
 is_whole_after_a_kill() {
   BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/killed-%p.json" \
     "$backplane" bench "$digits/digits.onnx" --shape image=1x1x28x28 --device simdev --seconds 60 >/dev/null 2>&1 &
@@ -82,7 +82,7 @@ is_whole_at_a_limit() {
   python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["traceEvents"]) > 20' "$work/limit.json"
 }
 
-# No file that is cut short: the name is an error, and so is a limit below the shortest trace.
+# A trace is never truncated: the name of an unusable file is an error, and so is a limit below the shortest trace.
 refuses_what_it_cannot_write() {
   local name=$work
   while [ ${#name} -lt 4092 ]; do name=$name/.; done
@@ -92,7 +92,7 @@ refuses_what_it_cannot_write() {
       "$backplane" inspect device cpu 2>&1 >/dev/null | grep -q "the limit of file sizes is lower") && [ ! -e "$work/none.json" ]
 }
 
-# Nothing is written through a link, nor into a file that has another name; one's own file is replaced.
+# The trace is not written through a link, nor into a file with several links; a file of the user is replaced.
 keeps_others_files() {
   echo mine >"$work/mine"
   ln -sf "$work/mine" "$work/link"
@@ -104,13 +104,13 @@ keeps_others_files() {
     python3 -m json.tool "$work/mine" >/dev/null
 }
 
-# Where nothing is said, the file is in the current directory and has the process' number.
+# By default the file is in the current directory, and its name has the process' number.
 has_a_name_by_default() {
   (mkdir -p "$work/here" && cd "$work/here" && BACKPLANE_LAYERS=trace "$backplane" inspect device cpu >/dev/null &&
     python3 -m json.tool backplane-trace-[0-9]*.json >/dev/null)
 }
 
-# faults SLOT KIND MESSAGE: the call fails the run, and nothing is left of it.
+# faults SLOT KIND MESSAGE: the call fails the run, and the run leaks nothing.
 faults() {
   BACKPLANE_LAYERS=fault:simdev,validate BACKPLANE_FAULT=$1 fails 1 "$2" \
     "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device simdev --output-dir "$work" &&
@@ -125,14 +125,14 @@ every_slot_of_a_run_faults() {
   faults get_device_count:1 "fault: simdev: get_device_count fails in its call 1"
 }
 
-# A trial, which decides whether a plugin is fit for use, knows no layers.
+# A trial decides whether a plugin is usable; it uses no layers.
 trial_knows_no_layers() {
   BACKPLANE_CACHE_DIR=$work/cache BACKPLANE_LAYERS=fault:simdev BACKPLANE_FAULT=get_device_count:1 \
     fails 1 "fault: simdev: get_device_count" "$backplane" inspect device simdev &&
     BACKPLANE_CACHE_DIR=$work/cache says simdev "$backplane" inspect device simdev
 }
 
-# It conforms under the layer as well: what the kit does wrong on purpose is still an error, and all else is right.
+# The device conforms under the layer, too: the kit's deliberate errors are still errors, and correct calls succeed.
 conforms() {
   local status
   BACKPLANE_LAYERS=validate "$backplane" verify --conformance "$top_builddir/tests/mock/.libs/simdev.so" \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each command has a page of the manual, which says what its --help says.
+# Each command has a manual page with the text of its --help.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane

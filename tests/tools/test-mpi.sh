@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `backplane-mpi run` on this machine alone: results are those of `backplane run`, errors are said once, and what was written
-# stays when a rank dies or hangs.
+# `backplane-mpi run` on this machine alone: results equal those of `backplane run`, errors are printed once, and
+# written results stay when a rank dies or hangs.
 set -u
 . "$top_srcdir/tests/tap.sh"
 digits=$top_srcdir/examples/digits
@@ -12,12 +12,12 @@ for program in "$top_builddir/.libs/backplane-mpi" "$mpi"; do
   ldd "$program" 2>/dev/null | grep -q libmpich && launcher=mpirun.mpich
 done
 command -v "$launcher" >/dev/null || { echo "1..0 # SKIP no $launcher"; exit; }
-# Of MPI's libraries, which keep what they allocate until the process ends.
+# Leaks of MPI's libraries are ignored: they keep their memory until the process ends.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-# Open MPI starts no more ranks than there are cores, and none as root, unless it is told.
+# By default Open MPI starts at most one rank for each core, and none as root.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
-# job RANKS ARGUMENT...: makes the folder behind --output.
+# job RANKS ARGUMENT...: runs a job, and makes the folder given by --output.
 job() {
   local -a words=("$@")
   local i
@@ -43,7 +43,7 @@ all_once() {
     grep -F "10 computed, 0 failed" "$work/said" && same_results
 }
 
-# The library holds code for one kind of device, and each rank maps it.
+# The library holds code for one kind of device, and each rank maps the library.
 from_library() {
   "$top_builddir/backplane" compile "$digits/digits.onnx" --device cpu -o "$work/digits.so" &&
     job 2 "$work/digits.so" --output "$work/mapped" --json "$digits"/images/*.png >"$work/said" &&
@@ -62,7 +62,7 @@ wrong_shape() {
   ends_saying 1 "rank " job 2 "$work/loop.onnx" --device cpu --output "$work/wrong" "$work/results/7-3710.npz"
 }
 
-# says_once STATUS TEXT COMMAND...: on one line of one rank.
+# says_once STATUS TEXT COMMAND...: one rank prints the text, on one line.
 says_once() {
   ends_saying "$@" && [ "$(grep -cF -- "$2" "$work/out")" -eq 1 ]
 }
@@ -73,7 +73,7 @@ two_of_a_name() {
       "$digits/images/7-3710.png" "$work/other/7-3710.png" && [ -z "$(ls "$work/twice")" ]
 }
 
-# An .npz archive in the folder of the results has their name.
+# An .npz archive with the name of the results' folder exists.
 results_in_place_of_the_item() {
   mkdir -p "$work/in-place" && cp "$work/results/7-3710.npz" "$work/in-place/item.npz" &&
     says_once 2 "would replace it" job 1 "$digits/digits.onnx" --device cpu --output "$work/in-place" \
@@ -83,7 +83,7 @@ results_in_place_of_the_item() {
     cmp "$work/results/7-3710.npz" "$work/in-place/item.npz"
 }
 
-# Two devices, four ranks: each device has two.
+# Two devices, four ranks: each device has two ranks.
 in_turn() {
   BACKPLANE_PLUGIN_PATH=$BACKPLANE_PLUGIN_PATH:$top_builddir/tests/mock/.libs job 4 "$digits/digits.onnx" --device simdev \
     --output "$work/devices" "$digits"/images/*.png >"$work/said" 2>&1
@@ -91,7 +91,7 @@ in_turn() {
   [ "$(grep -c '^  rank .*(simdev:0)' "$work/said")" -eq 2 ] && [ "$(grep -c '^  rank .*(simdev:1)' "$work/said")" -eq 2 ]
 }
 
-# short_ones_written FOLDER: waits until they are, for at most a minute.
+# short_ones_written FOLDER: waits until the short items are written, for at most a minute.
 short_ones_written() {
   local tries
   for ((tries = 0; tries < 600; tries++)); do
@@ -101,7 +101,7 @@ short_ones_written() {
   return 1
 }
 
-# The other MPI's launcher tells its ranks their number by a variable of its own.
+# The other MPI's launcher passes the rank's number in another variable.
 launcher_of_another_mpi() {
   local variable=PMI_SIZE
   [ "$launcher" = mpirun.mpich ] && variable=OMPI_COMM_WORLD_SIZE
@@ -110,7 +110,7 @@ launcher_of_another_mpi() {
     "$digits"/images/7*.png && [ -z "$(ls "$work/another")" ]
 }
 
-# rank_dies FOLDER RANKS ARGUMENT...: one rank computes what never ends, the others wait; then rank 1 dies.
+# rank_dies FOLDER RANKS ARGUMENT...: one rank computes an endless item, the others wait; then rank 1 dies.
 rank_dies() {
   local launched victim status
   job "$2" --device cpu --output "$1" "${@:3}" >"$work/said" 2>&1 &
@@ -134,7 +134,7 @@ rank_hangs() {
     "$work"/short-*.npy "$work/endless.npy" && grep -qE 'rank [01] on ' "$work/out" && [ "$(find "$work/hangs" -name '*.npz' | wc -l)" -eq 6 ]
 }
 
-# Shapes are open; the input b is read again by the last stage, and the output sum is made by the first.
+# Shapes are open. The last stage reads the input b again, and the first stage computes the output sum.
 pipeline_same_results() {
   local item name
   job 3 "$work/staged/model.onnx" --pipeline 3 --device cpu --output "$work/staged/results" "$work"/staged/short-*.npz >"$work/said" || return 1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the command says of ONNX: its operators, and a file as it is.
+# The command's output on ONNX: its operators, and a file as it is.
 set -u
 . "$top_srcdir/tests/tap.sh"
 . "$top_srcdir/tests/tools/onnx.sh"
@@ -8,7 +8,7 @@ backplane=$top_builddir/backplane
 digits=$top_srcdir/examples/digits/digits.onnx
 export BACKPLANE_PLUGIN_PATH=/proc/nonexistent # no plugin is needed
 
-# describes TEXT COMMAND...: as `says`, of output without spaces and ends of lines.
+# describes TEXT COMMAND...: like `says`, for output without spaces and line ends.
 describes() {
   local text=$1
   shift
@@ -29,7 +29,7 @@ nodes_have_shapes() {
     fails 2 "--nodes: it is for an ONNX file" "$backplane" inspect model "$work/x.so" --nodes
 }
 
-# The rest is told all the same: nothing is inferred.
+# The other facts are still printed; nothing is inferred.
 missing_operator() {
   unary Oelu 01 "$(part 0a 0840)" >"$work/missing.onnx"
   says "Oelu      1      no: it is missing" "$backplane" inspect model "$work/missing.onnx" --nodes &&
@@ -38,13 +38,13 @@ missing_operator() {
     grep -qF '"unsupported":"themodeluses1operator' "$work/out"
 }
 
-# A convolution without weights: why shapes are not known.
+# A convolution without weights: the output says why shapes are unknown.
 incomplete() {
   unary Conv 01 "$(part 0a 0840)" >"$work/bare.onnx"
   says "incomplete " "$backplane" inspect model "$work/bare.onnx" && grep -q "Conv_0" "$work/out"
 }
 
-# Names that are no text do not end the JSON.
+# Names that are not UTF-8 do not break the JSON.
 names_that_are_no_text() {
   unary $'Re\377lu' 01 "$(part 0a 0840)" >"$work/odd.onnx"
   "$backplane" inspect model "$work/odd.onnx" --json >"$work/out" 2>"$work/err"

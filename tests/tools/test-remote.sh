@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# BACKPLANE_REMOTE and --device remote:HOST under the command, with this machine as the other one: what list, inspect and
-# doctor say, and models whose results are those of a run on this machine. The other machines have the plugin simdev, which
-# this one has in $both alone.
+# BACKPLANE_REMOTE, --device remote:HOST and the command, with this machine as the other one: the output of list,
+# inspect and doctor, and models whose results equal those of a run on this machine. The other machines have the plugin
+# simdev; this machine has it only in $both.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
@@ -13,7 +13,7 @@ ln -s "$top_builddir/tests/mock/.libs/simnpu.so" "$work/npu"
 alone=$BACKPLANE_PLUGIN_PATH both=$BACKPLANE_PLUGIN_PATH:$work/plugins
 export BACKPLANE_REMOTE_PROGRAM=$BACKPLANE_WORKER_PROGRAM
 
-# with FOLDER COMMAND...: with the plugins in that folder on the other machines.
+# with FOLDER COMMAND...: runs the command; the other machines have the plugins in the folder.
 with() {
   BACKPLANE_REMOTE_SHELL="env 'BACKPLANE_PLUGIN_PATH=$alone:$1' sh -c 'eval \"\$1\"'" "${@:2}"
 }
@@ -23,7 +23,7 @@ has() {
   "$backplane" inspect device "$1" >/dev/null 2>&1
 }
 
-# run FOLDER DEVICE: digits on a device, with nothing on stderr.
+# run FOLDER DEVICE: runs digits on a device, without output on stderr.
 run() {
   mkdir -p "$work/$1"
   "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device "$2" --output-dir "$work/$1" \
@@ -39,7 +39,7 @@ says_which_machine() {
     grep '^Ran on remote:me@there/simdev:0 in ' "$work/out"
 }
 
-# What the device says of itself does not depend on where it is.
+# The attributes of the device do not depend on its machine.
 says_the_same() {
   "$backplane" inspect device "$1" >"$work/here.txt" && "$backplane" inspect device "remote:me@there/$1" >"$work/there.txt" &&
     grep -v available "$work/here.txt" >"$work/a" && sed 's|remote:me@there/||' "$work/there.txt" | grep -v available >"$work/b" && cmp "$work/a" "$work/b"
@@ -51,8 +51,8 @@ diagnoses() {
     grep -F "simdev: a model is compiled and runs on remote:me@there/simdev:0" "$work/doctor"
 }
 
-# A library that was compiled here runs on machines that its process reaches after it was loaded, and on one where another
-# machine loads it first.
+# A library that was compiled here runs on machines that its process contacts after loading it, and on a machine where
+# another machine loads it first.
 crosses() {
   BACKPLANE_PLUGIN_PATH=$both "$backplane" compile "$digits/digits.onnx" --target simdev -o "$work/digits.so" || return
   local device
@@ -74,7 +74,7 @@ part() {
     grep "^Ran on $2:0 and cpu:0 in " "$work/out" && grep "claim 5 of 9 nodes" "$work/out"
 }
 
-# Claimed and compiled there or here, run there, with a device of the kind here or not.
+# The part is claimed and compiled there or here, and runs there, whether or not this machine has a device of the kind.
 claims() {
   export BACKPLANE_SIMDEV_CHIP=$top_builddir/tests/mock/simdev-chip
   BACKPLANE_PLUGIN_PATH=$alone:$work/npu part here simdev || return
@@ -83,14 +83,14 @@ claims() {
     cmp "$work/here/logits.npy" "$work/both/logits.npy"
 }
 
-# The command that reaches the machine is called once: the plugin is used where it was listed.
+# The command that reaches the machine is called once: the plugin is used through the connection that listed it.
 connects_once() {
   printf '#!/bin/sh\necho >>"%s"\neval "$2"\n' "$work/calls" >"$work/shell" && chmod +x "$work/shell" &&
     BACKPLANE_REMOTE_SHELL=$work/shell run once remote:me@there/simdev && [ "$(wc -l <"$work/calls")" -eq 1 ]
 }
 
-# The command works the first time alone, so the second plugin of the machine cannot be used: this machine's is not taken
-# instead.
+# The command works only the first time, so the machine's second plugin is unusable; this machine's plugin does not
+# replace it.
 does_not_fall_back() {
   ln -s "$top_builddir/tests/mock/.libs/fragile.so" "$work/plugins"
   printf '#!/bin/sh\n[ -e "%s" ] && exit 9\n: >"%s"\neval "$2"\n' "$work/called" "$work/called" >"$work/shell" && chmod +x "$work/shell"
@@ -100,7 +100,7 @@ does_not_fall_back() {
   grep "^remote:me@there/simdev .*ended with status 9" "$work/out" && ! grep "^remote:me@there/simdev:" "$work/out"
 }
 
-# A command that neither reads nor answers.
+# A command that neither reads nor writes.
 ends_deaf_command() {
   printf '#!/bin/sh\necho $$ >"%s"\nexec sleep 300\n' "$work/deaf.pid" >"$work/deaf" && chmod +x "$work/deaf" || return
   BACKPLANE_WORKER_DEADLINE=2 BACKPLANE_REMOTE_SHELL=$work/deaf "$backplane" inspect device remote:me@deaf/simdev >"$work/out" 2>&1

@@ -9,19 +9,19 @@ digits=$top_srcdir/examples/digits/digits.onnx
 quick=(--shape image=1x1x28x28 --seconds 0)
 export XDG_DATA_HOME=/proc/nonexistent XDG_CONFIG_HOME=/proc/nonexistent BACKPLANE_DEVICE=cpu TMPDIR=$work
 
-# data PYTHON: an expression over the data of $work/data.json, d, and its first side, s.
+# data PYTHON: evaluates an expression over d, the data of $work/data.json, and s, its first side.
 data() {
   python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); s = d["sides"][0]; v = eval(sys.argv[2]); print(v); sys.exit(not v)' \
     "$work/data.json" "$1"
 }
 
-# One document: the data that --json prints is the page's.
+# The page contains the data that --json prints.
 writes_data_and_page() {
   "$backplane" report "$digits" "${quick[@]}" --json -o "$work/page.html" >"$work/data.json" &&
     data 'json.loads(open("'"$work"'/page.html").read().split("id=\"data\">")[1].split("</script>")[0]) == d'
 }
 
-# conv1 and its relatives are fused; the memory in use is at no time more than what is planned.
+# conv1 and the nodes fused with it have one function; the used memory never exceeds the planned memory.
 describes_operators() {
   data '[n for o in s["operators"] for n in o["computes"]][:3] == ["conv1", "relu1", "pool1"]' &&
     data 's["operators"][1]["inputs"][0] == s["operators"][0]["node"]' &&
@@ -36,12 +36,12 @@ describes_the_rest() {
     data 's["devices"][0]["device"] == "cpu:0" and s["inspected"]["input"][0]["name"] == "image"' && data 's["bench"]["median_ms"] > 0'
 }
 
-# A browser that is told of no other address loads nothing; and nothing in the page names one.
+# A browser loads only the page, since the page names no other address.
 loads_nothing() {
   grep -q "default-src 'none'" "$work/page.html" && ! grep -nE '(src|href)=|url\(|@import|https?://' "$work/page.html" | grep -v w3.org/2000/svg
 }
 
-# A node's name cannot end the element that it is in.
+# The name of a node cannot end its element.
 hostile_names() {
   unary Neg 01 "$(part 0a 0804)" '</script><b>' '<!--' >"$work/hostile.onnx"
   "$backplane" report "$work/hostile.onnx" --seconds 0 -o "$work/hostile.html" && grep -q 'u003c/script>' "$work/hostile.html" &&
@@ -56,7 +56,7 @@ adds_earlier_runs() {
     fails 1 nowhere.json "$backplane" report "$work/Neg.onnx" --seconds 0 --json --earlier "$work/nowhere.json"
 }
 
-# Of open shapes only a run knows how much is computed.
+# With open shapes, only a run knows the amount of computation.
 open_shapes() {
   unary Neg 01 "$(part 0a "$(part 12 6e)")$(part 0a 0804)" >"$work/open.onnx"
   "$backplane" compile "$work/open.onnx" --device cpu -o "$work/open.so" &&
@@ -70,7 +70,7 @@ refuses() {
     fails 2 "at least 0" "$backplane" report "$digits" --seconds -1 --json
 }
 
-# browse PAGE WIDTH SCRIPT: the page in chromium as it is after the script.
+# browse PAGE WIDTH SCRIPT: prints the page as chromium shows it after the script.
 browse() {
   sed '/<\/body>/d; /<\/html>/d' "$work/$1.html" >"$work/browsed.html"
   printf '<script>%s</script></body></html>\n' "$3" >>"$work/browsed.html"
@@ -79,14 +79,15 @@ browse() {
   [ -s "$work/dom" ]
 }
 
-# The rows of the table of operators, in the order of their text.
+# Prints the rows of the table of operators, in the order of their text.
 sorts() {
   browse page 1600 'for (const b of document.querySelectorAll("#side th button")) if (b.textContent == "Node") { b.click(); document.title = "clicked"; }' &&
     grep -q '<title>clicked' "$work/dom" && grep -q 'aria-sort="ascending"' "$work/dom" &&
     grep -oE '<td class="t">[0-9]+:[a-z0-9]+</td>' "$work/dom" | tee "$work/rows" && [ "$(wc -l <"$work/rows")" -ge 5 ] && sort -c "$work/rows"
 }
 
-# At 400 pixels, where headings and texts wrap, and at 1600 nothing is wider than the page; wide tables scroll in their frames.
+# At 400 pixels, where headings and texts wrap, and at 1600 pixels, no element is wider than the page; wide tables
+# scroll in their frames.
 fits() {
   local width
   for width in 400 1600; do

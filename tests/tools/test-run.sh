@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `backplane run`: the forms that values of inputs have, the forms of results, and what they are compared with.
+# `backplane run`: the forms of input values, the forms of results, and comparisons with expected values.
 set -u
 . "$top_srcdir/tests/tap.sh"
 . "$top_srcdir/tests/tools/onnx.sh"
@@ -9,19 +9,19 @@ digits=$top_srcdir/examples/digits
 seven="image=$digits/images/7-3710.png"
 export XDG_DATA_HOME=/proc/nonexistent XDG_CONFIG_HOME=/proc/nonexistent BACKPLANE_DEVICE=cpu
 
-# bytes HEX: as such.
+# bytes HEX: prints the bytes.
 bytes() {
   printf '%b' "$(sed 's/../\\x&/g' <<<"$1")"
 }
 
-# array DESCR SHAPE HEX: a .npy file, whose header has 118 bytes.
+# array DESCR SHAPE HEX: writes a .npy file, whose header has 118 bytes.
 array() {
   local header
   header=$(printf "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" "$1" "$2")
   printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$header" && bytes "$3"
 }
 
-# of MODEL VALUE... : the values of y, in one line of JSON; fails if the run does.
+# of MODEL VALUE... : prints the values of y, in one line of JSON; fails if the run fails.
 of() {
   "$backplane" run "$1" "${@:2}" --json >"$work/out" && tr -d ' \n' <"$work/out" | sed 's/.*"values":\[\([^]]*\)\].*/\1/'
 }
@@ -40,12 +40,12 @@ relu 01 "$(part 0a "$(part 12 6e)")" >"$work/line.onnx"                      # f
 relu 0b "$(part 0a 0801)" >"$work/one.onnx"                                 # float64, 1
 relu 0a "$(part 0a 0804)" >"$work/half.onnx"                                # float16, 4
 relu 07 "$(part 0a 0802)" >"$work/whole.onnx"                               # int64, 2
-# -1.5, -0.5, 0.5, 1.5, deflated, with sizes of 64 bits in the local header, as NumPy writes it.
+# -1.5, -0.5, 0.5, 1.5, deflated, with 64-bit sizes in the local header, as NumPy writes it.
 base64 -d <<<UEsDBC0AAAAIAAAAIQD6vFG5//////////8FABQAeC5ucHkBABAAkAAAAAAAAABRAAAAAAAAAJvsF+obEMnIUMZQrZ6SWpxcpG6loG6TZqKuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GiY6mjoKtQoUAC4GhgP7GRgYQNgeyLYHAFBLAQItAy0AAAAIAAAAIQD6vFG5UQAAAJAAAAAFAAAAAAAAAAAAAACAAQAAAAB4Lm5weVBLBQYAAAAAAQABADMAAACIAAAAAAA= >"$work/x.npz"
 bytes 0000c0bf000000bf0000003f0000c03f >"$work/x.bin"
 four=(gives 0.0,0.0,0.5,1.5 "$work/four.onnx")
 
-# Red, 8 by 8: the first plane is bright and the others are dark; grey is 0.299 of that.
+# A red image, 8 by 8: the first plane is bright and the others are dark; grey is 0.299 of the first plane.
 base64 -d <<</9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAIBAQEBAQIBAQECAgICAgQDAgICAgUEBAMEBgUGBgYFBgYGBwkIBgcJBwYGCAsICQoKCgoKBggLDAsKDAkKCgr/2wBDAQICAgICAgUDAwUKBwYHCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgr/wAARCAAIAAgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwD4vr+Uz/fw/9k= >"$work/red.jpg"
 jpeg_is_a_value() {
   relu 01 "$(part 0a 0801)$(part 0a 0803)$(part 0a 0808)$(part 0a 0808)" >"$work/colour.onnx"
@@ -56,7 +56,7 @@ jpeg_is_a_value() {
     awk '$1 < 0.28 || $1 > 0.32 { wrong = 1 } END { exit wrong || NR != 64 }' "$work/planes"
 }
 
-# With a limit that is too low for a plugin, and one at which the program starts.
+# The limit is too low for a plugin, but high enough for the program to start.
 names_the_limit_of_files() {
   local files
   for files in 16 14 12 10; do
@@ -68,7 +68,7 @@ names_the_limit_of_files() {
   return 1
 }
 
-# A grey picture of 8x8 pixels with that many scans.
+# A grey image of 8x8 pixels with that many scans.
 make_scans() {
   local i
   printf '\xff\xd8\xff\xdb\0\x43\0' && printf '\x01%.0s' {1..64}
@@ -98,7 +98,7 @@ refuses_jpegs() {
     fails 1 "is 8 pixels wide and 8 high, the input is 28 by 28" "$backplane" run "$digits/digits.onnx" --shape image=1x1x28x28 --input "image=$work/red.jpg"
 }
 
-# The size of the file says an extent that is open.
+# The size of the file determines an open extent.
 extent_from_the_size() {
   gives 0.0,0.0,0.5,1.5 "$work/open.onnx" --input "x=$work/x.bin" && describes_shape 2x2 &&
     head -c 7 "$work/x.bin" >"$work/short.bin" &&
@@ -110,7 +110,7 @@ describes_shape() {
   [ "$(tr -d ' \n' <"$work/out" | sed 's/.*"shape":\[\([^]]*\)\].*/\1/')" = "${1/x/,}" ]
 }
 
-# Half floats are rounded to the nearest, halfway cases to even; 65520 is no half float.
+# Numbers are rounded to the nearest half float, ties to even; 65520 is too large for a half float.
 rounds_to_halves() {
   gives 2048.0,2052.0,5.9604644775390625e-08,null "$work/half.onnx" --input 'x=[2049,2051,5e-8,65520]'
 }
@@ -126,7 +126,7 @@ refuses_lists() {
     fails 2 "'9223372036854775808' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[9223372036854775808,2]'
 }
 
-# A member of another name, and the bytes of an archive changed one by one.
+# An archive's member has another name, and the bytes of an archive are changed one by one.
 refuses_archives() {
   local at size status
   fails 1 "has no input 'x'" "$backplane" run "$digits/digits.onnx" --input "$work/x.npz" || return 1
@@ -158,7 +158,7 @@ refuses_pipes() {
     fails 1 "Is a directory" "$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --top 1 --labels "$work"
 }
 
-# With no byte allowed for a file, each writer says which file it cannot write, and leaves nothing behind.
+# With a limit of zero bytes for a file, each writer names the file that it cannot write, and leaves no file behind.
 ends_at_the_limit_of_file_sizes() {
   local file option command
   mkdir "$work/limit" && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/limit.so" ||
@@ -183,7 +183,7 @@ names_of_archives() {
   fails 1 "has 65532 bytes, and in an archive it has at most 65531" "$backplane" run "$work/long.onnx" --input 'x=[1,2,3,4]' -o "$work/long.npz"
 }
 
-# What is written is read again, by its name.
+# A written file can be read again, by its name.
 archive_of_outputs() {
   "$backplane" run "$work/four.onnx" --input "$work/x.npz" -o "$work/y.npz" &&
     says '0 of 4' "$backplane" run "$work/four.onnx" --input "$work/x.npz" --expect "$work/y.npz" &&
@@ -197,14 +197,14 @@ compares() {
   ends_saying "$1" "$2" "$backplane" run "$work/four.onnx" --input "x=$3" --expect "$work/expected.npy" "${@:5}"
 }
 
-# 1, 2, 4, 8 and what differs from it, by 0.5 at 1 and by 1 at 3.
+# 1, 2, 4, 8, and an array that differs from it by 0.5 at 1 and by 1 at 3.
 says_the_largest_and_where() {
   compares 1 '1 at [3]' '[1,2,4,8]' 0000803f00002040000080400000e040 &&
     grep -q '0.2 at \[1\] *2 of 4' "$work/out" &&
     grep -q "output 'y' differs from .*expected.npy: 2 of 4 elements .*; the first is 2 at \[1\], expected 2.5" "$work/out"
 }
 
-# As numpy.testing.assert_allclose: atol + rtol * |expected|, the limit included.
+# The tolerance is that of numpy.testing.assert_allclose: atol + rtol * |expected|, the limit included.
 tolerance_is_numpys() {
   local expected=0000803f00002040000080400000e040
   compares 0 '0 of 4' '[1,2,4,8]' $expected --rtol 0 --atol 1 && compares 1 '1 of 4' '[1,2,4,8]' $expected --rtol 0 --atol 0.99 &&
@@ -240,7 +240,7 @@ refuses_expectations() {
     fails 1 "no output 'x'; it has: y" "${run[@]}" "$work/x.npz"
 }
 
-# Equal ones in their order, NaN last.
+# Equal numbers keep their order; NaN is last.
 best_with_labels() {
   local run=("$backplane" run "$work/four.onnx" --input 'x=[1,7,7,3]' --top)
   printf 'a\nb\nc\nd\n' >"$work/labels" && printf 'a\n' >"$work/few"
@@ -259,7 +259,7 @@ specializes() {
   "$backplane" run "$work/open.onnx" --specialize --input "x=$work/three.npy" 2>&1 | grep -qF 'specialised for x=3x2 in '
 }
 
-# A model without open extents, and a way of compiling that takes all shapes.
+# A model without open extents, and a compilation mode for all shapes.
 refuses_to_specialize() {
   fails 1 'all shapes of the model were known' "$backplane" run "$work/four.onnx" --specialize --input x=[1,2,3,4] &&
     fails 2 'leave out --measure' "$backplane" run "$work/open.onnx" --specialize --measure --input 'x=[[1,2]]' &&
@@ -286,7 +286,7 @@ ok empty-list-is-a-value empty_list
 ok pipe-is-no-file refuses_pipes
 ok name-that-is-too-long-for-an-archive-is-an-error names_of_archives
 ok share-is-of-what-a-graph-compiler-claims fails 2 "--require 0.5: it needs --graph-compiler NAME" "$backplane" run "$work/four.onnx" --require 0.5
-# Outputs whose names differ in what no file name has.
+# The names of these outputs differ only in characters that file names cannot have.
 outputs_keep_apart() {
   local file
   unary Relu 01 "$(part 0a 0802)" a/b a_b a_b.1 "a$(printf '\t')b" >"$work/alike.onnx" && mkdir -p "$work/alike" &&
@@ -297,7 +297,7 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
-# Expected values are compared as they were before the run, and an output replaces no file that the command reads.
+# Expected values are read before the run, and an output replaces no file that the command reads.
 keeps_what_it_reads() {
   local kept=$work/kept
   mkdir "$kept" && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$kept/m.so" &&

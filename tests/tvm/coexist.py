@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backplane and Python's tvm_ffi in one process: neither disturbs the other.
-
-Arguments: the path of libbackplane, that of a library that TVM compiled from C (its code calls all
-host functions by name), and which of the two comes first: "ours" or "theirs"."""
+"""Use Backplane and Python's tvm_ffi in one process: neither disturbs the other. Arguments: the
+path of libbackplane; the path of a library that TVM compiled from C, whose code calls all
+host functions by name; and which library is loaded first: "ours" or "theirs"."""
 
 import ctypes
 import sys
@@ -16,7 +15,7 @@ def check(name, holds):
 
 
 class Ours:
-    """Just enough of the C API to call a function with two integers."""
+    """The part of the C API that calls a function with two integers."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)

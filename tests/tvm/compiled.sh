@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced with a name: runs what make_NAME.py has TVM compile.
+# Sourced with a name: runs the libraries that TVM compiles for make_NAME.py.
 set -euo pipefail
 what=$1
 if ! "${BP_TEST_PYTHON:-false}" -c 'import tvm' 2>/dev/null; then

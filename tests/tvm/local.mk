@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests with what TVM compiles.
+# Tests with code that TVM compiles.
 
 check_PROGRAMS += tests/tvm/run-cases
 tests_tvm_run_cases_LDADD = $(LDADD) -lm
@@ -9,7 +9,7 @@ EXTRA_DIST += tests/tvm/compiled.sh tests/tvm/make_libraries.py tests/tvm/make_m
 	tests/tvm/test-models.sh tests/tvm/test-operators.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh tests/tvm/make_coexist.py \
 	tests/tvm/coexist.py
 
-# Artifacts of TVM up to 0.19, which the tests write themselves.
+# Artifacts of TVM up to 0.19; the tests write them.
 tvm_artifact = tests/tvm/artifact.c tests/tvm/artifact.h
 test_programs += tests/tvm/test-packed-c
 tests_tvm_test_packed_c_SOURCES = tests/tvm/test-packed-c.c $(tvm_artifact)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a library whose code, C, calls the host's functions by name."""
+"""Write a library whose C code calls the host's functions by name."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from tvm.script import tirx as T
 
 @I.ir_module
 class Module:
-    """An odd number goes to a function that nobody has."""
+    """An odd number goes to a function that does not exist."""
 
     @T.prim_func(s_tir=True)
     def half(n: T.int64):

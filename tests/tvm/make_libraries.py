@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of kernels that TVM compiles, and what TVM computes with them.
+"""Compile libraries of kernels with TVM, and compute their results with TVM.
 
-Writes libraries, arrays and a list of cases, `cases.txt`, into the folder given. run-cases.c has the
-form of the list, and repeats the calls with Backplane."""
+Writes libraries, arrays and a list of cases, `cases.txt`, into the folder given. run-cases.c
+documents the format of the list, and repeats the calls with Backplane."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 
 
 class Cases:
-    """Compiles, calls with TVM and writes down what came out."""
+    """Compiles functions, calls them with TVM, and writes the results."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -46,7 +46,7 @@ class Cases:
         return path
 
     def word(self, value):
-        """An argument or a result, as a line of the list says it."""
+        """Return an argument or a result in the format of the list's lines."""
         if value is None:
             return "none"
         if isinstance(value, bool):
@@ -60,7 +60,7 @@ class Cases:
         return f"tensor {self.save(value)}"
 
     def call(self, name, path, function, args, outputs=(), device="cpu"):
-        """Calls a function with `args` and then `outputs`, arrays that it fills."""
+        """Call a function with `args` and then `outputs`, arrays that the function fills."""
         self.lines += [f"case {name}", f"library {os.path.basename(path)}", f"device {device}",
                        f"function {function}"]
         library = tvm.runtime.load_module(path)
@@ -78,7 +78,8 @@ class Cases:
         self.lines += [f"result {self.word(result)}", "run"]
 
     def expect(self, name, path, function, args, outputs, device):
-        """For devices that TVM's wheel has no runtime for: what NumPy says comes out."""
+        """Write a case for a device that TVM's wheel has no runtime for: NumPy computes the
+        result."""
         self.lines += [f"case {name}", f"library {os.path.basename(path)}", f"device {device}",
                        f"function {function}"]
         self.lines += [f"arg {self.word(a)}" for a in args]
@@ -194,7 +195,7 @@ class Workspace:
 
 @I.ir_module
 class Packed:
-    """Calls of functions that the host has, with every sort of argument."""
+    """Calls of host functions, with every sort of argument."""
 
     @T.prim_func(s_tir=True)
     def record(n: T.int64, x: T.float64, a: T.handle):
@@ -218,7 +219,7 @@ class Failing:
 
 @I.ir_module
 class Scalars:
-    """Numbers in and out, and several functions in one module."""
+    """Numbers as arguments and results, and several functions in one module."""
 
     @T.prim_func(s_tir=True)
     def add(x: T.int64, y: T.int64) -> T.int64:
@@ -242,7 +243,7 @@ class Scalars:
 
 
 def note(*args):
-    """What run-cases.c registers under the same name: what it was given is added up."""
+    """The counterpart of a function of this name in run-cases.c: adds up its arguments."""
     total = 0.0
     for value in args:
         total += len(value) if isinstance(value, str) else float(value)
@@ -294,7 +295,7 @@ def add_errors(cases):
 
 
 def add_device(cases, kind, targets):
-    """Host code whose import is code for a device: nested modules, kernels found by name."""
+    """Host code that imports device code: nested modules, kernels found by name."""
     n = te.var("n")
     a, b = (te.placeholder((n,), "float32", name=name) for name in "AB")
     module = module_of("add", a, b, te.compute((n,), lambda i: a[i] + b[i], name="C"))

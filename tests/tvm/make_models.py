@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that TVM compiles to Relax executables, and what TVM's own machine computes with them.
+"""Compile models to Relax executables with TVM, and compute their results with TVM's virtual
+machine.
 
-As make_libraries.py, whose list of cases it writes. Models for OpenCL are compared with what TVM
-computes on the CPU: TVM's wheel compiles for OpenCL and cannot run it."""
+Writes a list of cases in the format of make_libraries.py. Models for OpenCL are compared with
+TVM's results on the CPU: TVM's wheel compiles for OpenCL and cannot run it."""
 
 import os
 import sys
@@ -77,7 +78,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions around which the input goes."""
+    """Two convolutions with a residual connection around them."""
 
     def __init__(self, channels):
         super().__init__()
@@ -105,7 +106,7 @@ class ResidualNet(nn.Module):
 
 
 def from_module(model, spec, random):
-    """The Relax module of a model, its weights bound."""
+    """Return the Relax module of a model, with its weights bound."""
     module, params = model.export_tvm({"forward": spec})
     weights = {name: random.standard_normal([int(s) for s in p.shape]).astype(p.dtype) * 0.3
                for name, p in params}
@@ -113,8 +114,8 @@ def from_module(model, spec, random):
 
 
 def with_parameters(random):
-    """A model that takes its weights as arguments, whose types the bytecode does not check, and
-    values for all of its arguments."""
+    """Return a model that takes its weights as arguments, and values for all of its arguments.
+    The bytecode does not check the types of these arguments."""
     spec = {"x": nn.spec.Tensor(("n", 8), "float32")}
     module, params = MLP().export_tvm({"forward": spec})
     shapes = [(5, 8)] + [[int(extent) for extent in p.shape] for _, p in params]
@@ -140,7 +141,7 @@ def convolutional(random):
 
 
 def imported(random):
-    """An ONNX model as TVM imports it."""
+    """Return an ONNX model as TVM imports it."""
     weight = random.standard_normal((4, 3, 3, 3)).astype("float32") * 0.3
     dense = random.standard_normal((4 * 8 * 8, 6)).astype("float32") * 0.1
     nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
@@ -161,7 +162,7 @@ def imported(random):
 
 
 def branching():
-    """A condition: booleans and scalars."""
+    """A condition, with booleans and scalars."""
     from tvm.script import ir as I  # pylint: disable=import-outside-toplevel
     from tvm.script import relax as R  # pylint: disable=import-outside-toplevel
 
@@ -181,7 +182,7 @@ def branching():
 
 
 def calling():
-    """A function that calls another one, and one that calls itself."""
+    """A function that calls another function, and a function that calls itself."""
     from tvm.script import ir as I  # pylint: disable=import-outside-toplevel
     from tvm.script import relax as R  # pylint: disable=import-outside-toplevel
 
@@ -252,7 +253,8 @@ def add_case(cases, name, path, device, inputs, results, how="machine"):
 
 
 def add_model(cases, name, module, variants):
-    """`variants`: lists of inputs, of different extents where the model allows that."""
+    """Write a model. `variants` are lists of inputs, of different extents where the model allows
+    that."""
     path = compile_for(cases, name, module, "cpu")
     compiled = compile_for(cases, name, module, "cpu", exec_mode="compiled")
     opencl = compile_for(cases, name, module, "opencl")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relax executables of one operator each, or few: those that need more of a runtime than arithmetic.
-
-As make_models.py, whose list of cases it writes."""
+"""Write Relax executables of one operator or a few: operators that need more of a runtime than
+arithmetic. Writes a list of cases in the format of make_models.py."""
 
 import os
 import sys
@@ -19,7 +18,7 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def of_onnx(nodes, inputs, outputs, **constants):
-    """An ONNX graph as TVM imports it; inputs and outputs are names with type and shape."""
+    """Return an ONNX graph as TVM imports it. Inputs and outputs are names with type and shape."""
     graph = helper.make_graph(
         [helper.make_node(op, takes.split(), gives.split(), **attributes)
          for op, takes, gives, attributes in nodes], "net",
@@ -43,7 +42,7 @@ def of_relax(shape, dtype, function):
 
 
 def sorting(cases):
-    """Equal elements are among those that are sorted, zeros of either sign too."""
+    """The sorted elements include equal ones, and zeros of either sign."""
     rows = cases.random.integers(-4, 5, (3, 4, 9)) / 2
     rows[0, 0, :3] = [0, -0.0, 0]
     for dtype in ["float16", "float32", "float64", "int32", "int64"]:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/tvm.md, followed: what it has TVM compile is run by the command as it says.
+# The commands of docs/tvm.md work: the command runs the models that the page compiles with TVM.
 set -uo pipefail
 if ! "${BP_TEST_PYTHON:-false}" -c 'import onnx, tvm' 2>/dev/null; then
   echo 1..1
@@ -11,20 +11,20 @@ fi
 backplane=$top_builddir/backplane
 page=$top_srcdir/docs/tvm.md
 
-# The indented block of the page that begins with a line.
+# Prints the indented block of the page that begins with a line.
 block() {
   awk -v first="    $1" 'index($0, first) == 1 { found = 1 } found && /^[^ ]/ { exit }
                          found { sub(/^    /, ""); print }' "$page"
 }
 
-# python LINE...: the blocks that begin so, as one program.
+# python LINE...: runs the blocks that begin with these lines, as one program.
 python() {
   local line
   for line; do block "$line"; done >program.py
   [ -s program.py ] && "$BP_TEST_PYTHON" program.py
 }
 
-# follow LINE: the commands of the block, after the file's name was put in place of net.so's.
+# follow LINE: runs the commands of the block, with the file's name in place of net.so.
 follow() {
   local command
   block "backplane inspect model net.so" | head -n 2 | sed "s/net\.so/$1/" >commands
@@ -49,10 +49,10 @@ else
   echo "ok $count /tvm/page/runs-on-opencl # SKIP there is no OpenCL device"
 fi
 
-# A picture fits where the number of them is a run's to choose.
+# An image is accepted if the run may choose the number of images.
 ok /tvm/page/takes-a-picture "$backplane" run net.so --input "image=$top_srcdir/examples/digits/images/7-3710.png"
 ok /tvm/page/shows-the-functions says 'main vm_load_executable' "$backplane" inspect module net.so
 
-# An extent that only a run knows is not invented, and may be given.
+# The command does not guess an extent that only a run determines; the user may give it.
 ok /tvm/page/profile-asks-for-what-it-cannot-invent fails 1 'no value for image (?x1x28x28)' "$backplane" profile net.so
 ok /tvm/page/profile-takes-the-shape-of-what-it-invents says relu "$backplane" profile net.so --shape image=2x1x28x28 --seconds 0

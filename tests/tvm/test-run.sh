@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Artifacts of TVM up to 0.19 under the backplane command.
+# The backplane command runs artifacts of TVM up to 0.19.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
 
-# runs ARGUMENTS...: the network's outputs are what they should be for x = 1, 2, 3, 4.
+# runs ARGUMENTS...: the network's outputs are the expected ones for x = 1, 2, 3, 4.
 runs() {
   "$backplane" run "$@" --device cpu --input "x=$work/x.npy" | tee "$work/out"
   grep -q 'output0 .*4, 8, 12, 16' "$work/out" && grep -q 'output1 .*scalar .*40' "$work/out" &&

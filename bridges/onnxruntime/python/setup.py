@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package with the library of the installed Backplane, which pkg-config knows.
-BACKPLANE_ONNXRUNTIME_LIBRARY in the environment takes its place."""
+"""Makes the package with the library of the installed Backplane, which pkg-config finds.
+BACKPLANE_ONNXRUNTIME_LIBRARY in the environment overrides pkg-config."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def find_library():
 
 
 class Build(build_py):
-    """Copies the library beside the modules."""
+    """Copy the library beside the modules."""
 
     def run(self):
         super().run()
@@ -41,7 +41,7 @@ class Build(build_py):
 
 
 class Binary(Distribution):
-    """A wheel of this machine's kind, for any Python."""
+    """Tag the wheel for this machine's platform and for any Python."""
 
     def has_ext_modules(self):
         return True

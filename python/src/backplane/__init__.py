@@ -7,8 +7,8 @@
     outputs = model.run(x=numpy.zeros((1, 3, 224, 224), "float32"))
     outputs["y"].numpy()
 
-Arrays of numpy, torch and others are passed without a copy (the buffer protocol, DLPack). Python's
-lock is let go while the library works. docs/python.md has more."""
+Arrays of numpy, torch and other packages are passed without a copy (buffer protocol, DLPack). The
+library releases Python's global interpreter lock while it works. See docs/python.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
 
 
 def _use_libraries_of_wheel() -> None:
-    """Lets the libraries in a wheel find the plugins and the trial program beside them. Plugins that
+    """Let the libraries in a wheel find the plugins and the trial program beside them. Plugins that
     BACKPLANE_PLUGIN_PATH names come first."""
     folder = os.path.join(os.path.dirname(__file__), "lib")
     if os.path.isdir(folder):
@@ -58,7 +58,8 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 
 class Device(NamedTuple):
-    """A device: DLPack's number of its kind, and its index."""
+    """A device: DLPack's number of the device's kind, and the device's index among the devices of that
+    kind."""
 
     device_type: int
     device_id: int
@@ -71,15 +72,15 @@ class Device(NamedTuple):
 
     @property
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the device is present."""
         return bool(_core.device_attribute(self, "exist"))
 
     def attribute(self, name: str) -> Any:
-        """An attribute, "device_name"; None for one that the device does not have."""
+        """Return an attribute of the device, for example "device_name", or None if the device lacks it."""
         return _core.device_attribute(self, name)
 
     def synchronize(self) -> None:
-        """Waits for what is queued on its default stream; an error of it is raised here."""
+        """Wait for the work on the device's default stream. An error of that work is raised here."""
         _core.synchronize(self)
 
 
@@ -87,12 +88,12 @@ Preferences = Device | str | Sequence[Device | str] | None
 
 
 class Tensor(_core.Tensor):
-    """An array on a device. numpy, torch and others take it by DLPack, without a copy."""
+    """An array on a device. numpy, torch and other packages import it through DLPack, without a copy."""
 
     __slots__ = ()
 
     def to_device(self, target: Device | str) -> Tensor:
-        """A copy on another device; itself if it is there already."""
+        """Return a copy on another device, or the tensor itself if it is on that device."""
         there = device(target)
         if there == self.device:
             return self
@@ -100,8 +101,8 @@ class Tensor(_core.Tensor):
         return copy
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """The same elements with other extents, one of which may be -1: `reshape(2, 3)`,
-        `reshape((2, -1))`."""
+        """Return the same elements with other extents: `reshape(2, 3)`, `reshape((2, -1))`. One extent may
+        be -1; it is computed from the others."""
         extents: Any = shape[0] if len(shape) == 1 and hasattr(shape[0], "__iter__") else shape
         wanted, count = list(extents), math.prod(self.shape)
         known = math.prod(extent for extent in wanted if extent != -1)
@@ -113,12 +114,13 @@ class Tensor(_core.Tensor):
         return self.view_as(wanted, self.dtype)
 
     def view_as(self, shape: Sequence[int], dtype: DType) -> Tensor:
-        """The same memory with another shape and element type."""
+        """Return a tensor of another shape and element type in the same memory."""
         view: Tensor = super().view_as(shape, dtype_name(dtype))
         return view
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """An array that shares the memory if it is the host's, and a copy of it otherwise."""
+        """Return a numpy array. The array shares the tensor's memory if that is host memory; otherwise it
+        is a copy."""
         import numpy  # pylint: disable=import-outside-toplevel
 
         try:
@@ -138,11 +140,11 @@ class Tensor(_core.Tensor):
         return array.copy() if copy and not is_copy else array
 
     def _bytes(self) -> Tensor:
-        """The memory, of compact elements, as bytes."""
+        """Return the memory of a compact tensor as bytes."""
         return self.view_as((self.nbytes,), "uint8")
 
     def __reduce__(self) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-        """A pickle holds the elements; they are read back onto the same device."""
+        """Pickle the elements. Unpickling copies them to the device that the tensor was on."""
         data = bytes(memoryview(self.to_device(Device(1, 0))._bytes()))
         return _from_pickle, (self.shape, self.dtype, str(self.device), data)
 
@@ -151,7 +153,7 @@ class Tensor(_core.Tensor):
 
 
 class Module(_core.Module):
-    """Loaded code: functions by name, `module["add"]`, and imports."""
+    """Loaded code: its functions by name, as in `module["add"]`, and the modules that it imports."""
 
     __slots__ = ()
     __iter__ = None
@@ -164,8 +166,9 @@ class Module(_core.Module):
         return function
 
     def machine(self, on: Preferences = None) -> Module:
-        """The functions of a model that TVM compiled, or that has open extents, on a device:
-        `machine["main"](x)`. They take and return tensors on the device, and copy none."""
+        """Return the functions of a model on a device: `machine["main"](x)`. The model was compiled by
+        TVM, or has open extents. The functions take and return tensors on the device, and copy none of
+        them."""
         there = on if isinstance(on, Device) else _core.select_model_devices(self, _preferences(on))[0]
         made: Module = _core.relax_machine(self, there)
         return made
@@ -183,7 +186,7 @@ _core._setup(Device, Tensor, Module, errors.BY_KIND, BackplaneError)
 
 
 def device(name: Device | str) -> Device:
-    """A device by name: "cpu", "opencl:1"."""
+    """Return the device with a name such as "cpu" or "opencl:1"."""
     if isinstance(name, Device):
         return name
     if not isinstance(name, str):
@@ -192,7 +195,7 @@ def device(name: Device | str) -> Device:
 
 
 def _preferences(on: Preferences) -> str | None:
-    """The text of preferences: those of a list, in order."""
+    """Return preferences as one text, in the order of the list."""
     if on is None or isinstance(on, str):
         return on
     each = [on] if isinstance(on, Device) or not isinstance(on, Sequence) else list(on)
@@ -206,14 +209,14 @@ def _preferences(on: Preferences) -> str | None:
 
 
 def select_device(preferences: Preferences = None) -> Device:
-    """The first of a list of preferences (["opencl:1", "cpu"], "opencl:1,cpu") that is there, by
-    BACKPLANE_DEVICE if there is none."""
+    """Return the first present device of a list of preferences (["opencl:1", "cpu"] or "opencl:1,cpu").
+    Without preferences, BACKPLANE_DEVICE is read."""
     return _core.select_device(_preferences(preferences))
 
 
 def _other_devices(on: Preferences, chosen: Device) -> list[Device]:
-    """The devices that preferences name beside the chosen one, in order: of each entry that names a
-    device, the best that is there."""
+    """Return the devices that preferences name beside the chosen device, in order: the best present device
+    for each entry that names a device."""
     text = _preferences(on)
     entries = [entry.strip() for entry in (_core.default_preferences() if text is None else text).split(",")]
     entries = [entry for entry in entries if entry not in ("", "auto")]
@@ -231,7 +234,7 @@ def _other_devices(on: Preferences, chosen: Device) -> list[Device]:
 
 
 def devices() -> list[Device]:
-    """All devices that are there, of all installed plugins."""
+    """Return all present devices of all installed plugins."""
     found = []
     for kind in _core.device_kinds():
         first = device(kind)
@@ -245,7 +248,8 @@ def devices() -> list[Device]:
 
 def empty(shape: Sequence[int], dtype: DType = "float32", on: Device | str = "cpu",
           scope: str | None = None) -> Tensor:
-    """A tensor whose elements have no values yet. `dtype` may be numpy's or torch's too."""
+    """Return a tensor whose elements are uninitialised. `dtype` may be an element type of the library,
+    numpy or torch."""
     tensor_: Tensor = _core.empty(shape, dtype_name(dtype), device(on), scope)
     return tensor_
 
@@ -261,14 +265,14 @@ def _from_pickle(shape: Sequence[int], dtype: str, on: str, data: bytes) -> Tens
 
 
 def from_dlpack(array: Any) -> Tensor:
-    """A tensor that shares the memory of an array with `__dlpack__`."""
+    """Return a tensor that shares the memory of an array with `__dlpack__`."""
     tensor_: Tensor = _core.from_dlpack(array)
     return tensor_
 
 
 def tensor(values: Any, on: Device | str = "cpu", dtype: DType | None = None) -> Tensor:
-    """A copy of an array, or of what numpy makes an array of, on a device; of `dtype` if it is given,
-    else of the array's."""
+    """Return a copy of an array on a device. numpy converts other values to an array first. `dtype` is the
+    element type of the copy; by default it is the element type of the array."""
     import numpy  # pylint: disable=import-outside-toplevel
 
     name = None if dtype is None else dtype_name(dtype)
@@ -297,7 +301,7 @@ def register_func(name: str, func: None = None, override: bool = False
 @overload
 def register_func(name: str, func: Callback, override: bool = False) -> Callback: ...
 def register_func(name: str, func: Any = None, override: bool = False) -> Any:
-    """Registers a callable as a global function; without one, a decorator:
+    """Register a callable as a global function. Without a callable, return a decorator:
     `@register_func("my.add")`."""
     if not isinstance(name, str):
         raise errors.InvalidTypeError(
@@ -312,7 +316,7 @@ def register_func(name: str, func: Any = None, override: bool = False) -> Any:
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
-    """A global function; the plugin that provides it is activated."""
+    """Return a global function. The plugin that provides the function is activated."""
     function = _core.find_function(name)
     if function is None and not allow_missing:
         raise errors.NotFoundError(f"no global function '{name}', and no plugin provides it")
@@ -320,17 +324,17 @@ def get_global_func(name: str, allow_missing: bool = False) -> Function | None:
 
 
 def list_global_func_names() -> list[str]:
-    """The names of all global functions, sorted."""
+    """Return the names of all global functions, sorted."""
     return _core.list_functions()
 
 
 def remove_global_func(name: str) -> None:
-    """Removes a global function."""
+    """Remove a global function."""
     _core.remove_function(name)
 
 
 def _init_api(prefix: str, module: ModuleType) -> None:
-    """Makes each global function "PREFIX.name" an attribute of a module."""
+    """Make each global function "PREFIX.name" an attribute of a module."""
     for name in _core.list_functions():
         if name.startswith(prefix + "."):
             attribute = name[len(prefix) + 1:]
@@ -342,26 +346,27 @@ def _init_api(prefix: str, module: ModuleType) -> None:
 
 
 def load(path: Path) -> Module:
-    """Opens a module file, a shared library of ours or of TVM's; or the graph (.json) of TVM up to
-    0.19 with what lies beside it, or the folder that it is in."""
+    """Open a module file: a shared library of Backplane or TVM, or a graph (.json) of TVM up to 0.19 with
+    the files beside it. The path of the graph's folder is accepted, too."""
     module: Module = _core.load_module(path)
     return module
 
 
 def load_parts(graph: Path, library: Path, params: Path | None = None) -> Module:
-    """Opens a graph of TVM up to 0.19 whose files lie apart; without parameters they are inputs."""
+    """Open a graph of TVM up to 0.19 whose files lie in different folders. Without a file of parameters,
+    the parameters are inputs of the graph."""
     module: Module = _core.load_parts(graph, library, params)
     return module
 
 
 def load_from_bytes(kind: str, data: bytes) -> Module:
-    """Makes a module of what Module.save_to_bytes gave."""
+    """Make a module from the bytes that Module.save_to_bytes returned."""
     module: Module = _core.load_module_from_bytes(kind, data)
     return module
 
 
 def _split_targets(targets: str | Target | Sequence[str | Target]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The targets, and the graph compilers that are named among them."""
+    """Return the targets, and the graph compilers that the same text names among the targets."""
     names = target_texts(targets)
     kinds = target_kinds()
     compilers = tuple(name for name in names
@@ -379,17 +384,17 @@ def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
             measure: bool = False,
             require: float = 0,
             tensors: Mapping[str, Any] | None = None) -> Module:
-    """Compiles an ONNX file, or the bytes of one, for one target or several ("c,opencl",
-    ["c", "opencl"]), to a module for Model or export_library. What a target refuses is compiled for
-    the first target of `fallback` that takes it, and then runs on another device: Model(module,
-    "opencl,cpu"). With
-    `reference` each operator is a function in plain loops: slow, to find out whether an optimisation
-    made a result wrong. `graph_compilers` are plugins' libraries that may claim parts of the model
-    ("dnnl"). If they claim a smaller share of the nodes than `require`, from 0 to 1, that is an error.
-    With `measure` the model is run here with and without the claimed parts, and a part is kept only if
-    it is faster; a graph compiler among the targets ("c,dnnl") is measured too. `tensors` are for a
-    model in bytes: compact arrays on the CPU, by name, for the initializers that the model declares
-    external. The module has copies of them."""
+    """Compile an ONNX file, or the bytes of an ONNX file, for one target or several ("c,opencl", ["c",
+    "opencl"]). Return a module for Model or export_library. An operator that the target refuses is
+    compiled for the first target of `fallback` that accepts it. Such a model runs on several devices:
+    Model(module, "opencl,cpu"). With `reference` each operator is a function of plain loops. Such code
+    is slow; it shows whether an optimisation made a result wrong. `graph_compilers` names graph
+    compilers of plugins ("dnnl"), which may claim parts of the model. compile fails if they claim a
+    smaller share of the nodes than `require`, from 0 to 1. With `measure` the model is run on this
+    machine with and without the claimed parts. A claimed part is kept only if it is faster. A graph
+    compiler among the targets ("c,dnnl") is measured, too. `tensors` is for a model in bytes: it maps
+    the names of the model's external initializers to compact arrays on the CPU. The module copies these
+    arrays."""
     names, among_targets = _split_targets(targets)
     if shapes is not None and not isinstance(shapes, Mapping):
         raise errors.InvalidTypeError(
@@ -406,17 +411,19 @@ def compile(model: Path | bytes,  # pylint: disable=redefined-builtin
 
 def from_torch(module: Any, example: Any, on: Preferences = None, dynamic_shapes: Any = None,
                target: str | Target | None = None) -> Model:
-    """A model of a module of PyTorch's. `example`: its argument, a tuple of arguments, or a dict of
-    arguments by name; `on`: preferences as for select_device; `dynamic_shapes`: which extents stay open,
-    as for torch.export.export; `target`: by default the device's own. The model has copies of the
-    module's parameters. docs/pytorch.md has more."""
+    """Make a model of a PyTorch module.
+
+    `example` is the module's argument, a tuple of arguments, or a dict of arguments by name. `on` is a
+    list of preferences as for select_device. `dynamic_shapes` names the open extents, as for
+    torch.export.export. `target` is the target of the code, by default the device's own target. The
+    model has copies of the module's parameters. See docs/pytorch.md."""
     from . import torch  # pylint: disable=import-outside-toplevel
 
     return torch.from_torch(module, example, on, dynamic_shapes, target)
 
 
 def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]] | None) -> Module:
-    """What a file holds, or, of an ONNX file, what it is compiled to for the device chosen."""
+    """Open a compiled model, or compile an ONNX file for the chosen device."""
     if fsdecode(path).lower().endswith(".onnx"):
         chosen = select_device(on)
         others = [Target.from_device(other) for other in _other_devices(on, chosen)]
@@ -428,7 +435,8 @@ def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]]
 
 
 class TensorInfo(NamedTuple):
-    """An input or an output: -1 for an extent, None for what only a run knows."""
+    """An input or an output of a model. An extent of the shape is -1 if it is open, and None if only a run
+    determines it."""
 
     name: str
     dtype: str | None
@@ -436,7 +444,7 @@ class TensorInfo(NamedTuple):
 
 
 class OperatorTime(NamedTuple):
-    """One operator of a profiled run; times in nanoseconds."""
+    """One operator of a profiled run. Times are in nanoseconds."""
 
     node: str
     function: str
@@ -449,11 +457,14 @@ class Model:
 
     def __init__(self, source: Path | Module, on: Preferences = None,
                  shapes: Mapping[str, Sequence[int]] | None = None) -> None:
-        """`source`: an ONNX file (.onnx), which is compiled for the device, with `shapes` as for
-        compile; or a library, a graph or folder of TVM's, or a module. `on`: preferences as for
-        select_device, among what the model was compiled for; a Device, or a list of Devices for a
-        graph that runs on several, is taken as it is. The devices that `on` names after the chosen one
-        are fallbacks of an ONNX file: "a,b,c" compiles for b what a refuses, for c what both refuse."""
+        """Open or compile a model.
+
+        `source` is an ONNX file (.onnx), a library, a graph or folder of TVM, or a module. An ONNX file
+        is compiled for the device, with `shapes` as for compile. `on` is a list of preferences as for
+        select_device, among the kinds of device that the model was compiled for. A Device, or a list of
+        Devices for a graph that runs on several, is used as given. For an ONNX file, the devices that
+        `on` names after the chosen device are fallbacks: "a,b,c" compiles for b the operators that a
+        refuses, and for c the operators that a and b refuse."""
         module = source if isinstance(source, Module) else _open_model(source, on, shapes)
         given = (on,) if isinstance(on, Device) else on
         if isinstance(given, Sequence) and given and all(isinstance(each, Device) for each in given):
@@ -483,33 +494,33 @@ class Model:
     def specialize(self, path: Path, shapes: Mapping[str, Sequence[int]],
                    target: str | Target | None = None,
                    fallback: str | Target | Sequence[str | Target] | None = None) -> None:
-        """Compiles the ONNX file of a model with open extents once more, for inputs of these shapes. Runs
-        with such inputs use that code, all others the general code. `target`: that of the model, by
-        default its device's own; `fallback`: that of compile. Any thread may call it while the model
-        runs."""
+        """Compile the ONNX file of a model with open extents once more, for inputs of these shapes. Runs
+        with inputs of these shapes use the new code; all other runs use the general code. `target` is
+        by default the target of the model's device; `fallback` is as for compile. Any thread may call
+        this method while the model runs."""
         names = () if target is None else target_texts(target)
         beside = () if fallback is None else target_texts(fallback)
         _core.specialize_model(self._model, path, names, dict(shapes), beside)
 
     def bind_cache(self, input: str, output: str, memory: Tensor, length: int = 0) -> None:
-        """Keeps a cache, an input that grows from run to run, in `memory`: a tensor on the model's device
-        with room for more rows than the input has. In the model `output` is Concat(`input`, new). The
-        first `length` rows of `memory` are the input of the next run. Runs are then called without
-        the input; each writes its new rows behind the others. Its result for `output` is the rows in
-        `memory`, not a copy, so later runs write behind them. A run that is given the input ends the
+        """Keep a cache, an input that grows from run to run, in `memory`. `memory` is a tensor on the
+        model's device with room for more rows than the input has. In the model, `output` must be
+        Concat(`input`, new). The first `length` rows of `memory` are the input of the next run. Later
+        runs are called without the input, and each run writes its new rows behind the earlier rows. The
+        result for `output` is the rows in `memory`, not a copy. A run that is given the input ends the
         binding."""
         with self._lock:
             self._model.bind_cache(input, output, memory, length)
             self._caches[input] = [info.name for info in self.outputs].index(output)
 
     def cache_length(self, input: str) -> int:
-        """How many rows of a cache are the input of the next run."""
+        """Return the number of rows of a cache that are the input of the next run."""
         with self._lock:
             return self._model.cache_length(input)
 
     def set_cache_length(self, input: str, length: int) -> None:
-        """Sets how many rows of a cache are the input of the next run: fewer, to go back, or more, if the
-        caller wrote them."""
+        """Set the number of rows of a cache that are the input of the next run. A smaller number goes back
+        to earlier rows; a larger number requires that the caller wrote the added rows."""
         with self._lock:
             self._model.set_cache_length(input, length)
 
@@ -524,7 +535,7 @@ class Model:
         return {**values, **named}
 
     def _outputs_of(self, names: Any) -> list[str]:
-        """The names of the outputs that are asked for, all for None."""
+        """Return the names of the requested outputs; None requests all outputs."""
         known = [info.name for info in self.outputs]
         if names is None:
             return known
@@ -546,10 +557,10 @@ class Model:
             ) -> list[np.ndarray[Any, Any]]: ...
 
     def run(self, values: Any = None, feed: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
-        """Runs with an array for each input, by name; the outputs, by name, on the device.
+        """Run with an array for each input, by name. Return the outputs by name, on the device.
 
-        `run(None, {"x": x})` and `run(["y"], {"x": x})` are as in onnxruntime: a list of numpy
-        arrays, of all outputs or of those named."""
+        `run(None, {"x": x})` and `run(["y"], {"x": x})` behave as in onnxruntime: they return a list of
+        numpy arrays, for all outputs or for the named outputs."""
         wanted = self._outputs_of(values) if feed is not None else []
         given = self._by_name(values if feed is None else feed, named)
         with self._lock:
@@ -561,7 +572,7 @@ class Model:
 
     def profile(self, values: Mapping[str, Any] | None = None, /, **named: Any
                 ) -> list[OperatorTime]:
-        """Runs and times each operator, waiting after each."""
+        """Run and measure each operator by itself: wait for the device after each operator."""
         given = self._by_name(values, named)
         with self._lock:
             self._set_inputs(given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types, as the library writes them and as others do."""
+"""Element types, in the library's notation and in the notations of other packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DType = Union[str, type, Any]
 
 
 def dtype_name(dtype: DType) -> str:
-    """The library's text of an element type."""
+    """Return the library's text of an element type."""
     if isinstance(dtype, str):
         return dtype
     text = str(dtype)

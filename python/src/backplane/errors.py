@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions. Each is a BackplaneError, and what Python calls such a mistake too where it has a name
-for it; `kind` is the library's name."""
+"""Exceptions. Each exception is a BackplaneError, and also Python's own exception for the same
+mistake where Python has one. `kind` is the library's name of the error."""
 
 from __future__ import annotations
 
 
 class BackplaneError(Exception):
-    """Something that the library refused or failed to do."""
+    """The library refused a call, or a call failed."""
 
     kind: str = "RuntimeError"
 
@@ -16,7 +16,8 @@ class InvalidValueError(BackplaneError, ValueError):
 
 
 class InvalidTypeError(BackplaneError, TypeError):
-    """A value has another type, or a call another number of arguments, than is accepted."""
+    """A value has another type, or a call has another number of arguments, than the function
+    accepts."""
 
 
 class OutOfRangeError(BackplaneError, IndexError):
@@ -24,15 +25,15 @@ class OutOfRangeError(BackplaneError, IndexError):
 
 
 class NotFoundError(BackplaneError, LookupError):
-    """A name is not there: a function, a device, an input."""
+    """A name does not exist: of a function, a device or an input."""
 
 
 class FormatError(BackplaneError, ValueError):
-    """Data from outside is malformed."""
+    """Data from outside the program is malformed."""
 
 
 class SystemCallError(BackplaneError, OSError):
-    """The operating system refused."""
+    """The operating system refused a request."""
 
 
 class OutOfMemoryError(BackplaneError, MemoryError):
@@ -40,7 +41,7 @@ class OutOfMemoryError(BackplaneError, MemoryError):
 
 
 class UnsupportedError(BackplaneError, NotImplementedError):
-    """The thing is known but cannot be done here or yet."""
+    """The library knows the operation, but does not support it here or yet."""
 
 
 class NotReadyError(BackplaneError, RuntimeError):
@@ -56,19 +57,19 @@ class CompileError(BackplaneError, RuntimeError):
 
 
 class DeviceError(BackplaneError, RuntimeError):
-    """A device failed; what it was doing is lost."""
+    """A device failed; the work in progress is lost."""
 
 
 class DeviceLostError(DeviceError):
-    """A device is gone for good."""
+    """A device is lost and does not come back."""
 
 
 class InternalError(BackplaneError, RuntimeError):
-    """A defect of the library, to be reported."""
+    """The library has a defect; please report it."""
 
 
 class FailedError(BackplaneError, RuntimeError):
-    """Anything else that happens at run time."""
+    """An error at run time that no other exception describes."""
 
 
 BY_KIND: dict[str, type[BackplaneError]] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime for MLServer, which speaks the Open Inference Protocol. docs/mlserver.md has more.
+"""A runtime for MLServer, a server of the Open Inference Protocol. See docs/mlserver.md.
 
     {"name": "digits", "implementation": "backplane.mlserver.BackplaneRuntime",
      "parameters": {"uri": "digits.onnx", "extra": {"device": "cpu"}}}
@@ -19,7 +19,7 @@ from mlserver.utils import get_model_uri
 
 from . import Model, TensorInfo, errors
 
-# The protocol's names of the element types that it shares with numpy.
+# The Open Inference Protocol's names of the element types that it shares with numpy.
 DATATYPES = {"bool": "BOOL", "float16": "FP16", "float32": "FP32", "float64": "FP64",
              **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 OPTIONS = ("device", "shapes")
@@ -35,14 +35,14 @@ def _metadata(info: TensorInfo) -> MetadataTensor:
 
 
 def _encode(name: str, array: np.ndarray[Any, Any]) -> ResponseOutput:
-    """An output with its shape and values. NumpyCodec is not used: it adds an extent to a vector, and turns NaN
-    into None, which gRPC refuses."""
+    """Return an output with its shape and values. NumpyCodec is not used: it adds an extent to a vector, and turns
+    NaN into None, which gRPC rejects."""
     return ResponseOutput(name=name, datatype=DATATYPES[array.dtype.name], shape=list(array.shape), data=array.ravel().tolist(),
                           parameters=Parameters(content_type=NumpyCodec.ContentType))
 
 
 class BackplaneRuntime(MLModel):
-    """A model of MLServer's: an ONNX file, which is compiled when it is loaded, or a file of `backplane compile`."""
+    """A model of MLServer: an ONNX file, which is compiled at loading, or a file that `backplane compile` wrote."""
 
     _model: Model
 
@@ -65,7 +65,8 @@ class BackplaneRuntime(MLModel):
         return True
 
     def _inputs(self, payload: InferenceRequest) -> dict[str, Any]:
-        """The arrays of a request, by name. Each has to have the type of its input: nothing is converted."""
+        """Return the arrays of a request, by name. Each array must have the element type of its input: no array is
+        converted."""
         datatypes = {info.name: DATATYPES.get(info.dtype or "") for info in self._model.inputs}
         values: dict[str, Any] = {}
         for given in payload.inputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray: devices as resources of a node, and models in actors. docs/ray.md has more.
+"""Ray: devices as resources of a node, and models in actors. See docs/ray.md.
 
     ray start --head --resources="$(python3 -m backplane.ray)"
 
@@ -28,7 +28,7 @@ import backplane
 from . import Model, Module, Preferences, Target, errors
 
 PREFIX = "backplane:"
-# How long an actor waits for a device that an ending actor still holds.
+# The time that an actor waits for a device that an ending actor still holds.
 CLAIM_SECONDS = 30.0
 
 
@@ -40,13 +40,14 @@ def _kind(device: backplane.Device) -> str:
 
 
 def resources() -> dict[str, int]:
-    """The devices of this machine as resources of its node: {"backplane:cuda": 2, "backplane:cpu": 1}."""
+    """Return the devices of this machine as resources of its node: {"backplane:cuda": 2, "backplane:cpu": 1}."""
     return {PREFIX + kind: count for kind, count in Counter(map(_kind, backplane.devices())).items()}
 
 
 def request(kind: str, share: float = 1.0) -> dict[str, float]:
-    """The resources of an actor that takes a device of a kind, or a share of one: with 0.5 two actors use one
-    device. If no node of the cluster has the kind, that is an error; Ray itself would wait for such a node."""
+    """Return the resources of an actor that takes a device of a kind, or a share of a device: with 0.5 two actors
+    use one device. An error is raised if no node of the cluster has the kind; Ray itself would wait for such a
+    node."""
     if not 0 < share <= 1:
         raise errors.InvalidValueError(f"an actor takes a device or a share of one, more than 0 and at most 1; not {share}")
     there = sorted(name for name in ray.cluster_resources() if name.startswith(PREFIX))
@@ -61,7 +62,8 @@ def request(kind: str, share: float = 1.0) -> dict[str, float]:
 
 
 def _folder() -> Path:
-    """The user's folder for libraries and locks. Nobody else may write to it, since code is loaded from it."""
+    """Return the user's folder for libraries and locks. Only the user may write to the folder, because code is
+    loaded from it."""
     folder = Path(tempfile.gettempdir()) / f"backplane-ray-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
@@ -71,8 +73,8 @@ def _folder() -> Path:
 
 
 def _lock(path: Path, how: int) -> IO[bytes] | None:
-    """The file, locked as `how` says until it is closed or the process ends; None if a lock of another process
-    excludes that."""
+    """Return the file, locked in the way `how` until it is closed or the process ends; None if another process holds
+    a conflicting lock."""
     file = open(path, "ab")  # pylint: disable=consider-using-with
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
@@ -83,7 +85,7 @@ def _lock(path: Path, how: int) -> IO[bytes] | None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Removes the libraries that no process has locked."""
+    """Remove the libraries that no process has locked."""
     for path in folder.glob("*.so"):
         unused = _lock(path, fcntl.LOCK_EX)
         if unused:
@@ -92,8 +94,8 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _store(artifact: np.ndarray[Any, Any]) -> tuple[Path, IO[bytes]]:
-    """The file of an artifact, and the lock that keeps it from being removed. All actors map one file, so its
-    code and parameters are in memory once."""
+    """Return the file of an artifact, and the lock that protects the file from removal. All actors map one file, so
+    its code and parameters are in memory once."""
     folder = _folder()
     path = folder / f"{hashlib.sha256(artifact.data).hexdigest()}.so"
     with open(folder / "lock", "ab") as lock:
@@ -114,9 +116,9 @@ def _store(artifact: np.ndarray[Any, Any]) -> tuple[Path, IO[bytes]]:
 
 def put(source: str | PathLike[str] | Module, targets: str | Target | Sequence[str | Target] | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None) -> ray.ObjectRef:
-    """Puts a model into Ray's object store, from which each node fetches it once. `source`: a library of
-    `backplane compile`, a module of backplane.compile, or an ONNX file, which is compiled here for `targets`
-    with `shapes`, both as for backplane.compile."""
+    """Put a model into Ray's object store. Each node fetches the model from the store once. `source` is a library
+    that `backplane compile` wrote, a module that backplane.compile returned, or an ONNX file. An ONNX file is
+    compiled here for `targets` with `shapes`, both as for backplane.compile."""
     if isinstance(source, (str, PathLike)) and str(source).lower().endswith(".onnx"):
         if targets is None:
             raise errors.InvalidValueError(f'{source}: an ONNX file is compiled for the targets of the nodes; name them, for example "c,opencl"')
@@ -135,7 +137,8 @@ def put(source: str | PathLike[str] | Module, targets: str | Target | Sequence[s
 
 
 def _claim(kind: str, share: float) -> tuple[backplane.Device, IO[bytes]]:
-    """A device of this node that no other actor has, and the lock that reserves it until this process ends."""
+    """Return a device of this node that no other actor has, and the lock that reserves the device until this process
+    ends."""
     devices = [device for device in backplane.devices() if _kind(device) == kind]
     if not devices:
         backplane.select_device(kind)  # says why there is none
@@ -155,12 +158,13 @@ def _claim(kind: str, share: float) -> tuple[backplane.Device, IO[bytes]]:
 
 
 class Predictor:
-    """Runs a model: for map_batches, or as an actor, ray.remote(Predictor). Its device is one of the kind that
-    its resources name (see request); without such resources, the one that `on` selects."""
+    """Run a model: for map_batches, or as an actor, ray.remote(Predictor). The model's device has the kind that the
+    actor's resources name (see request). Without such resources, `on` selects the device."""
 
     def __init__(self, artifact: ray.ObjectRef | np.ndarray[Any, Any], keep: Sequence[str] = (), on: Preferences = None) -> None:
-        """`artifact`: what put returned, or the array that Ray passes to an actor in its place. `keep`: columns of
-        a batch that are passed on unchanged. `on`: preferences as for select_device."""
+        """Load the model. `artifact` is the value that put returned, or the array that Ray passes to an actor in
+        place of that value. `keep` names the columns of a batch that are passed on unchanged. `on` is a list of
+        preferences as for select_device."""
         held = ray.get(artifact) if isinstance(artifact, ray.ObjectRef) else artifact
         assigned = {name: share for name, share in ray.get_runtime_context().get_assigned_resources().items()
                     if name.startswith(PREFIX)}
@@ -174,12 +178,12 @@ class Predictor:
         self._model, self._keep = Model(path, on), tuple(keep)
 
     def device(self) -> str:
-        """The name of the device that the model runs on."""
+        """Return the name of the device that the model runs on."""
         return str(self._model.device)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs for a batch, and its columns in `keep`. The model reads the arrays where they lie, if it can.
-        Other columns are ignored."""
+        """Return the outputs for a batch, and the batch's columns that `keep` names. The model reads the arrays in
+        place if it can. Other columns are ignored."""
         missing = [name for name in [*(info.name for info in self._model.inputs), *self._keep] if name not in batch]
         if missing:
             raise errors.NotFoundError(f"the batch has no column {', '.join(map(repr, missing))}; it has {', '.join(batch)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets: what code is generated for."""
+"""Targets: the processors and languages that code is generated for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Target(_core.Target):
-    """A target kind with attributes: "c", "opencl -num_cores=8", or a JSON object. str() gives the
-    whole of it, with what was found out or left to defaults."""
+    """A target kind with attributes: "c", "opencl -num_cores=8", or a JSON object. str() returns
+    the complete target, with detected attributes and defaults."""
 
     __slots__ = ()
 
     @classmethod
     def from_device(cls, on: Device | str) -> Target:
-        """The target that fits a device that is there."""
+        """Return the target that fits a present device."""
         return cls(_core.target_of_device(_core.parse_device(on) if isinstance(on, str) else on))
 
     def __reduce__(self) -> tuple[type[Target], tuple[str]]:
@@ -37,12 +37,13 @@ class Target(_core.Target):
 
 
 def target_kinds() -> list[str]:
-    """The target kinds of all installed plugins."""
+    """Return the target kinds of all installed plugins."""
     return _core.target_kinds()
 
 
 def _split(text: str) -> list[str]:
-    """The targets of a text, apart at its commas outside braces and quotes: JSON has commas too."""
+    """Split a text at its commas into targets. Commas inside braces and quotes do not separate
+    targets: JSON contains commas, too."""
     parts, depth, is_quoted = [""], 0, False
     for char in text:
         is_quoted ^= char == '"'
@@ -61,7 +62,7 @@ def _wrong(target: object) -> errors.BackplaneError:
 
 
 def target_texts(targets: Target | str | Sequence[Target | str]) -> tuple[str, ...]:
-    """The texts of targets, of which one text may have several."""
+    """Return the texts of targets. One given text may contain several targets."""
     texts: list[str] = []
     each = [targets] if isinstance(targets, str) or not isinstance(targets, Sequence) else targets
     for target in each:
@@ -74,7 +75,7 @@ def target_texts(targets: Target | str | Sequence[Target | str]) -> tuple[str, .
 
 
 def as_target(target: Target | str) -> Target:
-    """A target of its text."""
+    """Return the target that a text describes."""
     if not isinstance(target, (str, Target)):
         raise _wrong(target)
     return target if isinstance(target, Target) else Target(target)

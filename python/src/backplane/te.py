@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor expressions: what is computed, and in which order.
+"""Tensor expressions: definitions of computations, and schedules, which order them.
 
     from backplane import te
 
@@ -12,7 +12,7 @@
     matmul = program.build("matmul", [a, b, c], "c")
     matmul(x, y, z)
 
-The approach is that of Halide and TVM; docs/lowering.md has more. A program belongs to one thread."""
+The approach follows Halide and TVM; see docs/lowering.md. A program belongs to one thread."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _chosen(table: dict[str, int], name: str, what: str) -> int:
 
 
 def _handle(value: Expr | Axis | Tensor | Stage, kind: type) -> _core.TeHandle:
-    """The handle of a value that a caller gave."""
+    """Return the handle of an object that the caller passed."""
     if isinstance(value, kind):
         return value._handle
     hint = "; an expression reads an element of it, as x[i]" if isinstance(value, Tensor) else ""
@@ -53,7 +53,7 @@ def _handles(values: Sequence[Expr] | Sequence[Axis] | Sequence[Tensor], kind: t
 
 
 class Expr:
-    """The value of an element, or part of it. Operators make further expressions."""
+    """The value of an element, or a part of that value. Operators combine expressions to further expressions."""
 
     __slots__ = ("_program", "_handle")
     __array_ufunc__ = None  # a number of numpy's on the left leaves the operator to us
@@ -64,11 +64,11 @@ class Expr:
 
     @property
     def dtype(self) -> str:
-        """Its element type."""
+        """The element type of the expression."""
         return self._program._core.get_dtype(self._handle)
 
     def astype(self, dtype: DType) -> Expr:
-        """Its value as another type; a float becomes an integer by truncation."""
+        """Convert the value to another element type. A float becomes an integer by truncation."""
         return Expr(self._program, self._program._core.cast(dtype_name(dtype), self._handle))
 
     def _operand(self, value: Number) -> Expr:
@@ -219,7 +219,7 @@ class Axis:
 
     @property
     def extent(self) -> int:
-        """How many iterations it has."""
+        """The number of iterations of the axis."""
         return self._program._core.get_extent(self._handle)
 
     def __repr__(self) -> str:
@@ -238,11 +238,12 @@ class Tensor:
         self.shape, self.dtype = program._core.describe(handle)
 
     def __getitem__(self, indices: Number | tuple[Number, ...]) -> Expr:
-        """An element. In a branch of a select it may be out of bounds where the other is chosen."""
+        """Return an element. The index may be out of bounds in the branch of a select that is not chosen."""
         return self._program._read(self, indices, None)
 
     def read_if(self, condition: Expr, *indices: Number) -> Expr:
-        """An element where the condition holds, else zero; only there is it read."""
+        """Return an element where the condition holds, and zero elsewhere. The element is read only where the
+        condition holds."""
         return self._program._read(self, indices, condition)
 
     @property
@@ -255,8 +256,8 @@ class Tensor:
 
 
 class Stage:
-    """How one computed tensor is computed. By default its axes are serial loops, in order: those
-    of its dimensions, then those that it reduces over."""
+    """The schedule of one computed tensor. By default its axes are serial loops: first the tensor's dimensions in
+    order, then the reduction axes."""
 
     __slots__ = ("_program", "_core", "_handle", "axes", "reduce_axes")
 
@@ -272,66 +273,66 @@ class Stage:
         return f"te.Stage({self.axes}, {self.reduce_axes})"
 
     def split(self, axis: Axis, factor: int, tail: str = "guard") -> tuple[Axis, Axis]:
-        """Splits into ceil(extent / factor) outer and `factor` inner iterations. `tail` says what is
-        done with an extent that the factor does not divide: "guard" skips what lies beyond,
-        "overlap" moves the last tile back, "peel" makes a loop for the rest, "balance" tiles of two
-        sizes that differ by one."""
+        """Split an axis into ceil(extent / factor) outer and `factor` inner iterations. `tail` handles an extent
+        that the factor does not divide: "guard" skips the iterations beyond the extent, "overlap" moves the last
+        tile back, "peel" makes a loop for the remaining iterations, "balance" uses tiles of two sizes that differ
+        by one."""
         outer, inner = self._core.split(self._handle, _handle(axis, Axis), factor,
                                         _chosen(_TAILS, tail, "tail"))
         return Axis(self._program, outer), Axis(self._program, inner)
 
     def fuse(self, outer: Axis, inner: Axis) -> Axis:
-        """Makes one axis of two neighbours."""
+        """Fuse two neighbouring axes into one axis."""
         return Axis(self._program,
                     self._core.fuse(self._handle, _handle(outer, Axis), _handle(inner, Axis)))
 
     def reorder(self, *axes: Axis) -> None:
-        """Puts the axes into that order, in the places that they take up now."""
+        """Put the axes into the given order, in the positions that these axes have now."""
         self._core.reorder(self._handle, _handles(axes, Axis))
 
     def parallel(self, axis: Axis) -> None:
-        """Its iterations are tasks of one parallel launch."""
+        """Make the iterations of an axis the tasks of one parallel launch."""
         self._core.parallel(self._handle, _handle(axis, Axis))
 
     def vectorize(self, axis: Axis) -> None:
-        """Its iterations are the lanes of vectors."""
+        """Make the iterations of an axis the lanes of vectors."""
         self._core.vectorize(self._handle, _handle(axis, Axis))
 
     def unroll(self, axis: Axis) -> None:
-        """Its iterations are written out one after the other."""
+        """Unroll an axis."""
         self._core.unroll(self._handle, _handle(axis, Axis))
 
     def bind(self, axis: Axis, thread_axis: str) -> None:
-        """Binds to "blockIdx.x", "threadIdx.y" and so on."""
+        """Bind an axis to "blockIdx.x", "threadIdx.y" or another index of a kernel."""
         self._core.bind(self._handle, _handle(axis, Axis), thread_axis)
 
     def compute_at(self, consumer: Stage, axis: Axis) -> None:
-        """Computes, where `axis` of `consumer` runs, just the part that is needed there."""
+        """Compute the tensor inside the loop `axis` of `consumer`, and there only the needed part."""
         self._core.compute_at(self._handle, _handle(consumer, Stage), _handle(axis, Axis))
 
     def compute_inline(self) -> None:
-        """Substitutes its expression in its readers."""
+        """Substitute the tensor's expression in its readers."""
         self._core.compute_inline(self._handle)
 
     def set_scope(self, scope: str) -> None:
-        """Where it is kept: "global", "shared" or "local"."""
+        """Set the memory of the tensor: "global", "shared" or "local"."""
         self._core.set_scope(self._handle, _chosen(_SCOPES, scope, "scope"))
 
     def store_first(self) -> None:
-        """The first iteration of a reduction stores, and no loop before stores the identity."""
+        """Let the first iteration of a reduction store its value. No loop before it stores the identity."""
         self._core.store_first(self._handle)
 
     def stream(self) -> None:
-        """Nobody reads what it writes soon: stores may go around the caches."""
+        """State that the tensor is not read soon: non-temporal stores may bypass the caches."""
         self._core.stream(self._handle)
 
     def prefetch(self, tensor: Tensor, axis: Axis, distance: int) -> None:
-        """Asks for the data that is read `distance` iterations of the axis ahead."""
+        """Prefetch the data that the axis reads `distance` iterations later."""
         self._core.prefetch(self._handle, _handle(tensor, Tensor), _handle(axis, Axis), distance)
 
 
 class Program:
-    """Tensor expressions and their schedule."""
+    """A program: tensor expressions and their schedules."""
 
     __slots__ = ("_core",)
 
@@ -339,12 +340,12 @@ class Program:
         self._core = _core.TeProgram()
 
     def placeholder(self, name: str, shape: Sequence[int], dtype: DType = "float32") -> Tensor:
-        """An input."""
+        """Return a tensor that is an input of the program."""
         return Tensor(self, self._core.placeholder(name, dtype_name(dtype), shape))
 
     def compute(self, name: str, shape: Sequence[int], body: Callable[..., Expr]) -> Tensor:
-        """A tensor whose elements `body` gives, called once with an int64 expression for each
-        dimension. A reduction stands at the top of it."""
+        """Return a tensor whose elements `body` defines. `body` is called once, with an int64 expression for each
+        dimension. A reduction must be the outermost operation of the result."""
         def element(handles: list[_core.TeHandle]) -> _core.TeHandle:
             value = body(*(Expr(self, handle) for handle in handles))
             if not isinstance(value, Expr):
@@ -354,7 +355,7 @@ class Program:
         return Tensor(self, self._core.compute(name, shape, element))
 
     def constant(self, value: int | float | bool, dtype: DType) -> Expr:
-        """A number of a type."""
+        """Return a constant of an element type."""
         name = dtype_name(dtype)
         try:
             return Expr(self, self._core.constant(name, value))
@@ -365,7 +366,7 @@ class Program:
                 f"{value!r} is no value of {name}; astype converts an expression") from None
 
     def reduce_axis(self, name: str, extent: int) -> Expr:
-        """What te.sum and its like reduce over: 0 to extent - 1."""
+        """Return an axis from 0 to extent - 1 for te.sum and the other reductions."""
         return Expr(self, self._core.reduce_axis(name, extent))
 
     def _index(self, index: Number) -> _core.TeHandle:
@@ -382,33 +383,33 @@ class Program:
                                           None if condition is None else _handle(condition, Expr)))
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor]) -> Tensor:
-        """A copy in a scope, which those tensors read instead."""
+        """Copy a tensor into a scope. The given readers read the copy instead."""
         return Tensor(self, self._core.cache_read(_handle(tensor, Tensor),
                                                   _chosen(_SCOPES, scope, "scope"),
                                                   _handles(readers, Tensor)))
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Computes into a scope first; the tensor becomes a copy of that."""
+        """Compute a tensor into a scope first. The tensor becomes a copy of that result."""
         return Tensor(self, self._core.cache_write(_handle(tensor, Tensor),
                                                    _chosen(_SCOPES, scope, "scope")))
 
     def rfactor(self, tensor: Tensor, axis: Axis) -> Tensor:
-        """Takes a reduction apart into accumulators, one for each iteration of a reduction axis."""
+        """Split a reduction into accumulators, one for each iteration of a reduction axis."""
         return Tensor(self, self._core.rfactor(_handle(tensor, Tensor), _handle(axis, Axis)))
 
     def schedule(self, output: Tensor, target: Target | str) -> None:
-        """Schedules all that an output is computed from, by the target's attributes. Stages that
-        were scheduled before stay as they are."""
+        """Schedule all tensors that an output depends on, by the target's attributes. Stages that have a schedule
+        keep it."""
         self._core.schedule(_handle(output, Tensor), as_target(target))
 
     def lower(self, name: str, args: Sequence[Tensor], target: Target | str | None = None
               ) -> _core.IrModule:
-        """A function of those inputs and outputs, as IR; str() of it is its text."""
+        """Return a function of the given inputs and outputs as IR. str() of the function returns its text."""
         return self._core.lower(name, _handles(args, Tensor),
                                 None if target is None else as_target(target))
 
     def build(self, name: str, args: Sequence[Tensor], target: Target | str) -> Compiled:
-        """Code for a target, called with a tensor for each of `args`. Outputs are written to."""
+        """Return code for a target. A call takes a tensor for each of `args`, and writes to the outputs among them."""
         wanted = as_target(target)
         return Compiled(name, self.lower(name, args, wanted), wanted)
 
@@ -422,9 +423,11 @@ def _has_buffer(value: Any) -> bool:
 
 
 class Compiled:
-    """A compiled function. Its tensors lie on one device of the target's kind, whichever, on which it
-    runs; numpy arrays will do where that is the CPU. Their number, types and shapes are those of its
-    arguments; others are refused. A call does not wait for a device with a queue."""
+    """A compiled function.
+
+    It runs on the device of its tensors, which must all lie on one device of the target's kind. If that device is
+    the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those of the
+    function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
 
@@ -449,11 +452,12 @@ class Compiled:
         return function
 
     def _is_for(self, device: Sequence[int]) -> bool:
-        """Whether the code runs there. The number of another machine's kind has the machine above its lower 16 bits."""
+        """Return whether the code runs on a device. The kind number of a device on another machine has the machine's
+        number above its lower 16 bits."""
         return device[0] & 0xFFFF == self.target.device_type
 
     def _mismatch(self, number: int, tensor: Any) -> errors.BackplaneError:
-        """What is wrong with an argument."""
+        """Return the defect of an argument, or None."""
         name, dtype, shape = self._params[number]
         where = f"{self.name}: argument {number} ({name})"
         if not isinstance(tensor, _core.Tensor):
@@ -473,8 +477,8 @@ class Compiled:
             f"{where}: dimension {k}: expected extent {shape[k]}, got {tensor.shape[k]}")
 
     def _check(self, number: int, value: Any) -> _core.Tensor:
-        """An argument as a tensor of ours. Functions for the host check theirs themselves; kernels
-        do not, and would read and write beyond a tensor that is too small."""
+        """Return an argument as a Backplane tensor. Host functions check the extents of their arguments. Kernels do
+        not, and would access memory beyond a tensor that is too small."""
         _, dtype, shape = self._params[number]
         tensor = value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__") \
             else _core.from_dlpack(value)
@@ -518,45 +522,46 @@ def _reduce(operation: str, value: Expr, axes: Sequence[Expr]) -> Expr:
 
 
 def sum(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
-    """The sum over reduction axes."""
+    """Return the sum over reduction axes."""
     return _reduce("sum", value, axes)
 
 
 def prod(value: Expr, axes: Sequence[Expr]) -> Expr:
-    """The product over reduction axes."""
+    """Return the product over reduction axes."""
     return _reduce("prod", value, axes)
 
 
 def min(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
-    """The least value over reduction axes."""
+    """Return the least value over reduction axes."""
     return _reduce("min", value, axes)
 
 
 def max(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
-    """The greatest value over reduction axes."""
+    """Return the greatest value over reduction axes."""
     return _reduce("max", value, axes)
 
 
 def minimum(a: Expr, b: Number) -> Expr:
-    """The lesser; a NaN in either gives NaN."""
+    """Return the lesser of two values; NaN if either value is NaN."""
     _handle(a, Expr)
     return a._binary("min", a, b)
 
 
 def maximum(a: Expr, b: Number) -> Expr:
-    """The greater; a NaN in either gives NaN."""
+    """Return the greater of two values; NaN if either value is NaN."""
     _handle(a, Expr)
     return a._binary("max", a, b)
 
 
 def select(condition: Expr, a: Expr, b: Number) -> Expr:
-    """`a` where the condition holds, else `b`."""
+    """Return `a` where the condition holds, and `b` elsewhere."""
     chosen, handle = _handle(condition, Expr), _handle(a, Expr)
     return Expr(a._program, a._program._core.select(chosen, handle, a._operand(b)._handle))
 
 
 def intrinsic(name: str, first: Expr, *others: Number) -> Expr:
-    """A function that docs/ir.md lists, as "pow", of the type of its first operand."""
+    """Call a function that docs/ir.md lists, for example "pow". The result has the element type of the first
+    operand."""
     _handle(first, Expr)
     operands = [first, *(first._operand(other) for other in others)]
     return Expr(first._program,
@@ -564,47 +569,47 @@ def intrinsic(name: str, first: Expr, *others: Number) -> Expr:
 
 
 def exp(value: Expr) -> Expr:
-    """e to the power of it."""
+    """Return e to the power of a value."""
     return intrinsic("exp", value)
 
 
 def log(value: Expr) -> Expr:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return intrinsic("log", value)
 
 
 def sqrt(value: Expr) -> Expr:
-    """The square root."""
+    """Return the square root."""
     return intrinsic("sqrt", value)
 
 
 def tanh(value: Expr) -> Expr:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return intrinsic("tanh", value)
 
 
 def sigmoid(value: Expr) -> Expr:
-    """1 / (1 + exp(-value))."""
+    """Return 1 / (1 + exp(-value))."""
     return intrinsic("sigmoid", value)
 
 
 def erf(value: Expr) -> Expr:
-    """The error function."""
+    """Return the error function of a value."""
     return intrinsic("erf", value)
 
 
 def abs(value: Expr) -> Expr:  # pylint: disable=redefined-builtin
-    """The absolute value."""
+    """Return the absolute value."""
     return intrinsic("abs", value)
 
 
 def floor(value: Expr) -> Expr:
-    """Rounded towards minus infinity."""
+    """Round a value towards minus infinity."""
     return intrinsic("floor", value)
 
 
 def ceil(value: Expr) -> Expr:
-    """Rounded towards plus infinity."""
+    """Round a value towards plus infinity."""
     return intrinsic("ceil", value)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: the backend `backplane` of torch.compile, and from_torch. docs/pytorch.md has more.
+"""PyTorch: the backend `backplane` of torch.compile, and from_torch. See docs/pytorch.md.
 
     compiled = torch.compile(module, backend="backplane", options={"device": "cpu"})
 
@@ -38,13 +38,13 @@ log = logging.getLogger("backplane.torch")
 LEAST_EXTERNAL_BYTES = 1024
 
 
-# ---- Operators of PyTorch's that its exporter does not know, or exports wrongly ------------------------
+# ---- PyTorch operators that its exporter lacks or exports wrongly --------------------------------------
 
 
 def _attend(query: Any, key: Any, value: Any, heads: int, weight: Any, bias: Any, mask: Any, mask_type: int | None
             ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of several heads before the last projection, and its weights [batch, heads, query, key].
-    `mask_type`: 0: the mask is [query, key], 1: [batch, key], else [batch, heads, query, key]."""
+    """Return multi-head attention before the last projection, and its weights [batch, heads, query, key]. If
+    `mask_type` is 0, the mask is [query, key]; if 1, [batch, key]; otherwise [batch, heads, query, key]."""
     parts = [
         functional.linear(each, part, offset).unflatten(-1, (heads, -1)).transpose(1, 2)
         for each, part, offset in zip((query, key, value), weight.chunk(3), bias.chunk(3))
@@ -90,7 +90,7 @@ def _encoder_layer(x: Any, embed_dim: int, heads: int, weight: Any, bias: Any, p
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    # PyTorch's exporter normalises with the running statistics even if these say otherwise.
+    # PyTorch's exporter normalises with the running statistics even if the operator's arguments exclude them.
     **get_decompositions([torch.ops.aten._native_batch_norm_legit, torch.ops.aten._native_batch_norm_legit_functional]),
     torch.ops.aten._native_multi_head_attention.default: _multi_head_attention,
     torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
@@ -101,8 +101,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 
 
 def _take_constants(model: Any) -> dict[str, Any]:
-    """Makes the large initializers of an ONNX model external, and returns their elements by name. They are tensors
-    of bytes, since DLPack does not take every element type of PyTorch."""
+    """Make the large initializers of an ONNX model external, and return their elements by name. The elements are
+    tensors of bytes, because DLPack lacks some element types of PyTorch."""
     elements: dict[str, Any] = {}
     for name, value in model.graph.initializers.items():
         held = value.const_value
@@ -119,7 +119,7 @@ def _take_constants(model: Any) -> dict[str, Any]:
 
 
 def _make_model(program: torch.export.ExportedProgram, options: _Options) -> Model:
-    """A model of a program, with copies of its parameters."""
+    """Return a model of an exported program, with copies of its parameters."""
     device = select_device(options.device)
     try:
         exported = torch.onnx.export(program, dynamo=True, verbose=False)
@@ -135,7 +135,8 @@ def _make_model(program: torch.export.ExportedProgram, options: _Options) -> Mod
 
 
 def _refuse_writes(program: torch.export.ExportedProgram) -> None:
-    """An error if a program writes to buffers or inputs: a model has outputs alone, so these writes would be lost."""
+    """Raise an error if a program writes to buffers or inputs. A model has only outputs, so these writes would be
+    lost."""
     signature = program.graph_signature
     written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if written:
@@ -146,7 +147,7 @@ def _refuse_writes(program: torch.export.ExportedProgram) -> None:
 
 def from_torch(module: torch.nn.Module, example: Any, on: Preferences, dynamic_shapes: Any,
                target: Target | str | None) -> Model:
-    """backplane.from_torch."""
+    """Implement backplane.from_torch."""
     by_name = dict(example) if isinstance(example, Mapping) else {}
     in_order = () if by_name else tuple(example) if isinstance(example, (tuple, list)) else (example,)
     with torch.no_grad():
@@ -160,12 +161,12 @@ def from_torch(module: torch.nn.Module, example: Any, on: Preferences, dynamic_s
 
 
 def _lend(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in a form that DLPack takes, in the same memory if it is compact."""
+    """Return the tensor in a form that DLPack accepts. A compact tensor is not copied."""
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def _take(result: backplane.Tensor, device: torch.device) -> torch.Tensor:
-    """An output as a tensor of PyTorch on `device`."""
+    """Return an output as a PyTorch tensor on `device`."""
     try:
         tensor = torch.from_dlpack(result)
     except (BufferError, RuntimeError, ValueError):  # a device that PyTorch does not know
@@ -190,13 +191,13 @@ class _Fixed:
 
     @staticmethod
     def state_of(value: Any) -> Any:
-        """A value that differs after each change that PyTorch counts."""
+        """Return a value that differs after each change that PyTorch counts."""
         if isinstance(value, torch.Tensor):
             return value.data_ptr(), value._version  # pylint: disable=protected-access
         return value
 
     def is_unchanged(self, value: Any) -> bool:
-        """Whether the code is still right for the argument."""
+        """Return whether the compiled code is still valid for the argument."""
         return bool(self.state == self.state_of(value))
 
 
@@ -207,12 +208,12 @@ class _Compiled(NamedTuple):
 
 
 class _Graph:
-    """A graph of aten operators. It is compiled at its first call, since the parameters are known only then."""
+    """A graph of aten operators. The first call compiles the graph, because the parameters are unknown before."""
 
     _boxed_call = True  # AOTAutograd passes one list, which is cleared
 
     def __init__(self, graph: torch.fx.GraphModule, constants: set[int], options: _Options) -> None:
-        """`constants`: the addresses of parameters and buffers."""
+        """Keep a graph. `constants` are the addresses of parameters and buffers."""
         self.graph, self.constants, self.options = graph, constants, options
         self.places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.results: Sequence[Any] = next(node.args[0] for node in graph.graph.nodes if node.op == "output")
@@ -232,7 +233,7 @@ class _Graph:
                 and value.data_ptr() in self.constants)
 
     def _size(self, extent: Any, tensors: Sequence[torch.fx.Node]) -> tuple[torch.fx.Node, int] | None:
-        """A tensor, and the index of its dimension that has this open extent."""
+        """Return a tensor that has this open extent, and the index of the dimension."""
         for node in tensors:
             for axis, other in enumerate(node.meta["val"].shape):
                 if isinstance(other, torch.SymInt) and other.node.expr == extent.node.expr:
@@ -240,8 +241,8 @@ class _Graph:
         return None
 
     def _module(self, args: Sequence[Any]) -> tuple[torch.fx.GraphModule, list[int], dict[int, _Fixed]]:
-        """The graph with its constants inside and the computed tensors as outputs; the indices of the arguments that are
-        its inputs; the other arguments by index."""
+        """Return the graph with its constants inside and the computed tensors as outputs, the indices of the
+        arguments that are its inputs, and the other arguments by index."""
         root, graph = torch.nn.Module(), torch.fx.Graph()
         copies: dict[torch.fx.Node, Any] = {}
         inputs: list[int] = []
@@ -290,8 +291,8 @@ class _Graph:
         return _Compiled(model, inputs, fixed)
 
     def _find(self, args: Sequence[Any]) -> _Compiled:
-        """The model for these arguments, compiled if there is none. If Backplane refuses open shapes, the graph is
-        compiled for each shape."""
+        """Return the model for these arguments; compile it if it is missing. If Backplane rejects open shapes, the
+        graph is compiled for each shape."""
         while True:
             key = tuple(tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in args
                         ) if self.has_fixed_shapes else ()
@@ -304,7 +305,7 @@ class _Graph:
                 self.varying |= changed
                 self.compiled.clear()
             try:
-                # AOTAutograd excludes dispatch keys in this thread, so nothing can be traced here.
+                # AOTAutograd excludes dispatch keys in this thread, so tracing must run in another thread.
                 with ThreadPoolExecutor(1) as thread:
                     self.compiled[key] = thread.submit(self._compile, args).result()
             except errors.BackplaneError as error:
@@ -325,7 +326,7 @@ class _Graph:
         return dict(zip(self.computed, found.model.run(given).values(), strict=True))
 
     def _symbols(self, args: Sequence[Any]) -> dict[Any, int]:
-        """The values of the symbols in the graph's shapes."""
+        """Return the values of the symbols in the graph's shapes."""
         found: dict[Any, int] = {}
         for node, value in zip(self.places, args):
             about = node.meta["val"]
@@ -356,7 +357,7 @@ class _Graph:
 
 
 class _Inference(torch.autograd.Function):
-    """A call whose results require gradients, as without compilation; backward() is an error."""
+    """A call whose results require gradients, as they would without compilation. backward() raises an error."""
 
     @staticmethod
     def forward(ctx: Any, compiled: Callable[..., Any], *args: Any) -> Any:
@@ -380,7 +381,7 @@ def _parse(options: Mapping[str, Any] | None) -> _Options:
 
 
 def _addresses(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> set[int]:
-    """The addresses of parameters and buffers. Dynamo passes these as inputs, and marks them."""
+    """Return the addresses of parameters and buffers. Dynamo passes parameters and buffers as marked inputs."""
     marked = [value for value in example_inputs if isinstance(value, torch.Tensor) and (
         isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type"))]
     return {value.data_ptr() for value in [*marked, *graph.parameters(), *graph.buffers()]
@@ -389,9 +390,9 @@ def _addresses(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> se
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             options: Mapping[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
-    """The backend of torch.compile. Options: `device`, preferences as select_device takes them, and
-    `target`, the text of a target. For inference: gradients are an error. torch.compile passes every `mode`
-    except "default"; each is an error."""
+    """Compile a graph: the backend of torch.compile. Options are `device`, preferences as for select_device, and
+    `target`, the text of a target. The backend is for inference: gradients raise an error. torch.compile passes
+    every `mode` except "default" to the backend, which rejects it."""
     if mode is not None:
         raise errors.InvalidValueError(f"the backend backplane has no mode {mode!r}; leave out `mode`")
     chosen, constants = _parse(options), _addresses(graph, example_inputs)

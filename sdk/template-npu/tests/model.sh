@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A quantised model runs on the device and on the CPU, and gives what each operator by itself gives on
-# the CPU. What the device computes is equal; the floats that the CPU makes of it differ by their
-# rounding: model.sh [PLUGIN.so]
+# model.sh [PLUGIN.so]: runs a quantised model on the device and on the CPU, and compares the outputs with
+# the results of each single operator on the CPU. Outputs of the device are equal; floats that the CPU
+# computes from them may differ by rounding.
 set -eu
 plugin=${1:-.libs/backplane-simdev.so}
 backplane=${BACKPLANE_COMMAND:-backplane}
@@ -12,7 +12,8 @@ trap 'rm -rf "$work"' EXIT
 BACKPLANE_PLUGIN_PATH=$(cd "$(dirname "$plugin")" && pwd)${BACKPLANE_PLUGIN_PATH:+:$BACKPLANE_PLUGIN_PATH}
 export BACKPLANE_PLUGIN_PATH
 
-# Five of its nine nodes are for the device; a copy of the artifact needs no graph compiler.
+# Five of the model's nine nodes run on the device. A copy of the artifact runs without the graph
+# compiler.
 "$backplane" compile "$digits/digits-int8.onnx" --shape image=1x1x28x28 --target simdev --fallback c \
   --graph-compiler simdev --require 0.5 -o "$work/model.so"
 "$backplane" compile "$digits/digits-int8.onnx" --shape image=1x1x28x28 --target c --reference \

@@ -1,4 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# So does the program that it is linked into: conformance-static.sh [PROGRAM]
+# conformance-static.sh [PROGRAM]: a program that contains the plugin passes
+# the conformance kit.
 exec "${1:-./conformance-static}" simdev

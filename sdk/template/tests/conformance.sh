@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The plugin of this build passes the conformance kit: conformance.sh [PLUGIN.so]
+# conformance.sh [PLUGIN.so]: the plugin of this build passes the conformance
+# kit.
 plugin=${1:-.libs/backplane-simdev.so}
 exec "${BACKPLANE_COMMAND:-backplane}" verify --conformance "$plugin"

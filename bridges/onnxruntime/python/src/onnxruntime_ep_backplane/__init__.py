@@ -6,7 +6,7 @@
 
     onnxruntime.register_execution_provider_library("backplane", backplane.get_library_path())
 
-It needs no package onnxruntime to be imported, and brings none."""
+The package can be imported without onnxruntime, and does not depend on it."""
 
 import ctypes
 import json
@@ -20,7 +20,7 @@ __all__ = ["get_ep_name", "get_ep_names", "get_library_path", "report"]
 
 _LIBRARY = "libbackplane-onnxruntime.so"
 
-# Since 1.23 onnxruntime has the function that registers the library.
+# Only onnxruntime 1.23 and later have the function that registers the library.
 _runtime = sys.modules.get("onnxruntime")
 if _runtime is not None and not hasattr(_runtime, "register_execution_provider_library"):
     raise ImportError(f"this is onnxruntime {getattr(_runtime, '__version__', 'of no version')}, and the provider {__version__} "
@@ -28,7 +28,8 @@ if _runtime is not None and not hasattr(_runtime, "register_execution_provider_l
 
 
 def get_library_path() -> str:
-    """The path of the library to register: BACKPLANE_ONNXRUNTIME_LIBRARY, else the package's own."""
+    """Return the path of the library to register: BACKPLANE_ONNXRUNTIME_LIBRARY if it is set, otherwise the library
+    in the package."""
     given = os.environ.get("BACKPLANE_ONNXRUNTIME_LIBRARY")
     path = Path(given) if given else Path(__file__).resolve().parent / _LIBRARY
     if not path.is_file():
@@ -40,18 +41,19 @@ def get_library_path() -> str:
 
 
 def get_ep_name() -> str:
-    """The name of the provider, as in `providers=[...]`."""
+    """Return the name of the provider, as in `providers=[...]`."""
     return "backplane"
 
 
 def get_ep_names() -> list[str]:
-    """The names of all providers of the library."""
+    """Return the names of all providers of the library."""
     return [get_ep_name()]
 
 
 def report() -> list[dict[str, Any]]:
-    """What was claimed in each session that is open, the newest last: `graph`, `device`, `target`, the numbers `nodes`,
-    `claimed` and `parts`, and `left`, a list of {`node`, `operator`, `why`} of the nodes that other providers run."""
+    """Return the claims of each open session, the newest last. Each session is a dict of `graph`, `device`,
+    `target`, the numbers `nodes`, `claimed` and `parts`, and `left`. `left` lists the nodes that other providers
+    run, as {`node`, `operator`, `why`}."""
     function = ctypes.CDLL(get_library_path()).bp_onnxruntime_report
     function.restype = ctypes.c_size_t
     function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
