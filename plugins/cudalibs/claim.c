@@ -160,6 +160,17 @@ static const char *read_conv(const Node *node, BpCudalibsStep *step) {
   return read_window(node, &step->window);
 }
 
+/* Whether a window of an average ends behind the padding. ONNX does not count the elements there;
+ * cuDNN, asked to count padding, divides by the size of the whole window. */
+static int ends_behind_padding(const Node *node, const BpCudalibsWindow *w, int32_t i) {
+  const BpOnnxValue *in = input_of(node, 0), *out = output_of(node);
+  const BpOnnxAttr *pads = bp_onnx_find_attr(node->onnx, "pads", BP_ONNX_ATTR_INTS);
+  int64_t after = pads ? pads->ints[in->ndim - 2 + i] : 0;
+  int64_t end = (out->shape[i + 2] - 1) * w->strides[i] + w->kernel[i] - w->pads[i];
+  return !strcmp(bp_onnx_str(node->onnx, "auto_pad", "NOTSET"), "NOTSET") &&
+         end > in->shape[i + 2] + after;
+}
+
 static const char *read_pool(const Node *node, BpCudalibsStep *step) {
   const BpOnnxValue *in = input_of(node, 0);
   BpCudalibsWindow *w = &step->window;
@@ -185,6 +196,9 @@ static const char *read_pool(const Node *node, BpCudalibsStep *step) {
       why = "it has dilations other than 1, which cuDNN's pooling lacks";
     if (w->pads[i] >= w->kernel[i])
       why = "its padding is as large as its window, so a window may lie only in padding";
+    if (!why && w->pooling == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING &&
+        ends_behind_padding(node, w, i))
+      why = "a window ends behind the padding, where cuDNN counts elements that ONNX does not";
   }
   return why;
 }
