@@ -131,7 +131,7 @@ static const char prologue[] =
     "#define BP_EXTREMUM_512(KIND, NAME, a, b) __builtin_ia32_##KIND##NAME##512(a, b, 4)\n"
     "#else\n"
     "#define BP_EXTREMUM_512(KIND, NAME, a, b) \\\n"
-    "  __builtin_ia32_##KIND##NAME##512_mask(a, b, a, (unsigned short)-1, 4)\n"
+    "  __builtin_ia32_##KIND##NAME##512_mask(a, b, a, -1, 4)\n"
     "#endif\n"
     "#define BP_EXTREMUM_256(KIND, NAME, a, b) __builtin_ia32_##KIND##NAME##256(a, b)\n"
     "#define BP_EXTREMUM_128(KIND, NAME, a, b) __builtin_ia32_##KIND##NAME(a, b)\n"

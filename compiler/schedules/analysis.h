@@ -7,8 +7,9 @@
 
 #include "compiler/lower/lowering.h"
 
-/* The minimum number of cheap elements, whose time is that of a load and a store, for which a second
- * core saves more time than the launch and the transfer of data between the cores' caches cost. */
+/* The minimum number of cheap elements, whose time is that of a load and a store, for which a
+ * second core saves more time than the launch and the transfer of data between the cores' caches
+ * cost. */
 #define BP__PARALLEL_ELEMENTS 65536.0
 /* The minimum number of multiply-adds for which a second core saves more time than waking it
  * costs. */
