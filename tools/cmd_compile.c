@@ -2,7 +2,6 @@
 /* `backplane compile`: compiles an ONNX model to a shared library. */
 #include "tools/command.h"
 
-#include <elf.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -217,15 +216,16 @@ static int compile_to(const char *path, const CompileOptions *options) {
 
 /* Checks that the output does not replace a file that is no library: the model may read it. */
 static int check_replaced(const char *output) {
+  static const char elf[4] = {0x7f, 'E', 'L', 'F'}; /* the first bytes of a library */
   struct stat file;
-  char magic[SELFMAG] = {0};
+  char magic[sizeof elf] = {0};
   if (stat(output, &file) != 0 || !S_ISREG(file.st_mode) || !file.st_size)
     return 0;
   FILE *stream = fopen(output, "re");
   size_t size = stream ? fread(magic, 1, sizeof magic, stream) : 0;
   if (stream)
     fclose(stream);
-  return size == SELFMAG && !memcmp(magic, ELFMAG, SELFMAG)
+  return size == sizeof elf && !memcmp(magic, elf, sizeof elf)
              ? 0
              : command_raise_usage("--output %s would replace a file that is no library; remove "
                                    "the file first, or choose another name",
