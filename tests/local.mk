@@ -37,14 +37,14 @@ test_cache = $(abs_top_builddir)/tests/cache
 
 # The environment of a test: the plugins of this build, a cache apart from the user's, and no chosen device. GLib uses
 # malloc, because its own allocator would hide leaks from the sanitizers. Under the sanitizers malloc returns NULL for a
-# request that is too large, as elsewhere, and leaks of foreign libraries are suppressed. The leak sanitizer ignores the
+# request that is too large, as elsewhere, and leaks of foreign libraries are suppressed. The sanitizers ignore the
 # thread-local variables of libraries: gcc 12 guesses their place from memory that only glibc 2.19 wrote, and would read
-# invalid addresses.
+# invalid addresses, or reset the shadow of an invalid range.
 AM_TESTS_ENVIRONMENT = \
 	ASAN_OPTIONS="allocator_may_return_null=1:intercept_tls_get_addr=0:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
 	LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0'; \
 	export LSAN_OPTIONS; \
-	TSAN_OPTIONS="allocator_may_return_null=1:suppressions=$(abs_top_srcdir)/tests/tsan.supp:print_suppressions=0:$$TSAN_OPTIONS"; \
+	TSAN_OPTIONS="allocator_may_return_null=1:intercept_tls_get_addr=0:suppressions=$(abs_top_srcdir)/tests/tsan.supp:print_suppressions=0:$$TSAN_OPTIONS"; \
 	export TSAN_OPTIONS; \
 	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
 	BACKPLANE_CACHE_DIR='$(test_cache)'; export BACKPLANE_CACHE_DIR; \
