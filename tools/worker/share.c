@@ -351,17 +351,30 @@ int worker_note_stream(const Kind *kind, int32_t device_id, void *stream) {
   return noted ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of streams");
 }
 
-void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream) {
-  pthread_mutex_lock(&arena.lock);
+static void take_stream_out(const Stream *stream) {
   for (size_t i = 0; i < arena.streams.count; i++) {
     const Stream *noted = (const Stream *)arena.streams.items + i;
-    if (noted->kind != kind || noted->device_id != device_id || noted->stream != stream)
+    if (noted->kind != stream->kind || noted->device_id != stream->device_id ||
+        noted->stream != stream->stream)
       continue;
-    if (arena.parts.count)
-      add_point(noted, NONE);
     take_out(&arena.streams, i, sizeof *noted);
-    break;
+    return;
   }
+}
+
+/* Without a point the stream's work has to end before the stream is forgotten: later nothing would
+ * keep the memory that the work uses. */
+void worker_forget_stream(const Kind *kind, int32_t device_id, void *stream) {
+  const Stream freed = {kind, device_id, stream};
+  if (!kind->external || !kind->events)
+    return;
+  pthread_mutex_lock(&arena.lock);
+  int is_lost = arena.parts.count && add_point(&freed, NONE);
+  pthread_mutex_unlock(&arena.lock);
+  if (is_lost)
+    kind->api->stream_sync(kind->api->context, device_id, stream);
+  pthread_mutex_lock(&arena.lock);
+  take_stream_out(&freed);
   pthread_mutex_unlock(&arena.lock);
   bp_error_clear();
 }
