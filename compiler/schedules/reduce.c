@@ -230,18 +230,38 @@ bool bp__has_open_rows(const BpAnalysis *analysis, int32_t rows) {
   return false;
 }
 
+/* The number of vectors that a core computes in about the time of a reduction across lanes, and the
+ * maximum number of rows that are computed side by side. */
+#define LANE_VECTORS   32
+#define MOST_NEAR_ROWS 8
+
+/* The number of adjacent rows that are computed side by side: each step of the computation goes
+ * through all of them, so that short rows do not wait for their reductions one after the other. The
+ * last of the `rows` axes is divided into that many rows. */
+static int64_t near_rows(const BpStageInfo *output, int32_t rows, int64_t lanes) {
+  int64_t count = MOST_NEAR_ROWS, extent = output->extent[rows - 1];
+  double row = bp__info_size(output, rows, output->ndim);
+  if (bp__info_is_open(output, rows - 1, output->ndim))
+    return 1;
+  while (count > 1 && (extent % count != 0 || (double)count * row > (double)(LANE_VECTORS * lanes)))
+    count /= 2;
+  return count;
+}
+
 int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                       const BpMachine *machine, bool *fits) {
   int32_t rows = bp__count_row_axes(analysis, output);
-  BpTeAxis *row, *run;
+  BpTeAxis *row, *near, *run;
   *fits = rows > 0 && !(machine->has_kernels && bp__has_open_rows(analysis, rows));
   if (!*fits)
     return 0;
   double work = bp__info_size(output, 0, output->ndim) * 4;
   bool is_parallel = bp__cores_for(machine, work, BP__PARALLEL_ELEMENTS) > 1;
+  int64_t lanes = bp__machine_for(machine, output).lanes, count = near_rows(output, rows, lanes);
   if (bp__fuse_axes(output->stage, 0, rows, &row) != 0 ||
       bp__fuse_axes(output->stage, rows, output->ndim, &run) != 0 ||
-      bp__schedule_run(output->stage, run, bp__machine_for(machine, output).lanes, 1) != 0 ||
+      (count > 1 && bp_te_split(output->stage, row, count, BP_TE_TAIL_PEEL, &row, &near) != 0) ||
+      bp__schedule_run(output->stage, run, lanes, 1) != 0 ||
       (is_parallel && bp_te_parallel(output->stage, row) != 0))
     return -1;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
