@@ -20,6 +20,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/lower.c \
 	compiler/lower/passes.h \
 	compiler/lower/expand_intrinsics.c \
+	compiler/lower/gather.c \
 	compiler/lower/guard.c \
 	compiler/lower/iterations.c \
 	compiler/lower/legalize.c \
