@@ -379,7 +379,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "tool", type=Path, help="the backplane tool, installed or in a build folder"
     )
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; or all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; without a CASE all run")
     parser.add_argument("--work", type=Path, default=Path("_build/bench-models"))
     parser.add_argument("--files", type=Path, help="the folder of fetch_models.py (WORK/files)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N[,N...]")
