@@ -16,7 +16,7 @@
 
 /* ---- Temporary names --------------------------------------------------------------------- */
 
-static int make_name(char *name) {
+int bp__temporary_name(char *name) {
   uint64_t number;
   if (getrandom(&number, sizeof number, 0) != sizeof number)
     return -1;
@@ -31,13 +31,13 @@ int bp__is_temporary(const char *name) {
 }
 
 int bp__temporary_file(int folder, mode_t mode, char *name) {
-  if (make_name(name))
+  if (bp__temporary_name(name))
     return -1;
   return openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 }
 
 int bp__temporary_folder(int folder, char *name) {
-  if (make_name(name) || mkdirat(folder, name, 0700))
+  if (bp__temporary_name(name) || mkdirat(folder, name, 0700))
     return -1;
   int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   int error = errno;

@@ -12,6 +12,8 @@
 #define BP_TEMPORARY_PREFIX ".backplane-"
 #define BP_TEMPORARY_SIZE   (sizeof BP_TEMPORARY_PREFIX + 16)
 
+/* Makes a temporary name, of BP_TEMPORARY_SIZE bytes. */
+int bp__temporary_name(char *name);
 /* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
  * folder open as `folder`. Its mode is `mode` without the bits of the process' umask. Returns its
  * descriptor. */

@@ -19,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -382,10 +381,8 @@ static int copy_bytes(int from, int to) {
 /* Gives the file a temporary name. */
 static int name_file(Unfinished *file) {
   char descriptor[64];
-  uint64_t number;
-  if (getentropy(&number, sizeof number))
+  if (bp__temporary_name(file->name))
     return -1;
-  snprintf(file->name, sizeof file->name, BP_TEMPORARY_PREFIX "%016" PRIx64, number);
   snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", file->fd);
   if (!linkat(AT_FDCWD, descriptor, file->folder, file->name, AT_SYMLINK_FOLLOW))
     return 0;
