@@ -104,12 +104,17 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
   return rc;
 }
 
+/* By default GCC collects its garbage from 128 MiB on, and whenever its heap has doubled, and then
+ * needs 310 MiB for 1.6 MB of source. With these parameters it needs 140 MiB and 2 % more time. The
+ * code is the same. Clang ignores the parameters. */
+#define LEAN "--param", "ggc-min-heapsize=65536", "--param", "ggc-min-expand=30"
+
 static int make_object(const BpWorkdir *dir, const char *name, const char *object,
                        const BpByteArray *source, const char *const *flags) {
   char source_name[64];
   snprintf(source_name, sizeof source_name, "%.48s.c", name);
-  const char *const before[] = {"-c", "-fPIC", "-O2",       "-std=gnu11", "-w",
-                                "-o", object,  source_name, NULL};
+  const char *const before[] = {"-c", "-fPIC", "-O2",  "-std=gnu11", "-w",
+                                LEAN, "-o",    object, source_name,  NULL};
   return bp__workdir_write(dir, source_name, source) ||
                  run(dir, before, flags, NULL, "compile a module")
              ? -1
