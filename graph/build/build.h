@@ -15,6 +15,7 @@
 
 #include "graph/exec/artifact.h"
 #include "graph/ir/graph.h"
+#include "graph/onnx/reader.h"
 
 /* The time that a claimed part takes, and the time of generated code for the same nodes. */
 typedef struct BpPartTime {
@@ -44,6 +45,7 @@ typedef struct BpBuild {
   BpList *parts; /* modules (BpModule) that graph compilers made; the list's owner owns them */
   int32_t *num_claimed;       /* number of parts so far, including parts not kept or handed back */
   const BpPartChoice *choice; /* NULL: all parts are kept */
+  OnnxFile *spent;            /* the model's file if its data may be released; or NULL */
 } BpBuild;
 
 /* Checks that the options have a possible size, and request no feature that is unknown in this
@@ -62,6 +64,11 @@ BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOption
 int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total);
 
 /* ---- Passes over the graph --------------------------------------------------------------- */
+
+/* Releases the memory of large constants that the graph no longer reads; -1 with an error. */
+int bp__build_release(const BpBuild *build, BpGraph *graph);
+/* The same, without constants at the sorted addresses `live` (passes.c). */
+void bp__build_release_others(const BpBuild *build, BpGraph *graph, const BpList *live);
 
 /* Runs all passes in order; dumps and verifies the graph after each (passes.c). */
 int bp__build_passes(const BpBuild *build, BpGraph *graph);
@@ -263,7 +270,7 @@ const char *bp__build_part_function(const BpGraphNode *node);
 
 /* A graph with open extents or bodies as a program (transfer full) that imports `code`. (program.c)
  */
-BpModule *bp__build_program(const BpBuild *build, const BpGraph *graph, const BpGroups *groups,
+BpModule *bp__build_program(const BpBuild *build, BpGraph *graph, const BpGroups *groups,
                             BpModule *code);
 
 /* ---- The artifact ------------------------------------------------------------------------ */
@@ -280,9 +287,9 @@ typedef struct BpParamTable {
   size_t num_places; /* number of places, a power of two, or 0 */
 } BpParamTable;
 
-/* The index of a tensor equal to the constant, which is added if the table lacks it; -1 with an
- * error. */
-int64_t bp__params_add(BpParamTable *table, const BpGraphValue *constant);
+/* The index of a tensor equal to the graph's constant, which is added if the table lacks it; -1
+ * with an error. */
+int64_t bp__params_add(BpParamTable *table, const BpGraph *graph, const BpGraphValue *constant);
 void bp__params_clear(BpParamTable *table);
 
 /* Formats the graph of the groups as JSON (transfer full, g_free), and sets the names of its

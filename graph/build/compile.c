@@ -54,7 +54,8 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   if (!shapes || bp__onnx_import(graph, model, shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
-  if (bp__build_dump_graph(build, graph, "imported.txt") || bp__build_passes(build, graph))
+  if (bp__build_release(build, graph) || bp__build_dump_graph(build, graph, "imported.txt") ||
+      bp__build_passes(build, graph))
     return -1;
   return bp__build_dump_graph(build, graph, "optimized.txt");
 }
@@ -217,10 +218,19 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* Compiles a model for each target; `choice` and `ordinals` apply to a single target, or are NULL.
- */
-static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *options,
-                            const BpPartChoice *choice, bool is_program, const int32_t *ordinals) {
+/* What is compiled, and how. */
+typedef struct Request {
+  const OnnxModel *model;
+  OnnxFile *spent; /* the model's file if it is not used again; or NULL */
+  const BpCompileOptions *options;
+  const BpPartChoice *choice; /* of a single target; or NULL */
+  bool is_program;
+  const int32_t *ordinals; /* of a single target; or NULL */
+} Request;
+
+/* Compiles a model for each target. */
+static BpModule *compile_as(const Request *request) {
+  const BpCompileOptions *options = request->options;
   const BpGraphCompilerApi *compilers[BP_BUILD_MAX_COMPILERS];
   int32_t num_compilers;
   TargetBuild built[BP_BUILD_MAX_TARGETS] = {0};
@@ -238,18 +248,19 @@ static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *opti
         .chain = chain,
         .num_places = 1 + bp__options_fallbacks(options, chain + 1),
         .is_used = is_used,
-        .ordinals = ordinals,
+        .ordinals = request->ordinals,
         .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
-        .is_program = is_program,
+        .is_program = request->is_program,
         .dump_prefix = prefix,
         .compilers = compilers,
         .num_compilers = num_compilers,
         .parts = &built[i].parts,
         .num_claimed = &num_claimed,
-        .choice = choice,
+        .choice = request->choice,
+        .spent = i + 1 == options->num_targets ? request->spent : NULL,
     };
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
-    status = build_target(&build, model, &params, &built[i]);
+    status = build_target(&build, request->model, &params, &built[i]);
   }
   if (!status)
     artifact = make_artifact(options, built, &params);
@@ -261,7 +272,7 @@ static BpModule *compile_as(const OnnxModel *model, const BpCompileOptions *opti
 
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options,
                          const BpPartChoice *choice) {
-  return compile_as(model, options, choice, false, NULL);
+  return compile_as(&(Request){.model = model, .options = options, .choice = choice});
 }
 
 /* The number of bytes left on the current thread's stack; SIZE_MAX if unknown, as for a stack that
@@ -290,45 +301,49 @@ static int check_stack(void) {
                         left >> 10);
 }
 
+/* Compiles a model in a file; NULL, with an error, also if the file is not open. */
+static BpModule *compile_file(OnnxFile *file, int is_open, Request *request) {
+  const BpCompileOptions *options = request->options;
+  BpModule *artifact = NULL;
+  request->model = file->model;
+  if (is_open && HAS_MEMBER(options, measured_context) && options->measures_claims) {
+    artifact = bp__build_choose(file->path, file->model, options, compile);
+  } else if (is_open) {
+    request->spent = file;
+    artifact = compile_as(request);
+  }
+  if (artifact && bp__onnx_check_files(file)) {
+    bp_object_release(artifact);
+    artifact = NULL;
+  }
+  if (!artifact && file->model)
+    bp_error_add_context("cannot compile '%s'", file->path);
+  bp__onnx_close_file(file);
+  return artifact;
+}
+
 BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options) {
-  OnnxModel *model;
-  BpModule *artifact;
+  OnnxFile file;
   if (!onnx_path || !options || options->num_targets < 1 ||
       options->num_targets > BP_BUILD_MAX_TARGETS) {
     bp_error_raise(BP_ERROR_VALUE, "compiling takes a path and 1 to %d targets",
                    BP_BUILD_MAX_TARGETS);
     return NULL;
   }
-  model = check_stack() < 0 || bp__compile_options_check(options) < 0 ||
-                  bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
-                  bp__options_check_fallbacks(options) < 0
-              ? NULL
-              : bp__onnx_read(onnx_path);
-  if (!model)
+  if (check_stack() < 0 || bp__compile_options_check(options) < 0 ||
+      bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
+      bp__options_check_fallbacks(options) < 0)
     return NULL;
-  if (bp__onnx_load_data(model, onnx_path))
-    artifact = NULL;
-  else if (HAS_MEMBER(options, measured_context) && options->measures_claims)
-    artifact = bp__build_choose(onnx_path, model, options, compile);
-  else
-    artifact = compile(model, options, NULL);
-  bp__onnx_free(model);
-  if (!artifact)
-    bp_error_add_context("cannot compile '%s'", onnx_path);
-  return artifact;
+  int status = bp__onnx_open_file(onnx_path, &file);
+  return compile_file(&file, status == 0, &(Request){.options = options});
 }
 
 BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options,
                                     const int32_t *ordinals) {
-  OnnxModel *model = check_stack() < 0 ? NULL : bp__onnx_read(onnx_path);
-  BpModule *program = model && bp__onnx_load_data(model, onnx_path) == 0
-                          ? compile_as(model, options, NULL, true, ordinals)
-                          : NULL;
-  if (model)
-    bp__onnx_free(model);
-  if (!program)
-    bp_error_add_context("cannot compile '%s'", onnx_path);
-  return program;
+  OnnxFile file = {.path = onnx_path};
+  int status = check_stack() < 0 ? -1 : bp__onnx_open_file(onnx_path, &file);
+  Request request = {.options = options, .is_program = true, .ordinals = ordinals};
+  return compile_file(&file, status == 0, &request);
 }
 
 BpModule *bp_model_compile_bytes(const BpOnnxBytes *model, const BpCompileOptions *options) {

@@ -343,7 +343,7 @@ static BpGraphParam *list_params(Writer *writer, BpParamTable *table, int32_t *c
     return NULL;
   for (size_t i = 0; i < number; i++) {
     const BpGraphValue *constant = writer->entries.items[first + i];
-    int64_t tensor = bp__params_add(table, constant);
+    int64_t tensor = bp__params_add(table, writer->graph, constant);
     params[i].name = param_name(writer, i, constant->name);
     if (tensor < 0 || !params[i].name)
       return NULL;

@@ -58,7 +58,11 @@ static int make_room(BpParamTable *table) {
 
 /* ---- The table --------------------------------------------------------------------------- */
 
-static BpTensor *make_tensor(const BpGraphValue *constant) {
+/* A large constant that was computed stays where it is. */
+static BpTensor *make_tensor(const BpGraph *graph, const BpGraphValue *constant) {
+  BpTensor *block = bp__graph_block(graph, constant);
+  if (block)
+    return bp_tensor_create_view(block, constant->shape, constant->ndim, constant->dtype, 0);
   int64_t bytes = bp__value_num_bytes(constant);
   BpTensor *tensor = bp_tensor_create(constant->shape, constant->ndim, constant->dtype,
                                       (BpDevice){BP_DEVICE_CPU, 0}, NULL);
@@ -67,14 +71,14 @@ static BpTensor *make_tensor(const BpGraphValue *constant) {
   return tensor;
 }
 
-int64_t bp__params_add(BpParamTable *table, const BpGraphValue *constant) {
+int64_t bp__params_add(BpParamTable *table, const BpGraph *graph, const BpGraphValue *constant) {
   uint64_t hash = bp__hash_bytes(1, constant->data, (size_t)bp__value_num_bytes(constant));
   if (make_room(table))
     return -1;
   size_t at = find_place(table, constant, hash);
   if (table->places[at].index >= 0)
     return table->places[at].index;
-  BpTensor *tensor = make_tensor(constant);
+  BpTensor *tensor = make_tensor(graph, constant);
   if (!tensor)
     return -1;
   if (bp__list_push(&table->tensors, tensor)) {

@@ -62,11 +62,26 @@ static int check_pass(const BpBuild *build, const BpGraph *graph, size_t index) 
   return bp_error_add_context("after pass %s, a fault of the compiler", passes[index].name);
 }
 
+void bp__build_release_others(const BpBuild *build, BpGraph *graph, const BpList *live) {
+  bp__graph_release(graph, live);
+  if (build->spent)
+    bp__onnx_release(build->spent, live);
+}
+
+int bp__build_release(const BpBuild *build, BpGraph *graph) {
+  BpList live = {0};
+  int status = bp__live_of_graph(graph, &live);
+  if (!status)
+    bp__build_release_others(build, graph, &live);
+  bp__list_free(&live);
+  return status;
+}
+
 int bp__build_passes(const BpBuild *build, BpGraph *graph) {
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
     if (build->is_reference && passes[i].is_for_speed)
       continue;
-    if (run_pass(build, graph, i) || check_pass(build, graph, i))
+    if (run_pass(build, graph, i) || check_pass(build, graph, i) || bp__build_release(build, graph))
       return -1;
   }
   return 0;

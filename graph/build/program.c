@@ -1340,34 +1340,57 @@ static void write_words(const GArray *words, BpStreamWriter *writer) {
   bp__stream_write(writer, words->data, words->len * sizeof(int64_t));
 }
 
-static void write_program(const Program *program, BpStreamWriter *writer) {
+/* Releases the memory of large constants other than those from index `first` on. Lack of memory for
+ * their list only delays that. */
+static void release_before(const Program *program, guint first, BpGraph *graph) {
+  BpList live = {0};
+  int status = 0;
+  for (guint i = first; i < program->constants->len && !status; i++)
+    status = bp__live_add(&live, g_array_index(program->constants, Constant, i).tensor);
+  bp__live_sort(&live);
+  if (!status)
+    bp__build_release_others(program->build, graph, &live);
+  else
+    bp_error_clear();
+  bp__list_free(&live);
+}
+
+/* Writes the constants, and releases those of `spent`, if it is given, as they are written. */
+static void write_constants(const Program *program, BpStreamWriter *writer, BpGraph *spent) {
+  bp__stream_write_u64(writer, program->constants->len);
+  for (guint i = 0; i < program->constants->len; i++) {
+    const Constant *constant = &g_array_index(program->constants, Constant, i);
+    write_constant(constant, writer);
+    if (spent && constant->tensor && bp__value_num_bytes(constant->tensor) >= BP_GRAPH_LARGE)
+      release_before(program, i + 1, spent);
+  }
+}
+
+static void write_program(const Program *program, BpStreamWriter *writer, BpGraph *spent) {
   bp__stream_write_u64(writer, BP_RELAX_MAGIC);
   bp__stream_write_str(writer, BP_RELAX_VERSION);
   write_functions(program, writer);
   bp__stream_write_u64(writer, 0); /* number of memory scopes */
-  bp__stream_write_u64(writer, program->constants->len);
-  for (guint i = 0; i < program->constants->len; i++)
-    write_constant(&g_array_index(program->constants, Constant, i), writer);
+  write_constants(program, writer, spent);
   write_words(program->offsets, writer);
   write_words(program->words, writer);
 }
 
 /* Makes a module of the program (transfer full) as its loader does. The program's constants stay in
- * the bytes, a tensor, that the program is written to. */
-static BpModule *load_program(const Program *program) {
+ * the bytes, a tensor, that the program is written to, and no longer exist in the graph. */
+static BpModule *load_program(const Program *program, BpGraph *graph) {
   BpStreamWriter counter = {NULL, 0};
-  write_program(program, &counter);
-  int64_t size = (int64_t)counter.size;
+  write_program(program, &counter, NULL);
+  int64_t size = BP_RELAX_HEAD + (int64_t)counter.size;
   BpTensor *bytes = bp_tensor_create(&size, 1, (BpDataType){BP_DTYPE_UINT, 8, 1},
                                      (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (!bytes) {
     bp_error_add_context("memory for a program of %zu bytes", counter.size);
     return NULL;
   }
-  BpStreamWriter writer = {bytes->view.data, 0};
-  write_program(program, &writer);
-  BpModule *module =
-      bp__relax_module_read(&(BpByteArray){writer.data, writer.size}, &bytes->header);
+  BpStreamWriter writer = {(char *)bytes->view.data + BP_RELAX_HEAD, 0};
+  write_program(program, &writer, graph);
+  BpModule *module = bp__relax_module_take(bytes);
   bp_tensor_release(bytes);
   return module;
 }
@@ -1415,7 +1438,7 @@ static void end_program(Program *program) {
     g_free((gpointer)(uintptr_t)program->devices[i]);
 }
 
-BpModule *bp__build_program(const BpBuild *build, const BpGraph *graph, const BpGroups *groups,
+BpModule *bp__build_program(const BpBuild *build, BpGraph *graph, const BpGroups *groups,
                             BpModule *code) {
   Level level;
   Program program = {.build = build, .graph = graph, .groups = groups, .level = &level};
@@ -1428,7 +1451,7 @@ BpModule *bp__build_program(const BpBuild *build, const BpGraph *graph, const Bp
   if (program.num_devices)
     name_things(&program); /* devices */
   describe_memory(&program);
-  BpModule *module = program.failed ? NULL : load_program(&program);
+  BpModule *module = program.failed ? NULL : load_program(&program, graph);
   end_program(&program);
   end_level(&level);
   if (module && bp_module_import(module, code) != 0) {

@@ -16,6 +16,9 @@ void bp__graph_clear(BpGraph *graph) {
   for (size_t i = 0; i < graph->bodies.size; i++)
     bp__graph_clear(graph->bodies.items[i]);
   bp__list_free(&graph->bodies);
+  for (size_t i = 0; i < graph->blocks.size; i++)
+    bp_tensor_release(graph->blocks.items[i]);
+  bp__list_free(&graph->blocks);
   bp__list_free(&graph->conditions);
   bp__list_free(&graph->nodes);
   bp__list_free(&graph->sources);
@@ -120,6 +123,8 @@ void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value) {
     return NULL;
   }
   budget->bytes += bytes;
+  if (bytes >= BP_GRAPH_LARGE)
+    return bp__graph_new_block(graph, bytes);
   return bp__arena_alloc(&graph->arena, bytes > 0 ? (size_t)bytes : 1);
 }
 

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include <backplane/tensor.h>
 #include <backplane/value.h>
 
 #include "graph/ir/extent.h"
@@ -134,6 +135,7 @@ struct BpGraph {
   BpGraphBudget budget;  /* budget of the outermost graph, for all bodies; see bp__graph_budget */
   struct BpGraph *outer; /* graph of the node that a body belongs to; else NULL */
   BpList bodies;         /* BpGraph, owned: all bodies that were made for nodes */
+  BpList blocks;         /* BpTensor, owned: memory of large constants, also of the bodies' */
   int32_t has_sources;   /* set before importing: the importer keeps the sources, also of bodies */
   BpList sources;        /* BpGraphNode: the nodes of the model as they were read, with imported
                           * values as outputs */
@@ -210,6 +212,28 @@ const char *bp__value_format(const BpGraphValue *value, char *text);
 #define BP__FLOAT32 ((BpDataType){BP_DTYPE_FLOAT, 32, 1})
 #define BP__INT64   ((BpDataType){BP_DTYPE_INT, 64, 1})
 #define BP__BOOL    ((BpDataType){BP_DTYPE_BOOL, 8, 1})
+
+/* ---- Memory of large constants (live.c) -------------------------------------------------- */
+
+/* Constants from this size on have a block of memory of their own. A block is a tensor of bytes,
+ * and outlives the graph if another owner retains it. */
+#define BP_GRAPH_LARGE ((int64_t)1 << 16)
+
+/* Makes a zeroed block, which the outermost graph owns; NULL with an error. */
+void *bp__graph_new_block(BpGraph *graph, int64_t bytes);
+/* The block whose bytes are exactly a constant's (transfer none); NULL if the elements lie
+ * elsewhere or in a part of a block. */
+BpTensor *bp__graph_block(const BpGraph *graph, const BpGraphValue *constant);
+/* Collects, sorted, the addresses of all constants that the nodes, bodies and outputs of a graph
+ * have; the caller frees the list, also after -1 with an error. */
+int bp__live_of_graph(const BpGraph *graph, BpList *live);
+/* Adds the addresses of a value. Sort the list after the last. */
+int bp__live_add(BpList *live, const BpGraphValue *value);
+void bp__live_sort(BpList *live);
+/* Whether one of the addresses lies in the memory. */
+bool bp__live_has(const BpList *live, const void *memory, size_t size);
+/* Releases the outermost graph's blocks in which none of the addresses lies. */
+void bp__graph_release(BpGraph *graph, const BpList *live);
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 

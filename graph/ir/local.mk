@@ -4,4 +4,4 @@
 libbackplane_graph_la_SOURCES += \
 	graph/ir/arena.c graph/ir/arena.h \
 	graph/ir/extent.c graph/ir/extent.h \
-	graph/ir/graph.c graph/ir/graph.h graph/ir/verify.c
+	graph/ir/graph.c graph/ir/graph.h graph/ir/live.c graph/ir/verify.c

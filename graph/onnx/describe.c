@@ -209,13 +209,11 @@ static char *describe(const OnnxModel *model) {
 char *bp_onnx_describe(const char *onnx_path) {
   if (!BP_GIVEN(onnx_path))
     return NULL;
-  OnnxModel *model = bp__onnx_read(onnx_path);
-  char *text = NULL;
-  if (model && bp__onnx_load_data(model, onnx_path) == 0)
-    text = describe(model);
-  if (model && !text)
+  OnnxFile file;
+  char *text = bp__onnx_open_file(onnx_path, &file) == 0 ? describe(file.model) : NULL;
+  if (file.model && !text)
     bp_error_add_context("%s", onnx_path);
-  bp__onnx_free(model);
+  bp__onnx_close_file(&file);
   return text;
 }
 

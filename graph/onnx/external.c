@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,15 @@
 /* Tensors may share bytes of a file: all tensors together take at most MOST_SHARING times the bytes
  * of the files. */
 #define MOST_SHARING 4
+/* The alignment of elements that are used where they lie in a file. */
+#define ALIGNMENT 64
+
+/* A tensor whose elements are mapped. */
+typedef struct OnnxMap {
+  OnnxTensor *tensor;
+  void *memory;
+  size_t size;
+} OnnxMap;
 
 typedef struct Folder {
   const char *path; /* path of the model */
@@ -30,7 +40,8 @@ typedef struct Folder {
   char *location;   /* location of the open file, or NULL */
   int file;
   uint64_t size;     /* size of the open file */
-  GHashTable *known; /* the locations opened so far */
+  GHashTable *known; /* OnnxFile::files */
+  BpList *maps;      /* OnnxFile::maps */
   uint64_t held;     /* bytes of all files opened so far */
   uint64_t taken;    /* bytes of the tensors so far */
 } Folder;
@@ -111,8 +122,10 @@ static int open_file(Folder *folder, const char *tensor, const char *location) {
   if (!S_ISREG(status.st_mode))
     return refuse(folder, tensor, location, "is not a regular file");
   folder->size = (uint64_t)status.st_size;
-  if (g_hash_table_add(folder->known, g_strdup(location)))
+  if (!g_hash_table_contains(folder->known, location)) {
+    g_hash_table_insert(folder->known, g_strdup(location), g_memdup2(&status, sizeof(status)));
     folder->held += folder->size;
+  }
   return 0;
 }
 
@@ -195,6 +208,38 @@ static int needed_bytes(const OnnxTensor *tensor, const char *name, uint64_t *by
   return 0;
 }
 
+/* Reads elements into memory of their own; NULL with an error. */
+static uint8_t *read_elements(const Folder *folder, const char *name, uint64_t offset,
+                              uint64_t bytes) {
+  uint8_t *data = malloc(bytes ? bytes : 1);
+  if (!data)
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory for the %" PRIu64 " bytes of tensor '%s'", bytes,
+                   name);
+  if (data && read_bytes(folder, name, offset, data, bytes)) {
+    free(data);
+    return NULL;
+  }
+  return data;
+}
+
+/* Maps elements; NULL, without an error, if they are few, or cannot be used where they lie. */
+static uint8_t *map_elements(Folder *folder, OnnxTensor *tensor, uint64_t offset, uint64_t bytes) {
+  uint64_t before = offset % (uint64_t)sysconf(_SC_PAGESIZE);
+  OnnxMap map = {tensor, MAP_FAILED, (size_t)(before + bytes)}, *kept;
+  if (bytes < BP_GRAPH_LARGE || offset % ALIGNMENT != 0)
+    return NULL;
+  map.memory = mmap(NULL, map.size, PROT_READ, MAP_PRIVATE, folder->file, (off_t)(offset - before));
+  if (map.memory == MAP_FAILED)
+    return NULL;
+  kept = g_memdup2(&map, sizeof(map));
+  if (!bp__list_push(folder->maps, kept))
+    return (uint8_t *)map.memory + before;
+  bp_error_clear();
+  munmap(map.memory, map.size);
+  g_free(kept);
+  return NULL;
+}
+
 static int load_tensor(Folder *folder, OnnxTensor *tensor, const char *name) {
   Place place;
   uint64_t bytes = 0;
@@ -217,14 +262,9 @@ static int load_tensor(Folder *folder, OnnxTensor *tensor, const char *name) {
   if (__builtin_add_overflow(folder->taken, bytes, &folder->taken) ||
       folder->taken / MOST_SHARING > folder->held)
     return refuse(folder, name, place.location, "its tensors read again and again");
-  data = malloc(bytes ? bytes : 1);
-  if (!data)
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for the %" PRIu64 " bytes of tensor '%s'",
-                          bytes, name);
-  if (read_bytes(folder, name, place.offset, data, bytes)) {
-    free(data);
+  data = map_elements(folder, tensor, place.offset, bytes);
+  if (!data && !(data = read_elements(folder, name, place.offset, bytes)))
     return -1;
-  }
   free(tensor->raw_data.data);
   tensor->raw_data = (ProtobufCBinaryData){bytes, data};
   tensor->has_raw_data = 1;
@@ -251,13 +291,73 @@ static int load_all(Folder *folder, const OnnxModel *model) {
   return 0;
 }
 
-int bp__onnx_load_data(OnnxModel *model, const char *path) {
-  Folder folder = {.path = path, .fd = -1};
-  folder.known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  int status = load_all(&folder, model);
-  close_file(&folder);
-  if (folder.fd >= 0)
-    close(folder.fd);
-  g_hash_table_destroy(folder.known);
+static void close_folder(Folder *folder) {
+  close_file(folder);
+  if (folder->fd >= 0)
+    close(folder->fd);
+}
+
+int bp__onnx_open_file(const char *path, OnnxFile *file) {
+  *file = (OnnxFile){.path = path, .model = bp__onnx_read(path)};
+  if (!file->model)
+    return -1;
+  file->files = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+  Folder folder = {.path = path, .fd = -1, .known = file->files, .maps = &file->maps};
+  int status = load_all(&folder, file->model);
+  close_folder(&folder);
   return status;
+}
+
+static int check_file(Folder *folder, const char *location, const struct stat *then) {
+  struct stat now;
+  int file = open_location(folder, "", location);
+  if (file < 0)
+    return -1;
+  int is_same = !fstat(file, &now) && now.st_ino == then->st_ino && now.st_dev == then->st_dev &&
+                now.st_size == then->st_size && now.st_mtim.tv_sec == then->st_mtim.tv_sec &&
+                now.st_mtim.tv_nsec == then->st_mtim.tv_nsec;
+  close(file);
+  return is_same ? 0
+                 : bp_error_raise(BP_ERROR_IO, "'%s' beside '%s' changed while it was read",
+                                  location, folder->path);
+}
+
+int bp__onnx_check_files(const OnnxFile *file) {
+  Folder folder = {.path = file->path, .fd = -1};
+  GHashTableIter files;
+  gpointer location, then;
+  int status = 0;
+  if (file->maps.size == 0)
+    return 0;
+  g_hash_table_iter_init(&files, file->files);
+  if (open_folder(&folder))
+    return -1;
+  while (!status && g_hash_table_iter_next(&files, &location, &then))
+    status = check_file(&folder, location, then);
+  close_folder(&folder);
+  return status;
+}
+
+void bp__onnx_unmap(OnnxFile *file, const BpList *live) {
+  size_t kept = 0;
+  for (size_t i = 0; i < file->maps.size; i++) {
+    OnnxMap *map = file->maps.items[i];
+    if (live && bp__live_has(live, map->memory, map->size)) {
+      file->maps.items[kept++] = map;
+      continue;
+    }
+    munmap(map->memory, map->size);
+    map->tensor->raw_data = (ProtobufCBinaryData){0};
+    g_free(map);
+  }
+  file->maps.size = kept;
+}
+
+void bp__onnx_close_file(OnnxFile *file) {
+  bp__onnx_unmap(file, NULL);
+  bp__list_free(&file->maps);
+  bp__onnx_free(file->model);
+  if (file->files)
+    g_hash_table_destroy(file->files);
+  *file = (OnnxFile){0};
 }

@@ -192,6 +192,24 @@ OnnxModel *bp__onnx_read(const char *path) {
   return model;
 }
 
+static void release_tensor(OnnxTensor *tensor, const BpList *live) {
+  if (!tensor || tensor->raw_data.len < BP_GRAPH_LARGE ||
+      bp__live_has(live, tensor->raw_data.data, tensor->raw_data.len))
+    return;
+  free(tensor->raw_data.data);
+  tensor->raw_data = (ProtobufCBinaryData){0};
+}
+
+void bp__onnx_release(OnnxFile *file, const BpList *live) {
+  const OnnxGraph *graph = file->model->graph;
+  bp__onnx_unmap(file, live);
+  for (size_t i = 0; i < graph->n_initializer; i++)
+    release_tensor(graph->initializer[i], live);
+  for (size_t i = 0; i < graph->n_node; i++)
+    for (size_t k = 0; k < graph->node[i]->n_attribute; k++)
+      release_tensor(graph->node[i]->attribute[k]->t, live);
+}
+
 void bp__onnx_free(OnnxModel *model) {
   ProtobufCAllocator allocator = {budget_alloc, budget_free, NULL};
   if (model)

@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_GRAPH_ONNX_READER_H
 #define BACKPLANE_GRAPH_ONNX_READER_H
 
+#include <glib.h>
+
 #include <backplane/graph/model.h>
 
 #include "graph/ir/graph.h"
@@ -36,10 +38,29 @@ typedef struct OnnxMemory {
  * failure. All but the elements is untrusted. */
 int bp__onnx_open_memory(const BpOnnxBytes *bytes, OnnxMemory *memory);
 void bp__onnx_close_memory(OnnxMemory *memory);
-/* Reads the data of tensors that are in other files: initializers, and tensors in attributes of the
- * graph's nodes. `path` is the path of the model, whose folder contains the files. The files are
- * untrusted: a file outside the folder, a link and a wrong size are errors. */
-int bp__onnx_load_data(OnnxModel *model, const char *path);
+
+/* A model in a file, and the tensors whose elements are mapped from files beside it. */
+typedef struct OnnxFile {
+  const char *path;
+  OnnxModel *model;  /* NULL: it could not be read */
+  BpList maps;       /* OnnxMap, owned */
+  GHashTable *files; /* by path below the model's folder: the state (struct stat) of a file */
+} OnnxFile;
+
+/* Reads a model and the data of tensors that are in other files: initializers, and tensors in
+ * attributes of the graph's nodes. The files are in the model's folder, and are untrusted: a file
+ * outside the folder, a link and a wrong size are errors. Large tensors are mapped, so a file must
+ * not become shorter before bp__onnx_close_file; call that also after a failure. */
+int bp__onnx_open_file(const char *path, OnnxFile *file);
+void bp__onnx_close_file(OnnxFile *file);
+/* Fails if a file with data of tensors has changed since it was opened. */
+int bp__onnx_check_files(const OnnxFile *file);
+
+/* Unmaps the tensors in which none of the addresses of `live` lies; all if `live` is NULL. */
+void bp__onnx_unmap(OnnxFile *file, const BpList *live);
+/* Frees or unmaps the elements of large tensors of the main graph in which none of the addresses of
+ * `live` lies (graph/ir/graph.h). The model cannot be imported again. */
+void bp__onnx_release(OnnxFile *file, const BpList *live);
 
 /* Decodes a subgraph, which a message contains as bytes; the result lives as long as the graph.
  * NULL with an error. */

@@ -413,8 +413,10 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
 typedef struct ExecutableModule {
   BpModule *module; /* module that owns the context; borrowed */
   BpRelaxExecutable *executable;
-  /* The `size` bytes from which the executable was read, for saving it again, without the data of
-   * tensors, which the executable's constants have. */
+  /* The `size` bytes from which the executable was read, for saving it again: in `whole`, after
+   * BP_RELAX_HEAD bytes; or in `rest`, without the data of tensors, which the executable's
+   * constants have. */
+  BpTensor *whole;
   char *rest;
   size_t size;
 } ExecutableModule;
@@ -422,6 +424,7 @@ typedef struct ExecutableModule {
 static void destroy_executable(void *context) {
   ExecutableModule *self = context;
   bp__relax_executable_free(self->executable);
+  bp_tensor_release(self->whole);
   free(self->rest);
   free(self);
 }
@@ -503,7 +506,6 @@ static int keep_rest(ExecutableModule *self, const BpByteArray *bytes) {
   size_t at = 0, kept = 0, begin, end, data = 0;
   for (uint32_t i = 0; next_tensor(self->executable, &i, &begin, &end);)
     data += end - begin;
-  self->size = bytes->size;
   self->rest = malloc(bytes->size - data + 1);
   if (!self->rest)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
@@ -515,8 +517,18 @@ static int keep_rest(ExecutableModule *self, const BpByteArray *bytes) {
   return 0;
 }
 
+/* Frees bytes in a tensor, which begins with its own address. */
+static void free_whole(void *data) {
+  bp_tensor_release(*(BpTensor **)(void *)((char *)data - BP_RELAX_HEAD));
+}
+
 static int save_executable(void *context, BpOwnedBytes *bytes) {
   const ExecutableModule *self = context;
+  if (self->whole) {
+    BpTensor *whole = bp_object_retain(self->whole);
+    *bytes = (BpOwnedBytes){(char *)whole->view.data + BP_RELAX_HEAD, self->size, free_whole};
+    return 0;
+  }
   char *data = malloc(self->size + 1);
   *bytes = (BpOwnedBytes){data, self->size, free};
   if (!data)
@@ -572,18 +584,19 @@ static int check_builtins(const BpRelaxExecutable *executable) {
 
 static int read_executable(ExecutableModule *self, const BpByteArray *bytes, BpObject *owner) {
   self->executable = bp__relax_executable_read(bytes, owner);
-  if (!self->executable || check_builtins(self->executable) < 0)
-    return -1;
-  return keep_rest(self, bytes);
+  return self->executable ? check_builtins(self->executable) : -1;
 }
 
-BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner) {
+/* Makes a module of an executable, whose bytes are kept in `whole` if that is given. */
+static BpModule *make_executable(const BpByteArray *bytes, BpObject *owner, BpTensor *whole) {
   ExecutableModule *self = calloc(1, sizeof(*self));
   if (!self) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
     return NULL;
   }
-  if (read_executable(self, bytes, owner) < 0) {
+  self->size = bytes->size;
+  self->whole = whole ? bp_object_retain(whole) : NULL;
+  if (read_executable(self, bytes, owner) < 0 || (!whole && keep_rest(self, bytes) < 0)) {
     destroy_executable(self);
     return NULL;
   }
@@ -591,6 +604,17 @@ BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner) {
   if (module)
     self->module = module;
   return module;
+}
+
+BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner) {
+  return make_executable(bytes, owner, NULL);
+}
+
+BpModule *bp__relax_module_take(BpTensor *whole) {
+  char *data = whole->view.data;
+  BpByteArray bytes = {data + BP_RELAX_HEAD, (size_t)whole->view.shape[0] - BP_RELAX_HEAD};
+  *(BpTensor **)(void *)data = whole;
+  return make_executable(&bytes, &whole->header, whole);
 }
 
 /* The global function runtime.module.loadbinary_relax.VMExecutable. */

@@ -17,6 +17,10 @@ int bp__relax_register(void);
 /* Makes the module of an executable from its bytes (transfer full). If the bytes have an owner,
  * aligned constants stay in them; if `owner` is NULL, all constants are copied. */
 BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner);
+/* The same from a tensor of bytes that has BP_RELAX_HEAD bytes of room before those of the
+ * executable. The module keeps the tensor, and saving the module copies nothing. */
+#define BP_RELAX_HEAD 64
+BpModule *bp__relax_module_take(BpTensor *whole);
 /* The executable of a module; NULL without an error for a module of another kind. */
 const BpRelaxExecutable *bp__relax_module_executable(BpModule *module);
 /* As bp_relax_machine_create, of a module that holds an executable, on several devices: those of

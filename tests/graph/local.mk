@@ -9,7 +9,7 @@ tests_graph_test_places_SOURCES = tests/graph/test-places.c tests/graph/call_gra
 tests_graph_test_places_LDADD = $(LDADD) -lm
 
 test_programs += tests/graph/test-graph-ir
-tests_graph_test_graph_ir_SOURCES = tests/graph/test-graph-ir.c graph/ir/arena.c graph/ir/extent.c graph/ir/graph.c \
+tests_graph_test_graph_ir_SOURCES = tests/graph/test-graph-ir.c graph/ir/arena.c graph/ir/extent.c graph/ir/graph.c graph/ir/live.c \
 	graph/ir/verify.c
 tests_graph_test_graph_ir_LDADD = $(LDADD) -lm
 
@@ -42,6 +42,13 @@ tests_graph_test_claims_LDADD = $(graphtest_LDADD)
 slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD) $(JANSSON_LIBS)
+
+# A sanitizer takes memory of its own.
+if !SANITIZED
+test_programs += tests/graph/test-compile-memory
+endif
+tests_graph_test_compile_memory_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_compile_memory_LDADD = $(graphtest_LDADD)
 
 # A sanitizer slows operators as much as missing vectorisation does.
 if !SANITIZED

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors whose data is in files next to the model: files are read from the model's folder, and
  * never from outside it. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,16 +73,21 @@ static void end(Fixture *t, gconstpointer unused) {
   g_free(t->model);
 }
 
-/* y = x + w of four elements; `entries` are the tensor's entries, "location=w.bin offset=8"; the
- * tensor occurs that many times. */
-static BpModule *compile(const Fixture *t, const char *entries, int copies) {
+/* y = x + w of a shape; `entries` are the tensor's entries, "location=w.bin offset=8"; the tensor
+ * occurs that many times. */
+static BpModule *compile_of(const Fixture *t, const char *shape, const char *entries, int copies,
+                            BpProgress progress) {
   OnnxBuilder *builder = onnx_builder_new();
   Backplane__Onnx__StringStringEntry parts[4], *list[4];
   char **words = g_strsplit(entries, " ", -1);
   const BpTarget *target = bp_target_parse("c -options=-O0");
-  BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
-  onnx_input(builder, "x", ONNX_FLOAT, "4");
-  onnx_floats(builder, "w", "4");
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = &target,
+                              .num_targets = 1,
+                              .progress = progress,
+                              .progress_context = (void *)(uintptr_t)t};
+  onnx_input(builder, "x", ONNX_FLOAT, shape);
+  onnx_floats(builder, "w", shape);
   onnx_node(builder, "Add", "x,w", "y", "");
   onnx_output(builder, "y");
   Backplane__Onnx__TensorProto *tensor = g_ptr_array_index(builder->initializers, 0);
@@ -108,6 +114,10 @@ static BpModule *compile(const Fixture *t, const char *entries, int copies) {
   g_strfreev(words);
   onnx_builder_free(builder);
   return module;
+}
+
+static BpModule *compile(const Fixture *t, const char *entries, int copies) {
+  return compile_of(t, "4", entries, copies, NULL);
 }
 
 static void assert_reads(const Fixture *t, const char *entries, float first) {
@@ -141,6 +151,53 @@ static void test_read(Fixture *t, gconstpointer unused) {
   assert_reads(t, "location=./sub/w.bin length=16", 3);
   assert_reads(t, "location=w.bin offset=8 length=16 checksum=unused", 3);
   assert_reads(t, "location=w.bin offset=384", 97);
+}
+
+/* Elements of a large tensor are used where they lie, if their place is aligned. */
+#define LARGE 65536
+
+static void test_large(Fixture *t, gconstpointer unused) {
+  static const int offsets[] = {0, 16384, 4, 192};
+  float *x = g_new0(float, LARGE);
+  (void)unused;
+  write_floats(t->folder, "large.bin", 1, 2 * LARGE);
+  for (size_t i = 0; i < G_N_ELEMENTS(offsets); i++) {
+    char *entries = g_strdup_printf("location=large.bin offset=%d", offsets[i]);
+    int64_t count;
+    BpModule *module = compile_of(t, "65536", entries, 1, NULL);
+    if (!module)
+      g_error("%s: %s", entries, bp_error_message());
+    float *y = run_module(module, BP_DEVICE_CPU, x, &count);
+    g_assert_cmpint(count, ==, LARGE);
+    for (int k = 0; k < LARGE; k++)
+      g_assert_cmpfloat(y[k], ==, (float)(1 + offsets[i] / 4 + k));
+    g_free(y);
+    g_free(entries);
+    bp_object_release(module);
+  }
+  g_free(x);
+}
+
+static int change(void *context, const char *stage, int32_t done, int32_t total) {
+  const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+  const Fixture *t = context;
+  char *path = path_of(t->folder, "large.bin");
+  (void)stage;
+  (void)done;
+  (void)total;
+  g_assert_cmpint(utimensat(AT_FDCWD, path, times, 0), ==, 0);
+  g_free(path);
+  return 0;
+}
+
+static void test_changed(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  write_floats(t->folder, "large.bin", 1, LARGE);
+  g_assert_null(compile_of(t, "65536", "location=large.bin", 1, change));
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
+  g_assert_nonnull(strstr(bp_error_message(), "'large.bin'"));
+  g_assert_nonnull(strstr(bp_error_message(), "changed while it was read"));
+  bp_error_clear();
 }
 
 static void test_outside(Fixture *t, gconstpointer unused) {
@@ -200,6 +257,8 @@ static void test_sharing(Fixture *t, gconstpointer unused) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   ADD("is_read_from_the_folder_of_the_model", test_read);
+  ADD("of_a_large_tensor_is_read_at_any_offset", test_large);
+  ADD("that_changes_while_it_is_read_is_an_error", test_changed);
   ADD("outside_of_the_folder_is_refused", test_outside);
   ADD("behind_a_link_is_refused", test_links);
   ADD("that_is_no_file_is_refused", test_no_files);
