@@ -70,7 +70,7 @@ BP_API BpModule *bp_module_get_import(BpModule *module, size_t index);
 /* Returns the BP_MODULE_* flags of a module, 0 if it has none. */
 BP_API int32_t bp_module_get_property(BpModule *module);
 /* Gives the bytes that the module's loader reads, without its imports. Freed with
- * bp_owned_bytes_clear. */
+ * bp_owned_bytes_clear. The module may share the bytes: the caller does not change them. */
 BP_API int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes);
 /* Gives the source in a format ("" for the module's preferred format); an unknown format is an
  * error. */
