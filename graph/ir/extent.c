@@ -342,6 +342,11 @@ int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
   return intern(extents, &(Expression){.kind = QUOTIENT, .a = a, .b = b});
 }
 
+bool bp__extent_divides(const BpExtents *extents, int64_t a, int64_t b) {
+  Sum x = sum_of(extents, a), y = sum_of(extents, b), quotient;
+  return !x.is_none && !y.is_none && divide_exactly(&x, &y, &quotient);
+}
+
 /* The lower bound of an expression without a known lower bound. */
 #define UNBOUNDED INT64_MIN
 

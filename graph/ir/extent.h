@@ -52,6 +52,8 @@ int64_t bp__extent_subtract(BpExtents *extents, int64_t a, int64_t b);
 int64_t bp__extent_multiply(BpExtents *extents, int64_t a, int64_t b);
 /* floor(a / b); b is not the number 0. */
 int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b);
+/* Whether a / b is an integer for all values of the symbols that do not make b 0. */
+bool bp__extent_divides(const BpExtents *extents, int64_t a, int64_t b);
 int64_t bp__extent_min(BpExtents *extents, int64_t a, int64_t b);
 int64_t bp__extent_max(BpExtents *extents, int64_t a, int64_t b);
 /* The product of all factors. */

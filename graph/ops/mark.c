@@ -187,12 +187,15 @@ BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphV
                       (BpGraphValue *[]){marked->outputs[0], count}, 2, NULL, 0);
 }
 
-/* The indices, one row for each dimension, of positions that are given as row-major numbers. */
+/* The indices, one row for each dimension, of positions that are given as row-major numbers. The
+ * positions of a scalar have no row, as ONNX says; numpy and onnxruntime give them one. */
 static BpGraphValue *indices_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *places) {
   const BpGraphValue *in = node->inputs[0];
   BpGraphValue *rows[BP_GRAPH_MAX_NDIM];
   int64_t row[2] = {1, -1};
   places = bp__op_reshape(graph, node, places, row, 2);
+  if (in->ndim == 0)
+    return bp__op_slice(graph, node, places, 0, 0, 0);
   for (int32_t d = in->ndim - 1; d >= 0; d--) {
     BpGraphValue *extent = bp__op_extents(graph, node, &in->shape[d], 1);
     rows[d] = d > 0 ? bp__op_binary(graph, node, "Mod", places, extent) : places;
@@ -210,8 +213,6 @@ BP_ROW_EXPAND(non_zero) {
     node->outputs[0] = constant_places(graph, node);
     return node->outputs[0] ? 0 : -1;
   }
-  if (in->ndim == 0)
-    return bp__op_error(node, "its input is a scalar, which has no places");
   int64_t all = -1;
   BpGraphValue *vector =
       bp__op_reshape(graph, node, bp__op_cast(graph, node, in, BP__BOOL), &all, 1);

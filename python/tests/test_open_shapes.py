@@ -232,6 +232,10 @@ CASES = {
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d", "e"])}, "n", {},
         [{"x": Shape(x), "y": Shape(y)} for x, y in [
             ((6, 4), (2, 3, 4)), ((1, 1), (1, 1, 1)), ((6, 4), (2, 3, 5))]]),
+    "reshape_to_as_many_rows_as_another_has": (
+        [node("Shape", "y", "l"), node("Concat", "l rest", "s", axis=0), node("Reshape", "x s", "z"), node("Neg", "z", "n")],
+        {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c"])}, "n", {"rest": [-1]},
+        [{"x": Shape(x), "y": Shape(y)} for x, y in [((2, 3), (0,)), ((2, 3), (3,)), ((0, 3), (2,)), ((2, 3), (4,))]]),
     "reshape_to_rows": (
         [node("Reshape", "x s", "z"), node("Neg", "z", "n")],
         {"x": (FLOAT, ["a", "b"])}, "n", {"s": [-1, 6]},
@@ -566,6 +570,17 @@ def test_outputs_have_the_shape_that_a_run_finds(target, device, name, tmp_path)
             one = one.numpy()
             assert one.shape == want.shape and one.dtype == want.dtype, run
             np.testing.assert_allclose(one, want, rtol=1e-5, atol=5e-6)
+
+
+def test_a_place_of_a_scalar_has_no_index(tmp_path):
+    """ONNX's result; onnxruntime gives the place an index, as numpy did."""
+    model = model_of([node("NonZero", "x", "y"), node("NonZero", "one", "z")], {"x": (FLOAT, [])}, "y z", {"one": 1})
+    onnx.save(model, tmp_path / "model.onnx")
+    for target, device, _ in places([None], "llvm -opt=0", ("c -options=-O0",)):
+        ours = open_model(tmp_path / "model.onnx", target, device)
+        for x in 0, 3:
+            outputs = ours.run(x=np.array(x, np.float32))
+            assert outputs["y"].shape == (0, int(x != 0)) and outputs["z"].shape == (0, 1)
 
 
 def sequence(name):
