@@ -463,7 +463,21 @@ static const char *input_name(const Looping *l, size_t index) {
   return is_empty(name) ? l->name : name;
 }
 
-/* The element of a scanned tensor in an iteration. */
+/* Zeros of the shape of an element of a tensor. */
+static BpGraphValue *no_element(const Looping *l, Body *body, const BpGraphValue *in,
+                                int64_t axis) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = 0;
+  for (int32_t i = 0; i < in->ndim; i++)
+    if (i != axis)
+      shape[ndim++] = in->shape[i];
+  BpGraphValue *parts[] = {bp__graph_constant(body->graph, l->name, in->dtype, NULL, 0, NULL),
+                           bp__graph_int_vector(body->graph, shape, ndim)};
+  return bp__op_apply(body->graph, "", "Expand", l->name, parts, 2, NULL, 0);
+}
+
+/* The element of a scanned tensor in an iteration. The body of a scan over a tensor without
+ * elements never runs. */
 static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue *iteration,
                                      size_t index) {
   BpGraphNode named = {.name = l->name};
@@ -474,6 +488,8 @@ static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue 
                ? bp__sequence_at(body->graph, name_node(&map, l->node, l->name), in, iteration)
                : in;
   }
+  if (in && in->shape[l->axes[index]] == 0)
+    return no_element(l, body, in, l->axes[index]);
   BpGraphAttr axis = bp__attr_int(body->graph, "axis", l->axes[index]);
   if (l->are_backward[index]) {
     last = bp__graph_constant(body->graph, "last", BP__INT64, NULL, 0, NULL);

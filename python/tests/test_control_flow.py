@@ -213,6 +213,20 @@ def test_iterations_that_do_not_fit_are_errors_that_name_the_node(given, error, 
         ours.run(arguments(model, given))
 
 
+def test_a_scan_over_no_elements_gives_its_initial_values(tmp_path):
+    """onnxruntime refuses to run such a scan."""
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[3] s, float[0, 3] x) => (float[3] y, float[0, 3] all) {
+        y, all = Scan<num_scan_inputs = 1, body = b (float[3] a, float[3] e) => (float[3] c, float[3] d) {
+          c = Add (a, e)  d = Mul (c, e) }> (s, x)
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    for target, device, _ in places([None], "c -options=-O0", ("llvm -opt=0",)):
+        ours = open_model(tmp_path / "model.onnx", target, device)
+        outputs = ours.run(arguments(model, {"s": [1, 2, 3], "x": np.zeros((0, 3))}))
+        assert outputs["y"].numpy().tolist() == [1, 2, 3] and outputs["all"].shape == (0, 3)
+
+
 # ---- Random bodies -------------------------------------------------------------------------------
 
 # A value is known by its shape. The first extent of the shape may be open.
