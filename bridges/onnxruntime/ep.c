@@ -15,7 +15,7 @@ typedef struct Ep {
   Purpose purpose;
   Part **parts;
   size_t num_parts;
-  bool has_compiled; /* ONNX Runtime has taken parts */
+  size_t num_taken; /* parts of claims that ONNX Runtime has taken */
 } Ep;
 
 /* ---- Making ------------------------------------------------------------------------------ */
@@ -139,6 +139,12 @@ static int take_parts(Ep *ep, const Claims *claims) {
   return 0;
 }
 
+/* Frees the parts from `first` on. */
+static void drop_parts(Ep *ep, size_t first) {
+  while (ep->num_parts > first)
+    part_free(ep->parts[--ep->num_parts]);
+}
+
 static int divide(Ep *ep, const OrtGraph *from, OrtGraphSupportInfo *info) {
   Graph graph;
   Claims claims = {0};
@@ -158,18 +164,20 @@ static int divide(Ep *ep, const OrtGraph *from, OrtGraphSupportInfo *info) {
   return status;
 }
 
-/* A nested graph is claimed together with the node that contains it. */
 /* After a model's functions are inlined ONNX Runtime asks again. An older version names the further
  * parts like the first ones, and refuses the session. */
 #define NAMES_ALL_PARTS 24
 
+/* A nested graph is claimed together with the node that contains it. ONNX Runtime does not take the
+ * claims of a graph whose functions it inlines after it has asked. */
 static OrtStatus *get_capability(OrtEp *self, const OrtGraph *graph, OrtGraphSupportInfo *info) {
   Ep *ep = (Ep *)self;
   const OrtNode *parent = NULL;
   if (bridge_check(ep->ort, ep->ort->api->Graph_GetParentNode(graph, &parent)))
     return bridge_status(ep->ort);
-  if (parent || (ep->has_compiled && ep->ort->version < NAMES_ALL_PARTS))
+  if (parent || (ep->num_taken > 0 && ep->ort->version < NAMES_ALL_PARTS))
     return NULL;
+  drop_parts(ep, ep->num_taken);
   if (divide(ep, graph, info)) {
     bp_error_add_context(EP_NAME ": nothing is claimed");
     log_text(ep, ORT_LEVEL_ERROR, bp_error_message());
@@ -280,7 +288,7 @@ static OrtStatus *compile(OrtEp *self, const OrtGraph **graphs, const OrtNode **
                           OrtNodeComputeInfo **infos, OrtNode **contexts) {
   Ep *ep = (Ep *)self;
   (void)graphs;
-  ep->has_compiled = true;
+  ep->num_taken = ep->num_parts;
   for (size_t i = 0; i < count; i++) {
     Part *part = find_part(ep, fused[i]);
     infos[i] = part ? part_compute_info(ep->ort, part, fused[i], i == 0) : NULL;
@@ -331,8 +339,7 @@ OrtEp *ep_create(const Runtime *ort, const Memories *memories,
 void ep_free(OrtEp *base) {
   Ep *ep = (Ep *)base;
   report_set(ep, NULL);
-  for (size_t i = 0; i < ep->num_parts; i++)
-    part_free(ep->parts[i]);
+  drop_parts(ep, 0);
   free(ep->parts);
   bp_target_release(ep->purpose.target);
   options_free(ep->ort, &ep->options);

@@ -352,6 +352,16 @@ def damaged_context_is_an_error():
         raise AssertionError("the session was made")
 
 
+def claims_from_before_functions_are_inlined_are_dropped():
+    """ONNX Runtime asks for claims before it inlines functions, and again after it has optimized the graph."""
+    for text in ("(float[n] z) { y = own.F (x)  z = Neg (y) }",
+                 "(float[n] y, float[n] z, float[n] w) { y = own.F (x)  a = Abs (x)  b = Abs (x)  z = Neg (a)  w = Exp (b) }"):
+        model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18, "own": 1]>
+          g (float[n] x) => {text}
+          <domain: "own", opset_import: ["": 18]> F (u) => (v) {{ t = Exp (u)  v = Neg (t) }}""")
+        check_same(model, {"x": floats(5)}, {"claim": "all"})
+
+
 def other_devices_give_the_cpus_outputs():
     """Each present kind of device besides the CPU runs models with open and known shapes, claimed parts and other
     nodes."""
@@ -587,7 +597,8 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          sessions_are_made_at_once, bodies_are_claimed_with_their_node, initializer_that_is_an_input_can_be_set,
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
          wrong_shape_is_an_error_and_the_session_goes_on, old_onnxruntime_is_refused_in_words,
-         nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error, other_devices_give_the_cpus_outputs,
+         nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error,
+         claims_from_before_functions_are_inlined_are_dropped, other_devices_give_the_cpus_outputs,
          devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
