@@ -216,8 +216,9 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
                  : add_unit(split, statement, written.writes);
 }
 
-/* Makes every result an output of a kernel, even if the result has no elements. */
-static int give_results(Split *split, const BpIrNode *body) {
+/* Makes every result an output of a kernel, even if the result has no elements. Only a function
+ * that writes nothing has no kernel yet; its kernel does nothing. */
+static int give_results(Split *split) {
   for (int32_t i = split->num_params - split->num_results; i < split->num_params; i++) {
     bool is_written = false;
     for (const Unit *unit = split->first; unit; unit = unit->next)
@@ -225,7 +226,7 @@ static int give_results(Split *split, const BpIrNode *body) {
     if (is_written)
       continue;
     bool *writes = split->last ? split->last->writes : new_marks(split);
-    if (!writes || (!split->last && add_unit(split, body, writes) != 0))
+    if (!writes || (!split->last && add_unit(split, bp__ir_nothing(split->scratch), writes) != 0))
       return -1;
     writes[i] = true;
   }
@@ -480,7 +481,7 @@ static int split_function(Split *split, BpKernelList *list) {
     return -1;
   for (; split->num_buffers < split->num_params; split->num_buffers++)
     split->buffers[split->num_buffers] = split->function->operands[split->num_buffers];
-  if (walk(split, NULL, body) != 0 || give_own(split) != 0 || give_results(split, body) != 0 ||
+  if (walk(split, NULL, body) != 0 || give_own(split) != 0 || give_results(split) != 0 ||
       describe_scalars(split, list) != 0)
     return -1;
   return describe_buffers(split, list) != 0 ? -1 : make_kernels(split, list);

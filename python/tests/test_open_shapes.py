@@ -232,6 +232,9 @@ CASES = {
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d", "e"])}, "n", {},
         [{"x": Shape(x), "y": Shape(y)} for x, y in [
             ((6, 4), (2, 3, 4)), ((1, 1), (1, 1, 1)), ((6, 4), (2, 3, 5))]]),
+    "slice_of_no_rows": (
+        [node("Slice", "x zero zero", "y"), node("Neg", "x", "z")],
+        {"x": (FLOAT, ["n", 2])}, "y z", {"zero": [0]}, [{"x": Shape((n, 2))} for n in [3, 0]]),
     "reshape_to_as_many_rows_as_another_has": (
         [node("Shape", "y", "l"), node("Concat", "l rest", "s", axis=0), node("Reshape", "x s", "z"), node("Neg", "z", "n")],
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c"])}, "n", {"rest": [-1]},
