@@ -68,7 +68,7 @@ BP_ROW_INFER(reshape) {
   int64_t total = bp__extent_product(extents, in->shape, in->ndim);
   if (open >= 0 && bp__extent_is_open(known) && !bp__extent_divides(extents, total, known))
     return bp__op_error(node, "whether the extents of its shape divide the number of its elements "
-                              "is known when the model runs alone");
+                              "is known only when the model runs");
   if (open >= 0)
     shape[open] = known == 0 ? 0 : bp__extent_divide(extents, total, known);
   return set_view(graph, node, shape, ndim);
