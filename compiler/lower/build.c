@@ -471,14 +471,26 @@ static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body)
   return results ? bp__nest_wrap_names(nest, &names, write_values(nest, values)) : NULL;
 }
 
+/* Adds the products of a sum one after the other, so that each is a multiply-add. */
+static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, const BpIrNode *body) {
+  if (body->kind != BP_IR_ADD || !bp__dtype_is_float(body->dtype) ||
+      body->operands[1]->kind != BP_IR_MUL)
+    return bp_ir_binary(module, BP_IR_ADD, sum, body);
+  sum = add_products(module, sum, body->operands[0]);
+  return bp_ir_binary(module, BP_IR_ADD, sum, body->operands[1]);
+}
+
 static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
   if (nest->stage->fold)
     return accumulate_fold(nest, body);
+  BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = nest->s->tensors;
   const BpIrNode *sum = access_storage(nest, tensor, NULL);
-  return bp__nest_write(
-      nest, tensor,
-      bp_ir_binary(nest->lowering->module, bp__te_reduce_kind(nest->stage->reduce_op), sum, body));
+  int32_t kind = bp__te_reduce_kind(nest->stage->reduce_op);
+  bool is_sum = kind == BP_IR_ADD && sum && body;
+  return bp__nest_write(nest, tensor,
+                        is_sum ? add_products(module, sum, body)
+                               : bp_ir_binary(module, kind, sum, body));
 }
 
 /* The condition that the current iteration is the first one of the reduction. */
