@@ -551,6 +551,15 @@ typedef struct PrefetchList {
   int32_t count;
 } PrefetchList;
 
+/* Adds a prefetch, unless the list has the same one: reads of an inlined stage may be equal. */
+static int add_prefetch(PrefetchList *list, const BpIrNode *statement) {
+  for (int32_t i = 0; statement && i < list->count; i++)
+    if (bp__ir_equal(list->statements[i], statement))
+      return 0;
+  list->statements[list->count++] = statement;
+  return statement ? 0 : -1;
+}
+
 /* Makes one prefetch for each cache line of the region, up to a limit. */
 static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
@@ -576,7 +585,7 @@ static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInt
         at ? bp_ir_make(module, BP_IR_CALL, at->dtype, at->operands, at->num_operands,
                         BP_IR_CALL_INTRINSIC, 0, BP__TE_PREFETCH)
            : NULL;
-    if (!call || !(list->statements[list->count++] = bp__ir_evaluate(module, call)))
+    if (!call || add_prefetch(list, bp__ir_evaluate(module, call)) != 0)
       return -1;
   }
   return 0;
