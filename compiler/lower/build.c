@@ -471,14 +471,26 @@ static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body)
   return results ? bp__nest_wrap_names(nest, &names, write_values(nest, values)) : NULL;
 }
 
+/* Adds the products of a sum one after the other, so that each is a multiply-add. */
+static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, const BpIrNode *body) {
+  if (body->kind != BP_IR_ADD || !bp__dtype_is_float(body->dtype) ||
+      body->operands[1]->kind != BP_IR_MUL)
+    return bp_ir_binary(module, BP_IR_ADD, sum, body);
+  sum = add_products(module, sum, body->operands[0]);
+  return bp_ir_binary(module, BP_IR_ADD, sum, body->operands[1]);
+}
+
 static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
   if (nest->stage->fold)
     return accumulate_fold(nest, body);
+  BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = nest->s->tensors;
   const BpIrNode *sum = access_storage(nest, tensor, NULL);
-  return bp__nest_write(
-      nest, tensor,
-      bp_ir_binary(nest->lowering->module, bp__te_reduce_kind(nest->stage->reduce_op), sum, body));
+  int32_t kind = bp__te_reduce_kind(nest->stage->reduce_op);
+  bool is_sum = kind == BP_IR_ADD && sum && body;
+  return bp__nest_write(nest, tensor,
+                        is_sum ? add_products(module, sum, body)
+                               : bp_ir_binary(module, kind, sum, body));
 }
 
 /* The condition that the current iteration is the first one of the reduction. */
@@ -539,6 +551,15 @@ typedef struct PrefetchList {
   int32_t count;
 } PrefetchList;
 
+/* Adds a prefetch, unless the list has the same one: reads of an inlined stage may be equal. */
+static int add_prefetch(PrefetchList *list, const BpIrNode *statement) {
+  for (int32_t i = 0; statement && i < list->count; i++)
+    if (bp__ir_equal(list->statements[i], statement))
+      return 0;
+  list->statements[list->count++] = statement;
+  return statement ? 0 : -1;
+}
+
 /* Makes one prefetch for each cache line of the region, up to a limit. */
 static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
@@ -564,7 +585,7 @@ static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInt
         at ? bp_ir_make(module, BP_IR_CALL, at->dtype, at->operands, at->num_operands,
                         BP_IR_CALL_INTRINSIC, 0, BP__TE_PREFETCH)
            : NULL;
-    if (!call || !(list->statements[list->count++] = bp__ir_evaluate(module, call)))
+    if (!call || add_prefetch(list, bp__ir_evaluate(module, call)) != 0)
       return -1;
   }
   return 0;

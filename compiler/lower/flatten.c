@@ -84,11 +84,6 @@ static const BpIrNode *flatten_read(const Flatten *flatten, const BpIrNode *read
   return index ? bp_ir_load(lowering->module, read->operands[0], index, mask) : NULL;
 }
 
-static bool evaluates(const BpIrNode *node, const char *name) {
-  return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&
-         strcmp(node->operands[0]->str_value, name) == 0;
-}
-
 static const BpIrNode *flatten_prefetch(BpLowering *lowering, const BpIrNode *call) {
   BpIrModule *module = lowering->module;
   const BpIrNode *index = flat_index(lowering, call->operands[0], call->operands + 1);
@@ -102,9 +97,9 @@ static const BpIrNode *leave_node(BpIrRewriter *rewriter, const BpIrNode *node) 
   const Flatten *flatten = rewriter->context;
   if (bp__te_is_read(node))
     return flatten_read(flatten, node);
-  if (evaluates(node, BP__TE_PREFETCH))
+  if (bp__lower_evaluates(node, BP__TE_PREFETCH))
     return flatten_prefetch(flatten->lowering, node->operands[0]);
-  if (!evaluates(node, BP__TE_WRITE))
+  if (!bp__lower_evaluates(node, BP__TE_WRITE))
     return node;
   const BpIrNode *const *operands = node->operands[0]->operands;
   const BpIrNode *index = flat_index(flatten->lowering, operands[0], operands + 2);

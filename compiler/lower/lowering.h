@@ -148,4 +148,10 @@ static inline bool bp__lower_is_output(const BpLowerStage *s) {
   return false;
 }
 
+/* Whether a statement evaluates a call of an intrinsic. */
+static inline bool bp__lower_evaluates(const BpIrNode *node, const char *name) {
+  return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&
+         strcmp(node->operands[0]->str_value, name) == 0;
+}
+
 #endif

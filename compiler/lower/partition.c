@@ -433,12 +433,65 @@ static int enter_copy(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
   return *result ? 1 : -1;
 }
 
-/* Simplifies conditions that the ranges of variables now decide, and removes empty statements. */
+/* Whether a node accesses a buffer otherwise than to store or prefetch elements. */
+static int visit_use(void *context, const BpIrNode *node) {
+  bool is_access = node->kind == BP_IR_CALL && node->num_operands > 0 &&
+                   node->operands[0] == (const BpIrNode *)context;
+  return is_access && strcmp(node->str_value, BP__TE_WRITE) != 0 &&
+         strcmp(node->str_value, BP__TE_PREFETCH) != 0;
+}
+
+static const BpIrNode *leave_unread(BpIrRewriter *rewriter, const BpIrNode *node) {
+  bool is_access = node->kind == BP_IR_EVALUATE && node->operands[0]->num_operands > 0 &&
+                   node->operands[0]->operands[0] == (const BpIrNode *)rewriter->context;
+  bool is_empty = (node->kind == BP_IR_FOR && bp__ir_is_nothing(node->operands[3])) ||
+                  (node->kind == BP_IR_LET && bp__ir_is_nothing(node->operands[2]));
+  return is_access || is_empty ? bp__ir_nothing(rewriter->module) : node;
+}
+
+/* The body of an allocation without the statements that compute the buffer, if the copy does not
+ * read it. */
+static const BpIrNode *without_unread(BpIrModule *module, const BpIrNode *allocate) {
+  const BpIrNode *buffer = allocate->operands[0];
+  int is_used = bp__ir_visit_once(allocate->operands[1], visit_use, (void *)buffer);
+  if (is_used != 0)
+    return is_used < 0 ? NULL : allocate;
+  BpIrRewriter rewriter = {.module = module, .context = (void *)buffer, .leave = leave_unread};
+  const BpIrNode *body = bp__ir_rewrite(&rewriter, allocate->operands[1]);
+  bp__ir_rewriter_clear(&rewriter);
+  return body;
+}
+
+/* A sequence without the prefetches of buffers that it no longer reads. */
+static const BpIrNode *without_prefetches(BpIrModule *module, const BpIrNode *seq) {
+  const BpIrNode **kept = bp__ir_alloc(module, (size_t)seq->num_operands * sizeof *kept);
+  int32_t count = 0;
+  for (int32_t i = 0; kept && i < seq->num_operands; i++) {
+    const BpIrNode *part = seq->operands[i];
+    int is_used = 1;
+    if (bp__lower_evaluates(part, BP__TE_PREFETCH))
+      is_used = bp__ir_visit_once(seq, visit_use, (void *)part->operands[0]->operands[0]);
+    if (is_used < 0)
+      return NULL;
+    if (is_used)
+      kept[count++] = part;
+  }
+  if (kept && count < seq->num_operands)
+    return bp_ir_seq(module, kept, count);
+  return kept ? seq : NULL;
+}
+
+/* Simplifies conditions that the ranges of variables now decide, and removes statements that are
+ * empty or compute what the copy does not read. */
 static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
   if (node->kind == BP_IR_MIN || node->kind == BP_IR_MAX)
     return simplified(copy->partition, node);
+  if (node->kind == BP_IR_ALLOCATE)
+    return without_unread(rewriter->module, node);
+  if (node->kind == BP_IR_SEQ)
+    return without_prefetches(rewriter->module, node);
   if (node->kind == BP_IR_IF && node->num_operands == 2 && bp__ir_is_nothing(node->operands[1]))
     return node->operands[1];
   if (!bp__dtype_is_bool(node->dtype) || node->dtype.lanes != 1 || node->kind >= BP_IR_SEQ)
@@ -549,6 +602,23 @@ static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop,
                   partition_statement(partition, parts[1]));
 }
 
+/* Whether a loop runs the last tile of a split, if there is one: from a / n to b / n, and b exceeds
+ * a by at most n. */
+static bool is_last_tile(const Partition *partition, const BpIrNode *loop) {
+  const BpIrNode *extent = loop->operands[2];
+  const BpIrNode *const *tiles = extent->operands;
+  int64_t factors[2], apart;
+  if (extent->kind != BP_IR_SUB || !bp__ir_equal(tiles[1], loop->operands[1]))
+    return false;
+  for (int32_t i = 0; i < 2; i++)
+    if (tiles[i]->kind != BP_IR_DIV || !bp__ir_const_int(tiles[i]->operands[1], &factors[i]))
+      return false;
+  return factors[0] == factors[1] &&
+         bp__index_difference(&partition->lowering->index, tiles[0]->operands[0],
+                              tiles[1]->operands[0], &apart) &&
+         apart <= factors[0];
+}
+
 static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, const Scan *scan) {
   const BpIrNode *min = loop->operands[1];
   Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
@@ -560,7 +630,7 @@ static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, c
     int outside = is_outside(partition, loop->operands[0], choice);
     if (outside != 0)
       return outside < 0 ? NULL : unswitch_loop(partition, loop, scan, choice);
-    if (loop->int_value != BP_IR_FOR_SERIAL)
+    if (loop->int_value != BP_IR_FOR_SERIAL || is_last_tile(partition, loop))
       continue;
     int found = find_cut(partition, loop->operands[0], choice, &cut);
     if (found < 0)

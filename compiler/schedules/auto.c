@@ -219,6 +219,8 @@ int bp_schedule_auto(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                                : bp__inline_stages(te, outputs, num_outputs);
   if (rc == 0 && machine.threads == 1)
     rc = bp__convert_operands(te, outputs, num_outputs);
+  if (rc == 0 && !machine.has_kernels)
+    rc = bp__hoist_operands(te);
   if (rc != 0 || bp__analysis_init(&analysis, te, outputs, num_outputs) != 0)
     return -1;
   if (bp__schedule_scans(&analysis, &machine) != 0)

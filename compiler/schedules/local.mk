@@ -5,6 +5,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/analysis.c compiler/schedules/analysis.h \
 	compiler/schedules/auto.c \
 	compiler/schedules/elementwise.c \
+	compiler/schedules/hoist.c \
 	compiler/schedules/kernels.c \
 	compiler/schedules/parts.h \
 	compiler/schedules/permute.c \

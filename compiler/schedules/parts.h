@@ -77,6 +77,13 @@ int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine);
  * operands. */
 int bp__convert_operands(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
+/* The number of rows up to which a product computes the values of an operand where it reads
+ * them. */
+#define BP__FEW_ROWS 16
+/* Makes stages of the operands that products compute from their inputs, if more than BP__FEW_ROWS
+ * rows, or an open number, share each value (hoist.c). Stages are inlined before. */
+int bp__hoist_operands(BpTe *te);
+
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes` lanes, after dividing it among `cores` cores. */

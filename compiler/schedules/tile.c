@@ -61,8 +61,8 @@ static bool is_vector_access(const BpAccess *access, const Tile *tile) {
  * for operands. */
 static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
                        double accumulators, double *registers) {
-  double loads = 0;
-  *registers = 1;
+  double loads = 0, broadcasts = 0;
+  *registers = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
     double values = values_of(info, access, tile);
@@ -74,7 +74,10 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
     loads += values * (is_gather ? (double)machine->lanes : 1);
     if (is_vector && values < accumulators)
       *registers += values;
+    broadcasts += !is_vector;
   }
+  /* Compilers load the next of several broadcast values early. */
+  *registers += broadcasts > 1 ? broadcasts + 1 : 1;
   return loads;
 }
 
@@ -218,7 +221,7 @@ typedef struct Loops {
  * broadcast values stay in the first-level cache, all vectors that are multiplied by them come from
  * the second-level cache, which holds a block of vectors. So the loops are, from the outside in:
  * axes of both operands or none; blocks of vectors; axes of the broadcast operand; axes of the
- * vectors. If the vectors are transposed for the tile, the last two change places. */
+ * vectors. If the vectors are computed for each panel, the last two change places. */
 enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
 
 /* Whether the vectors that a tile loads depend on an axis. */
@@ -240,25 +243,46 @@ static bool has_own_broadcasts(const BpStageInfo *info, const Tile *tile, int32_
   return false;
 }
 
-/* The producer of an access' vectors that exchanges axes, if it is best computed in the tiles: the
- * operand is contiguous along the reduction. All tiles of the broadcast operand read the panel of a
- * tile while it is in the cache. NULL if the access has none. */
-static const BpStageInfo *turned_producer(const BpStageInfo *work, const BpAccess *access,
-                                          const Tile *tile, const BpMachine *machine) {
-  int64_t side;
-  if (machine->has_kernels || machine->lanes == 1 || !is_vector_access(access, tile))
-    return NULL;
-  const BpStageInfo *info = bp__info_own_input(work, access);
-  bool is_turned = info && bp__stage_turns(info->stage) && info->bits == work->bits &&
-                   bp__find_permuted(info, info->ndim - 1, &side) == info->ndim - 2;
-  return is_turned ? info : NULL;
+/* The stage that computes an access' vectors for this product alone; NULL if the access has none.
+ */
+static const BpStageInfo *own_vectors(const BpStageInfo *work, const BpAccess *access,
+                                      const Tile *tile, const BpMachine *machine) {
+  bool has_panels = !machine->has_kernels && is_vector_access(access, tile);
+  return has_panels ? bp__info_own_input(work, access) : NULL;
 }
 
-static const BpStageInfo *find_turned(const BpStageInfo *work, const Tile *tile,
-                                      const BpMachine *machine) {
+/* Whether a stage exchanges the axes of an operand, which is contiguous along the reduction. */
+static bool is_turned(const BpStageInfo *work, const BpStageInfo *info, const BpMachine *machine) {
+  int64_t side;
+  return machine->lanes > 1 && bp__stage_turns(info->stage) && info->bits == work->bits &&
+         bp__find_permuted(info, info->ndim - 1, &side) == info->ndim - 2;
+}
+
+/* Whether an access reads an operand that hoist.c made: at the places of its own axes. */
+static bool is_hoisted(const BpStageInfo *work, const BpAccess *access) {
+  for (int32_t i = 0; i < access->tensor->ndim; i++) {
+    int32_t axis = 0;
+    while (axis < work->num_roots && access->read->operands[1 + i] != work->s->vars[axis])
+      axis++;
+    if (axis == work->num_roots)
+      return false;
+  }
+  return true;
+}
+
+/* The producer of an access' vectors that is best computed in the tiles. All tiles of the broadcast
+ * operand read the panel of a tile while it is in the cache. NULL if the access has none. */
+static const BpStageInfo *panel_producer(const BpStageInfo *work, const BpAccess *access,
+                                         const Tile *tile, const BpMachine *machine) {
+  const BpStageInfo *info = own_vectors(work, access, tile, machine);
+  return info && (is_turned(work, info, machine) || is_hoisted(work, access)) ? info : NULL;
+}
+
+static const BpStageInfo *find_panel(const BpStageInfo *work, const Tile *tile,
+                                     const BpMachine *machine) {
   const BpStageInfo *found = NULL;
   for (int32_t i = 0; i < work->num_accesses && !found; i++)
-    found = turned_producer(work, &work->accesses[i], tile, machine);
+    found = panel_producer(work, &work->accesses[i], tile, machine);
   return found;
 }
 
@@ -373,10 +397,10 @@ typedef struct Places {
 } Places;
 
 /* Sorts the loops over tiles, and returns their number. The loops over broadcast values are inside
- * the loops over vectors if `turned` vectors are computed for each panel. *last_broadcast is set to
- * the place of the last loop over broadcast values, or -1; *last_vectors to the place of the last
- * loop over vectors. */
-static int32_t order_tiles(const Loops *loops, bool turned, BpTeAxis **order,
+ * the loops over vectors if vectors are computed for each panel. *last_broadcast is set to the
+ * place of the last loop over broadcast values, or -1; *last_vectors to the place of the last loop
+ * over vectors. */
+static int32_t order_tiles(const Loops *loops, bool has_panel, BpTeAxis **order,
                            int32_t *last_broadcast, int32_t *last_vectors) {
   static const int32_t ranks[][NUM_RANKS] = {
       {RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS},
@@ -385,7 +409,7 @@ static int32_t order_tiles(const Loops *loops, bool turned, BpTeAxis **order,
   *last_broadcast = *last_vectors = -1;
   for (int32_t place = 0; place < NUM_RANKS; place++)
     for (int32_t i = 0; i < loops->num_outer; i++) {
-      int32_t rank = ranks[turned][place];
+      int32_t rank = ranks[has_panel][place];
       if (loops->rank[i] != rank)
         continue;
       if (rank == RANK_BROADCAST && bp_te_axis_extent(loops->outer[i]) > 1)
@@ -403,11 +427,11 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   Loops loops = {.num_outer = 0};
   BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4];
   int32_t last_broadcast, last_vectors;
-  bool turned = find_turned(work, tile, machine) != NULL;
+  bool has_panel = find_panel(work, tile, machine) != NULL;
   if (split_tiles(work, stage, tile, &loops) != 0 ||
-      (!turned && split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0))
+      (!has_panel && split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0))
     return -1;
-  int32_t outer = order_tiles(&loops, turned, order, &last_broadcast, &last_vectors);
+  int32_t outer = order_tiles(&loops, has_panel, order, &last_broadcast, &last_vectors);
   int32_t all = outer, all_outer = outer;
   for (int32_t i = 0; i < loops.num_inner; i++) {
     if (bp_te_unroll(stage, loops.inner[i]) != 0)
@@ -419,14 +443,14 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   if (bp_te_reorder(stage, order, all) != 0)
     return -1;
   int32_t kept = has_near_producer(work, tile, machine) ? last_broadcast : -1;
-  if (turned) /* shares of one panel would transpose it again */
+  if (has_panel) /* shares of one panel would compute it again */
     kept = last_vectors + 1;
-  if (cores > 1 && parallelize(stage, order, &outer, kept, turned ? 1 : FEW_SHARES, cores) != 0)
+  if (cores > 1 && parallelize(stage, order, &outer, kept, has_panel ? 1 : FEW_SHARES, cores) != 0)
     return -1;
   last_broadcast -= all_outer - outer;
   made->inside = order[outer - 1];
   made->around = last_broadcast > 0 ? order[last_broadcast - 1] : NULL;
-  made->panel = turned ? order[last_vectors - (all_outer - outer)] : NULL;
+  made->panel = has_panel ? order[last_vectors - (all_outer - outer)] : NULL;
   return 0;
 }
 
@@ -537,6 +561,65 @@ static int place_turned(const BpStageInfo *info, const BpStageInfo *output,
   return bp_te_prefetch(stage, tensor, rows, PANEL_AHEAD * 8 / tensor->dtype.bits / lanes);
 }
 
+/* The number of rows that read each value of a panel: the extent of the axes of the product on
+ * which the panel does not depend. NULL with an error. *is_open is set to whether an axis is open.
+ */
+static const BpIrNode *count_rows(const BpStageInfo *work, const BpStageInfo *panel,
+                                  bool *is_open) {
+  BpIrModule *ir = bp_te_ir(work->stage->te);
+  const BpIrNode *rows = bp__ir_int64(ir, 1);
+  *is_open = false;
+  for (int32_t i = 0; i < work->ndim; i++) {
+    const BpTeAxis *axis = work->stage->axes[i];
+    bool is_own = false;
+    for (int32_t j = 0; j < work->num_accesses; j++)
+      is_own |= work->accesses[j].tensor->stage == panel->stage &&
+                bp__access_depends_on(&work->accesses[j], i);
+    if (is_own)
+      continue;
+    *is_open |= axis->open != NULL;
+    rows =
+        bp_ir_binary(ir, BP_IR_MUL, rows, axis->open ? axis->open : bp__ir_int64(ir, axis->extent));
+  }
+  return rows;
+}
+
+/* Lets the product compute the values of a panel where it reads them, if an open number of rows is
+ * small. Without a reader the panel is not computed (partition.c). */
+static int choose_by_rows(const BpStageInfo *work, const BpStageInfo *panel, BpTeStage *sums,
+                          const BpMachine *machine) {
+  BpIrModule *ir = bp_te_ir(sums->te);
+  bool is_open;
+  const BpIrNode *rows = count_rows(work, panel, &is_open);
+  if (!is_open)
+    return rows ? 0 : -1;
+  const BpIrNode *are_many = bp_ir_binary(ir, BP_IR_GT, rows, bp__ir_int64(ir, BP__FEW_ROWS));
+  if (bp__te_inline_unless(sums, panel->stage, are_many) != 0)
+    return -1;
+  BpTeAxis *last = sums->axes[work->num_roots - 1];
+  for (int32_t i = 0; i < panel->num_accesses; i++) {
+    BpTeTensor *tensor = panel->accesses[i].tensor;
+    if (bp__tensor_bytes(tensor) * 2 >= (double)machine->l1 && panel->ndim > 1 &&
+        bp__access_depends_on(&panel->accesses[i], panel->ndim - 2) &&
+        bp_te_prefetch(sums, tensor, last, PREFETCH_AHEAD) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* Computes the panel of a tile. */
+static int place_panel(const BpStageInfo *work, const BpStageInfo *panel, const BpStageInfo *output,
+                       BpTeStage *sums, const BpMachine *machine, BpTeAxis *at) {
+  if (is_turned(work, panel, machine))
+    return place_turned(panel, output, machine, at);
+  if (bp_te_compute_at(panel->stage, output->stage, at) != 0 ||
+      bp_te_set_scope(panel->stage, BP_IR_SCOPE_GLOBAL) != 0 ||
+      bp__schedule_run(panel->stage, panel->stage->axes[panel->ndim - 1],
+                       bp__machine_for(machine, panel).lanes, 1) != 0)
+    return -1;
+  return choose_by_rows(work, panel, sums, machine);
+}
+
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *given) {
   BpMachine own = bp__machine_for(given, work), *machine = &own;
   BpTe *te = work->stage->te;
@@ -553,8 +636,8 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const 
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, places.inside) != 0)
     return -1;
-  const BpStageInfo *turned = places.panel ? find_turned(work, &tile, machine) : NULL;
-  if (turned && place_turned(turned, output, machine, places.panel) != 0)
+  const BpStageInfo *panel = places.panel ? find_panel(work, &tile, machine) : NULL;
+  if (panel && place_panel(work, panel, output, sums->stage, machine, places.panel) != 0)
     return -1;
   if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;

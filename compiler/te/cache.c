@@ -108,6 +108,41 @@ int bp__te_read_copy(BpTeStage *reader, const BpTeTensor *tensor, const BpTeTens
   return 0;
 }
 
+/* A stage whose reads are replaced by its expressions unless `condition` holds. */
+typedef struct Choosing {
+  const BpTeStage *producer;
+  const BpIrNode *condition;
+} Choosing;
+
+static const BpIrNode *choose_value(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Choosing *choosing = rewriter->context;
+  const BpTeStage *producer = choosing->producer;
+  BpIrMap map = {0};
+  int32_t index = 0;
+  int failed = 0;
+  if (!bp__te_reads_stage(node, producer))
+    return node;
+  while (producer->tensors[index]->buffer != node->operands[0])
+    index++;
+  for (int32_t i = 0; i < producer->ndim && !failed; i++)
+    failed = bp__ir_map_set(&map, producer->axes[i]->var, node->operands[1 + i]);
+  const BpIrNode *value = bp__te_value(producer, producer->body, index);
+  value = failed ? NULL : bp__ir_substitute(rewriter->module, value, &map);
+  bp__ir_map_clear(&map);
+  return bp_ir_select(rewriter->module, choosing->condition, node, value);
+}
+
+int bp__te_inline_unless(BpTeStage *reader, const BpTeStage *producer, const BpIrNode *condition) {
+  Choosing choosing = {producer, condition};
+  BpIrRewriter rewriter = {.module = reader->te->ir, .context = &choosing, .leave = choose_value};
+  const BpIrNode *body = condition ? bp__ir_rewrite(&rewriter, reader->body) : NULL;
+  bp__ir_rewriter_clear(&rewriter);
+  if (!body)
+    return -1;
+  reader->body = body;
+  return 0;
+}
+
 static int check_unscheduled(const BpTeStage *stage, const char *what) {
   if (stage->scan || stage->is_statements)
     return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s, which is computed by %s", what,

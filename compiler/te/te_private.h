@@ -207,6 +207,9 @@ int bp__te_is_read(const BpIrNode *node);
 /* Replaces reads of `tensor` that are cast to the type of `copy` by reads of `copy`, a tensor of
  * the same shape (cache.c). */
 int bp__te_read_copy(BpTeStage *reader, const BpTeTensor *tensor, const BpTeTensor *copy);
+/* Makes `reader` compute the values of a pointwise stage itself, instead of reading them, unless a
+ * condition of open extents holds (cache.c). */
+int bp__te_inline_unless(BpTeStage *reader, const BpTeStage *producer, const BpIrNode *condition);
 /* Whether a node reads a tensor of the stage. */
 bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
 /* Whether a tensor is the first tensor of a stage with a body; each stage with a body has exactly

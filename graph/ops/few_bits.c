@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of few bits (com.microsoft's MatMulNBits): a column of the second operand
  * is divided into blocks, each with a scale and a zero point. Weights stay in memory as they are
- * stored; a product converts them to numbers in registers. */
+ * stored; a product converts them to numbers in registers, or a panel of them for many rows. */
 #include <string.h>
 
 #include "graph/ops/expr.h"

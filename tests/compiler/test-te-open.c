@@ -56,6 +56,26 @@ static void make_product(Open *o) {
   o->args[o->num_args++] = compute(o, "out", o->m, o->n, relu_body);
 }
 
+/* The second operand is computed from b and the bias: for many rows it is stored in panels. */
+static const BpIrNode *dear_product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->k);
+  const BpIrNode *b = te_op(
+      te, BP_IR_ADD, te_op(te, BP_IR_MUL, te_read2(te, o->args[1], k, axes[1]), te_float(te, 2)),
+      te_read1(te, o->args[2], axes[1]));
+  b = te_op(te, BP_IR_SUB, te_op(te, BP_IR_MUL, b, te_float(te, 0.5)), te_float(te, 1));
+  return bp_te_reduce(te, BP_TE_SUM, te_op(te, BP_IR_MUL, te_read2(te, o->args[0], axes[0], k), b),
+                      &k, 1);
+}
+
+static void make_dear_product(Open *o) {
+  input(o, "a", o->m, o->k);
+  input(o, "b", o->k, o->n);
+  input(o, "bias", o->n, NULL);
+  o->computed[0] = compute(o, "product", o->m, o->n, dear_product_body);
+  o->args[o->num_args++] = compute(o, "out", o->m, o->n, relu_body);
+}
+
 static const BpIrNode *most_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Open *o = context;
   const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->n);
@@ -193,7 +213,10 @@ static const struct {
     {"forward scan", make_forward_scan, 16, 4},
     {"backward scan", make_backward_scan, 16, 6},
     {"sums", make_sums, 100, 3},
+    {"dear product", make_dear_product, 100, 0},
 };
+
+#define DEAR_PRODUCT 6 /* its place among the computations */
 
 #define LIKELY   40
 #define GREATEST 5000
@@ -315,6 +338,40 @@ static void test_llvm_code_takes_every_extent(void) {
     check_target(open == 7 ? "llvm -opt=1" : "llvm -opt=0", open);
 }
 
+/* ---- Panels ------------------------------------------------------------------------------ */
+
+/* Returns how many versions of the dear product of `rows` rows, or an open number if 0, have a
+ * panel; *has_branch is set to whether the number of rows chooses a version. */
+static int count_panels(int64_t rows, bool *has_branch) {
+  int count = 0;
+  Open o;
+  BpTarget *target = bp_target_parse("c -vector_bits=256 -num_cores=2");
+  make_open(&o, DEAR_PRODUCT, rows == 0, (const int64_t[]){rows, 48, 64});
+  assert_ok(bp_schedule_auto(o.te, &o.args[o.num_args - 1], 1, target));
+  BpIrModule *module = lowered(&o);
+  char *text = bp_ir_print(module);
+  for (const char *at = text; (at = strstr(at, "(allocate (buffer product_panel")); at++)
+    count++;
+  *has_branch = strstr(text, "(if (ge (add m -17) 0)") != NULL;
+  bp_str_free(text);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_te_free(o.te);
+  return count;
+}
+
+/* A panel of the operand is stored for many rows, and its values stay in registers for few rows;
+ * one function for any number of rows has both versions. */
+static void test_dear_operands_are_stored_for_many_rows(void) {
+  bool has_branch;
+  g_assert_cmpint(count_panels(4, &has_branch), ==, 0);
+  g_assert_false(has_branch);
+  g_assert_cmpint(count_panels(40, &has_branch), ==, 1);
+  g_assert_false(has_branch);
+  g_assert_cmpint(count_panels(0, &has_branch), ==, 1);
+  g_assert_true(has_branch);
+}
+
 /* ---- Refused computations ---------------------------------------------------------------- */
 
 static void assert_refused(BpFunction *f, TeArray **arrays, const int64_t *extents,
@@ -374,6 +431,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/open/llvm-code-takes-every-extent", test_llvm_code_takes_every_extent);
   g_test_add_func("/te/open/extents-that-do-not-fit-are-refused",
                   test_extents_that_do_not_fit_are_refused);
+  g_test_add_func("/te/open/dear-operands-are-stored-for-many-rows",
+                  test_dear_operands_are_stored_for_many_rows);
   g_test_add_func("/te/open/what-is-no-extent-is-refused", test_what_is_no_extent_is_refused);
   return g_test_run();
 }

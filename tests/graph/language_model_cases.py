@@ -118,7 +118,8 @@ def check_tiny_text(weights, target):
 # Bits, rows K, columns N, block_size, the form of zero points, bias, leading extents of the first operand.
 PRODUCTS = [(4, 64, 48, 32, "packed", False, (3,)), (4, 96, 20, 32, "packed", True, (2, 5)),
             (4, 64, 17, 16, "floats", False, (1,)), (8, 64, 32, 64, "packed", False, (2,)),
-            (8, 32, 5, 16, None, True, (7,)), (4, 32, 16, 32, None, False, ()), (2, 48, 20, 16, "packed", False, (4,))]
+            (8, 32, 5, 16, None, True, (7,)), (4, 32, 16, 32, None, False, ()), (2, 48, 20, 16, "packed", False, (4,)),
+            (4, 64, 48, 16, "packed", False, (40,)), (8, 64, 80, 32, None, True, (2, 23)), (2, 48, 37, 16, "floats", False, (31,))]
 
 
 def packed_bits(numbers, bits):

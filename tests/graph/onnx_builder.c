@@ -224,7 +224,10 @@ Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, cons
   Backplane__Onnx__NodeProto *node = NEW(builder, NodeProto, node_proto);
   char **words = g_strsplit(attrs, " ", -1);
   size_t count = attrs[0] ? g_strv_length(words) : 0;
-  node->op_type = copy(builder, op);
+  const char *domain_end = strrchr(op, '.');
+  node->op_type = copy(builder, domain_end ? domain_end + 1 : op);
+  if (domain_end)
+    node->domain = take(builder, g_strndup(op, (gsize)(domain_end - op)));
   node->name = take(builder, g_strdup_printf("the %s", op));
   node->input = names(builder, inputs, &node->n_input);
   node->output = names(builder, outputs, &node->n_output);
@@ -298,16 +301,20 @@ void onnx_function(OnnxBuilder *builder, const char *name, const char *inputs, c
 GByteArray *onnx_bytes(OnnxBuilder *builder) {
   Backplane__Onnx__GraphProto graph = graph_of(builder);
   Backplane__Onnx__OperatorSetIdProto set = BACKPLANE__ONNX__OPERATOR_SET_ID_PROTO__INIT;
-  Backplane__Onnx__OperatorSetIdProto *sets[1] = {&set};
+  Backplane__Onnx__OperatorSetIdProto microsoft = BACKPLANE__ONNX__OPERATOR_SET_ID_PROTO__INIT;
+  Backplane__Onnx__OperatorSetIdProto *sets[2] = {&set, &microsoft};
   GByteArray *bytes = g_byte_array_new();
   set.has_version = 1;
   set.version = builder->version;
+  microsoft.domain = (char[]){"com.microsoft"};
+  microsoft.has_version = 1;
+  microsoft.version = 1;
   graph.name = (char[]){"test"};
   builder->model.graph = &graph;
   builder->model.functions = (void *)((Pool *)builder)->functions->pdata;
   builder->model.n_functions = ((Pool *)builder)->functions->len;
   builder->model.opset_import = sets;
-  builder->model.n_opset_import = 1;
+  builder->model.n_opset_import = 2;
   g_byte_array_set_size(bytes,
                         (guint)backplane__onnx__model_proto__get_packed_size(&builder->model));
   backplane__onnx__model_proto__pack(&builder->model, bytes->data);

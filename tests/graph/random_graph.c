@@ -1316,6 +1316,7 @@ static const Row rows[] = {
     {"ConvInteger", make_quantized_conv, "", 0, 0},
     {"QLinearMatMul", make_quantized_product, "", 0, 0},
     {"QLinearConv", make_quantized_conv, "", 0, 0},
+    {"com.microsoft.MatMulNBits", make_few_bits_product, "", 0, 0},
     {"BatchNormalization", make_norm, "", 0, 0},
     {"InstanceNormalization", make_norm, "", 0, 0},
     {"LayerNormalization", make_norm, "", 0, 0},

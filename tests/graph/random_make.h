@@ -101,6 +101,7 @@ void make_linear_attention(RandomGraph *g, const Row *row);
 void make_quantize(RandomGraph *g, const Row *row);
 void make_dynamic_quantize(RandomGraph *g, const Row *row);
 void make_quantized_product(RandomGraph *g, const Row *row);
+void make_few_bits_product(RandomGraph *g, const Row *row);
 void make_quantized_conv(RandomGraph *g, const Row *row);
 
 /* random_signals.c */

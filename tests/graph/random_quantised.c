@@ -118,6 +118,31 @@ void make_quantized_product(RandomGraph *g, const Row *row) {
        type == INT32 ? 24 : 8);
 }
 
+/* Few or many rows, and columns that fill panels of 16 or not. */
+void make_few_bits_product(RandomGraph *g, const Row *row) {
+  int64_t size = between(g, 1, 3), num_bits = 1 << size, block = 16, blocks = between(g, 1, 3);
+  int64_t columns = below(g, 2) ? 16 * between(g, 1, 4) : extent_of_some(g);
+  int64_t shape[3] = {between(g, 1, 3), below(g, 2) ? between(g, 14, 18) : between(g, 1, 40),
+                      blocks * block};
+  int32_t rank = 2 + (int32_t)below(g, 2);
+  int32_t x = given(g, FLOAT, shape + 3 - rank, rank, FALSE);
+  int64_t b[3] = {columns, blocks, block * num_bits / 8}, scales = columns * blocks;
+  int64_t zeros = columns * ((blocks * num_bits + 7) / 8);
+  int32_t reads[6] = {x, weights(g, UINT8, b, 3), scale_of(g, FLOAT, &scales, 1), -1, -1, -1};
+  const RandomValue in = *random_graph_value(g, x);
+  if (below(g, 2))
+    reads[3] = weights(g, UINT8, &zeros, 1);
+  if (below(g, 2))
+    reads[5] = weights(g, FLOAT, &columns, 1);
+  shape[2] = columns;
+  bits(g,
+       apply(g, row->op,
+             g_strdup_printf("bits=%d K=%d N=%d block_size=%d", (int)num_bits,
+                             (int)(blocks * block), (int)columns, (int)block),
+             reads, 6, FLOAT, shape + 3 - rank, rank),
+       in.fraction + 3, in.magnitude + 16);
+}
+
 void make_quantized_conv(RandomGraph *g, const Row *row) {
   int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
   int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9);
