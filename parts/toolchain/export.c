@@ -378,27 +378,38 @@ static int copy_bytes(int from, int to) {
   return size < 0 ? -1 : 0;
 }
 
-/* Gives the file a temporary name. */
-static int name_file(Unfinished *file) {
+/* Gives the unnamed file a name that no file has. */
+static int link_as(const Unfinished *file, const char *name) {
   char descriptor[64];
-  if (bp__temporary_name(file->name))
-    return -1;
   snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", file->fd);
-  if (!linkat(AT_FDCWD, descriptor, file->folder, file->name, AT_SYMLINK_FOLLOW))
+  return linkat(AT_FDCWD, descriptor, file->folder, name, AT_SYMLINK_FOLLOW);
+}
+
+/* Gives the unnamed file a temporary name. */
+static int name_file(Unfinished *file) {
+  if (!bp__temporary_name(file->name) && !link_as(file, file->name))
     return 0;
   file->name[0] = '\0';
   return -1;
+}
+
+/* Gives the file its name. A process that is killed here leaves a file with a temporary name, but
+ * only where it replaces a file. */
+static int name_finally(const char *name, Unfinished *file) {
+  if (!file->name[0] && !link_as(file, name))
+    return 0;
+  if ((!file->name[0] && (errno != EEXIST || name_file(file))) ||
+      renameat(file->folder, file->name, file->folder, name))
+    return -1;
+  file->name[0] = '\0';
+  return 0;
 }
 
 /* Copies the linked library, open as `linked`, and gives it its name; -1 with errno. A folder may
  * set the group of files in it, so the library is not moved. */
 static int finish(int linked, const char *path, Unfinished *file) {
   const char *slash = strrchr(path, '/');
-  if (copy_bytes(linked, file->fd) || (!file->name[0] && name_file(file)) ||
-      renameat(file->folder, file->name, file->folder, slash ? slash + 1 : path))
-    return -1;
-  file->name[0] = '\0';
-  return 0;
+  return copy_bytes(linked, file->fd) || name_finally(slash ? slash + 1 : path, file) ? -1 : 0;
 }
 
 /* The library is missing or empty if the compiler failed unnoticed. */

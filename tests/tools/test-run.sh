@@ -177,6 +177,14 @@ ends_at_the_limit_of_file_sizes() {
   [ -z "$(ls -A "$work/limit")" ]
 }
 
+# A process that is killed while it compiles to a new file leaves no file with another name.
+new_library_has_one_name() {
+  mkdir "$work/new" &&
+    ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o "$work/calls" -e trace=linkat "$backplane" compile "$digits/digits.onnx" \
+      --shape image=1x1x28x28 --target c -o "$work/new/digits.so" &&
+    grep -q '"digits.so"' "$work/calls" && ! grep -q '"\.backplane-' "$work/calls"
+}
+
 # An archive has 16 bits for the length of a name, "y...y.npy".
 names_of_archives() {
   unary Relu 01 "$(part 0a 0804)" "$(printf 'y%.0s' {1..65532})" >"$work/long.onnx"
@@ -332,4 +340,10 @@ ok digits-give-what-they-gave bash -c '"$0" run "$1/digits.onnx" --input "$2" -o
 ok best-elements-have-index-label-and-value best_with_labels
 ok ends-at-the-limit-of-file-sizes ends_at_the_limit_of_file_sizes
 ok too-few-descriptors-are-named names_the_limit_of_files
+if strace -o "$work/calls" true 2>/dev/null; then
+  ok new-library-has-one-name new_library_has_one_name
+else
+  count=$((count + 1))
+  echo "ok $count new-library-has-one-name # SKIP strace is not installed or may not trace"
+fi
 echo "1..$count"
