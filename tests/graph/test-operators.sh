@@ -47,6 +47,7 @@ node's name.
 | `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input if a stride is longer than its window |
 | quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
 | `DFT` or `STFT` of a length that only a run knows | one product with a matrix of that many rows |
+| an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent: shapes of tensors without elements may differ |
 
 In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists below
 name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps.
