@@ -8,21 +8,57 @@
 typedef struct Flatten {
   BpLowering *lowering;
   const BpIrNode *path; /* the condition under which the expression is evaluated; NULL if always */
+  BpIrMap *names;       /* a variable of a LET -> its value without such variables */
 } Flatten;
 
-static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
+static const BpIrNode *flatten_under(const Flatten *outer, const BpIrNode *path,
                                      const BpIrNode *node);
 
-static const BpIrNode *flat_index(BpLowering *lowering, const BpIrNode *buffer,
+static int visit_division(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_DIV || node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORDIV ||
+         node->kind == BP_IR_FLOORMOD;
+}
+
+/* The index without names if the quotients and remainders of a fused axis, which have names, then
+ * become the axis again; else the index itself. */
+static const BpIrNode *without_names(const Flatten *flatten, const BpIrNode *index) {
+  BpIrModule *module = flatten->lowering->module;
+  if (!index)
+    return NULL;
+  const BpIrNode *open = bp__ir_substitute(module, index, flatten->names);
+  if (!open || open == index)
+    return open;
+  open = bp__index_simplify(&flatten->lowering->index, open);
+  int divides = open ? bp__ir_visit_once(open, visit_division, NULL) : -1;
+  return divides < 0 ? NULL : divides ? index : open;
+}
+
+static int visit_memory(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
+}
+
+/* Records the value of a LET for without_names, unless the value is data. */
+static int keep_name(const Flatten *flatten, const BpIrNode *let) {
+  const BpIrNode *const *x = let->operands;
+  int is_data = bp__ir_visit_once(x[1], visit_memory, NULL);
+  if (is_data != 0)
+    return is_data < 0 ? -1 : 0;
+  const BpIrNode *value = bp__ir_substitute(flatten->lowering->module, x[1], flatten->names);
+  return value ? bp__ir_map_set(flatten->names, x[0], value) : -1;
+}
+
+static const BpIrNode *flat_index(const Flatten *flatten, const BpIrNode *buffer,
                                   const BpIrNode *const *indices) {
-  BpIrModule *module = lowering->module;
+  BpIrModule *module = flatten->lowering->module;
   const BpIrNode *flat = bp__ir_int64(module, 0), *stride = bp__ir_int64(module, 1);
   for (int32_t i = buffer->num_operands - 1; i >= 0; i--) {
     const BpIrNode *part = bp_ir_binary(module, BP_IR_MUL, indices[i], stride);
     flat = bp_ir_binary(module, BP_IR_ADD, flat, part);
     stride = bp_ir_binary(module, BP_IR_MUL, stride, buffer->operands[i]);
   }
-  return bp__index_simplify(&lowering->index, flat);
+  return without_names(flatten, bp__index_simplify(&flatten->lowering->index, flat));
 }
 
 static bool is_inside(BpLowering *lowering, const BpIrNode *read) {
@@ -56,10 +92,12 @@ static const BpIrNode *both(BpIrModule *module, const BpIrNode *a, const BpIrNod
   return a ? bp_ir_binary(module, BP_IR_AND, a, b) : b;
 }
 
-/* Splits a select whose reads need a mask; other selects are rewritten as every other node. */
+/* Splits a select whose reads need a mask; other nodes are rewritten as usual. */
 static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   const Flatten *flatten = rewriter->context;
   BpLowering *lowering = flatten->lowering;
+  if (node->kind == BP_IR_LET)
+    return keep_name(flatten, node);
   if (node->kind != BP_IR_SELECT || node->operands[0]->dtype.lanes != 1)
     return 0;
   int outside = bp__ir_visit_once(node, visit_outside_read, lowering);
@@ -70,23 +108,23 @@ static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
     return -1;
   const BpIrNode *other = bp_ir_not(lowering->module, condition);
   const BpIrNode *a =
-      flatten_under(lowering, both(lowering->module, flatten->path, condition), node->operands[1]);
+      flatten_under(flatten, both(lowering->module, flatten->path, condition), node->operands[1]);
   const BpIrNode *b =
-      flatten_under(lowering, both(lowering->module, flatten->path, other), node->operands[2]);
+      flatten_under(flatten, both(lowering->module, flatten->path, other), node->operands[2]);
   *result = make_select(lowering->module, condition, a, b);
   return *result ? 1 : -1;
 }
 
 static const BpIrNode *flatten_read(const Flatten *flatten, const BpIrNode *read) {
   BpLowering *lowering = flatten->lowering;
-  const BpIrNode *index = flat_index(lowering, read->operands[0], read->operands + 1);
+  const BpIrNode *index = flat_index(flatten, read->operands[0], read->operands + 1);
   const BpIrNode *mask = is_inside(lowering, read) ? NULL : flatten->path;
   return index ? bp_ir_load(lowering->module, read->operands[0], index, mask) : NULL;
 }
 
-static const BpIrNode *flatten_prefetch(BpLowering *lowering, const BpIrNode *call) {
-  BpIrModule *module = lowering->module;
-  const BpIrNode *index = flat_index(lowering, call->operands[0], call->operands + 1);
+static const BpIrNode *flatten_prefetch(const Flatten *flatten, const BpIrNode *call) {
+  BpIrModule *module = flatten->lowering->module;
+  const BpIrNode *index = flat_index(flatten, call->operands[0], call->operands + 1);
   const BpIrNode *address =
       bp__ir_node2(module, BP_IR_ADDRESS, bp__dtype_handle(), call->operands[0], index);
   return bp__ir_evaluate(
@@ -98,24 +136,29 @@ static const BpIrNode *leave_node(BpIrRewriter *rewriter, const BpIrNode *node) 
   if (bp__te_is_read(node))
     return flatten_read(flatten, node);
   if (bp__lower_evaluates(node, BP__TE_PREFETCH))
-    return flatten_prefetch(flatten->lowering, node->operands[0]);
+    return flatten_prefetch(flatten, node->operands[0]);
   if (!bp__lower_evaluates(node, BP__TE_WRITE))
     return node;
   const BpIrNode *const *operands = node->operands[0]->operands;
-  const BpIrNode *index = flat_index(flatten->lowering, operands[0], operands + 2);
+  const BpIrNode *index = flat_index(flatten, operands[0], operands + 2);
   return index ? bp_ir_store(rewriter->module, operands[0], index, operands[1], NULL) : NULL;
 }
 
-static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
+static const BpIrNode *flatten_under(const Flatten *outer, const BpIrNode *path,
                                      const BpIrNode *node) {
-  Flatten flatten = {lowering, path};
-  BpIrRewriter rewriter = {
-      .module = lowering->module, .context = &flatten, .enter = enter_node, .leave = leave_node};
+  Flatten flatten = {outer->lowering, path, outer->names};
+  BpIrRewriter rewriter = {.module = outer->lowering->module,
+                           .context = &flatten,
+                           .enter = enter_node,
+                           .leave = leave_node};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, node);
   bp__ir_rewriter_clear(&rewriter);
   return result;
 }
 
 const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body) {
-  return flatten_under(lowering, NULL, body);
+  BpIrMap names = {0};
+  const BpIrNode *result = flatten_under(&(Flatten){lowering, NULL, &names}, NULL, body);
+  bp__ir_map_clear(&names);
+  return result;
 }

@@ -23,6 +23,7 @@ typedef struct Linear {
 
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
+static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node);
 
 /* ---- Stored results ---------------------------------------------------------------------- */
 
@@ -50,6 +51,82 @@ static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node,
     return -1;
   memcpy(kept, value, size);
   return bp__ir_map_set(&context->facts[fact], node, kept);
+}
+
+/* ---- Products ----------------------------------------------------------------------------- */
+
+#define MAX_FACTORS 8
+
+/* An atom as a product of factors; `count` is 0 if there are more factors than fit. */
+typedef struct Factors {
+  const BpIrNode *items[MAX_FACTORS];
+  int32_t count;
+} Factors;
+
+static bool add_factors(Factors *factors, const BpIrNode *atom) {
+  if (atom->kind == BP_IR_MUL)
+    return add_factors(factors, atom->operands[0]) && add_factors(factors, atom->operands[1]);
+  if (factors->count == MAX_FACTORS)
+    return false;
+  factors->items[factors->count++] = atom;
+  return true;
+}
+
+static Factors factors_of(const BpIrNode *atom) {
+  Factors factors = {.count = 0};
+  return add_factors(&factors, atom) ? factors : (Factors){.count = 0};
+}
+
+/* Removes one factor; false if the product does not contain it. */
+static bool remove_factor(Factors *factors, const BpIrNode *factor) {
+  for (int32_t i = 0; i < factors->count; i++)
+    if (bp__ir_equal(factors->items[i], factor)) {
+      factors->items[i] = factors->items[--factors->count];
+      return true;
+    }
+  return false;
+}
+
+/* Removes each of some factors once; false if the product does not contain all of them. */
+static bool remove_factors(Factors *factors, const Factors *removed) {
+  for (int32_t i = 0; i < removed->count; i++)
+    if (!remove_factor(factors, removed->items[i]))
+      return false;
+  return true;
+}
+
+static bool is_product_of(const BpIrNode *atom, const Factors *factors) {
+  Factors left = factors_of(atom);
+  return left.count == factors->count && remove_factors(&left, factors);
+}
+
+/* The product of the factors and `node`; a NULL `node` counts as 1. */
+static const BpIrNode *product_of(BpIndexContext *context, const Factors *factors,
+                                  const BpIrNode *node) {
+  for (int32_t i = 0; i < factors->count; i++)
+    node = node ? bp_ir_binary(context->module, BP_IR_MUL, node, factors->items[i])
+                : factors->items[i];
+  return node;
+}
+
+/* A divisor: a positive number times factors, which are open extents. */
+typedef struct Divisor {
+  int64_t number;
+  Factors factors;
+} Divisor;
+
+/* Sets *divisor to a divisor that is not negative; false if it is no such product. */
+static bool divisor_of(BpIndexContext *context, const BpIrNode *node, Divisor *divisor) {
+  Linear linear;
+  linear_of(context, node, &linear);
+  *divisor = (Divisor){.number = linear.constant};
+  if (linear.failed || linear.count == 0)
+    return !linear.failed && linear.constant > 0;
+  if (linear.count > 1 || linear.constant != 0 || linear.terms[0].multiple < 0 ||
+      range_of_atom(context, linear.terms[0].atom).min < 0)
+    return false;
+  *divisor = (Divisor){linear.terms[0].multiple, factors_of(linear.terms[0].atom)};
+  return divisor->factors.count > 0;
 }
 
 /* ---- Ranges ------------------------------------------------------------------------------ */
@@ -191,6 +268,21 @@ static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
   return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
+/* The greatest value of (x mod a) / b if b divides a, else BP__RANGE_MAX. */
+static int64_t greatest_quotient(BpIndexContext *context, const BpIrNode *node) {
+  const BpIrNode *rest = node->operands[0];
+  Divisor whole, part;
+  if ((rest->kind != BP_IR_MOD && rest->kind != BP_IR_FLOORMOD) ||
+      !divisor_of(context, rest->operands[1], &whole) ||
+      !divisor_of(context, node->operands[1], &part) || whole.number % part.number != 0 ||
+      !remove_factors(&whole.factors, &part.factors))
+    return BP__RANGE_MAX;
+  int64_t count = whole.number / part.number;
+  for (int32_t i = 0; i < whole.factors.count; i++)
+    count = bound_multiply(range_of_atom(context, whole.factors.items[i]).max, count);
+  return bound_add(count, -1);
+}
+
 /* The range of a quotient or remainder of two numbers that are not negative; division by zero gives
  * 0. */
 static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node) {
@@ -199,7 +291,8 @@ static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node)
   if (a.min < 0 || b.min < 0)
     return everything;
   bool is_rest = node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORMOD;
-  return (BpRange){0, is_rest && b.max > 0 && b.max - 1 < a.max ? b.max - 1 : a.max};
+  int64_t most = is_rest ? b.max - 1 : greatest_quotient(context, node);
+  return (BpRange){0, most >= 0 && most < a.max ? most : a.max};
 }
 
 /* The range of the vectors from which a shuffle chooses lanes. */
@@ -276,13 +369,60 @@ static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
   return remember(context, BP__INDEX_RANGE, node, &range, sizeof range) ? everything : range;
 }
 
+/* Whether an atom is a quotient that is rounded down. */
+static bool is_floored(BpIndexContext *context, const BpIrNode *atom) {
+  return atom->kind == BP_IR_FLOORDIV ||
+         (atom->kind == BP_IR_DIV && bp__index_range(context, atom->operands[0]).min >= 0);
+}
+
+/* Sets *range to the range of a / c - b / c where a - b is constant; false for other atoms. Each
+ * quotient alone has a large range. */
+static bool quotients_range(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
+                            BpRange *range) {
+  int64_t apart, divisor = 1;
+  bool is_number;
+  if (a->kind != b->kind || !is_floored(context, a) ||
+      !bp__ir_equal(a->operands[1], b->operands[1]) || !is_floored(context, b) ||
+      !bp__index_difference(context, a->operands[0], b->operands[0], &apart))
+    return false;
+  is_number = bp__ir_const_int(a->operands[1], &divisor);
+  if (is_number ? divisor < 1 : bp__index_range(context, a->operands[1]).min < 0)
+    return false;
+  if (is_number)
+    *range = (BpRange){floor_div(apart, divisor), -floor_div(-apart, divisor)};
+  else
+    *range = (BpRange){apart < 0 ? apart : 0, apart > 0 ? apart : 0};
+  return true;
+}
+
+/* Takes two terms with quotients that vary together from a linear form, as far as their multiples
+ * cancel, and sets *range to the range of what is taken; false if there are none. */
+static bool take_quotients(BpIndexContext *context, Linear *linear, BpRange *range) {
+  for (int32_t i = 0; i < linear->count; i++)
+    for (int32_t k = 0; k < linear->count; k++) {
+      Term *more = &linear->terms[i], *less = &linear->terms[k];
+      if (more->multiple <= 0 || less->multiple >= 0 ||
+          !quotients_range(context, more->atom, less->atom, range))
+        continue;
+      int64_t common = more->multiple < -less->multiple ? more->multiple : -less->multiple;
+      *range = range_multiply(*range, common);
+      more->multiple -= common;
+      less->multiple += common;
+      return true;
+    }
+  return false;
+}
+
 static BpRange linear_range(BpIndexContext *context, const Linear *linear) {
-  BpRange range = {linear->constant, linear->constant};
+  Linear left = *linear;
+  BpRange range = {linear->constant, linear->constant}, together;
   if (linear->failed)
     return everything;
-  for (int32_t i = 0; i < linear->count; i++)
-    range = range_add(range, range_multiply(range_of_atom(context, linear->terms[i].atom),
-                                            linear->terms[i].multiple));
+  while (take_quotients(context, &left, &together))
+    range = range_add(range, together);
+  for (int32_t i = 0; i < left.count; i++)
+    range = range_add(
+        range, range_multiply(range_of_atom(context, left.terms[i].atom), left.terms[i].multiple));
   return range;
 }
 
@@ -468,9 +608,35 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   }
 }
 
+/* The quotient or remainder of a division by a product with open extents: a factor of the number
+ * that divides the dividend, but for a rest that is smaller, leaves both. */
+static bool linear_of_open_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  bool is_quotient = node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV;
+  Linear a, high, low, divisor, left = {0};
+  Divisor parts;
+  linear_of(context, node->operands[0], &a);
+  if (a.failed || linear_range(context, &a).min < 0 ||
+      !divisor_of(context, node->operands[1], &parts))
+    return false;
+  int64_t g = find_granule(context, &a, parts.number, &high, &low);
+  linear_of(context, node->operands[1], &divisor);
+  add_term(&left, divisor.terms[0].atom, parts.number / g);
+  const BpIrNode *atom =
+      bp__ir_node2(context->module, is_quotient ? BP_IR_DIV : BP_IR_MOD, bp__dtype_int64(),
+                   linear_node(context, &high), linear_node(context, &left));
+  if (!atom)
+    return false;
+  add_term(out, atom, is_quotient ? 1 : g);
+  if (!is_quotient)
+    add_scaled(out, &low, 1);
+  return true;
+}
+
 static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   int64_t divisor;
-  if (!bp__ir_const_int(node->operands[1], &divisor) || divisor <= 0)
+  if (!bp__ir_const_int(node->operands[1], &divisor))
+    return linear_of_open_quotient(context, node, out);
+  if (divisor <= 0)
     return false;
   Linear a;
   linear_of(context, node->operands[0], &a);
@@ -557,57 +723,6 @@ static bool is_division(const BpIrNode *node, int32_t kind) {
   return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
 }
 
-#define MAX_FACTORS 8
-
-/* An atom as a product of factors; `count` is 0 if there are more factors than fit. */
-typedef struct Factors {
-  const BpIrNode *items[MAX_FACTORS];
-  int32_t count;
-} Factors;
-
-static bool add_factors(Factors *factors, const BpIrNode *atom) {
-  if (atom->kind == BP_IR_MUL)
-    return add_factors(factors, atom->operands[0]) && add_factors(factors, atom->operands[1]);
-  if (factors->count == MAX_FACTORS)
-    return false;
-  factors->items[factors->count++] = atom;
-  return true;
-}
-
-static Factors factors_of(const BpIrNode *atom) {
-  Factors factors = {.count = 0};
-  return add_factors(&factors, atom) ? factors : (Factors){.count = 0};
-}
-
-/* Removes one factor; false if the product does not contain it. */
-static bool remove_factor(Factors *factors, const BpIrNode *factor) {
-  for (int32_t i = 0; i < factors->count; i++)
-    if (bp__ir_equal(factors->items[i], factor)) {
-      factors->items[i] = factors->items[--factors->count];
-      return true;
-    }
-  return false;
-}
-
-static bool is_product_of(const BpIrNode *atom, const Factors *factors) {
-  Factors left = factors_of(atom);
-  if (left.count != factors->count)
-    return false;
-  for (int32_t i = 0; i < factors->count; i++)
-    if (!remove_factor(&left, factors->items[i]))
-      return false;
-  return true;
-}
-
-/* The product of the factors and `node`; a NULL `node` counts as 1. */
-static const BpIrNode *product_of(BpIndexContext *context, const Factors *factors,
-                                  const BpIrNode *node) {
-  for (int32_t i = 0; i < factors->count; i++)
-    node = node ? bp_ir_binary(context->module, BP_IR_MUL, node, factors->items[i])
-                : factors->items[i];
-  return node;
-}
-
 /* The terms c * (x / c) and x % c of a linear form, both multiplied by `rest`, an expression of
  * open extents. */
 typedef struct Halves {
@@ -616,11 +731,10 @@ typedef struct Halves {
   int32_t remainder; /* index of the term with the remainder */
 } Halves;
 
-/* Finds the term with x % c times `rest` that matches a term with x / c; false if the form has
- * none. */
-static bool find_remainder(const Linear *linear, const Term *high, Halves *halves) {
-  const BpIrNode *quotient = halves->quotient, *divisor = quotient->operands[1];
-  int64_t number = divisor->kind == BP_IR_INT_IMM ? divisor->int_value : 1;
+/* Finds the term with x % c times `rest` that matches a term with x / c, where `number` is the
+ * constant factor of c; false if the form has none. */
+static bool find_remainder(const Linear *linear, const Term *high, int64_t number, Halves *halves) {
+  const BpIrNode *quotient = halves->quotient;
   int32_t kind = quotient->kind == BP_IR_DIV ? BP_IR_MOD : BP_IR_FLOORMOD;
   for (int32_t i = 0; i < linear->count; i++) {
     Factors factors = factors_of(linear->terms[i].atom);
@@ -628,7 +742,7 @@ static bool find_remainder(const Linear *linear, const Term *high, Halves *halve
     for (int32_t k = 0; k < factors.count; k++) {
       const BpIrNode *remainder = factors.items[k];
       if (remainder->kind != kind || !bp__ir_equal(remainder->operands[0], quotient->operands[0]) ||
-          !bp__ir_equal(remainder->operands[1], divisor) ||
+          !bp__ir_equal(remainder->operands[1], quotient->operands[1]) ||
           __builtin_mul_overflow(linear->terms[i].multiple, number, &multiple) ||
           multiple != high->multiple)
         continue;
@@ -645,7 +759,8 @@ static bool find_remainder(const Linear *linear, const Term *high, Halves *halve
 }
 
 /* Finds a quotient in a term, times its divisor, whose remainder is in another term. */
-static bool find_halves(const Linear *linear, const Term *high, Halves *halves) {
+static bool find_halves(BpIndexContext *context, const Linear *linear, const Term *high,
+                        Halves *halves) {
   Factors factors = factors_of(high->atom);
   for (int32_t i = 0; i < factors.count; i++) {
     const BpIrNode *quotient = factors.items[i];
@@ -653,9 +768,10 @@ static bool find_halves(const Linear *linear, const Term *high, Halves *halves) 
       continue;
     *halves = (Halves){.quotient = quotient, .rest = factors};
     remove_factor(&halves->rest, quotient);
-    if ((quotient->operands[1]->kind == BP_IR_INT_IMM ||
-         remove_factor(&halves->rest, quotient->operands[1])) &&
-        find_remainder(linear, high, halves))
+    Divisor divisor;
+    if (divisor_of(context, quotient->operands[1], &divisor) &&
+        remove_factors(&halves->rest, &divisor.factors) &&
+        find_remainder(linear, high, divisor.number, halves))
       return true;
   }
   return false;
@@ -678,7 +794,7 @@ static void recombine(BpIndexContext *context, Linear *linear) {
   for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
     Term high = linear->terms[i];
     Halves halves;
-    if (!find_halves(linear, &high, &halves))
+    if (!find_halves(context, linear, &high, &halves))
       continue;
     Linear whole;
     linear_of(context, halves.quotient->operands[0], &whole);

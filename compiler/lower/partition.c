@@ -97,6 +97,11 @@ typedef struct Cut {
   bool is_first_before; /* the first side is chosen before the cut */
 } Cut;
 
+/* What is known of a variable: it is at least `from` and below `below`; NULL: no such limit. */
+typedef struct Facts {
+  const BpIrNode *from, *below;
+} Facts;
+
 typedef struct Bounds {
   const BpIrNode *first, *end;
 } Bounds;
@@ -166,16 +171,37 @@ static BpRange distance(const Partition *partition, const BpIrNode *from, const 
   return bp__index_range(&partition->lowering->index, binary(partition, BP_IR_SUB, to, from));
 }
 
+/* Whether a is known to be at least b. */
+static bool is_at_least(const Partition *partition, const BpIrNode *a, const BpIrNode *b) {
+  const BpIrNode *condition = bp_ir_binary(partition->lowering->module, BP_IR_GE, a, b);
+  return condition && bp__index_decide(&partition->lowering->index, condition) == 1;
+}
+
+static bool is_below(const Partition *partition, const BpIrNode *a, const BpIrNode *b) {
+  return is_at_least(partition, b, binary(partition, BP_IR_ADD, a, integer(partition, 1)));
+}
+
+/* Limits a place to the bounds of the variable's loop. The place is an end of the loop if all
+ * iterations are known to be on one side. */
+static const BpIrNode *limit(const Partition *partition, const BpIrNode *at, const BpIrNode *var,
+                             Bounds bounds) {
+  if (is_below(partition, var, at))
+    return bounds.end;
+  return is_at_least(partition, var, at) ? bounds.first : clamp(partition, at, bounds);
+}
+
 /* Whether the cut, limited to the bounds, decides any iteration. */
-static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
+static bool is_useful(const Partition *partition, const BpIrNode *var, Bounds bounds, Cut *cut) {
   BpRange all = distance(partition, bounds.first, bounds.end);
   BpRange apart = distance(partition, cut->open, cut->shut);
-  cut->open = clamp(partition, cut->open, bounds);
-  cut->shut = apart.max == 0 ? cut->open : clamp(partition, cut->shut, bounds);
-  if (!cut->open || !cut->shut || apart.min >= all.max)
+  cut->open = limit(partition, cut->open, var, bounds);
+  cut->shut = apart.max == 0 ? cut->open : limit(partition, cut->shut, var, bounds);
+  if (!cut->open || !cut->shut)
     return false;
-  return distance(partition, bounds.first, cut->open).max > 0 ||
-         distance(partition, cut->shut, bounds.end).max > 0;
+  if (cut->open == bounds.end || cut->shut == bounds.first)
+    return true;
+  return apart.min < all.max && (distance(partition, bounds.first, cut->open).max > 0 ||
+                                 distance(partition, cut->shut, bounds.end).max > 0);
 }
 
 /* ---- Scanning a loop -------------------------------------------------------------------- */
@@ -211,7 +237,7 @@ static int claim_choice(const Scan *scan, Choice *choice) {
   Bounds bounds = {integer(partition, range.min), integer(partition, range.max + 1)};
   Cut cut;
   int found = bounds.first && bounds.end ? find_cut(partition, inner.var, choice, &cut) : -1;
-  if (found <= 0 || is_useful(partition, bounds, &cut))
+  if (found <= 0 || is_useful(partition, inner.var, bounds, &cut))
     return found < 0 ? -1 : 0;
   choice->difference = simplified(
       partition, bp__ir_substitute(partition->lowering->module, choice->difference, &scan->others));
@@ -375,22 +401,14 @@ typedef struct Copy {
 /* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
 static int is_decided(const Copy *copy, const BpIrNode *difference) {
   BpIndexContext *index = &copy->partition->lowering->index;
-  const BpIrNode *known = copy->difference;
+  const BpIrNode *zero = integer(copy->partition, 0);
   int64_t apart;
-  if (!known)
-    return -1;
-  if (bp__index_difference(index, difference, known, &apart)) {
-    if (copy->is_first)
-      return apart >= 0 ? 1 : -1;
-    return apart <= 0 ? 0 : -1;
-  }
-  if (!bp__index_difference(index, difference,
-                            binary(copy->partition, BP_IR_SUB, integer(copy->partition, 0), known),
-                            &apart))
-    return -1;
-  if (copy->is_first)
-    return apart < 0 ? 0 : -1;
-  return apart >= -1 ? 1 : -1;
+  if (copy->difference && bp__index_difference(index, difference, copy->difference, &apart) &&
+      apart == 0)
+    return copy->is_first;
+  if (is_at_least(copy->partition, difference, zero))
+    return 1;
+  return is_below(copy->partition, difference, zero) ? 0 : -1;
 }
 
 /* A new name with its narrower range here. */
@@ -515,66 +533,140 @@ static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNod
 
 /* ---- Dividing a loop --------------------------------------------------------------------- */
 
-/* The iterations between two places, with the choice that the copy decides. */
-static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNode *first,
-                                 const BpIrNode *end) {
-  const Partition *partition = copy->partition;
-  BpIndexContext *index = &partition->lowering->index;
-  BpIrModule *module = partition->lowering->module;
-  const BpIrNode *extent = binary(partition, BP_IR_SUB, end, first), *var = loop->operands[0];
-  if (!extent)
-    return NULL;
-  if (bp__index_range(index, extent).max <= 0)
-    return bp__ir_nothing(module);
-  if (bp__ir_is_int_value(extent, 1))
-    return make_copy(copy, loop->operands[3], var, first);
-  const BpIrNode *fresh = bp_ir_var(module, var->str_value, var->dtype);
-  if (!fresh || bp__index_set_range(index, fresh, bp__index_range(index, first).min,
-                                    bp__index_range(index, end).max - 1, false) != 0)
-    return NULL;
-  return bp_ir_for(module, fresh, first, extent, BP_IR_FOR_SERIAL, "",
-                   make_copy(copy, loop->operands[3], var, fresh));
+/* Assumes that a variable is below `end`, until the assumptions are reset. */
+static void assume_below(const Partition *partition, const BpIrNode *var, const BpIrNode *end) {
+  bp__index_assume(
+      &partition->lowering->index,
+      binary(partition, BP_IR_SUB, binary(partition, BP_IR_SUB, end, var), integer(partition, 1)));
 }
 
-/* Names a place that is not constant: *let is the variable, or NULL for a constant. */
+/* Some iterations of a loop. */
+typedef struct Part {
+  Copy copy;
+  Bounds bounds;
+  Facts facts;           /* of the loop's variable */
+  const BpIrNode *value; /* of the loop's variable in the part; NULL if there is no iteration */
+  const BpIrNode *node;
+} Part;
+
+/* Assumes of `value` all that is assumed of a variable. */
+static int move_assumptions(const Partition *partition, const BpIrNode *var,
+                            const BpIrNode *value) {
+  BpIndexContext *index = &partition->lowering->index;
+  int32_t count = index->num_assumed;
+  for (int32_t i = 0; i < count; i++) {
+    const BpIrNode *known = index->assumed[i];
+    const BpIrNode *moved = bp__ir_substitute_one(index->module, known, var, value);
+    if (!moved)
+      return -1;
+    if (moved != known)
+      bp__index_assume(index, moved);
+  }
+  return 0;
+}
+
+/* Assumes the facts of a part, until the assumptions are reset, and for the variable's value in the
+ * part all that is assumed of the variable. */
+static int assume_facts(const Partition *partition, const BpIrNode *var, const Part *part) {
+  BpIndexContext *index = &partition->lowering->index;
+  if (part->facts.from)
+    bp__index_assume(index, binary(partition, BP_IR_SUB, var, part->facts.from));
+  if (part->facts.below)
+    assume_below(partition, var, part->facts.below);
+  return move_assumptions(partition, var, part->value);
+}
+
+/* Makes the node of a part, with the choice that its copy decides. */
+static int make_part(Part *part, const BpIrNode *loop) {
+  const Partition *partition = part->copy.partition;
+  BpIndexContext *index = &partition->lowering->index;
+  BpIrModule *module = partition->lowering->module;
+  const BpIrNode *first = part->bounds.first, *end = part->bounds.end, *var = loop->operands[0];
+  const BpIrNode *extent = binary(partition, BP_IR_SUB, end, first);
+  int32_t num_assumed = index->num_assumed;
+  if (!extent)
+    return -1;
+  if (bp__index_range(index, extent).max <= 0) {
+    part->node = bp__ir_nothing(module);
+    return part->node ? 0 : -1;
+  }
+  bool is_one = bp__ir_is_int_value(extent, 1);
+  part->value = is_one ? first : bp_ir_var(module, var->str_value, var->dtype);
+  if (!part->value ||
+      (!is_one && bp__index_set_range(index, part->value, bp__index_range(index, first).min,
+                                      bp__index_range(index, end).max - 1, false)))
+    return -1;
+  if (assume_facts(partition, var, part) != 0)
+    return -1;
+  const BpIrNode *body = make_copy(&part->copy, loop->operands[3], var, part->value);
+  bp__index_reset(index, num_assumed);
+  part->node =
+      is_one ? body : bp_ir_for(module, part->value, first, extent, BP_IR_FOR_SERIAL, "", body);
+  return part->node ? 0 : -1;
+}
+
+static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop);
+
+/* Partitions a part; a part between the places, whose choice differs among lanes, only inside. */
+static const BpIrNode *partition_part(const Part *part, const BpIrNode *var) {
+  Partition *partition = part->copy.partition;
+  BpIndexContext *index = &partition->lowering->index;
+  int32_t num_assumed = index->num_assumed;
+  if (part->value && assume_facts(partition, var, part) != 0)
+    return NULL;
+  const BpIrNode *node = part->copy.difference ? partition_statement(partition, part->node)
+                                               : partition_inside(partition, part->node);
+  bp__index_reset(index, num_assumed);
+  return node;
+}
+
+/* Names a place that is not constant and no end of the loop: *let is the variable, or NULL. */
 static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, Bounds bounds,
                                   const BpIrNode **let) {
   BpIndexContext *index = &partition->lowering->index;
   *let = NULL;
-  if (place->num_operands == 0)
+  if (place->num_operands == 0 || place == bounds.first || place == bounds.end)
     return place;
   *let = bp_ir_var(index->module, "cut", bp__dtype_int64());
   BpRange first = bp__index_range(index, bounds.first), end = bp__index_range(index, bounds.end);
   return *let && bp__index_set_range(index, *let, first.min, end.max, false) == 0 ? *let : NULL;
 }
 
-static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop);
-
-/* Splits the loop into up to three loops; returns it unchanged if the code would grow too much. */
-static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
-                                  const Choice *choice, const Cut *cut) {
+/* Splits the loop into up to three loops at a cut, which is also given limited to the bounds;
+ * returns the loop unchanged if the code would grow too much. */
+static const BpIrNode *split_loop(const Scan *scan, const BpIrNode *loop, const Choice *choice,
+                                  Bounds bounds, const Cut *cut, const Cut *limited) {
+  Partition *partition = scan->partition;
   BpIrModule *module = partition->lowering->module;
-  const BpIrNode *min = loop->operands[1], *parts[3], *open_let, *shut_let = NULL;
-  Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
-  Copy before = {partition, scan, choice->difference, cut->is_first_before};
-  Copy between = {partition, scan, NULL, false};
-  Copy after = {partition, scan, choice->difference, !cut->is_first_before};
-  const BpIrNode *open = name_place(partition, cut->open, bounds, &open_let), *shut = open;
-  if (cut->shut != cut->open)
-    shut = name_place(partition, cut->shut, bounds, &shut_let);
-  if (!open || !shut || !(parts[0] = make_part(&before, loop, bounds.first, open)) ||
-      !(parts[1] = make_part(&between, loop, open, shut)) ||
-      !(parts[2] = make_part(&after, loop, shut, bounds.end)))
+  const BpIrNode *nodes[3], *open_let, *shut_let = NULL;
+  const BpIrNode *open = name_place(partition, limited->open, bounds, &open_let), *shut = open;
+  if (limited->shut != limited->open)
+    shut = name_place(partition, limited->shut, bounds, &shut_let);
+  if (!open || !shut)
     return NULL;
-  if (!can_afford(partition, loop, parts, 3))
+  Part parts[3] = {{.copy = {partition, scan, choice->difference, cut->is_first_before},
+                    .bounds = {bounds.first, open},
+                    .facts = {NULL, cut->open}},
+                   {.copy = {partition, scan, NULL, false},
+                    .bounds = {open, shut},
+                    .facts = {cut->open, cut->shut}},
+                   {.copy = {partition, scan, choice->difference, !cut->is_first_before},
+                    .bounds = {shut, bounds.end},
+                    .facts = {cut->shut, NULL}}};
+  for (int32_t i = 0; i < 3; i++) {
+    if (make_part(&parts[i], loop) != 0)
+      return NULL;
+    nodes[i] = parts[i].node;
+  }
+  if (!can_afford(partition, loop, nodes, 3))
     return partition_inside(partition, loop);
-  parts[0] = partition_statement(partition, parts[0]);
-  parts[1] = partition_inside(partition, parts[1]);
-  parts[2] = partition_statement(partition, parts[2]);
-  const BpIrNode *all = bp_ir_seq(module, parts, 3);
+  for (int32_t i = 0; i < 3; i++)
+    if (!(nodes[i] = partition_part(&parts[i], loop->operands[0])))
+      return NULL;
+  const BpIrNode *all = bp_ir_seq(module, nodes, 3);
   if (shut_let)
-    all = bp_ir_let(module, shut_let, cut->shut, all);
-  return open_let ? bp_ir_let(module, open_let, cut->open, all) : all;
+    all = bp_ir_let(module, shut_let, limited->shut, all);
+  return open_let ? bp_ir_let(module, open_let, limited->open, all) : all;
 }
 
 /* Whether the choice uses no variable that the loop or a construct inside it binds: 1, 0, or -1
@@ -585,21 +677,41 @@ static int is_outside(const Partition *partition, const BpIrNode *var, const Cho
   return uses < 0 || is_free < 0 ? -1 : !uses && !is_free;
 }
 
-/* Makes two versions of the loop, with a branch before them. */
+/* The loop where the choice is on one side. */
+static const BpIrNode *copy_on_side(const Scan *scan, const BpIrNode *loop, const Choice *choice,
+                                    bool is_first) {
+  Copy copy = {scan->partition, scan, choice->difference, is_first};
+  return make_copy(&copy, loop, NULL, loop);
+}
+
+/* Makes two versions of the loop, with a branch before them, or only one if the choice is known. */
 static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
                                      const Choice *choice) {
-  const BpIrNode *parts[2];
+  BpIndexContext *index = &partition->lowering->index;
+  int32_t num_assumed = index->num_assumed;
+  const BpIrNode *parts[2],
+      *sides[2] = {choice->difference,
+                   binary(partition, BP_IR_SUB, integer(partition, -1), choice->difference)};
+  const BpIrNode *condition =
+      binary(partition, BP_IR_GE, choice->difference, integer(partition, 0));
+  int known = condition ? bp__index_decide(index, condition) : -1;
+  if (known >= 0)
+    return partition_statement(partition, copy_on_side(scan, loop, choice, known));
   for (int32_t i = 0; i < 2; i++) {
-    Copy copy = {partition, scan, choice->difference, !i};
-    if (!(parts[i] = make_copy(&copy, loop, NULL, loop)))
+    bp__index_assume(index, sides[i]);
+    parts[i] = copy_on_side(scan, loop, choice, !i);
+    bp__index_reset(index, num_assumed);
+    if (!parts[i])
       return NULL;
   }
   if (!can_afford(partition, loop, parts, 2))
     return partition_inside(partition, loop);
-  const BpIrNode *condition =
-      binary(partition, BP_IR_GE, choice->difference, integer(partition, 0));
-  return bp_ir_if(partition->lowering->module, condition, partition_statement(partition, parts[0]),
-                  partition_statement(partition, parts[1]));
+  for (int32_t i = 0; i < 2; i++) {
+    bp__index_assume(index, sides[i]);
+    parts[i] = partition_statement(partition, parts[i]);
+    bp__index_reset(index, num_assumed);
+  }
+  return bp_ir_if(partition->lowering->module, condition, parts[0], parts[1]);
 }
 
 /* Whether a loop runs the last tile of a split, if there is one: from a / n to b / n, and b exceeds
@@ -635,8 +747,9 @@ static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, c
     int found = find_cut(partition, loop->operands[0], choice, &cut);
     if (found < 0)
       return NULL;
-    if (found && is_useful(partition, bounds, &cut))
-      return split_loop(partition, loop, scan, choice, &cut);
+    Cut limited = cut;
+    if (found && is_useful(partition, loop->operands[0], bounds, &limited))
+      return split_loop(scan, loop, choice, bounds, &cut, &limited);
   }
   return partition_inside(partition, loop);
 }
@@ -692,11 +805,33 @@ static const BpIrNode *separate_names(BpLowering *lowering, const BpIrNode *body
 
 /* Partitions the loops inside a loop, or inside its divided parts. */
 static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop) {
+  BpIndexContext *index = &partition->lowering->index;
+  int32_t num_assumed = index->num_assumed;
   if (loop->kind != BP_IR_FOR)
     return partition_statement(partition, loop);
   const BpIrNode *const *x = loop->operands;
+  if (x[2]->kind != BP_IR_INT_IMM)
+    assume_below(partition, x[0], binary(partition, BP_IR_ADD, x[1], x[2]));
   const BpIrNode *operands[] = {x[0], x[1], x[2], partition_statement(partition, x[3])};
+  bp__index_reset(index, num_assumed);
   return bp__ir_with_operands(partition->lowering->module, loop, operands);
+}
+
+/* Partitions the body of a LET. The names of fused axes are remainders, and the loop over the fused
+ * axis has no iteration if the divisor is 0. A second name of a variable is like the variable. */
+static const BpIrNode *partition_let(Partition *partition, const BpIrNode *let) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *const *x = let->operands;
+  int32_t num_assumed = index->num_assumed;
+  bool is_remainder = x[1]->kind == BP_IR_MOD || x[1]->kind == BP_IR_FLOORMOD;
+  if (is_remainder && x[1]->operands[1]->kind != BP_IR_INT_IMM &&
+      bp__index_range(index, x[1]).min >= 0)
+    assume_below(partition, x[0], x[1]->operands[1]);
+  if (x[1]->kind == BP_IR_VAR && move_assumptions(partition, x[1], x[0]) != 0)
+    return NULL;
+  const BpIrNode *operands[] = {x[0], x[1], partition_statement(partition, x[2])};
+  bp__index_reset(index, num_assumed);
+  return bp__ir_with_operands(partition->lowering->module, let, operands);
 }
 
 static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop) {
@@ -716,17 +851,52 @@ static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop
   return result;
 }
 
+/* Assumes a condition, or the contrary of a comparison, unless it depends on data, which the
+ * statements inside may change. */
+static void assume_condition(const Partition *partition, const BpIrNode *condition, bool holds) {
+  if (condition->kind == BP_IR_AND && holds) {
+    assume_condition(partition, condition->operands[0], true);
+    assume_condition(partition, condition->operands[1], true);
+    return;
+  }
+  if (bp__ir_visit_once(condition, visit_memory, NULL) != 0)
+    return;
+  const BpIrNode *difference = difference_of(partition, condition);
+  if (difference && !holds)
+    difference = binary(partition, BP_IR_SUB, integer(partition, -1), difference);
+  bp__index_assume(&partition->lowering->index, difference);
+}
+
+static const BpIrNode *partition_if(Partition *partition, const BpIrNode *node) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *operands[3] = {node->operands[0]};
+  int32_t num_assumed = index->num_assumed;
+  int known = bp__index_decide(index, node->operands[0]);
+  if (known >= 0 && 2 - known < node->num_operands)
+    return partition_statement(partition, node->operands[2 - known]);
+  if (known == 0)
+    return bp__ir_nothing(index->module);
+  for (int32_t i = 1; i < node->num_operands; i++) {
+    assume_condition(partition, node->operands[0], i == 1);
+    operands[i] = partition_statement(partition, node->operands[i]);
+    bp__index_reset(index, num_assumed);
+    if (!operands[i])
+      return NULL;
+  }
+  return bp__ir_with_operands(index->module, node, operands);
+}
+
 static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node) {
   BpIrModule *module = partition->lowering->module;
-  int32_t first = node->kind == BP_IR_LET ? 2 : 1;
+  int32_t first = node->kind != BP_IR_SEQ;
   switch (node->kind) {
   case BP_IR_FOR:
     return partition_loop(partition, node);
-  case BP_IR_SEQ:
-    first = 0;
-    break;
   case BP_IR_LET:
+    return partition_let(partition, node);
   case BP_IR_IF:
+    return partition_if(partition, node);
+  case BP_IR_SEQ:
   case BP_IR_ALLOCATE:
     break;
   default:

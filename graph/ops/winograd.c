@@ -164,7 +164,7 @@ static int read_winograd(BpExtents *extents, const BpGraphNode *node, Winograd *
     w->out[i] = bp__extent_add(extents, node->inputs[0]->shape[2 + i], more);
     int64_t tiles =
         bp__extent_divide(extents, bp__extent_add(extents, w->out[i], tile[i] - 1), tile[i]);
-    w->grid[i] = w->tiles[i] = bp__extent_define(extents, tiles);
+    w->grid[i] = w->tiles[i] = tiles;
     if (w->grid[i] == BP_EXTENT_NONE)
       return -1;
   }

@@ -123,6 +123,73 @@ static void test_a_quotient_is_compared(void) {
   bp_te_free(te);
 }
 
+/* ---- Open extents ------------------------------------------------------------------------- */
+
+static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
+}
+
+/* The axes of [h, 8 * w] are fused, and the vectors of the fused axis lie in one row. */
+static void test_a_fused_axis_of_open_extents_is_its_own_index(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *extents[] = {
+      bp_te_open_extent(te, "h", 6, 100),
+      te_op(te, BP_IR_MUL, bp_te_open_extent(te, "w", 4, 100), te_int(te, 8))};
+  BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, extents, 2);
+  BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", extents, 2, negated_body, in)};
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  BpTeAxis *fused, *tile, *lane;
+  if (bp_te_fuse(stage, bp_te_stage_axis(stage, 0), bp_te_stage_axis(stage, 1), &fused) != 0 ||
+      bp_te_split(stage, fused, 8, BP_TE_TAIL_PEEL, &tile, &lane) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("tidy", te, args, 2, NULL);
+  expect_count(text, "(mod ", 0);
+  expect_count(text, "(load in (ramp ", 1);
+  g_free(text);
+  bp_te_free(te);
+}
+
+typedef struct Edge {
+  BpTeTensor *in;
+  const BpIrNode *extent;
+} Edge;
+
+/* in[x] up to the extent, then zeros. */
+static const BpIrNode *extended_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Edge *edge = context;
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_LT, axes[0], edge->extent),
+                      te_read1(te, edge->in, axes[0]), te_float(te, 0));
+}
+
+static const BpIrNode *sum_of_two_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpTeTensor **parts = context;
+  return te_op(te, BP_IR_ADD, te_read1(te, parts[0], axes[0]), te_read1(te, parts[1], axes[0]));
+}
+
+/* Two choices that change at one place divide a loop once. */
+static void test_two_choices_of_one_place_divide_a_loop_once(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *n = bp_te_open_extent(te, "n", 20, 1000);
+  const BpIrNode *longer[] = {te_op(te, BP_IR_ADD, n, te_int(te, 30))};
+  Edge edges[2];
+  BpTeTensor *args[3], *parts[2];
+  for (int32_t i = 0; i < 2; i++) {
+    args[i] = bp_te_placeholder_open(te, i ? "b" : "a", te_f32, &n, 1);
+    edges[i] = (Edge){args[i], n};
+    parts[i] =
+        bp_te_compute_open(te, i ? "longer_b" : "longer_a", longer, 1, extended_body, &edges[i]);
+    if (bp_te_compute_inline(bp_te_stage(te, parts[i])) != 0)
+      g_error("%s", bp_error_message());
+  }
+  args[2] = bp_te_compute_open(te, "sum", longer, 1, sum_of_two_body, parts);
+  char *text = text_after("partition", te, args, 3, NULL);
+  expect_count(text, "select", 0);
+  expect_count(text, "te.write", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* A parallel loop stays one loop, with one branch inside. */
 static void test_a_parallel_loop_is_not_split(void) {
   BpTe *te = bp_te_create();
@@ -216,10 +283,6 @@ static void test_code_grows_by_a_bounded_amount(void) {
   g_assert_cmpint(count_of(text, "te.write"), <=, 513);
   g_free(text);
   bp_te_free(te);
-}
-
-static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
 }
 
 /* The extents of a buffer are constant, so selects on them are no decision. */
@@ -349,6 +412,10 @@ int main(int argc, char **argv) {
                   test_only_the_vector_between_parts_chooses);
   g_test_add_func("/te/partition/a-quotient-is-compared", test_a_quotient_is_compared);
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
+  g_test_add_func("/te/partition/a-fused-axis-of-open-extents-is-its-own-index",
+                  test_a_fused_axis_of_open_extents_is_its_own_index);
+  g_test_add_func("/te/partition/two-choices-of-one-place-divide-a-loop-once",
+                  test_two_choices_of_one_place_divide_a_loop_once);
   g_test_add_func("/te/partition/edges-have-loops-of-their-own",
                   test_edges_have_loops_of_their_own);
   g_test_add_func("/te/partition/a-vector-beside-the-edge-does-not-choose",

@@ -49,16 +49,17 @@ static const BpIrNode *extent(Work *work, int64_t value) {
   int64_t likely = g_rand_int_range(work->opening, 0, 50);
   int64_t greatest = MAX(likely, value) + g_rand_int_range(work->opening, 0, 100);
   const BpIrNode *node = bp_te_open_extent(work->te, "n", likely, greatest);
-  if (node && value > 2 && g_rand_int_range(work->opening, 0, 3) == 0)
+  int64_t given = value, factor = (int64_t[]){2, 3, 4, 8}[g_rand_int_range(work->opening, 0, 4)];
+  g_assert_nonnull(node);
+  if (value > 2 && g_rand_int_range(work->opening, 0, 3) == 0) {
+    given = value - 2;
     node = te_op(work->te, BP_IR_ADD, te_op(work->te, BP_IR_MUL, node, te_int(work->te, 1)),
                  te_int(work->te, 2));
-  else if (node && value > 2 && value % 2 == 0 && g_rand_int_range(work->opening, 0, 2))
-    node = te_op(work->te, BP_IR_MUL, node, te_int(work->te, 2));
-  g_assert_nonnull(node);
-  int32_t kind = bp_ir_table()->kind(node);
-  work->open[work->num_open++] = kind == BP_IR_ADD   ? value - 2
-                                 : kind == BP_IR_MUL ? value / 2
-                                                     : value;
+  } else if (value > 0 && value % factor == 0 && g_rand_int_range(work->opening, 0, 2)) {
+    given = value / factor;
+    node = te_op(work->te, BP_IR_MUL, node, te_int(work->te, factor));
+  }
+  work->open[work->num_open++] = given;
   return work->nodes[i] = node;
 }
 
