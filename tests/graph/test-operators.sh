@@ -37,12 +37,12 @@ page_text() {
 # Operators
 
 The importer reads these operators of ONNX's own domain, operator sets 7 to 28, and [others](#missing). `backplane operators` also shows how each is
-computed. ONNX's specification gives their meaning. Compiling refuses an unsupported use (an attribute, a type, an input that must be constant) by the
-node's name.
+computed. Compiling refuses an unsupported use (an attribute, a type, an input that must be constant) by the node's name.
+ONNX's specification defines the operators; besides:
 
 | case | result, on every target |
 |---|---|
-| an index outside of the data | `Gather` and its relatives read the nearest element, `Scatter` and its relatives change nothing |
+| an index outside of the data | `Gather` and its relatives read the nearest element, those of `Scatter` change nothing |
 | integers ([rules](ir.md)) | wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, a `BitShift` by the width or more is 0 |
 | `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input if a stride is longer than its window |
 | quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
@@ -50,18 +50,17 @@ node's name.
 | an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent: shapes of tensors without elements may differ |
 
 In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists below
-name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps.
-
-In such an artifact a shape may also depend on data: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and by the shape, bounds, counts or axes
+name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps. There a shape may
+also depend on data: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and by the shape, bounds, counts or axes
 of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `OneHot`, `CenterCropPad`,
 `AffineGrid`, `Col2Im`, `MaxUnpool`, `DFT`, `STFT`, `MelWeightMatrix` (then in float64), the windows, `ConstantOfShape`, and the reductions of at most
 four dimensions. Other such inputs must be constants, or computed from shapes.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits, and float16 and bfloat16 in float32. Float8 (E4M3FN,
 E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear`
-convert them, `BitCast` reads their bits as another type, operators that move elements take them, all others refuse them. Elements of less than a byte
-are packed as in ONNX and DLPack, the first in the lowest bits. Rounding and saturation are those of ONNX's reference; on the CPU a subnormal float32
-counts as 0, elsewhere it may. `.npy` files lack these types; the APIs for C (`backplane/graph/model.h`) and [Python](python.md) have them as tensors.
+convert them, `BitCast` reads their bits as another type, operators that move elements take them, others refuse them. Elements of less than a byte
+are [packed](abi.md#values). Rounding and saturation are those of ONNX's reference; on the CPU a subnormal float32
+counts as 0, elsewhere it may. `.npy` files lack these types; tensors of C (`backplane/graph/model.h`) and [Python](python.md) have them.
 float8e8m0, complex numbers and strings are refused.
 
 Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and all inputs given when they run (25 November 2026):
@@ -87,11 +86,10 @@ HEAD
 ## Missing
 
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
-own functions [work](graph.md#control-flow). So do operators of [sequences and optionals](graph.md#sequences). Sequences as inputs and outputs of the
-model are refused.
+own functions [work](graph.md#control-flow), and so do operators of [sequences and optionals](graph.md#sequences), but not sequences as inputs and
+outputs of the model.
 
-These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. A node with an attribute or input after "without"
-is refused.
+These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
   `g_idx` and a K that is no multiple of `block_size` are refused.
@@ -105,7 +103,7 @@ is refused.
 - `GroupQueryAttention`, without `smooth_softmax`, `head_sink`, a `local_window_size` of 0, and a cache of more places than keys.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
-  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, and in `QLinearSoftmax` down.
+  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.
 
 All other operators of other domains are refused.
 
