@@ -63,15 +63,8 @@ are [packed](abi.md#values). Rounding and saturation are those of ONNX's referen
 counts as 0, elsewhere it may. `.npy` files lack these types; tensors of C (`backplane/graph/model.h`) and [Python](python.md) have them.
 float8e8m0, complex numbers and strings are refused.
 
-Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and all inputs given when they run (25 November 2026):
-
-| target kind | run | expected result | other result | refused by name |
-|---|---|---|---|---|
-| `llvm` | 1622 | 1556 | 4: two of Attention by a rounding of float16; two of Resize (`align_corners` with scales that leave a fraction), as onnxruntime | the others: missing operators, training, strings, optional inputs, ranks that depend on the data |
-| `vulkan` (lavapipe) | 1328 | 1253 | the same 4 | 16 for `exp`, `pow` and `fmod` of float64, which work since; the others as `llvm` |
-| `opencl` (PoCL), a third | 551 | 526 | none | the others as `llvm` |
-
-The 129 cases with types that numpy lacks, except float8e8m0, give the expected result on these targets and on `c`.
+Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
+([all targets](measurements/onnx-cases-2026-11-25.md)).
 
 Each operator with the version from which it is read:
 
