@@ -246,7 +246,7 @@ class Set:
 
 
 def reap(seconds):
-    """Return whether all children of this process have ended within the time. This process reaps all orphans."""
+    """Return whether all children of this process, adopted orphans included, have ended within the time."""
     until = time.monotonic() + seconds
     try:
         while time.monotonic() < until:

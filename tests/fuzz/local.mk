@@ -4,9 +4,9 @@
 #
 # `make fuzz`, in a build configured with --enable-asan --enable-ubsan CC=clang
 # CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each, starting
-# with both, and with the target's pieces as its dictionary. All inputs that take ways of their own
-# are then in tests/fuzz/NAME.corpus, one that fails is in the current folder. `make fuzz-corpora`
-# takes the smallest of them over into the source.
+# with both, and with the target's pieces as its dictionary. The inputs that reach new code are then
+# in tests/fuzz/NAME.corpus, an input that fails is in the current folder. `make fuzz-corpora` copies
+# the smallest inputs of tests/fuzz/NAME.corpus to corpus/NAME.
 
 FUZZ_SECONDS = 60
 # A Relax program may request much memory: a large allocation is not an error.
