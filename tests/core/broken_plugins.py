@@ -226,7 +226,7 @@ class Set:
         return path if os.path.exists(path) else self.owned(case, "cache")
 
     def find_left(self, case):
-        """Return the processes and files that are left."""
+        """Return descriptions of the processes and files that a case left behind, and kill the processes."""
         found = []
         if not reap(GRACE):
             found.append("a process is left: " + read_children())

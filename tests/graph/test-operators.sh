@@ -8,12 +8,12 @@ backplane=${top_builddir:-$root/_build}/backplane
 page=$root/docs/operators.md
 all=$root/tests/graph/onnx-operators.txt
 
-# The operators of ONNX's own domain, as the command lists them: name, version, open extents.
+# rows: prints the operators of ONNX's own domain that the command lists: name, version, open extents.
 rows() {
   "$backplane" operators | sed 1d | grep -v '^[^ ]*::' | awk -F '  +' '{ print $1 "\t" $2 "\t" $4 }' | LC_ALL=C sort -f
 }
 
-# ONNX's operators that have no row.
+# missing: prints the operators of ONNX (onnx-operators.txt) that the command does not list.
 missing() {
   comm -13 <(rows | cut -f1 | LC_ALL=C sort) <(grep -vE '^#|^(If|Loop|Scan|Optional.*|Sequence.*|SplitToSequence|ConcatFromSequence)$' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f
 }
