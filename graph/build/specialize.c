@@ -162,8 +162,8 @@ int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOp
     return -1;
   BpSpecialList *list;
   if (!bp__model_open_program(model, &list))
-    return bp_error_raise(BP_ERROR_VALUE, "the model has no open extents: all shapes were known "
-                                          "when it was compiled, and its code is for these alone");
+    return bp_error_raise(BP_ERROR_VALUE, "all shapes of the model were known when it was "
+                                          "compiled: its code is for these shapes alone");
   if (own.measures_claims)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "specialised code is not measured; leave "
                                                     "BpCompileOptions::measures_claims out");
