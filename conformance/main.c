@@ -86,7 +86,7 @@ static int check_options(const Options *options) {
     return bp_error_raise(BP_ERROR_VALUE, "--json and --format %s: a report has one form",
                           options->format);
   if (options->device < 0)
-    return bp_error_raise(BP_ERROR_VALUE, "devices are counted from 0, and %d is none",
+    return bp_error_raise(BP_ERROR_VALUE, "there is no device %d: devices are counted from 0",
                           options->device);
   if (options->list)
     return 0;

@@ -385,7 +385,7 @@ static void test_wrong_parameters_are_refused(void) {
   clear_folder();
   write_files("mod", artifact_llvm_header);
   write_params("mod.params", &too_many, 1);
-  load_fails("mod.json", BP_ERROR_FORMAT, "parameter 'p0' has not the type and shape");
+  load_fails("mod.json", BP_ERROR_FORMAT, "parameter 'p0' does not have the type and shape");
   write_params("mod.params", twice, 2);
   load_fails("mod.json", BP_ERROR_FORMAT, "given twice");
   GByteArray *bytes = g_byte_array_new();
