@@ -65,7 +65,7 @@ static int parse(Options *options, int *argc, char ***argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionContext *context = g_option_context_new("PLUGIN");
   GError *error = NULL;
-  g_option_context_set_summary(context, "Checks that a plugin keeps to the ABI.");
+  g_option_context_set_summary(context, "Checks that a plugin conforms to the ABI.");
   g_option_context_set_description(context, details);
   g_option_context_add_main_entries(context, entries, NULL);
   gboolean ok = g_option_context_parse(context, argc, argv, &error);
