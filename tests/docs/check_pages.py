@@ -183,14 +183,14 @@ def options_of(build, words):
 
 
 def quotations(text):
-    """Every block, indented line and quotation of code."""
+    """Return every block, indented line and quotation of code."""
     code = [block.text for block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
     code += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
     return [part.replace("\\\n", " ") for part in code]
 
 
 def command_lines(text):
-    """Return the arguments after the tool's name."""
+    """Yield the arguments after the tool's name, of each command line in the text."""
     for part in quotations(text):
         for match in re.finditer(r"(?:^|[\s/(])backplane ((?:[a-z][a-z-]*)\b[^\n#|;&]*)", part):
             yield match[1]

@@ -178,8 +178,8 @@ static void test_a_library_of_tvm_0_7_is_the_same(void) {
   g_byte_array_unref(blob);
 }
 
-/* p0, whose storage is 1, is part of the code. Data at an odd address cannot be loaded as a
- * vector. */
+/* A library with the parameter p0, of storage 1, in its code, at an odd address: code that loads p0
+ * as a vector needs the host's aligned copy. */
 #define LINKED_SOURCE                                                                              \
   "static const struct { char odd; float p0[4]; } __attribute__((packed)) linked ="                \
   " {0, {1, 2, 3, 4}};\n"                                                                          \
