@@ -348,7 +348,7 @@ def work(build, cases, stream):
 
 def main():
     build, names = sys.argv[1], sys.argv[2:]
-    users = ["root", "nobody"] if os.geteuid() == 0 else ["root"]  # the first is whoever this is
+    users = ["root", "nobody"] if os.geteuid() == 0 else ["root"]  # the first stands for this process's user
     cases = list(all_cases(users))
     if names == ["--sample"]:
         cases = list(sample(cases))
