@@ -523,8 +523,8 @@ BP_ROW_INFER(expand) {
     if (a != b && a != 1 && b != 1 && (bp__extent_is_open(a) || bp__extent_is_open(b)))
       return bp__op_error(
           node,
-          "extent %d is open there or wanted to be, and whether it expands is known "
-          "when the model runs alone",
+          "extent %d of its input or of its shape is open: only a run knows whether the "
+          "input expands",
           d);
     if (a != b && a != 1 && b != 1)
       return bp__op_bad(node, "extent %lld does not expand to %lld", (long long)a, (long long)b);
