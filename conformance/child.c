@@ -324,10 +324,10 @@ static void check_target_option(const Kit *kit) {
   if (!target)
     reason = g_strdup_printf("--target %s: %s", kit->target_option, bp_error_message());
   else if (!fits_target(kit, target))
-    reason = g_strdup_printf("--target %s: it is none of the plugin's targets (%s), and its code "
-                             "runs on none of the plugin's devices (%s)",
-                             kit->target_option, or_none(kit->info->targets),
-                             or_none(kit->info->devices));
+    reason = g_strdup_printf(
+        "--target %s: it is not one of the plugin's targets (%s), and its code "
+        "runs on none of the plugin's devices (%s)",
+        kit->target_option, or_none(kit->info->targets), or_none(kit->info->devices));
   if (reason)
     tell("refused", "-", reason);
   g_free(reason);

@@ -118,7 +118,7 @@ static void run_present(Kit *kit) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* Returns the type of an attribute that is not None. */
+/* The type of each attribute that is not None. */
 static const int32_t attr_types[] = {
     [BP_ATTR_EXIST] = BP_TYPE_BOOL,
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,

@@ -65,7 +65,7 @@ static int parse(Options *options, int *argc, char ***argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionContext *context = g_option_context_new("PLUGIN");
   GError *error = NULL;
-  g_option_context_set_summary(context, "Checks that a plugin keeps to the ABI.");
+  g_option_context_set_summary(context, "Checks that a plugin conforms to the ABI.");
   g_option_context_set_description(context, details);
   g_option_context_add_main_entries(context, entries, NULL);
   gboolean ok = g_option_context_parse(context, argc, argv, &error);
@@ -86,7 +86,7 @@ static int check_options(const Options *options) {
     return bp_error_raise(BP_ERROR_VALUE, "--json and --format %s: a report has one form",
                           options->format);
   if (options->device < 0)
-    return bp_error_raise(BP_ERROR_VALUE, "devices are counted from 0, and %d is none",
+    return bp_error_raise(BP_ERROR_VALUE, "there is no device %d: devices are counted from 0",
                           options->device);
   if (options->list)
     return 0;

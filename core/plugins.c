@@ -108,7 +108,7 @@ const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosi
     return NULL;
   if (index < diagnosis->findings->len)
     return &g_array_index(diagnosis->findings, BpPluginFinding, index);
-  bp_error_raise(BP_ERROR_INDEX, "finding %zu of a diagnosis of %u", index,
+  bp_error_raise(BP_ERROR_INDEX, "the diagnosis has no finding %zu: it has %u", index,
                  diagnosis->findings->len);
   return NULL;
 }

@@ -11,7 +11,7 @@ $(nodist_cmake_DATA): %: %.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && headers=$$(realpath -m --relative-to='$(libdir)' '$(includedir)') && \
 	$(SED) -e "s|@headers@|$$headers|" -e 's|@version@|$(PACKAGE_VERSION)|' $< >$@
 
-# The names that messages give to the packages with plugins, installed beside the folder of plugins.
+# The names of this project's packages for messages, installed in packages.d beside the folder `plugins`.
 packagesdir = $(plugindir:%/plugins=%)/packages.d
 dist_packages_DATA = packaging/libbackplane1.conf
 

@@ -8,11 +8,10 @@ parts_LTLIBRARIES =
 part_ldflags = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__part$$'
 
-# Code that several parts contain: starting programs,
+# Sources that several parts contain: parts_spawn starts programs, parts_file replaces files, and parts_parallel has the
+# threads that try plugins.
 parts_spawn = parts/spawn.c parts/spawn.h
-# replacing files,
 parts_file = parts/file.c parts/file.h
-# and threads that try plugins.
 parts_parallel = parts/parallel.c parts/parallel.h
 
 # Plugins: finding, describing, checking and activating them.
@@ -36,7 +35,7 @@ backplane_plugins_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_plugins_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__'
 backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS) $(LIBELF_LIBS) -ldl
-# The linker flags of parts that use the part plugins. They find it in their own folder.
+# The linker flags of parts that use the part backplane-plugins.so. The loader finds it in the folder of the parts.
 parts_plugins = -L.libs -l:backplane-plugins.so
 part_ldflags_plugins = $(part_ldflags) -Wl,-rpath,'$$ORIGIN'
 

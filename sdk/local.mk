@@ -41,8 +41,8 @@ template_plugin_sources = \
 	sdk/template/src/simdev_plugin.h \
 	sdk/template/src/target.c
 
-# The template of `--kind npu`: an accelerator that claims operators, and the program that
-# simulates it. It shares debian/ and tests with the template simdev.
+# The template of `backplane new-plugin --kind npu`: an accelerator that claims operators, and the program that simulates
+# the accelerator. This template takes debian/ and some tests from the template simdev.
 template_npu_sources = \
 	sdk/template-npu/src/chip.h \
 	sdk/template-npu/src/claim.c \

@@ -3,12 +3,14 @@
 #
 #   test_programs += tests/core/test-registry
 #
-# A script needs two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same; tests/tap.sh has the functions
-# that scripts share. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN,
-# and lands in tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it. slow_tests names those
-# that the short sanitized run leaves out, sanitized_tests those to which the plain dress adds nothing, thread_tests
-# those that matter to the thread sanitizer. A test of minutes is one of long_programs or long_scripts instead: they
-# begin first, so that none of them is left at the end with nothing beside it, and `make check-quick` leaves them out.
+# A test script needs two lines: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += tests/tools/test-run.sh;
+# tests/tap.sh has the functions that scripts share. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la
+# with LDFLAGS_TEST_PLUGIN; the plugin is then tests/plugins/.libs/odd.so. A program that tests start is in check_PROGRAMS.
+#
+# `make check-sanitized` leaves slow_tests out. `make check-plain` leaves sanitized_tests out, because they find more under
+# the sanitizers. `make check-threads` runs thread_tests under the thread sanitizer. A test that takes minutes is in
+# long_programs or long_scripts instead: `make check-quick` leaves these out, and `make check` starts them first, so that
+# other tests run beside them.
 
 test_programs =
 test_scripts =
@@ -67,9 +69,10 @@ check-sanitized:
 # The suite without long tests: ./quickstart check --quick runs it.
 check-quick:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
-# A part of the suite. Only its test programs and those of tests/mock, which tests start, are built: make check-part
-# PART='tests/abi/% tests/core/%'. distcheck-part runs distcheck with these tests.
-only_part = check_PROGRAMS='$(filter $(PART) tests/mock/%,$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
+# A part of the suite: make check-part PART='tests/abi/% tests/core/%'. Of the test programs only these are built, and the
+# programs that tests start. distcheck-part runs distcheck with these tests.
+only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS)) $(filter-out $(TESTS) $(PART),$(check_PROGRAMS))' \
+  TESTS='$(filter $(PART),$(TESTS))'
 check-part: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS $(only_part)
 distcheck-part: all

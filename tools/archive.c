@@ -270,7 +270,7 @@ static char *unpack(const Npz *npz, const Member *member) {
   }
   if (!file || crc32_z(0, (const Bytef *)file, member->size) == member->crc)
     return file;
-  raise_bad(npz, "a member is damaged: its checksum is another");
+  raise_bad(npz, "a member is damaged: its checksum is wrong");
   g_free(file);
   return NULL;
 }

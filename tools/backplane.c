@@ -20,40 +20,41 @@ const char command_program[] = "backplane";
 #define EXIT_SECONDS 30
 
 static const Command commands[] = {
-    {"list", "the plugins that are installed, with their devices and targets", cmd_list},
+    {"list", "list the installed plugins, with their devices and targets", cmd_list},
     {"demo", "classify handwritten digits on every device", cmd_demo},
-    {"doctor", "what is the matter with the plugins, and what to do about it", cmd_doctor},
-    {"inspect", "all that is known of a plugin, device, module, function or model", cmd_inspect},
-    {"targets", "the target kinds and their attributes", cmd_targets},
-    {"operators", "the operators of ONNX that are computed", cmd_operators},
+    {"doctor", "examine the plugins, and name the remedy of each fault", cmd_doctor},
+    {"inspect", "show the properties of a plugin, device, module, function or model", cmd_inspect},
+    {"targets", "list the target kinds and their attributes", cmd_targets},
+    {"operators", "list the supported operators of ONNX", cmd_operators},
     {"compile", "compile an ONNX model into a shared library", cmd_compile},
     {"run", "run a model on a device", cmd_run},
     {"compare", "compare a model on two devices, or two models, node by node", cmd_compare},
     {"bench", "measure latency and throughput of models", cmd_bench},
     {"profile", "measure each operator of a model", cmd_profile},
     {"report", "write a page about a model's run: graph, roofline, memory", cmd_report},
-    {"cache", "the size and the place of the compiled code that is kept; remove it", cmd_cache},
-    {"verify", "check that a plugin keeps to the ABI", cmd_verify},
+    {"cache", "show the size and the folder of the compiled code, or remove it", cmd_cache},
+    {"verify", "check that a plugin conforms to the ABI", cmd_verify},
     {"new-plugin", "write a plugin for devices of a new kind", cmd_new_plugin},
 };
 
 static void print_help(FILE *out) {
   fputs("Usage: backplane COMMAND [OPTION...] [ARGUMENT...]\n\n"
-        "Runs models and kernels on the compute devices that plugins bring.\n\nCommands:\n",
+        "Runs models and kernels on the compute devices that plugins provide.\n\nCommands:\n",
         out);
   for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
     fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
   fputs(
-      "\n`backplane COMMAND --help` explains one, `backplane --version` says which this is. Every\n"
-      "command takes --json and --verbose, which shows what the library logs.\n\n"
-      "Environment:\n"
+      "\n`backplane COMMAND --help` explains a command, `backplane --version` prints the version.\n"
+      "Every command takes --json and --verbose, which shows the library's log.\n\n"
+      "Environment (backplane(1) lists all variables, `backplane inspect plugin NAME` a "
+      "plugin's):\n"
       "  BACKPLANE_DEVICE           devices to use, in order of preference: opencl:1,cpu\n"
       "  BACKPLANE_PLUGIN_PATH      folders with plugins, before the system's\n"
-      "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
+      "  BACKPLANE_PLUGIN_DEADLINE  time limit in seconds for the trial of a new plugin (20)\n"
       "  BACKPLANE_TRIAL_PROGRAM    the program that tries new plugins out\n"
       "  BACKPLANE_NUM_THREADS      threads of the host\n"
-      "  BACKPLANE_CACHE_DIR        where compiled code is kept\n"
-      "  BACKPLANE_CACHE_SIZE       how many MiB of it; 0: no limit\n"
+      "  BACKPLANE_CACHE_DIR        the folder of the cache of compiled code\n"
+      "  BACKPLANE_CACHE_SIZE       the cache's limit in MiB; 0: no limit (1024)\n"
       "  BACKPLANE_CC               the C compiler\n"
       "  NO_COLOR                   if not empty: no colours on a terminal\n",
       out);

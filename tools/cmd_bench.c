@@ -392,8 +392,8 @@ int cmd_bench(int argc, char **argv) {
           &argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER...",
           "Measures latency and throughput of models on devices, in turns; --device may be "
           "repeated.",
-          "Inputs that are not given are filled with seeded random numbers; --shape says of which "
-          "shape they are, where the model does not."))
+          "Inputs without --input are filled with seeded random numbers; --shape fixes the shapes "
+          "that the model leaves open."))
     status = check_and_bench(argc, argv, &options, &bench);
   g_free(entries);
   model_options_clear(&options);

@@ -366,8 +366,8 @@ int cmd_doctor(int argc, char **argv) {
   if (!command_parse(
           &argc, &argv, entries, NULL,
           "Tries every plugin out in a process of its own, compiles a small model for each "
-          "target, and says what to do about what is the matter.",
-          "Exit status: 0 nothing to be done, 3 a warning, 4 a plugin that cannot be "
+          "target, and names the remedy of each fault.",
+          "Exit status: 0 no fault, 3 a warning, 4 a plugin that cannot be "
           "used, 5 no device that fits."))
     return EXIT_USAGE;
   if (argc > 1)

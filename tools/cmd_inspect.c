@@ -470,7 +470,7 @@ int cmd_inspect(int argc, char **argv) {
   int status = EXIT_USAGE;
   if (command_parse(
           &argc, &argv, entries, "plugin|device|module|function|model NAME",
-          "Shows all that is known of one thing: a plugin (name or path), a device "
+          "Shows the properties of a plugin (name or path), a device "
           "(opencl:1),\na module (path of a library), a global function (name) or a "
           "model (MODEL.onnx|FILE.so|GRAPH.json|FOLDER).",
           "An ONNX file is shown as it is, and with --shape, --target or --device as it is "

@@ -326,7 +326,8 @@ static int check_name(const char *name, const char *sdk) {
                : 0;
 }
 
-/* Returns a path to whose last component text can be appended (transfer full). */
+/* Returns the path without the slashes at its end, so that text appended to it extends the last
+ * component (transfer full). */
 static char *without_last_slashes(const char *path) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/')

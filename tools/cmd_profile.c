@@ -146,8 +146,8 @@ int cmd_profile(int argc, char **argv) {
   if (command_parse(
           &argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
           "Times each operator, waiting for the device after each: the least of several runs.",
-          "Inputs that are not given are filled with seeded random numbers; --shape says of which "
-          "shape they are, where the model does not.")) {
+          "Inputs without --input are filled with seeded random numbers; --shape fixes the shapes "
+          "that the model leaves open.")) {
     int explained;
     if (explain_preferences(options.device, &explained))
       status = explained;

@@ -256,8 +256,8 @@ int cmd_report(int argc, char **argv) {
           "Measures models on devices, and writes a page for a browser: the graph, each operator's "
           "time,\nroofline and memory, where each runs and why, and how the devices differ. "
           "--device may be repeated.",
-          "The page loads nothing. Inputs that are not given are filled with seeded random "
-          "numbers; --shape says\nof which shape they are, where the model does not."))
+          "The page loads nothing. Inputs without --input are filled with seeded random numbers;\n"
+          "--shape fixes the shapes that the model leaves open."))
     status = check_and_report(argc, argv, &options, &report);
   g_free(entries);
   g_free(report.output);

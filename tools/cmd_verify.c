@@ -8,7 +8,7 @@
 #include <backplane/conformance/conformance.h>
 
 static const char summary[] =
-    "Checks that a plugin, given by its name or its file, keeps to the ABI: see\n"
+    "Checks that a plugin, given by its name or its file, conforms to the ABI: see\n"
     "`backplane verify --conformance --help`.";
 static const GOptionEntry entries[] = {
     {"conformance", 0, 0, G_OPTION_ARG_NONE, NULL,

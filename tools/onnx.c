@@ -117,7 +117,7 @@ int cmd_operators(int argc, char **argv) {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   if (!command_parse(&argc, &argv, entries, "[NAME...]",
-                     "Lists the operators of ONNX that are computed, or those named.",
+                     "Lists the supported operators of ONNX, or those named.",
                      "Open extents: whether an operator takes tensors whose extents are known only "
                      "in a run: all of them, only the first, or none."))
     return EXIT_USAGE;

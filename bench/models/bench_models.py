@@ -44,7 +44,7 @@ DIGITS = Case("digits", "digits.onnx", "image", (1, 1, 28, 28), kinds=("random",
 ENCODER = Case("encoder", "encoder.onnx", "input_ids", (1, 128), kinds=("tokens",))
 OTHERS = (DIGITS, ENCODER)  # shown beside the models; not in the means
 
-# The bars. A bar is met if the value is within 10 % of it.
+# The bars: limits of measured values. A value misses its bar if it exceeds the bar by more than 10 %.
 SLACK = 1.1
 MAX_RATIO = 2.5  # to onnxruntime, each model
 MAX_MEAN_RATIO = 1.5  # the geometric mean over the models

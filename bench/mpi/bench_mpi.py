@@ -32,7 +32,7 @@ def seconds(job):
 
 
 def measure(options, ranks, items, folder):
-    """Return the shortest time of the job and of the independent jobs. The slowest independent job counts."""
+    """Return the shortest time of the job, and that of the slowest of the independent jobs, over the rounds."""
     together, alone = [], []
     for _ in range(options.rounds):
         together.append(seconds(start(options, ranks, items, folder / "job")))

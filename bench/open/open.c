@@ -46,7 +46,7 @@ static void read_shape(Shapes *shapes, const char *text) {
   const char *equals = strchr(text, '=');
   int32_t i = shapes->count++;
   if (!equals || i == MAX_INPUTS || equals - text >= (int)sizeof(shapes->names[i])) {
-    fprintf(stderr, "bench-open: '%s' has not the form INPUT=1x3x224x224\n", text);
+    fprintf(stderr, "bench-open: '%s' does not have the form INPUT=1x3x224x224\n", text);
     exit(2);
   }
   memcpy(shapes->names[i], text, (size_t)(equals - text));

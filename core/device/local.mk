@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The front of the DeviceAPI, tensors, host
-# threads.
+# Devices and their tables, memory, streams, tensors, the host's threads.
 
 libbackplane_la_SOURCES += \
 	core/device/device.h \

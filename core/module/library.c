@@ -348,7 +348,7 @@ static const BpModuleApi library_api = {
     .destroy = destroy_library,
 };
 
-/* Makes the module of a library of TVM up to 0.19. */
+/* The table of modules of TVM's libraries up to 0.19. */
 static const BpModuleApi packed_c_api = {
     .struct_size = sizeof(BpModuleApi),
     .kind = "packed_c_library",

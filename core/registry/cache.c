@@ -62,7 +62,7 @@ static int format_usable_root(char *path, size_t size) {
                           "the path of the cache directory takes more than %zu bytes", size);
   if (*path != '/')
     return bp_error_raise(BP_ERROR_IO,
-                          "the cache directory \"%s\" is relative, and what lies in it is run as "
+                          "the cache directory \"%s\" is relative, and its files are run as "
                           "code; give BACKPLANE_CACHE_DIR an absolute path",
                           path);
   return length;
@@ -94,7 +94,7 @@ static int check_path(const char *path) {
   if (!problem)
     return 0;
   bp_error_raise(BP_ERROR_IO,
-                 "the cache directory %s is not used: %s, and what lies in it is run as code; "
+                 "the cache directory %s is not used: %s, and its files are run as code; "
                  "`chmod go-w`, or set BACKPLANE_CACHE_DIR to a directory that you own",
                  path, problem);
   free(problem);
@@ -211,7 +211,7 @@ int bp_cache_set_folder(const char *path) {
   if (path && *path) {
     if (*path != '/')
       return bp_error_raise(BP_ERROR_VALUE,
-                            "the cache directory \"%s\" is relative, and what lies in it is run as "
+                            "the cache directory \"%s\" is relative, and its files are run as "
                             "code; give an absolute path",
                             path);
     copy = strdup(path);

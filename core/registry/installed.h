@@ -33,7 +33,7 @@ typedef struct Installed {
   /* Adds the kinds of devices, or of targets, that plugins declare. 0, or -1 with an error. */
   int (*add_device_kinds)(BpNames *names);
   int (*add_target_kinds)(BpNames *names);
-  /* bp__device_find_kind, if plugins of other machines may be known. */
+  /* Does the work of bp__device_find_kind if plugins of other machines may be known. */
   char *(*find_device_kind)(const char *name);
   /* Adds the registry names that plugins provide. 0, or -1 with an error. */
   int (*add_provided)(BpNames *names);

@@ -30,7 +30,7 @@ typedef enum PartId {
 /* The only symbol that a part exports, named bp__part. */
 typedef struct Part {
   const char *version; /* PACKAGE_VERSION; the first member in every version */
-  int id;              /* a PartId: a file may have the name of another part */
+  int id;              /* a PartId; detects a file that has the name of another part */
   const void *table;
 } Part;
 

@@ -27,7 +27,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
 static BpPluginTables host;
 static _Atomic uint64_t used;
 
-/* What a handle points to. */
+/* A buffer of the device. A handle is the address of a Memory. */
 typedef struct Memory {
   uint64_t size;
   char *bytes; /* the first at the alignment that was asked for */

@@ -352,7 +352,7 @@ static BpGraphValue *phase_conv(const Transposed *transposed) {
 }
 
 /* Computes all phases of the dimensions from `dimension` on, with the chosen phases of the earlier
- * dimensions: (n, out, remainders of each dimension..., positions...). */
+ * dimensions. The result has the axes (n, out, remainders of each dimension..., positions...). */
 static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
   const BpGraphValue *out = transposed->node->outputs[0];
   int32_t rank = transposed->w.rank, count = transposed->num_phases[dimension];

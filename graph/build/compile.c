@@ -218,7 +218,7 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* What is compiled, and how. */
+/* A call of the compiler: the model, and the options. */
 typedef struct Request {
   const OnnxModel *model;
   OnnxFile *spent; /* the model's file if it is not used again; or NULL */

@@ -87,7 +87,7 @@ static bool has_ordinal(const BpBuild *build, int32_t place) {
 }
 
 /* Specialised code runs on the devices of the general code. A fallback that only the specialised
- * code uses comes after them. */
+ * code uses has an ordinal after theirs. */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
   int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
   if (has_ordinal(build, place))

@@ -163,7 +163,7 @@ int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOp
   BpSpecialList *list;
   if (!bp__model_open_program(model, &list))
     return bp_error_raise(BP_ERROR_VALUE, "all shapes of the model were known when it was "
-                                          "compiled, so its code is for these alone already");
+                                          "compiled: its code is for these shapes alone");
   if (own.measures_claims)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "specialised code is not measured; leave "
                                                     "BpCompileOptions::measures_claims out");

@@ -192,10 +192,11 @@ static int check_param(const BpCallGraph *graph, uint32_t arg, const BpTensor *t
       (entry->ndim == 0 ||
        memcmp(entry->shape, tensor->view.shape, (size_t)entry->ndim * sizeof(*entry->shape)) == 0))
     return 0;
-  return bp_error_raise(BP_ERROR_FORMAT,
-                        "parameter '%s' has not the type and shape that the graph gives it; the "
-                        "file is damaged, or of another model",
-                        node->name);
+  return bp_error_raise(
+      BP_ERROR_FORMAT,
+      "parameter '%s' does not have the type and shape that the graph gives it; the "
+      "file is damaged, or of another model",
+      node->name);
 }
 
 static BpDevice device_of_arg(const GraphModel *model, uint32_t arg) {

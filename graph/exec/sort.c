@@ -168,10 +168,10 @@ static int take_int(const BpValue *arg, int64_t *number) {
 /* Checks that an output has the shape of the input, with `count` elements in a row. */
 static int check_output(const Sort *sort, const BpTensorView *view) {
   if (view->ndim != sort->in->ndim)
-    return wrong("an output has not the dimensions of the input");
+    return wrong("an output does not have the dimensions of the input");
   for (int64_t i = 0; i < view->ndim; i++)
     if (view->shape[i] != (i == sort->axis ? sort->count : sort->in->shape[i]))
-      return wrong("an output has not the shape that the input asks for");
+      return wrong("an output does not have the shape that follows from the input");
   return 0;
 }
 
@@ -179,7 +179,7 @@ static int check_values(const Sort *sort) {
   if (!sort->values)
     return 0;
   if (memcmp(&sort->values->dtype, &sort->in->dtype, sizeof(BpDataType)) != 0)
-    return wrong("the values have not the type of the input");
+    return wrong("the values do not have the type of the input");
   return check_output(sort, sort->values);
 }
 
@@ -304,7 +304,7 @@ static int call_topk(void *self, const BpValue *args, int32_t num_args, BpValue 
   int is_both = wanted.size == 4 && memcmp(wanted.data, "both", 4) == 0;
   int is_values = wanted.size == 6 && memcmp(wanted.data, "values", 6) == 0;
   if (num_args != (is_both ? 7 : 6))
-    return wrong("topk has not the outputs that it is asked for");
+    return wrong("topk does not have the outputs that its arguments ask for");
   if (take_tensor(&args[1], is_both || is_values ? &sort.values : &sort.indices) < 0 ||
       (is_both && take_tensor(&args[2], &sort.indices) < 0))
     return -1;

@@ -185,7 +185,7 @@ BpTensor *bp__stream_read_tensor(BpStreamReader *reader) {
   }
   size_t left = reader->size - reader->position;
   if (bytes != (uint64_t)expected || padding > left || bytes > left - padding) {
-    bad_stream(reader, "an array has not the bytes that its shape asks for");
+    bad_stream(reader, "an array does not have as many bytes as its shape needs");
     return NULL;
   }
   reader->position += padding;

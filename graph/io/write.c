@@ -33,9 +33,9 @@ static int create_beside(const char *path, char **name) {
   return fd;
 }
 
-/* Signals blocked during a write, so that a file larger than the process' limit, or a pipe without
- * a reader, gives an error instead of ending the program. A signal that the write caused is
- * removed. */
+/* Signals that are blocked during a write, so that a file larger than the process' limit, or a pipe
+ * without a reader, gives an error instead of ending the program. A signal that the write raised is
+ * taken before the mask is restored. */
 typedef struct Held {
   sigset_t mask;    /* mask of the thread before the write */
   sigset_t pending; /* signals that were pending before */

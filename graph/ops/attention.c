@@ -76,7 +76,7 @@ static BpGraphValue *rotary_rows(BpGraph *graph, const BpGraphNode *node, const 
     return NULL;
   }
   const int64_t wanted[] = {shape[0], shape[rotary->length], rotary->half};
-  rows = bp__op_as_shape(graph, node, rows, wanted, "its cache has not a row for each place");
+  rows = bp__op_as_shape(graph, node, rows, wanted, "its cache lacks a row for each place");
   return bp__op_reshape(graph, node, rows, shape, 4);
 }
 

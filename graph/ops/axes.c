@@ -191,7 +191,7 @@ BpGraphValue *bp__vector_around(BpVectorMaker m, BpGraphValue *axis, int32_t ndi
                            product_where(m, "Equal", axis, extents, ndim),
                            product_where(m, "Greater", axis, extents, ndim)};
   BpGraphValue *shape = v_choose(m, is_axis, v_join(m, parts, 3), v_number(m, -1));
-  return bp__op_bind(m.graph, m.node, shape, NULL, "its axis is none of its input's");
+  return bp__op_bind(m.graph, m.node, shape, NULL, "its axis is not an axis of its input");
 }
 
 /* Binds CumSum and CumProd with an axis that only a run knows: the axes before it and the axes

@@ -79,7 +79,7 @@ int bp__bind_pad(BpVectorMaker m, BpGraphNode *node) {
   if (fill && (bp__value_num_elements(fill) != 1 || !bp__dtype_equal(fill->dtype, in->dtype)))
     return bp__op_bad(node, "its fill value is not a scalar of the input's type");
   if (!is_constant && strcmp(mode, "reflect") && strcmp(mode, "edge") && strcmp(mode, "wrap"))
-    return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
+    return bp__op_bad(node, "mode '%s' is not one of constant, reflect, edge and wrap", mode);
   int64_t known[NUM_KINDS * BP_GRAPH_MAX_NDIM];
   if (spread_pads(m, &begin, &end, &is_valid) || know_kinds(m, begin, end, known))
     return -1;

@@ -252,7 +252,7 @@ BP_ROW_INFER(col2im) {
     size *= w.kernel[i];
   if (in->shape[1] % size != 0 || !has_product(w.out, w.rank, in->shape[2]))
     return bp__op_bad(node,
-                      "its input, %s, has not a column for each block of its image, or its "
+                      "its input, %s, lacks a column for each block of its image, or its "
                       "rows are no multiple of the size of a block",
                       bp__value_format(in, text));
   shape[1] = in->shape[1] / size;
@@ -361,7 +361,7 @@ static BpGraphValue *bind_blocks(BpVectorMaker m, const BlocksOfData *b) {
                v_binary(m, "LessOrEqual", v_reduce(m, "ReduceMax", all), v_number(m, INT32_MAX)));
   BpGraphValue *parts[] = {channels, size, b->image};
   return bp__op_bind(m.graph, m.node, v_choose(m, fits, v_join(m, parts, 3), v_number(m, -1)), NULL,
-                     "its input has not a column for each block of its image, or its rows are no "
+                     "its input lacks a column for each block of its image, or its rows are no "
                      "multiple of the size of a block");
 }
 

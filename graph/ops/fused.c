@@ -86,8 +86,8 @@ BP_ROW_EXPAND(fused_conv) {
     return bp__op_bad(node, "input 3 is %s, and its result %s", bp__value_format(more, a),
                       bp__value_format(out, b));
   if (out && more) {
-    more =
-        bp__op_as_shape(graph, node, more, out->shape, "input 3 has not the shape of its result");
+    more = bp__op_as_shape(graph, node, more, out->shape,
+                           "input 3 does not have the shape of its result");
     out = bp__op_binary(graph, node, "Add", out, more);
   }
   node->outputs[0] = activated(graph, node, out, numbers);

@@ -187,7 +187,8 @@ static int read_rule(const BpGraphNode *node) {
       return bp__op_bad(node, "update_rule '%s' takes %s decay and %s beta", name,
                         rules[i].has_decay ? "a" : "no", rules[i].has_beta ? "a" : "no");
     }
-  return bp__op_bad(node, "update_rule '%s' is none of linear, gated, delta and gated_delta", name);
+  return bp__op_bad(node, "update_rule '%s' is not one of linear, gated, delta and gated_delta",
+                    name);
 }
 
 static int check_inputs(const BpGraphNode *node) {

@@ -429,7 +429,7 @@ BP_ROW_INFER(pad) {
     return bp__op_bad(node, "its fill value is not a scalar of the input's type");
   if (strcmp(mode, "constant") && strcmp(mode, "reflect") && strcmp(mode, "edge") &&
       strcmp(mode, "wrap"))
-    return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
+    return bp__op_bad(node, "mode '%s' is not one of constant, reflect, edge and wrap", mode);
   for (int32_t i = 0; i < in->ndim; i++) {
     shape[i] = bp__extent_add(&graph->extents, in->shape[i], begin[i] + end[i]);
     if (shape[i] == BP_EXTENT_NONE)
@@ -523,8 +523,8 @@ BP_ROW_INFER(expand) {
     if (a != b && a != 1 && b != 1 && (bp__extent_is_open(a) || bp__extent_is_open(b)))
       return bp__op_error(
           node,
-          "extent %d is open there or wanted to be, and whether it expands is known "
-          "when the model runs alone",
+          "extent %d of its input or of its shape is open: only a run knows whether the "
+          "input expands",
           d);
     if (a != b && a != 1 && b != 1)
       return bp__op_bad(node, "extent %lld does not expand to %lld", (long long)a, (long long)b);

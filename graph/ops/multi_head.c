@@ -212,8 +212,8 @@ static int read_past(MultiHead *at, BpGraphValue *past) {
   if (!past)
     return 0;
   if (past->ndim != 5 || past->shape[0] != 2)
-    return bp__op_bad(at->node, "its past is not of 5 dimensions, of which the first is for keys "
-                                "and values");
+    return bp__op_bad(at->node, "its past does not have 5 dimensions, the first one with extent 2 "
+                                "for keys and values");
   for (int64_t i = 0; i < 2; i++) {
     BpGraphValue *part = bp__op_slice(at->graph, at->node, past, 0, i, i + 1);
     at->past[i] = part ? bp__op_reshape(at->graph, at->node, part, past->shape + 1, 4) : NULL;

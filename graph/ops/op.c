@@ -246,7 +246,7 @@ static int window_padding(BpExtents *extents, const BpGraphNode *node, BpOpWindo
   if (!strcmp(automatic, "SAME_UPPER") || !strcmp(automatic, "SAME_LOWER"))
     return same_padding(extents, node, w, !strcmp(automatic, "SAME_LOWER"));
   if (strcmp(automatic, "VALID"))
-    return bp__op_bad(node, "auto_pad '%s' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID",
+    return bp__op_bad(node, "auto_pad '%s' is not one of NOTSET, SAME_UPPER, SAME_LOWER and VALID",
                       automatic);
   memset(w->pad_begin, 0, sizeof(w->pad_begin));
   memset(w->pad_end, 0, sizeof(w->pad_end));

@@ -159,7 +159,7 @@ BP_ROW_EXPAND(quantize_linear) {
   if ((!is_code && (!is_integer(dtype) || dtype.bits > 16)) || !bp__dtype_is_float(precision))
     return bp__op_error(node, "its output type or its precision is not supported");
   if (zero && !bp__dtype_equal(zero->dtype, dtype))
-    return bp__op_bad(node, "its zero point has not the type of its output");
+    return bp__op_bad(node, "its zero point does not have the type of its output");
   if (is_code && check_no_zero(node, zero))
     return -1;
   scale = parameter(graph, node, 1);
@@ -181,7 +181,7 @@ BP_ROW_EXPAND(dequantize_linear) {
   if ((!is_code && (!is_integer(x->dtype) || x->dtype.bits > 32)) || !bp__dtype_is_float(dtype))
     return bp__op_error(node, "the type of its input or its output is not supported");
   if (zero && !bp__dtype_equal(zero->dtype, x->dtype))
-    return bp__op_bad(node, "its zero point has not the type of its input");
+    return bp__op_bad(node, "its zero point does not have the type of its input");
   if (is_code && check_no_zero(node, zero))
     return -1;
   scale = parameter(graph, node, 1);

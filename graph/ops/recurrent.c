@@ -307,7 +307,7 @@ static int read_layer(Recurrent *r) {
   int batch_first = bp__node_int(node, "layout", 0) != 0;
   int is_both = !strcmp(direction, "bidirectional");
   if (!is_both && strcmp(direction, "forward") && strcmp(direction, "reverse"))
-    return bp__op_bad(node, "direction '%s' is none of forward, reverse and bidirectional",
+    return bp__op_bad(node, "direction '%s' is not one of forward, reverse and bidirectional",
                       direction);
   if (r->x->ndim != 3 || node->inputs[2]->ndim != 3)
     return bp__op_bad(node, "its input and weights do not have 3 dimensions");

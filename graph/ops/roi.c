@@ -113,7 +113,7 @@ BP_ROW_EXPAND(roi_align) {
   if (places->ndim != 1 || places->dtype.code != BP_DTYPE_INT)
     return bp__op_bad(node, "its batch_indices are no vector of integers");
   node->inputs[2] = bp__op_as_shape(graph, node, places, node->inputs[1]->shape,
-                                    "it has not a batch index for each of its rois");
+                                    "it lacks a batch index for each of its rois");
   return node->inputs[2] ? 1 : -1;
 }
 

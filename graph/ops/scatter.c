@@ -26,7 +26,7 @@ static int read_reduction(const BpGraphNode *node, int32_t *kind) {
                  ? 0
                  : bp__op_error(node, "reduction %s of bool is not supported", name);
     }
-  return bp__op_bad(node, "reduction '%s' is none of none, add, mul, max and min", name);
+  return bp__op_bad(node, "reduction '%s' is not one of none, add, mul, max and min", name);
 }
 
 static int check_types(const BpGraphNode *node) {

@@ -261,7 +261,7 @@ static BpGraphValue *extents_around(BpVectorMaker m, BpGraphValue *axis, int64_t
   axis = v_choose(m, v_binary(m, "Less", axis, zero), v_binary(m, "Add", axis, all), axis);
   BpGraphValue *extents = v_choose(m, v_binary(m, "Equal", v_places(m, ndim), axis),
                                    v_extents(m, &length, 1), v_extents(m, x->shape, ndim));
-  return bp__op_bind(m.graph, m.node, extents, NULL, "its axis is none of its input's");
+  return bp__op_bind(m.graph, m.node, extents, NULL, "its axis is not an axis of its input");
 }
 
 /* Transforms along an axis that only a run knows: the middle one of three fused axes. */

@@ -48,7 +48,7 @@ BP_ROW_EXPAND(tensor_scatter) {
     return -1;
   if (bp__node_input(node, 2) &&
       !(node->inputs[2] = bp__op_as_shape(graph, node, node->inputs[2], cache->shape,
-                                          "it has not a write index for each batch")))
+                                          "it lacks a write index for each batch")))
     return -1;
   return 1;
 }

@@ -146,9 +146,10 @@ int bp__relax_append(BpRelaxMachine *machine, const BpValue *args, int32_t num_a
   if (memory) {
     if (!fits(&memory->view, &wanted, axis) || memory->view.shape[axis] < wanted.shape[axis] ||
         past->data != memory->view.data || past->byte_offset != memory->view.byte_offset)
-      return bp_error_raise(
-          BP_ERROR_VALUE,
-          "the cache of output %" PRId64 " has not the shape of the output; bind it again", output);
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "the cache of output %" PRId64
+                            " does not have the shape of the output; bind it again",
+                            output);
     return copy_rows(new_rows, &memory->view, axis, past->shape[axis]) < 0
                ? -1
                : bp__relax_return_tensor(result, bp_object_retain(memory));

@@ -176,8 +176,8 @@ static int spawn(char *const *arguments, int socket, int *status) {
   return error;
 }
 
-/* What a starter function starts: a worker of a plugin, or a relay to another machine. Lives for
- * ever. */
+/* The argument of a starter function, which starts a worker of a plugin or a relay to another
+ * machine. Lives for ever. */
 typedef struct Start {
   const char *name; /* name of the plugin; NULL: a relay */
   const char *host; /* NULL: this machine */

@@ -402,7 +402,8 @@ static const Candidate *pick_best(const Selection *selection, const Preference *
 static void pass_over_index(Selection *selection, const Preference *preference) {
   const BpDeviceApi *api = bp__device_api_by_name(preference->kinds);
   if (preference->index < 0)
-    pass_over(selection, preference->text, "there is no device of that index; they count from 0");
+    pass_over(selection, preference->text,
+              "there is no device of that index; indices count from 0");
   else if (!api || !bp__device_get((BpDevice){api->device_type, (int32_t)preference->index}))
     pass_over(selection, preference->text, NULL);
 }

@@ -233,7 +233,7 @@ static int take_result(PackedValue value, int code, BpValue *result) {
   if (type < 0)
     return bp_error_raise(BP_ERROR_TYPE,
                           "a function compiled by TVM 0.19 or older returned a value of its type "
-                          "code %d, which has no counterpart here",
+                          "code %d, which this version does not translate",
                           code);
   *result = (BpValue){.type_index = type};
   if (code != CODE_NULL)
@@ -301,7 +301,7 @@ static int unpack_arg(PackedValue value, int code, int index, BpTensorView *chan
     return type >= 0 ? 0
                      : bp_error_raise(BP_ERROR_TYPE,
                                       "argument %d: code of TVM 0.19 or older passes a value of "
-                                      "its type code %d, which has no counterpart here",
+                                      "its type code %d, which this version does not translate",
                                       index, code);
   }
 }

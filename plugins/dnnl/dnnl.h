@@ -66,7 +66,7 @@ extern BpDnnlLibrary bp_dnnl;
 
 /* Opens the library, once; NULL, or why it cannot be used. Any thread. */
 const char *bp_dnnl_load(void);
-/* Returns the CPU engine of the open library. */
+/* The CPU engine of the open library. */
 extern dnnl_engine_t bp_dnnl_engine;
 /* Raises an error for a status that is not success; returns -1. */
 int32_t bp_dnnl_raise(dnnl_status_t status, const char *call);

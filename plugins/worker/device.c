@@ -227,14 +227,15 @@ static int32_t visit_properties(void *context, int32_t device_id,
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-/* Whether memory of the arena may do. Smaller copies travel with their call. */
+/* Whether the allocation may be a part of the arena. Copies of at most BP_WORKER_INLINE_MAX bytes
+ * travel with their call, so small allocations gain nothing from shared memory. */
 static int may_share(const BpRemoteKind *kind, const BpAllocation *allocation) {
   return (kind->has & BP_WORKER_HAS_SHARES) && allocation->size > BP_WORKER_INLINE_MAX &&
          allocation->alignment <= 4096 && !allocation->flags &&
          (!allocation->scope || !*allocation->scope || !strcmp(allocation->scope, "global"));
 }
 
-/* Returns memory that the host cannot note; keeps the error. */
+/* Frees shared memory in the worker when bp_shares_add fails; keeps the error. */
 static int32_t return_share(const BpRemoteKind *kind, BpSession *session, uint64_t index,
                             uint64_t handle, uint64_t from) {
   const BpErrorTable *error = bp_worker_host.error;

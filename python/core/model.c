@@ -19,7 +19,7 @@ static PyTypeObject *model_type;
 BpModel *bp_py_get_model(PyObject *object) {
   if (PyObject_TypeCheck(object, model_type))
     return ((ModelObject *)object)->model;
-  PyErr_SetString(PyExc_TypeError, "this is no model");
+  PyErr_SetString(PyExc_TypeError, "expected a backplane.Model");
   return NULL;
 }
 

@@ -56,7 +56,7 @@ def memory(tensor):
 
 
 def given(value):
-    """A tensor with the value."""
+    """Return a TensorProto's value: a numpy array, or a Backplane tensor if numpy lacks the type."""
     if value.data_type not in NAMES:
         return onnx.numpy_helper.to_array(value)
     tensor = backplane.empty(tuple(value.dims), NAMES[value.data_type])

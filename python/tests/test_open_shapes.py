@@ -576,7 +576,7 @@ def test_outputs_have_the_shape_that_a_run_finds(target, device, name, tmp_path)
 
 
 def test_a_place_of_a_scalar_has_no_index(tmp_path):
-    """ONNX's result; onnxruntime gives the place an index, as numpy did."""
+    """NonZero of a scalar gives positions without indices, as in ONNX; onnxruntime gives one index, as numpy did."""
     model = model_of([node("NonZero", "x", "y"), node("NonZero", "one", "z")], {"x": (FLOAT, [])}, "y z", {"one": 1})
     onnx.save(model, tmp_path / "model.onnx")
     for target, device, _ in places([None], "llvm -opt=0", ("c -options=-O0",)):

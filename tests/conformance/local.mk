@@ -10,7 +10,8 @@ long_scripts += tests/conformance/test-vulkan.sh
 EXTRA_DIST += tests/conformance/test-vulkan.sh
 test_scripts += tests/conformance/test-cuda.sh
 EXTRA_DIST += tests/conformance/test-cuda.sh
-# With the address sanitizer, it also compiles the kernels of the simulation.
+# Under the address sanitizer test-cuda.sh also compiles the simulation's kernels with it, so the plain run leaves the test
+# out.
 sanitized_tests += tests/conformance/test-cuda.sh
 test_scripts += tests/conformance/test-minimal.sh
 EXTRA_DIST += tests/conformance/test-minimal.sh
@@ -33,7 +34,7 @@ test_scripts += tests/conformance/test-mutants.sh
 EXTRA_DIST += tests/conformance/test-mutants.sh tests/conformance/mutants.py tests/conformance/mutants.txt \
 	tests/conformance/mutants-npu.txt
 slow_tests += tests/conformance/test-mutants.sh
-# The same plugin, linked into a program.
+# The plugin simdev, linked into a program.
 check_PROGRAMS += tests/conformance/static-simdev
 tests_conformance_static_simdev_SOURCES = tests/conformance/static-simdev.c $(template_plugin_sources)
 tests_conformance_static_simdev_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS)

@@ -370,7 +370,7 @@ ok usage/unknown-check ends_saying 2 'copy.nothing' verify --only copy.nothing "
 ok usage/unknown-format ends_saying 2 'no format "xml"' verify --format xml "$simdev"
 ok usage/no-such-device ends_saying 3 'none of index 7' verify --device 7 --only module.build "$simdev"
 ok usage/unknown-target ends_saying 2 "target kind 'nothing'" verify --target nothing "$simdev"
-ok usage/target-of-another-plugin ends_saying 2 "none of the plugin's targets (simdev)" verify --target c "$simdev"
+ok usage/target-of-another-plugin ends_saying 2 "not one of the plugin's targets (simdev)" verify --target c "$simdev"
 ok usage/target-of-the-plugin ends 3 verify --target "simdev -max_num_threads=8" --only module.launch.most-threads "$simdev"
 ok usage/no-plugin ends_saying 2 'one plugin is checked' verify
 ok usage/unknown-plugin refused_in_one_line 'no plugin "nothing" is installed' nothing

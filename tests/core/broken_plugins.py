@@ -226,7 +226,7 @@ class Set:
         return path if os.path.exists(path) else self.owned(case, "cache")
 
     def find_left(self, case):
-        """Return the processes and files that are left."""
+        """Return descriptions of the processes and files that a case left behind, and kill the processes."""
         found = []
         if not reap(GRACE):
             found.append("a process is left: " + read_children())
@@ -246,7 +246,7 @@ class Set:
 
 
 def reap(seconds):
-    """Return whether all children of this process have ended within the time. This process reaps all orphans."""
+    """Return whether all children of this process, adopted orphans included, have ended within the time."""
     until = time.monotonic() + seconds
     try:
         while time.monotonic() < until:
@@ -348,7 +348,7 @@ def work(build, cases, stream):
 
 def main():
     build, names = sys.argv[1], sys.argv[2:]
-    users = ["root", "nobody"] if os.geteuid() == 0 else ["root"]  # the first is whoever this is
+    users = ["root", "nobody"] if os.geteuid() == 0 else ["root"]  # the first stands for this process's user
     cases = list(all_cases(users))
     if names == ["--sample"]:
         cases = list(sample(cases))

@@ -322,7 +322,7 @@ static void test_read_only(void) {
   run_in_child(use_read_only, no_mount);
 }
 
-/* A file system of another user, as a network file system or FUSE has. */
+/* Network file systems and FUSE may show the cache's folder as another user's. */
 static int use_foreign(void) {
   if (mount_cache("size=1m,mode=777,uid=65534"))
     return 77;

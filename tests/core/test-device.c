@@ -223,7 +223,7 @@ static void test_empty_memory_is_memory(const void *data) {
   assert_ok(upload(device, "", handle, 0, 0, NULL));
   assert_ok(bp_device_free(device, handle));
   assert_ok(bp_device_free(device, NULL));
-  /* The other extents may be of any size. */
+  /* An extent of 0 makes a tensor without bytes, however large its other extents are. */
   const int64_t shape[] = {0, INT64_MAX, INT64_MAX, 2};
   BpTensor *tensor = bp_tensor_create(shape, 4, float32, device, NULL);
   g_assert_nonnull(tensor);

@@ -137,7 +137,7 @@ def execute(page, folder, build, environment):
 
 
 def is_sanitized(build):
-    """Programs of pages are built without sanitizers, and do not load libraries with sanitizers."""
+    """Return whether the build has sanitizers: programs of pages have none, and cannot load its libraries."""
     with open(os.path.join(build, ".libs/libbackplane.so.1"), "rb") as file:
         return re.search(rb"__(?:[at]san_init|ubsan_handle)", file.read()) is not None
 
@@ -183,14 +183,14 @@ def options_of(build, words):
 
 
 def quotations(text):
-    """Every block, indented line and quotation of code."""
+    """Return every block, indented line and quotation of code."""
     code = [block.text for block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
     code += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
     return [part.replace("\\\n", " ") for part in code]
 
 
 def command_lines(text):
-    """Return the arguments after the tool's name."""
+    """Yield the arguments after the tool's name, of each command line in the text."""
     for part in quotations(text):
         for match in re.finditer(r"(?:^|[\s/(])backplane ((?:[a-z][a-z-]*)\b[^\n#|;&]*)", part):
             yield match[1]
@@ -216,7 +216,7 @@ def check_commands(build, pages):
 
 
 def check_make(build, pages):
-    """`make TARGET`, alone or at the beginning of a line: the makefile has the target."""
+    """Check that the makefile has TARGET of each `make TARGET` that stands alone or begins a line."""
     with open(os.path.join(build, "Makefile"), encoding="utf-8") as file:
         rules = re.findall(r"^([^\s:#=][^:#=\n]*):(?!=)", file.read(), re.M)
     targets = {word.replace("$(EXEEXT)", "") for rule in rules for word in rule.split()}
@@ -229,7 +229,7 @@ def check_make(build, pages):
 
 
 def check_paths(root, pages):
-    """Check `folder/file` of a folder of the tree, quoted alone: the file exists."""
+    """Check that the tree has each file that a page names as `folder/file`."""
     folders = "bench|compiler|conformance|core|debian|docs|examples|graph|include|packaging|plugins|python|scripts|sdk|tests|tools"
     for page in pages:
         if page.path.startswith("docs/measurements/"):
@@ -242,7 +242,7 @@ def check_paths(root, pages):
 
 
 def check_headers(root, pages):
-    """Check `backplane/NAME.h`: the header is installed."""
+    """Check that each header that a page names as `backplane/NAME.h` is installed."""
     for page in pages:
         for path in re.findall(r"[`<](backplane/[\w/]+\.h)[`>]", page.text):
             if not any(os.path.exists(os.path.join(root, folder, path)) for folder in ("include", "sdk/include")):
@@ -250,7 +250,7 @@ def check_headers(root, pages):
 
 
 def check_functions(root, pages):
-    """`function` (`folder/file.c`) in a page: the file defines the function."""
+    """Check that the file defines the function wherever a page says `function` (`folder/file.c`)."""
     for page in pages:
         for function, path in re.findall(r"`(\w+)(?:\(\))?` \(`([\w.-]+/[\w/.-]+\.[ch])`\)", page.prose()):
             try:
@@ -267,7 +267,7 @@ def without_blanks(text):
 
 
 def check_quotations(root, pages):
-    """A block ```text FILE is a part of that file."""
+    """Check that each block ```text FILE is a part of that file."""
     for page in pages:
         for block in blocks(page.text):
             if block.kind != "text" or not block.file:
@@ -337,7 +337,7 @@ def check_length(page):
 
 
 def check_versions(root):
-    """docs/releasing.md names these files."""
+    """Check that the files of docs/releasing.md, step 1, have one version."""
     found = {}
     for path, pattern in [("configure.ac", r"AC_INIT\(\[backplane\],\[([^]]+)\]"), ("debian/changelog", r"^backplane \(([^)]+)\)"),
                           ("packaging/backplane.spec", r"^Version: +(\S+)")]:

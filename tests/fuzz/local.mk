@@ -4,9 +4,9 @@
 #
 # `make fuzz`, in a build configured with --enable-asan --enable-ubsan CC=clang
 # CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each, starting
-# with both, and with the target's pieces as its dictionary. All inputs that take ways of their own
-# are then in tests/fuzz/NAME.corpus, one that fails is in the current folder. `make fuzz-corpora`
-# takes the smallest of them over into the source.
+# with both, and with the target's pieces as its dictionary. The inputs that reach new code are then
+# in tests/fuzz/NAME.corpus, an input that fails is in the current folder. `make fuzz-corpora` copies
+# the smallest inputs of tests/fuzz/NAME.corpus to corpus/NAME.
 
 FUZZ_SECONDS = 60
 # A Relax program may request much memory: a large allocation is not an error.
@@ -28,7 +28,8 @@ EXTRA_PROGRAMS += tests/fuzz/fuzz_blob \
 	tests/fuzz/fuzz_relax \
 	tests/fuzz/fuzz_target
 CLEANFILES += $(fuzzers)
-# The inputs are the same each time: an input that fails without a sanitizer fails with one.
+# Each run tries the same inputs, and an input that fails in the plain build fails under sanitizers as well. So the plain
+# run leaves these tests out.
 sanitized_tests += tests/fuzz/%
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/keep-small tests/fuzz/corpus
 

@@ -43,14 +43,14 @@ slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD) $(JANSSON_LIBS)
 
-# A sanitizer takes memory of its own.
+# Not under sanitizers, whose own memory would exceed the test's limit.
 if !SANITIZED
 test_programs += tests/graph/test-compile-memory
 endif
 tests_graph_test_compile_memory_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_memory_LDADD = $(graphtest_LDADD)
 
-# A sanitizer slows operators as much as missing vectorisation does.
+# Not under sanitizers, which slow operators as much as missing vectorisation does.
 if !SANITIZED
 test_programs += tests/graph/test-cliffs
 endif

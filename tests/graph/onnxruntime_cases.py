@@ -728,7 +728,7 @@ def refused_cases():
     yield "QLinearAdd", {}, [whole, scale, zero, whole, scale, zero], (), "input 6 is absent"
     yield "QLinearAdd", {}, [whole, scale, zero, np.ones((2, 5), "u1"), scale, zero, scale], (), "does not broadcast"
     yield "QLinearAdd", {}, [whole, noise(3), zero, whole, scale, zero, scale], (), "is not one element"
-    yield "QLinearSigmoid", {}, [whole, scale, np.array(3, "i1"), scale], (), "zero point has not the type of its input"
+    yield "QLinearSigmoid", {}, [whole, scale, np.array(3, "i1"), scale], (), "zero point does not have the type of its input"
     yield "QLinearSoftmax", dict(opset=11, axis=1), [whole, scale, zero, scale, zero], (), "operator set 11 with axis 1"
     yield "QLinearConcat", dict(axis=1), [scale, zero, whole, scale, zero, whole], (), "it has 6 inputs"
     yield "QGemm", {}, [whole, scale, zero, whole, scale, zero], (), "input 0 is not a matrix"

@@ -8,12 +8,12 @@ backplane=${top_builddir:-$root/_build}/backplane
 page=$root/docs/operators.md
 all=$root/tests/graph/onnx-operators.txt
 
-# The operators of ONNX's own domain, as the command lists them: name, version, open extents.
+# rows: prints the operators of ONNX's own domain that the command lists: name, version, open extents.
 rows() {
   "$backplane" operators | sed 1d | grep -v '^[^ ]*::' | awk -F '  +' '{ print $1 "\t" $2 "\t" $4 }' | LC_ALL=C sort -f
 }
 
-# ONNX's operators that have no row.
+# missing: prints the operators of ONNX (onnx-operators.txt) that the command does not list.
 missing() {
   comm -13 <(rows | cut -f1 | LC_ALL=C sort) <(grep -vE '^#|^(If|Loop|Scan|Optional.*|Sequence.*|SplitToSequence|ConcatFromSequence)$' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f
 }
@@ -37,12 +37,12 @@ page_text() {
 # Operators
 
 The importer reads these operators of ONNX's own domain, operator sets 7 to 28, and [others](#missing). `backplane operators` also shows how each is
-computed. ONNX's specification gives their meaning. Compiling refuses an unsupported use (an attribute, a type, an input that must be constant) by the
-node's name.
+computed. Compiling refuses an unsupported use (an attribute, a type, an input that must be constant) by the node's name.
+ONNX's specification defines the operators; besides:
 
 | case | result, on every target |
 |---|---|
-| an index outside of the data | `Gather` and its relatives read the nearest element, `Scatter` and its relatives change nothing |
+| an index outside of the data | `Gather` and its relatives read the nearest element, those of `Scatter` change nothing |
 | integers ([rules](ir.md)) | wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, a `BitShift` by the width or more is 0 |
 | `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input if a stride is longer than its window |
 | quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
@@ -50,29 +50,21 @@ node's name.
 | an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent: shapes of tensors without elements may differ |
 
 In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists below
-name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps.
-
-In such an artifact a shape may also depend on data: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and by the shape, bounds, counts or axes
+name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps. There a shape may
+also depend on data: in `NonZero`, `Compress`, `Unique`, `NonMaxSuppression`, `Range`, and by the shape, bounds, counts or axes
 of `Reshape`, `Expand`, `Slice`, `Resize`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `OneHot`, `CenterCropPad`,
 `AffineGrid`, `Col2Im`, `MaxUnpool`, `DFT`, `STFT`, `MelWeightMatrix` (then in float64), the windows, `ConstantOfShape`, and the reductions of at most
 four dimensions. Other such inputs must be constants, or computed from shapes.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits, and float16 and bfloat16 in float32. Float8 (E4M3FN,
 E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear`
-convert them, `BitCast` reads their bits as another type, operators that move elements take them, all others refuse them. Elements of less than a byte
-are packed as in ONNX and DLPack, the first in the lowest bits. Rounding and saturation are those of ONNX's reference; on the CPU a subnormal float32
-counts as 0, elsewhere it may. `.npy` files lack these types; the APIs for C (`backplane/graph/model.h`) and [Python](python.md) have them as tensors.
+convert them, `BitCast` reads their bits as another type, operators that move elements take them, others refuse them. Elements of less than a byte
+are [packed](abi.md#values). Rounding and saturation are those of ONNX's reference; on the CPU a subnormal float32
+counts as 0, elsewhere it may. `.npy` files lack these types; tensors of C (`backplane/graph/model.h`) and [Python](python.md) have them.
 float8e8m0, complex numbers and strings are refused.
 
-Node tests of onnx 1.23.2 with tensors of numpy's types, models unchanged and all inputs given when they run (25 November 2026):
-
-| target kind | run | expected result | other result | refused by name |
-|---|---|---|---|---|
-| `llvm` | 1622 | 1556 | 4: two of Attention by a rounding of float16; two of Resize (`align_corners` with scales that leave a fraction), as onnxruntime | the others: missing operators, training, strings, optional inputs, ranks that depend on the data |
-| `vulkan` (lavapipe) | 1328 | 1253 | the same 4 | 16 for `exp`, `pow` and `fmod` of float64, which work since; the others as `llvm` |
-| `opencl` (PoCL), a third | 551 | 526 | none | the others as `llvm` |
-
-The 129 cases with types that numpy lacks, except float8e8m0, give the expected result on these targets and on `c`.
+Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
+([all targets](measurements/onnx-cases-2026-11-25.md)).
 
 Each operator with the version from which it is read:
 
@@ -87,11 +79,10 @@ HEAD
 ## Missing
 
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
-own functions [work](graph.md#control-flow). So do operators of [sequences and optionals](graph.md#sequences). Sequences as inputs and outputs of the
-model are refused.
+own functions [work](graph.md#control-flow), and so do operators of [sequences and optionals](graph.md#sequences), but not sequences as inputs and
+outputs of the model.
 
-These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. A node with an attribute or input after "without"
-is refused.
+These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
   `g_idx` and a K that is no multiple of `block_size` are refused.
@@ -105,7 +96,7 @@ is refused.
 - `GroupQueryAttention`, without `smooth_softmax`, `head_sink`, a `local_window_size` of 0, and a cache of more places than keys.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
-  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, and in `QLinearSoftmax` down.
+  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.
 
 All other operators of other domains are refused.
 

@@ -153,8 +153,8 @@ tests_mock_fragile_la_SOURCES = tests/mock/fragile.c
 tests_mock_fragile_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
 tests_mock_fragile_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
-# A simulated accelerator that claims operators: the unchanged plugin of the template `--kind npu`. The
-# program that it starts is in the parent folder.
+# A simulated accelerator that claims operators: the unchanged plugin of the template `--kind npu`. The plugin, in
+# tests/mock/.libs, starts the program tests/mock/simdev-chip.
 check_LTLIBRARIES += tests/mock/simnpu.la
 tests_mock_simnpu_la_SOURCES = $(template_npu_sources)
 tests_mock_simnpu_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)

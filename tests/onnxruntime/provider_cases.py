@@ -484,7 +484,7 @@ def check_rows(kind, model, rows, columns, times):
 
 
 def parts_wait_for_copies():
-    """The second part reads a large output. It is still being copied when a CPU node has finished."""
+    """A part reads a large output of another part, which is still being copied when a CPU node has finished."""
     for device in other_kinds():
         for model in (row_model(1000, 8000), row_model("n", 8000)):
             check_rows(device.ep_metadata["backplane_device"], model, 1000, 8000, 3)

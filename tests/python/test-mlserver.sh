@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The runtime for MLServer, and the programs of docs/mlserver.md. BP_TEST_MLSERVER names a Python that has mlserver,
-# tritonclient[all], numpy, pytest and setuptools; `./quickstart check` does not install the first two.
+# tritonclient[all], numpy, pytest and setuptools; `./quickstart check` installs neither mlserver nor tritonclient.
 if ! "${BP_TEST_MLSERVER:-false}" -c 'import mlserver, tritonclient, numpy, pytest, setuptools' 2>/dev/null; then
   echo "1..0 # SKIP BP_TEST_MLSERVER names no Python with mlserver, tritonclient, numpy, pytest and setuptools"
   exit 0

@@ -596,7 +596,7 @@ ok device-beyond-the-last-says-what-there-is fails 1 "there is no device cpu:7: 
 ok device-of-a-class-and-not-a-kind-lists-the-kinds lists_kinds
 ok kinds-of-devices-and-of-targets-are-told-apart tells_kinds_apart
 ok device-in-capitals-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' env BACKPLANE_DEVICE=CPU "$backplane" inspect model "$digits/digits.onnx" --target c
-ok negative-index-of-a-device-is-told fails 1 "cpu:-1: there is no device of that index; they count from 0" "$backplane" inspect device cpu:-1
+ok negative-index-of-a-device-is-told fails 1 "cpu:-1: there is no device of that index; indices count from 0" "$backplane" inspect device cpu:-1
 ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
 ok configuration-file-selects-the-device configured
 ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped

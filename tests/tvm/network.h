@@ -8,26 +8,28 @@
 
 #include "tests/tvm/artifact.h"
 
-/* Return the graph; and the graph with all nodes on the CPU except the addition, which is on a
- * device of that type (g_free). */
+/* The graph. */
 extern const char network_json[];
+/* Returns the graph with the addition on a device of that type, and all other nodes on the CPU
+ * (g_free). */
 char *network_json_on_two(int device_type);
 
 /* The name of the library's function that makes an executor. */
 #define NETWORK_NAME "network"
 
-/* Make p0, and a parameter that the graph lacks. */
+/* The parameter p0, and one that the graph does not read. */
 extern const ArtifactParam network_params[2];
 
-/* Return the functions for the CPU; and functions that launch kernels, for a library with device
- * code. */
-extern const char network_cpu_source[], network_device_source[];
+/* The source of functions that compute on the CPU. */
+extern const char network_cpu_source[];
+/* The source of functions that launch `network_kernels`, for a library with device code. */
+extern const char network_device_source[];
 extern const ArtifactKernel network_kernels[4];
 /* Returns the kernels in the language of "opencl" or "cuda" (g_free). */
 char *network_device_code(const char *kind);
 
-/* Make blobs (g_byte_array_unref). kind: NULL, or the kind of the device module, whose code is
- * given. */
+/* Returns the blob of a library (g_byte_array_unref) with the graph and the parameters, and, unless
+ * `kind` is NULL, a device module of that kind with `code`. */
 GByteArray *network_blob(const char *graph_json, const char *kind, const char *format,
                          const char *code, size_t code_size);
 

@@ -178,8 +178,8 @@ static void test_a_library_of_tvm_0_7_is_the_same(void) {
   g_byte_array_unref(blob);
 }
 
-/* p0, whose storage is 1, is part of the code. Data at an odd address cannot be loaded as a
- * vector. */
+/* A library with the parameter p0, of storage 1, in its code, at an odd address: code that loads p0
+ * as a vector needs the host's aligned copy. */
 #define LINKED_SOURCE                                                                              \
   "static const struct { char odd; float p0[4]; } __attribute__((packed)) linked ="                \
   " {0, {1, 2, 3, 4}};\n"                                                                          \
@@ -385,7 +385,7 @@ static void test_wrong_parameters_are_refused(void) {
   clear_folder();
   write_files("mod", artifact_llvm_header);
   write_params("mod.params", &too_many, 1);
-  load_fails("mod.json", BP_ERROR_FORMAT, "parameter 'p0' has not the type and shape");
+  load_fails("mod.json", BP_ERROR_FORMAT, "parameter 'p0' does not have the type and shape");
   write_params("mod.params", twice, 2);
   load_fails("mod.json", BP_ERROR_FORMAT, "given twice");
   GByteArray *bytes = g_byte_array_new();

@@ -367,7 +367,7 @@ static void test_code_made_as_c_calls_the_host_by_name(void) {
 }
 
 /* C code for the CPU that only calls workspace functions has no other sign of TVM. */
-static void test_a_library_is_known_by_what_it_wants(void) {
+static void test_a_library_is_recognised_by_the_functions_it_needs(void) {
   static const char header[] = "#include <stdint.h>\n"
                                "void *TVMBackendAllocWorkspace(int, int, uint64_t, int, int);\n"
                                "int TVMBackendFreeWorkspace(int, int, void *);\n";
@@ -692,8 +692,8 @@ int main(int argc, char **argv) {
                   test_loops_run_in_parallel_with_workspace);
   g_test_add_func("/tvm/packed-c/code-made-as-c-calls-the-host-by-name",
                   test_code_made_as_c_calls_the_host_by_name);
-  g_test_add_func("/tvm/packed-c/a-library-is-known-by-what-it-wants",
-                  test_a_library_is_known_by_what_it_wants);
+  g_test_add_func("/tvm/packed-c/a-library-is-recognised-by-the-functions-it-needs",
+                  test_a_library_is_recognised_by_the_functions_it_needs);
   g_test_add_func("/tvm/packed-c/a-library-without-functions-is-refused",
                   test_a_library_without_functions_is_refused);
   g_test_add_func("/tvm/packed-c/unknown-names-are-refused", test_unknown_names_are_refused);
