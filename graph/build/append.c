@@ -6,6 +6,7 @@
  * further rows, the machine only writes the new rows after the past ones. So nodes that read the
  * present use the extent of the memory, its room, instead of the number of rows. The room is a
  * symbol; tensors with the same number of rows have the same room. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,13 +71,14 @@ static bool is_append(const Appends *appends, const BpGraphNode *node, int32_t *
          can_have_room(appends, present);
 }
 
-/* The symbol for the room of tensors with `rows` rows. */
+/* The symbol for the room of tensors with `rows` rows, an open extent. */
 static int64_t room_of(Appends *appends, int64_t rows) {
   BpExtents *extents = &appends->graph->extents;
-  char text[256], name[300];
+  char text[64], key[128];
   bp__extent_format(extents, rows, text, sizeof(text));
-  snprintf(name, sizeof(name), "room for %s", text);
-  return bp__extent_symbol(extents, name, bp__extent_likely(extents, rows));
+  /* Texts of different extents may be equal, and may be cut; the integer makes the key unique. */
+  snprintf(key, sizeof(key), "room for %s#%" PRId64, text, rows - bp__extents_at(0));
+  return bp__extent_make_symbol(extents, key, bp__extent_likely(extents, rows));
 }
 
 int bp__build_appends(const BpBuild *build, BpGraph *graph) {

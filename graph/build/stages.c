@@ -257,11 +257,16 @@ static int find_inputs(Cut *cut, int32_t stage) {
 
 /* ---- One stage as the graph -------------------------------------------------------------- */
 
-/* Gives each value that is passed on a unique name. All stages use the same names. */
+/* Gives each value that is passed on a unique name. All stages use the same names. Inputs of the
+ * graph keep their names, by which the caller sets them: an output of the same name has the same
+ * elements. */
 static int name_values(Cut *cut) {
   BpGraph *graph = cut->graph;
   GHashTable *names = g_hash_table_new(g_str_hash, g_str_equal);
   int status = 0;
+  for (size_t i = 0; i < graph->inputs.size; i++)
+    g_hash_table_insert(names, (gpointer)(uintptr_t)((BpGraphValue *)graph->inputs.items[i])->name,
+                        graph->inputs.items[i]);
   for (size_t i = 0; i < graph->outputs.size; i++) {
     ((BpGraphValue *)graph->outputs.items[i])->name = graph->output_names[i];
     g_hash_table_insert(names, (gpointer)(uintptr_t)graph->output_names[i],
@@ -270,6 +275,8 @@ static int name_values(Cut *cut) {
   for (int32_t s = 0; s < cut->num_stages; s++)
     for (size_t i = 0; i < cut->inputs[s].size && !status; i++) {
       BpGraphValue *value = cut->inputs[s].items[i];
+      if (maker_of(cut, value) < 0)
+        continue;
       const BpGraphValue *other = g_hash_table_lookup(names, value->name ? value->name : "");
       if (!value->name || (other && other != value))
         value->name = bp__arena_printf(&graph->arena, "%s#%" PRId32, value->name ? value->name : "",
@@ -299,6 +306,23 @@ static int list_outputs(const Cut *cut, int32_t stage, BpList *outputs, BpList *
         return -1;
     }
   return 0;
+}
+
+/* A model needs outputs. A stage has none if its nodes only check the model's inputs. */
+static int check_outputs(const Cut *cut) {
+  int status = 0;
+  for (int32_t s = 0; s < cut->num_stages && !status; s++) {
+    BpList outputs = {0}, names = {0};
+    status = list_outputs(cut, s, &outputs, &names);
+    if (!status && outputs.size == 0)
+      status = bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                              "stage %" PRId32 " of the model would only check values and give "
+                              "nothing, which is not supported; ask for another number of stages",
+                              s);
+    bp__list_free(&outputs);
+    bp__list_free(&names);
+  }
+  return status;
 }
 
 static int list_nodes(const Cut *cut, int32_t stage, BpList *nodes) {
@@ -391,7 +415,7 @@ int bp__build_cut(BpGraph *graph, int32_t num_stages, int32_t stage) {
   for (int32_t s = 0; s < num_stages && !status; s++)
     status = find_inputs(&cut, s);
   if (!status)
-    status = name_values(&cut) || keep_stage(&cut, stage) ? -1 : 0;
+    status = name_values(&cut) || check_outputs(&cut) || keep_stage(&cut, stage) ? -1 : 0;
   cut_end(&cut);
   return status;
 }

@@ -31,7 +31,9 @@ typedef struct Sum {
 
 typedef struct Expression {
   Kind kind;
-  const char *name; /* SYMBOL */
+  const char *key;  /* SYMBOL: with `is_made` it says which symbol this is */
+  bool is_made;     /* SYMBOL: the compiler made it; the model has no say in its key */
+  const char *name; /* SYMBOL: the key, changed if another symbol has that name */
   int64_t likely;   /* SYMBOL */
   int64_t least;    /* SYMBOL */
   int64_t a, b;     /* operands of QUOTIENT, LEAST, GREATEST; `a`: definition of a SYMBOL */
@@ -88,8 +90,25 @@ static bool expressions_equal(const Expression *a, const Expression *b) {
   if (a->kind != b->kind)
     return false;
   if (a->kind == SYMBOL)
-    return !strcmp(a->name, b->name);
+    return a->is_made == b->is_made && !strcmp(a->key, b->key);
   return a->kind == SUM ? sums_equal(&a->sum, &b->sum) : a->a == b->a && a->b == b->b;
+}
+
+static bool has_name(const BpExtents *extents, const char *name) {
+  for (int32_t i = 0; i < bp__extents_count(extents); i++)
+    if (expression_at(extents, i)->kind == SYMBOL && !strcmp(expression_at(extents, i)->name, name))
+      return true;
+  return false;
+}
+
+/* Gives a symbol memory of its own for its key, and a name that no other symbol has: a model may
+ * call a symbol as the compiler calls another. */
+static int name_symbol(const BpExtents *extents, Expression *symbol) {
+  symbol->key = bp__arena_strdup(extents->arena, symbol->key);
+  symbol->name = symbol->key;
+  while (symbol->name && has_name(extents, symbol->name))
+    symbol->name = bp__arena_printf(extents->arena, "%s'", symbol->name);
+  return symbol->name ? 0 : -1;
 }
 
 /* The place of an expression, which is added to the table if it is new. */
@@ -101,7 +120,7 @@ static int64_t intern(BpExtents *extents, const Expression *expression) {
   if (!copy)
     return BP_EXTENT_NONE;
   *copy = *expression;
-  if (copy->name && !(copy->name = bp__arena_strdup(extents->arena, copy->name)))
+  if (copy->kind == SYMBOL && name_symbol(extents, copy))
     return BP_EXTENT_NONE;
   return bp__list_push(extents->expressions, copy)
              ? BP_EXTENT_NONE
@@ -110,7 +129,14 @@ static int64_t intern(BpExtents *extents, const Expression *expression) {
 
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely) {
   return intern(extents,
-                &(Expression){.kind = SYMBOL, .name = name, .likely = likely, .a = BP_EXTENT_NONE});
+                &(Expression){.kind = SYMBOL, .key = name, .likely = likely, .a = BP_EXTENT_NONE});
+}
+
+int64_t bp__extent_make_symbol(BpExtents *extents, const char *key, int64_t likely) {
+  return intern(
+      extents,
+      &(Expression){
+          .kind = SYMBOL, .key = key, .is_made = true, .likely = likely, .a = BP_EXTENT_NONE});
 }
 
 int64_t bp__extents_definition(const BpExtents *extents, int32_t index) {
@@ -536,13 +562,14 @@ static bool is_of_symbols(const BpExtents *extents, const Sum *sum) {
 /* The symbol that is defined as a given open extent. */
 static int64_t name_expression(BpExtents *extents, int64_t extent) {
   Sum sum = sum_of(extents, extent);
-  char text[48], name[80];
+  char text[48], key[80];
   int64_t least = sum_bound(extents, &sum), likely = bp__extent_likely(extents, extent);
-  /* The text may be cut; the number, the place of the expression, makes the name unique. */
-  snprintf(name, sizeof(name), "%s#%" PRId32,
-           bp__extent_format(extents, extent, text, sizeof(text)), place_of(extent));
+  /* The text may be cut; the number, the place of the expression, makes the key unique. */
+  snprintf(key, sizeof(key), "%s#%" PRId32, bp__extent_format(extents, extent, text, sizeof(text)),
+           place_of(extent));
   return intern(extents, &(Expression){.kind = SYMBOL,
-                                       .name = name,
+                                       .key = key,
+                                       .is_made = true,
                                        .likely = likely > 0 ? likely : 1,
                                        .least = least > 0 ? least : 0,
                                        .a = extent});

@@ -180,9 +180,10 @@ static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t di
   bool is_batch = dimension == 0 &&
                   (shape->n_dim > 2 || (shape->n_dim == 2 && bp__onnx_extent(shape->dim[1]) < 0));
   int64_t likely = is_batch ? LIKELY_BATCH : is_of_picture ? LIKELY_SIDE : LIKELY_EXTENT;
-  if (is_empty(symbol))
-    symbol = bp__arena_printf(&graph->arena, "%s[%d]", info->name, dimension);
-  return symbol ? bp__extent_symbol(&graph->extents, symbol, likely) : BP_EXTENT_NONE;
+  if (!is_empty(symbol))
+    return bp__extent_symbol(&graph->extents, symbol, likely);
+  const char *place = bp__arena_printf(&graph->arena, "%s[%d]", info->name, dimension);
+  return place ? bp__extent_make_symbol(&graph->extents, place, likely) : BP_EXTENT_NONE;
 }
 
 /* The shape of an input: the given shape, checked against the file, or the file's shape. */
@@ -230,7 +231,11 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
   int32_t ndim;
   if (!bp__onnx_check_name(info->name, "an input"))
     return -1;
-  if (bp__scope_find(scope, info->name))
+  value = bp__scope_find(scope, info->name);
+  if (value && bp__list_index(&import->graph->inputs, value) >= 0)
+    return bp_error_raise(BP_ERROR_FORMAT, "the model gives the name '%s' to two inputs",
+                          info->name);
+  if (value)
     return 0; /* the input is a constant, or its default value is used */
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))

@@ -38,14 +38,14 @@ static void append_body(const BpGraph *graph, char *text, size_t size) {
  * symbol, because an expression of the two extents would double the length of their indices. */
 static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
   const BpExtents *extents = &graph->extents;
-  char one[64], other[64], name[512];
+  char one[64], other[64], key[512];
   bp__extent_format(extents, a, one, sizeof(one));
   bp__extent_format(extents, b, other, sizeof(other));
-  /* The texts may be cut; the integers of the extents make the name unique. */
-  snprintf(name, sizeof(name), "%s|%s#%" PRId64 "|%" PRId64, one, other, a - bp__extents_at(0),
+  /* The texts may be cut; the integers of the extents make the key unique. */
+  snprintf(key, sizeof(key), "%s|%s#%" PRId64 "|%" PRId64, one, other, a - bp__extents_at(0),
            b - bp__extents_at(0));
-  append_body(graph, name, sizeof(name));
-  return bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT);
+  append_body(graph, key, sizeof(key));
+  return bp__extent_make_symbol(&graph->extents, key, LIKELY_EXTENT);
 }
 
 /* The extent to which two extents broadcast; BP_EXTENT_NONE if they do not broadcast (no error

@@ -28,9 +28,9 @@ BP_ROW_INFER(bind) {
 int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node) {
   int32_t count = bp__extents_count(&graph->extents);
   for (int32_t i = count;; i++) {
-    const char *name = bp__arena_printf(&graph->arena, "%s.%d", node->name, i);
+    const char *key = bp__arena_printf(&graph->arena, "%s.%d", node->name, i);
     int64_t symbol =
-        name ? bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT) : BP_EXTENT_NONE;
+        key ? bp__extent_make_symbol(&graph->extents, key, LIKELY_EXTENT) : BP_EXTENT_NONE;
     if (symbol == BP_EXTENT_NONE || bp__extents_count(&graph->extents) > count)
       return symbol;
   }

@@ -338,6 +338,41 @@ static void test_caches_that_differ_or_overlap_are_refused(void) {
   g_free(path);
 }
 
+/* Numbers of rows whose texts are equal, past+new+more, are no equal numbers. */
+static void test_rooms_of_different_numbers_differ(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "past_0", ONNX_FLOAT, "5xpast");
+  onnx_input(builder, "x", ONNX_FLOAT, "5xnew+more");
+  onnx_input(builder, "past_1", ONNX_FLOAT, "5xpast+new");
+  onnx_input(builder, "x_1", ONNX_FLOAT, "5xmore");
+  onnx_node(builder, "Concat", "past_0,x", "present_0", "axis=1");
+  onnx_node(builder, "Concat", "past_1,x_1", "present_1", "axis=1");
+  onnx_node(builder, "Neg", "present_1", "y", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "present_0");
+  onnx_output(builder, "present_1");
+  char *path = onnx_save(builder);
+  const Case test = {.ndim = 2, .axis = 1, .shape = {5, 0}};
+  BpModelContext *context = start(path, "llvm -opt=0", 0, cpu);
+  BpTensor *memories[] = {create(&test, 8, cpu), create(&test, 9, cpu)}, *x = create(&test, 2, cpu);
+  for (int32_t i = 0; i < 2; i++)
+    g_assert_cmpint(
+        bp_model_bind_cache(context, numbered("past", i), numbered("present", i), memories[i], 0),
+        ==, 0);
+  fill(x);
+  g_assert_cmpint(bp_model_set_input(context, "x_1", &x->view), ==, 0);
+  if (run_with(context, &test, 3) < 0)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(bp_model_cache_length(context, "past_0"), ==, 3);
+  g_assert_cmpint(bp_model_cache_length(context, "past_1"), ==, 2);
+  bp_object_release(x);
+  for (int32_t i = 0; i < 2; i++)
+    bp_object_release(memories[i]);
+  bp_model_context_free(context);
+  unlink(path);
+  g_free(path);
+}
+
 static void test_other_memory_and_other_outputs_are_refused(void) {
   const Case *test = &cases[0];
   char *path = test->write();
@@ -380,6 +415,8 @@ int main(int argc, char **argv) {
                   test_more_rows_than_there_is_room_for_write_nothing);
   g_test_add_func("/caches/caches_that_differ_or_overlap_are_refused",
                   test_caches_that_differ_or_overlap_are_refused);
+  g_test_add_func("/caches/rooms_of_different_numbers_of_rows_differ",
+                  test_rooms_of_different_numbers_differ);
   g_test_add_func("/caches/other_memory_and_other_outputs_are_refused",
                   test_other_memory_and_other_outputs_are_refused);
   return g_test_run();

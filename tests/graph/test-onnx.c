@@ -285,6 +285,9 @@ static void test_names(void) {
   onnx_node(builder, "Relu", "y", "x", "");
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "'x' to two values");
   builder = small();
+  onnx_input(builder, "x", ONNX_INT64, "7x7");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "'x' to two inputs");
+  builder = small();
   onnx_output(builder, "absent");
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "its output 'absent'");
   builder = small();

@@ -579,6 +579,50 @@ static void test_contradictions(void) {
   g_free(path);
 }
 
+/* The compiler makes symbols too, for the extents of a window and for the extent to which two
+ * extents broadcast. A symbol that the model calls by the text of one of them stays the model's. */
+static void test_names(void) {
+  enum { NUM_EACH = 80, NUM_OTHERS = 2 * NUM_EACH };
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x2xnxm");
+  for (int i = 0; i < NUM_OTHERS; i++) {
+    char *name = g_strdup_printf("other%d", i);
+    /* The numbers count symbols and expressions, the inputs' symbols first. */
+    char *symbol = i < NUM_EACH ? g_strdup_printf("n|m#0|%d", i)
+                                : g_strdup_printf("floor(n+1/2)-1#%d", NUM_EACH + i);
+    onnx_input(builder, name, ONNX_FLOAT, symbol);
+    g_free(name);
+    g_free(symbol);
+  }
+  onnx_floats(builder, "w", "4x2x3x3");
+  onnx_node(builder, "Conv", "x,w", "y", "strides=2,2");
+  onnx_node(builder, "Transpose", "x", "turned", "perm=0,1,3,2");
+  onnx_node(builder, "Add", "x,turned", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  BpTensor *x = numbers((const int64_t[]){1, 2, 9, 9}, 4),
+           *other = numbers((const int64_t[]){5}, 1);
+  for (int i = 0; i < NUM_OTHERS; i++) {
+    char *name = g_strdup_printf("other%d", i);
+    g_assert_cmpint(bp_model_set_input(context, name, &other->view), ==, 0);
+    g_free(name);
+  }
+  const BpTensor *y = run(context, "x", x);
+  if (!y)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(y->view.shape[2], ==, 4);
+  g_assert_cmpint(bp_model_get_output(context, 1)->view.shape[2], ==, 9);
+  bp_object_release(other);
+  bp_object_release(x);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 /* A run fails if an axis has fewer elements than `least`, which `op` chooses from it. */
 static void assert_least(const char *op, const char *inputs, const char *attrs, int64_t least) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -824,6 +868,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
+  g_test_add_func("/open-extents/a_symbol_of_the_model_is_not_taken_for_the_compilers", test_names);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
   g_test_add_func("/open-extents/no_more_is_chosen_from_an_axis_than_it_has", test_least);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);

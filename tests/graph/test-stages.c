@@ -206,6 +206,47 @@ static void test_extents_of_data(void) {
   check(builder, inputs, 4, 1e-6);
 }
 
+/* Outputs that are inputs or constants. The first stage has the inputs by the model's names. */
+static void test_inputs_as_outputs(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  GHashTable *inputs = inputs_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_input(builder, "unused", ONNX_FLOAT, "nx2");
+  onnx_floats(builder, "w", "3");
+  onnx_node(builder, "Exp", "x", "e", "");
+  onnx_node(builder, "Softmax", "e", "s", "");
+  onnx_node(builder, "Relu", "s", "y", "");
+  onnx_output(builder, "x");
+  onnx_output(builder, "w");
+  onnx_output(builder, "y");
+  onnx_output(builder, "unused");
+  add_floats(inputs, "x", (const int64_t[]){4}, 1);
+  add_floats(inputs, "unused", (const int64_t[]){3, 2}, 2);
+  check(builder, inputs, 4, 1e-6);
+}
+
+/* Nothing reads the expanded tensor, but a run checks that it exists. */
+static void test_a_stage_of_checks_is_refused(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "n");
+  onnx_input(builder, "shape", ONNX_INT64, "1");
+  onnx_node(builder, "Exp", "x", "y", "");
+  onnx_node(builder, "Expand", "x,shape", "z", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  for (int32_t stage = 0; stage < 2; stage++) {
+    g_assert_null(compile_stage(path, 2, stage, 0));
+    if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !strstr(bp_error_message(), "would only check"))
+      g_error("%s", bp_error_message());
+    bp_error_clear();
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 /* Each of four stages has a quarter of the parameters. */
 static void test_stages_are_balanced(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -337,6 +378,9 @@ int main(int argc, char **argv) {
   g_test_add_func("/stages/tensors-skip-stages", test_tensors_skip_stages);
   g_test_add_func("/stages/open-extents-are-passed-on", test_open_extents);
   g_test_add_func("/stages/extents-of-data-are-passed-on", test_extents_of_data);
+  g_test_add_func("/stages/inputs-and-constants-are-outputs", test_inputs_as_outputs);
+  g_test_add_func("/stages/a-stage-that-only-checks-is-an-error",
+                  test_a_stage_of_checks_is_refused);
   g_test_add_func("/stages/stages-are-balanced", test_stages_are_balanced);
   g_test_add_func("/stages/more-stages-than-operators-are-an-error",
                   test_more_stages_than_operators);

@@ -135,8 +135,8 @@ typedef struct BpCompileOptions {
    * Stage 0 has all inputs of the model; the inputs of another stage are outputs of earlier stages
    * or inputs of the model, by name. Outputs of the model are outputs of the stages that compute
    * them. Stages fit together if they were compiled from equal models, shapes and numbers of
-   * stages, for any targets. More stages than operators, and stages with graph compilers, are
-   * errors. Since 1.0. */
+   * stages, for any targets. More stages than operators, stages with graph compilers, and a stage
+   * that would only check values are errors. Since 1.0. */
   int32_t num_stages;
   int32_t stage;
   /* Several fallbacks, instead of `fallback`: a node that the target refuses is compiled for the
