@@ -471,26 +471,29 @@ static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body)
   return results ? bp__nest_wrap_names(nest, &names, write_values(nest, values)) : NULL;
 }
 
-/* Adds the products of a sum one after the other, so that each is a multiply-add. */
-static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, const BpIrNode *body) {
-  if (body->kind != BP_IR_ADD || !bp__dtype_is_float(body->dtype) ||
-      body->operands[1]->kind != BP_IR_MUL)
+/* Adds `count` products, which a body is the sum of, one after the other, so that each is a
+ * multiply-add. */
+static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, const BpIrNode *body,
+                                    int32_t count) {
+  if (count < 2 || body->kind != BP_IR_ADD)
     return bp_ir_binary(module, BP_IR_ADD, sum, body);
-  sum = add_products(module, sum, body->operands[0]);
+  sum = add_products(module, sum, body->operands[0], count - 1);
   return bp_ir_binary(module, BP_IR_ADD, sum, body->operands[1]);
 }
 
+/* A term that was inlined into a sum stays whole: what it adds and subtracts may cancel. */
 static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
-  if (nest->stage->fold)
+  const BpTeStage *stage = nest->stage;
+  if (stage->fold)
     return accumulate_fold(nest, body);
   BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = nest->s->tensors;
   const BpIrNode *sum = access_storage(nest, tensor, NULL);
-  int32_t kind = bp__te_reduce_kind(nest->stage->reduce_op);
-  bool is_sum = kind == BP_IR_ADD && sum && body;
-  return bp__nest_write(nest, tensor,
-                        is_sum ? add_products(module, sum, body)
-                               : bp_ir_binary(module, kind, sum, body));
+  bool has_products = body && stage->num_products > 1 && bp__dtype_is_float(body->dtype);
+  return bp__nest_write(
+      nest, tensor,
+      has_products ? add_products(module, sum, body, stage->num_products)
+                   : bp_ir_binary(module, bp__te_reduce_kind(stage->reduce_op), sum, body));
 }
 
 /* The condition that the current iteration is the first one of the reduction. */

@@ -251,3 +251,16 @@ int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cor
     return -1;
   return bp_te_vectorize(stage, lane);
 }
+
+int bp__vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
+                       int32_t *count) {
+  BpTeAxis *vector, *lane = axis;
+  if (bp_te_axis_extent(axis) > lanes) {
+    if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
+        bp_te_unroll(stage, vector) != 0)
+      return -1;
+    order[(*count)++] = vector;
+  }
+  order[(*count)++] = lane;
+  return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
+}

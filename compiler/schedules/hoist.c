@@ -21,17 +21,19 @@ typedef struct Operands {
   int32_t num_axes;
   const BpIrNode *values[MAX_OPERANDS];
   int32_t count;
+  BpIrMap seen; /* terms and factors: one that occurs again is looked at once */
 } Operands;
 
 /* ---- Finding operands -------------------------------------------------------------------- */
 
-/* The operations of an expression, without those of its indices. */
-static int32_t count_operations(const BpIrNode *node) {
-  int32_t count = node->num_operands > 0;
+/* Adds the operations of an expression to a count, up to DEAR_OPERATIONS, without those of its
+ * indices. */
+static int32_t count_operations(const BpIrNode *node, int32_t count) {
   if (bp__te_is_read(node))
-    return 0;
-  for (int32_t i = 0; i < node->num_operands; i++)
-    count += count_operations(node->operands[i]);
+    return count;
+  count += node->num_operands > 0;
+  for (int32_t i = 0; i < node->num_operands && count < DEAR_OPERATIONS; i++)
+    count = count_operations(node->operands[i], count);
   return count;
 }
 
@@ -70,7 +72,7 @@ static int add_operand(Operands *operands, const BpIrNode *node) {
   const BpTeAxis *axes[BP__TE_MAX_AXES];
   int32_t num_axes;
   if (operands->count == MAX_OPERANDS || !bp__dtype_is_float(node->dtype) ||
-      count_operations(node) < DEAR_OPERATIONS)
+      count_operations(node, 0) < DEAR_OPERATIONS)
     return 0;
   int found = find_axes(operands->reader, node, axes, &num_axes);
   if (found <= 0)
@@ -87,7 +89,9 @@ static int add_operand(Operands *operands, const BpIrNode *node) {
 
 /* Finds the operands of a sum of products. */
 static int find_operands(Operands *operands, const BpIrNode *node) {
-  int found = add_operand(operands, node);
+  if (bp__ir_map_get(&operands->seen, node))
+    return 0;
+  int found = bp__ir_map_set(&operands->seen, node, node) ? -1 : add_operand(operands, node);
   if (found != 0 || (node->kind != BP_IR_ADD && node->kind != BP_IR_MUL))
     return found < 0 ? -1 : 0;
   return find_operands(operands, node->operands[0]) != 0 ||
@@ -150,18 +154,23 @@ static double rows_of(const Operands *operands) {
   return rows;
 }
 
+static int hoist_from(BpTe *te, BpTeStage *stage) {
+  Operands operands = {.reader = stage};
+  int rc = find_operands(&operands, stage->body);
+  bp__ir_map_clear(&operands.seen);
+  if (rc == 0 && operands.count > 0 && rows_of(&operands) > BP__FEW_ROWS)
+    rc = store_operands(te, &operands);
+  return rc;
+}
+
 int bp__hoist_operands(BpTe *te) {
   const BpTeTensor *last = te->last_tensor;
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     BpTeStage *stage = tensor->stage;
-    Operands operands = {.reader = stage};
-    if (bp__te_is_first(tensor) && stage->reduce_op == BP_TE_SUM && !stage->scan &&
-        !stage->inside && !bp__stage_is_scheduled(stage)) {
-      if (find_operands(&operands, stage->body) != 0 ||
-          (operands.count > 0 && rows_of(&operands) > BP__FEW_ROWS &&
-           store_operands(te, &operands) != 0))
-        return -1;
-    }
+    bool is_sum = bp__te_is_first(tensor) && stage->reduce_op == BP_TE_SUM;
+    if (is_sum && !stage->scan && !stage->inside && !bp__stage_is_scheduled(stage) &&
+        hoist_from(te, stage) != 0)
+      return -1;
     if (tensor == last)
       break;
   }

@@ -88,5 +88,8 @@ int bp__hoist_operands(BpTe *te);
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes` lanes, after dividing it among `cores` cores. */
 int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cores);
+/* Splits an axis into unrolled vectors and `lanes` lanes, and adds them to `order`. */
+int bp__vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
+                       int32_t *count);
 
 #endif

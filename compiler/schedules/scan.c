@@ -305,20 +305,6 @@ static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) 
       (machine->has_kernels || bp__cores_for(machine, all, BP__PARALLEL_PRODUCTS) > 1);
 }
 
-/* Splits the innermost part of a vector axis into unrolled vectors and lanes. */
-static int split_lanes(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
-                       int32_t *count) {
-  BpTeAxis *vector, *lane = axis;
-  if (bp_te_axis_extent(axis) > lanes) {
-    if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
-        bp_te_unroll(stage, vector) != 0)
-      return -1;
-    order[(*count)++] = vector;
-  }
-  order[(*count)++] = lane;
-  return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
-}
-
 /* Makes the scan's own loops: rows, steps, tiles of the elements, and the elements of a tile. */
 static int loop_steps(const Scan *scan, Steps *steps) {
   BpTeStage *stage = scan->stage;
@@ -349,7 +335,7 @@ static int loop_steps(const Scan *scan, Steps *steps) {
     return -1;
   if (row)
     order[count++] = row;
-  if ((vector && split_lanes(stage, vector, lanes_for(scan), order, &count) != 0) ||
+  if ((vector && bp__vectorize_part(stage, vector, lanes_for(scan), order, &count) != 0) ||
       bp_te_reorder(stage, order, count) != 0)
     return -1;
   if (steps->shares_steps && tiles)
@@ -377,7 +363,8 @@ static int accumulate_in_tile(const Scan *scan, const BpStageInfo *info, const i
     if (alignment[d] != scan->axis && bp_te_unroll(stage, stage->axes[d]) != 0)
       return -1;
   }
-  if (vector >= 0 && split_lanes(stage, stage->axes[vector], lanes_for(scan), order, &count) != 0)
+  if (vector >= 0 &&
+      bp__vectorize_part(stage, stage->axes[vector], lanes_for(scan), order, &count) != 0)
     return -1;
   return bp_te_reorder(stage, order, count);
 }

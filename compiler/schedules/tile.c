@@ -191,20 +191,6 @@ static int32_t tail_for(const BpStageInfo *info, int32_t axis, int64_t size, int
   return extent >= size && waste * 20 <= extent ? BP_TE_TAIL_OVERLAP : otherwise;
 }
 
-/* Vectorises the innermost part of a tile's vector axis and adds the leaves to `order`. */
-static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
-                          int32_t *count) {
-  BpTeAxis *vector, *lane = axis;
-  if (bp_te_axis_extent(axis) > lanes) {
-    if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
-        bp_te_unroll(stage, vector) != 0)
-      return -1;
-    order[(*count)++] = vector;
-  }
-  order[(*count)++] = lane;
-  return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
-}
-
 /* ---- Loops over tiles -------------------------------------------------------------------- */
 
 /* The loops of the storing stage. */
@@ -438,7 +424,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
       return -1;
     order[all++] = loops.inner[i];
   }
-  if (loops.vector && vectorize_part(stage, loops.vector, machine->lanes, order, &all) != 0)
+  if (loops.vector && bp__vectorize_part(stage, loops.vector, machine->lanes, order, &all) != 0)
     return -1;
   if (bp_te_reorder(stage, order, all) != 0)
     return -1;
@@ -513,7 +499,7 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
         if (bp_te_unroll(stage, stage->axes[i]) != 0)
           return -1;
       }
-  if (vectorize_part(stage, stage->axes[tile->vector_axis], machine->lanes, order, &count) != 0)
+  if (bp__vectorize_part(stage, stage->axes[tile->vector_axis], machine->lanes, order, &count) != 0)
     return -1;
   if (bp_te_reorder(stage, order, count) != 0)
     return -1;

@@ -184,6 +184,7 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   }
   inner->body = stage->body;
   inner->reduce_op = stage->reduce_op;
+  inner->num_products = stage->num_products;
   inner->fold = stage->fold;
   inner->inside = stage->inside;
   inner->num_reduce_axes = stage->num_reduce_axes;
@@ -278,6 +279,7 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
   }
   f->value[factored->index] = partial->axes[stage->ndim]->var;
   partial->reduce_op = stage->reduce_op;
+  partial->num_products = stage->num_products;
   partial->fold = stage->fold;
   partial->inside = stage->inside;
   partial->body = factored_body(f);
@@ -296,6 +298,7 @@ static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
   indices[ndim] = var;
   stage->num_axes = ndim;
   stage->num_reduce_axes = 1;
+  stage->num_products = 0;
   BpTeAxis *axis = var ? bp__te_new_axis(stage, factored->name, factored->extent, 1, var) : NULL;
   if (!axis)
     return -1;

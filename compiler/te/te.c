@@ -695,6 +695,14 @@ static int visit_scan(void *context, const BpIrNode *node) {
   return 0;
 }
 
+/* The number of products that a body is the sum of; 0 if a term is no product. */
+static int32_t count_products(const BpIrNode *body) {
+  int32_t count = 1;
+  for (; body->kind == BP_IR_ADD && body->operands[1]->kind == BP_IR_MUL; count++)
+    body = body->operands[0];
+  return body->kind == BP_IR_MUL ? count : 0;
+}
+
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
   int32_t op = reduction_of(bp__te_value(stage, body, 0));
   if (bp__ir_check_memory(stage->te->ir))
@@ -705,6 +713,7 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
     return -1;
   if (op >= 0 && op < NUM_REDUCTIONS && stage->num_values == 1) {
     stage->body = body->operands[0];
+    stage->num_products = op == BP_TE_SUM ? count_products(stage->body) : 0;
     if (add_reduction(stage, body->operands + 1, body->num_operands - 1) != 0)
       return -1;
   }

@@ -122,6 +122,7 @@ struct BpTeStage {
   int32_t ndim;                    /* data axes */
   const BpIrNode *body; /* value without the reduction around it, or te.tuple of several values */
   int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP; -1 without a reduction */
+  int32_t num_products; /* of a sum of products: their number in the body as it was given, else 0 */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
   int is_statements;    /* whether the body is a statement, run for each row of the axes */
   BpTeScan *scan;       /* the scan that the stage is, or NULL */

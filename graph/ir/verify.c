@@ -27,13 +27,14 @@ static bool add(const Verifier *verifier, const BpGraphValue *value) {
   return true;
 }
 
-/* Whether a node may read a value at its position. No node produces constants and vectors of
- * extents. */
+/* Whether a node may read a value at its position. No node produces constants, whose shapes are
+ * known, and vectors of extents. */
 static bool is_readable(const Verifier *verifier, const BpGraphValue *value) {
   if (!is_in_graph(verifier, value))
     return false;
+  bool is_constant = value->data && !bp__value_is_open(value);
   return verifier->known[value->id] == value ||
-         ((value->data || (value->extents && !value->producer)) && add(verifier, value));
+         ((is_constant || (value->extents && !value->producer)) && add(verifier, value));
 }
 
 static int verify_node(const Verifier *verifier, BpGraphNode *node) {

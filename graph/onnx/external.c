@@ -304,6 +304,7 @@ int bp__onnx_open_file(const char *path, OnnxFile *file) {
   file->files = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
   Folder folder = {.path = path, .fd = -1, .known = file->files, .maps = &file->maps};
   int status = load_all(&folder, file->model);
+  file->was_mapped = file->maps.size > 0;
   close_folder(&folder);
   return status;
 }
@@ -327,7 +328,7 @@ int bp__onnx_check_files(const OnnxFile *file) {
   GHashTableIter files;
   gpointer location, then;
   int status = 0;
-  if (file->maps.size == 0)
+  if (!file->was_mapped)
     return 0;
   g_hash_table_iter_init(&files, file->files);
   if (open_folder(&folder))

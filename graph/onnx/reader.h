@@ -44,6 +44,7 @@ typedef struct OnnxFile {
   const char *path;
   OnnxModel *model;  /* NULL: it could not be read */
   BpList maps;       /* OnnxMap, owned */
+  bool was_mapped;   /* whether a tensor was mapped when the file was opened */
   GHashTable *files; /* by path below the model's folder: the state (struct stat) of a file */
 } OnnxFile;
 

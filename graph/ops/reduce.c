@@ -124,26 +124,24 @@ static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Fills a value with a number; a number beyond an integer type becomes the type's largest. */
-static void fill(BpGraphValue *value, double number) {
-  uint8_t *bytes = bp__graph_constant_data(value);
-  int32_t width = value->dtype.bits / 8;
-  uint64_t whole =
-      bp__dtype_is_float(value->dtype) ? 0
-      : number >= ldexp(1, value->dtype.bits - (value->dtype.code == BP_DTYPE_INT))
-          ? UINT64_MAX >> (64 - value->dtype.bits + (value->dtype.code == BP_DTYPE_INT))
-          : (uint64_t)(int64_t)number;
-  for (int64_t i = 0, n = bp__value_num_elements(value); i < n; i++)
-    if (bp__dtype_is_float(value->dtype))
-      bp__value_put_float(value, i, number);
-    else
-      memcpy(bytes + i * width, &whole, (size_t)width);
+/* Sets a scalar to a number; a number beyond an integer type becomes the type's largest. */
+static void put_number(BpGraphValue *scalar, double number) {
+  BpDataType dtype = scalar->dtype;
+  int32_t is_signed = dtype.code == BP_DTYPE_INT;
+  uint64_t whole;
+  if (bp__dtype_is_float(dtype)) {
+    bp__value_put_float(scalar, 0, number);
+    return;
+  }
+  whole = number >= ldexp(1, dtype.bits - is_signed) ? UINT64_MAX >> (64 - dtype.bits + is_signed)
+                                                     : (uint64_t)(int64_t)number;
+  memcpy(bp__graph_constant_data(scalar), &whole, (size_t)dtype.bits / 8);
 }
 
 /* Expands reductions of no elements, or of bool. */
 BP_ROW_EXPAND(reduce) {
   const Reduction *reduction = find_reduction(node);
-  BpGraphValue *out;
+  BpGraphValue *out, *number;
   Axes axes;
   if (node->inputs[0]->dtype.code == BP_DTYPE_BOOL &&
       (reduction->kind == BP_TE_MAX || reduction->kind == BP_TE_MIN))
@@ -157,11 +155,13 @@ BP_ROW_EXPAND(reduce) {
   out = node->outputs[0];
   if (reduction->after == DIVIDE && !bp__dtype_is_float(out->dtype))
     return bp__op_error(node, "the mean of no integers is not a number");
-  node->outputs[0] = bp__graph_constant(graph, node->name, out->dtype, out->shape, out->ndim, NULL);
-  if (!node->outputs[0])
+  number = bp__graph_constant(graph, node->name, out->dtype, NULL, 0, NULL);
+  if (!number)
     return -1;
-  fill(node->outputs[0], reduced_nothing(reduction, out->dtype));
-  return 0;
+  put_number(number, reduced_nothing(reduction, out->dtype));
+  node->outputs[0] = bp__op_binary(graph, node, "Expand", number,
+                                   bp__graph_int_vector(graph, out->shape, out->ndim));
+  return node->outputs[0] ? 0 : -1;
 }
 
 typedef struct ReduceBody {

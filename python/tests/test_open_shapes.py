@@ -235,6 +235,9 @@ CASES = {
     "slice_of_no_rows": (
         [node("Slice", "x zero zero", "y"), node("Neg", "x", "z")],
         {"x": (FLOAT, ["n", 2])}, "y z", {"zero": [0]}, [{"x": Shape((n, 2))} for n in [3, 0]]),
+    "reductions_of_no_elements": (
+        [node("ReduceSum", "x one", "y"), node("ReduceMax", "x one", "z", keepdims=0)],
+        {"x": (FLOAT, ["n", 0, "m"])}, "y z", {"one": [1]}, [{"x": Shape((n, 0, 3))} for n in [3, 0]]),
     "reshape_to_as_many_rows_as_another_has": (
         [node("Shape", "y", "l"), node("Concat", "l rest", "s", axis=0), node("Reshape", "x s", "z"), node("Neg", "z", "n")],
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c"])}, "n", {"rest": [-1]},

@@ -372,6 +372,27 @@ static void test_dear_operands_are_stored_for_many_rows(void) {
   g_assert_true(has_branch);
 }
 
+/* A product that is doubled 64 times: an expression of few nodes, and of 2^64 paths. */
+static const BpIrNode *doubled_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->k);
+  const BpIrNode *product = te_op(te, BP_IR_MUL, te_read2(te, o->args[0], axes[0], k),
+                                  te_read2(te, o->args[1], k, axes[1]));
+  for (int i = 0; i < 64; i++)
+    product = te_op(te, BP_IR_ADD, product, product);
+  return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
+}
+
+static void test_shared_terms_are_looked_at_once(void) {
+  Open o;
+  BpTarget *target = bp_target_parse("c -vector_bits=256 -num_cores=2");
+  make_open(&o, DEAR_PRODUCT, false, (const int64_t[]){40, 48, 64});
+  BpTeTensor *sums = compute(&o, "sums", o.m, o.n, doubled_body);
+  assert_ok(bp_schedule_auto(o.te, &sums, 1, target));
+  bp_object_release(target);
+  bp_te_free(o.te);
+}
+
 /* ---- Refused computations ---------------------------------------------------------------- */
 
 static void assert_refused(BpFunction *f, TeArray **arrays, const int64_t *extents,
@@ -433,6 +454,7 @@ int main(int argc, char **argv) {
                   test_extents_that_do_not_fit_are_refused);
   g_test_add_func("/te/open/dear-operands-are-stored-for-many-rows",
                   test_dear_operands_are_stored_for_many_rows);
+  g_test_add_func("/te/open/shared-terms-are-looked-at-once", test_shared_terms_are_looked_at_once);
   g_test_add_func("/te/open/what-is-no-extent-is-refused", test_what_is_no_extent_is_refused);
   return g_test_run();
 }

@@ -73,8 +73,8 @@ static void end(Fixture *t, gconstpointer unused) {
   g_free(t->model);
 }
 
-/* y = x + w of a shape; `entries` are the tensor's entries, "location=w.bin offset=8"; the tensor
- * occurs that many times. */
+/* y = x + w; x has a shape, and w the last axis of it. `entries` are the tensor's entries,
+ * "location=w.bin offset=8"; the tensor occurs that many times. */
 static BpModule *compile_of(const Fixture *t, const char *shape, const char *entries, int copies,
                             BpProgress progress) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -87,7 +87,7 @@ static BpModule *compile_of(const Fixture *t, const char *shape, const char *ent
                               .progress = progress,
                               .progress_context = (void *)(uintptr_t)t};
   onnx_input(builder, "x", ONNX_FLOAT, shape);
-  onnx_floats(builder, "w", shape);
+  onnx_floats(builder, "w", strchr(shape, 'x') ? strchr(shape, 'x') + 1 : shape);
   onnx_node(builder, "Add", "x,w", "y", "");
   onnx_output(builder, "y");
   Backplane__Onnx__TensorProto *tensor = g_ptr_array_index(builder->initializers, 0);
@@ -192,12 +192,15 @@ static int change(void *context, const char *stage, int32_t done, int32_t total)
 
 static void test_changed(Fixture *t, gconstpointer unused) {
   (void)unused;
-  write_floats(t->folder, "large.bin", 1, LARGE);
-  g_assert_null(compile_of(t, "65536", "location=large.bin", 1, change));
-  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
-  g_assert_nonnull(strstr(bp_error_message(), "'large.bin'"));
-  g_assert_nonnull(strstr(bp_error_message(), "changed while it was read"));
-  bp_error_clear();
+  static const char *const shapes[] = {"65536", "nx65536"};
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    write_floats(t->folder, "large.bin", 1, LARGE);
+    g_assert_null(compile_of(t, shapes[i], "location=large.bin", 1, change));
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
+    g_assert_nonnull(strstr(bp_error_message(), "'large.bin'"));
+    g_assert_nonnull(strstr(bp_error_message(), "changed while it was read"));
+    bp_error_clear();
+  }
 }
 
 static void test_outside(Fixture *t, gconstpointer unused) {

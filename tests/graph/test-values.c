@@ -237,6 +237,25 @@ static void test_zero_factors(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* The numbers of a column cancel in an element's own sum, beside an earlier element of 0.25. */
+static void test_cancelled_terms(void) {
+  static const Case cases[] = {
+      {"ReduceSum", "axes=0", "3x2", FLOAT, {0.25, 0.5, 1e8, 3e38, 0.25, 0.5}, {0.5, 1}},
+      {.x = {0, 0, 1e8, 3e38, 0, 0}},
+      {.x = {-1, -1, -1, -1, -1, -1}},
+  };
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 11;
+  onnx_input(builder, "x", FLOAT, "3x2");
+  onnx_input(builder, "y", FLOAT, "3x2");
+  onnx_input(builder, "z", FLOAT, "3x2");
+  onnx_node(builder, "Mul", "y,z", "product", "");
+  onnx_node(builder, "Add", "x,product", "sum", "");
+  onnx_node(builder, "ReduceSum", "sum", "result", "axes=0, keepdims=0");
+  onnx_output(builder, "result");
+  check(builder, cases, 1);
+}
+
 /* Doubles cannot hold these integers. */
 static void test_long_ranges(void) {
   static const int64_t bounds[][3] = {{((int64_t)1 << 53) + 1, ((int64_t)1 << 53) + 4, 1},
@@ -323,6 +342,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/unsigned_numbers_are_their_magnitude", test_unsigned);
   g_test_add_func("/values/large_angles_leave_their_neighbours_alone", test_large_angles);
   g_test_add_func("/values/zero_as_a_factor_keeps_nan", test_zero_factors);
+  g_test_add_func("/values/terms_of_a_sum_cancel_first", test_cancelled_terms);
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
