@@ -275,6 +275,15 @@ transparency_is_left_out() {
     run_digit "$work/digits.so" "$work/clear.png" && cmp "$work/opaque.npy" "$work/out-dir/logits.npy"
 }
 
+# Two images of 28 by 28 pixels with a palette of 10 colours. The last pixel is colour 9 of one, and colour 10 of the other.
+colour_outside_of_the_palette() {
+  base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAMAAABF0y+mAAAAHlBMVEUAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB1ySg6HAAAAEUlEQVR4nGNgGAWjYBQQATgBAzUACtDAwagAAAAASUVORK5CYII= >"$work/last.png" &&
+    base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAMAAABF0y+mAAAAHlBMVEUAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB1ySg6HAAAAEUlEQVR4nGNgGAWjYBQQAbgAAzYAC4ZRcg8AAAAASUVORK5CYII= >"$work/beyond.png" &&
+    run_digit "$work/digits.so" "$work/last.png" &&
+    fails 1 "beyond.png: pixel 27 of row 27 is colour 10, and the palette has colours 0 to 9" \
+      "$backplane" run "$work/digits.so" --input "image=$work/beyond.png"
+}
+
 # For each changed byte of the image, the command reads the image or reports an error.
 flipped_png() {
   local at size status
@@ -742,6 +751,7 @@ ok truncated-library-is-an-error truncated 20000 "$work/digits.so" truncated.so 
 ok truncated-npy-is-an-error truncated 140 "$work/source.npy" truncated.npy "$backplane" run "$work/digits.so" --input "image=$work/truncated.npy"
 ok flipped-png-is-read-or-an-error flipped_png
 ok transparency-is-left-out transparency_is_left_out
+ok colour-outside-of-the-palette-is-an-error colour_outside_of_the_palette
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 
