@@ -97,6 +97,22 @@ keeps_its_stdout() {
     [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
 }
 
+# A plugin's signal handler interrupts the write of the output, which waits for space in a pipe.
+writes_on_after_a_signal() {
+  local plugin=$work/interrupt/a.so command
+  mkdir -p "$work/interrupt" && mkfifo "$work/pipe" || return 1
+  sed 's/defect=none           /defect=interrupt!count/' "$top_builddir/tests/mock/.libs/defect.so" >"$plugin"
+  exec 3<>"$work/pipe"
+  head -c 65536 /dev/zero >&3
+  BACKPLANE_PLUGIN_PATH=$work/interrupt "$backplane" list --probe --json >"$work/pipe" 3>&- &
+  command=$!
+  exec 4<"$work/pipe" 3>&-
+  sleep 1
+  tail -c +65537 <&4 | tee "$work/out"
+  exec 4<&-
+  wait "$command" && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
+}
+
 # A variable that the plugin reads may be the reason why it has no device: the message names the variable.
 names_the_variable() {
   local text='BP_DEFECT_VARIABLE=odd is set, which may be why: nothing is plugged in'
@@ -669,6 +685,7 @@ ok mistyped-version-gets-the-nearest fails 2 "did you mean 'version'?" "$backpla
 ok mistyped-option-gets-the-nearest fails 2 "--devise, did you mean --device?" "$backplane" run --devise cpu
 ok unlike-option-gets-none bash -c '! "$0" run --wings 2>&1 | grep -q "did you mean"' "$backplane"
 ok errors-begin-with-what-failed errors_without_kinds
+ok output-is-complete-after-signals writes_on_after_a_signal
 ok verbose-shows-what-is-logged shows_the_log
 ok list-says-whether-a-plugin-is-usable says_what_is_usable
 ok inspect-leaves-out-what-is-not-known leaves_out_nothing_known
