@@ -15,7 +15,8 @@
 
 static gboolean has_styles(FILE *out) {
   const char *none = g_getenv("NO_COLOR"), *terminal = g_getenv("TERM");
-  return !(none && *none) && terminal && strcmp(terminal, "dumb") != 0 && isatty(output_descriptor(out));
+  return !(none && *none) && terminal && strcmp(terminal, "dumb") != 0 &&
+         isatty(output_descriptor(out));
 }
 
 void style_begin(FILE *out, Style style) {
