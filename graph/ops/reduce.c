@@ -124,20 +124,19 @@ static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Fills a value with a number; a number beyond an integer type becomes the type's largest. */
-static void fill(BpGraphValue *value, double number) {
-  uint8_t *bytes = bp__graph_constant_data(value);
-  int32_t width = value->dtype.bits / 8;
-  uint64_t whole =
-      bp__dtype_is_float(value->dtype) ? 0
-      : number >= ldexp(1, value->dtype.bits - (value->dtype.code == BP_DTYPE_INT))
-          ? UINT64_MAX >> (64 - value->dtype.bits + (value->dtype.code == BP_DTYPE_INT))
-          : (uint64_t)(int64_t)number;
-  for (int64_t i = 0, n = bp__value_num_elements(value); i < n; i++)
-    if (bp__dtype_is_float(value->dtype))
-      bp__value_put_float(value, i, number);
-    else
-      memcpy(bytes + i * width, &whole, (size_t)width);
+/* Makes a number of a type; a number beyond an integer type becomes the type's largest. */
+static BpGraphValue *make_number(BpGraph *graph, const char *name, BpDataType dtype,
+                                 double number) {
+  BpGraphValue *value = bp__graph_constant(graph, name, dtype, NULL, 0, NULL);
+  uint64_t whole = bp__dtype_is_float(dtype) ? 0
+                   : number >= ldexp(1, dtype.bits - (dtype.code == BP_DTYPE_INT))
+                       ? UINT64_MAX >> (64 - dtype.bits + (dtype.code == BP_DTYPE_INT))
+                       : (uint64_t)(int64_t)number;
+  if (value && bp__dtype_is_float(dtype))
+    bp__value_put_float(value, 0, number);
+  else if (value)
+    memcpy(bp__graph_constant_data(value), &whole, dtype.bits / 8);
+  return value;
 }
 
 /* Expands reductions of no elements, or of bool. */
@@ -157,11 +156,11 @@ BP_ROW_EXPAND(reduce) {
   out = node->outputs[0];
   if (reduction->after == DIVIDE && !bp__dtype_is_float(out->dtype))
     return bp__op_error(node, "the mean of no integers is not a number");
-  node->outputs[0] = bp__graph_constant(graph, node->name, out->dtype, out->shape, out->ndim, NULL);
-  if (!node->outputs[0])
-    return -1;
-  fill(node->outputs[0], reduced_nothing(reduction, out->dtype));
-  return 0;
+  BpGraphValue *parts[] = {
+      make_number(graph, node->name, out->dtype, reduced_nothing(reduction, out->dtype)),
+      bp__graph_int_vector(graph, out->shape, out->ndim)};
+  node->outputs[0] = bp__op_apply(graph, "", "Expand", node->name, parts, 2, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
 }
 
 typedef struct ReduceBody {
