@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Temporary names --------------------------------------------------------------------- */
@@ -78,4 +80,17 @@ void bp__remove_files(int folder) {
     unlinkat(fd, entry->d_name, 0);
   if (entries)
     closedir(entries);
+}
+
+void bp__remove_abandoned(int folder, const char *name) {
+  struct stat status;
+  int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return;
+  if (!fstat(fd, &status) && status.st_uid == geteuid() &&
+      status.st_mtime < time(NULL) - BP_RECENT_S && !flock(fd, LOCK_EX | LOCK_NB)) {
+    bp__remove_files(fd);
+    unlinkat(folder, name, AT_REMOVEDIR);
+  }
+  close(fd);
 }

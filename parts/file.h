@@ -29,5 +29,10 @@ int bp__replace_file(int folder, const char *name, const struct iovec *parts, in
 
 /* Removes the files in a folder. */
 void bp__remove_files(int folder);
+/* Names changed within this time, in seconds, may be in use. */
+#define BP_RECENT_S 60
+/* Removes the folder `name`, and its files, if it is the abandoned folder of a process of this user
+ * that ended. A process locks its folder (flock) while it lives. */
+void bp__remove_abandoned(int folder, const char *name);
 
 #endif

@@ -98,6 +98,8 @@ int command_fail(gboolean json);
 /* Returns the stream for a command's results. After command_parse fd 1 is stderr, because plugins
  * run in this process and some print. */
 FILE *command_out(void);
+/* The descriptor to which a stream writes: command_out, or a stream of stdio. */
+int output_descriptor(FILE *out);
 /* JSON. If memory is exhausted, these functions end the command with a message. Each takes over the
  * values that it is given. A value is a text, made valid UTF-8 since file names need not be; a
  * number, which is null if JSON cannot represent it; or a list of extents. */

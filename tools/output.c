@@ -18,9 +18,14 @@
 
 /* The original stdout of the command; NULL while fd 1 still is the original. */
 static FILE *results;
+static int results_fd;
 
 FILE *command_out(void) {
   return results ? results : stdout;
+}
+
+int output_descriptor(FILE *out) {
+  return out == results ? results_fd : fileno(out);
 }
 
 /* Whether the command line has --json, even in the wrong place. */
@@ -42,15 +47,38 @@ gboolean command_has_begun(void) {
   return has_begun;
 }
 
+/* Writes bytes of `results`. A signal handler of a plugin or driver can interrupt a write, after
+ * which a stream of fdopen would lose its bytes. */
+static ssize_t write_results(void *unused, const char *bytes, size_t size) {
+  size_t done = 0;
+  (void)unused;
+  while (done < size) {
+    ssize_t written = write(results_fd, bytes + done, size - done);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      break;
+    done += (size_t)written;
+  }
+  return (ssize_t)done;
+}
+
 /* Redirects fd 1, so that later output of plugins and of programs that they start goes to
  * stderr. */
 static void keep_stdout(void) {
+  static const cookie_io_functions_t functions = {.write = write_results};
   int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  FILE *kept = fd < 0 ? NULL : fdopen(fd, "w");
-  if (kept && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
-    results = kept;
-  else if (kept)
-    fclose(kept);
+  FILE *kept = fd < 0 ? NULL : fopencookie(NULL, "w", functions);
+  if (!kept || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    if (kept)
+      fclose(kept);
+    if (fd >= 0)
+      close(fd);
+    return;
+  }
+  setvbuf(kept, NULL, isatty(fd) ? _IOLBF : _IOFBF, BUFSIZ);
+  results = kept;
+  results_fd = fd;
 }
 
 /* Returns the edit distance: the number of letters omitted, added, changed or exchanged with the

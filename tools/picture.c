@@ -2,9 +2,7 @@
 /* Pictures as model inputs: PNG through libpng's simplified API, JPEG through TurboJPEG's. */
 #include "tools/command.h"
 
-#include <errno.h>
 #include <png.h>
-#include <stdio.h>
 #include <string.h>
 #include <turbojpeg.h>
 
@@ -83,18 +81,69 @@ static unsigned char *allocate_pixels(const char *path, size_t size) {
 
 /* ---- PNG --------------------------------------------------------------------------------- */
 
+/* The bytes of a PNG file. */
+typedef struct PngFile {
+  const char *path;
+  const char *bytes;
+  gsize size;
+} PngFile;
+
+static int raise_png(const PngFile *file, const png_image *image) {
+  return bp_error_raise(BP_ERROR_FORMAT, "%s: %s", file->path, image->message);
+}
+
+/* Begins to read; png_image_free ends it, whatever the result. */
+static int begin_png(const PngFile *file, png_image *image) {
+  *image = (png_image){.version = PNG_IMAGE_VERSION};
+  return png_image_begin_read_from_memory(image, file->bytes, file->size) ? 0
+                                                                          : raise_png(file, image);
+}
+
+static int check_indices(const PngFile *file, const png_image *image, const png_byte *indices) {
+  size_t count = (size_t)image->width * image->height;
+  for (size_t i = 0; i < count; i++)
+    if (indices[i] >= image->colormap_entries)
+      return bp_error_raise(
+          BP_ERROR_FORMAT,
+          "%s: pixel %zu of row %zu is colour %d, and the palette has colours 0 to "
+          "%u; save the picture again with another program",
+          file->path, i % image->width, i / image->width, indices[i], image->colormap_entries - 1);
+  return 0;
+}
+
+/* Checks that each pixel of a picture with a palette is a colour of the palette: libpng reads other
+ * pixels as black. */
+static int check_palette(const PngFile *file) {
+  png_byte colours[256 * 4];
+  png_image image;
+  int status = begin_png(file, &image);
+  image.format = PNG_FORMAT_RGBA_COLORMAP;
+  png_byte *indices =
+      status ? NULL : allocate_pixels(file->path, (size_t)image.width * image.height);
+  if (!indices)
+    status = -1;
+  else if (!png_image_finish_read(&image, NULL, indices, 0, colours))
+    status = raise_png(file, &image);
+  else
+    status = check_indices(file, &image, indices);
+  png_image_free(&image);
+  g_free(indices);
+  return status;
+}
+
 /* Alpha is ignored: there is no background to blend with. */
-static BpTensor *decode_png(png_image *image, const char *path, Layout *layout, int32_t ndim) {
-  if (settle_size(image->width, image->height, path, layout) < 0)
+static BpTensor *decode_png(const PngFile *file, png_image *image, Layout *layout, int32_t ndim) {
+  if (settle_size(image->width, image->height, file->path, layout) < 0 ||
+      ((image->format & PNG_FORMAT_FLAG_COLORMAP) && check_palette(file) < 0))
     return NULL;
   image->format =
       (layout->channels == 1 ? 0 : PNG_FORMAT_FLAG_COLOR) | (image->format & PNG_FORMAT_FLAG_ALPHA);
-  png_byte *pixels = allocate_pixels(path, PNG_IMAGE_SIZE(*image));
+  png_byte *pixels = allocate_pixels(file->path, PNG_IMAGE_SIZE(*image));
   BpTensor *tensor = NULL;
   if (!pixels)
     return NULL;
   if (!png_image_finish_read(image, NULL, pixels, 0, NULL))
-    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image->message);
+    raise_png(file, image);
   else
     tensor = create_tensor(layout, ndim);
   if (tensor)
@@ -103,29 +152,18 @@ static BpTensor *decode_png(png_image *image, const char *path, Layout *layout, 
   return tensor;
 }
 
-/* Opens a file and checks that its first byte can be read, which fails for a folder. */
-static FILE *open_readable(const char *path) {
-  FILE *file = fopen(path, "rb");
-  if (file && (ungetc(getc(file), file) != EOF || !ferror(file)))
-    return file;
-  bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(errno));
-  if (file)
-    fclose(file);
-  return NULL;
-}
-
 static BpTensor *read_png(const char *path, Layout *layout, int32_t ndim) {
-  png_image image = {.version = PNG_IMAGE_VERSION};
-  FILE *file = open_readable(path);
+  PngFile file = {.path = path};
+  char *bytes = file_read(path, &file.size);
   BpTensor *tensor = NULL;
-  if (!file)
+  png_image image;
+  if (!bytes)
     return NULL;
-  if (png_image_begin_read_from_stdio(&image, file))
-    tensor = decode_png(&image, path, layout, ndim);
-  else
-    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
+  file.bytes = bytes;
+  if (begin_png(&file, &image) == 0)
+    tensor = decode_png(&file, &image, layout, ndim);
   png_image_free(&image);
-  fclose(file);
+  g_free(bytes);
   return tensor;
 }
 

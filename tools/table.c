@@ -15,7 +15,8 @@
 
 static gboolean has_styles(FILE *out) {
   const char *none = g_getenv("NO_COLOR"), *terminal = g_getenv("TERM");
-  return !(none && *none) && terminal && strcmp(terminal, "dumb") != 0 && isatty(fileno(out));
+  return !(none && *none) && terminal && strcmp(terminal, "dumb") != 0 &&
+         isatty(output_descriptor(out));
 }
 
 void style_begin(FILE *out, Style style) {
@@ -34,12 +35,12 @@ void style_end(FILE *out) {
 static glong terminal_width(FILE *out) {
   struct winsize size;
   const char *columns = g_getenv("COLUMNS");
-  if (!isatty(fileno(out)))
+  if (!isatty(output_descriptor(out)))
     return 0;
   gint64 given = columns ? g_ascii_strtoll(columns, NULL, 10) : 0;
   if (given > 0 && given <= 10000)
     return (glong)given;
-  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return ioctl(output_descriptor(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /* ---- Tables ------------------------------------------------------------------------------ */

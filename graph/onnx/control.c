@@ -304,9 +304,14 @@ static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGrap
   return condition ? 0 : -1;
 }
 
-/* The type of a sequence outside a body; an extent without meaning there may have any value. */
+/* The type of a sequence or tensor outside a body; an extent without meaning there may have any
+ * value. */
 static BpGraphSequence outer_type(BpGraph *graph, const BpGraphValue *value, int32_t count) {
-  BpGraphSequence type = *value->sequence;
+  BpGraphSequence type = {.is_open = true, .dtype = value->dtype, .ndim = value->ndim};
+  if (value->sequence)
+    type = *value->sequence;
+  else
+    memcpy(type.shape, value->shape, sizeof(type.shape));
   for (int32_t d = 0; d < type.ndim; d++)
     if (type.shape[d] != BP_EXTENT_NONE && is_local(graph, type.shape[d], count))
       type.shape[d] = BP_EXTENT_NONE;
@@ -368,17 +373,54 @@ static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, i
   return bp__node_set_output(graph, node, index, then->dtype, shape, then->ndim);
 }
 
+/* Replaces a branch by one that fails. Its outputs have the types of the other branch's outputs. */
+static int make_failing(const Scope *scope, const Failing *failing, Body *body, const Body *other,
+                        int32_t count) {
+  BpGraph *graph = scope->import->graph;
+  const BpList *outputs = &other->graph->outputs;
+  clear_body(body);
+  if (begin_body(scope, body))
+    return -1;
+  for (size_t i = 0; i < outputs->size; i++) {
+    const BpGraphValue *like = outputs->items[i];
+    const BpGraphSequence type = outer_type(graph, like, count);
+    BpGraphValue *value = bp__sequence_fail(body->graph, failing, &type, like->sequence != NULL);
+    if (!value || bp__list_push(&body->graph->outputs, value))
+      return -1;
+  }
+  return 0;
+}
+
+/* Imports both branches. A branch that fails in each run may be one that no run takes, for example
+ * behind an OptionalHasElement: the run that takes the branch fails. */
+static int add_bodies(Scope *scope, const OnnxNode *node, const char *name, Body *bodies,
+                      int32_t count) {
+  Failing failing = {0};
+  int32_t failed = -1;
+  for (int32_t b = 0; b < 2; b++) {
+    scope->import->failing = (Failing){0};
+    if (!add_branch(scope, node, name, b == 0, &bodies[b], &bodies[b].graph->outputs))
+      continue;
+    if (!scope->import->failing.name || failed >= 0)
+      return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
+                                  "both of its branches have to work",
+                                  name);
+    failing = scope->import->failing;
+    failed = b;
+    bp_error_clear();
+  }
+  scope->import->failing = (Failing){0};
+  return failed < 0 ? 0
+                    : make_failing(scope, &failing, &bodies[failed], &bodies[1 - failed], count);
+}
+
 static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, Body *bodies,
                          BpList *inputs, BpGraphNode **result) {
   BpGraph *graph = scope->import->graph;
   int32_t count = bp__extents_count(&graph->extents), num_outputs = (int32_t)node->n_output;
-  for (int32_t b = 0; b < 2; b++) {
-    if (add_branch(scope, node, name, b == 0, &bodies[b], &bodies[b].graph->outputs))
-      return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
-                                  "both of its branches have to work",
-                                  name);
-  }
   Named named;
+  if (add_bodies(scope, node, name, bodies, count))
+    return -1;
   if (open_optionals(name_node(&named, node, name), bodies))
     return -1;
   forget_unused(&bodies[0]);
@@ -725,6 +767,8 @@ static BpGraphNode *add_looping(Looping *l) {
       l->types[i] = *l->initial[i]->sequence;
   }
   BpGraphNode *node = l->shapes && l->types ? make_loop(l, &body, &inputs) : NULL;
+  if (!node) /* a node of the body runs in each iteration, of which there may be none */
+    l->scope->import->failing = (Failing){0};
   if (body.known)
     clear_body(&body);
   bp__list_free(&inputs);

@@ -150,7 +150,7 @@ static int read_bytes(const Folder *folder, const char *tensor, uint64_t offset,
 
 /* The place of a tensor's data, as the model declares it. */
 typedef struct Place {
-  const char *location;
+  char *location; /* g_free */
   uint64_t offset, length;
   int has_length;
 } Place;
@@ -162,25 +162,40 @@ static int read_number(const char *tensor, const char *key, const char *text, ui
     *number = strtoull(text, &end, 10);
   if (!end || *end || errno || *number > INT64_MAX)
     return bp_error_raise(BP_ERROR_FORMAT, "tensor '%s' has the %s '%s', which is no number",
-                          tensor, key, text ? text : "");
+                          tensor, key, text);
   return 0;
 }
 
+/* Stores the value of an entry in the place; takes `value` over. */
+static int set_entry(const char *tensor, const char *key, char *value, Place *place) {
+  int status = 0;
+  if (!strcmp(key, "location")) {
+    g_free(place->location);
+    place->location = value;
+    return 0;
+  }
+  if (!strcmp(key, "offset"))
+    status = read_number(tensor, key, value, &place->offset);
+  else if (!strcmp(key, "length"))
+    status = read_number(tensor, key, value, &place->length);
+  place->has_length |= !strcmp(key, "length");
+  g_free(value);
+  return status;
+}
+
 static int read_place(const OnnxTensor *tensor, const char *name, Place *place) {
-  memset(place, 0, sizeof(*place));
   for (size_t i = 0; i < tensor->n_external_data; i++) {
-    const char *key = tensor->external_data[i]->key, *value = tensor->external_data[i]->value;
-    int status = 0;
-    if (!key)
-      continue;
-    if (!strcmp(key, "location"))
-      place->location = value;
-    else if (!strcmp(key, "offset"))
-      status = read_number(name, key, value, &place->offset);
-    else if (!strcmp(key, "length"))
-      status = read_number(name, key, value, &place->length);
-    place->has_length |= !strcmp(key, "length");
-    if (status)
+    const char *key = tensor->external_data[i]->key;
+    const ProtobufCBinaryData *value = &tensor->external_data[i]->value;
+    char *text = g_strndup((const char *)value->data, value->len);
+    if (text && strlen(text) != value->len) {
+      g_free(text);
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "tensor '%s' has its data in another file, and a NUL byte in the value "
+                            "of '%s'",
+                            name, key ? key : "");
+    }
+    if (set_entry(name, key ? key : "", text ? text : g_strdup(""), place))
       return -1;
   }
   if (!place->location || !*place->location || strlen(place->location) >= PATH_MAX ||
@@ -240,30 +255,51 @@ static uint8_t *map_elements(Folder *folder, OnnxTensor *tensor, uint64_t offset
   return NULL;
 }
 
-static int load_tensor(Folder *folder, OnnxTensor *tensor, const char *name) {
-  Place place;
-  uint64_t bytes = 0;
-  uint8_t *data;
-  if (tensor->data_location == 0)
-    return 0;
-  name = name && g_utf8_validate(name, -1, NULL) ? name : "";
-  if (read_place(tensor, name, &place) || needed_bytes(tensor, name, &bytes) ||
-      open_file(folder, name, place.location))
+/* Checks that the model itself has no elements of the tensor: they may differ from the file's. */
+static int check_alone(const OnnxTensor *tensor, const char *name) {
+  size_t count = tensor->raw_data.len + tensor->n_float_data + tensor->n_int32_data +
+                 tensor->n_int64_data + tensor->n_double_data + tensor->n_uint64_data;
+  return count == 0 ? 0
+                    : bp_error_raise(BP_ERROR_FORMAT,
+                                     "tensor '%s' has its data both in the model and in another "
+                                     "file; save the model again",
+                                     name);
+}
+
+/* Opens the file of a place, and checks that the file has the tensor's bytes there. */
+static int open_place(Folder *folder, const Place *place, const char *name, uint64_t bytes) {
+  if (open_file(folder, name, place->location))
     return -1;
-  if (place.has_length && place.length != bytes)
+  if (place->has_length && place->length != bytes)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "tensor '%s' has %" PRIu64 " bytes in '%s' instead of %" PRIu64, name,
-                          place.length, place.location, bytes);
-  if (place.offset > folder->size || bytes > folder->size - place.offset)
+                          place->length, place->location, bytes);
+  if (place->offset > folder->size || bytes > folder->size - place->offset)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "tensor '%s' has %" PRIu64 " bytes from %" PRIu64 " on of '%s', which "
                           "has %" PRIu64,
-                          name, bytes, place.offset, place.location, folder->size);
+                          name, bytes, place->offset, place->location, folder->size);
   if (__builtin_add_overflow(folder->taken, bytes, &folder->taken) ||
       folder->taken / MOST_SHARING > folder->held)
-    return refuse(folder, name, place.location, "its tensors read again and again");
-  data = map_elements(folder, tensor, place.offset, bytes);
-  if (!data && !(data = read_elements(folder, name, place.offset, bytes)))
+    return refuse(folder, name, place->location, "its tensors read again and again");
+  return 0;
+}
+
+static int load_tensor(Folder *folder, OnnxTensor *tensor, const char *name) {
+  Place place = {0};
+  uint64_t bytes = 0;
+  uint8_t *data = NULL;
+  if (tensor->data_location == 0)
+    return 0;
+  name = name && g_utf8_validate(name, -1, NULL) ? name : "";
+  int status = check_alone(tensor, name) || read_place(tensor, name, &place) ||
+                       needed_bytes(tensor, name, &bytes) || open_place(folder, &place, name, bytes)
+                   ? -1
+                   : 0;
+  g_free(place.location);
+  if (!status && !(data = map_elements(folder, tensor, place.offset, bytes)))
+    data = read_elements(folder, name, place.offset, bytes);
+  if (!data)
     return -1;
   free(tensor->raw_data.data);
   tensor->raw_data = (ProtobufCBinaryData){bytes, data};

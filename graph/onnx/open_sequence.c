@@ -154,9 +154,14 @@ BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGra
                        sequence->sequence);
 }
 
+bool bp__sequence_is_never_filled(const BpGraphValue *sequence) {
+  return !has_tensors(sequence->sequence) || sequence->sequence->ndim < 0;
+}
+
 /* Fails with -1 if no run can insert a given tensor into the sequence. */
-static int check_tensors(const BpGraphNode *named, const BpGraphSequence *type) {
-  if (has_tensors(type) && type->ndim >= 0)
+static int check_tensors(const BpGraphNode *named, const BpGraphValue *sequence) {
+  const BpGraphSequence *type = sequence->sequence;
+  if (!bp__sequence_is_never_filled(sequence))
     return 0;
   return bp__op_bad(named, "its %s never has a %s", type->is_optional ? "optional" : "sequence",
                     type->is_optional ? "value" : "tensor");
@@ -166,7 +171,7 @@ BpGraphValue *bp__sequence_at(BpGraph *graph, const BpGraphNode *named, BpGraphV
                               BpGraphValue *position) {
   const BpGraphSequence *type = sequence->sequence;
   BpGraphValue *inputs[] = {sequence, position};
-  if (check_tensors(named, type))
+  if (check_tensors(named, sequence))
     return NULL;
   return give_tensor(graph,
                      add_node(graph, named, BP_SEQUENCE_AT, inputs, position ? 2 : 1, NULL, 0),
@@ -191,7 +196,7 @@ BpGraphValue *bp__sequence_concat(BpGraph *graph, const BpGraphNode *named, BpGr
   const BpGraphSequence *type = sequence->sequence;
   int64_t shape[BP_GRAPH_MAX_NDIM + 1];
   int32_t axis, ndim = type->ndim + is_new;
-  if (check_tensors(named, type) || check_moves(named, type->dtype) ||
+  if (check_tensors(named, sequence) || check_moves(named, type->dtype) ||
       bp__op_axis(named, axis_number, ndim, &axis))
     return NULL;
   if (ndim > BP_GRAPH_MAX_NDIM) {
@@ -222,4 +227,27 @@ BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGra
                                bp__attr_int(graph, "keepdims", keeps_axis)};
   return give_sequence(
       graph, add_node(graph, named, BP_SEQUENCE_SPLIT, inputs, split ? 2 : 1, attrs, 2), &type);
+}
+
+/* ---- Failing ----------------------------------------------------------------------------- */
+
+static BpGraphValue *make_empty(BpGraph *graph, const BpGraphNode *named,
+                                const BpGraphSequence *type) {
+  return give_sequence(graph, add_node(graph, named, BP_SEQUENCE_CONSTRUCT, NULL, 0, NULL, 0),
+                       type);
+}
+
+/* Takes a tensor out of an empty sequence or optional. */
+BpGraphValue *bp__sequence_fail(BpGraph *graph, const Failing *failing, const BpGraphSequence *type,
+                                bool is_sequence) {
+  const BpGraphNode named = {.name = failing->name};
+  const BpGraphSequence number = {.is_open = true, .dtype = BP__INT64};
+  BpGraphValue *empty = make_empty(graph, &named, is_sequence ? &number : type), *first = NULL;
+  if (!failing->is_optional &&
+      !(first = bp__graph_constant(graph, failing->name, BP__INT64, NULL, 0, NULL)))
+    return NULL;
+  BpGraphValue *value = empty ? bp__sequence_at(graph, &named, empty, first) : NULL;
+  if (value)
+    value->producer->is_kept = 1;
+  return value && is_sequence ? make_empty(graph, &named, type) : value;
 }

@@ -9,6 +9,12 @@
 
 #include "graph/onnx/import.h"
 
+/* A node that fails in each run that executes it. */
+typedef struct Failing {
+  const char *name; /* NULL: none */
+  bool is_optional; /* whether it takes the value of an optional, instead of a tensor */
+} Failing;
+
 typedef struct Import {
   BpGraph *graph; /* graph to which nodes are added: the model's, or a body */
   const OnnxModel *model;
@@ -17,6 +23,7 @@ typedef struct Import {
   int32_t num_shapes;
   struct hsearch_data functions; /* OnnxFunction by domain, name and overload */
   GHashTable *branches;          /* OnnxGraph by the bytes of a subgraph */
+  Failing failing;               /* the node that raised the error, if it fails in each run */
 } Import;
 
 /* A body during its import, and the values of the surrounding graph that it reads. */
@@ -144,6 +151,11 @@ BpGraphValue *bp__sequence_at(BpGraph *graph, const BpGraphNode *named, BpGraphV
 BpGraphValue *bp__sequence_length(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence);
 BpGraphValue *bp__sequence_concat(BpGraph *graph, const BpGraphNode *named, BpGraphValue *sequence,
                                   int64_t axis, bool is_new);
+/* Whether no run can put a tensor into the sequence or optional. */
+bool bp__sequence_is_never_filled(const BpGraphValue *sequence);
+/* Makes a value whose computation fails as `failing` does: a tensor of the type, or a sequence. */
+BpGraphValue *bp__sequence_fail(BpGraph *graph, const Failing *failing, const BpGraphSequence *type,
+                                bool is_sequence);
 /* A NULL `split` makes parts of extent 1. */
 BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGraphValue *tensor,
                                  BpGraphValue *split, int32_t axis, bool keeps_axis);

@@ -65,6 +65,12 @@ static BpGraphValue *new_sequence(const Sequencing *s, int64_t count) {
   return bp__graph_sequence(s->graph, s->node.name, (int32_t)count);
 }
 
+/* Notes, for an error, that each run of the node fails. Returns -1. */
+static int note_failing(const Sequencing *s, bool is_optional) {
+  s->scope->import->failing = (Failing){s->node.name, is_optional};
+  return -1;
+}
+
 /* Outputs a settled sequence. The tensors of the sequence have one type: `dtype` or, if dtype.bits
  * is 0, the type of the first tensor. */
 static int give(const Sequencing *s, BpGraphValue *value, BpDataType dtype,
@@ -109,17 +115,25 @@ static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int
       return bp__op_bad(&s->node, "its position is not one number");
   }
   *place = given < 0 ? given + count : given;
-  return *place >= 0 && *place < end ? 0
-                                     : bp__op_bad(&s->node,
-                                                  "its position is %lld, in a sequence of %lld "
-                                                  "tensors",
-                                                  (long long)given, (long long)count);
+  if (*place >= 0 && *place < end)
+    return 0;
+  bp__op_bad(&s->node, "its position is %lld, in a sequence of %lld tensors", (long long)given,
+             (long long)count);
+  return note_failing(s, false);
 }
 
 /* Outputs an open sequence, or NULL. */
 static int give_open(BpGraphValue *value, BpGraphValue **results) {
   results[0] = value;
   return value ? 0 : -1;
+}
+
+/* Outputs a tensor made of those of an open sequence; NULL after an error. */
+static int give_taken(const Sequencing *s, const BpGraphValue *sequence, BpGraphValue *value,
+                      BpGraphValue **results) {
+  if (!value && sequence && bp__sequence_is_never_filled(sequence))
+    return note_failing(s, sequence->sequence->is_optional);
+  return give_open(value, results);
 }
 
 /* The open sequence of input 0; NULL with an error. */
@@ -155,8 +169,9 @@ static int add_empty(Sequencing *s, BpGraphValue **results) {
  * position. */
 static int add_open_at(Sequencing *s, BpGraphValue *position, BpGraphValue **results) {
   BpGraphValue *sequence = open_sequence_of(s);
-  return give_open(sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
-                   results);
+  return give_taken(s, sequence,
+                    sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
+                    results);
 }
 
 static int add_at(Sequencing *s, BpGraphValue **results) {
@@ -286,9 +301,12 @@ static int add_concat(Sequencing *s, BpGraphValue **results) {
   if (!sequence || read_int(s, "axis", &axis) || read_int(s, "new_axis", &is_new))
     return -1;
   if (sequence->is_open)
-    return give_open(bp__sequence_concat(s->graph, &s->node, from, axis, is_new != 0), results);
-  if (sequence->count == 0)
-    return bp__op_bad(&s->node, "its sequence is empty");
+    return give_taken(s, from, bp__sequence_concat(s->graph, &s->node, from, axis, is_new != 0),
+                      results);
+  if (sequence->count == 0) {
+    bp__op_bad(&s->node, "its sequence is empty");
+    return note_failing(s, false);
+  }
   BpGraphValue **parts =
       bp__arena_alloc_array(&s->graph->arena, (size_t)sequence->count, sizeof(*parts));
   for (int32_t i = 0; parts && i < sequence->count; i++)
@@ -391,10 +409,14 @@ static bool is_open_optional(const BpGraphValue *value) {
 }
 
 static int add_get_element(Sequencing *s, BpGraphValue **results) {
-  if (is_open_optional(bp__node_input(&s->node, 0)))
-    return give_open(bp__sequence_at(s->graph, &s->node, s->node.inputs[0], NULL), results);
-  results[0] = bp__node_input(&s->node, 0);
-  return results[0] && !is_none(results[0]) ? 0 : bp__op_bad(&s->node, "its optional has no value");
+  BpGraphValue *value = bp__node_input(&s->node, 0);
+  if (is_open_optional(value))
+    return give_taken(s, value, bp__sequence_at(s->graph, &s->node, value, NULL), results);
+  results[0] = value;
+  if (value && !is_none(value))
+    return 0;
+  bp__op_bad(&s->node, "its optional has no value");
+  return note_failing(s, true);
 }
 
 static int add_has_element(Sequencing *s, BpGraphValue **results) {

@@ -320,8 +320,8 @@ static int read_layer(Recurrent *r) {
   if (bp__extent_is_open(r->input) || bp__extent_is_open(r->hidden))
     return bp__op_bad(node, "the last extent of its weights is open");
   r->directions = is_both ? 2 : 1;
-  if (bp__value_num_elements(r->x) == 0 || bp__value_num_elements(node->inputs[2]) == 0)
-    return bp__op_bad(node, "its input or its state is empty");
+  if (bp__value_num_elements(node->inputs[2]) == 0)
+    return bp__op_bad(node, "its state is empty");
   if (bp__node_int(node, "hidden_size", r->hidden) != r->hidden)
     return bp__op_bad(node, "hidden_size is not that of its weights");
   if (check_inputs(r) || read_activations(r))

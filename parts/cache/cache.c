@@ -14,14 +14,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_SIZE 1024 /* MiB */
 #define MOST_SIZE    (1 << 24)
-#define RECENT_S     60 /* files used this recently may be in use */
 #define OLD_S        (90 * 24 * 3600)
 
 /* ---- Removing files ---------------------------------------------------------------------- */
@@ -73,7 +71,7 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   g_array_sort(files, compare_use);
   for (guint i = 0; i < files->len; ++i) {
     const Kept *file = &g_array_index(files, Kept, i);
-    int is_spare = size > limit && file->used < now - RECENT_S;
+    int is_spare = size > limit && file->used < now - BP_RECENT_S;
     if (!is_spare && file->used >= now - OLD_S)
       return;
     unlinkat(folder, file->name, 0);
@@ -81,20 +79,12 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   }
 }
 
-/* Removes the working folder of a process that ended without removing it. The owning process locks
- * the folder while it lives. */
-static void remove_abandoned(int folder, const char *name, const struct stat *status) {
-  if (!S_ISDIR(status->st_mode)) {
+/* Removes a file or working folder with a temporary name that no process uses any more. */
+static void remove_temporary(int folder, const char *name, const struct stat *status) {
+  if (S_ISDIR(status->st_mode))
+    bp__remove_abandoned(folder, name);
+  else if (status->st_mtime < time(NULL) - BP_RECENT_S)
     unlinkat(folder, name, 0);
-    return;
-  }
-  int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) {
-    bp__remove_files(fd);
-    unlinkat(folder, name, AT_REMOVEDIR);
-  }
-  if (fd >= 0)
-    close(fd);
 }
 
 /* All processes do the same: each updates the time of a file before it uses the file, and keeps
@@ -118,8 +108,8 @@ static void tidy(const BpCache *cache) {
     if (S_ISREG(status.st_mode) && is_kept_name(entry->d_name)) {
       const Kept file = {g_strdup(entry->d_name), status.st_mtime, (uint64_t)status.st_size};
       g_array_append_val(files, file);
-    } else if (bp__is_temporary(entry->d_name) && status.st_mtime < now - RECENT_S) {
-      remove_abandoned(fd, entry->d_name, &status);
+    } else if (bp__is_temporary(entry->d_name)) {
+      remove_temporary(fd, entry->d_name, &status);
     }
   }
   if (limit)
@@ -148,7 +138,7 @@ static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
     if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode) ||
         !is_kept_name(entry->d_name) || g_str_has_suffix(entry->d_name, ".lock"))
       continue;
-    if (removes && (status.st_mtime >= now - RECENT_S || unlinkat(fd, entry->d_name, 0)))
+    if (removes && (status.st_mtime >= now - BP_RECENT_S || unlinkat(fd, entry->d_name, 0)))
       continue;
     usage->files++;
     usage->bytes += (uint64_t)status.st_size;

@@ -10,6 +10,7 @@
 #include "parts/file.h"
 
 #include <backplane/error.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -90,6 +91,19 @@ static const char *temporary_place(void) {
   return is_usable ? path : "/tmp";
 }
 
+/* Removes working folders of processes that were killed. */
+static void tidy_temporary(int place) {
+  int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  if (!entries && fd >= 0)
+    close(fd);
+  for (const struct dirent *entry; entries && (entry = readdir(entries));)
+    if (bp__is_temporary(entry->d_name))
+      bp__remove_abandoned(fd, entry->d_name);
+  if (entries)
+    closedir(entries);
+}
+
 int bp__workdir_create(BpWorkdir *dir, const BpCache *cache) {
   if (cache && cache->fd >= 0) {
     if (!create_in_cache(dir, cache))
@@ -99,8 +113,10 @@ int bp__workdir_create(BpWorkdir *dir, const BpCache *cache) {
   const char *place = temporary_place();
   int parent = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
   int rc = create_in(dir, parent, place);
-  if (parent >= 0)
+  if (parent >= 0) {
+    tidy_temporary(parent);
     close(parent);
+  }
   return rc;
 }
 

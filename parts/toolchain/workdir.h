@@ -20,8 +20,9 @@ typedef struct BpWorkdir {
 } BpWorkdir;
 
 /* Makes a new directory: in a cache, so that files can be kept; or, without an open cache (NULL or
- * not open) or if the cache has no space, in the folder for temporary files. -1 with an error. The
- * cache stays open as long as the directory exists. */
+ * not open) or if the cache has no space, in the folder for temporary files, from which directories
+ * of killed processes are then removed. -1 with an error. The cache stays open as long as the
+ * directory exists. */
 int bp__workdir_create(BpWorkdir *dir, const BpCache *cache);
 /* Removes the directory and its files; does nothing if there is none. */
 void bp__workdir_remove(BpWorkdir *dir);

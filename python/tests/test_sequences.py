@@ -105,6 +105,42 @@ CASES = {
         y = If (has) <then_branch = u () => (float[m] u0) { u0 = OptionalGetElement (o) },
                       else_branch = v () => (float[m] v0) { v0 = Concat<axis = 0> (x, x) }>
       }""", [dict(x=NUMBERS[0, :n], c=c) for n, c in [(6, 1), (6, 0), (2, 0), (2, 1)]]),
+    "optional_without_a_value": ("""
+      m (float[2] x, bool c) => (float[2] y, float[2] z) {
+        o = Optional<type = float[2]> ()  h = OptionalHasElement (o)  has = And (h, c)
+        y = If (has) <then_branch = u () => (float[2] u0) { d = OptionalGetElement (o)  u0 = Neg (d) },
+                      else_branch = v () => (float[2] v0) { v0 = Exp (x) }>
+        p = If (c) <then_branch = t () => (optional(float[2]) t0) { t0 = Optional<type = float[2]> () },
+                    else_branch = e () => (optional(float[2]) e0) { e0 = Optional<type = float[2]> () }>
+        never = OptionalHasElement (p)  always = Not (never)
+        z = If (always) <then_branch = f () => (float[2] f0) { f0 = Neg (y) },
+                         else_branch = g () => (float[2] g0) { g0 = OptionalGetElement (p) }>
+      }""", [dict(x=NUMBERS[0, :2], c=c) for c in (0, 1)]),
+    "optional_and_sequence_that_get_values_in_a_loop": ("""
+      m (float[2] x, int64 k) => (float[2] y, float[2] z) {
+        o = Optional<type = float[2]> ()  s = SequenceEmpty ()  last = Constant<value_int = -1> ()
+        p, q = Loop (k, , o, s) <body = b (int64 i, bool go, optional(float[2]) a, seq(float[2]) r)
+                                     => (bool on, optional(float[2]) a1, seq(float[2]) r1) {
+          on = Identity (go)  has = OptionalHasElement (a)
+          w = If (has) <then_branch = u () => (float[2] u0) { e = OptionalGetElement (a)  u0 = Add (e, x) },
+                        else_branch = v () => (float[2] v0) { v0 = Neg (x) }>
+          a1 = Optional (w)
+          n = SequenceLength (r)  zero = Constant<value_int = 0> ()  some = Greater (n, zero)
+          l = If (some) <then_branch = f () => (float[2] f0) { e1 = SequenceAt (r, last)  f0 = Mul (e1, x) },
+                         else_branch = g () => (float[2] g0) { g0 = Exp (x) }>
+          r1 = SequenceInsert (r, l) }>
+        h = OptionalHasElement (p)
+        y = If (h) <then_branch = t () => (float[2] t0) { t0 = OptionalGetElement (p) },
+                    else_branch = d () => (float[2] d0) { d0 = Identity (x) }>
+        z = SequenceAt (q, last)
+      }""", [dict(x=NUMBERS[0, :2], k=k) for k in (1, 2, 3)]),
+    "branch_without_a_value_gives_a_sequence": ("""
+      m (float[n] x, bool c) => (float[m] y) {
+        o = Optional<type = float[n]> ()  h = OptionalHasElement (o)  has = And (h, c)
+        s = If (has) <then_branch = u () => (seq(float[n]) u0) { d = OptionalGetElement (o)  u0 = SequenceConstruct (d) },
+                      else_branch = v () => (seq(float[n]) v0) { v0 = SequenceConstruct (x, x) }>
+        y = ConcatFromSequence<axis = 0> (s)
+      }""", [dict(x=NUMBERS[0, :n], c=c) for n, c in [(3, 0), (2, 1)]]),
     "queue_of_rows": ("""
       m (float[n, 6] x, int64 k) => (float[m, 6] y) {
         first = SplitToSequence<axis = 0> (x)
@@ -199,6 +235,18 @@ ERRORS = {
                     else_branch = e () => (optional(float[2]) e0) { e0 = Optional<type = float[2]> () }>
         d = OptionalGetElement (o)  y = Neg (d) }""",
       dict(x=[1, 2], c=False), r"node 'OptionalGetElement_1': its optional has no value"),
+    "branch_that_takes_the_value_of_none": ("""
+      m (float[2] x, bool c) => (float[2] y) {
+        o = Optional<type = float[2]> ()
+        y = If (c) <then_branch = t () => (float[2] t0) { t0 = OptionalGetElement (o) },
+                    else_branch = e () => (float[2] e0) { e0 = Neg (x) }> }""",
+      dict(x=[1, 2], c=True), r"node 'If_1/OptionalGetElement_0': its optional has no value"),
+    "branch_that_takes_a_tensor_of_none": ("""
+      m (float[2] x, bool c) => (float[2] y) {
+        s = SequenceEmpty ()  first = Constant<value_int = 0> ()
+        y = If (c) <then_branch = t () => (float[2] t0) { t0 = SequenceAt (s, first) },
+                    else_branch = e () => (float[2] e0) { e0 = Neg (x) }> }""",
+      dict(x=[1, 2], c=True), r"node 'If_2/SequenceAt_0': its position is 0, in a sequence of 0 tensors"),
 }
 
 # Errors of every run, reported when the model is compiled.

@@ -15,10 +15,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char *scratch;
@@ -278,6 +280,70 @@ static void test_nothing_is_left_of_a_kill(void) {
   g_assert_cmpint(g_rmdir(folder), ==, 0);
 }
 
+/* Sets the time of a folder to an hour ago. */
+static void make_old(const char *path) {
+  const struct timespec then = {.tv_sec = time(NULL) - 3600}, times[] = {then, then};
+  g_assert_cmpint(utimensat(AT_FDCWD, path, times, 0), ==, 0);
+}
+
+/* Returns the path of the only entry of a folder (transfer full). */
+static char *only_entry(const char *folder) {
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  char *path = g_build_filename(folder, g_dir_read_name(dir), NULL);
+  g_assert_null(g_dir_read_name(dir));
+  g_dir_close(dir);
+  return path;
+}
+
+/* Ends a process while a compiler, which kills the process, tells its version. */
+static void end_within_a_compiler(void) {
+  int status;
+  use_compiler("cc-that-kills-early", "kill -9 $BP_TEST_EXPORTER");
+  pid_t child = fork();
+  if (!child) {
+    g_autofree char *number = g_strdup_printf("%d", (int)getpid());
+    g_setenv("BP_TEST_EXPORTER", number, TRUE);
+    load_c(ADD_SOURCE);
+    _exit(0);
+  }
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_true(WIFSIGNALED(status));
+}
+
+static void test_folder_of_a_killed_process_is_removed_later(void) {
+  static const char *const names[] = {".backplane-00000000000000ff", ".backplane-0", "other"};
+  g_autofree char *folder = path_of("temporary"), *before = g_strdup(g_getenv("TMPDIR"));
+  begin("killed-early");
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  g_setenv("TMPDIR", folder, TRUE);
+  end_within_a_compiler();
+  g_autofree char *left = only_entry(folder);
+  use_compiler("cc-after-a-minute", "exec cc \"$@\"");
+  assert_compiles();
+  g_assert_true(g_file_test(left, G_FILE_TEST_IS_DIR)); /* it may be in use */
+  make_old(left);
+  for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    g_autofree char *path = g_build_filename(folder, names[i], NULL);
+    g_assert_cmpint(g_mkdir(path, 0700), ==, 0);
+    make_old(path);
+  }
+  g_autofree char *used = g_build_filename(folder, names[0], NULL);
+  int lock = open(used, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  g_assert_cmpint(flock(lock, LOCK_EX), ==, 0);
+  use_compiler("cc-after-an-hour", "exec cc \"$@\"");
+  assert_compiles();
+  g_assert_false(g_file_test(left, G_FILE_TEST_EXISTS));
+  for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    g_autofree char *path = g_build_filename(folder, names[i], NULL);
+    g_assert_cmpint(g_rmdir(path), ==, 0);
+  }
+  close(lock);
+  if (before)
+    g_setenv("TMPDIR", before, TRUE);
+  else
+    g_unsetenv("TMPDIR");
+}
+
 /* In a mount namespace of its own. */
 static int compile_on_noexec(void) {
   g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
@@ -336,6 +402,8 @@ int main(int argc, char **argv) {
       test_mode_of_an_exported_library);
   ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);
   ADD("nothing_is_left_beside_a_library_whose_program_was_killed", test_nothing_is_left_of_a_kill);
+  ADD("folder_of_a_killed_process_is_removed_later",
+      test_folder_of_a_killed_process_is_removed_later);
   ADD("cache_mounted_noexec_is_not_used", test_cache_mounted_noexec);
   ADD("fifo_is_not_replaced_by_a_library", test_file_that_is_not_regular);
   int rc = g_test_run();

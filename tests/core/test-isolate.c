@@ -249,6 +249,21 @@ static void test_memory_of_a_software_device_is_shared_until_it_is_freed(void) {
   g_assert_cmpint(count_shared_bytes() - before, <, (int64_t)SHARED_SIZE / 4);
 }
 
+/* The free finds no memory for an event, and is tried again. */
+static void test_shared_memory_is_returned_after_a_passing_lack_of_memory(void) {
+  choose_device();
+  const BpDevice where = {device.device_type, device.device_id | 1};
+  g_autofree char *bytes = g_malloc0(SHARED_SIZE);
+  int64_t before = count_shared_bytes();
+  void *handle = allocate(where, SHARED_SIZE, NULL);
+  assert_ok(copy_in(where, handle, 0, bytes, SHARED_SIZE));
+  g_assert_cmpint(count_shared_bytes() - before, >=, (int64_t)SHARED_SIZE);
+  assert_ok(launch(where, "fail-event", NULL, 0));
+  assert_ok(bp_device_free(where, handle));
+  assert_ok(bp_stream_sync(where, NULL));
+  g_assert_cmpint(count_shared_bytes() - before, <, (int64_t)SHARED_SIZE / 4);
+}
+
 static void test_copy_past_the_end_of_shared_memory_is_refused(void) {
   BpDevice where;
   if (!choose_software_device(&where))
@@ -709,6 +724,8 @@ int main(int argc, char **argv) {
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
   TEST("memory-of-a-software-device-is-shared-until-it-is-freed",
        test_memory_of_a_software_device_is_shared_until_it_is_freed);
+  TEST("shared-memory-is-returned-after-a-passing-lack-of-memory",
+       test_shared_memory_is_returned_after_a_passing_lack_of_memory);
   TEST("copy-past-the-end-of-shared-memory-is-refused",
        test_copy_past_the_end_of_shared_memory_is_refused);
   TEST("freed-memory-is-not-used-again-before-queued-work-read-it",

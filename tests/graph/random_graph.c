@@ -26,7 +26,11 @@ int64_t extent_of_some(RandomGraph *g) {
 
 /* The same, and rarely 0. */
 int64_t extent(RandomGraph *g) {
-  return below(g, 40) ? extent_of_some(g) : 0;
+  return below(g, g->zero_share) ? extent_of_some(g) : 0;
+}
+
+int64_t small_extent(RandomGraph *g, int64_t last) {
+  return below(g, g->zero_share) ? between(g, 1, last) : 0;
 }
 
 int64_t part_of(RandomGraph *g, int64_t count) {
@@ -169,6 +173,7 @@ static void add_specials(RandomGraph *g, RandomValue *value) {
   for (int64_t i = 0; i < 1 + count / 50; i++)
     ((float *)value->data)[below(g, count)] = specials[below(g, G_N_ELEMENTS(specials))];
   value->error = 1.2e-7;
+  value->has_specials = TRUE;
 }
 
 static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
@@ -183,7 +188,9 @@ static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_
                                             : usual[below(g, G_N_ELEMENTS(usual))];
   while (!(1 << type & types));
   for (int32_t i = 0; i < rank; i++) {
-    shape[i] = i == 0 && rank > 2 ? between(g, 1, 2) : has_elements ? extent_of_some(g) : extent(g);
+    shape[i] = i == 0 && rank > 2 ? has_elements ? between(g, 1, 2) : small_extent(g, 2)
+               : has_elements ? extent_of_some(g)
+                                  : extent(g);
     while (count * shape[i] > MAX_ELEMENTS)
       shape[i] = (shape[i] + 1) / 2;
     count *= shape[i];
@@ -243,8 +250,11 @@ static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, in
   RandomValue *value = random_graph_value(g, result);
   double error = 0;
   for (int32_t i = 0; i < node->num_reads; i++)
-    if (node->reads[i] >= 0)
-      error = MAX(error, random_graph_value(g, node->reads[i])->error);
+    if (node->reads[i] >= 0) {
+      const RandomValue *read = random_graph_value(g, node->reads[i]);
+      error = MAX(error, read->error);
+      value->has_specials |= read->has_specials;
+    }
   int32_t bits = value->type == BFLOAT16  ? 6
                  : value->type == FLOAT16 ? 9
                  : value->type == FLOAT   ? 20
@@ -283,6 +293,7 @@ int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t r
   node->results[node->num_results++] = result;
   value->node = first->node;
   value->error = first->error;
+  value->has_specials = first->has_specials;
   value->fraction = first->fraction;
   value->magnitude = first->magnitude;
   return result;
@@ -996,6 +1007,15 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
 
 /* ---- Windows ---- */
 
+static int32_t new_picture(RandomGraph *g, int32_t types) {
+  int64_t shape[4] = {small_extent(g, 2), below(g, 2) ? between(g, 1, 20) : extent_of_some(g),
+                      between(g, 3, 9), between(g, 3, 9)};
+  int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : FLOAT;
+  while (shape[0] * shape[1] * shape[2] * shape[3] > MAX_ELEMENTS)
+    shape[2] = shape[3] = 3;
+  return given(g, type, shape, 4, FALSE);
+}
+
 /* Picks a picture, often the result of another node, so that layers follow each other. Rarely its
  * batch is empty. */
 int32_t picture(RandomGraph *g, int32_t types) {
@@ -1005,17 +1025,17 @@ int32_t picture(RandomGraph *g, int32_t types) {
     if (fits(known, types, 4, 4, FALSE) && known->shape[1] && known->shape[2] && known->shape[3])
       return value;
   }
-  int64_t shape[4] = {between(g, below(g, 20) ? 1 : 0, 2),
-                      below(g, 2) ? between(g, 1, 20) : extent_of_some(g), between(g, 3, 9),
-                      between(g, 3, 9)};
-  int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : FLOAT;
-  while (shape[0] * shape[1] * shape[2] * shape[3] > MAX_ELEMENTS)
-    shape[2] = shape[3] = 3;
-  return given(g, type, shape, 4, FALSE);
+  return new_picture(g, types);
+}
+
+/* Winograd's algorithm makes NaN of a tile with an infinity. */
+static int32_t picture_without_specials(RandomGraph *g, int32_t types) {
+  int32_t x = picture(g, types);
+  return random_graph_value(g, x)->has_specials ? new_picture(g, types) : x;
 }
 
 static void make_conv(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, FLOATS);
+  int32_t x = picture_without_specials(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
   int64_t kernel = between(g, 0, 2) * 2 + 1; /* MIN evaluates its arguments twice */
   kernel = MIN(kernel, MIN(in.shape[2], in.shape[3]));
@@ -1036,7 +1056,7 @@ static void make_conv(RandomGraph *g, const Row *row) {
 }
 
 static void make_conv_transpose(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, 1 << FLOAT);
+  int32_t x = picture_without_specials(g, 1 << FLOAT);
   const RandomValue in = *random_graph_value(g, x);
   int64_t kernel = between(g, 1, 4), stride = between(g, 1, 2), channels = between(g, 1, 9);
   int64_t groups = 1;
@@ -1366,6 +1386,9 @@ static void choose_outputs(RandomGraph *g) {
   g_free(read);
 }
 
+/* One graph of so many has many extents of 0. */
+#define ZEROS_SHARE 12
+
 RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size,
                               gboolean has_rare_types) {
   RandomGraph *g = g_new0(RandomGraph, 1);
@@ -1374,6 +1397,7 @@ RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, i
   g->outputs = g_array_new(FALSE, TRUE, sizeof(int32_t));
   g->state = seed * 0x9e3779b97f4a7c15u + 0x1234567;
   g->has_rare_types = has_rare_types;
+  g->zero_share = seed % ZEROS_SHARE == 0 ? 6 : 40;
   for (int32_t i = 0; i < 4; i++)
     below(g, 2);
   for (int32_t i = 0; i < size; i++) {

@@ -24,7 +24,8 @@ typedef struct RandomValue {
    * rounding in its computation, 0 if the elements are exact. */
   int32_t fraction, magnitude;
   double error;
-  double scale; /* size of terms that cancel, which bounds the precision; or 0 */
+  gboolean has_specials; /* whether infinities and NaN were put into it, or into its operands */
+  double scale;          /* size of terms that cancel, which bounds the precision; or 0 */
 } RandomValue;
 
 typedef struct RandomNode {
@@ -39,6 +40,7 @@ typedef struct RandomGraph {
   GArray *nodes;   /* RandomNode */
   GArray *outputs; /* int32_t, indices of values */
   uint64_t state;
+  int32_t zero_share;      /* one of so many extents is 0 */
   gboolean has_rare_types; /* float64, bfloat16, 16-bit types, uint32 and uint64 */
 } RandomGraph;
 

@@ -55,7 +55,7 @@ void make_tensor_scatter(RandomGraph *g, const Row *row) {
 /* A kernel for each channel, also over the previous state. */
 void make_causal_conv(RandomGraph *g, const Row *row) {
   int64_t kernel = between(g, 1, 5), past = kernel - 1;
-  int64_t shape[3] = {between(g, 1, 2), extent_of_some(g), between(g, 1, 9)};
+  int64_t shape[3] = {small_extent(g, 2), extent_of_some(g), between(g, 1, 9)};
   int32_t reads[4] = {given(g, FLOAT, shape, 3, FALSE),
                       weights(g, FLOAT, (int64_t[]){shape[1], 1, kernel}, 3),
                       below(g, 2) ? weights(g, FLOAT, &shape[1], 1) : -1, -1};
@@ -127,7 +127,7 @@ void make_norm(RandomGraph *g, const Row *row) {
 
 /* One token after the other, or in any order by their positions. */
 void make_rotary(RandomGraph *g, const Row *row) {
-  int64_t batch = between(g, 1, 2), heads = between(g, 1, 3), length = between(g, 1, 5);
+  int64_t batch = small_extent(g, 2), heads = between(g, 1, 3), length = small_extent(g, 5);
   int64_t half = between(g, 1, 4), size = 2 * half + below(g, 2) * 3, rows = 7;
   gboolean has_axis = below(g, 2) == 1, has_places = below(g, 2) == 1;
   int64_t with_axis[4] = {batch, heads, length, size}, without[3] = {batch, length, heads * size};
@@ -148,8 +148,8 @@ void make_rotary(RandomGraph *g, const Row *row) {
 
 /* Attention with queries that share keys, with past keys, masks and windows. */
 void make_attention(RandomGraph *g, const Row *row) {
-  int64_t batch = between(g, 1, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
-  int64_t queries = between(g, 1, 5), keys = between(g, 1, 7), size = between(g, 1, 9);
+  int64_t batch = small_extent(g, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
+  int64_t queries = small_extent(g, 5), keys = between(g, 1, 7), size = between(g, 1, 9);
   int64_t past = below(g, 2) ? between(g, 1, 4) : 0, all = past + keys;
   int64_t k[4] = {batch, heads, keys, size}, old[4] = {batch, heads, past, size};
   int64_t q[4] = {batch, heads * groups, queries, size}, mask[2] = {queries, all};
@@ -166,9 +166,13 @@ void make_attention(RandomGraph *g, const Row *row) {
   rounded(g, apply(g, row->op, choice(g, row->attrs), reads, past ? 6 : 4, FLOAT, q, 4));
 }
 
+/* Without rare types, the graph may be for onnxruntime, which ends its process if the batch is
+ * empty. */
 void make_recurrent(RandomGraph *g, const Row *row) {
   int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
-  int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent_of_some(g);
+  int64_t steps = g->has_rare_types ? small_extent(g, 4) : between(g, 1, 4);
+  int64_t batch = g->has_rare_types ? small_extent(g, 3) : between(g, 1, 3);
+  int64_t inputs = extent_of_some(g);
   int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
   int32_t reads[4] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
                       weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),

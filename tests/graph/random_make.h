@@ -51,7 +51,9 @@ enum { ROUNDED = -1 };
 
 int64_t below(RandomGraph *g, int64_t end);
 int64_t between(RandomGraph *g, int64_t first, int64_t last);
+/* An extent of any size, rarely 0; and one from 1 to `last`, rarely 0. */
 int64_t extent(RandomGraph *g);
+int64_t small_extent(RandomGraph *g, int64_t last);
 /* An extent from 1 on. */
 int64_t extent_of_some(RandomGraph *g);
 /* From 1 to `count`; 0 if there is nothing to take a part of. */

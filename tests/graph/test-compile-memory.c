@@ -45,7 +45,9 @@ static void move_out(Backplane__Onnx__TensorProto *tensor, FILE *data) {
     lists[index][i] = &parts[index][i];
     backplane__onnx__string_string_entry__init(&parts[index][i]);
     parts[index][i].key = i ? offset : location;
-    parts[index][i].value = i ? texts[index] : name;
+    parts[index][i].has_value = 1;
+    parts[index][i].value.data = (uint8_t *)(i ? texts[index] : name);
+    parts[index][i].value.len = strlen(i ? texts[index] : name);
   }
   tensor->has_raw_data = 0;
   tensor->has_data_location = 1;

@@ -20,6 +20,7 @@
 /* A folder with a model, and with data files inside and outside of it. */
 typedef struct Fixture {
   char *outer, *folder, *model;
+  const char *inside; /* the field of the tensor that also has elements, or NULL */
 } Fixture;
 
 static char *path_of(const char *folder, const char *name) {
@@ -73,12 +74,26 @@ static void end(Fixture *t, gconstpointer unused) {
   g_free(t->model);
 }
 
+/* Sets an entry from "KEY=VALUE"; '!' in a value is a NUL byte. */
+static void set_entry(Backplane__Onnx__StringStringEntry *entry, char *word) {
+  char *sign = strchr(word, '=');
+  backplane__onnx__string_string_entry__init(entry);
+  *sign = '\0';
+  entry->key = word;
+  entry->has_value = 1;
+  entry->value = (ProtobufCBinaryData){strlen(sign + 1), (uint8_t *)sign + 1};
+  for (size_t i = 0; i < entry->value.len; i++)
+    if (entry->value.data[i] == '!')
+      entry->value.data[i] = '\0';
+}
+
 /* y = x + w; x has a shape, and w the last axis of it. `entries` are the tensor's entries,
  * "location=w.bin offset=8"; the tensor occurs that many times. */
 static BpModule *compile_of(const Fixture *t, const char *shape, const char *entries, int copies,
                             BpProgress progress) {
   OnnxBuilder *builder = onnx_builder_new();
   Backplane__Onnx__StringStringEntry parts[4], *list[4];
+  uint8_t elements[COUNT * sizeof(float)] = {0};
   char **words = g_strsplit(entries, " ", -1);
   const BpTarget *target = bp_target_parse("c -options=-O0");
   BpCompileOptions options = {.struct_size = sizeof(options),
@@ -91,18 +106,17 @@ static BpModule *compile_of(const Fixture *t, const char *shape, const char *ent
   onnx_node(builder, "Add", "x,w", "y", "");
   onnx_output(builder, "y");
   Backplane__Onnx__TensorProto *tensor = g_ptr_array_index(builder->initializers, 0);
-  tensor->n_float_data = 0;
+  if (g_strcmp0(t->inside, "float_data"))
+    tensor->n_float_data = 0;
+  if (!g_strcmp0(t->inside, "raw_data"))
+    tensor->raw_data = (ProtobufCBinaryData){sizeof(elements), elements};
+  tensor->has_raw_data = t->inside != NULL; /* empty raw_data is no data */
   tensor->has_data_location = 1;
   tensor->data_location = 1;
   tensor->external_data = list;
   for (; words[tensor->n_external_data]; tensor->n_external_data++) {
-    Backplane__Onnx__StringStringEntry *part = list[tensor->n_external_data] =
-        &parts[tensor->n_external_data];
-    char *sign = strchr(words[tensor->n_external_data], '=');
-    backplane__onnx__string_string_entry__init(part);
-    *sign = '\0';
-    part->key = words[tensor->n_external_data];
-    part->value = sign + 1;
+    list[tensor->n_external_data] = &parts[tensor->n_external_data];
+    set_entry(&parts[tensor->n_external_data], words[tensor->n_external_data]);
   }
   for (int i = 1; i < copies; i++)
     g_ptr_array_add(builder->initializers, tensor);
@@ -246,6 +260,25 @@ static void test_sizes(Fixture *t, gconstpointer unused) {
   assert_refused(t, "location=w.bin offset=99999999999999999999", BP_ERROR_FORMAT, "no number");
 }
 
+static void test_nul(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  assert_refused(t, "location=w.bin!.txt", BP_ERROR_FORMAT,
+                 "a NUL byte in the value of 'location'");
+  assert_refused(t, "location=w.bin!", BP_ERROR_FORMAT, "a NUL byte in the value of 'location'");
+  assert_refused(t, "location=w.bin offset=8!4", BP_ERROR_FORMAT,
+                 "a NUL byte in the value of 'offset'");
+}
+
+static void test_inside(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  t->inside = "raw_data";
+  assert_refused(t, "location=w.bin", BP_ERROR_FORMAT, "both in the model and in another file");
+  t->inside = "float_data";
+  assert_refused(t, "location=w.bin", BP_ERROR_FORMAT, "both in the model and in another file");
+  t->inside = "none";
+  assert_reads(t, "location=w.bin", 1);
+}
+
 /* A small file and a small model that request any amount of memory. */
 static void test_sharing(Fixture *t, gconstpointer unused) {
   (void)unused;
@@ -266,6 +299,8 @@ int main(int argc, char **argv) {
   ADD("behind_a_link_is_refused", test_links);
   ADD("that_is_no_file_is_refused", test_no_files);
   ADD("of_another_size_is_refused", test_sizes);
+  ADD("with_a_nul_byte_in_its_location_is_refused", test_nul);
+  ADD("beside_data_in_the_model_is_refused", test_inside);
   ADD("of_many_tensors_is_bounded", test_sharing);
   return g_test_run();
 }

@@ -559,6 +559,31 @@ static void test_empty_groups(void) {
   g_free(path);
 }
 
+/* Sums and products along an axis of no elements, for each of an open number of rows. */
+static void test_empty_sums(void) {
+  static const int64_t shape[] = {5, 0, 3};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "rowsx0x3");
+  onnx_ints(builder, "axis", "1,");
+  onnx_node(builder, "ReduceSum", "x,axis", "sums", "keepdims=0");
+  onnx_node(builder, "ReduceProd", "x", "products", "axes=1, keepdims=0");
+  onnx_node(builder, "Sub", "products,sums", "y", "");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  BpTensor *x = numbers(shape, 3), *y = run(context, "x", x);
+  g_assert_nonnull(y);
+  g_assert_cmpint(bp_view_num_elements(&y->view), ==, 15);
+  for (int i = 0; i < 15; i++)
+    g_assert_cmpfloat(((const float *)y->view.data)[i], ==, 1);
+  bp_object_release(x);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 static void test_contradictions(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "nxnx4");
@@ -867,6 +892,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
+  g_test_add_func("/open-extents/sums_of_nothing_have_open_rows", test_empty_sums);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
   g_test_add_func("/open-extents/a_symbol_of_the_model_is_not_taken_for_the_compilers", test_names);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);

@@ -146,16 +146,17 @@ static gboolean is_open(const BpModel *model) {
   return FALSE;
 }
 
-/* Runs with zeros, and with open extents larger than those of the graph: the run succeeds or fails
- * with an error. */
-static void run_larger(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
+/* Runs with zeros, and with other open extents than those of the graph, larger ones or 0: the run
+ * succeeds or fails with an error. */
+static void run_resized(BpModel *model, BpModelContext *context, const RandomGraph *graph,
+                        gboolean is_larger) {
   int status = 0;
   for (int32_t i = 0; i < bp_model_num_inputs(model) && !status; i++) {
     const BpModelTensorInfo *info = bp_model_input_info(model, i);
     const RandomValue *value = random_graph_input(graph, info->name);
     int64_t shape[MAX_RANK];
     for (int32_t k = 0; k < info->ndim; k++)
-      shape[k] = value->shape[k] + (info->shape[k] < 0 ? 3 : 0);
+      shape[k] = info->shape[k] >= 0 ? value->shape[k] : is_larger ? value->shape[k] + 3 : 0;
     BpTensor *tensor =
         bp_tensor_create(shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     if (tensor)
@@ -176,7 +177,8 @@ static int run_in_turns(BpModel *model, BpModelContext *context, const RandomGra
   if (!kept)
     return is_open(model) ? -1 : 0;
   GArray *before = read_output(kept);
-  run_larger(model, context, graph);
+  run_resized(model, context, graph, TRUE);
+  run_resized(model, context, graph, FALSE);
   int status = set_inputs(model, context, graph) || bp_model_run(context) ? -1 : 0;
   GArray *after = read_output(kept);
   if (before->len && memcmp(before->data, after->data, before->len * sizeof(double)) != 0)

@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,6 +181,18 @@ static void flood(void) {
       return;
 }
 
+static void ignore(int number) {
+  (void)number;
+}
+
+/* Interrupts the system calls of the process from now on, without SA_RESTART. */
+static void interrupt(void) {
+  const struct sigaction action = {.sa_handler = ignore};
+  const struct itimerval often = {{0, 10000}, {0, 10000}};
+  if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &often, NULL))
+    crash();
+}
+
 static void stop(void) {
   raise(SIGSTOP);
 }
@@ -298,6 +311,7 @@ static const struct {
     {"fork-and-return", return_twice},
     {"fork-and-sleep", leave_process_and_sleep},
     {"flood", flood},
+    {"interrupt", interrupt},
     {"big-file", grow_file},
     {"fill-disk", fill_disk},
     {"take-memory", take_memory},

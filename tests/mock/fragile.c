@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices whose kernels break the process that runs them, each kernel as its name says, and memory
  * that breaks it when it is copied. Their memory is the process' own, their work is done at once,
- * and the driver's version is the process number. */
+ * and the driver's version is the process number. Odd devices are software drivers, which share
+ * memory with the host. */
+#include <backplane/device_extensions.h>
 #include <backplane/plugin_helpers.h>
 
 #include "plugins/worker/protocol.h"
@@ -34,7 +36,8 @@ static BpPluginTables host;
 /* Memory of scope "brittle": some copies of it end the process. */
 typedef struct Memory {
   int32_t is_brittle;
-  _Alignas(64) char data[];
+  char *data; /* `own`, or imported memory */
+  _Alignas(64) char own[];
 } Memory;
 
 /* ---- Devices ----------------------------------------------------------------------------- */
@@ -61,6 +64,8 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
     return result->v_obj ? 0 : -1;
   case BP_ATTR_WARP_SIZE:
     return bp_plugin_answer_int(result, BP_TYPE_INT, 32 + device_id);
+  case BP_ATTR_RANK:
+    return bp_plugin_answer_int(result, BP_TYPE_INT, device_id % 2 ? 50 : 100);
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
     return bp_plugin_answer_extents(&host, result, extents);
   case BP_ATTR_DRIVER_VERSION:
@@ -83,6 +88,7 @@ static int32_t alloc_data_space(void *context, int32_t device_id, const BpAlloca
     return bp_plugin_raise(&host, BP_ERROR_MEMORY, "fragile: no memory for %llu bytes",
                            (unsigned long long)allocation->size);
   memory->is_brittle = is_brittle ? 3 : 0;
+  memory->data = memory->own;
   *handle = memory;
   return 0;
 }
@@ -119,6 +125,104 @@ static int32_t stream_sync(void *context, int32_t device_id, void *stream) {
   return 0;
 }
 
+/* ---- Events and imported memory ---------------------------------------------------------- */
+
+/* Every event is complete. */
+struct BpDeviceEvent {
+  char unused;
+};
+
+static int32_t fails_next; /* whether the next event cannot be created */
+
+static int32_t create_event(void *context, int32_t device_id, BpDeviceEvent **event) {
+  (void)context;
+  (void)device_id;
+  *event = fails_next ? NULL : malloc(sizeof **event);
+  fails_next = 0;
+  return *event ? 0 : bp_plugin_raise(&host, BP_ERROR_MEMORY, "fragile: no memory for an event");
+}
+
+static int32_t free_event(void *context, BpDeviceEvent *event) {
+  (void)context;
+  free(event);
+  return 0;
+}
+
+static int32_t pass_event(void *context, BpDeviceEvent *event, void *stream) {
+  (void)context;
+  (void)event;
+  (void)stream;
+  return 0;
+}
+
+static int32_t query_event(void *context, BpDeviceEvent *event, int32_t *state) {
+  (void)context;
+  (void)event;
+  *state = BP_EVENT_COMPLETE;
+  return 0;
+}
+
+static int32_t synchronize_event(void *context, BpDeviceEvent *event, uint64_t timeout_ns,
+                                 int32_t *state) {
+  (void)timeout_ns;
+  return query_event(context, event, state);
+}
+
+static const BpEventsApi events_api = {
+    .struct_size = sizeof events_api,
+    .create = create_event,
+    .free = free_event,
+    .record = pass_event,
+    .wait = pass_event,
+    .query = query_event,
+    .synchronize = synchronize_event,
+};
+
+static int32_t get_forms(void *context, int32_t device_id, uint64_t *imports, uint64_t *exports,
+                         uint64_t *alignment) {
+  (void)context;
+  *imports = device_id % 2 ? BP_EXTERNAL_HOST_POINTER : 0;
+  *exports = 0;
+  *alignment = 64;
+  return 0;
+}
+
+static int32_t import_memory(void *context, int32_t device_id, const BpExternalMemory *external,
+                             void **handle) {
+  const BpAllocation none = {.struct_size = sizeof none};
+  if (alloc_data_space(context, device_id, &none, handle))
+    return -1;
+  ((Memory *)*handle)->data = external->address;
+  return 0;
+}
+
+static int32_t export_memory(void *context, int32_t device_id, const BpAllocation *allocation,
+                             BpExternalMemory *memory, void **handle) {
+  (void)context;
+  (void)device_id;
+  (void)allocation;
+  (void)memory;
+  (void)handle;
+  return bp_plugin_raise(&host, BP_ERROR_NOT_IMPLEMENTED, "fragile: no memory is exported");
+}
+
+static const BpExternalMemoryApi external_api = {
+    .struct_size = sizeof external_api,
+    .get_forms = get_forms,
+    .import_memory = import_memory,
+    .export_memory = export_memory,
+};
+
+static const void *get_extension(void *context, const char *name, uint32_t version) {
+  (void)context;
+  if (!strcmp(name, BP_EXTENSION_EVENTS) && version == BP_EXTENSION_EVENTS_VERSION)
+    return &events_api;
+  if (!strcmp(name, BP_EXTENSION_EXTERNAL_MEMORY) &&
+      version == BP_EXTENSION_EXTERNAL_MEMORY_VERSION)
+    return &external_api;
+  return NULL;
+}
+
 static const BpDeviceApi device_api = {
     .struct_size = sizeof device_api,
     .device_type = DEVICE_TYPE,
@@ -129,6 +233,7 @@ static const BpDeviceApi device_api = {
     .free_data_space = free_data_space,
     .copy = copy,
     .stream_sync = stream_sync,
+    .get_extension = get_extension,
 };
 
 /* ---- Kernels that break ------------------------------------------------------------------ */
@@ -232,6 +337,8 @@ static int32_t run(const char *name, const BpValue *args, int32_t num_args) {
       return bp_plugin_raise(&host, BP_ERROR_IO, "fragile: %s", strerror(errno));
   } else if (!strcmp(name, "starve"))
     starve();
+  else if (!strcmp(name, "fail-event"))
+    fails_next = 1;
   else
     return bp_plugin_raise(&host, BP_ERROR_TYPE, "fragile: %s: wrong arguments", name);
   return 0;
@@ -242,7 +349,7 @@ static int32_t run(const char *name, const BpValue *args, int32_t num_args) {
 static const char *const names[] = {"add",         "fail",          "segv",   "abort",
                                     "exit",        "kill",          "stop",   "hang",
                                     "garble-size", "garble-error",  "starve", "make-file",
-                                    "signal-host", "garble-chunks", "tire"};
+                                    "signal-host", "garble-chunks", "tire",   "fail-event"};
 #define NUM_NAMES (sizeof names / sizeof *names)
 /* A module with many more functions: "add" under other names. */
 #define NUM_MORE 5000

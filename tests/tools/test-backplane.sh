@@ -97,6 +97,22 @@ keeps_its_stdout() {
     [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
 }
 
+# A plugin's signal handler interrupts the write of the output, which waits for space in a pipe.
+writes_on_after_a_signal() {
+  local plugin=$work/interrupt/a.so command
+  mkdir -p "$work/interrupt" && mkfifo "$work/pipe" || return 1
+  sed 's/defect=none           /defect=interrupt!count/' "$top_builddir/tests/mock/.libs/defect.so" >"$plugin"
+  exec 3<>"$work/pipe"
+  head -c 65536 /dev/zero >&3
+  BACKPLANE_PLUGIN_PATH=$work/interrupt "$backplane" list --probe --json >"$work/pipe" 3>&- &
+  command=$!
+  exec 4<"$work/pipe" 3>&-
+  sleep 1
+  tail -c +65537 <&4 | tee "$work/out"
+  exec 4<&-
+  wait "$command" && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
+}
+
 # A variable that the plugin reads may be the reason why it has no device: the message names the variable.
 names_the_variable() {
   local text='BP_DEFECT_VARIABLE=odd is set, which may be why: nothing is plugged in'
@@ -273,6 +289,15 @@ transparency_is_left_out() {
     base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAABXZoBIAAAAFElEQVR42mM4gQcwjEqOSo5KwgAAnxFkn8CmS3YAAAAASUVORK5CYII= >"$work/opaque.png" &&
     run_digit "$work/digits.so" "$work/opaque.png" && mv "$work/out-dir/logits.npy" "$work/opaque.npy" &&
     run_digit "$work/digits.so" "$work/clear.png" && cmp "$work/opaque.npy" "$work/out-dir/logits.npy"
+}
+
+# Two images of 28 by 28 pixels with a palette of 10 colours. The last pixel is colour 9 of one, and colour 10 of the other.
+colour_outside_of_the_palette() {
+  base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAMAAABF0y+mAAAAHlBMVEUAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB1ySg6HAAAAEUlEQVR4nGNgGAWjYBQQATgBAzUACtDAwagAAAAASUVORK5CYII= >"$work/last.png" &&
+    base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAMAAABF0y+mAAAAHlBMVEUAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB1ySg6HAAAAEUlEQVR4nGNgGAWjYBQQAbgAAzYAC4ZRcg8AAAAASUVORK5CYII= >"$work/beyond.png" &&
+    run_digit "$work/digits.so" "$work/last.png" &&
+    fails 1 "beyond.png: pixel 27 of row 27 is colour 10, and the palette has colours 0 to 9" \
+      "$backplane" run "$work/digits.so" --input "image=$work/beyond.png"
 }
 
 # For each changed byte of the image, the command reads the image or reports an error.
@@ -660,6 +685,7 @@ ok mistyped-version-gets-the-nearest fails 2 "did you mean 'version'?" "$backpla
 ok mistyped-option-gets-the-nearest fails 2 "--devise, did you mean --device?" "$backplane" run --devise cpu
 ok unlike-option-gets-none bash -c '! "$0" run --wings 2>&1 | grep -q "did you mean"' "$backplane"
 ok errors-begin-with-what-failed errors_without_kinds
+ok output-is-complete-after-signals writes_on_after_a_signal
 ok verbose-shows-what-is-logged shows_the_log
 ok list-says-whether-a-plugin-is-usable says_what_is_usable
 ok inspect-leaves-out-what-is-not-known leaves_out_nothing_known
@@ -742,6 +768,7 @@ ok truncated-library-is-an-error truncated 20000 "$work/digits.so" truncated.so 
 ok truncated-npy-is-an-error truncated 140 "$work/source.npy" truncated.npy "$backplane" run "$work/digits.so" --input "image=$work/truncated.npy"
 ok flipped-png-is-read-or-an-error flipped_png
 ok transparency-is-left-out transparency_is_left_out
+ok colour-outside-of-the-palette-is-an-error colour_outside_of_the_palette
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 

@@ -27,6 +27,7 @@ typedef struct Part {
   int32_t device_id;
   uint64_t from, to;
   int is_freed;
+  int is_marked; /* whether each stream of the device has a point for this freed part */
 } Part;
 
 typedef struct Stream {
@@ -46,7 +47,8 @@ static struct {
   pthread_mutex_t lock; /* guards the lists; slots that do not wait are called with it held */
   char *memory;
   uint64_t size;
-  List parts; /* of Part, by their addresses */
+  List parts;      /* of Part, by their addresses */
+  size_t unmarked; /* number of freed parts that are not marked */
   List points;
   List streams;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -111,14 +113,16 @@ static int is_passed(const Point *point) {
          state != BP_EVENT_PENDING;
 }
 
+static void drop_point(size_t index) {
+  const Point *point = (const Point *)arena.points.items + index;
+  point->kind->events->free(point->kind->api->context, point->event);
+  take_out(&arena.points, index, sizeof *point);
+}
+
 static void drop_passed_points(void) {
-  for (size_t i = arena.points.count; i-- > 0;) {
-    const Point *point = (const Point *)arena.points.items + i;
-    if (!is_passed(point))
-      continue;
-    point->kind->events->free(point->kind->api->context, point->event);
-    take_out(&arena.points, i, sizeof *point);
-  }
+  for (size_t i = arena.points.count; i-- > 0;)
+    if (is_passed((const Point *)arena.points.items + i))
+      drop_point(i);
 }
 
 static int is_awaited(const Part *part) {
@@ -131,26 +135,43 @@ static int is_awaited(const Part *part) {
   return 0;
 }
 
-/* Adds a point of each stream of the part's device. */
+/* Adds a point of each stream of the part's device; -1, without points, if a stream cannot be
+ * asked. */
 static int add_points(const Part *part) {
   const Stream first = {part->kind, part->device_id, NULL};
+  size_t before = arena.points.count;
   int rc = add_point(&first, part->from);
   for (size_t i = 0; i < arena.streams.count && !rc; i++) {
     const Stream *stream = (const Stream *)arena.streams.items + i;
     if (stream->kind == part->kind && stream->device_id == part->device_id)
       rc = add_point(stream, part->from);
   }
+  while (rc && arena.points.count > before)
+    drop_point(arena.points.count - 1);
   return rc;
 }
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
+/* Marks freed parts, and tries again what failed before: a point that is added later is reached
+ * later. */
+static void mark_parts(void) {
+  for (size_t i = 0; i < arena.parts.count && arena.unmarked; i++) {
+    Part *part = (Part *)arena.parts.items + i;
+    if (!part->is_freed || part->is_marked || add_points(part))
+      continue;
+    part->is_marked = 1;
+    arena.unmarked--;
+  }
+}
+
 /* Returns the memory of freed parts that no work uses any more. */
 static void return_parts(void) {
+  mark_parts();
   drop_passed_points();
   for (size_t i = arena.parts.count; i-- > 0;) {
     const Part *part = (const Part *)arena.parts.items + i;
-    if (!part->is_freed || is_awaited(part))
+    if (!part->is_marked || is_awaited(part))
       continue;
     madvise(arena.memory + part->from, part->to - part->from, MADV_REMOVE);
     take_out(&arena.parts, i, sizeof *part);
@@ -159,7 +180,7 @@ static void return_parts(void) {
 
 void worker_return_parts(void) {
   pthread_mutex_lock(&arena.lock);
-  if (arena.points.count)
+  if (arena.points.count || arena.unmarked)
     return_parts();
   pthread_mutex_unlock(&arena.lock);
   bp_error_clear();
@@ -180,7 +201,7 @@ static uint64_t reserve(const Kind *kind, int32_t device_id, uint64_t size) {
   Part *part = insert(&arena.parts, i, sizeof *part);
   if (!part)
     return NONE;
-  *part = (Part){kind, device_id, from, from + size, 0};
+  *part = (Part){kind, device_id, from, from + size, 0, 0};
   return from;
 }
 
@@ -285,7 +306,7 @@ int worker_share(Job *job) {
   return 0;
 }
 
-/* A part whose streams cannot be asked stays reserved: its device is broken. */
+/* A part stays reserved as long as its streams cannot be asked. */
 int worker_unshare(Job *job) {
   int32_t device_id;
   size_t index;
@@ -296,8 +317,10 @@ int worker_unshare(Job *job) {
     return -1;
   pthread_mutex_lock(&arena.lock);
   Part *part = find_part(from, &index);
-  if (part)
-    part->is_freed = !add_points(part);
+  if (part) {
+    part->is_freed = 1;
+    arena.unmarked++;
+  }
   return_parts();
   pthread_mutex_unlock(&arena.lock);
   bp_error_clear();
