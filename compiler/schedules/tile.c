@@ -244,8 +244,9 @@ static bool is_turned(const BpStageInfo *work, const BpStageInfo *info, const Bp
          bp__find_permuted(info, info->ndim - 1, &side) == info->ndim - 2;
 }
 
-/* Whether an access reads an operand that hoist.c made: at the places of its own axes. */
-static bool is_hoisted(const BpStageInfo *work, const BpAccess *access) {
+/* Whether an access reads the element at some axes of the product, as that of an operand that
+ * hoist.c stores does. */
+static bool is_read_by_axes(const BpStageInfo *work, const BpAccess *access) {
   for (int32_t i = 0; i < access->tensor->ndim; i++) {
     int32_t axis = 0;
     while (axis < work->num_roots && access->read->operands[1 + i] != work->s->vars[axis])
@@ -261,7 +262,7 @@ static bool is_hoisted(const BpStageInfo *work, const BpAccess *access) {
 static const BpStageInfo *panel_producer(const BpStageInfo *work, const BpAccess *access,
                                          const Tile *tile, const BpMachine *machine) {
   const BpStageInfo *info = own_vectors(work, access, tile, machine);
-  return info && (is_turned(work, info, machine) || is_hoisted(work, access)) ? info : NULL;
+  return info && (is_turned(work, info, machine) || is_read_by_axes(work, access)) ? info : NULL;
 }
 
 static const BpStageInfo *find_panel(const BpStageInfo *work, const Tile *tile,
