@@ -608,8 +608,9 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   }
 }
 
-/* The quotient or remainder of a division by a product with open extents: a factor of the number
- * that divides the dividend, but for a rest that is smaller, leaves both. */
+/* x / (c * n) or x % (c * n), where c is a number and n a product of open extents: with x = g *
+ * high + low, where g divides c and 0 <= low < g, the quotient is high / (c / g * n), and the
+ * remainder g * (high % (c / g * n)) + low. */
 static bool linear_of_open_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   bool is_quotient = node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV;
   Linear a, high, low, divisor, left = {0};

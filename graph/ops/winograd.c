@@ -162,9 +162,9 @@ static int read_winograd(BpExtents *extents, const BpGraphNode *node, Winograd *
   for (int32_t i = 0; i < 2; i++) {
     int64_t more = w->pads[i] + w->pads[2 + i] - (points[i] - tile[i]);
     w->out[i] = bp__extent_add(extents, node->inputs[0]->shape[2 + i], more);
-    int64_t tiles =
+    w->tiles[i] =
         bp__extent_divide(extents, bp__extent_add(extents, w->out[i], tile[i] - 1), tile[i]);
-    w->grid[i] = w->tiles[i] = tiles;
+    w->grid[i] = w->tiles[i];
     if (w->grid[i] == BP_EXTENT_NONE)
       return -1;
   }
