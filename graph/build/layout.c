@@ -447,6 +447,22 @@ static int convert_resize(Layout *layout, BpGraphNode *node) {
                                   node->num_inputs, node->attrs, node->num_attrs));
 }
 
+/* A view or an expansion that keeps images and channels apart: elements of one image and channel
+ * stay together in both layouts. */
+static int convert_shaped(Layout *layout, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
+  if (!is_blocked(layout, in) || out->ndim != 4 || out->shape[0] != in->shape[0] ||
+      out->shape[1] != in->shape[1])
+    return 0;
+  BpGraphValue *blocked = blocked_of(layout, node->inputs[0]);
+  int64_t shape[BLOCKED_NDIM] = {out->shape[0], blocked->shape[1], out->shape[2], out->shape[3],
+                                 blocked->shape[4]};
+  BpGraphValue *inputs[] = {blocked, bp__graph_int_vector(layout->graph, shape, BLOCKED_NDIM)};
+  return set_blocked(
+      layout, node,
+      bp__op_apply(layout->graph, "backplane", node->op->name, node->name, inputs, 2, NULL, 0));
+}
+
 static int64_t greatest_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t rest = a % b;
@@ -592,6 +608,7 @@ static int (*const converters[BP_NUM_BLOCKED])(Layout *layout, BpGraphNode *node
     [BP_BLOCKED_POOL] = convert_pool,
     [BP_BLOCKED_REDUCE] = convert_reduce,
     [BP_BLOCKED_RESIZE] = convert_resize,
+    [BP_BLOCKED_SHAPED] = convert_shaped,
     [BP_BLOCKED_CONCAT] = convert_concat,
     [BP_BLOCKED_DEPTH_TO_SPACE] = convert_depth_to_space,
 };

@@ -64,6 +64,7 @@ typedef enum BpOpBlocked {
   BP_BLOCKED_POOL,
   BP_BLOCKED_REDUCE,
   BP_BLOCKED_RESIZE,
+  BP_BLOCKED_SHAPED, /* the second input is the output's shape */
   BP_BLOCKED_CONCAT,
   BP_BLOCKED_DEPTH_TO_SPACE,
   BP_NUM_BLOCKED

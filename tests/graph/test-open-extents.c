@@ -133,6 +133,27 @@ static char *pictures_file(void) {
   return onnx_save(builder);
 }
 
+/* Features of two sizes: the smaller are enlarged, added and joined, and these sizes are equal only
+ * if halving left no remainder. An extent of 1 is expanded. */
+static char *pyramid_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "imagesx3xheightxwidth");
+  onnx_floats(builder, "w0", "16x3x3x3");
+  onnx_floats(builder, "w1", "16x16x3x3");
+  onnx_floats(builder, "w2", "16x16x2x2");
+  onnx_floats(builder, "w3", "10x32x1x1");
+  onnx_node(builder, "Conv", "x,w0", "a", "pads=1,1,1,1 strides=2,2");
+  onnx_node(builder, "Sigmoid", "a", "half", "");
+  onnx_node(builder, "Conv", "half,w1", "b", "pads=1,1,1,1 strides=2,2");
+  onnx_node(builder, "Sigmoid", "b", "quarter", "");
+  onnx_node(builder, "ConvTranspose", "quarter,w2", "up", "strides=2,2");
+  onnx_node(builder, "Add", "half,up", "sum", "");
+  onnx_node(builder, "Concat", "sum,up", "both", "axis=1");
+  onnx_node(builder, "Conv", "both,w3", "y", "");
+  onnx_output(builder, "y");
+  return onnx_save(builder);
+}
+
 /* Parts of speech models: frames of a signal, their spectra, transforms of a fixed length along the
  * frames, and a recurrent layer with one step per frame. */
 static char *speech_file(void) {
@@ -481,6 +502,21 @@ static void on_targets(char *path, const char *const *targets,
   }
   unlink(path);
   g_free(path);
+}
+
+static void assert_pyramid(const char *path, BpModelContext *context) {
+  static const int64_t shapes[][4] = {
+      {1, 3, 20, 36}, {2, 3, 8, 4}, {1, 3, 2, 2}, {3, 3, 40, 24}, {1, 3, 52, 64}};
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
+    assert_as_closed(path, context, shapes[i], 4);
+  assert_run_refused(context, (const int64_t[]){1, 3, 10, 8}, 4, "'the Add'|broadcast");
+}
+
+static void test_pyramid(void) {
+  on_targets(pyramid_file(),
+             (const char *const[]){"llvm -opt=0 -vector_bits=256", "llvm -opt=0 -vector_bits=0",
+                                   "c -options=-O0", "opencl", NULL},
+             assert_pyramid);
 }
 
 static void test_speech(void) {
@@ -871,6 +907,7 @@ int main(int argc, char **argv) {
                        "llvm -opt=0 -vector_bits=0 -num_cores=3", test_pictures);
   g_test_add_data_func("/open-extents/one_library_takes_pictures_of_every_size/c", "c -options=-O0",
                        test_pictures);
+  g_test_add_func("/open-extents/features_of_two_sizes_are_combined", test_pyramid);
   g_test_add_data_func("/open-extents/devices_take_pictures_of_every_size/opencl", "opencl",
                        test_pictures_on_device);
   g_test_add_data_func("/open-extents/devices_take_pictures_of_every_size/vulkan", "vulkan",
