@@ -781,7 +781,7 @@ def refused_cases():
     yield "RoiAlign", dict(mode="sum"), [picture, regions, one], (), "mode 'sum'"
     yield "MaxRoiPool", dict(pooled_shape=[2]), [picture, floats([0, 0, 0, 3, 3])], (), "not two numbers"
     yield "Det", {}, [noise(2, 3, 4)], (), "square matrices"
-    yield "Col2Im", {}, [noise(1, 8, 9), ints(4, 4), ints(2, 3)], (), "not a column for each block"
+    yield "Col2Im", {}, [noise(1, 8, 9), ints(4, 4), ints(2, 3)], (), "lacks a column for each block"
     yield "DeformConv", {}, [picture, noise(3, 2, 2, 2), noise(1, 7, 4, 4)], (), "does not fit its window"
     yield "DeformConv", dict(group=2), [picture, noise(3, 1, 2, 2), noise(1, 8, 4, 4)], (), "in 2 groups"
     yield "FusedMatMul", dict(transBatchA=1), [square, square[0]], (), "one number of dimensions"
