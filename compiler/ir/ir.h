@@ -89,6 +89,10 @@ static inline bool bp__dtype_is_half(BpDataType dtype) {
 static inline bool bp__ir_is(const BpIrNode *node, int32_t kind) {
   return node->kind == kind;
 }
+static inline bool bp__ir_is_division(const BpIrNode *node) {
+  return node->kind == BP_IR_DIV || node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORDIV ||
+         node->kind == BP_IR_FLOORMOD;
+}
 static inline bool bp__ir_is_statement(const BpIrNode *node) {
   return node->kind >= BP_IR_SEQ && node->kind < BP_IR_BUFFER;
 }

@@ -16,8 +16,7 @@ static const BpIrNode *flatten_under(const Flatten *outer, const BpIrNode *path,
 
 static int visit_division(void *context, const BpIrNode *node) {
   (void)context;
-  return node->kind == BP_IR_DIV || node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORDIV ||
-         node->kind == BP_IR_FLOORMOD;
+  return bp__ir_is_division(node);
 }
 
 /* The index without names if the quotients and remainders of a fused axis, which have names, then
@@ -34,15 +33,10 @@ static const BpIrNode *without_names(const Flatten *flatten, const BpIrNode *ind
   return divides < 0 ? NULL : divides ? index : open;
 }
 
-static int visit_memory(void *context, const BpIrNode *node) {
-  (void)context;
-  return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
-}
-
 /* Records the value of a LET for without_names, unless the value is data. */
 static int keep_name(const Flatten *flatten, const BpIrNode *let) {
   const BpIrNode *const *x = let->operands;
-  int is_data = bp__ir_visit_once(x[1], visit_memory, NULL);
+  int is_data = bp__lower_has_data(x[1]);
   if (is_data != 0)
     return is_data < 0 ? -1 : 0;
   const BpIrNode *value = bp__ir_substitute(flatten->lowering->module, x[1], flatten->names);

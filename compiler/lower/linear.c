@@ -109,10 +109,11 @@ static const BpIrNode *product_of(BpIndexContext *context, const Factors *factor
   return node;
 }
 
-/* A divisor: a positive number times factors, which are open extents. */
+/* A divisor: a positive number times a product of open extents. */
 typedef struct Divisor {
   int64_t number;
-  Factors factors;
+  const BpIrNode *product; /* NULL: only the number */
+  Factors factors;         /* of the product */
 } Divisor;
 
 /* Sets *divisor to a divisor that is not negative; false if it is no such product. */
@@ -125,7 +126,8 @@ static bool divisor_of(BpIndexContext *context, const BpIrNode *node, Divisor *d
   if (linear.count > 1 || linear.constant != 0 || linear.terms[0].multiple < 0 ||
       range_of_atom(context, linear.terms[0].atom).min < 0)
     return false;
-  *divisor = (Divisor){linear.terms[0].multiple, factors_of(linear.terms[0].atom)};
+  const BpIrNode *product = linear.terms[0].atom;
+  *divisor = (Divisor){linear.terms[0].multiple, product, factors_of(product)};
   return divisor->factors.count > 0;
 }
 
@@ -613,15 +615,14 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
  * remainder g * (high % (c / g * n)) + low. */
 static bool linear_of_open_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   bool is_quotient = node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV;
-  Linear a, high, low, divisor, left = {0};
-  Divisor parts;
+  Linear a, high, low, left = {0};
+  Divisor divisor;
   linear_of(context, node->operands[0], &a);
   if (a.failed || linear_range(context, &a).min < 0 ||
-      !divisor_of(context, node->operands[1], &parts))
+      !divisor_of(context, node->operands[1], &divisor) || !divisor.product)
     return false;
-  int64_t g = find_granule(context, &a, parts.number, &high, &low);
-  linear_of(context, node->operands[1], &divisor);
-  add_term(&left, divisor.terms[0].atom, parts.number / g);
+  int64_t g = find_granule(context, &a, divisor.number, &high, &low);
+  add_term(&left, divisor.product, divisor.number / g);
   const BpIrNode *atom =
       bp__ir_node2(context->module, is_quotient ? BP_IR_DIV : BP_IR_MOD, bp__dtype_int64(),
                    linear_node(context, &high), linear_node(context, &left));

@@ -148,6 +148,8 @@ static inline bool bp__lower_is_output(const BpLowerStage *s) {
   return false;
 }
 
+/* Whether an expression reads memory or calls a function: 1, 0, or -1 with an error. */
+int bp__lower_has_data(const BpIrNode *node);
 /* Whether a statement evaluates a call of an intrinsic. */
 static inline bool bp__lower_evaluates(const BpIrNode *node, const char *name) {
   return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&

@@ -244,11 +244,6 @@ static int claim_choice(const Scan *scan, Choice *choice) {
   return choice->difference ? 1 : -1;
 }
 
-static int visit_memory(void *context, const BpIrNode *node) {
-  (void)context;
-  return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
-}
-
 static int visit_choice(void *context, const BpIrNode *node) {
   Scan *scan = context;
   const Partition *partition = scan->partition;
@@ -258,9 +253,9 @@ static int visit_choice(void *context, const BpIrNode *node) {
       !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
     return 0;
   const BpIrNode *seen = bp__ir_substitute(partition->lowering->module, node, &scan->values);
-  int memory = seen ? bp__ir_visit_once(seen, visit_memory, NULL) : -1;
-  if (memory != 0)
-    return memory < 0 ? -1 : 0;
+  int is_data = seen ? bp__lower_has_data(seen) : -1;
+  if (is_data != 0)
+    return is_data < 0 ? -1 : 0;
   Choice choice = {node, difference_of(partition, seen)};
   int claimed = claim_choice(scan, &choice);
   if (claimed > 0)
@@ -311,7 +306,7 @@ static int scan_let(Scan *scan, const BpIrNode *let) {
   const BpIrNode *var = let->operands[0], *value = let->operands[1];
   int is_data = !bp__dtype_equal(var->dtype, bp__dtype_int64());
   if (!is_data)
-    is_data = bp__ir_visit_once(value, visit_memory, NULL);
+    is_data = bp__lower_has_data(value);
   if (is_data < 0)
     return -1;
   if (is_data && scan_expression(scan, value) != 0)
@@ -540,6 +535,22 @@ static void assume_below(const Partition *partition, const BpIrNode *var, const 
       binary(partition, BP_IR_SUB, binary(partition, BP_IR_SUB, end, var), integer(partition, 1)));
 }
 
+/* Assumes a condition, or the contrary of a comparison, unless it depends on data, which the
+ * statements inside may change. */
+static void assume_condition(const Partition *partition, const BpIrNode *condition, bool holds) {
+  if (condition->kind == BP_IR_AND && holds) {
+    assume_condition(partition, condition->operands[0], true);
+    assume_condition(partition, condition->operands[1], true);
+    return;
+  }
+  if (bp__lower_has_data(condition) != 0)
+    return;
+  const BpIrNode *difference = difference_of(partition, condition);
+  if (difference && !holds)
+    difference = binary(partition, BP_IR_SUB, integer(partition, -1), difference);
+  bp__index_assume(&partition->lowering->index, difference);
+}
+
 /* Some iterations of a loop. */
 typedef struct Part {
   Copy copy;
@@ -689,16 +700,18 @@ static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop,
                                      const Choice *choice) {
   BpIndexContext *index = &partition->lowering->index;
   int32_t num_assumed = index->num_assumed;
-  const BpIrNode *parts[2],
-      *sides[2] = {choice->difference,
-                   binary(partition, BP_IR_SUB, integer(partition, -1), choice->difference)};
+  const BpIrNode *parts[2], *branch;
   const BpIrNode *condition =
       binary(partition, BP_IR_GE, choice->difference, integer(partition, 0));
-  int known = condition ? bp__index_decide(index, condition) : -1;
-  if (known >= 0)
-    return partition_statement(partition, copy_on_side(scan, loop, choice, known));
+  if (!condition)
+    return NULL;
+  int known = bp__index_decide(index, condition);
+  if (known >= 0) {
+    const BpIrNode *only = copy_on_side(scan, loop, choice, known);
+    return only ? partition_statement(partition, only) : NULL;
+  }
   for (int32_t i = 0; i < 2; i++) {
-    bp__index_assume(index, sides[i]);
+    assume_condition(partition, condition, !i);
     parts[i] = copy_on_side(scan, loop, choice, !i);
     bp__index_reset(index, num_assumed);
     if (!parts[i])
@@ -706,12 +719,8 @@ static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop,
   }
   if (!can_afford(partition, loop, parts, 2))
     return partition_inside(partition, loop);
-  for (int32_t i = 0; i < 2; i++) {
-    bp__index_assume(index, sides[i]);
-    parts[i] = partition_statement(partition, parts[i]);
-    bp__index_reset(index, num_assumed);
-  }
-  return bp_ir_if(partition->lowering->module, condition, parts[0], parts[1]);
+  branch = bp_ir_if(index->module, condition, parts[0], parts[1]);
+  return branch ? partition_statement(partition, branch) : NULL;
 }
 
 /* Whether a loop runs the last tile of a split, if there is one: from a / n to b / n, and b exceeds
@@ -851,31 +860,16 @@ static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop
   return result;
 }
 
-/* Assumes a condition, or the contrary of a comparison, unless it depends on data, which the
- * statements inside may change. */
-static void assume_condition(const Partition *partition, const BpIrNode *condition, bool holds) {
-  if (condition->kind == BP_IR_AND && holds) {
-    assume_condition(partition, condition->operands[0], true);
-    assume_condition(partition, condition->operands[1], true);
-    return;
-  }
-  if (bp__ir_visit_once(condition, visit_memory, NULL) != 0)
-    return;
-  const BpIrNode *difference = difference_of(partition, condition);
-  if (difference && !holds)
-    difference = binary(partition, BP_IR_SUB, integer(partition, -1), difference);
-  bp__index_assume(&partition->lowering->index, difference);
-}
-
 static const BpIrNode *partition_if(Partition *partition, const BpIrNode *node) {
   BpIndexContext *index = &partition->lowering->index;
   const BpIrNode *operands[3] = {node->operands[0]};
   int32_t num_assumed = index->num_assumed;
   int known = bp__index_decide(index, node->operands[0]);
-  if (known >= 0 && 2 - known < node->num_operands)
-    return partition_statement(partition, node->operands[2 - known]);
+  if (known == 1)
+    return partition_statement(partition, node->operands[1]);
   if (known == 0)
-    return bp__ir_nothing(index->module);
+    return node->num_operands > 2 ? partition_statement(partition, node->operands[2])
+                                  : bp__ir_nothing(index->module);
   for (int32_t i = 1; i < node->num_operands; i++) {
     assume_condition(partition, node->operands[0], i == 1);
     operands[i] = partition_statement(partition, node->operands[i]);

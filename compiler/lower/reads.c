@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rejects reads that are certainly outside their tensor, before anything is scheduled around them.
  * The author of a computation must guard reads in the branches of a select and reads with loaded
- * indices. */
+ * indices. The last function finds the expressions that depend on data. */
 
 #include "compiler/lower/lowering.h"
 
@@ -118,4 +118,15 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
   bp__ir_map_clear(&check.seen);
   bp__index_clear(&check.index);
   return status;
+}
+
+/* ---- Data -------------------------------------------------------------------------------- */
+
+static int visit_data(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
+}
+
+int bp__lower_has_data(const BpIrNode *node) {
+  return bp__ir_visit_once(node, visit_data, NULL);
 }

@@ -71,9 +71,7 @@ typedef struct Divisors {
 static int visit_division(void *context, const BpIrNode *node) {
   Divisors *divisors = context;
   int64_t divisor;
-  bool is_division = node->kind == BP_IR_DIV || node->kind == BP_IR_MOD ||
-                     node->kind == BP_IR_FLOORDIV || node->kind == BP_IR_FLOORMOD;
-  if (!is_division || !bp__ir_const_int(node->operands[1], &divisor) || divisor < 1)
+  if (!bp__ir_is_division(node) || !bp__ir_const_int(node->operands[1], &divisor) || divisor < 1)
     return 0;
   int uses = bp__ir_uses(node->operands[0], divisors->var);
   if (uses == 1)
