@@ -42,18 +42,35 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   return count;
 }
 
+/* Whether all loops of an axis run in order, without vectors. */
+static bool is_plain(const BpTeAxis *axis) {
+  const BpTeRelation *use = axis->used_by;
+  if (use)
+    return use->kind == BP__TE_SPLIT && is_plain(use->outer) && is_plain(use->inner);
+  return axis->for_kind == BP_IR_FOR_SERIAL || axis->for_kind == BP_IR_FOR_UNROLLED;
+}
+
 /* The BP_TE_TAIL_* rule that a split's tail follows: work that accumulates must not be repeated,
- * and if the tail's size is unknown, tiles are full. */
+ * and the tail of an open extent is as long as a tile. */
 static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
   const BpTeStage *stage = split->parent->stage;
   bool accumulates = stage->reduce_op >= 0 || stage->scan;
-  if (nest->open[split->parent->index])
-    return split->tail == BP_TE_TAIL_GUARD ? BP_TE_TAIL_GUARD : BP_TE_TAIL_PEEL;
-  return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
+  if (!nest->open[split->parent->index])
+    return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
+  if (split->tail == BP_TE_TAIL_GUARD || split->tail == BP_TE_TAIL_PEEL)
+    return split->tail;
+  return !accumulates && !stage->is_statements && is_plain(split->inner) ? BP_TE_TAIL_OVERLAP
+                                                                         : BP_TE_TAIL_PEEL;
 }
 
-/* The pieces of a split of an open extent: the tail is a full tile that skips the elements beyond
- * the end. The nodes of a piece are NULL if memory is exhausted. */
+/* Whether the last tile of an open extent is moved back. An extent shorter than a tile has a loop
+ * of its own, over tiles of one element. */
+static bool overlaps_open(const BpNest *nest, const BpTeRelation *split) {
+  return nest->open[split->parent->index] && tail_of(nest, split) == BP_TE_TAIL_OVERLAP;
+}
+
+/* The pieces of a split of an open extent. A tail that cannot be moved back is a full tile that
+ * skips the elements beyond the end. The nodes of a piece are NULL if memory is exhausted. */
 static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *extent = nest->open[split->parent->index];
@@ -62,7 +79,7 @@ static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Pie
   const BpIrNode *full =
       simplified(nest, bp_ir_binary(module, BP_IR_FLOORDIV, extent, bp__ir_int64(module, factor)));
   const BpIrNode *zero = bp__ir_int64(module, 0);
-  if (tail_of(nest, split) == BP_TE_TAIL_GUARD) {
+  if (tail_of(nest, split) != BP_TE_TAIL_PEEL) {
     pieces[0] = (Piece){0, tiles, factor, zero, all, NULL};
     return 1;
   }
@@ -145,7 +162,7 @@ static int set_split_extents(BpNest *nest, const BpTeRelation *split) {
   const BpIrNode *tiles = NULL;
   Piece pieces[2];
   int32_t count = pieces_of(nest, split, pieces);
-  nest->piece[axis->index] = count == 1 ? 0 : NO_PIECE;
+  nest->piece[axis->index] = count == 1 && !overlaps_open(nest, split) ? 0 : NO_PIECE;
   int64_t last = pieces[count - 1].first + pieces[count - 1].count;
   if (nest->open[axis->index]) {
     tiles = bp__te_num_tiles(nest->lowering->module, nest->open[axis->index], split->factor);
@@ -192,7 +209,7 @@ static const BpIrNode *tile_start(const BpNest *nest, const BpTeRelation *split,
     return bp_ir_binary(module, BP_IR_ADD, start, bp_ir_binary(module, BP_IR_MIN, outer, longer));
   }
   const BpIrNode *start = bp_ir_binary(module, BP_IR_MUL, outer, bp__ir_int64(module, factor));
-  if (tail == BP_TE_TAIL_OVERLAP && extent > factor)
+  if (tail == BP_TE_TAIL_OVERLAP && extent > factor && !nest->open[split->parent->index])
     start = bp_ir_binary(module, BP_IR_MIN, start, bp__ir_int64(module, extent - factor));
   return start;
 }
@@ -941,16 +958,78 @@ static int choose_piece(BpNest *nest, const BpTeRelation *split, int32_t piece, 
   return set_extent(nest, split->inner, chosen->inner_extent, NULL);
 }
 
+/* Makes the inner code for a full tile of an open extent that has at least one. */
+static const BpIrNode *build_moved_tile(const BpNest *nest, const BpTeRelation *split,
+                                        int32_t position) {
+  BpIrModule *module = nest->lowering->module;
+  BpNest version = *nest;
+  Lets lets = {0};
+  int32_t axis = split->parent->index;
+  int64_t most = nest->extent[axis] - split->factor;
+  const BpIrNode **start = &version.start[axis], *extent = nest->open[axis];
+  const BpIrNode *last =
+      bp_ir_binary(module, BP_IR_SUB, extent, bp__ir_int64(module, split->factor));
+  const BpIrNode *next = tile_start(nest, split, axis_value(nest, split->outer));
+  version.piece[axis] = 0;
+  version.is_full[axis] = true;
+  if (most < 0)
+    return bp__ir_nothing(module);
+  if (set_extent(&version, split->inner, split->factor, NULL) != 0 ||
+      add_let(nest, &lets, split->parent->name, bp_ir_binary(module, BP_IR_MIN, next, last),
+              (BpRange){0, most}, start) != 0)
+    return NULL;
+  assume_below(nest, *start, bp_ir_binary(module, BP_IR_ADD, last, bp__ir_int64(module, 1)));
+  return wrap_lets(nest, &lets, build_from(&version, position));
+}
+
+/* Makes the inner code for tiles of one element, which an open extent shorter than a tile has. */
+static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation *split,
+                                         int32_t position) {
+  BpLowering *lowering = nest->lowering;
+  BpNest version = *nest;
+  int32_t axis = split->parent->index;
+  const BpIrNode *zero = bp__ir_int64(lowering->module, 0);
+  const BpIrNode *var = bp_ir_var(lowering->module, split->parent->name, bp__dtype_int64());
+  version.piece[axis] = 1;
+  version.is_full[axis] = true;
+  version.start[axis] = var;
+  if (!var || bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0 ||
+      set_extent(&version, split->inner, 1, NULL) != 0)
+    return NULL;
+  assume_below(nest, var, nest->open[axis]);
+  return bp_ir_for(lowering->module, var, zero, nest->open[axis], BP_IR_FOR_SERIAL, "",
+                   build_from(&version, position));
+}
+
+/* Branches on the length of an open extent whose last tile is moved back. */
+static const BpIrNode *branch_on_length(const BpNest *nest, const BpTeRelation *split,
+                                        int32_t position) {
+  BpLowering *lowering = nest->lowering;
+  int32_t num_assumed = lowering->index.num_assumed;
+  const BpIrNode *extent = nest->open[split->parent->index];
+  const BpIrNode *factor = bp__ir_int64(lowering->module, split->factor);
+  const BpIrNode *has_tile = bp_ir_binary(lowering->module, BP_IR_GE, extent, factor);
+  int known = has_tile ? bp__index_decide(&lowering->index, has_tile) : -1;
+  bp__index_assume(&lowering->index, bp_ir_binary(lowering->module, BP_IR_SUB, extent, factor));
+  const BpIrNode *moved = known == 0 ? NULL : build_moved_tile(nest, split, position);
+  bp__index_reset(&lowering->index, num_assumed);
+  if (known == 1 || (known < 0 && !moved))
+    return moved;
+  assume_below(nest, extent, factor);
+  const BpIrNode *tiles = build_short_tiles(nest, split, position);
+  bp__index_reset(&lowering->index, num_assumed);
+  return known == 0 || !tiles ? tiles : bp_ir_if(lowering->module, has_tile, moved, tiles);
+}
+
 /* Makes the loop over the leaf at `position`, or one loop for each piece of the split that made the
  * leaf. */
 static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   const BpTeAxis *leaf = nest->stage->leaves[position];
   const BpTeRelation *split = leaf->made_by;
-  bool is_plain = leaf->for_kind == BP_IR_FOR_SERIAL || leaf->for_kind == BP_IR_FOR_UNROLLED;
   if (nest->steps && leaf->is_scan)
     return bp__scan_loop(nest, position);
-  if (!is_plain || !split || split->outer != leaf || is_begun(nest, split->inner) ||
-      nest->piece[split->parent->index] != NO_PIECE)
+  if (!is_plain(leaf) || !split || split->outer != leaf || is_begun(nest, split->inner) ||
+      nest->piece[split->parent->index] != NO_PIECE || overlaps_open(nest, split))
     return build_loop(nest, leaf,
                       &(Piece){0, nest->extent[leaf->index], 1,
                                bp__ir_int64(nest->lowering->module, 0), nest->open[leaf->index],
@@ -998,6 +1077,8 @@ static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *s
   const BpIrNode *outer = axis_value(nest, split->outer);
   const BpIrNode *versions[2] = {NULL, NULL};
   Piece pieces[2];
+  if (overlaps_open(nest, split))
+    return branch_on_length(nest, split, position);
   pieces_of(nest, split, pieces);
   const BpIrNode *second =
       pieces[1].open_count ? pieces[1].open_first : bp__ir_int64(module, pieces[1].first);

@@ -81,10 +81,22 @@ static const BpIrNode *tidy_index(BpLowering *lowering, const BpIrNode *node, in
   return bp__ir_with_operands(lowering->module, node, operands);
 }
 
+/* Drops a name that no index needs any more. */
+static const BpIrNode *tidy_let(BpLowering *lowering, const BpIrNode *node) {
+  int is_needed = bp__lower_has_data(node->operands[1]);
+  if (is_needed == 0)
+    is_needed = bp__ir_uses(node->operands[2], node->operands[0]);
+  if (is_needed <= 0)
+    return is_needed < 0 ? NULL : node->operands[2];
+  return tidy_index(lowering, node, 1);
+}
+
 static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   BpLowering *lowering = rewriter->context;
-  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_STORE || node->kind == BP_IR_LET)
+  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_STORE)
     return tidy_index(lowering, node, 1);
+  if (node->kind == BP_IR_LET)
+    return tidy_let(lowering, node);
   if (node->kind == BP_IR_RAMP)
     return tidy_index(lowering, node, 0);
   if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
@@ -95,7 +107,8 @@ static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   return node;
 }
 
-/* Folds the parts of indices and conditions that unrolling made constant. */
+/* Folds the parts of indices and conditions that unrolling made constant, and drops names that
+ * nothing uses. */
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body) {
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = tidy_node};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, body);

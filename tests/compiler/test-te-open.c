@@ -372,6 +372,37 @@ static void test_dear_operands_are_stored_for_many_rows(void) {
   g_assert_true(has_branch);
 }
 
+/* ---- Tails ------------------------------------------------------------------------------- */
+
+/* Returns the number of conditions in the code if the open number of rows of the sum, or of the
+ * output that reads it, is split into unrolled tiles of 4. */
+static int count_conditions(bool is_product, int32_t tail) {
+  int count = 0;
+  Open o;
+  BpTeAxis *outer, *inner;
+  make_open(&o, 0, 1, (const int64_t[]){13, 8, 8});
+  BpTeStage *stage = bp_te_stage(o.te, is_product ? o.computed[0] : o.args[o.num_args - 1]);
+  assert_ok(bp_te_split(stage, bp_te_stage_axis(stage, 0), 4, tail, &outer, &inner));
+  assert_ok(bp_te_unroll(stage, inner));
+  BpIrModule *module = lowered(&o);
+  char *text = bp_ir_print(module);
+  for (const char *at = text; (at = strstr(at, "(if ")); at++)
+    count++;
+  bp_str_free(text);
+  bp_object_release(module);
+  bp_te_free(o.te);
+  return count;
+}
+
+/* The last tile moves back, so the only condition asks whether there is a whole tile. Sums must not
+ * be added twice, so their last tile skips its elements beyond the end. */
+static void test_last_tile_moves_back_unless_it_accumulates(void) {
+  g_assert_cmpint(count_conditions(false, BP_TE_TAIL_BALANCE), ==, 1);
+  g_assert_cmpint(count_conditions(false, BP_TE_TAIL_OVERLAP), ==, 1);
+  g_assert_cmpint(count_conditions(false, BP_TE_TAIL_PEEL), >=, 4);
+  g_assert_cmpint(count_conditions(true, BP_TE_TAIL_BALANCE), >=, 4);
+}
+
 /* A product that is doubled 64 times: an expression of few nodes, and of 2^64 paths. */
 static const BpIrNode *doubled_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Open *o = context;
@@ -454,6 +485,8 @@ int main(int argc, char **argv) {
                   test_extents_that_do_not_fit_are_refused);
   g_test_add_func("/te/open/dear-operands-are-stored-for-many-rows",
                   test_dear_operands_are_stored_for_many_rows);
+  g_test_add_func("/te/open/last-tile-moves-back-unless-it-accumulates",
+                  test_last_tile_moves_back_unless_it_accumulates);
   g_test_add_func("/te/open/shared-terms-are-looked-at-once", test_shared_terms_are_looked_at_once);
   g_test_add_func("/te/open/what-is-no-extent-is-refused", test_what_is_no_extent_is_refused);
   return g_test_run();

@@ -227,7 +227,9 @@ BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 
 /* How a split treats an extent that the factor does not divide. PEEL and BALANCE make a version of
  * the code for each size of tile if the outer axis is outside the inner one; otherwise they guard.
- * In a stage that reduces or scans, where tiles accumulate, OVERLAP is treated as PEEL. */
+ * If the extent is open, BALANCE is treated as OVERLAP. OVERLAP is treated as PEEL in a stage that
+ * reduces or scans, where tiles accumulate, and for an open extent if the inner axis does not run
+ * in order. */
 #define BP_TE_TAIL_GUARD   0 /* a condition skips iterations beyond the extent */
 #define BP_TE_TAIL_OVERLAP 1 /* the last tile is moved back and repeats work of its neighbour */
 #define BP_TE_TAIL_PEEL    2 /* full tiles, then a loop for the rest */
