@@ -137,14 +137,15 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
          (step * bp__info_size(info, info->ndim, info->num_roots) + TILE_START + accumulators);
 }
 
-/* Tries all sizes of axis `axis` and of the axes before it. */
+/* Tries all sizes of axis `axis` and of the axes before it. Of equally cheap tiles the one that is
+ * longest along the last axes stays, because its elements lie together. */
 static void search(const BpStageInfo *info, const BpMachine *machine, int32_t axis, int32_t tiled,
                    Tile *tile, Tile *best, double *best_cost) {
   while (axis >= 0 && (axis == tile->vector_axis || info->extent[axis] == 1 || tiled == MAX_TILED))
     axis--;
   if (axis < 0) {
     double cost = cost_of(info, tile, machine);
-    if (cost < *best_cost) {
+    if (cost <= *best_cost) {
       *best_cost = cost;
       *best = *tile;
     }
@@ -172,10 +173,16 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
   int64_t most = bp__divide_up(info->extent[tile.vector_axis], machine->lanes);
   int64_t piece = piece_of(info, tile.vector_axis);
   for (tile.vectors = 1; tile.vectors <= most && tile.vectors <= MAX_VECTORS; tile.vectors++) {
+    Tile found = tile;
+    double cost = 1e301;
     tile.size[tile.vector_axis] = tile.vectors * machine->lanes;
     if (piece % tile.size[tile.vector_axis] != 0)
       continue;
-    search(info, machine, info->ndim - 1, 0, &tile, &best, &best_cost);
+    search(info, machine, info->ndim - 1, 0, &tile, &found, &cost);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = found;
+    }
   }
   return best;
 }

@@ -74,7 +74,9 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
                            BpTeAxis **blocks, BpTeAxis **tiles) {
   BpTeAxis **axes = stage->axes, *channel = axes[OUT_CHANNEL];
   BpTeAxis *ty, *y, *tx, *x, *block_y, *block_x;
-  if (bp_te_split(stage, axes[OUT_Y], tile[0], BP_TE_TAIL_PEEL, &ty, &y) != 0 ||
+  /* A version for the last rows would have the code of all stages. */
+  int32_t rows = axes[OUT_Y]->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_PEEL;
+  if (bp_te_split(stage, axes[OUT_Y], tile[0], rows, &ty, &y) != 0 ||
       bp_te_split(stage, axes[OUT_X], tile[1], BP_TE_TAIL_PEEL, &tx, &x) != 0 ||
       bp_te_split(stage, ty, block.rows, BP_TE_TAIL_GUARD, &block_y, &ty) != 0 ||
       bp_te_split(stage, tx, block.columns, BP_TE_TAIL_GUARD, &block_x, &tx) != 0)
