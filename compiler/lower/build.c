@@ -42,12 +42,18 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   return count;
 }
 
-/* Whether all loops of an axis run in order, without vectors. */
-static bool is_plain(const BpTeAxis *axis) {
+/* Whether some loop of an axis has the kind BP_IR_FOR_*. */
+static bool has_kind(const BpTeAxis *axis, int32_t kind) {
   const BpTeRelation *use = axis->used_by;
-  if (use)
-    return use->kind == BP__TE_SPLIT && is_plain(use->outer) && is_plain(use->inner);
-  return axis->for_kind == BP_IR_FOR_SERIAL || axis->for_kind == BP_IR_FOR_UNROLLED;
+  if (!use)
+    return axis->for_kind == kind;
+  if (use->kind == BP__TE_FUSE)
+    return has_kind(use->parent, kind);
+  return has_kind(use->outer, kind) || has_kind(use->inner, kind);
+}
+
+static bool has_threads(const BpTeAxis *axis) {
+  return has_kind(axis, BP_IR_FOR_PARALLEL) || has_kind(axis, BP_IR_FOR_BOUND);
 }
 
 /* The BP_TE_TAIL_* rule that a split's tail follows: work that accumulates must not be repeated,
@@ -59,12 +65,11 @@ static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
     return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
   if (split->tail == BP_TE_TAIL_GUARD || split->tail == BP_TE_TAIL_PEEL)
     return split->tail;
-  return !accumulates && !stage->is_statements && is_plain(split->inner) ? BP_TE_TAIL_OVERLAP
-                                                                         : BP_TE_TAIL_PEEL;
+  bool may_repeat = !accumulates && !stage->is_statements && !has_threads(split->inner);
+  return may_repeat ? BP_TE_TAIL_OVERLAP : BP_TE_TAIL_PEEL;
 }
 
-/* Whether the last tile of an open extent is moved back. An extent shorter than a tile has a loop
- * of its own, over tiles of one element. */
+/* Whether the last tile of an open extent is moved back. */
 static bool overlaps_open(const BpNest *nest, const BpTeRelation *split) {
   return nest->open[split->parent->index] && tail_of(nest, split) == BP_TE_TAIL_OVERLAP;
 }
@@ -982,19 +987,24 @@ static const BpIrNode *build_moved_tile(const BpNest *nest, const BpTeRelation *
   return wrap_lets(nest, &lets, build_from(&version, position));
 }
 
-/* Makes the inner code for tiles of one element, which an open extent shorter than a tile has. */
+/* Makes the inner code for an open extent shorter than a tile: tiles of one element, or if the tile
+ * has vectors a tile that skips the elements beyond the end. */
 static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation *split,
                                          int32_t position) {
   BpLowering *lowering = nest->lowering;
   BpNest version = *nest;
   int32_t axis = split->parent->index;
+  bool has_vectors = has_kind(split->inner, BP_IR_FOR_VECTORIZED);
   const BpIrNode *zero = bp__ir_int64(lowering->module, 0);
   const BpIrNode *var = bp_ir_var(lowering->module, split->parent->name, bp__dtype_int64());
   version.piece[axis] = 1;
-  version.is_full[axis] = true;
-  version.start[axis] = var;
-  if (!var || bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0 ||
-      set_extent(&version, split->inner, 1, NULL) != 0)
+  version.is_full[axis] = !has_vectors;
+  version.start[axis] = has_vectors ? zero : var;
+  if (!zero || !var || set_extent(&version, split->inner, has_vectors ? split->factor : 1, NULL))
+    return NULL;
+  if (has_vectors)
+    return build_from(&version, position);
+  if (bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0)
     return NULL;
   assume_below(nest, var, nest->open[axis]);
   return bp_ir_for(lowering->module, var, zero, nest->open[axis], BP_IR_FOR_SERIAL, "",
@@ -1028,7 +1038,8 @@ static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   const BpTeRelation *split = leaf->made_by;
   if (nest->steps && leaf->is_scan)
     return bp__scan_loop(nest, position);
-  if (!is_plain(leaf) || !split || split->outer != leaf || is_begun(nest, split->inner) ||
+  bool is_plain = leaf->for_kind == BP_IR_FOR_SERIAL || leaf->for_kind == BP_IR_FOR_UNROLLED;
+  if (!is_plain || !split || split->outer != leaf || is_begun(nest, split->inner) ||
       nest->piece[split->parent->index] != NO_PIECE || overlaps_open(nest, split))
     return build_loop(nest, leaf,
                       &(Piece){0, nest->extent[leaf->index], 1,

@@ -307,7 +307,8 @@ static int split_tiles(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
     loops->outer[at] = axis;
     if (size == 1)
       continue;
-    int32_t tail = tail_for(work, i, size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
+    int32_t otherwise = is_vector && !axis->open ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE;
+    int32_t tail = tail_for(work, i, size, otherwise);
     if (bp_te_split(stage, axis, size, tail, &loops->outer[at], is_vector ? &loops->vector : inner))
       return -1;
     loops->num_inner += !is_vector;
