@@ -18,6 +18,7 @@ typedef struct OnnxBuilder {
 
 /* ONNX's numbers of element types. */
 #define ONNX_FLOAT  1
+#define ONNX_UINT8  2
 #define ONNX_INT64  7
 #define ONNX_BOOL   9
 #define ONNX_DOUBLE 11

@@ -21,14 +21,14 @@ static const struct {
 } inputs[] = {
     {"rows", "512x512", 262144}, {"other", "512x512", 262144},      {"row", "512", 512},
     {"column", "512x1", 512},    {"picture", "1x32x56x56", 100352}, {"channels", "32", 32},
-    {"long", "65536x4", 262144}, {"batch", "8x128x256", 262144},
+    {"long", "65536x4", 262144}, {"batch", "8x128x256", 262144},    {"token", "1x512", 512},
 };
 
 static const struct {
   const char *name, *shape;
 } weights[] = {
-    {"w1", "32x32x1x1"}, {"w3", "32x32x3x3"}, {"wd", "32x1x3x3"},
-    {"wg", "32x8x3x3"},  {"wt", "32x16x4x4"}, {"wtd", "32x1x4x4"},
+    {"w1", "32x32x1x1"}, {"w3", "32x32x3x3"}, {"wd", "32x1x3x3"},    {"wg", "32x8x3x3"},
+    {"wt", "32x16x4x4"}, {"wtd", "32x1x4x4"}, {"scales", "2048x16"},
 };
 
 static const struct {
@@ -118,6 +118,10 @@ static const Case cases[] = {
     {"AveragePool", "picture", "kernel_shape=3,3", 32 * 54 * 54, 0, 0},
     {"GlobalAveragePool", "picture", "", 32, 0, 0},
     {"Gemm", "rows,other", "transB=1", ROWS, 512, 0},
+    {"com.microsoft.MatMulNBits", "token,w8,scales", "K=512 N=2048 bits=8 block_size=32", 2048, 512,
+     4},
+    {"com.microsoft.MatMulNBits", "token,w4,scales", "K=512 N=2048 bits=4 block_size=32", 2048, 512,
+     4},
     {"Conv", "picture,w1", "", PICTURE, 32, 3},
     {"Conv", "picture,w3", "pads=1,1,1,1", PICTURE, 288, 0},
     {"Conv", "picture,w3", "pads=1,1,1,1 strides=2,2", PICTURE / 4, 288, 0},
@@ -155,6 +159,17 @@ static int add_node(void *visitor, const char *node, const char *function, int64
 
 /* ---- The model --------------------------------------------------------------------------- */
 
+/* Weights of a product with 512 rows and 2,048 columns, in blocks of 32 rows. */
+static void add_packed_weights(OnnxBuilder *builder, const char *name, int bits) {
+  int64_t shape[] = {2048, 16, 4 * bits};
+  gsize size = (gsize)(shape[0] * shape[1] * shape[2]);
+  guint8 *bytes = g_new(guint8, size);
+  for (gsize i = 0; i < size; i++)
+    bytes[i] = (guint8)(i * 7919 % 251);
+  onnx_data(builder, name, ONNX_UINT8, shape, 3, bytes, size);
+  g_free(bytes);
+}
+
 static char *write_model(void) {
   OnnxBuilder *builder = onnx_builder_new();
   static char names[NUM_CASES][16];
@@ -163,6 +178,8 @@ static char *write_model(void) {
     onnx_input(builder, inputs[i].name, ONNX_FLOAT, inputs[i].shape);
   for (size_t i = 0; i < G_N_ELEMENTS(weights); i++)
     onnx_floats(builder, weights[i].name, weights[i].shape);
+  add_packed_weights(builder, "w8", 8);
+  add_packed_weights(builder, "w4", 4);
   for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
     onnx_ints(builder, lists[i].name, lists[i].values);
   for (size_t i = 0; i < NUM_CASES; i++) {
