@@ -8,7 +8,8 @@
  * poll.c     waiting with a timeout
  * text.c     what messages show
  *
- * event.h is for the plugins whose events hold their latest record. */
+ * event.h is for the plugins whose events hold their latest record, cuda_api.h for cuda and
+ * cudalibs. */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 
