@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work of a child process: it runs the checks of a section until one fails, or finds the facts
- * for the report's head. It reports through a pipe, one line for each event:
+ * for the report's head. The child process reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
  *   identity - TEXT      the device's attributes

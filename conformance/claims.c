@@ -295,7 +295,7 @@ static char *write_sample(const Kit *kit, const Sample *sample) {
 static BpTarget *open_c(void) {
   BpTarget *target = bp_target_parse("c");
   if (!target)
-    bp__kit_absent("there is no target c, of the plugin cpu, to compute what is left: %s",
+    bp__kit_absent("the target c of the plugin cpu, which computes the other nodes, is missing: %s",
                    bp_error_message());
   return target;
 }

@@ -569,7 +569,7 @@ static void fill_random(RandomProgram *program, const char *type, void *data) {
 }
 
 /* Returns the difference between device and interpreter for a function that stores `value`; NULL if
- * there is none (g_free). */
+ * both agree (g_free). */
 static char *difference_in(const Kit *kit, const KitCode *code, const char *name,
                            RandomProgram *program, const BpIrNode *value) {
   uint64_t state = program->random.state;

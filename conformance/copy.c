@@ -365,8 +365,7 @@ static void run_flags(Kit *kit) {
                  .to_device = kit->device,
                  .size = ROOM,
                  .flags = UINT64_C(1) << 63};
-  KIT_REFUSED(kit->api->copy(kit->api->context, &copy, NULL), NULL,
-              "a copy with a flag that there is not");
+  KIT_REFUSED(kit->api->copy(kit->api->context, &copy, NULL), NULL, "a copy with an unknown flag");
   expect_held(kit, handle, held, "a buffer after a copy to it that was refused");
   bp__kit_free(kit, handle);
 }

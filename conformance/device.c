@@ -164,7 +164,7 @@ static void check_shape(const char *name, const BpValue *value) {
 static void check_str(const char *name, const BpValue *value) {
   BpByteArray view = {NULL, 0};
   KIT_OK(bp_value_view_str(value, &view), name);
-  KIT_TRUE(view.size > 0, "%s is an empty string; what a device has not got is None", name);
+  KIT_TRUE(view.size > 0, "%s is an empty string; an attribute that a device lacks is None", name);
   KIT_TRUE(g_utf8_validate(view.data, (gssize)view.size, NULL), "%s is no UTF-8", name);
 }
 
@@ -182,8 +182,9 @@ static void check_attr(const char *name, int32_t attr, const BpValue *value) {
     KIT_TRUE(value->v_int64 == 0 || value->v_int64 == 1, "%s is a bool of value %" G_GINT64_FORMAT,
              name, value->v_int64);
   else if (attr != BP_ATTR_RANK && attr != BP_ATTR_AVAILABLE_GLOBAL_MEMORY)
-    KIT_TRUE(value->v_int64 > 0, "%s is %" G_GINT64_FORMAT "; what a device has not got is None",
-             name, value->v_int64);
+    KIT_TRUE(value->v_int64 > 0,
+             "%s is %" G_GINT64_FORMAT "; an attribute that a device lacks is None", name,
+             value->v_int64);
 }
 
 static void run_attr_types(Kit *kit) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the conformance kit: the form of a check, and tools for checks.
  *
- * A check is a function that returns if its fact holds, and otherwise ends in bp__kit_fail. It runs
- * in a child process that lives until a check fails: a failing check need not clean up, and a crash
- * or a missed deadline is a failure. */
+ * A check is a function that returns if its fact holds, and otherwise ends in bp__kit_fail. A check
+ * runs in a child process that lives until a check fails: a failing check need not clean up, and a
+ * crash or a missed deadline is a failure. */
 #ifndef BACKPLANE_CONFORMANCE_KIT_H
 #define BACKPLANE_CONFORMANCE_KIT_H
 

@@ -33,26 +33,26 @@ static void clear_options(Options *options) {
 
 static const char details[] =
     "PLUGIN is a plugin's name or, with a '/' or a '.', its file. The checks run in processes of\n"
-    "their own; one that fails blocks those that build on it, so the first failure is the one to\n"
-    "look at. --list says what each shows.\n\n"
+    "their own. A failed check blocks the checks that build on it: look at the first failure.\n"
+    "--list says what each check shows.\n\n"
     "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional,\n"
     "stress, fault, performance).\n\n"
     "Exit status: 0 the plugin conforms; 1 a check failed, or passed against expectation; 2 the\n"
     "command line is wrong, there is no such plugin, or the report cannot be written; 3 nothing\n"
-    "failed, but core checks were left out or need what is not here.";
+    "failed, but core checks were left out or lack a device.";
 
 static int parse(Options *options, int *argc, char ***argv) {
   const GOptionEntry entries[] = {
       {"list", 0, 0, G_OPTION_ARG_NONE, &options->list, "list the checks and run none", NULL},
       {"only", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->only,
-       "run these, and what they build on; may be repeated", "WHAT"},
+       "run these checks, and the checks that they build on; may be repeated", "WHAT"},
       {"skip", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->skip, "leave these out", "WHAT"},
       {"expect-fail", 0, 0, G_OPTION_ARG_FILENAME, &options->expect_fail,
        "names of checks that are known to fail, one a line", "FILE"},
       {"seed", 0, 0, G_OPTION_ARG_INT64, &options->seed, "of everything random (1)", "NUMBER"},
       {"device", 0, 0, G_OPTION_ARG_INT, &options->device, "the device to check (0)", "INDEX"},
       {"target", 0, 0, G_OPTION_ARG_STRING, &options->target,
-       "generate code for this target, not what the device says", "TARGET"},
+       "generate code for this target, not for the device's own", "TARGET"},
       {"format", 0, 0, G_OPTION_ARG_STRING, &options->format, "text (the default), tap or junit",
        "FORMAT"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},

@@ -63,11 +63,11 @@ static void run_scope(Kit *kit) {
   KIT_OK(alloc(kit, 64, 64, "global", &handle), "alloc_data_space in scope \"global\"");
   bp__kit_free(kit, handle);
   KIT_REFUSED(alloc(kit, 64, 64, "no such scope", &handle), NULL,
-              "alloc_data_space in a scope that there is not");
+              "alloc_data_space in an unknown scope");
   const BpAllocation flagged = {sizeof(BpAllocation), 64, 64, KIT_BYTE, UINT32_C(1) << 31, NULL};
   KIT_REFUSED(
       kit->api->alloc_data_space(kit->api->context, kit->device.device_id, &flagged, &handle), NULL,
-      "alloc_data_space with a flag that there is not");
+      "alloc_data_space with an unknown flag");
 }
 
 /* A newer host's request is longer; the bytes that this version does not know are 0. Each request
@@ -304,7 +304,7 @@ static External open_external(Kit *kit) {
   external.api = bp_device_extension(kit->device.device_type, BP_EXTENSION_EXTERNAL_MEMORY,
                                      BP_EXTENSION_EXTERNAL_MEMORY_VERSION);
   if (!external.api)
-    bp__kit_skip("the device exchanges no memory");
+    bp__kit_skip("the device neither imports nor exports memory");
   external.imports = external.exports = UINT64_MAX;
   KIT_OK(external.api->get_forms(kit->api->context, kit->device.device_id, &external.imports,
                                  &external.exports, &external.alignment),
@@ -444,22 +444,22 @@ static void run_external_refused(Kit *kit) {
     if (!(imports & form))
       KIT_REFUSED(
           external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
-          BP_ERROR_NOT_IMPLEMENTED, "import_memory of a form that there is not");
+          BP_ERROR_NOT_IMPLEMENTED, "import_memory of an unknown form");
     else if (form != BP_EXTERNAL_HOST_POINTER)
       refuse_descriptors(kit, &external, memory.form);
     if (!(external.exports & form))
       KIT_REFUSED(external.api->export_memory(kit->api->context, kit->device.device_id, &allocation,
                                               &memory, &handle),
-                  BP_ERROR_NOT_IMPLEMENTED, "export_memory of a form that there is not");
+                  BP_ERROR_NOT_IMPLEMENTED, "export_memory of an unknown form");
     memory.flags = UINT64_C(1) << 63;
     if (imports & form)
       KIT_REFUSED(
           external.api->import_memory(kit->api->context, kit->device.device_id, &memory, &handle),
-          BP_ERROR_NOT_IMPLEMENTED, "import_memory with a flag that there is not");
+          BP_ERROR_NOT_IMPLEMENTED, "import_memory with an unknown flag");
     if (external.exports & form)
       KIT_REFUSED(external.api->export_memory(kit->api->context, kit->device.device_id, &allocation,
                                               &memory, &handle),
-                  BP_ERROR_NOT_IMPLEMENTED, "export_memory with a flag that there is not");
+                  BP_ERROR_NOT_IMPLEMENTED, "export_memory with an unknown flag");
   }
   expect_usable(kit, "after memory was refused");
 }

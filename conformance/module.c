@@ -114,8 +114,8 @@ static void run_build(Kit *kit) {
   bp_object_release(bp__kit_function(code.module, "add"));
   bp_object_release(bp__kit_function(code.module, "negate"));
   KIT_OK(bp_module_get_function(code.module, "no_such_function", 1, &function),
-         "get_function of a name that there is not");
-  KIT_TRUE(!function, "there is a function of a name that there is not");
+         "get_function of an unknown name");
+  KIT_TRUE(!function, "an unknown name has a function");
   bp__kit_code_clear(&code);
 }
 
@@ -489,7 +489,7 @@ static void run_source(Kit *kit) {
   bp__kit_open_target(kit);
   KitCode code = build_add(kit);
   KIT_REFUSED(bp_module_get_source(code.module, "no-such-format", &source), BP_ERROR_VALUE,
-              "get_source in a format that there is not");
+              "get_source in an unknown format");
   if (bp_module_get_source(code.module, "", &source) != 0)
     bp__kit_skip("the module has no source: %s", bp_error_message());
   KIT_TRUE(source.size > 0, "the source is empty");

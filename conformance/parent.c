@@ -40,7 +40,7 @@ typedef struct Child {
   int first;      /* the first check to run; -1: none, the child collects facts */
   int index;      /* index of the check that began last, or `first` */
   ChildState state;
-  char *refusal;  /* why there is nothing to check, or NULL */
+  char *refusal;  /* the reason why nothing can be checked, or NULL */
   char *left;     /* processes and files left after a clean end, or NULL */
   GArray *others; /* processes that existed before the child */
 } Child;
@@ -370,10 +370,11 @@ static void judge_end(Run *run, const Child *child, Ending ending, int status) {
     finish_check(run, child, OUTCOME_PASSED, NULL);
     return;
   }
-  char *text = child->left ? g_strdup_printf("the process has ended, and left others: %s; what a "
-                                             "plugin starts is to end with its process",
-                                             child->left)
-                           : describe_end(run, child, ending, status);
+  char *text = child->left
+                   ? g_strdup_printf("the process has ended, and left others: %s; the processes "
+                                     "that a plugin starts must end with its process",
+                                     child->left)
+                   : describe_end(run, child, ending, status);
   finish_check(run, child, OUTCOME_FAILED, text);
   g_free(text);
 }

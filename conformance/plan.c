@@ -66,7 +66,7 @@ static int check_pattern(const Run *run, const char *pattern) {
       return 0;
   return bp_error_raise(BP_ERROR_VALUE,
                         "\"%s\" is no check, section or tag, and fits no check's name; --list "
-                        "shows what there is",
+                        "shows the names",
                         pattern);
 }
 

@@ -60,7 +60,7 @@ static const char *describe_verdict(const Run *run) {
   case BP_CONFORMANCE_OK:
     return "conforms";
   case BP_CONFORMANCE_INCOMPLETE:
-    return "not shown: checks of the core profile were left out, or need what is not here";
+    return "not shown: checks of the core profile were left out, or lack a device";
   default:
     return "does not conform";
   }

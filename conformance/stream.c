@@ -417,7 +417,7 @@ static const BpExternalMemoryApi *open_turns(const Kit *kit, uint64_t *alignment
   const BpExternalMemoryApi *api = bp_device_extension(
       kit->device.device_type, BP_EXTENSION_EXTERNAL_MEMORY, BP_EXTENSION_EXTERNAL_MEMORY_VERSION);
   if (!api)
-    bp__kit_skip("the device exchanges no memory");
+    bp__kit_skip("the device neither imports nor exports memory");
   KIT_OK(api->get_forms(kit->api->context, kit->device.device_id, &imports, &exports, alignment),
          "get_forms");
   if (!(imports & BP_EXTERNAL_IN_TURN))

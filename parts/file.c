@@ -5,7 +5,6 @@
 
 #include "core/system/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -71,13 +70,20 @@ int bp__replace_file(int folder, const char *name, const struct iovec *parts, in
   return -1;
 }
 
-void bp__remove_files(int folder) {
+DIR *bp__open_entries(int folder) {
   int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  int error = errno;
   if (!entries && fd >= 0)
     close(fd);
+  errno = error;
+  return entries;
+}
+
+void bp__remove_files(int folder) {
+  DIR *entries = bp__open_entries(folder);
   for (const struct dirent *entry; entries && (entry = readdir(entries));)
-    unlinkat(fd, entry->d_name, 0);
+    unlinkat(folder, entry->d_name, 0);
   if (entries)
     closedir(entries);
 }

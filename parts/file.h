@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that replace others as a whole, and temporary names. Every function returns 0 or a
- * descriptor, or -1 with errno. Any thread. */
+/* Files that replace others as a whole, and temporary names. Unless stated, a function
+ * returns 0 or a descriptor, or -1 with errno. Any thread. */
 #ifndef BACKPLANE_PARTS_FILE_H
 #define BACKPLANE_PARTS_FILE_H
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -27,6 +28,9 @@ int bp__is_temporary(const char *name);
  * parts, or is unchanged. */
 int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
 
+/* Opens the list of the names in the folder open as `folder`, which may be open by O_PATH (transfer
+ * full, closedir). NULL with errno. */
+DIR *bp__open_entries(int folder);
 /* Removes the files in a folder. */
 void bp__remove_files(int folder);
 /* Names changed within this time, in seconds, may be in use. */

@@ -10,7 +10,7 @@
 #define BP_TRIALS_AT_ONCE 16
 
 /* Calls `visit` once with each index below `count`, from several threads including this one, and
- * returns when all calls have returned. It uses fewer threads if some cannot be started. */
+ * returns when all calls have returned. If some threads cannot be started, fewer are used. */
 void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index), void *context);
 
 #endif

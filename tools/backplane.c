@@ -16,7 +16,7 @@
 
 const char command_program[] = "backplane";
 
-/* The most seconds that exit may take. */
+/* The maximum duration of exit, in seconds. */
 #define EXIT_SECONDS 30
 
 static const Command commands[] = {

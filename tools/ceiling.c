@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the rates of generated code on a device: a matrix product, and an element-wise step over
- * much memory. Both are small models, compiled and measured like any other. */
+ * much memory. Product and step are small models, compiled and measured like any other. */
 #include "tools/command.h"
 
 #include <string.h>

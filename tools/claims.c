@@ -113,7 +113,7 @@ char **claims_names(char *const *options) {
 }
 
 static void print_times(const BpMeasuredClaims *measured) {
-  fprintf(stderr, "backplane: %.3f ms with what graph compilers claim, %.3f ms without",
+  fprintf(stderr, "backplane: %.3f ms with the claimed parts, %.3f ms without",
           (double)measured->claimed_ns / 1e6, (double)measured->generated_ns / 1e6);
   if (measured->mixed_ns > 0)
     fprintf(stderr, ", %.3f ms with the parts that are faster", (double)measured->mixed_ns / 1e6);

@@ -68,7 +68,7 @@ int cmd_cache(int argc, char **argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   if (!command_parse(&argc, &argv, entries, "size|path|clear",
                      "Says how much compiled code is kept, or where, or removes it.",
-                     "What was used in the last minute stays: another program may be about to open "
+                     "Files used in the last minute stay: another program may be about to open "
                      "it.\nBACKPLANE_CACHE_SIZE bounds the cache by itself."))
     return EXIT_USAGE;
   if (argc != 2 || !g_strv_contains(words, argv[1]))

@@ -340,7 +340,7 @@ static int compare_nodes(const Side *sides, const Tolerance *tolerance, GArray *
 }
 
 /* Returns the output of `other` to compare with an output of `side`: the output of the same name,
- * or the only output if both sides have one. NULL with an error if there is none. */
+ * or the only output if both sides have one. NULL with an error if `other` lacks the output. */
 static const Output *find_counterpart(const Side *side, const Side *other, guint index) {
   const char *name = g_array_index(side->outputs, Output, index).name;
   if (side->outputs->len == 1 && other->outputs->len == 1)
@@ -564,7 +564,7 @@ int cmd_compare(int argc, char **argv) {
   int status = EXIT_USAGE;
   if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER...",
                     "Runs a model on two devices, or two models, with the same inputs, and "
-                    "compares what their nodes and\noutputs give. An ONNX file on one device is "
+                    "compares their nodes and\noutputs. An ONNX file on one device is "
                     "compared with its reference.",
                     "Nodes of one name and shape are compared, whatever their layouts; with "
                     "--reference all nodes are, "

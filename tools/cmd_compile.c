@@ -58,8 +58,8 @@ static int make_portable(Code *code) {
     if (!*(const char *)code->devices->pdata[i] && !target_is_default(target)) {
       char *text = bp_target_format(target);
       if (text)
-        command_raise_usage(
-            "--portable takes a target as its kind alone; \"%s\" says what its devices are", text);
+        command_raise_usage("--portable takes the kind of a target alone; \"%s\" has attributes",
+                            text);
       bp_str_free(text);
       return -1;
     }
@@ -153,8 +153,9 @@ static void print_code(const BpTarget *target, const char *device, gboolean is_p
   else if (is_cpu)
     text = g_strdup("for the cpu of this machine (--portable: for every cpu)");
   else
-    text = g_strdup_printf("for every %s device (--device %s: for that of this machine, faster)",
-                           devices, devices);
+    text =
+        g_strdup_printf("for every %s device (--device %s: for the device of this machine, faster)",
+                        devices, devices);
   command_print_line(command_out(), "  %s: %s", bp_target_kind(target), text);
   g_free(text);
   g_free(devices);
@@ -267,9 +268,8 @@ int cmd_compile(int argc, char **argv) {
       {"portable", 'p', 0, G_OPTION_ARG_NONE, &options.is_portable,
        "generate code for every device of the kind, slower than code for one device", NULL},
       {"fallback", 0, 0, OPTION_TEXT, &options.fallback,
-       "targets whose code runs what the others refuse, each node by the first that takes it; "
-       "these "
-       "nodes are reported",
+       "targets for the nodes that the targets before them refuse: the first that accepts a node "
+       "gets it, and the node is reported",
        "TARGET[,TARGET...]"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       ONNX_SHAPE_ENTRY(&options.onnx),

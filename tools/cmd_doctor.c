@@ -41,7 +41,7 @@ static const char *choice_remedy(const BpPluginList *list) {
   gboolean is_asked_for = !preferences || *preferences;
   bp_str_free(preferences);
   return is_asked_for ? find_reason("selection-failed")->remedy
-                      : "do what is said above of the plugins";
+                      : "follow the remedies of the plugins above";
 }
 
 /* ---- Questions to a child process -------------------------------------------------------- */

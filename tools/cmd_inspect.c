@@ -140,7 +140,7 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *nam
 static int raise_no_plugin(const char *name) {
   if (strchr(name, '/'))
     return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no plugin '%s'; one is a file *.so", name);
-  bp_plugin_activate(name); /* raises the error that there is no such plugin */
+  bp_plugin_activate(name); /* raises the error for an unknown plugin */
   return -1;
 }
 
@@ -463,7 +463,7 @@ int cmd_inspect(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
   gboolean lists_nodes = FALSE;
   const GOptionEntry own[] = {{"nodes", 0, 0, G_OPTION_ARG_NONE, &lists_nodes,
-                               "list the nodes of an ONNX file, with the shapes of what they give",
+                               "list the nodes of an ONNX file, with the shapes of their outputs",
                                NULL},
                               {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options, own);
@@ -479,7 +479,7 @@ int cmd_inspect(int argc, char **argv) {
     status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2], &status)
                  ? status
              : argc == 3 ? inspect_subject(argv[1], argv[2], &options, lists_nodes)
-                         : command_usage_error("inspect takes what it is and its name, as "
+                         : command_usage_error("inspect takes a kind of thing and a name, as "
                                                "`backplane inspect device cpu`");
   g_free(entries);
   model_options_clear(&options);

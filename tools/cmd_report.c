@@ -141,7 +141,7 @@ static int add_earlier(const char *path, json_t *sides) {
     json_array_extend(sides, list);
   else
     bp_error_raise(BP_ERROR_VALUE,
-                   "%s is not what `backplane report --json` of this version prints", path);
+                   "%s was not printed by `backplane report --json` of this version", path);
   json_decref(earlier);
   g_free(text);
   return is_report ? 0 : -1;

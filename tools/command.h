@@ -142,8 +142,8 @@ void element_append(GString *text, const char *data, BpDataType dtype);
 /* Makes a JSON value of a numeric element; NaN and infinity become null. */
 json_t *element_json(const char *data, BpDataType dtype);
 
-/* fprintf for untrusted text, such as a file's name. It prints UTF-8, and no control characters
- * except tabs and newlines. */
+/* fprintf for untrusted text, such as a file's name. The function prints UTF-8, and no control
+ * characters except tabs and newlines. */
 void command_print(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* fprintf for untrusted text in one line, which ends at the end of the text. */
 void command_print_line(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);

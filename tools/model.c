@@ -89,7 +89,7 @@ int preferences_check(const char *given) {
   if (!given || given[strspn(given, " ")])
     return 0;
   return command_raise_usage("--device is empty; \"auto\" is the best device of all, and \"help\" "
-                             "explains what else there is");
+                             "explains the other entries");
 }
 
 gboolean path_has_extension(const char *path, const char *extension) {
@@ -132,7 +132,7 @@ static int show_progress(void *context, const char *stage, int32_t done, int32_t
   return 0;
 }
 
-/* Whose code runs what a target refuses, and the node that was refused last. */
+/* The targets whose code runs refused nodes, and the node that was refused last. */
 typedef struct Placing {
   const GPtrArray *targets, *fallbacks;
   const BpTarget *refusing; /* the first target that refused a node, or NULL */
@@ -355,8 +355,7 @@ static void add_fallback(LoadedModel *loaded, const char *list) {
   g_ptr_array_add(loaded->fallbacks, target);
 }
 
-/* The devices that the list names beside the chosen one run what that one and those before them
- * cannot. */
+/* Each further device in the list runs the nodes that the devices before it cannot run. */
 static void choose_fallbacks(const ModelOptions *options, LoadedModel *loaded) {
   char *settings = options->device ? NULL : bp_device_preferences();
   const char *list = options->device ? options->device : settings;
@@ -427,7 +426,8 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
     return bp_model_open_parts(path, options->library, options->params);
   if (!options->params)
     return bp_model_open(path);
-  command_raise_usage("--params %s: --library names what it belongs to", options->params);
+  command_raise_usage("--params %s: --library names the library of these parameters",
+                      options->params);
   return NULL;
 }
 

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a language model with onnxruntime: bench_language_model.py [--rounds N] [--past N] NAME=FILE...
 
-FILE is an ONNX file of examples/language-model/write_onnx.py, which onnxruntime runs, or a library that
-`backplane compile` made from an ONNX file; the others are compared with the first. Each runs in a separate
-process through all rounds, and they take turns. A step computes one token after --past earlier tokens (default
-256); a prompt has 256 tokens. Keys and values are not copied to the host between steps; Backplane keeps them in
-place. Prints least times, their ratios, and the largest resident memory.
+FILE is an ONNX file of examples/language-model/write_onnx.py, which onnxruntime runs, or a library that `backplane
+compile` made from an ONNX file; the others are compared with the first. Each file runs in a process of its own
+through all rounds; the processes take turns. A step computes one token after --past earlier tokens (default 256); a
+prompt has 256 tokens. Keys and values are not copied to the host between steps; Backplane keeps the keys and values
+in place. Prints least times, their ratios, and the largest resident memory.
 """
 
 import argparse

@@ -100,8 +100,8 @@ class Provider(OnnxRuntime):
 
 
 class OpenVino:
-    """OpenVINO, one request at a time. It computes in float32 as the other peers do, even on processors with
-    bfloat16."""
+    """OpenVINO, one request at a time. OpenVINO computes in float32 as the other peers do, even on processors
+    with bfloat16."""
 
     def __init__(self, model: Path, inputs: Inputs, threads: int) -> None:
         import openvino

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def find_tool(tool: Path) -> Path:
     """Return the program itself where the tool is libtool's script in a build folder, and set
-    the paths of libraries and plugins for it. The script would add time and memory to the
+    the paths of libraries and plugins for it. libtool's script would add time and memory to the
     measurement."""
     build = tool.resolve().parent
     program = build / ".libs" / tool.name

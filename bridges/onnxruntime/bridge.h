@@ -240,7 +240,7 @@ const OrtMemoryDevice *memories_place(const Memories *memories, BpDevice device)
 /* Makes an allocator of an offered memory (transfer full, memories_release_allocator). */
 OrtAllocator *memories_allocator(Memories *memories, const OrtMemoryInfo *info);
 void memories_release_allocator(OrtAllocator *allocator);
-/* One more reference (returned), for memories_free. */
+/* Returns a further reference, which memories_free releases. */
 Memories *memories_retain(Memories *memories);
 const Runtime *memories_runtime(const Memories *memories);
 /* Sets the device of a memory that was offered. */

@@ -39,7 +39,7 @@ static void free_context(Idle *idle) {
   free(idle);
 }
 
-/* One that queues on the stream already, if there is one. */
+/* Returns a context that queues on the stream already, or NULL. */
 static Idle *find_context(Part *part, const Stream *stream) {
   pthread_mutex_lock(&part->mutex);
   Idle **place = &part->idle;

@@ -372,7 +372,8 @@ static int claim_group(Partition *partition, int32_t group) {
 
 /* ---- Nodes that contain a part ----------------------------------------------------------- */
 
-/* Reads a text attribute of a node (transfer full, free) and its size; NULL if there is none. */
+/* Reads a text attribute of a node (transfer full, free) and its size; NULL if the node has no
+ * attribute of that name. */
 static char *read_text(const Runtime *ort, const OrtNode *node, const char *name, size_t *size) {
   const OrtOpAttr *attr = NULL;
   *size = 0;

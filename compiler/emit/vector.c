@@ -61,9 +61,9 @@ BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar) {
 }
 
 /* The type to convert to first. gcc converts whole vectors between integers whose widths differ by
- * a factor of two, and between floats and integers of at least 32 bits. It splits other conversions
- * into single lanes. A float that becomes an integer was clipped to that type's range before, so no
- * step changes the value. */
+ * a factor of two, and between floats and integers of at least 32 bits. gcc splits other
+ * conversions into single lanes. A float that becomes an integer was clipped to that type's range
+ * before, so no step changes the value. */
 static BpDataType first_step(BpDataType to, BpDataType from) {
   BpDataType word = bp__dtype(BP_DTYPE_INT, 32, from.lanes);
   if (bp__is_float(from))

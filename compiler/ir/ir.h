@@ -89,8 +89,12 @@ static inline bool bp__dtype_is_half(BpDataType dtype) {
 static inline bool bp__ir_is(const BpIrNode *node, int32_t kind) {
   return node->kind == kind;
 }
+/* Whether operations of a kind give quotients of integers, rounded towards 0 or downwards. */
+static inline bool bp__ir_kind_is_quotient(int32_t kind) {
+  return kind == BP_IR_DIV || kind == BP_IR_FLOORDIV;
+}
 static inline bool bp__ir_is_division(const BpIrNode *node) {
-  return node->kind == BP_IR_DIV || node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORDIV ||
+  return bp__ir_kind_is_quotient(node->kind) || node->kind == BP_IR_MOD ||
          node->kind == BP_IR_FLOORMOD;
 }
 static inline bool bp__ir_is_statement(const BpIrNode *node) {

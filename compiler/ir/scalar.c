@@ -10,6 +10,7 @@
 
 #include <backplane/ir_api.h>
 
+#include "compiler/ir/ir.h"
 #include "compiler/ir/scalar.h"
 
 /* ---- Formats ----------------------------------------------------------------------------- */
@@ -171,7 +172,7 @@ static double float_arithmetic(int32_t kind, double a, double b) {
 }
 
 static int64_t divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b) {
-  bool is_quotient = kind == BP_IR_DIV || kind == BP_IR_FLOORDIV;
+  bool is_quotient = bp__ir_kind_is_quotient(kind);
   if (b == 0)
     return 0;
   if (is_unsigned)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rejects reads that are certainly outside their tensor, before anything is scheduled around them.
  * The author of a computation must guard reads in the branches of a select and reads with loaded
- * indices. The last function finds the expressions that depend on data. */
+ * indices. bp__lower_has_data finds the expressions that depend on data. */
 
 #include "compiler/lower/lowering.h"
 

@@ -187,8 +187,8 @@ BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, BpTeShape shape,
                                  const BpIrNode *const *vars);
 int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
                       BpTeShape shape);
-/* A stage without a body, with data axes of the given variables and a tensor of each type. Several
- * tensors are called NAME.0, NAME.1, ... */
+/* Makes a stage without a body, with data axes of the given variables and a tensor of each type.
+ * Several tensors are called NAME.0, NAME.1, ... */
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
                             int32_t num_tensors, BpTeShape shape, const BpIrNode *const *vars);
 /* Sets the body of a stage and separates the body's reduction. The body's variables are the

@@ -55,7 +55,7 @@ static int raise_unknown(BpDevice device, const void *handle) {
                         text);
 }
 
-/* Finds a stream; NULL if there is none. Called with the lock held. */
+/* Finds a stream; NULL if the handle is no live stream. Called with the lock held. */
 static Stream *find_stream(BpDevice device, void *handle) {
   const Stream wanted = {.device = device, .handle = handle};
   Stream *stream = streams ? g_hash_table_lookup(streams, &wanted) : NULL;

@@ -32,7 +32,7 @@ static int check_tree(const BpReader *reader, const BpBlob *blob, uint64_t num_c
       return bp__read_damaged(reader, "its import tree goes backwards");
   for (uint64_t i = 0; i < num_children; ++i)
     if (blob->child_indices[i] >= blob->num_modules)
-      return bp__read_damaged(reader, "a module imports one that is not there");
+      return bp__read_damaged(reader, "a module imports a module that the blob lacks");
   int acyclic = bp__blob_is_acyclic(blob->indptr, blob->child_indices, blob->num_modules);
   if (acyclic == 0)
     return bp__read_damaged(reader, "its modules import each other in a cycle");

@@ -272,8 +272,8 @@ static int call_checked(void *self, const BpValue *args, int32_t num_args, BpVal
   return code(self, args, num_args, result);
 }
 
-/* Only a library with code for devices uses them. `owner`: the module that the function keeps
- * alive, or NULL. */
+/* Makes a function of the library. If the library has code for devices, each call checks that its
+ * tensors are on this machine. `owner`: the module that the function keeps alive, or NULL. */
 static BpFunction *create_function(const LibraryModule *library, BpModule *owner, void *address) {
   int is_checked = bp_module_num_imports(library->module) > 0;
   BpPackedCall call = is_checked ? call_checked : (BpPackedCall)address;

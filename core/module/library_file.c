@@ -223,7 +223,7 @@ static int unknown_slot(const Scan *scan, const char *name) {
                         scan->library->path, name);
 }
 
-/* Finds the host's function for a variable; NULL if there is none. */
+/* Finds the host's function for a variable; NULL if no function of the host has that name. */
 static int find_slot(const char *name, void (**function)(void)) {
   if (bp__old_tvm_has(name) && !bp__old_tvm())
     return -1;

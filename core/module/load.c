@@ -25,8 +25,8 @@ typedef struct Loader {
   BpFunction *function;
 } Loader;
 
-/* Finds the function `prefix``name`; NULL in it if there is none. `what` names the thing to
- * load. */
+/* Stores the function `prefix``name`, or NULL if no function has that name. `what` names the thing
+ * to load. */
 static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
   return bp_registry_get(loader->name, &loader->function)
@@ -79,7 +79,7 @@ static int find_binary_loader(Loader *loader, const char *kind) {
   if (kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
     return raise_no_loader(
         loader, binary_what, kind,
-        "; bp_graph_initialize() of libbackplane-graph brings what loads models");
+        "; bp_graph_initialize() of libbackplane-graph adds the loaders of models");
   g_autofree char *remedy = bp__package_hint(kind);
   return raise_no_loader(loader, binary_what, kind, remedy);
 }
@@ -150,7 +150,8 @@ BpModule *bp_module_load(const char *path) {
   find_extension(path, extension, sizeof extension);
   if (!*extension) {
     bp_error_raise(BP_ERROR_VALUE,
-                   "\"%s\" has no extension to tell what loads it; a library's is \".so\"", path);
+                   "\"%s\" has no extension, by which its loader is chosen; a library's is \".so\"",
+                   path);
     return NULL;
   }
   Loader loader = {.function = NULL};

@@ -392,7 +392,8 @@ const char *bp__module_looked_up(void) {
   return looked_up ? looked_up : "";
 }
 
-/* Finds a function of the module itself. This may look up other functions in the same thread. */
+/* Finds a function of the module itself. The module's code may look up other functions in the same
+ * thread. */
 static int get_own(BpModule *module, const char *name, BpFunction **function) {
   const char *before = looked_up;
   *function = NULL;

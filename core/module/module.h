@@ -10,8 +10,8 @@
 /* Starts core/module: its table, its loaders, the variables of libraries. */
 int bp__module_start(void);
 
-/* Returns the name of the function that this thread is looking up in a module; "" if there is
- * none. */
+/* Returns the name of the function that this thread is looking up in a module; "" outside of a
+ * look-up. */
 BP__SHARED const char *bp__module_looked_up(void);
 
 /* Lists the module and all its imports, each once, depth first, the module first. The pointers are
@@ -22,8 +22,8 @@ BP__SHARED BpModule **bp__module_flatten(BpModule *module, size_t *count);
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function);
 
 /* Returns the module's code loaded by the loader of a machine: "remote:me@gpubox/", or "" for this
- * one. It is loaded once, from the bytes of `module`, which owns the result. Any thread. NULL with
- * an error. */
+ * one. The code is loaded once, from the bytes of `module`, which owns the result. Any thread. NULL
+ * with an error. */
 BpModule *bp__module_elsewhere(BpModule *module, const char *machine);
 
 /* Takes the value that a loader returned, and checks it: returns the module (transfer full) or

@@ -26,13 +26,13 @@ BpModule *bp__toolchain_load_object(const BpByteArray *object);
 int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
 
 typedef struct OldTvm {
-  /* Adds the host functions for such libraries, and the loaders of their embedded modules. May be
-   * called again. */
+  /* Adds the host functions for libraries of TVM up to 0.19, and the loaders of their embedded
+   * modules. May be called again. */
   int (*start)(void);
   /* Like bp__blob_parse. */
   int (*parse_blob)(BpBlob *blob, const BpByteArray *stream, const char *what);
-  /* Makes a function of such a library (transfer full), which keeps `module`, its library,
-   * mapped. */
+  /* Makes a function of a library of TVM up to 0.19 (transfer full), which keeps `module`, its
+   * library, mapped. */
   BpFunction *(*create_function)(BpModule *module, void *symbol);
 } OldTvm;
 

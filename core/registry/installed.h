@@ -38,7 +38,7 @@ typedef struct Installed {
   /* Adds the registry names that plugins provide. 0, or -1 with an error. */
   int (*add_provided)(BpNames *names);
   /* Returns the environment variables that the active plugin with devices of a kind declares; "" if
-   * there are none (transfer full, bp_str_free). */
+   * it declares none (transfer full, bp_str_free). */
   char *(*variables_of)(const char *device_kind);
 } Installed;
 

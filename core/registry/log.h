@@ -7,8 +7,8 @@
 
 #include <backplane/error.h>
 
-/* Passes a message to the application's log callback; it is dropped if there is none. Any thread;
- * the callback runs with no lock of the host held. level: BP_LOG_*. */
+/* Passes a message to the application's log callback; without a callback the message is dropped.
+ * Any thread; the callback runs with no lock of the host held. level: BP_LOG_*. */
 BP__SHARED void bp__log(int32_t level, const char *format, ...) BP_PRINTF(2, 3);
 
 #endif

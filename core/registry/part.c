@@ -45,7 +45,7 @@ char *bp__own_library(void) {
 }
 
 /* Returns the path of the file in the folder of `library`, or in the subfolder in which parts are
- * installed; NULL if there is none (transfer full). */
+ * installed; NULL if neither folder has the file (transfer full). */
 static char *find_beside(const char *library, const char *name) {
   g_autofree char *folder = g_path_get_dirname(library);
   g_autofree char *parts = g_path_get_basename(BP_PARTS_DIR);

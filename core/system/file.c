@@ -16,7 +16,7 @@
 
 /* ---- Signals while writing --------------------------------------------------------------- */
 
-/* The kernel sends these signals to the thread that writes. They are blocked during the
+/* The kernel sends these signals to the thread that writes. The signals are blocked during the
  * call, and discarded if the call caused them. */
 typedef struct Held {
   sigset_t mask;    /* the thread's mask before */

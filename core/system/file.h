@@ -51,7 +51,7 @@ typedef struct BpMapping {
 } BpMapping;
 
 /* Finds the file mapped at an address; the caller frees `mapping->path`. -1 with errno: ENOENT if
- * there is none. */
+ * no file is mapped there. */
 BP__SHARED int bp__find_mapping(const void *address, BpMapping *mapping);
 
 #endif

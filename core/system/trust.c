@@ -110,7 +110,7 @@ static int step_up(Walk *walk) {
   return 0;
 }
 
-/* Takes the next of the remaining names. Returns 0 if there is none. */
+/* Takes the next of the remaining names. Returns 0 if no name remains. */
 static size_t next_name(Walk *walk, char *name) {
   const char *start = walk->rest + strspn(walk->rest, "/");
   size_t size = strcspn(start, "/");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Classifies handwritten digits on every device that the installed plugins bring, and prints one
- * table. It shows how an application uses the library: find devices, compile a model for each,
- * set an input, run, read the output.
+ * table. The program shows how an application uses the library: find devices, compile a model for
+ * each, set an input, run, read the output.
  *
  *   digits-classify FOLDER      with digits.onnx, reference.json and images/ in FOLDER
  *

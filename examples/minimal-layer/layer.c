@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The smallest layer: it counts the launches of each kind of device, and logs the number when the
- * process ends (BACKPLANE_LAYERS=count). It leaves the kind's table in force. A layer that sees
- * other slots too sets BpLayered::api to a table of its own, whose slots call those of `next`. */
+ * process ends (BACKPLANE_LAYERS=count). The layer leaves the kind's table in force. A layer that
+ * sees other slots too sets BpLayered::api to a table of its own, whose slots call those of
+ * `next`. */
 
 #define BP_ABI_NEEDED_MINOR 0
 #include <backplane/device_layer.h>

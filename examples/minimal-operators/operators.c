@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The smallest library of single operators: Relu and Add of float32 tensors of one shape, as packed
- * functions operator.example.Relu and operator.example.Add. It has no device and no graph compiler.
- * Replace the loop by calls of your library. */
+ * functions operator.example.Relu and operator.example.Add. The plugin has no device and no graph
+ * compiler. Replace the loop by calls of your library. */
 
 #include <backplane/operator_call.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static int32_t has_shape_of(const BpOnnxValue *value, const BpOnnxValue *other) 
          !memcmp(value->shape, other->shape, (size_t)value->ndim * sizeof *value->shape);
 }
 
-/* Checks a call: types and shapes are the caller's. */
+/* Checks the number, types and shapes of the tensors, which the caller chose. */
 static int32_t check(const BpOperatorCall *call, int32_t num_inputs) {
   if (call->num_inputs != num_inputs || call->num_outputs != 1)
     return bp_plugin_raise(&host, BP_ERROR_TYPE, "operator %s takes %d tensors and gives one",

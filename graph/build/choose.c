@@ -459,8 +459,8 @@ static int compare_ways(Comparison *c) {
                 : 0;
 }
 
-/* The artifact of the fastest way; NULL with an error. Without a comparison the claimed parts are
- * kept: if nothing is claimed, or the target cannot generate code for the claimed nodes. */
+/* The artifact of the fastest way; NULL with an error. If nothing is claimed, or the target cannot
+ * generate code for the claimed nodes, there is no comparison, and the claimed parts are kept. */
 static BpModule *compare(Comparison *c, const char *key) {
   int way = CLAIMED, status = 0;
   Side *sides = c->sides;

@@ -87,9 +87,10 @@ int bp__options_compilers(const BpCompileOptions *options, const BpGraphCompiler
     return bp_error_raise(BP_ERROR_VALUE, "least_claimed is %g; it is from 0 to 1",
                           options->least_claimed);
   if (*count > 0 && options->is_reference)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "is_reference compiles each operator by itself, and graph compilers were "
-                          "named, which compile parts of many; leave one out");
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "is_reference compiles each operator by itself, and graph_compilers compile "
+        "parts of many operators; set only one of them");
   if (*count > 0 && !options->graph_compilers)
     return bp_error_raise(BP_ERROR_VALUE,
                           "BpCompileOptions::graph_compilers is NULL, and num_graph_compilers is "

@@ -51,8 +51,8 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
   return 0;
 }
 
-/* Places the listed nodes. All are compiled at once, and each alone only if that fails: starting
- * the target's compiler may take longer than compiling a node. */
+/* Places the listed nodes. All nodes are compiled at once, and each node alone only if that fails:
+ * starting the target's compiler may take longer than compiling a node. */
 static int place_listed(const BpBuild *build, const BpGraph *graph, const BpList *nodes) {
   int can_run = nodes->size > 1 ? bp__build_can_run_all(build, graph, nodes) : 0;
   int status = can_run < 0 ? -1 : 0;

@@ -20,7 +20,7 @@ typedef struct Call {
   uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
   int hands_over;                 /* before them: records executor->handed_over */
   uint32_t crossing;              /* of executor->crossings, or NO_CROSSING */
-  uint32_t place;                 /* whose device works, or is copied to */
+  uint32_t place;                 /* of the device that works or gets the copy */
 } Call;
 
 #define NO_CROSSING UINT32_MAX
@@ -56,7 +56,7 @@ static inline const char *arg_name(const BpExecutor *executor, uint32_t arg) {
   return graph->nodes[graph->arg_nodes[arg]].name;
 }
 
-/* The first place that is not the host's, of a graph on several devices. */
+/* In a graph on several devices, the first place that is not the host's. */
 static inline uint32_t beside_host(const BpExecutorPlan *plan) {
   return plan->devices[0].device_type == BP_DEVICE_CPU ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between two devices: each device has a thread that queues its work, and a copy is where
- * two threads meet. One queues the half of its device, then the other queues its own. Neither waits
- * for the other device in between, if both can do without. */
+ * two threads meet. One thread queues the half of its device, then the other thread queues its own.
+ * If both devices can order the halves themselves, neither thread waits for a device in between. */
 #ifndef BACKPLANE_GRAPH_EXEC_CROSSING_H
 #define BACKPLANE_GRAPH_EXEC_CROSSING_H
 

@@ -367,7 +367,7 @@ static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
   return num_ended == num_places;
 }
 
-/* One order for all always comes to an end. */
+/* If all devices follow one order, every run comes to an end. */
 static int plan_orders(BpExecutor *executor) {
   const uint32_t count = executor->num_calls, num_places = executor->plan.graph->places.count;
   executor->orders[0] = calloc(num_places * (size_t)count, sizeof(uint32_t));

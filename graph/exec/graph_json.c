@@ -467,7 +467,7 @@ static int enter_view(const Walk *walk, const BpCallNode *node) {
   const BpCallEntry *in = &walk->graph->entries[node->inputs[0]];
   const BpCallEntry *out = &walk->graph->entries[node->first_entry];
   if (in->storage_id != out->storage_id || in->bytes != out->bytes)
-    return bad_graph("the view '%s' is not as large as what it views", node->name);
+    return bad_graph("the view '%s' is not as large as the value that it views", node->name);
   walk->root[node->first_entry] = walk->root[node->inputs[0]];
   return 0;
 }
@@ -514,7 +514,7 @@ static int walk_nodes(const Walk *walk) {
   const BpCallGraph *graph = walk->graph;
   for (uint32_t n = 0; n < graph->num_nodes; n++) {
     const BpCallNode *node = &graph->nodes[n];
-    if (check_inputs(walk, node, "reads what an earlier node has overwritten") < 0 ||
+    if (check_inputs(walk, node, "reads a value that an earlier node has overwritten") < 0 ||
         check_devices(walk, node) < 0)
       return -1;
     int status = !node->function    ? enter_arg(walk, node)

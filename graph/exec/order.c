@@ -21,12 +21,12 @@ typedef struct Order {
   uint32_t count, place;
   Link *links;
   uint32_t num_links, capacity;
-  uint32_t *after;      /* by call: those that come after it, a list */
-  uint32_t *num_before; /* by call: how many have to come before it and are not placed yet */
+  uint32_t *after;      /* by call: the calls that come after it, a list */
+  uint32_t *num_before; /* by call: the number of calls before it that are not placed yet */
   uint32_t *writer;     /* by storage: the last call that writes it */
-  uint32_t *readers;    /* by storage: those that read it since, a list */
+  uint32_t *readers;    /* by storage: the calls that read it since, a list */
   uint32_t function[BP_PLACES_MAX];   /* by place: the last call of a function */
-  uint32_t *ready[BP_NUM_CALL_KINDS]; /* that may be next */
+  uint32_t *ready[BP_NUM_CALL_KINDS]; /* calls that may be next */
   uint32_t num_ready[BP_NUM_CALL_KINDS];
 } Order;
 

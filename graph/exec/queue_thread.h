@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that is kept for the runs of a graph on several devices, and queues the work of one of
- * them: starting one for each run costs more than a small run. It sleeps between the runs. */
+ * them: starting a thread for each run costs more than a small run. The thread sleeps between the
+ * runs. */
 #ifndef BACKPLANE_GRAPH_EXEC_QUEUE_THREAD_H
 #define BACKPLANE_GRAPH_EXEC_QUEUE_THREAD_H
 

@@ -28,8 +28,8 @@ typedef struct BpModelExecutor {
   /* ---- Modules */
 
   /* Returns the module of a model that the executor runs: `module` or one of its imports
-   * (borrowed); NULL without an error if there is none. The functions of an executor other than
-   * `find` take the module that `find` returns. */
+   * (borrowed); NULL without an error if the executor runs none of them. The functions of an
+   * executor other than `find` take the module that `find` returns. */
   BpModule *(*find)(BpModule *module);
   /* Implements bp_model_select_devices; `capacity` is at least 1, and the caller frees *report on
    * failure. */

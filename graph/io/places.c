@@ -33,8 +33,8 @@ static const BpDevice *find_device(BpPlace place, const BpDevice *given, size_t 
   return NULL;
 }
 
-/* The first place for which there is no device among those given; the number of places: there is
- * none. */
+/* The first place without a device among the given ones; the number of places if every place has a
+ * device. */
 static uint32_t find_missing(const BpPlaces *places, const BpDevice *given, size_t num_given) {
   uint32_t place = 0, count;
   while (place < places->count && find_device(places->all[place], given, num_given, &count) != NULL)

@@ -36,8 +36,8 @@ bool bp__extents_any_open(const int64_t *extents, int32_t count);
 
 /* The symbol that the model calls `name`, which is added with its likely value if it is new. */
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely);
-/* The symbol of the compiler's with that key, which is added with its likely value if it is new. It
- * differs from every symbol of the model's. */
+/* The symbol of the compiler's with that key, which is added with its likely value if it is new.
+ * The symbol differs from every symbol of the model. */
 int64_t bp__extent_make_symbol(BpExtents *extents, const char *key, int64_t likely);
 /* Returns a symbol that is defined as an expression, to keep long expressions out of the extents
  * computed from it. Equal expressions have one symbol. Numbers, symbols and products of symbols are

@@ -23,8 +23,8 @@ typedef struct BpGraphNode BpGraphNode;
 typedef struct BpGraph BpGraph;
 struct BpOp;
 
-/* Where nodes run and values lie: on the device of the target. Those of its fallbacks, in order,
- * are the places from 1 on. */
+/* Where nodes run and values lie: place 0 is the device of the target. The devices of its
+ * fallbacks, in order, are the places from 1 on. */
 #define BP_PLACE_TARGET 0
 
 /* The value of a name that is a sequence or an optional. A settled sequence is known while the

@@ -237,7 +237,8 @@ static uint8_t *read_elements(const Folder *folder, const char *name, uint64_t o
   return data;
 }
 
-/* Maps elements; NULL, without an error, if they are few, or cannot be used where they lie. */
+/* Maps elements; NULL, without an error, if the tensor is small, or if its bytes cannot be used
+ * where they lie. */
 static uint8_t *map_elements(Folder *folder, OnnxTensor *tensor, uint64_t offset, uint64_t bytes) {
   uint64_t before = offset % (uint64_t)sysconf(_SC_PAGESIZE);
   OnnxMap map = {tensor, MAP_FAILED, (size_t)(before + bytes)}, *kept;

@@ -407,7 +407,7 @@ int bp__scope_check_operators(const Scope *scope) {
     return 0;
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                         "the model uses %d operator%s that operator set %d of this importer lacks: "
-                        "%s; docs/operators.md lists those that are there",
+                        "%s; docs/operators.md lists the supported operators",
                         count, count > 1 ? "s" : "", scope->version, missing);
 }
 

@@ -234,8 +234,8 @@ static int demand(const Attention *at, BpGraphValue **allowed, BpGraphValue *mor
   return *allowed ? 0 : -1;
 }
 
-/* Computes which keys a query may attend to, by their positions and by a bool mask; NULL if it may
- * attend to all. A query has its position among the valid keys. */
+/* Computes which keys a query may attend to, by their positions and by a bool mask; NULL if every
+ * query may attend to all keys. A query has its position among the valid keys. */
 static int allowed_keys(const Attention *at, BpGraphValue *mask, BpGraphValue **allowed) {
   int64_t queries = at->q->shape[2], keys = at->k->shape[2];
   int64_t left = bp__node_int(at->node, "left_window_size", -1);

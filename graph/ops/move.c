@@ -108,7 +108,7 @@ BP_ROW_INFER(concat) {
         return bp__extent_is_open(in->shape[d]) || bp__extent_is_open(first->shape[d])
                    ? bp__op_error(node,
                                   "extent %d of input %d or of the first is open, and whether they "
-                                  "are equal is known when the model runs alone",
+                                  "are equal is known only in a run",
                                   d, i)
                    : bp__op_bad(node, "input %d differs from the first in extent %d", i, d);
     shape[axis] = bp__extent_add(&graph->extents, shape[axis], in->shape[axis]);

@@ -141,8 +141,8 @@ int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
       if (*extent != 1 && value->shape[d] != 1 && value->shape[d] != *extent &&
           (bp__extent_is_open(*extent) || bp__extent_is_open(value->shape[d])))
         return bp__op_error(node,
-                            "dimension %d of input %d and that of the others are open or differ, "
-                            "and whether they broadcast is known when the model runs alone",
+                            "dimension %d of input %d and of the other inputs is open or differs, "
+                            "and only a run knows whether they broadcast",
                             d, i);
       if (*extent != 1 && value->shape[d] != 1 && value->shape[d] != *extent)
         return bp__op_bad(node,

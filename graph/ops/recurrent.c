@@ -241,8 +241,8 @@ static BpGraphValue *of_gates(const Recurrent *r, BpGraphValue *value, int64_t f
 static int check_shape(const Recurrent *r, int32_t input, const int64_t *shape, int32_t ndim) {
   BpGraphValue *value = bp__node_input(r->node, input);
   char complaint[96];
-  snprintf(complaint, sizeof(complaint),
-           "the shape of input %d does not fit those of its input and weights", input);
+  snprintf(complaint, sizeof(complaint), "the shape of input %d does not fit the shapes of X and W",
+           input);
   if (!value)
     return 0;
   if (value->ndim != ndim)

@@ -183,8 +183,8 @@ BP_ROW_COMPUTE(scatter_elements) {
 /* Checks that the updates have the shape of the indices, followed by the shape of the updated parts
  * of the data. */
 BP_ROW_EXPAND(scatter_nd) {
-  static const char complaint[] = "the shape of its updates is not that of its indices and then "
-                                  "that of the parts of its data";
+  static const char complaint[] = "the shape of its updates is not the shape of its indices "
+                                  "followed by the shape of the parts of its data";
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1], *updates = node->inputs[2];
   int64_t shape[2 * BP_GRAPH_MAX_NDIM];
   if (check_types(node))

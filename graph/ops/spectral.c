@@ -339,7 +339,9 @@ static int transform_axis(const BpGraphNode *node, int32_t *axis) {
   if ((node->version >= 20 && bp__op_const_extent(node, 2, given, &given)) ||
       bp__op_axis(node, given, ndim, axis))
     return -1;
-  return *axis == ndim - 1 ? bp__op_bad(node, "its axis is that of the parts") : 0;
+  return *axis == ndim - 1
+             ? bp__op_bad(node, "its axis is the last one, of real and imaginary parts")
+             : 0;
 }
 
 BP_ROW_EXPAND(dft) {

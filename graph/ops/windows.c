@@ -183,8 +183,9 @@ static BpGraphValue *read_mel_of_data(MelOfData *mel) {
                        bp__op_cast(m.graph, m.node, v_binary(m, "Add", numbers[0], two), WIDE));
   BpGraphValue *bins = v_binary(m, "Add", v_binary(m, "Div", numbers[1], two), one);
   BpGraphValue *shape = v_join(m, (BpGraphValue *[]){bins, numbers[0]}, 2);
-  return bp__op_bind(m.graph, m.node, v_choose(m, fits, shape, v_number(m, -1)), NULL,
-                     "its bands, its length, its rate or its edges are none that there can be");
+  return bp__op_bind(
+      m.graph, m.node, v_choose(m, fits, shape, v_number(m, -1)), NULL,
+      "its number of bands, length, sample rate or edge frequencies are out of range");
 }
 
 /* The bins that contain the edges from `first` on of the bands, as mel_bin computes them. */

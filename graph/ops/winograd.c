@@ -124,9 +124,9 @@ static const BpIrNode *choose_element(BpIrModule *ir, const BpWinograd *w, Trans
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
-/* The number of tiles of a plain image, which are counted together. The number is an odd multiple
- * of four: four neighbours can be read and written at a time, and a tile's points do not all map to
- * one set of a cache. */
+/* The number of tiles for which the operator allocates memory, for a plain image. The number is an
+ * odd multiple of four: four neighbours can be read and written at a time, and a tile's points do
+ * not all map to one set of a cache. */
 static int64_t tiles_of_image(int64_t tiles) {
   int64_t fours = (tiles + BP_WINOGRAD_MULTIPLE - 1) / BP_WINOGRAD_MULTIPLE;
   return BP_WINOGRAD_MULTIPLE * (fours | 1);

@@ -745,7 +745,7 @@ static int check_element(const BpTensorView *stack, const BpTensorView *element,
   for (int32_t i = 0; i < element->ndim; i++)
     if (element->shape[i] != stack->shape[i + 1])
       return bp_error_raise(BP_ERROR_VALUE,
-                            "%s extent %d of what an iteration gives is %" PRId64
+                            "%s extent %d of the element of an iteration is %" PRId64
                             ", and was %" PRId64
                             " before; the elements of an output have one shape",
                             context, i, element->shape[i], stack->shape[i + 1]);

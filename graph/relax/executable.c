@@ -321,7 +321,7 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
   instruction->args = args;
   for (uint32_t i = 0; i < instruction->num_args; i++)
     if (decode_arg(reader, function, words[4 + i], &args[i]))
-      return damaged(reader, function->name, "has an argument that is not there");
+      return damaged(reader, function->name, "has an argument that does not exist");
   if (instruction->num_args > function->max_call_args)
     function->max_call_args = instruction->num_args;
   return 0;

@@ -40,7 +40,7 @@ void bp__relax_workspace_leave(BpRelaxWorkspace *workspace, const BpRelaxFunctio
                                BpValue *registers);
 
 /* The tensor that the caller keeps for an output, with room for further rows; NULL without an error
- * if it keeps none. */
+ * if the caller keeps no tensor for the output. */
 BpTensor *bp__relax_workspace_memory(const BpRelaxWorkspace *workspace, int64_t output);
 /* Sets the caller's tensors for all outputs, which are borrowed until they are set again. */
 void bp__relax_workspace_set_memories(BpRelaxWorkspace *workspace, BpTensor *const *memories,

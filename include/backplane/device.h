@@ -126,10 +126,10 @@ BP_API BpTransfer *bp_transfer_create(BpDevice from, BpDevice to, uint64_t size)
  * the device. Any thread, one at a time. Since 1.0. */
 BP_API int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset,
                             uint64_t size, void *stream);
-/* Receives the `size` bytes that were sent last. They are written at `offset` of `handle`, memory
- * of the destination, in the order of `stream`, a stream of the destination. The call waits for the
- * work of the source if bp_device_copy_between would. The caller receives once after each send has
- * returned. 0, or -1 with an error as for bp_transfer_send. Any thread. Since 1.0. */
+/* Receives the `size` bytes that were sent last. The bytes are written at `offset` of `handle`,
+ * memory of the destination, in the order of `stream`, a stream of the destination. The call waits
+ * for the work of the source if bp_device_copy_between would. The caller receives once after each
+ * send has returned. 0, or -1 with an error as for bp_transfer_send. Any thread. Since 1.0. */
 BP_API int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                                void *stream);
 /* Frees a transfer in any state. Does not wait: queued halves still complete, and the staging

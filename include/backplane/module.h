@@ -55,8 +55,8 @@ BP_API BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type
 BP_API const char *bp_module_kind(BpModule *module);
 
 /* Finds a function in the module and then, if `query_imports`, in its imports, depth first
- * (transfer full in *function, which keeps the module alive); NULL, without an error, if there is
- * no such function. */
+ * (transfer full in *function, which keeps the module alive); NULL, without an error, if the module
+ * has no function of that name. */
 BP_API int bp_module_get_function(BpModule *module, const char *name, int query_imports,
                                   BpFunction **function);
 

@@ -76,9 +76,8 @@ BP_API int bp_function_call(BpFunction *function, const BpValue *args, int32_t n
  * `override` is non-zero. In a thread that initialises a plugin linked into the program the name
  * belongs to the plugin, as with BpRegistryTable::set. */
 BP_API int bp_registry_set(const char *name, BpFunction *function, int override);
-/* Finds a function (transfer full in *function); NULL, without an error, if there is none.
- * Activates the plugin that provides the name, if there is one; a failure of the activation is an
- * error. */
+/* Finds a function (transfer full in *function); NULL, without an error, if the name is unknown.
+ * Activates the plugin that provides the name; a failure of the activation is an error. */
 BP_API int bp_registry_get(const char *name, BpFunction **function);
 /* Removes a name; an unknown name is an error. */
 BP_API int bp_registry_remove(const char *name);

@@ -16,8 +16,8 @@ extern "C" {
 #define BP_PLUGIN_FAILED   2 /* loading or initialising failed; `reason` says why */
 #define BP_PLUGIN_REJECTED 3 /* unusable according to its descriptor, or not a plugin */
 #define BP_PLUGIN_SHADOWED 4 /* another plugin of the same name is used, or comes first */
-/* The plugin crashed or hung when it was tried out. It is tried again after a while, and as soon as
- * anything that it depends on has changed. */
+/* The plugin crashed or hung when it was tried out. The plugin is tried again after a while, and as
+ * soon as anything that it depends on has changed. */
 #define BP_PLUGIN_QUARANTINED 5
 
 /* Returns the name of a state: "found", "active", ...; static. */

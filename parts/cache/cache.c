@@ -92,28 +92,25 @@ static void remove_temporary(int folder, const char *name, const struct stat *st
 static void tidy(const BpCache *cache) {
   const time_t now = time(NULL);
   const uint64_t limit = limit_bytes();
-  int fd = openat(cache->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  DIR *folder = bp__open_entries(cache->fd);
+  if (!folder)
     return;
-  }
   GArray *files = g_array_new(FALSE, FALSE, sizeof(Kept));
   g_array_set_clear_func(files, free_kept);
   for (const struct dirent *entry; (entry = readdir(folder));) {
     struct stat status;
-    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || status.st_uid != geteuid())
+    if (fstatat(cache->fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
+        status.st_uid != geteuid())
       continue;
     if (S_ISREG(status.st_mode) && is_kept_name(entry->d_name)) {
       const Kept file = {g_strdup(entry->d_name), status.st_mtime, (uint64_t)status.st_size};
       g_array_append_val(files, file);
     } else if (bp__is_temporary(entry->d_name)) {
-      remove_temporary(fd, entry->d_name, &status);
+      remove_temporary(cache->fd, entry->d_name, &status);
     }
   }
   if (limit)
-    prune(fd, files, limit, now);
+    prune(cache->fd, files, limit, now);
   g_array_unref(files);
   closedir(folder);
 }
@@ -149,14 +146,11 @@ static int add_subject(const char *subject, int removes, Usage *usage) {
   BpCache cache;
   if (bp__cache_open(&cache, subject))
     return -1;
-  int fd = openat(cache.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+  DIR *folder = bp__open_entries(cache.fd);
   int status = folder ? 0 : raise_read(cache.path);
   if (folder) {
-    add_files(fd, folder, removes, usage);
+    add_files(cache.fd, folder, removes, usage);
     closedir(folder);
-  } else if (fd >= 0) {
-    close(fd);
   }
   bp__cache_close(&cache);
   return status;

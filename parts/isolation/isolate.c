@@ -208,8 +208,8 @@ static int start_at(const Start *what, int socket) {
   return 0;
 }
 
-/* The function that `runtime.isolate` calls, also to start another worker after a loss. It takes no
- * arguments and returns the socket, which the caller owns. */
+/* The function that `runtime.isolate` calls, also to start another worker after a loss. The
+ * function takes no arguments and returns the socket, which the caller owns. */
 static int start(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   const Start *what = ((const BpClosure *)self)->context;
   int ends[2];

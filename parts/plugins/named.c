@@ -28,7 +28,7 @@ static int raise_unknown(const char *name) {
   g_autofree char *why = bp_plugin_explain_absence(name);
   return bp_error_raise(
       BP_ERROR_NOT_FOUND,
-      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows those that are, "
+      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows the installed ones, "
       "and BACKPLANE_PLUGIN_PATH adds directories to the search",
       name, hint, *why ? "; " : "", why);
 }
@@ -107,10 +107,11 @@ static Plugin *adopt(Plugin *plugin) {
   const Plugin *in_use = plugin->state == BP_PLUGIN_REJECTED ? NULL : find_in_use(plugin);
   Plugin *known = find_same_file(plugin);
   if (in_use)
-    bp_error_raise(BP_ERROR_PLUGIN,
-                   "plugin \"%s\" of %s is in use, so that of %s cannot be; choose one with "
-                   "BACKPLANE_PLUGIN_PATH",
-                   in_use->descriptor.name, in_use->path, plugin->path);
+    bp_error_raise(
+        BP_ERROR_PLUGIN,
+        "plugin \"%s\" of %s is in use, so the plugin in %s cannot be used; choose one with "
+        "BACKPLANE_PLUGIN_PATH",
+        in_use->descriptor.name, in_use->path, plugin->path);
   else if (!known) {
     bp__plugins_add(plugin);
     return plugin;

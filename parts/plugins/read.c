@@ -92,8 +92,8 @@ static BpElfFault search_segment(Elf *elf, const GElf_Phdr *segment, const Wante
 }
 
 /* Copies the body of the first note of `owner` and `type` (transfer full, free): *text is NULL if
- * there is none. A body of more than `max_size` bytes, or an empty one, is BP_ELF_MALFORMED with
- * *size. At most 1 MiB of a file's notes are read. */
+ * the file has no note of that owner and type. A body of more than `max_size` bytes, or an empty
+ * one, is BP_ELF_MALFORMED with *size. At most 1 MiB of a file's notes are read. */
 static BpElfFault find_note(Elf *elf, const char *owner, uint32_t type, size_t max_size,
                             char **text, size_t *size) {
   const Wanted wanted = {owner, type, max_size, text, size};

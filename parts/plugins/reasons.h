@@ -89,7 +89,8 @@ BP__SHARED int bp__reason_raise(Reason reason, const char *format, ...) BP_PRINT
  * remembered. */
 BP__SHARED void bp__reason_note(Reason reason);
 
-/* Returns and forgets the reason that this thread remembered last; `otherwise` if there is none. */
+/* Returns and forgets the reason that this thread remembered last; `otherwise` if the thread
+ * remembers none. */
 BP__SHARED Reason bp__reason_take(Reason otherwise);
 
 #endif

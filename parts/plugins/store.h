@@ -55,14 +55,14 @@ int bp__plugins_check_search(void);
 
 /* Return plugins in search order: all plugins; the plugins of a name, including rejected ones; the
  * plugins that provide a registry name, without rejected ones. Borrowed until the next search. NULL
- * if there is none. Called with the lock held, after a search. */
+ * if no plugin fits. Called with the lock held, after a search. */
 BP__SHARED GPtrArray *bp__plugins_all(void);
 GPtrArray *bp__plugins_named(const char *name);
 GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
 /* Returns the plugin of the same name and machine that is used instead of `plugin`, because it is
- * in use, or because it comes first and has not failed so far. NULL if there is none. Called with
- * the lock held. */
+ * in use, or because it comes first and has not failed so far. NULL if no other plugin takes its
+ * place. Called with the lock held. */
 const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* Returns the text about a plugin that is shadowed by the plugin at `path` (transfer full,
  * g_free). */
@@ -129,8 +129,8 @@ void bp__plugin_try(Plugin *plugin);
  * was read; -1 with an error. */
 BP__SHARED int bp__plugin_open(Plugin *plugin);
 
-/* Maps the file open as plugin->fd, for ever, and finds its entry point. That file is mapped even
- * if its path now leads elsewhere. NULL with an error. */
+/* Maps the file open as plugin->fd, for ever, and finds its entry point. The open file is mapped
+ * even if its path now leads elsewhere. NULL with an error. */
 BpPluginEntry bp__plugin_load(Plugin *plugin);
 
 #endif

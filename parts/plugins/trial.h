@@ -54,9 +54,9 @@ int bp__trial_here(int plugin_fd, const char *path, int fd);
 
 /* Results of trials, kept for later processes of this user.
  *
- * There is one small file for each plugin, in the user's cache. It is valid only for the key with
- * which it was written, and while the libraries of the trial are unchanged. A cache or a file that
- * cannot be used is treated as absent, with one warning per process. */
+ * Each plugin has one small file in the user's cache. The file is valid only for the key with which
+ * it was written, and while the libraries of the trial are unchanged. A cache or a file that cannot
+ * be used is treated as absent, with one warning per process. */
 
 #define BP_HASH_TEXT 65 /* SHA-256 in hexadecimal and a NUL */
 

@@ -58,7 +58,7 @@ static char *kinds_of_plugin(const char *name) {
     if (!strcmp(bp_plugin_list_get(list, i)->name, name))
       kinds = g_strdup(bp_plugin_list_get(list, i)->devices);
   if (!kinds)
-    bp_plugin_activate(name); /* raises the error that there is no such plugin */
+    bp_plugin_activate(name); /* raises the error for an unknown plugin */
   bp_plugin_list_free(list);
   return kinds;
 }
@@ -105,7 +105,8 @@ static int parse_kind(Preference *preference, const char *kind, const char *rest
   return preference->kinds ? 0 : -1;
 }
 
-/* Returns the kinds of the devices of a reachable machine (transfer full); "" if there are none. */
+/* Returns the kinds of the devices of a reachable machine (transfer full); "" if the machine has no
+ * devices. */
 static char *kinds_of_machine(const char *host) {
   g_autoptr(GString) kinds = g_string_new(NULL);
   g_autofree char *prefix = g_strconcat(BP_REMOTE_PREFIX, host, "/", NULL);
@@ -128,7 +129,7 @@ static char *explain_machine(const char *host, const char *kind, const char *kin
   g_autofree char *names = g_strjoinv("", plain);
   if (!*kinds)
     return g_strdup_printf("%s has no plugin that can be used from here; `backplane list` on that "
-                           "machine shows those that it has",
+                           "machine lists its plugins",
                            host);
   return kind && !bp__words_have(names, kind)
              ? g_strdup_printf("%s has no devices of kind \"%.64s\" that can be used from here; it "

@@ -167,7 +167,7 @@ static const char *why_ruled_out(const Selection *selection, const Candidate *ca
   if (find_match(preferences->denied, candidate))
     return "excluded by the same list";
   if (preferences->only->len && !find_match(preferences->only, candidate))
-    return "not among what the same list allows";
+    return "not among the devices that the same list allows";
   return NULL;
 }
 
@@ -184,7 +184,7 @@ static const char *why_kind_ruled_out(const Selection *selection, const char *ki
     if (!only->kinds || bp__words_have(only->kinds, kind))
       return NULL;
   }
-  return preferences->only->len ? "not among what the same list allows" : NULL;
+  return preferences->only->len ? "not among the devices that the same list allows" : NULL;
 }
 
 /* ---- Examining devices ------------------------------------------------------------------- */
@@ -518,7 +518,7 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
   }
 }
 
-/* Returns " among those that there is code for (cpu, cuda)", or "" if any kind may be chosen
+/* Returns " among the kinds that the code is for (cpu, cuda)", or "" if any kind may be chosen
  * (transfer full). */
 static char *list_types(const Selection *selection) {
   BpNames names = {.text = NULL};
@@ -531,7 +531,7 @@ static char *list_types(const Selection *selection) {
   char *list = kinds ? g_strjoinv(", ", kinds) : NULL;
   bp_names_free(kinds);
   char *text = selection->types
-                   ? g_strdup_printf(" among those that there is code for (%s)", list ? list : "")
+                   ? g_strdup_printf(" among the kinds that the code is for (%s)", list ? list : "")
                    : g_strdup("");
   g_free(list);
   return text;

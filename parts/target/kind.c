@@ -91,7 +91,7 @@ static int unknown_kind(const char *name) {
   char *why = bp_plugin_explain_absence(name);
   bp_error_raise(BP_ERROR_NOT_FOUND,
                  "no installed plugin has the target kind '%s'%s%s%s; `backplane targets` lists "
-                 "those that are there",
+                 "the installed ones",
                  name, bp__nearest_hint(name, (const char *const *)kinds, count, hint),
                  *why ? "; " : "", why);
   bp_str_free(why);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules made by the C compiler in this process. Source becomes an object file, and the object
- * file a library. Both are cached, so that exporting a module that has run compiles nothing. */
+ * file a library. Object files and libraries are cached, so that exporting a module that has run
+ * compiles nothing. */
 
 #include "parts/toolchain/compile.h"
 

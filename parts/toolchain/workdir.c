@@ -10,7 +10,6 @@
 #include "parts/file.h"
 
 #include <backplane/error.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,13 +92,10 @@ static const char *temporary_place(void) {
 
 /* Removes working folders of processes that were killed. */
 static void tidy_temporary(int place) {
-  int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-  if (!entries && fd >= 0)
-    close(fd);
+  DIR *entries = bp__open_entries(place);
   for (const struct dirent *entry; entries && (entry = readdir(entries));)
     if (bp__is_temporary(entry->d_name))
-      bp__remove_abandoned(fd, entry->d_name);
+      bp__remove_abandoned(place, entry->d_name);
   if (entries)
     closedir(entries);
 }

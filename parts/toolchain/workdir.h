@@ -14,7 +14,7 @@ void bp__cache_try_open(BpCache *cache, const char *subject);
 int bp__cache_path(const BpCache *cache, const char *name, char *path);
 
 typedef struct BpWorkdir {
-  char path[PATH_MAX];  /* absolute; "" if there is none */
+  char path[PATH_MAX];  /* absolute; "" if no directory was made */
   int fd;               /* descriptor of the directory, which is locked while its process lives */
   const BpCache *cache; /* the cache that contains it; NULL: none */
 } BpWorkdir;
@@ -24,14 +24,15 @@ typedef struct BpWorkdir {
  * of killed processes are then removed. -1 with an error. The cache stays open as long as the
  * directory exists. */
 int bp__workdir_create(BpWorkdir *dir, const BpCache *cache);
-/* Removes the directory and its files; does nothing if there is none. */
+/* Removes the directory and its files; does nothing if no directory was made. */
 void bp__workdir_remove(BpWorkdir *dir);
 
 /* Writes "DIR/NAME" to `path`, of PATH_MAX bytes; a path that is too long is an error. */
 int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path);
 /* Writes a file in the directory. */
 int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray *bytes);
-/* Reads at most size - 1 bytes of a file in the directory, as text; "" if it cannot be read. */
+/* Reads at most size - 1 bytes of a file in the directory, as text; `text` is "" if the file cannot
+ * be read. */
 void bp__workdir_read(const BpWorkdir *dir, const char *name, char *text, size_t size);
 /* Reads a whole file in the directory (transfer full); `bytes` is unchanged if it cannot be
  * read. */

@@ -109,8 +109,8 @@ static void report_kind(const char *kind) {
   bp__trial_end_copy();
 }
 
-/* Uses the loader's own search, which no other code can predict. One of the alternatives is enough;
- * the reported reason is that of the first alternative. */
+/* Uses the loader's own search, which no other code can predict. One of a library's alternative
+ * names is enough; the reported reason is that of the first name. */
 static void report_vendor_library(const char *alternatives) {
   g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
   g_autofree char *why = NULL;

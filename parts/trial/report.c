@@ -50,7 +50,7 @@ void bp__trial_report(const char *key, const char *format, ...) {
 
 void bp__trial_report_end(void) {
   if (report_error)
-    bp__trial_report("impossible", "cannot write what it found: %s", g_strerror(report_error));
+    bp__trial_report("impossible", "cannot write its report: %s", g_strerror(report_error));
 }
 
 void bp__trial_end_copy(void) {

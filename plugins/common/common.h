@@ -8,7 +8,8 @@
  * poll.c     waiting with a timeout
  * text.c     what messages show
  *
- * event.h is for the plugins whose events hold their latest record. */
+ * event.h is for the plugins whose events hold their latest record, cuda_api.h for cuda and
+ * cudalibs. */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 
@@ -52,8 +53,8 @@ int bp_option_is_on(const BpPluginTables *host, const char *option, int otherwis
 typedef struct BpDeviceList {
   const BpPluginTables *host;
   const BpDeviceApi *api;
-  /* Finds the devices, once, and sets the members below. It calls bp_device_list_watch_forks() if
-   * it used the vendor's library. */
+  /* Finds the devices, once, and sets the members below. A function that uses the vendor's library
+   * calls bp_device_list_watch_forks(). */
   void (*find)(void);
   pthread_once_t once;
   int32_t count;
@@ -83,8 +84,8 @@ int bp_device_is_open(const BpDeviceOpening *opening);
 
 #define BP_LANGUAGE_MOST_TYPES 32
 
-/* A dialect whose table of types may be changed. It contains pointers to itself and must not be
- * copied. */
+/* A dialect whose table of types may be changed. The structure contains pointers to itself and must
+ * not be copied. */
 typedef struct BpLanguage {
   BpDialect dialect;
   BpDialectType types[BP_LANGUAGE_MOST_TYPES];

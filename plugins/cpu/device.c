@@ -19,7 +19,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
 
 /* ---- Information about the machine ------------------------------------------------------- */
 
-/* The value of a `key : value` line of a file in /proc; "" if there is none. */
+/* The value of a `key : value` line of a file in /proc; "" if the file has no such line. */
 static void read_proc(const char *path, const char *key, char *value, size_t size) {
   char line[512];
   value[0] = '\0';

@@ -58,15 +58,6 @@ const char *bp_cuda_load(void) {
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* After these errors no call on the context succeeds any more. */
-static int is_fatal(CUresult status) {
-  return status == CUDA_ERROR_ECC_UNCORRECTABLE || status == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
-         status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||
-         status == CUDA_ERROR_CONTEXT_IS_DESTROYED || status == CUDA_ERROR_ASSERT ||
-         (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED) ||
-         status == CUDA_ERROR_CONTAINED;
-}
-
 static const char *kind_of(CUresult status) {
   switch (status) {
   case CUDA_ERROR_OUT_OF_MEMORY:
@@ -82,7 +73,7 @@ static const char *kind_of(CUresult status) {
 
 int32_t bp_cuda_raise(BpCudaDevice *device, CUresult status, const char *call) {
   CUresult before = 0;
-  if (!is_fatal(status))
+  if (!bp_cuda_is_lost(status))
     return bp_plugin_raise(&bp_cuda_host, kind_of(status), "cuda:%d: %s: %s (%d): %s",
                            device->index, call, bp_cuda_status_name(status), status,
                            status_text(status));

@@ -5,6 +5,7 @@ if BUILD_CUDA
 plugin_LTLIBRARIES += backplane-cuda.la
 backplane_cuda_la_SOURCES = \
 	$(plugin_common_sources) \
+	plugins/common/cuda_api.h \
 	plugins/cuda/compile.c \
 	plugins/cuda/cuda.h \
 	plugins/cuda/device.c \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of cuBLAS and cuDNN for NVIDIA's GPUs.
  *
- * library_api.h  declarations of the libraries' functions
+ * library_api.h  declarations of the functions of cuBLAS and cuDNN
  * loader.c       the libraries, opened at run time; errors of their calls
  * claim.c        which nodes of a model the libraries take, each read as a step
  * compile.c      writes a part as steps, with the nodes that a step includes
@@ -37,7 +37,7 @@ extern BpPluginTables bp_cudalibs_host;
 #define BP_CUDALIBS_MEMBER(name, parameters) int(*name) parameters;
 #define BP_CUDALIBS_TEXT(name, parameters)   const char *(*name)parameters;
 typedef struct BpCudalibsLibraries {
-  BP_CUDALIBS_DRIVER_FUNCTIONS(BP_CUDALIBS_MEMBER)
+  BP_CUDA_COMMON_FUNCTIONS(BP_CUDALIBS_MEMBER)
   BP_CUDALIBS_CUBLAS_FUNCTIONS(BP_CUDALIBS_MEMBER)
   BP_CUDALIBS_CUBLAS_TEXTS(BP_CUDALIBS_TEXT)
   BP_CUDALIBS_CUDNN_FUNCTIONS(BP_CUDALIBS_MEMBER)

@@ -1,56 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of cuBLAS, cuDNN and the CUDA driver that this plugin calls, declared from their
- * published reference manuals: NVIDIA's own headers are not in Debian main, and these declarations
- * are few. The names are the libraries' symbols. Enumerations of the libraries are ints here.
+/* The functions of cuBLAS and cuDNN that this plugin calls, declared from their published reference
+ * manuals: NVIDIA's own headers are not in Debian main, and these declarations are few. The names
+ * are the libraries' symbols. Enumerations of the libraries are ints here.
  * tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers where they are installed.
  *
  * cuBLAS: every function is there since CUDA 11.0, and so in libcublas.so.12 and .13.
- * cuDNN: every function is in libcudnn.so.9 since 9.0.
- * Driver: every function is there since CUDA 11.0. */
+ * cuDNN: every function is in libcudnn.so.9 since 9.0. */
 #ifndef BP_PLUGINS_CUDALIBS_LIBRARY_API_H
 #define BP_PLUGINS_CUDALIBS_LIBRARY_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- The driver -------------------------------------------------------------------------- */
-
-typedef int CUresult;
-typedef int CUdevice;
-typedef unsigned long long CUdeviceptr;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUstream_st *CUstream;
-typedef struct CUevent_st *CUevent;
-
-#define CUDA_SUCCESS                        0
-#define CUDA_ERROR_INVALID_VALUE            1
-#define CUDA_ERROR_OUT_OF_MEMORY            2
-#define CUDA_ERROR_ECC_UNCORRECTABLE        214
-#define CUDA_ERROR_NVLINK_UNCORRECTABLE     220
-#define CUDA_ERROR_CONTAINED                226
-#define CUDA_ERROR_ILLEGAL_ADDRESS          700
-#define CUDA_ERROR_LAUNCH_TIMEOUT           702
-#define CUDA_ERROR_CONTEXT_IS_DESTROYED     709
-#define CUDA_ERROR_ASSERT                   710
-#define CUDA_ERROR_HARDWARE_STACK_ERROR     714
-#define CUDA_ERROR_LAUNCH_FAILED            719
-#define CU_EVENT_DISABLE_TIMING             2
-#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
-
-/* X(symbol, parameters): functions of libcuda, all returning CUresult. */
-#define BP_CUDALIBS_DRIVER_FUNCTIONS(X)                                                            \
-  X(cuInit, (unsigned flags))                                                                      \
-  X(cuGetErrorName, (CUresult status, const char **name))                                          \
-  X(cuDeviceGet, (CUdevice * device, int ordinal))                                                 \
-  X(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                              \
-  X(cuCtxSetCurrent, (CUcontext context))                                                          \
-  X(cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr data))                         \
-  X(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))        \
-  X(cuStreamIsCapturing, (CUstream stream, int *status))                                           \
-  X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                           \
-  X(cuEventCreate, (CUevent * event, unsigned flags))                                              \
-  X(cuEventRecord, (CUevent event, CUstream stream))                                               \
-  X(cuEventDestroy_v2, (CUevent event))
+#include "../common/cuda_api.h"
 
 /* ---- cuBLAS ------------------------------------------------------------------------------ */
 

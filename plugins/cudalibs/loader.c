@@ -10,7 +10,7 @@ static const BpLibrarySymbol cublas_symbols[] = {BP_CUDALIBS_CUBLAS_FUNCTIONS(SY
                                                      BP_CUDALIBS_CUBLAS_TEXTS(SYMBOL)};
 static const BpLibrarySymbol cudnn_symbols[] = {BP_CUDALIBS_CUDNN_FUNCTIONS(SYMBOL)
                                                     BP_CUDALIBS_CUDNN_TEXTS(SYMBOL)};
-static const BpLibrarySymbol driver_symbols[] = {BP_CUDALIBS_DRIVER_FUNCTIONS(SYMBOL)};
+static const BpLibrarySymbol driver_symbols[] = {BP_CUDA_COMMON_FUNCTIONS(SYMBOL)};
 
 #define SYMBOLS(list) .symbols = list, .num_symbols = sizeof(list) / sizeof((list)[0])
 
@@ -96,18 +96,8 @@ static int is_out_of_memory(BpCudalibsLibrary library, int status) {
   }
 }
 
-/* After these errors of the driver no call on the context succeeds any more. */
-static int is_lost(BpCudalibsLibrary library, int status) {
-  return library == BP_CUDALIBS_DRIVER &&
-         (status == CUDA_ERROR_ECC_UNCORRECTABLE || status == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
-          status == CUDA_ERROR_CONTAINED || status == CUDA_ERROR_ILLEGAL_ADDRESS ||
-          status == CUDA_ERROR_LAUNCH_TIMEOUT || status == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-          status == CUDA_ERROR_ASSERT ||
-          (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED));
-}
-
 int32_t bp_cudalibs_raise(BpCudalibsLibrary library, int status, const char *call) {
-  if (is_lost(library, status))
+  if (library == BP_CUDALIBS_DRIVER && bp_cuda_is_lost(status))
     return bp_plugin_raise(&bp_cudalibs_host, BP_ERROR_DEVICE_LOST,
                            "cudalibs: %s: the device was lost by an earlier failure, %s (%d); "
                            "start the process again",

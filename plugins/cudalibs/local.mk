@@ -5,6 +5,7 @@ if BUILD_CUDALIBS
 plugin_LTLIBRARIES += backplane-cudalibs.la
 backplane_cudalibs_la_SOURCES = \
 	plugins/common/common.h \
+	plugins/common/cuda_api.h \
 	plugins/common/library.c \
 	plugins/cudalibs/check.c \
 	plugins/cudalibs/claim.c \

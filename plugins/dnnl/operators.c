@@ -64,7 +64,8 @@ static void make_key(const BpOperatorCall *call, Key *key) {
     add_attr(key, &call->attrs[i]);
 }
 
-/* Finds the function of an earlier call with an equal key (a reference); NULL if there is none. */
+/* Finds the function of an earlier call with an equal key (a reference); NULL if no call had that
+ * key. */
 static BpFunction *find_kept(const Key *key) {
   BpFunction *function = NULL;
   pthread_mutex_lock(&lock);

@@ -42,7 +42,7 @@ typedef struct BpCall {
   void *note;
 } BpCall;
 
-/* The functions of a layer. Both are called from any thread, also at once from several. */
+/* The functions of a layer. Any thread may call them, also several at once. */
 typedef struct BpLayerHooks {
   /* Returns the layer's state for one table; it lives for ever. NULL with an error. */
   void *(*create)(const BpDeviceApi *next);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of work on streams. Work A comes before work B in three cases: both are on one stream;
  * the host waited for A before it queued B; B's stream was made to wait for A
- * (sync_stream_from_to), directly or through further streams. All other work is unordered. */
+ * (sync_stream_from_to), directly or through further streams. In every other case A and B are
+ * unordered. */
 #include "validate.h"
 
 #include <stdlib.h>

@@ -115,7 +115,7 @@ void bp_validate_waits_of(const BpValidateStream *stream, BpValidateWaits *waits
 void bp_validate_waits_of_all(const BpValidateOrder *order, BpValidateWaits *waits);
 
 /* Finds work that uses the bytes of `access`, that must be ordered with it, and that `stream` does
- * not wait for; NULL if there is none. */
+ * not wait for; NULL if all work is ordered. */
 const BpValidateAccess *bp_validate_unordered(BpValidateOrder *order, BpValidateSpace *space,
                                               const BpValidateStream *stream,
                                               const BpValidateAccess *access);

@@ -341,9 +341,9 @@ typedef struct Timer {
 } Timer;
 
 /* Returns the queue for timers. On PoCL, profiling costs 0.2 us for every command of a queue, so
- * streams are not profiled. This separate queue is: its markers wait for markers in the stream. The
- * queue is out of order if the device supports that, so that markers of one stream do not wait for
- * those of another. */
+ * streams are not profiled. The separate queue is profiled, and its markers wait for markers in the
+ * stream. The queue is out of order if the device supports that, so that markers of one stream do
+ * not wait for those of another. */
 static int32_t timing_queue(BpOpenclDevice *device, cl_command_queue *queue) {
   cl_int status = CL_SUCCESS;
   pthread_mutex_lock(&device->lock);

@@ -55,7 +55,8 @@ static int32_t register_name(BpIsolated *plugin, const char *name) {
                          name);
 }
 
-/* Splits a list into words, each with its NUL; NULL at the end. Both allocations live for ever. */
+/* Splits a list into words, each with its NUL; NULL at the end. The copy of the list and the array
+ * live for ever. */
 static char **split(const char *list) {
   char *copy = strdup(list), *rest = NULL;
   size_t count = 0;

@@ -128,8 +128,8 @@ static void free_resources(BpSession *session) {
   session->socket = session->pidfd = -1;
 }
 
-/* Reaps the worker if it became a child of this process. That happens only if this process adopts
- * orphans (the first process of a container). */
+/* Reaps the worker if it became a child of this process. A worker becomes a child only if this
+ * process adopts orphans (the first process of a container). */
 static void reap(int pidfd) {
   struct pollfd end = {.fd = pidfd, .events = POLLIN};
   siginfo_t info;
@@ -175,7 +175,7 @@ static const char *describe_end(uint32_t end) {
   case BP_WORKER_DISCONNECTED:
     return "lost its connection";
   case BP_WORKER_GARBLED:
-    return "was ended, since what the other machine sent is no frame";
+    return "was ended, since the other machine sent a malformed frame";
   default:
     return "was killed";
   }
@@ -295,10 +295,11 @@ void bp_call_finish(BpCall *call) {
 int32_t bp_call_send(BpCall *call) {
   BpWorkerChannel *channel = call->channel;
   if (call->in.is_bad)
-    return bp_plugin_raise(&bp_worker_host, BP_ERROR_VALUE,
-                           "the arguments of a call of %s do not fit into %d bytes, which is what "
-                           "crosses to a worker",
-                           operation_names[call->operation], BP_WORKER_AREA);
+    return bp_plugin_raise(
+        &bp_worker_host, BP_ERROR_VALUE,
+        "the arguments of a call of %s do not fit into %d bytes, the maximum for "
+        "a call of a worker",
+        operation_names[call->operation], BP_WORKER_AREA);
   channel->operation = call->operation;
   channel->request_size = (uint32_t)(call->in.at - channel->arguments);
   channel->first_chunk = atomic_load(&channel->host_chunks);
@@ -585,8 +586,8 @@ static int has_commit_limit(void) {
   return got == 1 && mode == '2';
 }
 
-/* The arena is as large as the machine's memory, which is used only as far as it is touched. There
- * is none if the process or the system has limits. */
+/* The arena is as large as the machine's memory, which is used only as far as it is touched. If the
+ * process or the system has limits, the shared memory has no arena. */
 static uint64_t choose_size(void) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;

@@ -76,7 +76,8 @@ int32_t bp_call_check(BpCall *call);
 void bp_call_again(uint32_t operation, BpCall *call);
 void bp_call_finish(BpCall *call);
 
-/* Makes a whole call whose arguments and results are numbers: BP_TELL has no result, BP_ASK one. */
+/* Makes a whole call whose arguments and results are numbers: a BP_TELL has no result, a BP_ASK has
+ * one. */
 int32_t bp_call_numbers(BpSession *session, uint32_t operation, const uint64_t *arguments,
                         size_t num_arguments, uint64_t *results, size_t num_results);
 #define BP_NUMBERS_(...)                                                                           \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts on which other languages, other builds and tvm-ffi rely. They never change: a failure
- * here is an ABI break, not a number to be updated. */
+/* The layouts on which other languages, other builds and tvm-ffi rely. These layouts never change:
+ * a failure here is an ABI break, not a number to be updated. */
 
 #include <backplane/compiler/kernels.h>
 #include <backplane/compiler/schedules.h>

@@ -190,8 +190,8 @@ static void test_children_of_the_application(void) {
   g_assert_cmpint(WEXITSTATUS(status), ==, 7);
 }
 
-/* The program starts with no signal blocked, and with no signal ignored that it does not expect. It
- * reports this itself, because a shell that waits for a child blocks signals. */
+/* The program starts with no signal blocked, and with no signal ignored that it does not expect.
+ * The program reports this itself, because a shell that waits for a child blocks signals. */
 static void test_signals_of_the_application(void) {
   sigset_t blocked, before;
   begin("signals");

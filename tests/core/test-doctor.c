@@ -60,7 +60,7 @@ static const Case cases[] = {
     {"entry-fail.so", "entry-failed", "entry point failed", "matches this host"},
     {"entry-abi.so", "entry-other-abi", "plugin ABI 7.0", "matches this host"},
     {"no-initialize.so", "initialize-missing", "no initialize", "maker"},
-    {"init-fail.so", "initialize-failed", "no such hardware", "its own text"},
+    {"init-fail.so", "initialize-failed", "no such hardware", "plugin's own text"},
     {"register-less.so", "name-not-registered", "add_one", "maker"},
     {"crash.so", "crashed", "signal 11", "backplane doctor"},
     {"sleep.so", "timed-out", "while it initialised", "BACKPLANE_PLUGIN_DEADLINE"},
@@ -69,10 +69,10 @@ static const Case cases[] = {
     {"double-fork.so", "leaves-processes", "left processes behind", "backplane doctor"},
     {"kill-parent.so", "trial-garbled", "helper program was killed", "backplane doctor"},
     {"many-devices.so", "trial-garbled", "more than 256 KiB", "backplane doctor"},
-    {"devices-fail.so", "devices-failed", "the bus is gone", "its own text"},
+    {"devices-fail.so", "devices-failed", "the bus is gone", "plugin's own text"},
     {"devices-none.so", "devices-none", "nothing is plugged in", "own text"},
     {"devices-odd.so", "devices-none", "\357\277\275 nothing is plugged in", "own text"},
-    {"device-unusable.so", "device-unusable", "A defect", "what else uses it"},
+    {"device-unusable.so", "device-unusable", "A defect", "other users of the device"},
 };
 
 /* Reason codes that other tests cover: of the search path, of processes with raised rights or

@@ -120,7 +120,7 @@ static void test_peer_that_breaks_the_protocol_is_refused(void) {
   static const char *const peers[] = {"long-answer", "no-channel", "other-channel", "part",
                                       "done",        "no-frame",   "long-log",      "no-error"};
   for (size_t i = 0; i < G_N_ELEMENTS(peers); i++)
-    assert_refused(peers[i], "what the other machine sent is no frame");
+    assert_refused(peers[i], "the other machine sent a malformed frame");
   assert_refused("no-size", "gave a size that no memory has");
   assert_refused("short-answer", "gave an answer that is too short");
   assert_refused("going", "lost its connection");
@@ -360,7 +360,7 @@ static void test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_h
   assert_error(bp_device_select("simdev:0", &chosen, NULL), BP_ERROR_VALUE,
                "write remote:good/simdev or remote:other/simdev");
   assert_error(bp_device_parse("remote:no-frame/simdev:0", &chosen), BP_ERROR_DEVICE,
-               "is no frame");
+               "a malformed frame");
   assert_error(bp_device_parse("remote:simdev", &chosen), BP_ERROR_VALUE, "is no device");
   assert_error(bp_device_parse("simdev:0", &chosen), BP_ERROR_VALUE,
                "several machines have devices of kind \"simdev\"");

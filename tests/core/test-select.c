@@ -254,8 +254,10 @@ static void test_only(void) {
   assert_selects("+slow", "slow:0", "");
   assert_selects("+slow,+fast:0", "fast:0", "");
   assert_selects("+plugin:good", "fast:1", "empty: ");
-  assert_selects("fast,slow,+slow", "slow:0", "fast: not among what the same list allows");
-  assert_selects_nothing("fast,+slow", BP_ERROR_NOT_FOUND, "not among what the same list allows");
+  assert_selects("fast,slow,+slow", "slow:0",
+                 "fast: not among the devices that the same list allows");
+  assert_selects_nothing("fast,+slow", BP_ERROR_NOT_FOUND,
+                         "not among the devices that the same list allows");
   assert_selects("+name:*Little*", "fast:0", "empty: ");
 }
 
@@ -392,7 +394,7 @@ static void test_kinds_without_code_are_left_out(void) {
   bp_str_free(report);
   /* If there is no device at all, the missing plugin is the reason. */
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
-  assert_contains(bp_error_message(), "among those that there is code for (opencl)");
+  assert_contains(bp_error_message(), "among the kinds that the code is for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
   assert_contains(bp_error_message(), "install the package deb-opencl");
   bp_error_clear();

@@ -92,8 +92,8 @@ static char *use_in(const char *file, const char *folder, SetUp set_up) {
   return g_strdup(said);
 }
 
-/* Returns whether the host could be set up. Its output must begin with `state` and contain
- * `part`. */
+/* Returns whether the host could be set up. The output of the host must begin with `state` and
+ * contain `part`. */
 static int try_says(const char *file, const char *folder, SetUp set_up, const char *state,
                     const char *part) {
   g_autofree char *said = use_in(file, folder, set_up);

@@ -2,8 +2,8 @@
 /* Drives a fuzz target without libFuzzer: with the inputs in tests/fuzz/corpus/TARGET, each of
  * which covered a new path in libFuzzer, and with a fixed number of mutations of the seeds, the
  * same in every run. BP_TEST_LONG in the environment multiplies their number by a hundred, or as
- * far as ten minutes allow. With `--write FOLDER` it writes the seeds and, as FOLDER.dict, the
- * pieces for libFuzzer. */
+ * far as ten minutes allow. With `--write FOLDER` the driver writes the seeds and, as FOLDER.dict,
+ * the pieces for libFuzzer. */
 
 #include <glib.h>
 #include <string.h>

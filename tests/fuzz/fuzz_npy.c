@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: arrays in .npy files. Reading one ends in an error or in an array that is unchanged
- * after it is written and read again. */
+/* Fuzz target: arrays in .npy files. Reading an array ends in an error or in an array that is
+ * unchanged after it is written and read again. */
 
 #include <glib.h>
 #include <stdio.h>

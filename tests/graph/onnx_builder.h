@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes small ONNX files for tests, in a few words: a graph is inputs, constants, nodes and
- * outputs. Test code: anything wrong with the words ends the test program. */
+ * outputs. An error in the words ends the test program. */
 #ifndef BACKPLANE_TESTS_GRAPH_ONNX_BUILDER_H
 #define BACKPLANE_TESTS_GRAPH_ONNX_BUILDER_H
 

@@ -63,7 +63,7 @@ static void test_device_is_one_that_there_is_code_for(void) {
   bp_str_free(report);
   g_assert_cmpint(bp_model_select_devices(module, "opencl", devices, 2, &count, &report), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
-  g_assert_nonnull(strstr(bp_error_message(), "among those that there is code for (cpu)"));
+  g_assert_nonnull(strstr(bp_error_message(), "among the kinds that the code is for (cpu)"));
   g_assert_null(report);
   g_assert_cmpint(bp_model_select_devices(code, NULL, devices, 2, &count, NULL), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_TYPE);

@@ -484,7 +484,7 @@ static void test_an_input_may_be_an_output(void) {
 static void test_shared_storage(void) {
   static const Refused cases[] = {
       {"[[4,0,0]]", "[[4,0,0],[2,0,0]]", "output 'output1' is overwritten"},
-      {"[[3,0,0]]", "[[1,0,0]]", "node 'd' reads what an earlier node has overwritten"},
+      {"[[3,0,0]]", "[[1,0,0]]", "node 'd' reads a value that an earlier node has overwritten"},
       {"[0,1,2,1,2]", "[0,1,2,1,1]", "node 'd' writes into its own input"},
       {"[0,1,2,1,2]", "[0,1,2,0,2]", "node 'c' writes into an input"},
       {"[0,1,2,3,4,5]", "[0,1,3,3,4,5]", "'inputs' holds"},

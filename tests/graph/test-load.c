@@ -170,7 +170,7 @@ static void test_errors(void) {
   assert_fails(onnx, "opencl:99,cpu", &flattened, BP_ERROR_VALUE, "and 1 were given");
   assert_fails(onnx, "cpu", &unsized, BP_ERROR_VALUE, "set it to sizeof(BpCompileOptions)");
   assert_fails(onnx, "cpu:99", &options, BP_ERROR_NOT_FOUND, "cpu:99");
-  assert_fails(library, "opencl", NULL, BP_ERROR_NOT_FOUND, "there is code for (cpu)");
+  assert_fails(library, "opencl", NULL, BP_ERROR_NOT_FOUND, "the code is for (cpu)");
   assert_fails("/proc/nonexistent/m.ONNX", "cpu", NULL, BP_ERROR_IO, "/proc/nonexistent/m.ONNX");
   assert_fails("/proc/nonexistent/m.so", "cpu", NULL, BP_ERROR_IO, "/proc/nonexistent/m.so");
 }

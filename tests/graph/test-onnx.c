@@ -408,7 +408,7 @@ static void test_zero_is_an_extent(void) {
   assert_compiles_to(builder, NULL, "x:0x4 y:0x4 ");
 }
 
-/* A transpose that moves no element becomes a reshape, to extents of which none is copied. */
+/* A transpose that moves no element becomes a reshape that copies no extent of its input. */
 static void test_empty_transpose(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x0");

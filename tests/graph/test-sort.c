@@ -204,7 +204,7 @@ static void test_wrong_arguments_are_errors(void) {
     bp_object_release(all[i]);
 }
 
-/* ---- Who comes first --------------------------------------------------------------------- */
+/* ---- Which of equal elements comes first ------------------------------------------------- */
 
 static int mine(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;

@@ -120,7 +120,7 @@ static float *run(const char *path, const char *target_text, const float *x, int
   return result;
 }
 
-/* Checks an output. It permits one rounding to the type; earlier float32 sums add a little,
+/* Checks an output. One rounding to the type is permitted; earlier float32 sums add a little,
  * relative to the largest sum. */
 static void check_output(const Type *type, const Case *c, const char *target, const float *x,
                          const float *w, const float *got, int64_t count) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A simulation of NVIDIA's driver, libcuda.so.1, of NVRTC, and of cuBLAS and cuDNN, for tests of
- * plugins/cuda and plugins/cudalibs on machines without a GPU. It proves nothing about a GPU. The
- * simulation:
+ * plugins/cuda and plugins/cudalibs on machines without a GPU. The simulation proves nothing about
+ * a GPU. The simulation:
  *
  *  - device memory is host memory, behind handles that are not addresses;
  *  - streams are lists of commands that run only when a caller waits for them;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated cuDNN. It has fewer algorithms than the library, lists some that it refuses, and
- * has convolution, bias and activation in one call only without groups and not for float64. */
+/* The simulated cuDNN. The simulation has fewer algorithms than the library, lists some that it
+ * refuses, and has convolution, bias and activation in one call only without groups and not for
+ * float64. */
 #include "tests/mock/fakelibs.h"
 
 #include <math.h>

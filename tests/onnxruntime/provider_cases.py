@@ -128,7 +128,7 @@ def divided_feed():
 
 
 def branches_model():
-    """Return a model of an If. Both of its bodies read a constant of the outer graph."""
+    """Return a model of an If, both bodies of which read a constant of the outer graph."""
     def body(name, op):
         return helper.make_graph([helper.make_node(op, ["x", "w"], [name])], name, [],
                                  [helper.make_tensor_value_info(name, FLOAT, [2, 3])])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the functions, numbers and structures of plugins/cudalibs/library_api.h, as that file
-// declares them, or with -DNVIDIA as NVIDIA's headers do: test-cuda-headers.sh compares the two.
-// Every type is printed as its size and kind, for the libraries' enumerations are ints in
-// library_api.h.
+// Prints the functions, numbers and structures of plugins/common/cuda_api.h and
+// plugins/cudalibs/library_api.h, as these files declare them, or with -DNVIDIA as NVIDIA's headers
+// do: test-cuda-headers.sh compares the two. Every type is printed as its size and kind, for the
+// libraries' enumerations are ints in our files.
 #include <cstddef>
 #include <cstdio>
 #include <type_traits>
@@ -17,7 +17,7 @@ extern "C" {
 }
 #define DECLARE_INT(name, parameters)  extern "C" int name parameters;
 #define DECLARE_TEXT(name, parameters) extern "C" const char *name parameters;
-BP_CUDALIBS_DRIVER_FUNCTIONS(DECLARE_INT)
+BP_CUDA_COMMON_FUNCTIONS(DECLARE_INT)
 BP_CUDALIBS_CUBLAS_FUNCTIONS(DECLARE_INT)
 BP_CUDALIBS_CUBLAS_TEXTS(DECLARE_TEXT)
 BP_CUDALIBS_CUDNN_FUNCTIONS(DECLARE_INT)
@@ -60,7 +60,7 @@ void print_function(const char *name, Gemm function) {
               offsetof(cudnnConvolutionFwdAlgoPerf_t, name));
 
 int main() {
-#include "names.h" // FUNCTION(...) and NUMBER(...) for each name in library_api.h
+#include "names.h" // FUNCTION(...) and NUMBER(...) for each name in our files
   std::printf("cudnnConvolutionFwdAlgoPerf_t %zu\n", sizeof(cudnnConvolutionFwdAlgoPerf_t));
   MEMBER(algo)
   MEMBER(status)

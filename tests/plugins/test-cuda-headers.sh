@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The declarations of the CUDA driver, cuBLAS and cuDNN in plugins/cudalibs/library_api.h equal those in NVIDIA's
-# headers, if the headers are installed: in CUDA_HOME, in /usr/local/cuda or beside the system's.
+# The declarations of the CUDA driver in plugins/common/cuda_api.h, and of cuBLAS and cuDNN in
+# plugins/cudalibs/library_api.h, equal those in NVIDIA's headers, if the headers are installed: in CUDA_HOME, in
+# /usr/local/cuda or beside the system's.
 set -u
 . "$top_srcdir/tests/tap.sh"
-api=$top_srcdir/plugins/cudalibs/library_api.h
+api=("$top_srcdir/plugins/common/cuda_api.h" "$top_srcdir/plugins/cudalibs/library_api.h")
 
 include=
 for folder in "${CUDA_HOME:-/usr/local/cuda}/include" /usr/local/cuda/include /usr/include; do
@@ -14,8 +15,8 @@ for folder in "${CUDA_HOME:-/usr/local/cuda}/include" /usr/local/cuda/include /u
 done
 
 # The names: functions are the first parameters of X(); numbers are macros with one library's prefix.
-grep -oE '\bX\((cu|cublas|cudnn)[A-Za-z0-9_]+,' "$api" | sed -E 's/X\((.*),/FUNCTION(\1)/' >"$work/names.h"
-grep -oE '^#define (CU|CUDA|CUBLAS|CUDNN)_[A-Za-z0-9_]+ ' "$api" |
+grep -ohE '\bX\((cu|cublas|cudnn)[A-Za-z0-9_]+,' "${api[@]}" | sed -E 's/X\((.*),/FUNCTION(\1)/' >"$work/names.h"
+grep -ohE '^#define (CU|CUDA|CUBLAS|CUDNN)_[A-Za-z0-9_]+ ' "${api[@]}" |
   sed -E 's/#define (.*) /NUMBER(\1)/' >>"$work/names.h"
 
 # print_names FILE OPTION...: compiles the program with these options, and runs it. The functions'

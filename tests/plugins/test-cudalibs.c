@@ -1007,7 +1007,7 @@ static void test_symbols_exist(void) {
                                            BP_CUDALIBS_CUBLAS_TEXTS(NAME) NULL};
   static const char *const cudnn[] = {BP_CUDALIBS_CUDNN_FUNCTIONS(NAME)
                                           BP_CUDALIBS_CUDNN_TEXTS(NAME) NULL};
-  static const char *const driver[] = {BP_CUDALIBS_DRIVER_FUNCTIONS(NAME) NULL};
+  static const char *const driver[] = {BP_CUDA_COMMON_FUNCTIONS(NAME) NULL};
 #undef NAME
   static const struct {
     const char *const *functions;

@@ -233,7 +233,7 @@ compiles_for_the_device_at_hand() {
 compiles_for_the_device_named() {
   local target digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/here.so")
   target=$("$backplane" inspect device opencl --json | sed -n 's/^  "target": "\(.*\)",$/\1/p' | cut -d' ' -f1-3)
-  says "opencl: for every opencl device (--device opencl: for that of this machine, faster)" "${digits_of[@]}" --target opencl &&
+  says "opencl: for every opencl device (--device opencl: for the device of this machine, faster)" "${digits_of[@]}" --target opencl &&
     says "$target" "${digits_of[@]}" --device cpu --device opencl --json && grep -q '"device": "opencl:0"' "$work/out" &&
     predicts "$work/here.so" "$digits/images/7-3710.png" --device opencl
 }
@@ -242,7 +242,7 @@ portable_code_is_for_the_least_cpu() {
   local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/any.so" --portable)
   says "  c: for every cpu of this architecture" "${digits_of[@]}" && predicts "$work/any.so" "$digits/images/7-3710.png" &&
     says "\"c -mcpu=$(uname -m | tr _ -)" "${digits_of[@]}" --target c --json &&
-    fails 2 "--portable takes a target as its kind alone" "${digits_of[@]}" --target "c -num_cores=1"
+    fails 2 "--portable takes the kind of a target alone" "${digits_of[@]}" --target "c -num_cores=1"
 }
 
 # The image determines the extents that the model leaves open, and so does an array.
@@ -599,7 +599,7 @@ ok doctor-finds-that-no-model-can-be-compiled no_code_without_a_compiler
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
 ok doctor-lists-its-codes-as-json describes '{"codes":[{"stage":' "$backplane" doctor --codes --json
 ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" doctor
-ok doctor-blames-what-asks-for-a-device ends_saying 5 "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
+ok doctor-blames-the-request-for-a-device ends_saying 5 "change the request" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-finds-a-missing-folder-once finds_missing_folder_once
 ok doctor-shows-a-broken-plugin-once with_broken silent "$backplane" doctor
 ok list-shows-a-broken-plugin-once with_broken silent "$backplane" list
@@ -651,7 +651,7 @@ ok who-names-no-device-hears-nothing-of-others with_broken silent "$backplane" r
 ok empty-list-of-devices-is-a-usage-error fails 2 '--device is empty; "auto"' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device ""
 ok run-without-plugins-says-where-they-are-from fails 1 "each backend is a package of its own" env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
 ok device-without-code-says-what-else-is-in-the-way fails 1 "; cuda:999: " "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device cuda:999
-ok no-code-for-the-device-says-what-there-is fails 1 'no device fits "opencl" among those that there is code for (cpu). There is: cpu:0' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
+ok no-code-for-the-device-says-what-there-is fails 1 'no device fits "opencl" among the kinds that the code is for (cpu). There is: cpu:0' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"

@@ -418,7 +418,7 @@ static void test_wrong_graphs_are_refused(void) {
   refuse_graph("\"num_inputs\":\"2\"", "\"num_inputs\":\"3\"", "'num_inputs' of node");
   refuse_graph("\"num_outputs\":\"2\"", "\"num_outputs\":\"1\"", "'num_outputs' of node");
   refuse_graph("\"flatten_data\":\"1\"", "\"flatten_data\":\"yes\"", "'flatten_data' of node");
-  refuse_graph("[2,2],[2,2],[]", "[2,3],[2,2],[]", "not as large as what it views");
+  refuse_graph("[2,2],[2,2],[]", "[2,3],[2,2],[]", "not as large as the value that it views");
   refuse_graph("[0,1,2,2,3,2,4]", "[0,1,2,2,2,3,4]", "writes into its own input");
   refuse_graph("[0,1,2,2,3,2,4]", "[0,1,0,0,3,2,4]", "writes into an input");
   refuse_graph("[0,1,2,2,3,2,4]", "[0,1,2,2,3,2,9]", "larger than the number of entries");

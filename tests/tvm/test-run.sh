@@ -34,7 +34,7 @@ cp "$work/net/net.so" "$work/apart/deploy_lib.so"
 cp "$work/net/net.params" "$work/apart/weights"
 ok /tvm/run/each-file-named runs "$work/net/net.json" --library "$work/apart/deploy_lib.so" \
   --params "$work/apart/weights"
-ok /tvm/run/parameters-need-their-library fails 2 '--library names what it belongs to' \
+ok /tvm/run/parameters-need-their-library fails 2 '--library names the library of these parameters' \
   "$backplane" run "$work/net/net.json" --params "$work/apart/weights"
 ok /tvm/run/library-without-graph fails 1 'belongs a graph (.json)' \
   "$backplane" run "$work/net/net.so"
@@ -48,6 +48,6 @@ ok /tvm/run/archive-is-to-be-unpacked-tar fails 1 'is a tar archive: unpack it f
 ok /tvm/run/archive-is-to-be-unpacked-tgz fails 1 'is compressed (gzip): unpack it first' \
   "$backplane" run "$work/net.tgz"
 ok /tvm/run/absent-device-is-named \
-  fails 1 'no device fits the default among those that there is code for (metal)' "$backplane" run "$work/metal.so"
+  fails 1 'no device fits the default among the kinds that the code is for (metal)' "$backplane" run "$work/metal.so"
 ok /tvm/run/absent-plugin-is-named \
   fails 1 'metal: no installed plugin has devices of kind "metal"' "$backplane" run "$work/metal.so"

@@ -94,8 +94,8 @@ static gboolean is_one_file(const char *a, const char *b) {
          of_a.st_ino == of_b.st_ino;
 }
 
-/* Makes all items, in order. It is an error if two items would be written to one file, or if
- * results would replace an input. */
+/* Makes all items, in order. Two items with one output file, and results that would replace an
+ * input, are errors. */
 static int list_items(Dealer *self) {
   GHashTable *outputs = g_hash_table_new(g_str_hash, g_str_equal);
   int status = 0;
@@ -263,8 +263,8 @@ static void check_deadlines(const Dealer *self) {
   for (int rank = 0; limit && rank < self->rank->count; rank++)
     if (self->holders[rank].num_items && now - self->holders[rank].since > limit) {
       command_print(stderr,
-                    "%s: %s has not finished an item within %d seconds; the job ends, and what was "
-                    "written stays (--deadline sets the limit, --resume goes on)\n",
+                    "%s: %s has not finished an item within %d seconds; the job ends, and the "
+                    "written results stay (--deadline sets the limit, --resume goes on)\n",
                     command_program,
                     self->options->pipeline ? "a rank of the pipeline" : self->rank->names[rank],
                     self->options->deadline);

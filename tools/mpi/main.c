@@ -31,9 +31,9 @@ static const char details[] =
     "the other machines need the programs and plugins, and no shared file system.\n\n"
     "Ranks of one machine take its devices in turn. A rank gets the next item when it has computed "
     "one,\n"
-    "so that devices of different speed are all busy. If a rank dies, the job ends; what was "
-    "written stays\n"
-    "as it is, and --resume goes on from there.\n\n"
+    "so that devices of different speed are all busy. If a rank dies, the job ends; the written "
+    "results\n"
+    "stay, and --resume computes the others.\n\n"
     "With --pipeline N each of N ranks has a part of an ONNX model alone, and its parameters: for "
     "models\n"
     "that one device has no memory for.";
@@ -65,9 +65,9 @@ static int parse_options(int *argc, char ***argv, Options *options) {
       ONNX_SHAPE_ENTRY(&options->onnx),
       ONNX_LIMIT_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
-       "an item, as those that are named without an option; may be repeated", "FILE"},
+       "an item, like each argument after the model; may be repeated", "FILE"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
-       "the folder of the results, which is there", "FOLDER"},
+       "the folder of the results, which must exist", "FOLDER"},
       {"resume", 0, 0, G_OPTION_ARG_NONE, &options->resumes,
        "leave out the items whose results are there already", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads,

@@ -152,7 +152,7 @@ int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results) {
   int rc = handle(job);
   if (!rc && job->out.is_bad)
     rc = bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                        "the answer is longer than %d bytes, which is what crosses from a worker",
+                        "the answer is longer than %d bytes, the maximum for an answer of a worker",
                         BP_WORKER_AREA);
   if (rc) {
     job->out = (BpWire){results, results + BP_WORKER_AREA, 0};

@@ -205,8 +205,8 @@ static int raise_failure(const Request *request, int rc) {
   return rc;
 }
 
-/* Returns the link to the record of a failed event; it is NULL if there is none. Called with the
- * lock held. */
+/* Returns the link to the record of a failed event; the link is NULL if the event did not fail.
+ * Called with the lock held. */
 static FailedEvent **find_event(uint64_t event) {
   FailedEvent **at = &failures.events;
   while (*at && (*at)->event != event)

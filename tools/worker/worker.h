@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the program backplane-worker. It runs one plugin for a host, through the protocol of
- * plugins/worker/protocol.h, or passes the host's requests on to a worker on another machine. The
- * program trusts the host, because it runs as the host's user. */
+/* Inside the program backplane-worker. The program runs one plugin for a host, through the protocol
+ * of plugins/worker/protocol.h, or passes the host's requests on to a worker on another machine.
+ * The program trusts the host, because it runs as the host's user. */
 #ifndef BACKPLANE_TOOLS_WORKER_H
 #define BACKPLANE_TOOLS_WORKER_H
 

@@ -268,8 +268,8 @@ BP_API int bp_te_compute_inline(BpTeStage *stage);
 BP_API int bp_te_set_scope(BpTeStage *stage, int32_t scope);
 /* cache_read makes a copy of `tensor` in `scope` that the given readers use instead. cache_write
  * makes a stage that computes into `scope` first; `tensor` becomes a copy of its result. Both
- * return the new tensor. cache_write applies to all tensors of the stage; the stage of the new
- * tensor has the others. */
+ * functions return the new tensor. cache_write applies to all tensors of the stage of `tensor`; the
+ * new stage has a tensor for each. */
 BP_API BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
                                     BpTeTensor *const *readers, int32_t num_readers);
 BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope);

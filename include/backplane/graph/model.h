@@ -32,8 +32,8 @@ typedef struct BpInputShape {
 typedef int (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
 /* Reports a node that a target refused and a fallback compiles: the node, the target that refused
- * it, and why; texts are borrowed. If several targets refuse a node, it is called for each in turn.
- * Return 0 to continue; any other value cancels, as for BpProgress. */
+ * it, and why; texts are borrowed. If several targets refuse a node, the function is called once
+ * for each target. Return 0 to continue; any other value cancels, as for BpProgress. */
 typedef int (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
 /* Reports which graph compiler, or generated code, computes a node. The library owns the structure,
@@ -60,8 +60,8 @@ typedef struct BpMeasuredClaims {
   int64_t generated_ns;
   int32_t keeps_claimed; /* whether the artifact has claimed parts */
   int32_t is_recalled;   /* whether the times come from the cache, from an earlier measurement */
-  /* The time with only the parts that are faster than generated code; 0 if that is all parts or
-   * none, or if parts cannot be timed. Since 1.0. */
+  /* The time with only the parts that are faster than generated code; 0 if all parts or none are
+   * faster, or if parts cannot be timed. Since 1.0. */
   int64_t mixed_ns;
   int32_t num_parts;  /* number of parts that graph compilers claim */
   int32_t kept_parts; /* number of parts in the artifact */
@@ -110,9 +110,9 @@ typedef struct BpCompileOptions {
   int32_t is_reference;
   /* Plugins' graph compilers that may claim parts of the model, by name, "dnnl" for
    * `graph_compiler.dnnl`: each for the target of its kind of device. If two graph compilers take a
-   * node, the cheaper one gets it, else the first. The artifact then needs their plugins. Nodes
-   * with open extents are offered to graph compilers that have BP_GRAPH_COMPILER_OPEN_EXTENTS.
-   * Since 1.0. */
+   * node, the cheaper one gets it, else the first. The artifact needs the plugins of the graph
+   * compilers that got nodes. Nodes with open extents are offered to graph compilers that have
+   * BP_GRAPH_COMPILER_OPEN_EXTENTS. Since 1.0. */
   const char *const *graph_compilers;
   int32_t num_graph_compilers;
   double least_claimed; /* 0 to 1: it is an error if a smaller share of the nodes is claimed */
@@ -246,10 +246,10 @@ BP_API void bp_model_release(BpModel *model);
 BP_API int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
                                    size_t capacity, size_t *num_devices, char **report);
 
-/* Describes an input or output: name, dtype, shape. The library owns it, with the model. In a model
- * that TVM compiled, an extent of -1 is known only in a run, and ndim -1 means that the type is
- * unknown: such an input takes any tensor, and the type of such an output is known after the
- * run. */
+/* Describes an input or output: name, dtype, shape. The library owns the structure, which lives as
+ * long as the model. In a model that TVM compiled, an extent of -1 is known only in a run, and ndim
+ * -1 means that the type is unknown: such an input takes any tensor, and the type of such an output
+ * is known after the run. */
 typedef struct BpModelTensorInfo {
   uint64_t struct_size; /* size in the library's version: members beyond it do not exist */
   const char *name;
@@ -375,7 +375,7 @@ BP_API void bp_model_context_free(BpModelContext *context);
  * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of that device; the context is as
  * before. The context's thread. Since 1.0. */
 BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
-/* Copies a tensor of any device in; name, dtype and shape are checked. */
+/* Copies a tensor of any device into an input; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
 /* Sets an input to the caller's memory, on the model's device, without a copy. Keeps the tensor
  * alive until the input is set again or the context is freed. */

@@ -23,8 +23,8 @@
  * queue on one stream: each call is queued whole, in the order of the calls.
  *
  * Indices. A device keeps its index, and an index its device, until the process ends. The index of
- * a device that is lost or removed stays: BP_ATTR_EXIST is false there, and each slot that needs
- * the device raises BP_ERROR_DEVICE_LOST. Handles and streams of a lost device are freed like any
+ * a device that is lost or removed stays: its BP_ATTR_EXIST is false, and each slot that needs the
+ * device raises BP_ERROR_DEVICE_LOST. Handles and streams of a lost device are freed like any
  * others. A device that is added, and a lost device that the driver brings back, gets a new index.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
@@ -175,10 +175,9 @@ typedef struct BpDeviceApi {
    * Errors: a failure of that work, raised once, to one of the threads that wait. */
   int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
-  /* (optional: none) Lists further properties, for `backplane inspect`.
-   * visit: called with `visitor`, a static name and a borrowed value for each property, in the
-   * calling thread, until it returns a value other than 0. Such a value ends the visit, and the
-   * slot succeeds. */
+  /* (optional: none) Lists further properties, for `backplane inspect`. visit: called with
+   * `visitor`, a static name and a borrowed value for each property, in the calling thread, until
+   * it returns a value other than 0: that ends the visit, and the slot succeeds. */
   int32_t (*visit_properties)(void *context, int32_t device_id,
                               int32_t (*visit)(void *visitor, const char *name,
                                                const BpValue *value),

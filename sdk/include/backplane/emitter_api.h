@@ -62,8 +62,8 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_STRICT_BOOL   32 /* a bool is not a number, and is a uint8 in memory */
 #define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */
 /* + - *, min, max and comparisons of float16 are done in float16, whatever its `compute_bits`: each
- * rounds once, to the same number as converting to the compute type and back would. So are
- * intrinsics that have a row of 16 bits. `vector_convert` converts vectors. */
+ * rounds once, to the same number as converting to the compute type and back would. Intrinsics that
+ * have a row of 16 bits are computed in float16, too. `vector_convert` converts vectors. */
 #define BP_DIALECT_HALVES 128
 /* A device function's parameters are statements at the beginning of its body: for a language or
  * driver that passes the function one block of arguments. */
@@ -121,7 +121,7 @@ typedef struct BpDialect {
   const char *reinterpret; /* $1 to type, $2 value, $3 from type. NULL: refused */
 
   /* -- vectors. Templates; used only with BP_DIALECT_VECTORS. A comparison gives an integer vector
-   * of the operands' width whose lanes are 0 or -1; `vector_select` takes such a vector. */
+   * of the operands' width whose lanes are 0 or -1; `vector_select` takes that integer vector. */
   int32_t max_lanes;       /* lanes are powers of two up to this; other vectors are refused */
   int32_t reserved;        /* zero */
   const char *vector_type; /* $1 scalar type, $2 lanes, $3 short name of the scalar type, "f32" */

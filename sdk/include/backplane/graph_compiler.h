@@ -46,8 +46,8 @@ extern "C" {
 
 #define BP_GRAPH_COMPILER_VERSION 1
 
-/* BpGraphCompilerApi::flags: the graph compiler compiles parts whose tensors have open extents. It
- * may still decline single nodes for their open extents. */
+/* BpGraphCompilerApi::flags: the graph compiler compiles parts whose tensors have open extents. A
+ * graph compiler with this flag may still decline single nodes for their open extents. */
 #define BP_GRAPH_COMPILER_OPEN_EXTENTS UINT64_C(1)
 
 /* ---- Graphs as a plugin reads them ------------------------------------------------------- */
@@ -137,7 +137,7 @@ typedef struct BpGraphTable {
    * BP_ERROR_VALUE: there is no such node, the node was taken or declined before, or the cost is
    * negative or NaN; `claim` then fails, whatever it returns. */
   int32_t (*take)(BpClaims *claims, int32_t node, double cost);
-  /* Declines a node. `why` is a text that says why, copied. Errors as for take. A node that is
+  /* Declines a node. `reason` is a text, which is copied. Errors as for take. A node that is
    * neither taken nor declined is reported without a reason. */
   int32_t (*decline)(BpClaims *claims, int32_t node, const char *reason);
 } BpGraphTable;

@@ -46,12 +46,13 @@ typedef struct BpErrorTable {
   int32_t (*raise)(const char *kind, const char *message);
   /* Puts "text: " before the message of this thread's error, if there is one. Returns -1. */
   int32_t (*add_context)(const char *text);
-  /* Takes this thread's error away. Returns it, owned by the caller, or NULL if there is none. */
+  /* Takes this thread's error away. Returns the error, owned by the caller, or NULL if the thread
+   * has none. */
   BpError *(*take)(void);
   /* Raises in this thread an error that any thread took.
    * error: its reference passes to the host. Returns -1, or 0 if `error` is NULL. */
   int32_t (*put)(BpError *error);
-  /* Passes a message to the application's log callback, or drops it if there is none.
+  /* Passes a message to the application's log callback, or drops the message if no callback is set.
    * level: BP_LOG_*. Never fails. */
   void (*log)(int32_t level, const char *message);
 } BpErrorTable;
@@ -169,9 +170,9 @@ typedef struct BpModuleTable {
   BpModule *(*load_from_c)(const BpByteArray *source, const char *const *flags);
   /* Links a relocatable object file into a shared library, and opens the library as a module. */
   BpModule *(*load_from_object)(const BpByteArray *object);
-  /* Finds a function of a module and, if `query_imports` is not 0, of its imports.
-   * *function: owned by the caller, retains the module; NULL, without an error, if there is no such
-   * function. */
+  /* Finds a function of a module and, if `query_imports` is not 0, of its imports. *function: owned
+   * by the caller, retains the module; NULL, without an error, if they have no function of that
+   * name. */
   int32_t (*get_function)(BpModule *module, const char *name, int32_t query_imports,
                           BpFunction **function);
   /* Runs a compiler program in a folder of its own and without a shell. If the program exits with

@@ -162,8 +162,8 @@ static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpK
   return 0;
 }
 
-/* Returns the bytes of shared memory that a launch requests; 0: none. The sizes were checked
- * before. */
+/* Returns the bytes of shared memory that a launch requests; 0: none. The caller has checked the
+ * sizes. */
 static inline uint64_t bp_kernel_get_shared(const BpKernel *kernel, const BpValue *args) {
   uint64_t bytes = 0;
   for (int32_t i = 0; i < kernel->num_tags; i++)

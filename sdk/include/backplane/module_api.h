@@ -68,10 +68,9 @@ typedef struct BpModuleApi {
    * by the caller; `data` NULL, without an error, for an unknown format. */
   int32_t (*get_source)(void *context, const char *format, BpOwnedBytes *source);
 
-  /* (optional: none) Lists the functions of this module.
-   * visit: called with `visitor`, a name and the signature as JSON text, or NULL, in the calling
-   * thread, until it returns a value other than 0. Such a value ends the visit, and the slot
-   * succeeds. */
+  /* (optional: none) Lists the functions of this module. visit: called with `visitor`, a name and
+   * the signature as JSON text, or NULL, in the calling thread, until it returns a value other than
+   * 0: that ends the visit, and the slot succeeds. */
   int32_t (*visit_functions)(void *context,
                              int32_t (*visit)(void *visitor, const char *name,
                                               const char *signature),

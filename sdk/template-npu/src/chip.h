@@ -3,9 +3,9 @@
  * simulates the chip (chip.c) share this file and nothing else.
  *
  * The chip has CHIP_MEMORY bytes of memory, numbered from 0, and a scratchpad of CHIP_SCRATCHPAD
- * bytes. It computes only in the scratchpad. DMA moves whole lines of CHIP_LINE bytes. Tensors in
- * the memory are NHWC with the channels padded to CHIP_LANES; a row (W and C) begins on a line. The
- * padding of channels and rows is undefined. */
+ * bytes. The chip computes only in the scratchpad. DMA moves whole lines of CHIP_LINE bytes.
+ * Tensors in the memory are NHWC with the channels padded to CHIP_LANES; a row (W and C) begins on
+ * a line. The padding of channels and rows is undefined. */
 #ifndef SIMDEV_CHIP_H
 #define SIMDEV_CHIP_H
 

@@ -31,9 +31,9 @@ static int get_graph_compiler(void *self, const BpValue *args, int32_t num_args,
              : 0;
 }
 
-/* Registers all names in the descriptor's `provides`. It accesses no hardware, which is the task of
- * get_device_count: on a machine without the device the plugin has no devices, and there is no
- * error. */
+/* Registers all names in the descriptor's `provides`. The function accesses no hardware, which is
+ * the task of get_device_count: on a machine without the device the plugin has no devices, and
+ * there is no error. */
 static int32_t initialize(void *context) {
   (void)context;
   if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||

@@ -148,8 +148,8 @@ static int32_t launch_kernel(const BpKernelEntry *kernel, const BpInvocation *in
 static pthread_mutex_t compiler = PTHREAD_MUTEX_INITIALIZER;
 
 /* Builds the program, with the lock held. The system's C compiler, called through the host, stands
- * for the driver's compiler. It runs when a kernel is first called, so that loading a module needs
- * no compiler. */
+ * for the driver's compiler. The compiler runs when a kernel is first called, so that loading a
+ * module needs no compiler. */
 static int32_t build_kernel(BpKernelModule *module, BpKernelEntry *kernel) {
   BpFunction *entry = NULL;
   if (!module->built)

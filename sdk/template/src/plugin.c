@@ -14,9 +14,9 @@ BP_PLUGIN_DESCRIPTOR(SIMDEV_DESCRIPTOR);
 
 BpPluginTables simdev_host;
 
-/* Registers all names in the descriptor's `provides`. It accesses no hardware, which is the task of
- * get_device_count: on a machine without the device the plugin has no devices, and there is no
- * error. */
+/* Registers all names in the descriptor's `provides`. The function accesses no hardware, which is
+ * the task of get_device_count: on a machine without the device the plugin has no devices, and
+ * there is no error. */
 static int32_t initialize(void *context) {
   (void)context;
   if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||
