@@ -614,7 +614,7 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
  * high + low, where g divides c and 0 <= low < g, the quotient is high / (c / g * n), and the
  * remainder g * (high % (c / g * n)) + low. */
 static bool linear_of_open_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
-  bool is_quotient = node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV;
+  bool is_quotient = bp__ir_kind_is_quotient(node->kind);
   Linear a, high, low, left = {0};
   Divisor divisor;
   linear_of(context, node->operands[0], &a);
@@ -645,7 +645,7 @@ static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Li
   bool truncates = node->kind == BP_IR_DIV || node->kind == BP_IR_MOD;
   if (a.failed || (truncates && linear_range(context, &a).min < 0))
     return false;
-  if (node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV)
+  if (bp__ir_kind_is_quotient(node->kind))
     divide(context, &a, divisor, out);
   else
     remainder_of(context, &a, divisor, out);
@@ -721,10 +721,6 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
 
 /* ---- Matching quotients and remainders --------------------------------------------------- */
 
-static bool is_division(const BpIrNode *node, int32_t kind) {
-  return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
-}
-
 /* The terms c * (x / c) and x % c of a linear form, both multiplied by `rest`, an expression of
  * open extents. */
 typedef struct Halves {
@@ -766,7 +762,7 @@ static bool find_halves(BpIndexContext *context, const Linear *linear, const Ter
   Factors factors = factors_of(high->atom);
   for (int32_t i = 0; i < factors.count; i++) {
     const BpIrNode *quotient = factors.items[i];
-    if (quotient->kind != BP_IR_DIV && quotient->kind != BP_IR_FLOORDIV)
+    if (!bp__ir_kind_is_quotient(quotient->kind))
       continue;
     *halves = (Halves){.quotient = quotient, .rest = factors};
     remove_factor(&halves->rest, quotient);
@@ -1004,8 +1000,8 @@ static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterv
     *is_bounded = false;
     return is_open < 0 ? -1 : 0;
   }
-  if ((atom->kind == BP_IR_DIV || atom->kind == BP_IR_FLOORDIV) &&
-      bp__ir_const_int(atom->operands[1], &divisor) && divisor > 0) {
+  if (bp__ir_kind_is_quotient(atom->kind) && bp__ir_const_int(atom->operands[1], &divisor) &&
+      divisor > 0) {
     if (quotient_interval(context, atom, divisor, interval, is_bounded) != 0)
       return -1;
     if (*is_bounded)
@@ -1100,7 +1096,7 @@ bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNo
 static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
   for (int32_t i = 0; i < linear->count; i++) {
     const BpIrNode *atom = linear->terms[i].atom;
-    if (!is_division(atom, BP_IR_DIV) && !is_division(atom, BP_IR_FLOORDIV))
+    if (!bp__ir_kind_is_quotient(atom->kind) || atom->operands[1]->kind != BP_IR_INT_IMM)
       continue;
     int uses = bp__ir_uses(atom, var);
     if (uses != 0)
