@@ -70,8 +70,8 @@ static int32_t leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
     return bp_error_raise(BP_ERROR_VALUE, "axis %s is one of tensor %s, not of %s", axis->name,
                           axis->stage->tensor->name, stage->tensor->name);
   return bp_error_raise(BP_ERROR_VALUE,
-                        "axis %s of tensor %s was split or fused; use what that gave", axis->name,
-                        stage->tensor->name);
+                        "axis %s of tensor %s was split or fused; use the axes that this made",
+                        axis->name, stage->tensor->name);
 }
 
 /* The position of a leaf axis that is still an ordinary serial loop; primitives transform and

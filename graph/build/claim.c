@@ -597,10 +597,11 @@ static const char *reason_of(const Unit *unit) {
     return unit->why;
   if (bp__op_is_control(unit->node))
     return "it is not offered: it runs bodies, whose nodes are offered";
-  return unit->is_bound ? "it is not offered: its shapes depend on data, or a run checks whether "
-                          "they fit"
-                        : "it is not offered: what it reads or gives was settled while it was "
-                          "imported";
+  return unit->is_bound
+             ? "it is not offered: its shapes depend on data, or a run checks whether "
+               "they fit"
+             : "it is not offered: a value that it reads or gives was settled while it was "
+               "imported";
 }
 
 /* The node of the model of a unit, or NULL if the importer read none. */

@@ -62,9 +62,9 @@ typedef struct Program {
   int64_t num_entries;   /* number of entries that a run keeps (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
   GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
-  const char *memory[3]; /* what BP_RELAX_STORAGE_NAMES says */
+  const char *memory[3]; /* the value of BP_RELAX_STORAGE_NAMES */
   int64_t numbers[BP_BUILD_MAX_PLACES];     /* of devices beside the target's, by place; 0: none */
-  const char *devices[BP_BUILD_MAX_PLACES]; /* what BP_RELAX_DEVICE_NAMES says */
+  const char *devices[BP_BUILD_MAX_PLACES]; /* the value of BP_RELAX_DEVICE_NAMES */
   int64_t num_devices;
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
   int32_t *stages;       /* of the expressions, by place */
@@ -1447,7 +1447,7 @@ BpModule *bp__build_program(const BpBuild *build, BpGraph *graph, const BpGroups
   run_groups(&program);
   give_outputs(&program);
   name_things(&program); /* the outputs */
-  name_things(&program); /* what a run needs */
+  name_things(&program); /* the memory of a run */
   if (program.num_devices)
     name_things(&program); /* devices */
   describe_memory(&program);
