@@ -41,8 +41,12 @@ test_cache = $(abs_top_builddir)/tests/cache
 # malloc, because its own allocator would hide leaks from the sanitizers. Under the sanitizers malloc returns NULL for a
 # request that is too large, as elsewhere, and leaks of foreign libraries are suppressed. The sanitizers ignore the
 # thread-local variables of libraries: gcc 12 guesses their place from memory that only glibc 2.19 wrote, and would read
-# invalid addresses, or reset the shadow of an invalid range.
+# invalid addresses, or reset the shadow of an invalid range. PoCL compiles without LLVM's optimizer, which would take half
+# of its time, except in tests/conformance/test-opencl.sh and `make check-long`.
 AM_TESTS_ENVIRONMENT = \
+	if test -z "$$BP_TEST_LONG"; then \
+	  POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable; export POCL_EXTRA_BUILD_FLAGS; \
+	fi; \
 	ASAN_OPTIONS="allocator_may_return_null=1:intercept_tls_get_addr=0:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
 	LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0'; \
 	export LSAN_OPTIONS; \

@@ -6,7 +6,7 @@ third of ONNX's cases runs, on the CPU with target c; with BP_TEST_LONG all case
 import ctypes
 import os
 import re
-import warnings
+import sys
 import zlib
 
 import numpy as np
@@ -14,8 +14,12 @@ import pytest
 
 import backplane
 
+from conftest import SOURCE
+
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("ml_dtypes")
+sys.path.append(str(SOURCE / "tests/graph"))
+from onnx_node_cases import all_cases  # pylint: disable=wrong-import-position
 
 C = "c -options=-O0"  # optimizing takes most of the time
 DEVICES = {C: "cpu", "llvm": "cpu", "opencl": "opencl", "vulkan": "vulkan"}
@@ -30,16 +34,13 @@ NAMES = {16: "bfloat16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8
 
 
 def node_cases():
-    from onnx.backend.test.case.node import collect_testcases
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in collect_testcases(None):
-            graph = case.model.graph
-            types = {info.type.tensor_type.elem_type for info in [*graph.input, *graph.output]}
-            is_run = os.environ.get("BP_TEST_LONG") or zlib.crc32(case.name.encode()) % 3 == 0
-            if (len(graph.node) == 1 and graph.node[0].op_type in OPERATORS and types & set(NAMES) and is_run
-                    and not case.name.endswith("_expanded")):
-                yield case
+    for case in all_cases():
+        graph = case.model.graph
+        types = {info.type.tensor_type.elem_type for info in [*graph.input, *graph.output]}
+        is_run = os.environ.get("BP_TEST_LONG") or zlib.crc32(case.name.encode()) % 3 == 0
+        if (len(graph.node) == 1 and graph.node[0].op_type in OPERATORS and types & set(NAMES) and is_run
+                and not case.name.endswith("_expanded")):
+            yield case
 
 
 def proto(value):

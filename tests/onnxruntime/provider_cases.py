@@ -27,8 +27,9 @@ from onnx import TensorProto, helper, numpy_helper
 warnings.filterwarnings("ignore")
 LIBRARY, PACKAGE, FOLDER, DIGITS = (Path(argument) for argument in sys.argv[1:5])
 os.environ["BACKPLANE_ONNXRUNTIME_LIBRARY"] = str(LIBRARY)
-sys.path.insert(0, str(PACKAGE))
+sys.path[:0] = [str(PACKAGE), str(Path(__file__).parents[1] / "graph")]
 import onnxruntime_ep_backplane as package  # noqa: E402
+from onnx_node_cases import all_cases  # noqa: E402
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 MEMORY_SINCE = (1, 28)  # of the devices' memory
@@ -613,9 +614,8 @@ TESTS.append(unregistering_leaves_sessions_running)
 
 def node_cases(is_all):
     """Return all cases, or a few cases of each operator of the subset."""
-    from onnx.backend.test.case.node import collect_testcases
     taken = Counter()
-    for case in collect_testcases(None):
+    for case in all_cases():
         nodes = case.model.graph.node
         operator = nodes[0].op_type if len(nodes) == 1 else ""
         is_wanted = is_all or (operator in SUBSET and taken[operator] < CASES_OF_EACH)
