@@ -215,30 +215,13 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return status;
 }
 
-/* Checks that the output does not replace a file that is no library: the model may read it. */
-static int check_replaced(const char *output) {
-  static const char elf[4] = {0x7f, 'E', 'L', 'F'}; /* the first bytes of a library */
-  struct stat file;
-  char magic[sizeof elf] = {0};
-  if (stat(output, &file) != 0 || !S_ISREG(file.st_mode) || !file.st_size)
-    return 0;
-  FILE *stream = fopen(output, "re");
-  size_t size = stream ? fread(magic, 1, sizeof magic, stream) : 0;
-  if (stream)
-    fclose(stream);
-  return size == sizeof elf && !memcmp(magic, elf, sizeof elf)
-             ? 0
-             : command_raise_usage("--output %s would replace a file that is no library; remove "
-                                   "the file first, or choose another name",
-                                   output);
-}
-
 /* Checks that the folder of a dump exists, and that no file that is read is overwritten. */
 static int prepare(char *path, const CompileOptions *options) {
   char *const model[] = {path, NULL};
   return command_check_output("--output", options->output, model) < 0 ||
                  command_check_output("--output", options->output, options->inputs) < 0 ||
-                 check_replaced(options->output) < 0 || command_check_folder(options->dump_dir) < 0
+                 command_check_kind("--output", options->output, "\177ELF", "library") < 0 ||
+                 command_check_folder(options->dump_dir) < 0
              ? command_fail(options->json)
              : EXIT_OK;
 }

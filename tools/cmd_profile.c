@@ -107,6 +107,7 @@ static int profile_model(char *path, const ModelOptions *options, const ProfileO
   LoadedModel loaded;
   if (command_check_folder(extra->dump_dir) < 0 ||
       model_check_output("--trace", extra->trace, (char *[]){path, NULL}, options) < 0 ||
+      command_check_kind("--trace", extra->trace, "{", "JSON") < 0 ||
       model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
   GArray *records = NULL;

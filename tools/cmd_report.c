@@ -232,7 +232,8 @@ static int check_and_report(int argc, char **argv, const ModelOptions *options,
   if (!(extra->seconds >= 0 && isfinite(extra->seconds)))
     return command_usage_error("--seconds is at least 0");
   if (model_check_output("--output", extra->output, argv + 1, options) < 0 ||
-      command_check_output("--output", extra->output, extra->earlier) < 0)
+      command_check_output("--output", extra->output, extra->earlier) < 0 ||
+      command_check_kind("--output", extra->output, "<!DOCTYPE html>", "HTML page") < 0)
     return command_fail(options->json);
   return report_models(argv + 1, options, extra);
 }

@@ -369,9 +369,23 @@ static int name_file(const GPtrArray *outputs, Output *output, const char *dir) 
   return 0;
 }
 
-static int write_output(const RunOptions *options, const GPtrArray *outputs, Output *output) {
+/* Checks that a file for outputs is neither one that the command reads nor one of another kind. */
+static int check_file(const RunOptions *options, const char *model, const char *file) {
+  char *const paths[] = {(char *)model, NULL}, *const labels[] = {options->labels, NULL};
+  gboolean is_zip = path_has_extension(file, ".npz");
+  return model_check_output("--output", file, paths, &options->model) < 0 ||
+                 command_check_output("--output", file, options->expect) < 0 ||
+                 command_check_output("--output", file, labels) < 0 ||
+                 command_check_kind("--output", file, is_zip ? "PK" : "\x93NUMPY",
+                                    is_zip ? ".npz file" : ".npy file") < 0
+             ? -1
+             : 0;
+}
+
+static int write_output(const char *model, const RunOptions *options, const GPtrArray *outputs,
+                        Output *output) {
   return name_file(outputs, output, options->output) < 0 ||
-                 command_check_output("--output", output->path, options->expect) < 0
+                 check_file(options, model, output->path) < 0
              ? -1
              : bp_npy_write(output->path, &output->tensor->view);
 }
@@ -396,13 +410,11 @@ static gboolean is_archive(const char *output) {
   return output && path_has_extension(output, ".npz");
 }
 
-static int write_outputs(const RunOptions *options, const GPtrArray *outputs) {
+static int write_outputs(const char *model, const RunOptions *options, const GPtrArray *outputs) {
   if (is_archive(options->output))
-    return command_check_output("--output", options->output, options->expect) < 0
-               ? -1
-               : write_archive(options->output, outputs);
+    return write_archive(options->output, outputs);
   for (guint i = 0; options->output && i < outputs->len; i++)
-    if (write_output(options, outputs, outputs->pdata[i]) < 0)
+    if (write_output(model, options, outputs, outputs->pdata[i]) < 0)
       return -1;
   return 0;
 }
@@ -435,7 +447,7 @@ static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
     if (collect_output(loaded, i, options, output) < 0)
       return -1;
   }
-  return compare_outputs(options, outputs) < 0 ? -1 : write_outputs(options, outputs);
+  return compare_outputs(options, outputs) < 0 ? -1 : write_outputs(loaded->path, options, outputs);
 }
 
 /* ---- Reports ----------------------------------------------------------------------------- */
@@ -536,7 +548,8 @@ static int run_and_print(LoadedModel *loaded, const RunOptions *options, GPtrArr
 static int run_model(const char *path, const RunOptions *options) {
   LoadedModel loaded;
   gboolean printed = FALSE;
-  if ((!is_archive(options->output) && command_check_folder(options->output) < 0) ||
+  if ((is_archive(options->output) ? check_file(options, path, options->output)
+                                   : command_check_folder(options->output)) < 0 ||
       model_open(path, &options->model, &loaded) < 0)
     return command_fail(options->model.json);
   GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);

@@ -89,6 +89,10 @@ int command_check_folder(const char *path);
  * names. `option` is for the message: "--output". `files` ends with NULL, and has FILE or
  * NAME=FILE. An output of NULL, and a list of NULL, are ignored. 0 or -1 with an error. */
 int command_check_output(const char *option, const char *output, char *const *files);
+/* Checks that an output does not replace a file of another kind, which a model may read: the file
+ * is missing or empty, or begins with `start`. `kind` is for the message: "library". An output of
+ * NULL is ignored. 0 or -1 with an error. */
+int command_check_kind(const char *option, const char *output, const char *start, const char *kind);
 /* Prints this thread's error on stderr, and as JSON on stdout if `json`. Returns EXIT_FAIL, or
  * EXIT_USAGE for an error of command_raise_usage. */
 int command_fail(gboolean json);

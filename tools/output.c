@@ -284,6 +284,24 @@ int command_check_output(const char *option, const char *output, char *const *fi
   return 0;
 }
 
+int command_check_kind(const char *option, const char *output, const char *start,
+                       const char *kind) {
+  struct stat file;
+  char begin[16] = "";
+  size_t size = strlen(start);
+  if (!output || stat(output, &file) != 0 || !S_ISREG(file.st_mode) || !file.st_size)
+    return 0;
+  FILE *stream = fopen(output, "re");
+  size_t got = stream ? fread(begin, 1, MIN(size, sizeof begin), stream) : 0;
+  if (stream)
+    fclose(stream);
+  return got == size && memcmp(begin, start, size) == 0
+             ? 0
+             : command_raise_usage("%s %s would replace a file that is no %s; remove the file "
+                                   "first, or choose another name",
+                                   option, output, kind);
+}
+
 int command_fail(gboolean json) {
   if (strcmp(bp_error_kind(), USAGE_ERROR) == 0) {
     int status = command_usage_error("%s", bp_error_message());

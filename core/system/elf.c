@@ -146,6 +146,12 @@ Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault) {
   return finish(elf_begin(fd, ELF_C_READ, NULL), size, fault);
 }
 
+BpElfFault bp__elf_check(int fd, uint64_t size) {
+  BpElfFault fault;
+  elf_end(bp__elf_open(fd, size, &fault));
+  return fault;
+}
+
 void *bp__elf_load(const char *name, int flags, int *is_memory) {
   errno = 0;
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | flags);

@@ -31,6 +31,9 @@ BP__SHARED const char *bp__elf_describe(BpElfFault fault);
 BP__SHARED Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault);
 Elf *bp__elf_open_memory(const void *data, size_t size, BpElfFault *fault);
 
+/* Checks a file as bp__elf_open does. Any thread. */
+BP__SHARED BpElfFault bp__elf_check(int fd, uint64_t size);
+
 /* Returns why libelf failed; errno was 0 before. */
 BP__SHARED BpElfFault bp__elf_explain_failure(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Environment variables: all reads go through here. */
+/* Environment variables: all reads go through here. Drivers read them themselves. */
 #ifndef BACKPLANE_CORE_SYSTEM_ENV_H
 #define BACKPLANE_CORE_SYSTEM_ENV_H
 
@@ -12,5 +12,10 @@ BP__SHARED const char *bp__env_get(const char *name);
 /* Returns a folder of the user (transfer full, g_free): the variable `name` if it is an absolute
  * path, else `below_home` in HOME; NULL if neither is set. */
 BP__SHARED char *bp__env_user_folder(const char *name, const char *below_home);
+
+/* Before code of a plugin is loaded: in a process with more rights than its user, replaces the
+ * environment by one with PATH and HOME alone, once. HOME is the folder of the effective user, or
+ * /dev/null, in which no file can be made, if others may write to that folder. Any thread. */
+BP__SHARED void bp__env_protect(void);
 
 #endif

@@ -127,7 +127,7 @@ static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *nod
                         const Body *body, BpList *outputs) {
   Named named;
   if (bp__scope_check_operators(inner) || bp__scope_add_initializers(inner, onnx) ||
-      bp__scope_add_nodes(inner))
+      bp__scope_add_nodes(inner) || bp__scope_check_declared(inner, onnx))
     return -1;
   for (size_t i = 0; i < onnx->n_output; i++) {
     const char *output = bp__onnx_check_name(onnx->output[i]->name, "an output of a body");
@@ -140,6 +140,20 @@ static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *nod
     if (value->sequence && body)
       value = bp__sequence_open(body->graph, name_node(&named, node, name), value);
     if (!value || bp__list_push(outputs, value))
+      return -1;
+  }
+  return 0;
+}
+
+static int name_inputs(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node, const char *name,
+                       BpGraphValue *const *inputs) {
+  for (size_t i = 0; i < onnx->n_input; i++) {
+    const OnnxValueInfo *info = onnx->input[i];
+    if (!bp__onnx_check_name(info->name, "an input of a body"))
+      return -1;
+    if (inputs[i] && bp__onnx_check_type(info, inputs[i], "its body's input"))
+      return bp_error_add_context("node '%s' (%s)", name, node->op_type);
+    if (bp__scope_set(inner, info->name, inputs[i]))
       return -1;
   }
   return 0;
@@ -161,11 +175,7 @@ int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
     inner.body = body;
     scope->import->graph = body->graph;
   }
-  int status = 0;
-  for (size_t i = 0; i < onnx->n_input && !status; i++)
-    status = bp__onnx_check_name(onnx->input[i]->name, "an input of a body")
-                 ? bp__scope_set(&inner, onnx->input[i]->name, inputs[i])
-                 : -1;
+  int status = name_inputs(&inner, onnx, node, name, inputs);
   if (!status)
     status = add_contents(&inner, onnx, node, name, body, outputs);
   scope->import->graph = before;

@@ -235,8 +235,8 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
   if (value && bp__list_index(&import->graph->inputs, value) >= 0)
     return bp_error_raise(BP_ERROR_FORMAT, "the model gives the name '%s' to two inputs",
                           info->name);
-  if (value)
-    return 0; /* the input is a constant, or its default value is used */
+  if (value) /* the input is a constant, or its default value is used */
+    return bp__onnx_check_default(info, value);
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
@@ -790,6 +790,27 @@ int bp__scope_add_nodes(Scope *scope) {
   return 0;
 }
 
+static int check_output(Scope *scope, size_t index, const OnnxValueInfo *info) {
+  const BpGraphValue *value = bp__scope_find(scope, info->name);
+  if (!value || !bp__onnx_check_type(info, value, "its output"))
+    return 0;
+  const char *name = node_name(scope, index);
+  return name ? bp_error_add_context("node '%s' (%s)", name, scope->nodes[index]->op_type) : -1;
+}
+
+int bp__scope_check_declared(Scope *scope, const OnnxGraph *onnx) {
+  GHashTable *declared = bp__onnx_declared(onnx);
+  int status = 0;
+  for (size_t i = 0; i < scope->num_nodes && !status; i++)
+    for (size_t k = 0; k < scope->nodes[i]->n_output && !status; k++) {
+      const char *name = scope->nodes[i]->output[k];
+      const OnnxValueInfo *info = is_empty(name) ? NULL : g_hash_table_lookup(declared, name);
+      status = info ? check_output(scope, i, info) : 0;
+    }
+  g_hash_table_destroy(declared);
+  return status;
+}
+
 static int add_outputs(Scope *scope) {
   BpGraph *graph = scope->import->graph;
   const OnnxGraph *onnx = scope->import->onnx;
@@ -839,9 +860,10 @@ static int import_model(Import *import) {
   if (open_scope(import, &scope) || bp__scope_check_operators(&scope) ||
       bp__scope_create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
     return -1;
-  int status = add_inputs(&scope)            ? -1
-               : bp__scope_add_nodes(&scope) ? suggest_shapes(import)
-                                             : add_outputs(&scope);
+  int status = add_inputs(&scope) ? -1
+               : bp__scope_add_nodes(&scope)
+                   ? suggest_shapes(import)
+                   : bp__scope_check_declared(&scope, import->onnx) || add_outputs(&scope);
   hdestroy_r(&scope.values);
   return status;
 }
@@ -909,7 +931,8 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
   int has_values =
       is_open && !bp__scope_check_operators(&scope) &&
       !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer);
-  if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope))) {
+  if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope) ||
+                      bp__scope_check_declared(&scope, import.onnx))) {
     *why = g_strdup(bp_error_message());
     bp_error_clear();
   }

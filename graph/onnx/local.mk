@@ -3,6 +3,7 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/onnx/control.c \
+	graph/onnx/declared.c \
 	graph/onnx/describe.c \
 	graph/onnx/external.c \
 	graph/onnx/import.c graph/onnx/import.h \

@@ -89,6 +89,19 @@ int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx);
 /* Names every operator of the scope that the table lacks in one error. */
 int bp__scope_check_operators(const Scope *scope);
 int bp__scope_add_nodes(Scope *scope);
+/* Checks the types that a graph declares for the outputs of the scope's nodes, which are its nodes:
+ * -1 with BP_ERROR_FORMAT if another type is computed. */
+int bp__scope_check_declared(Scope *scope, const OnnxGraph *onnx);
+
+/* ---- declared.c -------------------------------------------------------------------------- */
+
+/* The declared types of a graph's values, OnnxValueInfo by name (transfer full). The declaration of
+ * an output of the graph precedes others of the name. */
+GHashTable *bp__onnx_declared(const OnnxGraph *onnx);
+/* Raises BP_ERROR_FORMAT if a value is not of the declared type; the message begins with `what`.
+ * bp__onnx_check_default compares an initializer with the type and shape of its input. */
+int bp__onnx_check_type(const OnnxValueInfo *info, const BpGraphValue *value, const char *what);
+int bp__onnx_check_default(const OnnxValueInfo *info, const BpGraphValue *value);
 
 /* ---- control.c --------------------------------------------------------------------------- */
 

@@ -161,7 +161,8 @@ BP_API void bp_plugin_trial(int plugin_fd, const char *path, int report_fd);
 
 /* Treats this process as one with more rights than its user, as if it had been started set-user-ID:
  * the environment and the user's folders are ignored, and files that other users may change are
- * refused. For the program that tries plugins out, and for services that act for other users. Call
+ * refused. The process's environment is replaced before the first plugin is loaded, because drivers
+ * read it. For the program that tries plugins out, and for services that act for other users. Call
  * it before any other function of this header; it cannot be undone. */
 BP_API void bp_assume_privileged(void);
 

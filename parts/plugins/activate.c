@@ -10,6 +10,7 @@
 #include "core/registry/host.h"
 #include "core/registry/log.h"
 #include "core/registry/registry.h"
+#include "core/system/env.h"
 #include "core/target/target.h"
 
 #include <backplane/error.h>
@@ -127,6 +128,7 @@ static void warn(Plugin *plugin) {
 
 /* Finds the entry point, after all checks have passed. */
 static BpPluginEntry find_entry(Plugin *plugin) {
+  bp__env_protect();
   if (plugin->entry)
     return plugin->entry;
   warn(plugin);

@@ -11,6 +11,7 @@
 #include "core/module/library_file.h"
 #include "core/module/load.h"
 #include "core/module/module.h"
+#include "core/system/elf.h"
 #include "core/system/file.h"
 #include "parts/file.h"
 
@@ -405,22 +406,43 @@ static int name_finally(const char *name, Unfinished *file) {
   return 0;
 }
 
+/* A network file system may report only when a descriptor is closed that it did not store the
+ * bytes. Returns -1 with errno. */
+static int flush(int fd) {
+  int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  return other < 0 ? -1 : close(other);
+}
+
 /* Copies the linked library, open as `linked`, and gives it its name; -1 with errno. A folder may
  * set the group of files in it, so the library is not moved. */
 static int finish(int linked, const char *path, Unfinished *file) {
   const char *slash = strrchr(path, '/');
-  return copy_bytes(linked, file->fd) || name_finally(slash ? slash + 1 : path, file) ? -1 : 0;
+  return copy_bytes(linked, file->fd) || flush(file->fd) ||
+                 name_finally(slash ? slash + 1 : path, file)
+             ? -1
+             : 0;
 }
 
-/* The library is missing or empty if the compiler failed unnoticed. */
-static int take_library(Export *job, const char *path, Unfinished *file) {
+/* The library is missing, empty or truncated if the compiler or linker failed unnoticed: GNU ld
+ * ignores some writes that fail on a full file system. */
+static int check_library(const Export *job, const char *path, int linked) {
   struct stat status;
+  if (linked < 0 || fstat(linked, &status) || !status.st_size)
+    return bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
+  BpElfFault fault = bp__elf_check(linked, (uint64_t)status.st_size);
+  return !fault
+             ? 0
+             : bp_error_raise(BP_ERROR_COMPILE,
+                              "the C compiler made a damaged library for \"%s\": it %s; make sure "
+                              "that there is space in \"%s\"",
+                              path, bp__elf_describe(fault), job->dir.path);
+}
+
+static int take_library(Export *job, const char *path, Unfinished *file) {
   int linked = openat(job->dir.fd, LIBRARY_NAME, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  int is_made = linked >= 0 && !fstat(linked, &status) && status.st_size > 0, rc = 0;
+  int rc = check_library(job, path, linked);
   unlinkat(job->dir.fd, BLOB_NAME, 0); /* makes space for the copy */
-  if (!is_made)
-    rc = bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
-  else if (finish(linked, path, file))
+  if (!rc && finish(linked, path, file))
     rc = bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
   if (linked >= 0)
     close(linked);

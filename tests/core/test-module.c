@@ -671,6 +671,53 @@ static void test_compiler_speaks_plainly(void) {
   cache_end(&cache);
 }
 
+/* GNU ld ignores some writes that fail on a full file system. */
+static void test_truncated_library_is_not_exported(void) {
+  Cache cache;
+  cache_begin(&cache);
+  const char *script = g_getenv("BACKPLANE_CC");
+  g_autofree char *text = g_strdup("#!/bin/sh\ncc \"$@\" || exit\ncase \"$*\" in\n"
+                                   "*library.so*) truncate -s 9000 library.so ;;\nesac\n");
+  g_autofree char *path = g_build_filename(cache.dir, "exported.so", NULL);
+  g_assert_true(g_file_set_contents(script, text, -1, NULL));
+  g_assert_cmpint(g_chmod(script, 0700), ==, 0);
+  BpModule *module = fake_host_module(ADD_SOURCE, NULL);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "damaged library"));
+  bp_error_clear();
+  g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
+  bp_object_release(module);
+  cache_end(&cache);
+}
+
+/* Replaces the C library's function: closing a file in this folder fails, as if a server had not
+ * stored its bytes. */
+static const char *failing_folder;
+
+BP_API int close(int fd) {
+  g_autofree char *entry = failing_folder ? g_strdup_printf("/proc/self/fd/%d", fd) : NULL;
+  g_autofree char *path = entry ? g_file_read_link(entry, NULL) : NULL;
+  int fails = path && g_str_has_prefix(path, failing_folder);
+  int rc = (int)syscall(SYS_close, fd);
+  if (!fails)
+    return rc;
+  errno = EIO;
+  return -1;
+}
+
+static void test_library_that_is_not_stored_gets_no_name(void) {
+  g_autofree char *folder = g_dir_make_tmp("backplane-test-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename(folder, "exported.so", NULL);
+  BpModule *module = fake_host_module(ADD_SOURCE, NULL);
+  failing_folder = folder;
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  failing_folder = NULL;
+  g_assert_nonnull(strstr(bp_error_message(), g_strerror(EIO)));
+  bp_error_clear();
+  g_assert_cmpint(g_rmdir(folder), ==, 0); /* it is empty */
+  bp_object_release(module);
+}
+
 static void test_unusable_cache_is_a_warning(void) {
   Cache cache;
   cache_begin(&cache);
@@ -1299,6 +1346,10 @@ static void add_source_tests(void) {
   g_test_add_func("/module/compiler/messages-are-whole-characters",
                   test_compiler_messages_are_whole_characters);
   g_test_add_func("/module/compiler/speaks-plainly", test_compiler_speaks_plainly);
+  g_test_add_func("/module/export/truncated-library-is-not-exported",
+                  test_truncated_library_is_not_exported);
+  g_test_add_func("/module/export/library-that-is-not-stored-gets-no-name",
+                  test_library_that_is_not_stored_gets_no_name);
   g_test_add_func("/module/compiler/what-it-made-is-kept", test_what_a_compiler_made_is_kept);
   g_test_add_func("/module/compiler/what-it-made-and-failed-is-not-kept",
                   test_what_a_compiler_that_failed_made_is_not_kept);

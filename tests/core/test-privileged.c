@@ -74,8 +74,16 @@ static void allocate(void) {
     bp_device_free((BpDevice){BP_DEVICE_CPU, 0}, handle);
 }
 
+/* Raises an error that lists the environment which the code of a plugin sees. */
+static void list_environment(const char *path) {
+  if (bp_plugin_activate(path))
+    return;
+  g_autofree char *list = g_strjoinv(" ", environ);
+  bp_error_raise(BP_ERROR_RUNTIME, "environment: %s", list);
+}
+
 /* Says why a plugin or library cannot be loaded or made, or nothing; or whether the rights are
- * raised. */
+ * raised; or the environment. */
 static int say_why_not(const char *what, const char *path) {
   if (!strcmp(what, "plugin"))
     bp_plugin_activate(path);
@@ -85,6 +93,8 @@ static int say_why_not(const char *what, const char *path) {
     compile(path);
   else if (!strcmp(what, "memory"))
     allocate();
+  else if (!strcmp(what, "environment"))
+    list_environment(path);
   else if (!getauxval(AT_SECURE))
     bp_error_raise(BP_ERROR_RUNTIME, "the rights are the user's");
   ssize_t size = (ssize_t)strlen(bp_error_message());
@@ -251,6 +261,37 @@ static void test_compiler(void) {
   g_setenv("PATH", before, TRUE);
 }
 
+/* A driver reads the environment itself, for example the name of a library to load. */
+static void test_environment_of_drivers(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so");
+  if (cannot_be_privileged())
+    return;
+  g_setenv("OCL_ICD_VENDORS", "/users/folder", TRUE);
+  assert_says_with(RIGHTS_OF_USER, "environment", path, "OCL_ICD_VENDORS=/users/folder");
+  g_autofree char *said = load("environment", path, RIGHTS_OF_PROCESS);
+  g_assert_true(g_str_has_prefix(said, "environment: PATH=/usr/bin:/bin HOME=/"));
+  g_assert_null(strstr(strstr(said, "HOME="), " "));
+  g_unsetenv("OCL_ICD_VENDORS");
+}
+
+/* A driver keeps its cache, which may hold code, below HOME. */
+static void test_home_of_drivers(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so"), *home = plugin_file_path("home");
+  g_autofree char *before = g_strdup(g_getenv("HOME"));
+  g_autofree char *users = g_strdup_printf("HOME=%s", home);
+  if (cannot_be_privileged())
+    return;
+  g_setenv("HOME", home, TRUE);
+  assert_says_with(RIGHTS_OF_USER, "environment", path, users);
+  g_autofree char *said = load("environment", path, RIGHTS_OF_PROCESS);
+  g_assert_nonnull(strstr(said, "HOME="));
+  g_assert_null(strstr(said, users));
+  if (before)
+    g_setenv("HOME", before, TRUE);
+  else
+    g_unsetenv("HOME");
+}
+
 /* Copies this program to a place where every user may start it. */
 static char *copy_program(const char *folder) {
   g_autofree char *data = NULL;
@@ -304,6 +345,9 @@ int main(int argc, char **argv) {
                   test_set_user_id);
   g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
   g_test_add_func("/privileged/layers-are-ignored-PLG-15", test_layers);
+  g_test_add_func("/privileged/drivers-see-no-variable-of-the-user-PLG-15",
+                  test_environment_of_drivers);
+  g_test_add_func("/privileged/drivers-see-no-home-of-the-user-PLG-15", test_home_of_drivers);
   g_test_add_func("/privileged/users-directories-are-ignored-PLG-15", test_users_directories);
   g_test_add_func("/privileged/compiler-is-the-systems-PLG-15", test_compiler);
   int rc = g_test_run();

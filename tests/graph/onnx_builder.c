@@ -37,6 +37,7 @@ OnnxBuilder *onnx_builder_new(void) {
   builder->model.ir_version = 8;
   builder->inputs = g_ptr_array_new();
   builder->outputs = g_ptr_array_new();
+  builder->declared = g_ptr_array_new();
   builder->version = 13;
   return builder;
 }
@@ -49,6 +50,7 @@ void onnx_builder_free(OnnxBuilder *builder) {
   g_ptr_array_unref(builder->initializers);
   g_ptr_array_unref(builder->inputs);
   g_ptr_array_unref(builder->outputs);
+  g_ptr_array_unref(builder->declared);
   g_free(builder);
 }
 
@@ -91,6 +93,14 @@ void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char
 
 void onnx_output(OnnxBuilder *builder, const char *name) {
   g_ptr_array_add(builder->outputs, value_info(builder, name, 0, NULL));
+}
+
+void onnx_declare(OnnxBuilder *builder, const char *name, int32_t type, const char *shape) {
+  g_ptr_array_add(builder->declared, value_info(builder, name, type, shape));
+}
+
+void onnx_typed_output(OnnxBuilder *builder, const char *name, int32_t type, const char *shape) {
+  g_ptr_array_add(builder->outputs, value_info(builder, name, type, shape));
 }
 
 float *onnx_float_values(int64_t count) {
@@ -251,6 +261,8 @@ static Backplane__Onnx__GraphProto graph_of(const OnnxBuilder *builder) {
   graph.n_input = builder->inputs->len;
   graph.output = (void *)builder->outputs->pdata;
   graph.n_output = builder->outputs->len;
+  graph.value_info = (void *)builder->declared->pdata;
+  graph.n_value_info = builder->declared->len;
   return graph;
 }
 

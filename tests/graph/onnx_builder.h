@@ -12,7 +12,7 @@
 
 typedef struct OnnxBuilder {
   Backplane__Onnx__ModelProto model;
-  GPtrArray *nodes, *initializers, *inputs, *outputs;
+  GPtrArray *nodes, *initializers, *inputs, *outputs, *declared;
   int64_t version; /* version of the operator set; initially 13 */
 } OnnxBuilder;
 
@@ -29,6 +29,10 @@ void onnx_builder_free(OnnxBuilder *builder);
 /* Adds an input. `shape` is "1x3x8x8", or "" for a scalar; names are symbols: "Nx3". */
 void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
 void onnx_output(OnnxBuilder *builder, const char *name);
+/* Declares the type of a value that is neither an input nor an output of the graph. */
+void onnx_declare(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
+/* Adds an output with a declared type. */
+void onnx_typed_output(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
 /* Adds a constant of floats from -1 to 1 without short repetitions, or of the integers in
  * `values`. */
 void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape);

@@ -491,6 +491,76 @@ static void test_default_value_is_used_unless_its_shape_is_given(void) {
   assert_refused(builder, &shape, 1, BP_ERROR_NOT_FOUND, "'w'|constant|IR version 3");
 }
 
+/* ---- Declared types ---------------------------------------------------------------------- */
+
+static OnnxBuilder *declared(int32_t of_middle, int32_t of_output) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_node(builder, "Relu", "x", "t", "");
+  onnx_node(builder, "Neg", "t", "y", "");
+  onnx_declare(builder, "t", of_middle, "2");
+  onnx_declare(builder, "of no node", ONNX_INT64, "2");
+  onnx_typed_output(builder, "y", of_output, "2");
+  return builder;
+}
+
+static void test_declared_type_must_be_computed(void) {
+  assert_compiles_to(declared(ONNX_FLOAT, ONNX_FLOAT), NULL, "x:2 y:2 ");
+  assert_refused(declared(ONNX_INT64, ONNX_FLOAT), NULL, 0, BP_ERROR_FORMAT,
+                 "the Relu|'t' is float32|declares int64");
+  assert_refused(declared(ONNX_FLOAT, ONNX_BOOL), NULL, 0, BP_ERROR_FORMAT,
+                 "the Neg|'y' is float32|declares bool");
+  assert_refused(declared(ONNX_FLOAT, 99), NULL, 0, BP_ERROR_FORMAT, "'y'|number 99");
+  OnnxBuilder *builder = declared(ONNX_FLOAT, ONNX_FLOAT);
+  onnx_node(builder, "SequenceConstruct", "x", "s", "");
+  onnx_declare(builder, "s", ONNX_FLOAT, "2");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "'s' is a sequence|declares float32");
+}
+
+static OnnxBuilder *declared_default(int32_t type, const char *shape) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_input(builder, "w", type, shape);
+  onnx_floats(builder, "w", "2");
+  onnx_node(builder, "Add", "x,w", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static void test_initializer_must_be_as_its_input_is_declared(void) {
+  assert_compiles_to(declared_default(ONNX_FLOAT, "N"), NULL, "x:2 y:2 ");
+  assert_refused(declared_default(ONNX_INT64, "2"), NULL, 0, BP_ERROR_FORMAT,
+                 "'w' is float32|declares int64");
+  assert_refused(declared_default(ONNX_FLOAT, "3"), NULL, 0, BP_ERROR_FORMAT, "'w'|shape");
+  assert_refused(declared_default(ONNX_FLOAT, "2x1"), NULL, 0, BP_ERROR_FORMAT, "'w'|shape");
+}
+
+/* A loop that adds x three times. The body declares the types of its carried value. */
+static OnnxBuilder *declared_loop(int32_t of_input, int32_t of_output) {
+  OnnxBuilder *builder = onnx_builder_new(), *body = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_ints(builder, "three", "3");
+  Backplane__Onnx__NodeProto *loop = onnx_node(builder, "Loop", "three,,x", "y", "");
+  onnx_output(builder, "y");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_input(body, "v", of_input, "2");
+  onnx_node(body, "Identity", "go", "on", "");
+  onnx_node(body, "Add", "v,x", "w", "");
+  onnx_typed_output(body, "on", ONNX_BOOL, "");
+  onnx_typed_output(body, "w", of_output, "2");
+  onnx_branch(builder, loop, "body", body);
+  return builder;
+}
+
+static void test_declared_types_of_bodies_are_checked(void) {
+  assert_compiles_to(declared_loop(ONNX_FLOAT, ONNX_FLOAT), NULL, "x:2 y:2 ");
+  assert_refused(declared_loop(ONNX_INT64, ONNX_FLOAT), NULL, 0, BP_ERROR_FORMAT,
+                 "the Loop|input 'v' is float32|declares int64");
+  assert_refused(declared_loop(ONNX_FLOAT, ONNX_INT64), NULL, 0, BP_ERROR_FORMAT,
+                 "the Loop/the Add|'w' is float32|declares int64");
+}
+
 int main(int argc, char **argv) {
   int status;
   g_test_init(&argc, &argv, NULL);
@@ -518,6 +588,12 @@ int main(int argc, char **argv) {
                   test_rows_of_shapes_are_as_long_as_the_caller_says);
   g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",
                   test_default_value_is_used_unless_its_shape_is_given);
+  g_test_add_func("/onnx/types/declared-type-must-be-computed",
+                  test_declared_type_must_be_computed);
+  g_test_add_func("/onnx/types/initializer-must-be-as-its-input-is-declared",
+                  test_initializer_must_be_as_its_input_is_declared);
+  g_test_add_func("/onnx/types/declared-types-of-bodies-are-checked",
+                  test_declared_types_of_bodies_are_checked);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/types/integers-are-refused-where-floats-are-meant", test_element_types);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);

@@ -305,20 +305,33 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
-# Expected values are read before the run, and an output replaces no file that the command reads.
+# Expected values are read before the run. An output replaces no file that the command reads, and no file of another
+# kind: a model may read it.
 keeps_what_it_reads() {
   local kept=$work/kept
   mkdir "$kept" && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$kept/m.so" &&
     "$backplane" run "$kept/m.so" --input "image=$digits/images/3-1666.png" --output "$kept" &&
     "$backplane" run "$kept/m.so" --input "image=$digits/images/3-1666.png" --output "$kept/three.npz" &&
-    "$backplane" report "$kept/m.so" --device cpu --seconds 0 --json >"$kept/earlier.json" && cp -r "$kept" "$work/before" || return
-  local reads="would replace a file that the command reads"
+    "$backplane" report "$kept/m.so" --device cpu --seconds 0 --json >"$kept/earlier.json" &&
+    unary Relu 01 "$(part 0a 0802)" >"$kept/relu.onnx" &&
+    "$backplane" run "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --output "$kept" || return
+  for file in data.html data.json data.npz data/logits.npy; do
+    mkdir -p "$kept/data" && echo weights >"$kept/$file" || return
+  done
+  cp -r "$kept" "$work/before" || return
+  local reads="would replace a file that the command reads" kind="would replace a file that is no"
   (cd "$kept" && ln m.so link.html &&
     fails 2 "--output ./logits.npy $reads: logits.npy" "$backplane" run m.so --input "$seven" --output . --expect logits.npy &&
     fails 2 "--output three.npz $reads: three.npz" "$backplane" run m.so --input "$seven" --output three.npz --expect three.npz &&
     fails 2 "--trace m.so $reads: m.so" "$backplane" profile m.so --device cpu --seconds 0 --trace m.so &&
     fails 2 "--output link.html $reads: m.so" "$backplane" report m.so --device cpu --seconds 0 --output link.html &&
     fails 2 "--output earlier.json $reads: earlier.json" "$backplane" report m.so --device cpu --seconds 0 --earlier earlier.json -o earlier.json &&
+    fails 2 "--output three.npz $reads: image=three.npz" "$backplane" run m.so --input image=three.npz --output three.npz &&
+    fails 2 "--output ./y.npy $reads: x=y.npy" "$backplane" run relu.onnx --device cpu --input x=y.npy --output . &&
+    fails 2 "--output data.html $kind HTML page" "$backplane" report m.so --device cpu --seconds 0 --output data.html &&
+    fails 2 "--trace data.json $kind JSON" "$backplane" profile m.so --device cpu --seconds 0 --trace data.json &&
+    fails 2 "--output data.npz $kind .npz file" "$backplane" run m.so --input "$seven" --output data.npz &&
+    fails 2 "--output data/logits.npy $kind .npy file" "$backplane" run m.so --input "$seven" --output data &&
     rm link.html && diff -r "$kept" "$work/before")
 }
 ok no-output-replaces-a-file-that-the-command-reads keeps_what_it_reads
