@@ -634,7 +634,7 @@ static void make_pad(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], pads[2 * MAX_RANK];
-  char *attrs = choice(g, "mode=constant|mode=constant|mode=reflect|mode=edge");
+  char *attrs = choice(g, "mode=constant|mode=constant|mode=reflect|mode=edge|mode=wrap");
   for (int32_t i = 0; i < in.rank; i++) {
     int64_t most = in.shape[i] ? MIN(3, in.shape[i] - 1) : 0;
     pads[i] = below(g, 2) ? between(g, 0, most) : 0;
