@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Indices of elements anywhere in their window of 2x2. */
+/* Indices of elements anywhere in their window of 2x2. onnxruntime takes them as indices into a
+ * larger output, ONNX as those of an output of the usual size. */
 void make_unpool(RandomGraph *g, const Row *row) {
   int64_t shape[4] = {between(g, 1, 2), between(g, 1, 9), between(g, 1, 6), between(g, 1, 6)};
   int64_t out[4] = {shape[0], shape[1], 2 * shape[2], 2 * shape[3]};
@@ -17,7 +18,7 @@ void make_unpool(RandomGraph *g, const Row *row) {
   gboolean has_shape = below(g, 2) == 1;
   if (has_shape)
     for (int32_t i = 0; i < 4; i++)
-      out[i] += below(g, 3);
+      out[i] += g->has_rare_types ? below(g, 3) : 0;
   int32_t reads[3] = {x, places, has_shape ? int_list(g, out, 4) : -1};
   apply(g, row->op, choice(g, row->attrs), reads, has_shape ? 3 : 2, FLOAT, out, 4);
 }
@@ -195,7 +196,7 @@ static void set_optional(RandomGraph *g, int64_t gates, const int64_t *state, in
 }
 
 /* Without rare types, the graph may be for onnxruntime, which ends its process if the batch is
- * empty. */
+ * empty, and does not clip what LSTM's last activation reads. */
 void make_recurrent(RandomGraph *g, const Row *row) {
   int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
   int64_t steps = g->has_rare_types ? small_extent(g, 4) : between(g, 1, 4);
@@ -214,9 +215,10 @@ void make_recurrent(RandomGraph *g, const Row *row) {
   if (below(g, 2))
     reads[3] = weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2);
   set_optional(g, gates, state, steps, reads);
-  char *more = choice(g, gates == 3   ? "||linear_before_reset=1|clip=0.5f"
-                         : gates == 4 ? "||input_forget=1|clip=0.5f"
-                                      : "||clip=0.5f");
+  char *more =
+      choice(g, gates == 3   ? "||linear_before_reset=1|clip=0.5f"
+                : gates == 4 ? g->has_rare_types ? "||input_forget=1|clip=0.5f" : "||input_forget=1"
+                             : "||clip=0.5f");
   const char *direction = directions == 2 ? "bidirectional" : below(g, 2) ? "forward" : "reverse";
   rounded(g, apply(g, row->op,
                    g_strdup_printf("hidden_size=%d direction=%s%s%s", (int)hidden, direction,

@@ -18,10 +18,8 @@ void make_resize(RandomGraph *g, const Row *row) {
                     : g_strdup_printf("%s coordinate_transformation_mode=%s", mode, places);
   int32_t scales = weights(g, FLOAT, (int64_t[]){4}, 1);
   memcpy(random_graph_value(g, scales)->data, (float[]){1, 1, 2, 2}, 4 * sizeof(float));
-  if (has_sizes) {
-    shape[2] = between(g, 1, 12);
-    shape[3] = between(g, 1, 12);
-  }
+  for (int32_t i = 2; i < 4 && has_sizes; i++) /* antialiasing takes scales down to 1/16 */
+    shape[i] = below(g, 12) + (strstr(mode, "antialias") ? (in.shape[i] + 9) / 10 : 1);
   int32_t reads[4] = {x, is_upsample ? scales : -1, has_sizes ? -1 : scales,
                       has_sizes ? int_list(g, shape, 4) : -1};
   rounded(g, apply(g, row->op, attrs, reads, is_upsample ? 2 : has_sizes ? 4 : 3, FLOAT, shape, 4));
