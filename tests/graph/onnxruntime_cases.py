@@ -31,7 +31,7 @@ RANDOM = np.random.RandomState(1)
 # Operators that differ at NaN and infinity. ONNX does not define maxima of NaN: Backplane returns NaN or its index, as
 # numpy does; onnxruntime clips infinity to the largest number if a bound is left out, takes a running sum for LRN,
 # which stays NaN, and reads beyond the edge of a resized picture with the weight 0.
-OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "MaxRoiPool", "ReduceMax",
+OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "MaxRoiPool", "ReduceLogSumExp", "ReduceMax",
                "ReduceMin", "Resize", "ScatterElements", "ScatterND", "Upsample"}
 
 
