@@ -66,6 +66,7 @@ static const struct {
     {"serialize_grids", bp__pass_serialize_grids, lacks_axes},
     {"simplify", bp__pass_simplify, NULL},
     {"guard", bp__pass_guard, NULL},
+    {"shuffle", bp__pass_shuffle, has_vectors_alone},
     {"gather", bp__pass_gather, has_vectors},
     {"expand_by_doubles", bp__pass_expand_by_doubles, has_vectors_alone},
     {"expand_intrinsics", bp__pass_expand_intrinsics, has_axes},

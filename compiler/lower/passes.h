@@ -15,6 +15,9 @@ const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
  * of an integer type by operations that are defined on every machine; docs/ir.md defines the
  * results. */
 const BpIrNode *bp__pass_guard(BpIrModule *module, const BpIrNode *function);
+/* Replaces loads of vectors whose lanes are at constant distances from one another by loads of
+ * neighbours and a shuffle. */
+const BpIrNode *bp__pass_shuffle(BpIrModule *module, const BpIrNode *function);
 /* Replaces masked loads of vectors whose lanes are not neighbours by loads without a mask. */
 const BpIrNode *bp__pass_gather(BpIrModule *module, const BpIrNode *function);
 /* Expands exp, log, tanh, erf, sigmoid of float32 and narrower types, and pow with a small constant

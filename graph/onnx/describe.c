@@ -20,9 +20,8 @@ static int visit_value(const OnnxValueInfo *value, int32_t role, BpTensorVisit v
   BpModelTensorInfo info = {
       .struct_size = sizeof info, .name = value->name ? value->name : "", .ndim = -1};
   int64_t extents[BP_GRAPH_MAX_NDIM];
-  if (!type || bp__dtype_from_onnx(type->elem_type, &info.dtype))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' is not a tensor of a supported type",
-                          info.name);
+  if (bp__onnx_tensor_dtype(value, role == BP_TENSOR_OUTPUT ? "output" : "input", &info.dtype))
+    return -1;
   if (type->shape && type->shape->n_dim > BP_GRAPH_MAX_NDIM)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' has %zu dimensions, at most %d work",
                           info.name, type->shape->n_dim, BP_GRAPH_MAX_NDIM);

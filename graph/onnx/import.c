@@ -237,11 +237,7 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
                           info->name);
   if (value) /* the input is a constant, or its default value is used */
     return bp__onnx_check_default(info, value);
-  if (!info->type || !info->type->tensor_type ||
-      bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "input '%s' is not a tensor of a supported type", info->name);
-  if (input_shape(import, info, extents, &ndim))
+  if (bp__onnx_tensor_dtype(info, "input", &dtype) || input_shape(import, info, extents, &ndim))
     return -1;
   value = bp__graph_value(import->graph, info->name, dtype, extents, ndim);
   return bp__scope_add(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
@@ -829,8 +825,9 @@ static int add_outputs(Scope *scope) {
       return bp_error_raise(BP_ERROR_FORMAT, "no node of the model gives its output '%s'", name);
     if (value->sequence)
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "output '%s' is a sequence or an optional, and models give tensors; "
-                            "let the model give its tensors, for example by ConcatFromSequence",
+                            "output '%s' is a sequence or an optional, and inputs and outputs of "
+                            "models must be dense tensors; give the model outputs for the tensors "
+                            "inside, for example by SequenceAt or ConcatFromSequence",
                             name);
     graph->output_names[i] = name;
     if (bp__list_push(&graph->outputs, value))

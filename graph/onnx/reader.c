@@ -13,6 +13,8 @@
 
 #include <backplane/error.h>
 
+#include "graph/ops/op.h"
+
 /* The maximum size of a protocol buffer is 2 GiB. */
 #define MAX_FILE_BYTES ((size_t)INT32_MAX)
 /* The memory that decoding may take: packed numbers grow eightfold, the messages of a real model
@@ -160,6 +162,30 @@ int64_t bp__onnx_extent(const OnnxDimension *dimension) {
 const char *bp__onnx_symbol(const OnnxDimension *dimension) {
   const char *symbol = dimension->dim_param;
   return symbol && strcmp(symbol, "?") != 0 ? symbol : "";
+}
+
+/* What a value is if it is no tensor; NULL for other values. */
+static const char *kind_of(const Backplane__Onnx__TypeProto *type) {
+  return !type                          ? NULL
+         : type->has_sequence_type      ? "a sequence"
+         : type->has_optional_type      ? "an optional"
+         : type->has_map_type           ? "a map"
+         : type->has_sparse_tensor_type ? "a sparse tensor"
+                                        : NULL;
+}
+
+int bp__onnx_tensor_dtype(const OnnxValueInfo *info, const char *role, BpDataType *dtype) {
+  const Backplane__Onnx__TypeProto *type = info->type;
+  const char *kind = kind_of(type), *name = info->name ? info->name : "";
+  if (kind)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "%s '%s' is %s, and inputs and outputs of models must be dense tensors; "
+                          "give the model %ss for the tensors inside",
+                          role, name, kind, role);
+  if (!type || !type->tensor_type || bp__dtype_from_onnx(type->tensor_type->elem_type, dtype))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "%s '%s' is not a tensor of a supported type",
+                          role, name);
+  return 0;
 }
 
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name) {

@@ -72,6 +72,9 @@ int64_t bp__onnx_extent(const OnnxDimension *dimension);
 /* The symbol of a dimension in the file; "" if the dimension is fixed, or open without a name. "?"
  * is not a symbol: PaddlePaddle's exporter writes "?" for every unknown dimension. */
 const char *bp__onnx_symbol(const OnnxDimension *dimension);
+/* Finds the type of the elements of a model's input or output, which must be a tensor. `role` is
+ * "input" or "output", for the error. */
+int bp__onnx_tensor_dtype(const OnnxValueInfo *info, const char *role, BpDataType *dtype);
 /* The initializer with a name, or NULL. */
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name);
 /* Whether initializers are default values of the inputs with the same names; otherwise they are

@@ -451,10 +451,22 @@ BP_ROW_INFER(pad) {
   return set_output_like(graph, node, shape, in->ndim);
 }
 
+/* The position modulo `left`. Pads of at most `left` elements need a comparison, where lowering
+ * divides loops, instead of a division for each element. */
+static const BpIrNode *wrapped_index(BpIrModule *ir, const BpIrNode *i, int64_t left,
+                                     bool is_once) {
+  const BpIrNode *extent = x_index(ir, left);
+  if (!is_once)
+    return bp_ir_binary(ir, BP_IR_FLOORMOD, i, extent);
+  return bp_ir_select(ir, x_lt(ir, i, x_index(ir, 0)), x_add(ir, i, extent),
+                      bp_ir_select(ir, x_lt(ir, i, extent), i, x_sub(ir, i, extent)));
+}
+
 /* The index in the remaining part of an axis from which a padded axis copies element `i`; negative
  * pads cut the ends off. */
 static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const BpIrNode *i,
-                                       int64_t first, int64_t left) {
+                                       int64_t extent, int64_t begin, int64_t end) {
+  int64_t first = removed(begin), left = left_of(extent, begin, end);
   const BpIrNode *zero = x_index(ir, 0), *last = x_index(ir, left - 1);
   if (left <= 0)
     return i; /* the result has no elements */
@@ -462,7 +474,7 @@ static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const B
   if (!strcmp(mode, "edge")) {
     i = x_min(ir, x_max(ir, i, zero), last);
   } else if (!strcmp(mode, "wrap")) {
-    i = bp_ir_binary(ir, BP_IR_FLOORMOD, i, x_index(ir, left));
+    i = wrapped_index(ir, i, left, begin <= left && end <= left);
   } else {
     i = x_max(ir, i, x_sub(ir, zero, i));
     i = x_min(ir, i, x_sub(ir, x_index(ir, 2 * (left - 1)), i));
@@ -486,8 +498,7 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
     if (begin[i] == 0 && end[i] == 0)
       continue;
     if (strcmp(mode, "constant")) {
-      indices[i] = reflected_index(ir, mode, indices[i], removed(begin[i]),
-                                   left_of(in->shape[i], begin[i], end[i]));
+      indices[i] = reflected_index(ir, mode, indices[i], in->shape[i], begin[i], end[i]);
       continue;
     }
     within = x_and(ir, x_ge(ir, indices[i], x_index(ir, 0)),

@@ -211,6 +211,55 @@ static void test_masks(void) {
                " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))");
 }
 
+/* ---- Loads of lanes that are not neighbours ----------------------------------------------- */
+
+/* Checks what a vector target loads for 4 lanes at `index`, stored at the beginning of A. */
+static void assert_loads(const char *index, const char *expected) {
+  g_autofree char *body =
+      g_strdup_printf("(for i:int64 0 4 serial (store A (ramp 0 1 4) (load A %s)))", index);
+  g_autofree char *wanted = g_strdup_printf("(for i:int64 0 4 serial\n      %s)", expected);
+  assert_legal("test_vector", body, wanted);
+}
+
+static void test_a_load_of_distant_lanes_becomes_two_loads(void) {
+  /* backward */
+  assert_loads("(ramp (add i 9) -1 4)", "(store A (ramp 0 1 4) (shuffle 1 (load A (ramp (add i 6) "
+                                        "1 4)) 3:int32 2:int32 1:int32 0:int32))");
+  assert_loads("(ramp i 2 4)", "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 4)) "
+                               "(load A (ramp (add i 3) 1 4)) 0:int32 2:int32 5:int32 7:int32))");
+  /* 1 0 1 2: never beyond the elements of the lanes */
+  assert_loads("(add (broadcast i 4) (max (ramp -1 1 4) (ramp 1 -1 4)))",
+               "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 2)) "
+               "(load A (ramp (add i 1) 1 2)) 1:int32 0:int32 1:int32 3:int32))");
+  /* 7 0 1 2 */
+  assert_loads("(add (broadcast i 4) (floormod (ramp -1 1 4) (broadcast 8 4)))",
+               "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 4)) "
+               "(load A (ramp (add i 4) 1 4)) 7:int32 0:int32 1:int32 2:int32))");
+  assert_loads("(add (broadcast i 4) (select (lt (ramp 0 1 4) (broadcast 1 4)) (ramp 7 1 4) "
+               "(ramp -1 1 4)))",
+               "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 4)) "
+               "(load A (ramp (add i 4) 1 4)) 7:int32 0:int32 1:int32 2:int32))");
+  assert_loads("(mul (broadcast i 4) (broadcast 3 4))",
+               "(store A (ramp 0 1 4) (broadcast (load A (mul i 3)) 4))");
+}
+
+static void test_a_load_of_few_lanes_in_a_mask_stays_inside_of_it(void) {
+  assert_loads("(ramp (add i 9) -1 4) (lt (ramp 0 1 4) (broadcast 2 4))",
+               "(store A (ramp 0 1 4) (select (lt (ramp 0 1 4) (broadcast 2 4)) "
+               "(shuffle 1 (load A (ramp (add i 8) 1 2)) 1:int32 0:int32 1:int32 1:int32) "
+               "(broadcast 0 4)))");
+  assert_loads("(ramp (add i 9) -1 4) (lt (ramp 0 1 4) (broadcast i 4))",
+               "(store A (ramp 0 1 4) (load A (ramp (add i 9) -1 4) "
+               "(lt (ramp 0 1 4) (broadcast i 4))))");
+}
+
+static void test_lanes_far_apart_are_loaded_one_by_one(void) {
+  assert_loads("(ramp i 5 4)", "(store A (ramp 0 1 4) (load A (ramp i 5 4)))");
+  assert_loads("(add (broadcast i 4) (min (ramp 0 5 4) (broadcast 11 4)))",
+               "(store A (ramp 0 1 4) (shuffle 4 (load A i) (load A (add i 5)) "
+               "(load A (add i 10)) (load A (add i 11)) 0:int32 1:int32 2:int32 3:int32))");
+}
+
 /* One variable with two ranges: facts from one loop do not apply to the other. */
 static void test_ranges_end_with_their_loop(void) {
   assert_legal("test_plain",
@@ -1072,6 +1121,12 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/simplify/divisions", test_divisions);
   g_test_add_func("/ir/simplify/loops", test_loops);
   g_test_add_func("/ir/simplify/masks", test_masks);
+  g_test_add_func("/ir/legalize/a_load_of_distant_lanes_becomes_two_loads",
+                  test_a_load_of_distant_lanes_becomes_two_loads);
+  g_test_add_func("/ir/legalize/a_load_of_few_lanes_in_a_mask_stays_inside_of_it",
+                  test_a_load_of_few_lanes_in_a_mask_stays_inside_of_it);
+  g_test_add_func("/ir/legalize/lanes_far_apart_are_loaded_one_by_one",
+                  test_lanes_far_apart_are_loaded_one_by_one);
   g_test_add_func("/ir/simplify/ranges-end-with-their-loop", test_ranges_end_with_their_loop);
   g_test_add_func("/ir/legalize/only-what-may-be-undefined-is-guarded",
                   test_only_what_may_be_undefined_is_guarded);

@@ -112,9 +112,9 @@ static const BpIrNode *gathered(Program *program, uint16_t lanes, int64_t limit,
   return bp_ir_binary(module, BP_IR_FLOORMOD, any, number(program, limit));
 }
 
-/* Reads neighbours, or every second element, forward or backward, with all lanes in bounds. */
+/* Reads neighbours, or elements that are apart, forward or backward, with all lanes in bounds. */
 static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
-  static const int strides[] = {1, 1, 1, 2, -1};
+  static const int strides[] = {1, 1, 1, 2, -1, -2, 3};
   int stride = strides[below(program, G_N_ELEMENTS(strides))];
   int64_t span = (int64_t)(lanes - 1) * abs(stride) + 1;
   if (span > limit) {
@@ -125,6 +125,43 @@ static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   return bp_ir_ramp(program->random.module, number(program, first), number(program, stride), lanes);
 }
 
+/* A mask of the first or the last lanes: all, some or none. */
+static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
+  BpIrModule *module = program->random.module;
+  int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
+  int64_t limit = below(program, (int)step * (lanes + 4)) - 2;
+  const BpIrNode *ramp = number(program, first), *end = number(program, limit);
+  if (below(program, 2))
+    end = sum(program, program->thread, end);
+  if (lanes > 1) {
+    ramp = bp_ir_ramp(module, ramp, number(program, step), lanes);
+    end = bp_ir_broadcast(module, end, lanes);
+  }
+  return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
+}
+
+/* Reads lanes at constant distances, as at the ends of padded rows: a ramp that is reflected,
+ * clipped or continued at the other end. */
+static const BpIrNode *bent(Program *program, uint16_t lanes, int64_t limit) {
+  BpIrModule *module = program->random.module;
+  const BpIrNode *last = number(program, limit - 1);
+  const BpIrNode *ramps[2], *index;
+  for (int i = 0; i < 2; i++)
+    ramps[i] = bp_ir_ramp(module, number(program, below(program, (int)limit + 8) - 4),
+                          number(program, below(program, 7) - 3), lanes);
+  index = ramps[0];
+  if (below(program, 3) == 0)
+    index = bp_ir_select(module, lanes_to_an_end(program, lanes), index, ramps[1]);
+  else if (below(program, 2))
+    index = bp_ir_binary(module, below(program, 2) ? BP_IR_MIN : BP_IR_MAX, index, ramps[1]);
+  if (below(program, 4) == 0)
+    index = bp_ir_binary(module, BP_IR_FLOORDIV, index, number(program, 1 + below(program, 3)));
+  if (below(program, 3) == 0)
+    return bp_ir_binary(module, BP_IR_FLOORMOD, index, number(program, limit));
+  index = bp_ir_binary(module, BP_IR_MAX, index, number(program, 0));
+  return bp_ir_binary(module, BP_IR_MIN, index, last);
+}
+
 /* An index for a store: no two lanes address the same element. */
 static const BpIrNode *distinct(Program *program, uint16_t lanes, int64_t limit) {
   return lanes > 1 || below(program, 2) ? ramp(program, lanes, limit)
@@ -132,23 +169,11 @@ static const BpIrNode *distinct(Program *program, uint16_t lanes, int64_t limit)
 }
 
 static const BpIrNode *any_index(Program *program, uint16_t lanes, int64_t limit, int depth) {
+  if (lanes > 1 && below(program, 4) == 0)
+    return bent(program, lanes, limit);
   return lanes > limit || (depth > 0 && below(program, 2))
              ? gathered(program, lanes, limit, depth > 0 ? depth - 1 : 0)
              : ramp(program, lanes, limit);
-}
-
-/* A mask of the first or the last lanes: all, some or none. */
-static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
-  BpIrModule *module = program->random.module;
-  int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
-  int64_t limit = below(program, (int)step * (lanes + 4)) - 2;
-  const BpIrNode *ramp = number(program, first),
-                 *end = sum(program, program->thread, number(program, limit));
-  if (lanes > 1) {
-    ramp = bp_ir_ramp(module, ramp, number(program, step), lanes);
-    end = bp_ir_broadcast(module, end, lanes);
-  }
-  return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
 }
 
 static const BpIrNode *any_mask(Program *program, uint16_t lanes, int depth) {

@@ -18,7 +18,8 @@ check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
 	tests/graph/compile_check.c tests/graph/compile_check.h \
 	tests/graph/random_graph.c tests/graph/random_graph_file.c tests/graph/random_layers.c \
-	tests/graph/random_pictures.c tests/graph/random_quantised.c \
+	tests/graph/random_pictures.c tests/graph/random_windows.c \
+	tests/graph/random_quantised.c \
 	tests/graph/random_signals.c tests/graph/random_make.h tests/graph/random_graph.h
 nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -31,7 +31,7 @@ RANDOM = np.random.RandomState(1)
 # Operators that differ at NaN and infinity. ONNX does not define maxima of NaN: Backplane returns NaN or its index, as
 # numpy does; onnxruntime clips infinity to the largest number if a bound is left out, takes a running sum for LRN,
 # which stays NaN, and reads beyond the edge of a resized picture with the weight 0.
-OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "MaxRoiPool", "ReduceMax",
+OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "MaxRoiPool", "ReduceLogSumExp", "ReduceMax",
                "ReduceMin", "Resize", "ScatterElements", "ScatterND", "Upsample"}
 
 
@@ -320,6 +320,10 @@ def move_cases():
     for mode, pads in (("constant", (-1, 1, 1, -2)), ("reflect", (0, 2, 0, 1)), ("edge", (0, 5, 0, 7)),
                        ("wrap", (0, 3, 0, 2)), ("edge", (0, -1, 0, 2))):
         yield "Pad", 20, dict(mode=mode), [noise(3, 3), ints(*pads)]
+    for mode in ("reflect", "edge", "wrap"):
+        for shape, pads in (((3, 37), (1, 5, 2, 3)), ((2, 40), (1, 39, 0, 18)), ((70,), (35, 33)), ((2, 21), (0, -3, 0, 4))):
+            yield "Pad", 20, dict(mode=mode), [noise(*shape), ints(*pads)]
+    yield "Pad", 20, dict(mode="wrap"), [noise(2, 5), ints(0, 7, 0, 12)]
     yield "Pad", 20, {}, [noise(3, 3), ints(2, 1), np.float32(9), ints(-1)]
     for axis in (0, -1):
         yield "Gather", 20, dict(axis=axis), [noise(4, 4), np.array([[-1, 0], [3, -4]])]

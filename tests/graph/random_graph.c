@@ -554,9 +554,17 @@ static void make_range(RandomGraph *g, const Row *row) {
 
 static void make_shape(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, MAX_RANK);
-  gboolean is_size = !strcmp(row->op, "Size");
-  int64_t rank = random_graph_value(g, x)->rank;
-  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, INT64, &rank, is_size ? 0 : 1);
+  gboolean is_size = !strcmp(row->op, "Size"), is_part = !is_size && below(g, 3) == 0;
+  int64_t rank = random_graph_value(g, x)->rank, first = 0, last = rank;
+  if (is_part) {
+    first = below(g, rank + 1);
+    last = between(g, first, rank);
+  }
+  char *attrs = is_part ? g_strdup_printf("start=%d end=%d",
+                                          (int)(first - (first < rank ? rank : 0)), (int)last)
+                        : g_strdup("");
+  int64_t count = last - first;
+  int32_t result = apply(g, row->op, attrs, &x, 1, INT64, &count, is_size ? 0 : 1);
   random_graph_value(g, result)->error = 0;
   bits(g, result, 0, 12);
   random_graph_value(g, result)->error = 0;
@@ -630,19 +638,41 @@ static void make_split(RandomGraph *g, const Row *row) {
     add_result(g, in.type, shape, in.rank);
 }
 
+/* The pads of one axis: what is left of the axis after negative pads, and more of it beside. */
+static void pad_axis(RandomGraph *g, const char *mode, int64_t count, int64_t *begin,
+                     int64_t *end) {
+  int64_t left = count, *sides[] = {begin, end};
+  for (int32_t i = 0; i < 2; i++)
+    if (left > 1 && below(g, 8) == 0)
+      left += *sides[i] = -between(g, 1, MIN(2, left - 1));
+  int64_t most = strstr(mode, "reflect")    ? left - 1
+                 : strstr(mode, "constant") ? 3
+                 : strstr(mode, "wrap")     ? 2 * left
+                                            : 3 * MIN(left, 1);
+  for (int32_t i = 0; i < 2; i++)
+    if (*sides[i] == 0 && most > 0 && below(g, 2))
+      *sides[i] = between(g, 0, below(g, 4) ? MIN(most, 3) : most);
+}
+
 static void make_pad(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 4);
+  int32_t x = pick(g, ANY, 1, 4), fill = -1, list = -1, rank = 0;
   const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], pads[2 * MAX_RANK];
-  char *attrs = choice(g, "mode=constant|mode=constant|mode=reflect|mode=edge");
-  for (int32_t i = 0; i < in.rank; i++) {
-    int64_t most = in.shape[i] ? MIN(3, in.shape[i] - 1) : 0;
-    pads[i] = below(g, 2) ? between(g, 0, most) : 0;
-    pads[in.rank + i] = below(g, 2) ? between(g, 0, most) : 0;
-    shape[i] = in.shape[i] + pads[i] + pads[in.rank + i];
+  int64_t shape[MAX_RANK], pads[2 * MAX_RANK] = {0}, axes[MAX_RANK];
+  char *attrs = choice(g, row->attrs);
+  int32_t first = below(g, 3) ? 0 : (int32_t)below(g, in.rank);
+  memcpy(shape, in.shape, sizeof(shape));
+  for (int32_t i = first; i < in.rank; i++) {
+    int64_t *begin = &pads[i - first], *end = &pads[in.rank - first + i - first];
+    pad_axis(g, attrs, in.shape[i], begin, end);
+    shape[i] += *begin + *end;
+    axes[rank++] = below(g, 2) ? i : i - in.rank;
   }
-  int32_t list = int_list(g, pads, 2 * in.rank);
-  apply(g, row->op, attrs, (int32_t[]){x, list}, 2, in.type, shape, in.rank);
+  if (strstr(attrs, "constant") && below(g, 2))
+    fill = number(g, in.type, 1);
+  int32_t amounts = int_list(g, pads, 2 * rank);
+  if (first > 0)
+    list = int_list(g, axes, rank);
+  apply(g, row->op, attrs, (int32_t[]){x, amounts, fill, list}, 4, in.type, shape, in.rank);
 }
 
 static void make_expand(RandomGraph *g, const Row *row) {
@@ -883,38 +913,21 @@ static void make_dropout(RandomGraph *g, const Row *row) {
 
 static void make_depth_space(RandomGraph *g, const Row *row) {
   gboolean to_space = row->op[0] == 'D';
-  int64_t c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
-  int64_t deep[4] = {1, 4 * c, h, w}, flat[4] = {1, c, 2 * h, 2 * w};
+  int64_t size = between(g, 2, 3), c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
+  int64_t deep[4] = {small_extent(g, 2), size * size * c, h, w};
+  int64_t flat[4] = {deep[0], c, size * h, size * w};
   int32_t type = below(g, 3) ? FLOAT : UINT8;
   int32_t x = given(g, type, to_space ? deep : flat, 4, FALSE);
-  apply(g, row->op, choice(g, row->attrs), &x, 1, type, to_space ? flat : deep, 4);
+  char *mode = choice(g, row->attrs);
+  apply(g, row->op, g_strdup_printf("blocksize=%d%s", (int)size, mode), &x, 1, type,
+        to_space ? flat : deep, 4);
+  g_free(mode);
 }
 
 static void make_trilu(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 2, MAX_RANK), k = number(g, INT64, (double)between(g, -2, 2));
   const RandomValue in = *random_graph_value(g, x);
   apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, k}, 2, in.type, in.shape, in.rank);
-}
-
-static void make_resize(RandomGraph *g, const Row *row) {
-  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
-  gboolean is_upsample = row->op[0] == 'U';
-  char *attrs = choice(g, row->attrs);
-  if (!is_upsample && below(g, 2)) {
-    shape[2] = between(g, 1, 12);
-    shape[3] = between(g, 1, 12);
-  }
-  int32_t scales = weights(g, FLOAT, (int64_t[]){4}, 1);
-  memcpy(random_graph_value(g, scales)->data, (float[]){1, 1, 2, 2}, 4 * sizeof(float));
-  int32_t result;
-  if (is_upsample)
-    result = apply(g, row->op, attrs, (int32_t[]){x, scales}, 2, FLOAT, shape, 4);
-  else
-    result =
-        apply(g, row->op, attrs, (int32_t[]){x, -1, -1, int_list(g, shape, 4)}, 4, FLOAT, shape, 4);
-  rounded(g, result);
 }
 
 static void make_affine_grid(RandomGraph *g, const Row *row) {
@@ -968,8 +981,10 @@ static void make_reduce(RandomGraph *g, const Row *row) {
   }
   if (is_arg) {
     bits(g,
-         apply(g, row->op, g_strdup_printf("axis=%d keepdims=%d", first, keep), &x, 1, INT64, shape,
-               rank),
+         apply(g, row->op,
+               g_strdup_printf("axis=%d keepdims=%d select_last_index=%d", first, keep,
+                               (int)below(g, 2)),
+               &x, 1, INT64, shape, rank),
          0, 6);
     return;
   }
@@ -1029,89 +1044,9 @@ int32_t picture(RandomGraph *g, int32_t types) {
 }
 
 /* Winograd's algorithm makes NaN of a tile with an infinity. */
-static int32_t picture_without_specials(RandomGraph *g, int32_t types) {
+int32_t picture_without_specials(RandomGraph *g, int32_t types) {
   int32_t x = picture(g, types);
   return random_graph_value(g, x)->has_specials ? new_picture(g, types) : x;
-}
-
-static void make_conv(RandomGraph *g, const Row *row) {
-  int32_t x = picture_without_specials(g, FLOATS);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = between(g, 0, 2) * 2 + 1; /* MIN evaluates its arguments twice */
-  kernel = MIN(kernel, MIN(in.shape[2], in.shape[3]));
-  int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
-  int64_t group = below(g, 4) ? 1 : in.shape[1];
-  int64_t channels = group > 1 ? group * between(g, 1, 2) : between(g, 1, 20);
-  int64_t shape[4] = {in.shape[0], channels, (in.shape[2] + 2 * pad - kernel) / stride + 1,
-                      (in.shape[3] + 2 * pad - kernel) / stride + 1};
-  int32_t w = weights(g, in.type, (int64_t[]){channels, in.shape[1] / group, kernel, kernel}, 4);
-  int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
-  int32_t result =
-      apply(g, row->op,
-            g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
-                            (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
-                            (int)pad, (int)pad, (int)group),
-            (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
-  rounded(g, result); /* Winograd's algorithm rounds */
-}
-
-static void make_conv_transpose(RandomGraph *g, const Row *row) {
-  int32_t x = picture_without_specials(g, 1 << FLOAT);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = between(g, 1, 4), stride = between(g, 1, 2), channels = between(g, 1, 9);
-  int64_t groups = 1;
-  if (below(g, 2))
-    for (groups = between(g, 2, 5); in.shape[1] % groups != 0; groups--)
-      continue;
-  int64_t all = groups * channels,
-          shape[4] = {in.shape[0], all, (in.shape[2] - 1) * stride + kernel,
-                      (in.shape[3] - 1) * stride + kernel};
-  char *pads = choice(g, kernel < stride ? "NOTSET" : "NOTSET|SAME_UPPER|SAME_LOWER");
-  for (int32_t i = 2; i < 4 && strcmp(pads, "NOTSET") != 0; i++)
-    shape[i] = in.shape[i] * stride;
-  int32_t w = weights(g, in.type, (int64_t[]){in.shape[1], channels, kernel, kernel}, 4);
-  int32_t b = below(g, 2) ? weights(g, in.type, &all, 1) : -1;
-  int32_t result =
-      apply(g, row->op,
-            g_strdup_printf("auto_pad=%s kernel_shape=%d,%d strides=%d,%d group=%d", pads,
-                            (int)kernel, (int)kernel, (int)stride, (int)stride, (int)groups),
-            (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
-  g_free(pads);
-  rounded(g, result); /* Winograd's algorithm rounds */
-}
-
-static void make_pool(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, FLOATS);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = between(g, 1, 3);
-  kernel = MIN(kernel, MIN(in.shape[2], in.shape[3]));
-  int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
-  int64_t shape[4] = {in.shape[0], in.shape[1], (in.shape[2] + 2 * pad - kernel) / stride + 1,
-                      (in.shape[3] + 2 * pad - kernel) / stride + 1};
-  char *more = choice(g, row->attrs);
-  gboolean has_places = !strcmp(row->op, "MaxPool") && in.error == 0 && below(g, 2);
-  int32_t result = apply(g, row->op,
-                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d%s",
-                                         (int)kernel, (int)kernel, (int)stride, (int)stride,
-                                         (int)pad, (int)pad, (int)pad, (int)pad, more),
-                         &x, 1, in.type, shape, 4);
-  g_free(more);
-  finish(g, row, result);
-  if (has_places)
-    random_graph_value(g, add_result(g, INT64, shape, 4))->magnitude = 12;
-}
-
-static void make_global_pool(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, FLOATS);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[4] = {in.shape[0], in.shape[1], 1, 1};
-  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, shape, 4));
-}
-
-static void make_picture(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, row->types);
-  const RandomValue in = *random_graph_value(g, x);
-  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, 4));
 }
 
 /* ---- Products ---- */
@@ -1260,7 +1195,7 @@ static const Row rows[] = {
     {"Concat", make_concat, "", 0, 0},
     {"Slice", make_slice, "", 0, 0},
     {"Split", make_split, "", 0, 0},
-    {"Pad", make_pad, "", 0, 0},
+    {"Pad", make_pad, "mode=constant|mode=constant|mode=reflect|mode=edge|mode=wrap", 0, 0},
     {"CenterCropPad", make_center, "", 0, 0},
     {"Expand", make_expand, "", 0, 0},
     {"Tile", make_tile, "", 0, 0},
@@ -1282,10 +1217,14 @@ static const Row rows[] = {
     {"Compress", make_marked, "", 0, 0},
     {"Unique", make_unique, "|sorted=0", 0, 0},
     {"NonMaxSuppression", make_boxes, "", 0, 0},
-    {"DepthToSpace", make_depth_space, "blocksize=2|blocksize=2 mode=CRD", 0, 0},
-    {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
+    {"DepthToSpace", make_depth_space, "| mode=CRD", 0, 0},
+    {"SpaceToDepth", make_depth_space, "", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
-    {"Resize", make_resize, "mode=nearest|mode=linear|mode=cubic", 0, 0},
+    {"Resize", make_resize,
+     "mode=nearest|mode=nearest nearest_mode=floor|mode=nearest nearest_mode=ceil|mode=linear|"
+     "mode=linear antialias=1|mode=cubic|mode=cubic cubic_coeff_a=-0.5f|mode=cubic "
+     "exclude_outside=1",
+     0, 0},
     {"AffineGrid", make_affine_grid, NULL, 0, 0},
     {"GridSample", make_grid_sample, "linear|nearest|cubic", 0, 0},
     {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
@@ -1316,7 +1255,8 @@ static const Row rows[] = {
     {"MaxUnpool", make_unpool, "kernel_shape=2,2 strides=2,2", 0, 0},
     {"LpPool", make_pool, "| p=1| p=3", 0, 0},
     {"AveragePool", make_pool, "| count_include_pad=1", 0, 0},
-    {"LRN", make_picture, "size=3|size=5 alpha=0.01f", 1 << FLOAT, 0},
+    {"LRN", make_picture, "size=3|size=5 alpha=0.01f|size=2 beta=0.5f bias=2.0f alpha=0.1f",
+     1 << FLOAT, 0},
     {"Col2Im", make_col2im, "", 0, 0},
     {"DeformConv", make_deform_conv, "", 0, 0},
     {"RoiAlign", make_roi,
@@ -1340,7 +1280,7 @@ static const Row rows[] = {
     {"BatchNormalization", make_norm, "", 0, 0},
     {"InstanceNormalization", make_norm, "", 0, 0},
     {"LayerNormalization", make_norm, "", 0, 0},
-    {"GroupNormalization", make_norm, "num_groups=1", 0, 0},
+    {"GroupNormalization", make_norm, "", 0, 0},
     {"RMSNormalization", make_norm, "", 0, 0},
     {"SimplifiedLayerNormalization", make_norm, "", 0, 0},
     {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Indices of elements anywhere in their window of 2x2. */
+/* Indices of elements anywhere in their window of 2x2. onnxruntime takes them as indices into a
+ * larger output, ONNX as those of an output of the usual size. */
 void make_unpool(RandomGraph *g, const Row *row) {
   int64_t shape[4] = {between(g, 1, 2), between(g, 1, 9), between(g, 1, 6), between(g, 1, 6)};
   int64_t out[4] = {shape[0], shape[1], 2 * shape[2], 2 * shape[3]};
@@ -17,7 +18,7 @@ void make_unpool(RandomGraph *g, const Row *row) {
   gboolean has_shape = below(g, 2) == 1;
   if (has_shape)
     for (int32_t i = 0; i < 4; i++)
-      out[i] += below(g, 3);
+      out[i] += g->has_rare_types ? below(g, 3) : 0;
   int32_t reads[3] = {x, places, has_shape ? int_list(g, out, 4) : -1};
   apply(g, row->op, choice(g, row->attrs), reads, has_shape ? 3 : 2, FLOAT, out, 4);
 }
@@ -103,24 +104,34 @@ void make_center(RandomGraph *g, const Row *row) {
 
 /* ---- Norms and recurrent layers ---- */
 
-/* Scale and bias, and for batches mean and variance, with one element for each channel or along the
- * last axis. */
+/* Scale and bias, and for batches mean and variance, with one element for each channel, or for each
+ * element from an axis on. */
 void make_norm(RandomGraph *g, const Row *row) {
   gboolean is_rms = row->op[0] == 'R' || row->op[0] == 'S', is_layer = row->op[0] == 'L' || is_rms;
-  gboolean is_batch = row->op[0] == 'B';
+  gboolean is_batch = row->op[0] == 'B', is_group = row->op[0] == 'G';
   int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
   const RandomValue in = *random_graph_value(g, x);
-  int64_t count = in.shape[is_layer ? in.rank - 1 : 1];
-  int32_t reads[5] = {x, positive(g, FLOAT, count), weights(g, FLOAT, &count, 1), -1, -1};
+  int32_t axis = !is_layer ? 1 : below(g, 3) ? in.rank - 1 : (int32_t)between(g, 1, in.rank - 1);
+  int32_t rank = is_layer ? in.rank - axis : 1;
+  int32_t reads[5] = {x, positive(g, FLOAT, in.shape[axis]),
+                      weights(g, FLOAT, in.shape + axis, rank), -1, -1};
+  if (rank > 1)
+    reads[1] = weights(g, FLOAT, in.shape + axis, rank);
   if (is_batch) {
-    reads[3] = weights(g, FLOAT, &count, 1);
-    reads[4] = positive(g, FLOAT, count);
+    reads[3] = weights(g, FLOAT, in.shape + 1, 1);
+    reads[4] = positive(g, FLOAT, in.shape[1]);
   }
-  int32_t result = apply(g, row->op, choice(g, row->attrs), reads,
-                         is_batch ? 5
-                         : is_rms ? 2
-                                  : 3,
-                         FLOAT, in.shape, in.rank);
+  int64_t groups = is_group ? between(g, 1, 4) : 1;
+  while (in.shape[1] % groups)
+    groups--;
+  char *epsilon = choice(g, "epsilon=0.00001f|epsilon=0.125f");
+  char *attrs = is_group   ? g_strdup_printf("%s num_groups=%d", epsilon, (int)groups)
+                : is_layer ? g_strdup_printf("%s axis=%d", epsilon,
+                                             (int)(below(g, 2) ? axis : axis - in.rank))
+                           : g_strdup(epsilon);
+  g_free(epsilon);
+  int32_t num_reads = is_batch ? 5 : is_rms ? 2 : 3;
+  int32_t result = apply(g, row->op, attrs, reads, num_reads, FLOAT, in.shape, in.rank);
   rounded(g, result);
   random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* size of terms that cancel */
 }
@@ -166,22 +177,54 @@ void make_attention(RandomGraph *g, const Row *row) {
   rounded(g, apply(g, row->op, choice(g, row->attrs), reads, past ? 6 : 4, FLOAT, q, 4));
 }
 
+/* The optional inputs of a recurrent layer, from the fifth on: lengths, initial states, and the
+ * weights of LSTM's peepholes. */
+static void set_optional(RandomGraph *g, int64_t gates, const int64_t *state, int64_t steps,
+                         int32_t *reads) {
+  int64_t peepholes[2] = {state[0], 3 * state[2]};
+  if (steps > 0 && below(g, 3) == 0) {
+    reads[4] = weights(g, INT32, state + 1, 1);
+    for (int64_t i = 0; i < state[1]; i++)
+      ((int32_t *)random_graph_value(g, reads[4])->data)[i] = (int32_t)between(g, 1, steps);
+  }
+  if (below(g, 2))
+    reads[5] = given(g, FLOAT, state, 3, FALSE);
+  if (gates == 4 && below(g, 2))
+    reads[6] = given(g, FLOAT, state, 3, FALSE);
+  if (gates == 4 && below(g, 3) == 0)
+    reads[7] = weights(g, FLOAT, peepholes, 2);
+}
+
 /* Without rare types, the graph may be for onnxruntime, which ends its process if the batch is
- * empty. */
+ * empty, and does not clip what LSTM's last activation reads. */
 void make_recurrent(RandomGraph *g, const Row *row) {
   int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
   int64_t steps = g->has_rare_types ? small_extent(g, 4) : between(g, 1, 4);
   int64_t batch = g->has_rare_types ? small_extent(g, 3) : between(g, 1, 3);
   int64_t inputs = extent_of_some(g);
   int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
-  int32_t reads[4] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
+  int64_t state[3] = {directions, batch, hidden};
+  int32_t reads[8] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
                       weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),
                       weights(g, FLOAT, (int64_t[]){directions, gates * hidden, hidden}, 3),
-                      weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2)};
+                      -1,
+                      -1,
+                      -1,
+                      -1,
+                      -1};
+  if (below(g, 2))
+    reads[3] = weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2);
+  set_optional(g, gates, state, steps, reads);
+  char *more =
+      choice(g, gates == 3   ? "||linear_before_reset=1|clip=0.5f"
+                : gates == 4 ? g->has_rare_types ? "||input_forget=1|clip=0.5f" : "||input_forget=1"
+                             : "||clip=0.5f");
+  const char *direction = directions == 2 ? "bidirectional" : below(g, 2) ? "forward" : "reverse";
   rounded(g, apply(g, row->op,
-                   g_strdup_printf("hidden_size=%d direction=%s", (int)hidden,
-                                   directions == 2 ? "bidirectional" : "forward"),
-                   reads, (int32_t)between(g, 3, 4), FLOAT,
-                   (int64_t[]){steps, directions, batch, hidden}, 4));
-  add_result(g, FLOAT, (int64_t[]){directions, batch, hidden}, 3);
+                   g_strdup_printf("hidden_size=%d direction=%s%s%s", (int)hidden, direction,
+                                   *more ? " " : "", more),
+                   reads, gates == 4 ? 8 : 6, FLOAT, (int64_t[]){steps, directions, batch, hidden},
+                   4));
+  add_result(g, FLOAT, state, 3);
+  g_free(more);
 }

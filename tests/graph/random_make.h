@@ -76,6 +76,7 @@ void rounded(RandomGraph *g, int32_t result);
 void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude);
 void finish(RandomGraph *g, const Row *row, int32_t result);
 int32_t picture(RandomGraph *g, int32_t types);
+int32_t picture_without_specials(RandomGraph *g, int32_t types);
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end);
 int32_t positive(RandomGraph *g, int32_t type, int64_t count);
 int32_t operand(RandomGraph *g, int32_t x, gboolean exact);
@@ -92,7 +93,15 @@ void make_rotary(RandomGraph *g, const Row *row);
 void make_attention(RandomGraph *g, const Row *row);
 void make_recurrent(RandomGraph *g, const Row *row);
 
+/* random_windows.c */
+void make_conv(RandomGraph *g, const Row *row);
+void make_conv_transpose(RandomGraph *g, const Row *row);
+void make_pool(RandomGraph *g, const Row *row);
+void make_global_pool(RandomGraph *g, const Row *row);
+void make_picture(RandomGraph *g, const Row *row);
+
 /* random_pictures.c */
+void make_resize(RandomGraph *g, const Row *row);
 void make_col2im(RandomGraph *g, const Row *row);
 void make_deform_conv(RandomGraph *g, const Row *row);
 void make_roi(RandomGraph *g, const Row *row);

@@ -5,6 +5,28 @@
 
 #include <string.h>
 
+void make_resize(RandomGraph *g, const Row *row) {
+  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
+  gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && below(g, 2);
+  char *mode = choice(g, row->attrs),
+       *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+                           "half_pixel_symmetric");
+  char *attrs = is_upsample || below(g, 3) == 0
+                    ? g_strdup(mode)
+                    : g_strdup_printf("%s coordinate_transformation_mode=%s", mode, places);
+  int32_t scales = weights(g, FLOAT, (int64_t[]){4}, 1);
+  memcpy(random_graph_value(g, scales)->data, (float[]){1, 1, 2, 2}, 4 * sizeof(float));
+  for (int32_t i = 2; i < 4 && has_sizes; i++) /* antialiasing takes scales down to 1/16 */
+    shape[i] = below(g, 12) + (strstr(mode, "antialias") ? (in.shape[i] + 9) / 10 : 1);
+  int32_t reads[4] = {x, is_upsample ? scales : -1, has_sizes ? -1 : scales,
+                      has_sizes ? int_list(g, shape, 4) : -1};
+  rounded(g, apply(g, row->op, attrs, reads, is_upsample ? 2 : has_sizes ? 4 : 3, FLOAT, shape, 4));
+  g_free(mode);
+  g_free(places);
+}
+
 /* Blocks that overlap, leave gaps or extend into the padding. */
 void make_col2im(RandomGraph *g, const Row *row) {
   int64_t image[2], block[2], step[2], pad = between(g, 0, 1), columns = 1, size = 1;
@@ -33,9 +55,10 @@ void make_deform_conv(RandomGraph *g, const Row *row) {
   int64_t batch = between(g, 1, 2), groups = between(g, 1, 2), parts = between(g, 1, 2);
   int64_t channels = groups * parts * between(g, 1, 3), outputs = groups * between(g, 1, 9);
   int64_t kernel[2] = {between(g, 1, 3), between(g, 1, 3)}, pad = between(g, 0, 2);
-  int64_t in[4] = {batch, channels, between(g, 3, 8), between(g, 3, 8)};
-  int64_t out[4] = {batch, outputs, in[2] + 2 * pad - kernel[0] + 1,
-                    in[3] + 2 * pad - kernel[1] + 1};
+  int64_t stride = between(g, 1, 2), dilation = below(g, 3) ? 1 : 2;
+  int64_t in[4] = {batch, channels, between(g, 5, 8), between(g, 5, 8)}, out[4] = {batch, outputs};
+  for (int32_t i = 0; i < 2; i++)
+    out[2 + i] = (in[2 + i] + 2 * pad - dilation * (kernel[i] - 1) - 1) / stride + 1;
   int64_t rows[4] = {outputs, channels / groups, kernel[0], kernel[1]};
   int64_t places[4] = {batch, parts * kernel[0] * kernel[1], out[2], out[3]};
   int64_t offsets[4] = {batch, 2 * places[1], out[2], out[3]};
@@ -44,8 +67,10 @@ void make_deform_conv(RandomGraph *g, const Row *row) {
                       below(g, 2) ? weights(g, FLOAT, &outputs, 1) : -1,
                       below(g, 2) ? given(g, FLOAT, places, 4, FALSE) : -1};
   rounded(g, apply(g, row->op,
-                   g_strdup_printf("pads=%d,%d,%d,%d group=%d offset_group=%d", (int)pad, (int)pad,
-                                   (int)pad, (int)pad, (int)groups, (int)parts),
+                   g_strdup_printf("pads=%d,%d,%d,%d strides=%d,%d dilations=%d,%d group=%d "
+                                   "offset_group=%d",
+                                   (int)pad, (int)pad, (int)pad, (int)pad, (int)stride, (int)stride,
+                                   (int)dilation, (int)dilation, (int)groups, (int)parts),
                    reads, 5, FLOAT, out, 4));
 }
 

@@ -203,6 +203,38 @@ static void test_element_types(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");
 }
 
+/* An input whose type is a message of the schema that has no tensor type. */
+static OnnxBuilder *with_input_of(size_t has_type) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "s", ONNX_FLOAT, "2");
+  Backplane__Onnx__ValueInfoProto *input = builder->inputs->pdata[0];
+  input->type->tensor_type = NULL;
+  *(protobuf_c_boolean *)((char *)input->type + has_type) = 1;
+  onnx_node(builder, "Identity", "s", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static void test_values_that_are_no_tensors_are_refused(void) {
+  static const struct {
+    size_t has_type;
+    const char *words;
+  } kinds[] = {
+      {offsetof(Backplane__Onnx__TypeProto, has_sequence_type), "input 's' is a sequence|dense"},
+      {offsetof(Backplane__Onnx__TypeProto, has_optional_type), "input 's' is an optional|dense"},
+      {offsetof(Backplane__Onnx__TypeProto, has_map_type), "input 's' is a map|dense"},
+      {offsetof(Backplane__Onnx__TypeProto, has_sparse_tensor_type), "a sparse tensor|dense"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+    assert_refused(with_input_of(kinds[i].has_type), NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
+                   kinds[i].words);
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_node(builder, "SequenceConstruct", "x,x", "s", "");
+  onnx_output(builder, "s");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "output 's' is a sequence|SequenceAt");
+}
+
 static void test_attributes(void) {
   OnnxBuilder *builder = small();
   onnx_node(builder, "Softmax", "y", "z", "axes=1");
@@ -596,6 +628,8 @@ int main(int argc, char **argv) {
                   test_declared_types_of_bodies_are_checked);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/types/integers-are-refused-where-floats-are-meant", test_element_types);
+  g_test_add_func("/onnx/types/values_that_are_no_tensors_are_refused",
+                  test_values_that_are_no_tensors_are_refused);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
   status = g_test_run();
   bp_object_release(target);

@@ -46,6 +46,7 @@ ONNX's specification defines the operators; besides:
 | integers ([rules](ir.md)) | wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, a `BitShift` by the width or more is 0 |
 | `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input if a stride is longer than its window |
 | quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
+| `clip` of `LSTM` | bounds what every activation reads, the new cell state before the last one too; onnxruntime does not bound that one |
 | `DFT` or `STFT` of a length that only a run knows | one product with a matrix of that many rows |
 | an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent: shapes of tensors without elements may differ |
 

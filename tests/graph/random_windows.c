@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generators for random graphs: convolutions and pooling. */
+#include "tests/graph/random_make.h"
+
+#include <string.h>
+
+/* Windows over the two axes of a picture. */
+typedef struct Windows {
+  int64_t kernel[2], stride[2], dilation[2], begin[2], end[2];
+} Windows;
+
+static int64_t span(const Windows *windows, int32_t axis) {
+  return (windows->kernel[axis] - 1) * windows->dilation[axis] + 1;
+}
+
+/* Windows that fit into pictures of that shape; mostly squares. */
+static Windows any_windows(RandomGraph *g, const int64_t *shape, gboolean is_odd) {
+  Windows windows;
+  for (int32_t axis = 0; axis < 2; axis++) {
+    int64_t kernel = is_odd ? between(g, 0, 2) * 2 + 1 : between(g, 1, 3);
+    windows.kernel[axis] = MIN(kernel, shape[2 + axis]);
+    windows.begin[axis] = between(g, 0, windows.kernel[axis] / 2);
+    windows.end[axis] = below(g, 3) ? windows.begin[axis] : between(g, 0, windows.kernel[axis] / 2);
+    windows.stride[axis] = below(g, 8) ? between(g, 1, 2) : 3;
+    windows.dilation[axis] = below(g, 4) ? 1 : 2;
+    if (axis == 1 && windows.kernel[0] <= shape[3] && below(g, 3)) {
+      windows.kernel[1] = windows.kernel[0];
+      windows.stride[1] = windows.stride[0];
+      windows.dilation[1] = windows.dilation[0];
+      windows.begin[1] = windows.begin[0];
+      windows.end[1] = windows.end[0];
+    }
+    if (span(&windows, axis) > shape[2 + axis])
+      windows.dilation[axis] = 1;
+  }
+  return windows;
+}
+
+static char *attrs_of(const Windows *w) {
+  return g_strdup_printf("kernel_shape=%d,%d strides=%d,%d dilations=%d,%d pads=%d,%d,%d,%d",
+                         (int)w->kernel[0], (int)w->kernel[1], (int)w->stride[0], (int)w->stride[1],
+                         (int)w->dilation[0], (int)w->dilation[1], (int)w->begin[0],
+                         (int)w->begin[1], (int)w->end[0], (int)w->end[1]);
+}
+
+/* The number of windows along an axis. With `is_ceil` a last window may extend beyond the padding,
+ * but not begin in the padding at the end. */
+static int64_t num_windows(const Windows *w, int32_t axis, int64_t extent, gboolean is_ceil) {
+  int64_t stride = w->stride[axis];
+  int64_t rest = extent + w->begin[axis] + w->end[axis] - span(w, axis);
+  int64_t count = (rest + (is_ceil ? stride - 1 : 0)) / stride + 1;
+  return count - (is_ceil && (count - 1) * stride >= extent + w->begin[axis]);
+}
+
+/* Replaces the pads by a word for them. */
+static char *pad_by_word(RandomGraph *g, Windows *w, const int64_t *in, int64_t *shape) {
+  char *word = choice(g, "SAME_UPPER|SAME_LOWER|VALID");
+  for (int32_t axis = 0; axis < 2; axis++) {
+    int64_t stride = w->stride[axis], extent = in[2 + axis];
+    shape[2 + axis] = strcmp(word, "VALID") ? (extent + stride - 1) / stride
+                                            : (extent - span(w, axis)) / stride + 1;
+  }
+  char *attrs = g_strdup_printf("auto_pad=%s kernel_shape=%d,%d strides=%d,%d dilations=%d,%d",
+                                word, (int)w->kernel[0], (int)w->kernel[1], (int)w->stride[0],
+                                (int)w->stride[1], (int)w->dilation[0], (int)w->dilation[1]);
+  g_free(word);
+  return attrs;
+}
+
+void make_conv(RandomGraph *g, const Row *row) {
+  int32_t x = picture_without_specials(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  Windows windows = any_windows(g, in.shape, TRUE);
+  int64_t group = below(g, 4) ? 1 : in.shape[1];
+  int64_t channels = group > 1 ? group * between(g, 1, 2) : between(g, 1, 20);
+  int64_t shape[4] = {in.shape[0], channels, num_windows(&windows, 0, in.shape[2], FALSE),
+                      num_windows(&windows, 1, in.shape[3], FALSE)};
+  char *attrs = below(g, 6) ? attrs_of(&windows) : pad_by_word(g, &windows, in.shape, shape);
+  int32_t w =
+      weights(g, in.type,
+              (int64_t[]){channels, in.shape[1] / group, windows.kernel[0], windows.kernel[1]}, 4);
+  int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
+  int32_t result = apply(g, row->op, g_strdup_printf("%s group=%d", attrs, (int)group),
+                         (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  g_free(attrs);
+  rounded(g, result); /* Winograd's algorithm rounds */
+}
+
+/* Pads by a word, or by numbers that leave something. */
+static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in, int64_t *shape) {
+  gboolean is_covered = TRUE;
+  int64_t begin[2], end[2], more[2];
+  for (int32_t axis = 0; axis < 2; axis++) {
+    int64_t whole = (in[2 + axis] - 1) * w->stride[axis] + span(w, axis);
+    is_covered &= span(w, axis) >= w->stride[axis];
+    more[axis] = below(g, w->stride[axis]);
+    begin[axis] = between(g, 0, MIN(w->kernel[axis] / 2, whole - 1));
+    end[axis] = between(g, 0, MIN(w->kernel[axis] / 2, whole - 1 - begin[axis]));
+    shape[2 + axis] = whole + more[axis] - begin[axis] - end[axis];
+  }
+  if (!is_covered || below(g, 2))
+    return g_strdup_printf("pads=%d,%d,%d,%d output_padding=%d,%d", (int)begin[0], (int)begin[1],
+                           (int)end[0], (int)end[1], (int)more[0], (int)more[1]);
+  for (int32_t axis = 0; axis < 2; axis++)
+    shape[2 + axis] = in[2 + axis] * w->stride[axis];
+  return choice(g, "auto_pad=SAME_UPPER|auto_pad=SAME_LOWER");
+}
+
+void make_conv_transpose(RandomGraph *g, const Row *row) {
+  int32_t x = picture_without_specials(g, 1 << FLOAT);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t channels = between(g, 1, 9), groups = 1;
+  Windows windows = {
+      {between(g, 1, 4), 0}, {between(g, 1, 2), 0}, {below(g, 6) ? 1 : 2, 0}, {0}, {0}};
+  windows.kernel[1] = below(g, 3) ? windows.kernel[0] : between(g, 1, 4);
+  windows.stride[1] = below(g, 3) ? windows.stride[0] : between(g, 1, 3);
+  windows.dilation[1] = windows.dilation[0];
+  if (below(g, 2))
+    for (groups = between(g, 2, 5); in.shape[1] % groups != 0; groups--)
+      continue;
+  int64_t all = groups * channels, shape[4] = {in.shape[0], all};
+  char *pads = transposed_pads(g, &windows, in.shape, shape);
+  int32_t w = weights(g, in.type,
+                      (int64_t[]){in.shape[1], channels, windows.kernel[0], windows.kernel[1]}, 4);
+  int32_t b = below(g, 2) ? weights(g, in.type, &all, 1) : -1;
+  int32_t result =
+      apply(g, row->op,
+            g_strdup_printf("%s kernel_shape=%d,%d strides=%d,%d dilations=%d,%d group=%d", pads,
+                            (int)windows.kernel[0], (int)windows.kernel[1], (int)windows.stride[0],
+                            (int)windows.stride[1], (int)windows.dilation[0],
+                            (int)windows.dilation[1], (int)groups),
+            (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  g_free(pads);
+  rounded(g, result); /* Winograd's algorithm rounds */
+}
+
+void make_pool(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  Windows windows = any_windows(g, in.shape, FALSE);
+  gboolean is_ceil = below(g, 3) == 0;
+  int64_t shape[4] = {in.shape[0], in.shape[1], num_windows(&windows, 0, in.shape[2], is_ceil),
+                      num_windows(&windows, 1, in.shape[3], is_ceil)};
+  char *attrs = attrs_of(&windows), *more = choice(g, row->attrs);
+  gboolean has_places = !strcmp(row->op, "MaxPool") && in.error == 0 && below(g, 2);
+  int32_t result = apply(g, row->op, g_strdup_printf("%s ceil_mode=%d%s", attrs, is_ceil, more), &x,
+                         1, in.type, shape, 4);
+  g_free(attrs);
+  g_free(more);
+  finish(g, row, result);
+  if (has_places)
+    random_graph_value(g, add_result(g, INT64, shape, 4))->magnitude = 12;
+}
+
+void make_global_pool(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[4] = {in.shape[0], in.shape[1], 1, 1};
+  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, shape, 4));
+}
+
+void make_picture(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, row->types);
+  const RandomValue in = *random_graph_value(g, x);
+  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, 4));
+}
