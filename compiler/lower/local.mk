@@ -11,6 +11,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/build.c \
 	compiler/lower/nest.h \
 	compiler/lower/scan.c \
+	compiler/lower/prefetch.c \
 	compiler/lower/sink.c \
 	compiler/lower/partition.c \
 	compiler/lower/flatten.c \

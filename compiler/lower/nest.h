@@ -53,6 +53,8 @@ int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots);
  * storage. */
 const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *roots,
                                  const BpIrNode *body);
+/* A read of a tensor as a read of the tensor's current storage. */
+const BpIrNode *bp__nest_relocate(const BpNest *nest, const BpIrNode *read);
 /* Writes a tensor's element in the current iteration. */
 const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
                                const BpIrNode *value);
@@ -64,6 +66,11 @@ const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names, co
 const BpIrNode *bp__nest_loops(const BpNest *nest, int32_t position);
 /* Makes everything inside the loops of the leaves before `position`. */
 const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position);
+
+/* ---- prefetch.c -------------------------------------------------------------------------- */
+
+/* The prefetches scheduled at the loop of the leaf at `position`, followed by `rest`. */
+const BpIrNode *bp__nest_prefetch(const BpNest *nest, int32_t position, const BpIrNode *rest);
 
 /* ---- sink.c ------------------------------------------------------------------------------ */
 

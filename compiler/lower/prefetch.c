@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the prefetches that a schedule asks for: the loop over a leaf loads into the cache the
+ * regions of a tensor that its iteration some steps ahead reads. */
+
+#include "compiler/lower/nest.h"
+
+#define CACHE_LINE     64
+#define MAX_PREFETCHES 32
+
+typedef struct PrefetchList {
+  const BpIrNode *statements[MAX_PREFETCHES + 1];
+  int32_t count;
+} PrefetchList;
+
+/* Adds a prefetch, unless the list has the same one: reads of an inlined stage may be equal. */
+static int add_prefetch(PrefetchList *list, const BpIrNode *statement) {
+  for (int32_t i = 0; statement && i < list->count; i++)
+    if (bp__ir_equal(list->statements[i], statement))
+      return 0;
+  list->statements[list->count++] = statement;
+  return statement ? 0 : -1;
+}
+
+/* Makes one prefetch for each cache line of the region, up to a limit. */
+static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
+                           PrefetchList *list) {
+  BpIrModule *module = nest->lowering->module;
+  int32_t ndim = read->num_operands - 1;
+  int64_t line = CACHE_LINE * 8 / read->dtype.bits;
+  int64_t lines = ndim > 0 ? (region[ndim - 1].extent + line - 1) / line : 1;
+  int64_t rows = 1;
+  for (int32_t i = 0; i < ndim - 1; i++)
+    rows *= region[i].extent < MAX_PREFETCHES ? region[i].extent : MAX_PREFETCHES;
+  for (int64_t n = 0; n < rows * lines && list->count < MAX_PREFETCHES; n++) {
+    const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
+    int64_t row = n / lines, offset = n % lines * line;
+    for (int32_t i = ndim - 1; i >= 0; i--) {
+      operands[1 + i] =
+          bp_ir_binary(module, BP_IR_ADD, region[i].min, bp__ir_int64(module, offset));
+      int64_t above = i > 0 ? region[i - 1].extent : 1;
+      offset = row % above;
+      row /= above;
+    }
+    const BpIrNode *at = bp__nest_relocate(nest, bp__ir_with_operands(module, read, operands));
+    const BpIrNode *call =
+        at ? bp_ir_make(module, BP_IR_CALL, at->dtype, at->operands, at->num_operands,
+                        BP_IR_CALL_INTRINSIC, 0, BP__TE_PREFETCH)
+           : NULL;
+    if (!call || add_prefetch(list, bp__ir_evaluate(module, call)) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* Prefetches the elements that one read touches in the iteration given by `roots`. */
+static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const BpIrNode *read,
+                         PrefetchList *list) {
+  BpInterval region[BP_TE_MAX_NDIM];
+  for (int32_t i = 0; i + 1 < read->num_operands; i++) {
+    bool is_bounded;
+    if (bp__lower_index_interval(nest->lowering, nest->s, roots, read->operands[1 + i], &region[i],
+                                 &is_bounded) != 0)
+      return -1;
+    if (!is_bounded)
+      return 0;
+  }
+  return prefetch_region(nest, read, region, list);
+}
+
+const BpIrNode *bp__nest_prefetch(const BpNest *nest, int32_t position, const BpIrNode *rest) {
+  PrefetchList list = {.count = 0};
+  for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
+    const BpIrNode *roots[BP__TE_MAX_AXES];
+    if (nest->phase != BP__NEST_MAIN || p->axis != nest->stage->leaves[position])
+      continue;
+    BpNest ahead = *nest;
+    const BpIrNode **value = &ahead.value[p->axis->index];
+    *value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, *value,
+                          bp__ir_int64(nest->lowering->module, p->distance));
+    if (!*value || bp__nest_roots(&ahead, true, roots) != 0)
+      return NULL;
+    for (int32_t i = 0; i < nest->s->num_reads; i++)
+      if (nest->s->reads[i]->operands[0] ==
+              bp__ir_map_get(&nest->lowering->copied, p->tensor->buffer) &&
+          prefetch_read(&ahead, roots, nest->s->reads[i], &list) != 0)
+        return NULL;
+  }
+  if (list.count == 0)
+    return rest;
+  list.statements[list.count++] = rest;
+  return bp_ir_seq(nest->lowering->module, list.statements, list.count);
+}
