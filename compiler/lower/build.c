@@ -1232,7 +1232,11 @@ static const BpIrNode *build_attached(void *context) {
     if (!s->is_wanted)
       continue;
     rest.next++;
-    return realize(lowering, s, build_attached, &rest);
+    const BpLowerBound *before = bp__lower_bind(lowering, s, rest.nest->s);
+    const BpIrNode *both = before ? realize(lowering, s, build_attached, &rest) : NULL;
+    if (before)
+      bp__lower_unbind(lowering, before);
+    return both;
   }
   return build_rest(rest.nest, rest.position + 1);
 }

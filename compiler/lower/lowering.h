@@ -23,6 +23,12 @@ typedef struct BpLowerTensor {
   const BpIrNode *storage; /* the tensor's current storage */
 } BpLowerTensor;
 
+/* A limit of a stage's region: stages that it reads were computed for this region alone. */
+typedef struct BpLowerBound {
+  bool is_set;
+  BpInterval region[BP_TE_MAX_NDIM];
+} BpLowerBound;
+
 /* A stage during lowering; all nodes belong to the module that receives the function. */
 typedef struct BpLowerStage {
   BpTeStage *stage;
@@ -47,6 +53,7 @@ typedef struct BpLowerStage {
   /* The open extent of each dimension, if a region of constant size may go beyond it; NULL if it
    * does not. */
   const BpIrNode *whole[BP_TE_MAX_NDIM];
+  BpLowerBound bound;
 } BpLowerStage;
 
 /* A list of the loops over thread axes that are being built, innermost first. */
@@ -103,6 +110,12 @@ int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage 
 /* Limits a region to the whole extent, which begins at 0; no element beyond it is read, even if the
  * indices allow it. */
 int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole);
+/* After bp__lower_region: bounds the stages inside `consumer` that read the producer, by themselves
+ * or through others, by the regions that it found for them. Returns the bounds of all stages before
+ * that, for bp__lower_unbind; NULL with an error. */
+const BpLowerBound *bp__lower_bind(BpLowering *lowering, const BpLowerStage *producer,
+                                   const BpLowerStage *consumer);
+void bp__lower_unbind(BpLowering *lowering, const BpLowerBound *before);
 
 /* A whole extent as a region that begins at 0: `extent`, or the open extent if `open` is not
  * NULL. */

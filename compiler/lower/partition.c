@@ -244,18 +244,23 @@ static int claim_choice(const Scan *scan, Choice *choice) {
   return choice->difference ? 1 : -1;
 }
 
+static bool is_choice(const BpIrNode *node) {
+  bool chooses = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || node->kind == BP_IR_MIN ||
+                 node->kind == BP_IR_MAX;
+  return chooses && bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64());
+}
+
 static int visit_choice(void *context, const BpIrNode *node) {
   Scan *scan = context;
   const Partition *partition = scan->partition;
-  bool may_choose = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || node->kind == BP_IR_MIN ||
-                    node->kind == BP_IR_MAX;
-  if (!may_choose || scan->count == MAX_CHOICES ||
-      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
+  if (!is_choice(node) || scan->count == MAX_CHOICES)
     return 0;
   const BpIrNode *seen = bp__ir_substitute(partition->lowering->module, node, &scan->values);
   int is_data = seen ? bp__lower_has_data(seen) : -1;
   if (is_data != 0)
     return is_data < 0 ? -1 : 0;
+  if (!is_choice(seen)) /* the values of names decide it */
+    return 0;
   Choice choice = {node, difference_of(partition, seen)};
   int claimed = claim_choice(scan, &choice);
   if (claimed > 0)

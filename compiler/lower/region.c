@@ -3,6 +3,8 @@
 
 #include "compiler/lower/lowering.h"
 
+#include <string.h>
+
 /* The maximum distance of two regions of one open dimension that are merged to one of constant
  * size. */
 #define MAX_APART 64
@@ -186,6 +188,71 @@ static bool is_inside(const BpLowerStage *s, const BpLowerStage *outer) {
   return s != NULL;
 }
 
+/* Keeps one dimension of a region inside of a bound of constant size. */
+static int clamp_to_bound(BpLowering *lowering, BpInterval *region, const BpInterval *bound) {
+  BpIrModule *module = lowering->module;
+  if (region->open || region->extent >= bound->extent) {
+    *region = *bound;
+    return 0;
+  }
+  const BpIrNode *first = bound->min, *min = region->min;
+  const BpIrNode *last =
+      bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, bound->extent - region->extent));
+  const BpIrNode *is_below = bp_ir_binary(module, BP_IR_LE, min, last);
+  const BpIrNode *is_above = bp_ir_binary(module, BP_IR_GE, min, first);
+  if (!is_below || !is_above)
+    return -1;
+  if (bp__index_decide(&lowering->index, is_below) != 1)
+    min = bp_ir_binary(module, BP_IR_MIN, min, last);
+  if (bp__index_decide(&lowering->index, is_above) != 1)
+    min = bp_ir_binary(module, BP_IR_MAX, min, first);
+  region->min = min == region->min ? min : bp__index_simplify(&lowering->index, min);
+  return region->min ? 0 : -1;
+}
+
+/* An inner loop may want more than all iterations of an outer loop do, because the range of an
+ * index such as i / 4 is rounded up. */
+static int apply_bound(BpLowering *lowering, BpLowerStage *s) {
+  for (int32_t i = 0; s->bound.is_set && s->is_wanted && i < s->stage->ndim; i++) {
+    const BpTeAxis *axis = s->stage->axes[i];
+    BpInterval whole;
+    if (s->bound.region[i].open || axis->is_scan)
+      continue;
+    if (bp__lower_whole(lowering, axis->extent, axis->open, &whole) != 0 ||
+        clamp_to_bound(lowering, &s->region[i], &s->bound.region[i]) != 0)
+      return -1;
+    s->whole[i] = whole.open;
+  }
+  return 0;
+}
+
+const BpLowerBound *bp__lower_bind(BpLowering *lowering, const BpLowerStage *producer,
+                                   const BpLowerStage *consumer) {
+  size_t count = (size_t)lowering->num_stages;
+  BpLowerStage *stages = lowering->stages;
+  BpLowerBound *before = bp__ir_alloc(lowering->module, count * sizeof *before);
+  bool *reads = bp__ir_alloc(lowering->module, count * sizeof *reads);
+  for (size_t i = 0; before && i < count; i++)
+    before[i] = stages[i].bound;
+  for (size_t i = (size_t)(producer - stages); before && reads && i < count; i++) {
+    BpLowerStage *reader = &stages[i];
+    reads[i] = reader == producer;
+    for (const BpLowerStage *s = producer; s < reader && !reads[i]; s++)
+      reads[i] = reads[s - stages] && reader != consumer && is_inside(reader, consumer) &&
+                 reads_any(lowering, reader, s);
+    if (reader == producer || !reads[i] || !reader->is_wanted)
+      continue;
+    reader->bound.is_set = true;
+    memcpy(reader->bound.region, reader->region, sizeof reader->region);
+  }
+  return reads ? before : NULL;
+}
+
+void bp__lower_unbind(BpLowering *lowering, const BpLowerBound *before) {
+  for (int32_t i = 0; i < lowering->num_stages; i++)
+    lowering->stages[i].bound = before[i];
+}
+
 int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
                      const BpIrNode *const *roots) {
   producer->is_wanted = false;
@@ -203,5 +270,5 @@ int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage 
                               add_reads(lowering, producer, reader, reader_roots) != 0))
       return -1;
   }
-  return 0;
+  return apply_bound(lowering, producer);
 }

@@ -1044,6 +1044,13 @@ static void test_chosen_schedules_agree(void) {
     check_auto(seed, false);
 }
 
+/* Seeds that found faults: a region of i / 4 beyond the elements that an outer loop computed, and a
+ * comparison of a name that is constant. */
+static void test_schedules_that_disagreed_once_agree(void) {
+  check_seed(34233, false);
+  check_seed(41556, true);
+}
+
 static void test_all_schedules_agree_on_open_extents(void) {
   for (uint32_t seed = first_seed; seed < end_seed; seed++)
     check_seed(seed, true);
@@ -1189,6 +1196,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
   g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
                   test_chosen_schedules_agree);
+  g_test_add_func("/te/schedule/schedules-that-disagreed-once-agree",
+                  test_schedules_that_disagreed_once_agree);
   g_test_add_func("/te/open/random-schedules-agree-with-the-default",
                   test_all_schedules_agree_on_open_extents);
   g_test_add_func("/te/open/chosen-schedules-agree-with-the-default",
