@@ -604,7 +604,7 @@ WRONG_SEQUENCES = {
     "tensor": ([node("SequenceAt", "x p", "y")], [], "y", "input 0 is no sequence"),
     "node": ([node("SequenceConstruct", "x", "s"), node("Neg", "s", "y")], [], "y", "its input 's' is a sequence"),
     "output": ([node("SequenceConstruct", "x", "y")], [], "y", "output 'y' is a sequence"),
-    "input": ([node("SequenceAt", "s p", "y")], [sequence("s")], "y", "input 's' is not a tensor"),
+    "input": ([node("SequenceAt", "s p", "y")], [sequence("s")], "y", "input 's' is a sequence"),
     "operator": ([node("StringSplit", "x", "y"), node("SequenceConstruct", "x", "s")], [], "y", "1 operator that"),
 }
 
