@@ -52,7 +52,7 @@ adds_earlier_runs() {
   unary Neg 01 "$(part 0a 0804)" >"$work/Neg.onnx"
   "$backplane" report "$work/Neg.onnx" "$work/Neg.onnx" --seconds 0 --earlier "$work/data.json" --json >"$work/three.json" &&
     [ "$(grep -c '"created"' "$work/three.json")" = 3 ] &&
-    fails 1 "is not what" "$backplane" report "$work/Neg.onnx" --seconds 0 --json --earlier "$top_srcdir/examples/digits/reference.json" &&
+    fails 1 "was not printed by" "$backplane" report "$work/Neg.onnx" --seconds 0 --json --earlier "$top_srcdir/examples/digits/reference.json" &&
     fails 1 nowhere.json "$backplane" report "$work/Neg.onnx" --seconds 0 --json --earlier "$work/nowhere.json"
 }
 
