@@ -903,17 +903,19 @@ static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation 
   BpLowering *lowering = nest->lowering;
   BpNest version = *nest;
   int32_t axis = split->parent->index;
-  bool has_vectors = has_kind(split->inner, BP_IR_FOR_VECTORIZED);
   const BpIrNode *zero = bp__ir_int64(lowering->module, 0);
-  const BpIrNode *var = bp_ir_var(lowering->module, split->parent->name, bp__dtype_int64());
   version.piece[axis] = 1;
-  version.is_full[axis] = !has_vectors;
-  version.start[axis] = has_vectors ? zero : var;
-  if (!zero || !var || set_extent(&version, split->inner, has_vectors ? split->factor : 1, NULL))
-    return NULL;
-  if (has_vectors)
-    return build_from(&version, position);
-  if (bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0)
+  if (has_kind(split->inner, BP_IR_FOR_VECTORIZED)) {
+    version.start[axis] = zero;
+    return zero && set_extent(&version, split->inner, split->factor, NULL) == 0
+               ? build_from(&version, position)
+               : NULL;
+  }
+  const BpIrNode *var = bp_ir_var(lowering->module, split->parent->name, bp__dtype_int64());
+  version.is_full[axis] = true;
+  version.start[axis] = var;
+  if (!var || bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0 ||
+      set_extent(&version, split->inner, 1, NULL) != 0)
     return NULL;
   assume_below(nest, var, nest->open[axis]);
   return bp_ir_for(lowering->module, var, zero, nest->open[axis], BP_IR_FOR_SERIAL, "",

@@ -81,22 +81,31 @@ static int clamp_open(BpLowering *lowering, BpInterval *interval, const BpInterv
   return interval->min ? 0 : -1;
 }
 
-static int clamp_closed(BpLowering *lowering, BpInterval *interval, int64_t whole) {
+/* Limits a region to a bound of constant size. */
+static int clamp_closed(BpLowering *lowering, BpInterval *region, const BpInterval *bound) {
   BpIrModule *module = lowering->module;
-  if (interval->extent >= whole) {
-    *interval = bp__interval(bp__ir_int64(module, 0), whole);
-  } else {
-    const BpIrNode *last = bp__ir_int64(module, whole - interval->extent);
-    const BpIrNode *min = bp_ir_binary(module, BP_IR_MIN, interval->min, last);
-    min = bp_ir_binary(module, BP_IR_MAX, min, bp__ir_int64(module, 0));
-    interval->min = bp__index_simplify(&lowering->index, min);
+  if (region->open || region->extent >= bound->extent) {
+    *region = *bound;
+    return 0;
   }
-  return interval->min ? 0 : -1;
+  const BpIrNode *first = bound->min, *min = region->min;
+  const BpIrNode *last =
+      bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, bound->extent - region->extent));
+  const BpIrNode *is_below = bp_ir_binary(module, BP_IR_LE, min, last);
+  const BpIrNode *is_above = bp_ir_binary(module, BP_IR_GE, min, first);
+  if (!is_below || !is_above)
+    return -1;
+  if (bp__index_decide(&lowering->index, is_below) != 1)
+    min = bp_ir_binary(module, BP_IR_MIN, min, last);
+  if (bp__index_decide(&lowering->index, is_above) != 1)
+    min = bp_ir_binary(module, BP_IR_MAX, min, first);
+  region->min = min == region->min ? min : bp__index_simplify(&lowering->index, min);
+  return region->min ? 0 : -1;
 }
 
 int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
   return whole->open ? clamp_open(lowering, interval, whole)
-                     : clamp_closed(lowering, interval, whole->extent);
+                     : clamp_closed(lowering, interval, whole);
 }
 
 /* A scan computes all of its steps, even if only the values of some steps are read. */
@@ -188,28 +197,6 @@ static bool is_inside(const BpLowerStage *s, const BpLowerStage *outer) {
   return s != NULL;
 }
 
-/* Keeps one dimension of a region inside of a bound of constant size. */
-static int clamp_to_bound(BpLowering *lowering, BpInterval *region, const BpInterval *bound) {
-  BpIrModule *module = lowering->module;
-  if (region->open || region->extent >= bound->extent) {
-    *region = *bound;
-    return 0;
-  }
-  const BpIrNode *first = bound->min, *min = region->min;
-  const BpIrNode *last =
-      bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, bound->extent - region->extent));
-  const BpIrNode *is_below = bp_ir_binary(module, BP_IR_LE, min, last);
-  const BpIrNode *is_above = bp_ir_binary(module, BP_IR_GE, min, first);
-  if (!is_below || !is_above)
-    return -1;
-  if (bp__index_decide(&lowering->index, is_below) != 1)
-    min = bp_ir_binary(module, BP_IR_MIN, min, last);
-  if (bp__index_decide(&lowering->index, is_above) != 1)
-    min = bp_ir_binary(module, BP_IR_MAX, min, first);
-  region->min = min == region->min ? min : bp__index_simplify(&lowering->index, min);
-  return region->min ? 0 : -1;
-}
-
 /* An inner loop may want more than all iterations of an outer loop do, because the range of an
  * index such as i / 4 is rounded up. */
 static int apply_bound(BpLowering *lowering, BpLowerStage *s) {
@@ -219,7 +206,7 @@ static int apply_bound(BpLowering *lowering, BpLowerStage *s) {
     if (s->bound.region[i].open || axis->is_scan)
       continue;
     if (bp__lower_whole(lowering, axis->extent, axis->open, &whole) != 0 ||
-        clamp_to_bound(lowering, &s->region[i], &s->bound.region[i]) != 0)
+        clamp_closed(lowering, &s->region[i], &s->bound.region[i]) != 0)
       return -1;
     s->whole[i] = whole.open;
   }

@@ -638,7 +638,8 @@ static void make_split(RandomGraph *g, const Row *row) {
     add_result(g, in.type, shape, in.rank);
 }
 
-/* The pads of one axis: what is left of the axis after negative pads, and more of it beside. */
+/* The pads of one axis: begin and end. Negative pads leave some of the axis; positive pads add to
+ * it. */
 static void pad_axis(RandomGraph *g, const char *mode, int64_t count, int64_t *begin,
                      int64_t *end) {
   int64_t left = count, *sides[] = {begin, end};
