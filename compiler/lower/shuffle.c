@@ -5,6 +5,7 @@
  * takes the lanes out of them. No element outside of these two is read, so the loads stay inside
  * the buffer. */
 
+#include "compiler/ir/scalar.h"
 #include "compiler/lower/passes.h"
 
 /* The maximum number of lanes. */
@@ -57,9 +58,9 @@ static int find_ramp(const BpIrNode *node, Lanes *lanes) {
   return is_exact(lanes, node->dtype);
 }
 
-static int64_t floor_mod(int64_t a, int64_t b) {
-  int64_t rest = b == -1 ? 0 : a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+/* An operation on int64. */
+static int64_t compute(int32_t kind, int64_t a, int64_t b) {
+  return bp__scalar_binary(kind, bp__dtype_int64(), (BpIrScalar){.i = a}, (BpIrScalar){.i = b}).i;
 }
 
 /* Computes one lane; false if the result is not an exact integer. */
@@ -71,18 +72,16 @@ static bool fold_lane(int32_t kind, int64_t a, int64_t b, int64_t *result) {
     return !__builtin_sub_overflow(a, b, result);
   case BP_IR_MUL:
     return !__builtin_mul_overflow(a, b, result);
-  case BP_IR_MIN:
-  case BP_IR_MAX:
-    *result = (kind == BP_IR_MIN) == (a < b) ? a : b;
-    return true;
-  default:
+  case BP_IR_FLOORDIV:
+  case BP_IR_FLOORMOD:
     if (b == 0 || (b == -1 && a == INT64_MIN))
       return false;
-    *result = floor_mod(a, b);
-    if (kind == BP_IR_FLOORDIV)
-      *result = a / b - (*result != 0 && (a < 0) != (b < 0));
-    return true;
+    break;
+  default:
+    break;
   }
+  *result = compute(kind, a, b);
+  return true;
 }
 
 static bool is_same_base(const Lanes *a, const Lanes *b) {
@@ -121,19 +120,6 @@ static int find_base(BpIrModule *module, int32_t kind, const Lanes *a, const Lan
   return *base ? 1 : -1;
 }
 
-static bool compare_lane(int32_t kind, int64_t a, int64_t b) {
-  switch (kind) {
-  case BP_IR_LT:
-    return a < b;
-  case BP_IR_LE:
-    return a <= b;
-  case BP_IR_GT:
-    return a > b;
-  default:
-    return a >= b;
-  }
-}
-
 /* Finds the lanes that a constant comparison selects. Returns 1, 0 for any other mask, or -1 with
  * an error. */
 static int find_mask(BpIrModule *module, const BpIrNode *mask, int32_t depth, bool *is_set) {
@@ -145,7 +131,7 @@ static int find_mask(BpIrModule *module, const BpIrNode *mask, int32_t depth, bo
   if (found <= 0 || a.base || b.base)
     return found < 0 ? -1 : 0;
   for (int32_t i = 0; i < mask->dtype.lanes; i++)
-    is_set[i] = compare_lane(mask->kind, a.offsets[i], b.offsets[i]);
+    is_set[i] = compute(mask->kind, a.offsets[i], b.offsets[i]);
   return 1;
 }
 
