@@ -13,8 +13,10 @@
 /* The cycles from a multiply-add to the next one that needs its result, at two multiply-adds in a
  * cycle. */
 #define FMA_LATENCY 4.0
-/* The cycles for loading a vector from the second-level cache. */
+/* The most cycles for loading a vector from the second-level cache, and the bytes of a panel, which
+ * was stored there just before, that are loaded in a cycle. */
 #define STREAM_CYCLES 2.5
+#define PANEL_BYTES   15.0
 /* The cycles for starting and storing a tile. */
 #define TILE_START 20.0
 
@@ -81,17 +83,41 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
   return loads;
 }
 
-/* The number of vectors of one step that do not stay in the first-level cache. */
-static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
+/* The stage that computes an access' vectors for this product alone; NULL if the access has none.
+ */
+static const BpStageInfo *own_vectors(const BpStageInfo *work, const BpAccess *access,
+                                      const Tile *tile, const BpMachine *machine) {
+  bool has_panels = !machine->has_kernels && is_vector_access(access, tile);
+  return has_panels ? bp__info_own_input(work, access) : NULL;
+}
+
+/* Whether an access reads the element at some axes of the product, as that of an operand that
+ * hoist.c stores does. */
+static bool is_read_by_axes(const BpStageInfo *work, const BpAccess *access) {
+  for (int32_t i = 0; i < access->tensor->ndim; i++) {
+    int32_t axis = 0;
+    while (axis < work->num_roots && access->read->operands[1 + i] != work->s->vars[axis])
+      axis++;
+    if (axis == work->num_roots)
+      return false;
+  }
+  return true;
+}
+
+/* The cycles for loading those vectors of one step that do not stay in the first-level cache. */
+static double stream_cycles_of(const BpStageInfo *info, const Tile *tile,
                                const BpMachine *machine) {
-  double count = 0;
+  double cycles = 0, panel_cycles = (double)(machine->lanes * info->bits) / 8 / PANEL_BYTES;
+  if (panel_cycles > STREAM_CYCLES)
+    panel_cycles = STREAM_CYCLES;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
+    bool is_panel = own_vectors(info, access, tile, machine) && is_read_by_axes(info, access);
     if (is_vector_access(access, tile) &&
         bp__tensor_bytes(access->tensor) * 2 > (double)machine->l1)
-      count += values_of(info, access, tile);
+      cycles += values_of(info, access, tile) * (is_panel ? panel_cycles : STREAM_CYCLES);
   }
-  return count;
+  return cycles;
 }
 
 /* The number of broadcast values of one step that are on different pages. */
@@ -125,13 +151,15 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   double spare = registers > 2 ? 0 : (double)machine->registers / 3;
   if (accumulators + registers + spare > (double)machine->registers)
     return 1e300;
-  double step = accumulators / 2;
+  double products = info->stage->num_products > 1 ? info->stage->num_products : 1;
+  double streams = stream_cycles_of(info, tile, machine);
+  double step = accumulators * products / 2;
   if (loads / 2 > step)
     step = loads / 2;
-  if (streamed_vectors(info, tile, machine) * STREAM_CYCLES > step)
-    step = streamed_vectors(info, tile, machine) * STREAM_CYCLES;
-  if (step < FMA_LATENCY)
-    step = FMA_LATENCY;
+  if (streams > step)
+    step = streams;
+  if (step < FMA_LATENCY * products)
+    step = FMA_LATENCY * products;
   step += 0.5 + 0.02 * scattered_values(info, tile);
   return tiles *
          (step * bp__info_size(info, info->ndim, info->num_roots) + TILE_START + accumulators);
@@ -236,32 +264,11 @@ static bool has_own_broadcasts(const BpStageInfo *info, const Tile *tile, int32_
   return false;
 }
 
-/* The stage that computes an access' vectors for this product alone; NULL if the access has none.
- */
-static const BpStageInfo *own_vectors(const BpStageInfo *work, const BpAccess *access,
-                                      const Tile *tile, const BpMachine *machine) {
-  bool has_panels = !machine->has_kernels && is_vector_access(access, tile);
-  return has_panels ? bp__info_own_input(work, access) : NULL;
-}
-
 /* Whether a stage exchanges the axes of an operand, which is contiguous along the reduction. */
 static bool is_turned(const BpStageInfo *work, const BpStageInfo *info, const BpMachine *machine) {
   int64_t side;
   return machine->lanes > 1 && bp__stage_turns(info->stage) && info->bits == work->bits &&
          bp__find_permuted(info, info->ndim - 1, &side) == info->ndim - 2;
-}
-
-/* Whether an access reads the element at some axes of the product, as that of an operand that
- * hoist.c stores does. */
-static bool is_read_by_axes(const BpStageInfo *work, const BpAccess *access) {
-  for (int32_t i = 0; i < access->tensor->ndim; i++) {
-    int32_t axis = 0;
-    while (axis < work->num_roots && access->read->operands[1 + i] != work->s->vars[axis])
-      axis++;
-    if (axis == work->num_roots)
-      return false;
-  }
-  return true;
 }
 
 /* The producer of an access' vectors that is best computed in the tiles. All tiles of the broadcast
