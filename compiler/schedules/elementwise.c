@@ -11,9 +11,11 @@
 /* The time of a function or a division of vectors, in cheap elements. */
 #define DEAR_ELEMENTS 3
 
-/* The size of an output, in second-level caches of a core, above which non-temporal stores write
- * it: a shared third-level cache cannot hold it besides the inputs. */
+/* The size of an output, in second-level caches of a core and in bytes, from which on non-temporal
+ * stores write it: a shared third-level cache cannot hold it besides the inputs. Stored around the
+ * caches, a smaller output takes up to 1.8 times as long, and its reader waits for memory. */
 #define STREAMED_CACHES 8.0
+#define STREAMED_BYTES  (10.0 * 1048576)
 
 /* The maximum number of values, in all, of axes that are unrolled because a choice depends on
  * them. */
@@ -185,7 +187,8 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
  * transpose write parts of lines, and each part takes a transfer. */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
-  if (!bp__lower_is_output(info->s) || bytes < STREAMED_CACHES * (double)machine->l2)
+  if (!bp__lower_is_output(info->s) || bytes < STREAMED_BYTES ||
+      bytes < STREAMED_CACHES * (double)machine->l2)
     return 0;
   return bp_te_stream(info->stage);
 }

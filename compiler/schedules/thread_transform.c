@@ -11,7 +11,8 @@ enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL };
 enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL };
 
 /* The axes of a kernel from the outside in: two axes over images and channels, for the blocks; axes
- * over tiles and the channels of a block, for the threads; and two axes within a tile. */
+ * over tiles and the channels of a block, for the threads; and two axes within a tile, which are
+ * unrolled. */
 typedef struct Loops {
   BpTeAxis *axes[8];
   int32_t count;
@@ -34,9 +35,6 @@ static int bind_loops(BpTeStage *stage, const Loops *loops, const BpMachine *mac
       bp__bind_outer(stage, outer, 2) != 0 || bp_te_bind(stage, block, "blockIdx.x") != 0 ||
       bp_te_bind(stage, *thread, "threadIdx.x") != 0)
     return -1;
-  for (int32_t i = loops->count - 2; i < loops->count; i++)
-    if (bp_te_unroll(stage, loops->axes[i]) != 0)
-      return -1;
   return 0;
 }
 
@@ -68,7 +66,8 @@ static int schedule_output(const BpTransformStages *stages, BpTeTensor *output,
   Loops loops = {{axes[OUT_N], axes[OUT_BLOCK]}, 2};
   for (int32_t i = 0; i < 2; i++)
     if (bp_te_split(stage, axes[OUT_Y + i], stages->tile[i], BP_TE_TAIL_GUARD, &tiles[i],
-                    &inside[i]) != 0)
+                    &inside[i]) != 0 ||
+        bp_te_unroll(stage, inside[i]) != 0)
       return -1;
   loops.axes[loops.count++] = tiles[0];
   loops.axes[loops.count++] = tiles[1];

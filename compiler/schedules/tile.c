@@ -36,12 +36,17 @@ static int32_t vector_axis_of(const BpStageInfo *info) {
   return 0;
 }
 
+/* Whether all elements of a tile along an axis read one element: tiles do not cross pieces. */
+static bool is_shared(const BpAccess *access, int32_t axis) {
+  return (access->is_linear[axis] || access->piece[axis] != 0) && access->stride[axis] == 0;
+}
+
 /* The number of values of a read that a tile needs in one step: vectors, or scalars to
  * broadcast. */
 static double values_of(const BpStageInfo *info, const BpAccess *access, const Tile *tile) {
   double count = 1;
   for (int32_t i = 0; i < info->ndim; i++)
-    if (!access->is_linear[i] || access->stride[i] != 0)
+    if (!is_shared(access, i))
       count *= (double)(i == tile->vector_axis ? tile->vectors : tile->size[i]);
   return count;
 }
