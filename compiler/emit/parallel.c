@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parallel loop becomes a function that runs one task's share of the loop; a structure holds the
- * outside values that the loop's body uses. Variables keep their names in the loop's function. */
+/* A parallel loop becomes a function that runs one task's share of the loop. Its parameters are the
+ * outside values that the loop's body uses, under their names: compilers heed `restrict` on
+ * parameters, but not on pointers that are read from memory. A second function, the task, takes the
+ * values from a structure. */
 #include "compiler/emit/emit.h"
 
 typedef struct Captures {
   BpEmitter *e;
   BpPointerMap seen;
-  BpText fields; /* declarations of the structure's fields */
-  BpText loads;  /* statements of the task that load values from the structure */
-  BpText values; /* initial values of the structure's fields */
+  BpText fields;     /* declarations of the structure's fields */
+  BpText parameters; /* declarations of the parameters */
+  BpText arguments;  /* the structure's fields as arguments */
+  BpText values;     /* initial values of the structure's fields */
 } Captures;
 
 static int is_noalias(BpEmitter *e) {
@@ -33,43 +36,21 @@ static int32_t capture(void *context, const BpIrNode *node) {
   const char *pointer = is_buffer ? "*" : "";
   const char *qualifier = is_buffer ? (is_noalias(e) ? "restrict " : "") : "const ";
   bp__appendf(e, &captures->fields, "  %s %s%s;\n", type, pointer, name);
-  bp__appendf(e, &captures->loads, "  %s %s%s%s = context->%s;\n", type, pointer, qualifier, name,
-              name);
+  bp__appendf(e, &captures->parameters, "%s %s%s%s, ", type, pointer, qualifier, name);
+  bp__appendf(e, &captures->arguments, "context->%s, ", name);
   bp__appendf(e, &captures->values, "%s%s", captures->values.size ? ", " : "", name);
   return is_buffer ? 1 : 0; /* the body does not need the extents of a buffer */
 }
 
-/* Writes the function of one task before the current function. */
-static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captures,
-                      const char *name) {
-  const BpIrNode *var = e->ir->operand(node, 0);
-  const char *type = bp__type(e, e->ir->dtype(var));
-  BpSymbol *symbol = bp__declare(e, var, e->ir->dtype(var));
-  if (!symbol)
-    return;
-  BpText task = {NULL, 0, 0};
-  BpText *outer = e->out;
-  int32_t indent = e->indent;
-  int32_t cleanup = e->cleanup;
-  e->out = &task;
-  e->indent = 0;
-  e->cleanup = 0;
-  e->in_parallel = 1;
-  bp__line(e, "struct %s {", name);
-  bp__appendf(e, e->out, "%s", captures->fields.data ? captures->fields.data : "");
-  bp__line(e, "  %s first, count;", type);
-  bp__line(e, "};\n");
-  bp__line(e, "static int %s(int task, bp_group *group, void *data) {", name);
-  bp__line(e, "  const struct %s *context = data;", name);
-  bp__appendf(e, e->out, "%s", captures->loads.data ? captures->loads.data : "");
-  bp__line(e, "  const long long tasks = group->num_task;");
-  bp__line(e, "  const %s first = context->first + (%s)((long long)context->count * task / tasks);",
-           type, type);
-  bp__line(
-      e, "  const %s last = context->first + (%s)((long long)context->count * (task + 1) / tasks);",
-      type, type);
+/* Writes the loop over a share of the iterations as a function of its own. It is not inlined: that
+ * would turn its parameters into pointers that are read from memory. */
+static void emit_share(BpEmitter *e, const BpIrNode *node, const Captures *captures,
+                       const char *name, const char *loop) {
+  const char *type = bp__type(e, e->ir->dtype(e->ir->operand(node, 0)));
+  bp__line(e, "__attribute__((noinline))");
+  bp__line(e, "static int share_of_%s(%sconst %s first, const %s last) {", name,
+           captures->parameters.data ? captures->parameters.data : "", type, type);
   bp__line(e, "  int rc = 0;");
-  const char *loop = symbol->expr.text;
   bp__line(e, "  for (%s %s = first; %s < last; ++%s) {", type, loop, loop, loop);
   e->indent = 1;
   bp__block(e, e->ir->operand(node, 3));
@@ -78,13 +59,53 @@ static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captur
   e->indent = 0;
   bp__line(e, "  return rc;");
   bp__line(e, "}\n");
+}
+
+/* Writes the function of one task, which computes its share from the number of tasks. */
+static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captures,
+                      const char *name) {
+  const char *type = bp__type(e, e->ir->dtype(e->ir->operand(node, 0)));
+  bp__line(e, "struct %s {", name);
+  bp__appendf(e, e->out, "%s", captures->fields.data ? captures->fields.data : "");
+  bp__line(e, "  %s first, count;", type);
+  bp__line(e, "};\n");
+  bp__line(e, "static int %s(int task, bp_group *group, void *data) {", name);
+  bp__line(e, "  const struct %s *context = data;", name);
+  bp__line(e, "  const long long tasks = group->num_task;");
+  bp__line(e, "  const %s first = context->first + (%s)((long long)context->count * task / tasks);",
+           type, type);
+  bp__line(
+      e, "  const %s last = context->first + (%s)((long long)context->count * (task + 1) / tasks);",
+      type, type);
+  bp__line(e, "  return share_of_%s(%sfirst, last);", name,
+           captures->arguments.data ? captures->arguments.data : "");
+  bp__line(e, "}\n");
+}
+
+/* Writes both functions before the current function. */
+static void emit_functions(BpEmitter *e, const BpIrNode *node, const Captures *captures,
+                           const char *name) {
+  const BpIrNode *var = e->ir->operand(node, 0);
+  BpSymbol *symbol = bp__declare(e, var, e->ir->dtype(var));
+  if (!symbol)
+    return;
+  BpText functions = {NULL, 0, 0};
+  BpText *outer = e->out;
+  int32_t indent = e->indent;
+  int32_t cleanup = e->cleanup;
+  e->out = &functions;
+  e->indent = 0;
+  e->cleanup = 0;
+  e->in_parallel = 1;
+  emit_share(e, node, captures, name, symbol->expr.text);
+  emit_task(e, node, captures, name);
   bp__undeclare(e, var);
   e->in_parallel = 0;
   e->out = outer;
   e->indent = indent;
   e->cleanup = cleanup;
-  bp__append(e, &e->before, task.data ? task.data : "", task.size);
-  bp__text_free(&task);
+  bp__append(e, &e->before, functions.data ? functions.data : "", functions.size);
+  bp__text_free(&functions);
 }
 
 void bp__parallel(BpEmitter *e, const BpIrNode *node) {
@@ -102,9 +123,10 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node) {
            bp__bare(e, first.text), bp__bare(e, count.text));
   bp__line(e, "if (bp_parallel_launch(%s, &%s, %s))", name, data, count.text);
   bp__line(e, "  %s", bp__leave(e));
-  emit_task(e, node, &captures, name);
+  emit_functions(e, node, &captures, name);
   bp_pointer_map_free(&captures.seen);
   bp__text_free(&captures.fields);
-  bp__text_free(&captures.loads);
+  bp__text_free(&captures.parameters);
+  bp__text_free(&captures.arguments);
   bp__text_free(&captures.values);
 }

@@ -21,16 +21,26 @@ static int add_prefetch(PrefetchList *list, const BpIrNode *statement) {
   return statement ? 0 : -1;
 }
 
+/* The rows of a region, and the cache lines of a row, up to a limit each. */
+static int64_t rows_of(const BpInterval *region, int32_t ndim) {
+  int64_t rows = 1;
+  for (int32_t i = 0; i < ndim - 1 && rows <= MAX_PREFETCHES; i++)
+    rows *= region[i].extent < MAX_PREFETCHES ? region[i].extent : MAX_PREFETCHES;
+  return rows;
+}
+
+static int64_t lines_of(const BpInterval *region, int32_t ndim, int64_t line) {
+  int64_t lines = ndim > 0 ? (region[ndim - 1].extent + line - 1) / line : 1;
+  return lines < MAX_PREFETCHES ? lines : MAX_PREFETCHES;
+}
+
 /* Makes one prefetch for each cache line of the region, up to a limit. */
 static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
   BpIrModule *module = nest->lowering->module;
   int32_t ndim = read->num_operands - 1;
   int64_t line = CACHE_LINE * 8 / read->dtype.bits;
-  int64_t lines = ndim > 0 ? (region[ndim - 1].extent + line - 1) / line : 1;
-  int64_t rows = 1;
-  for (int32_t i = 0; i < ndim - 1; i++)
-    rows *= region[i].extent < MAX_PREFETCHES ? region[i].extent : MAX_PREFETCHES;
+  int64_t lines = lines_of(region, ndim, line), rows = rows_of(region, ndim);
   for (int64_t n = 0; n < rows * lines && list->count < MAX_PREFETCHES; n++) {
     const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
     int64_t row = n / lines, offset = n % lines * line;
@@ -52,11 +62,29 @@ static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInt
   return 0;
 }
 
-/* Prefetches the elements that one read touches in the iteration given by `roots`. */
-static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const BpIrNode *read,
-                         PrefetchList *list) {
+/* The next leaf at `position` or inside it whose loop is unrolled; NULL if there is none. */
+static const BpTeAxis *next_unrolled(const BpNest *nest, int32_t position) {
+  for (int32_t i = position; i < nest->stage->num_leaves; i++) {
+    const BpTeAxis *leaf = nest->stage->leaves[i];
+    if (leaf->for_kind == BP_IR_FOR_UNROLLED && !nest->open[leaf->index] &&
+        !nest->is_bound[leaf->index])
+      return leaf;
+  }
+  return NULL;
+}
+
+/* Prefetches the elements that one read touches in an iteration. If the region around them has more
+ * cache lines than the loop has unrolled iterations, these are far from each other, as the gates of
+ * a recurrent layer are, and each gets a region of its own. */
+static int prefetch_read(const BpNest *nest, int32_t position, int64_t iterations,
+                         const BpIrNode *read, PrefetchList *list) {
   BpInterval region[BP_TE_MAX_NDIM];
-  for (int32_t i = 0; i + 1 < read->num_operands; i++) {
+  const BpIrNode *roots[BP__TE_MAX_AXES];
+  const BpTeAxis *unrolled = next_unrolled(nest, position);
+  int32_t ndim = read->num_operands - 1;
+  if (bp__nest_roots(nest, true, roots) != 0)
+    return -1;
+  for (int32_t i = 0; i < ndim; i++) {
     bool is_bounded;
     if (bp__lower_index_interval(nest->lowering, nest->s, roots, read->operands[1 + i], &region[i],
                                  &is_bounded) != 0)
@@ -64,25 +92,46 @@ static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const
     if (!is_bounded)
       return 0;
   }
-  return prefetch_region(nest, read, region, list);
+  int64_t lines = lines_of(region, ndim, CACHE_LINE * 8 / read->dtype.bits) * rows_of(region, ndim);
+  if (!unrolled || lines <= iterations)
+    return prefetch_region(nest, read, region, list);
+  BpNest each = *nest;
+  each.is_bound[unrolled->index] = true;
+  for (int64_t i = 0; i < nest->extent[unrolled->index] && list->count < MAX_PREFETCHES; i++) {
+    each.value[unrolled->index] = bp__ir_int64(nest->lowering->module, i);
+    if (prefetch_read(&each, position, iterations / nest->extent[unrolled->index], read, list) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* The number of iterations of the unrolled loops at a position and inside it. */
+static int64_t unrolled_iterations(const BpNest *nest, int32_t position) {
+  int64_t count = 1;
+  BpNest each = *nest;
+  for (const BpTeAxis *leaf; (leaf = next_unrolled(&each, position)) && count <= MAX_PREFETCHES;) {
+    each.is_bound[leaf->index] = true;
+    count *= nest->extent[leaf->index];
+  }
+  return count;
 }
 
 const BpIrNode *bp__nest_prefetch(const BpNest *nest, int32_t position, const BpIrNode *rest) {
   PrefetchList list = {.count = 0};
+  int64_t iterations = unrolled_iterations(nest, position + 1);
   for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
-    const BpIrNode *roots[BP__TE_MAX_AXES];
     if (nest->phase != BP__NEST_MAIN || p->axis != nest->stage->leaves[position])
       continue;
     BpNest ahead = *nest;
     const BpIrNode **value = &ahead.value[p->axis->index];
     *value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, *value,
                           bp__ir_int64(nest->lowering->module, p->distance));
-    if (!*value || bp__nest_roots(&ahead, true, roots) != 0)
+    if (!*value)
       return NULL;
     for (int32_t i = 0; i < nest->s->num_reads; i++)
       if (nest->s->reads[i]->operands[0] ==
               bp__ir_map_get(&nest->lowering->copied, p->tensor->buffer) &&
-          prefetch_read(&ahead, roots, nest->s->reads[i], &list) != 0)
+          prefetch_read(&ahead, position + 1, iterations, nest->s->reads[i], &list) != 0)
         return NULL;
   }
   if (list.count == 0)
