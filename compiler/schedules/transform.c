@@ -119,8 +119,7 @@ static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
   BpTeAxis *order[] = {axes[AT_N],       axes[AT_BLOCK],   axes[AT_TILE_Y], axes[AT_TILE_X],
                        axes[AT_POINT_Y], axes[AT_POINT_X], axes[AT_CHANNEL]};
   BpTeAxis *tiles = axes[AT_TILE_X];
-  if (bp_te_reorder(stage, order, AT_NDIM) != 0 ||
-      bp_te_vectorize(stage, axes[AT_CHANNEL]) != 0)
+  if (bp_te_reorder(stage, order, AT_NDIM) != 0 || bp_te_vectorize(stage, axes[AT_CHANNEL]) != 0)
     return -1;
   return compute_in_registers(rows, stage, tiles);
 }
@@ -179,7 +178,8 @@ int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformS
   BpAnalysis analysis;
   bool is_lock_step = machine.threads > 1;
   if ((is_lock_step && bp_te_compute_inline(stages->padded->stage) != 0) ||
-      unroll_points(stages->input->stage) != 0 || bp__inline_stages(te, &output, 1) != 0 || bp__analysis_init(&analysis, te, &output, 1) != 0)
+      unroll_points(stages->input->stage) != 0 || bp__inline_stages(te, &output, 1) != 0 ||
+      bp__analysis_init(&analysis, te, &output, 1) != 0)
     return -1;
   int rc = is_lock_step ? bp__schedule_thread_transform(&analysis, stages, output, &machine)
                         : schedule_stages(&analysis, stages, output->stage, &machine);
