@@ -81,11 +81,13 @@ DIR *bp__open_entries(int folder) {
 }
 
 void bp__remove_files(int folder) {
-  DIR *entries = bp__open_entries(folder);
+  DIR *entries = fdopendir(folder);
   for (const struct dirent *entry; entries && (entry = readdir(entries));)
     unlinkat(folder, entry->d_name, 0);
   if (entries)
     closedir(entries);
+  else
+    close(folder);
 }
 
 void bp__remove_abandoned(int folder, const char *name) {
@@ -97,6 +99,7 @@ void bp__remove_abandoned(int folder, const char *name) {
       status.st_mtime < time(NULL) - BP_RECENT_S && !flock(fd, LOCK_EX | LOCK_NB)) {
     bp__remove_files(fd);
     unlinkat(folder, name, AT_REMOVEDIR);
+  } else {
+    close(fd);
   }
-  close(fd);
 }

@@ -31,7 +31,8 @@ int bp__replace_file(int folder, const char *name, const struct iovec *parts, in
 /* Opens the list of the names in the folder open as `folder`, which may be open by O_PATH (transfer
  * full, closedir). NULL with errno. */
 DIR *bp__open_entries(int folder);
-/* Removes the files in a folder. */
+/* Removes the files in the folder open as `folder`, and closes it. Needs no further descriptor,
+ * which a process at its limit does not have. */
 void bp__remove_files(int folder);
 /* Names changed within this time, in seconds, may be in use. */
 #define BP_RECENT_S 60

@@ -142,8 +142,7 @@ backplane_target_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm
 # Tensors as text.
 parts_LTLIBRARIES += backplane-text.la
 backplane_text_la_SOURCES = \
-	parts/text/attr.c \
-	parts/text/element.c parts/text/element.h \
+	parts/text/attr.c parts/text/attr.h \
 	parts/text/tensor.c
 backplane_text_la_LDFLAGS = $(part_ldflags)
 backplane_text_la_LIBADD = libbackplane.la $(GLIB_LIBS) -lm

@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
@@ -194,7 +195,22 @@ static void raise_stack_limit(void) {
     set_stack_of_threads(limit.rlim_cur);
 }
 
+/* ---- Standard streams -------------------------------------------------------------------- */
+
+/* Opens each closed standard descriptor in the wrong direction, so that its use still fails. A file
+ * that the program opens would get the number otherwise, and messages would go into the file. */
+static void fill_standard_descriptors(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+      continue;
+    int filler = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (filler < 0) /* a chroot without /dev */
+      open("/", O_PATH);
+  }
+}
+
 int main(int argc, char **argv) {
+  fill_standard_descriptors();
   raise_stack_limit();
   atexit(check_output_at_exit);
   signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */

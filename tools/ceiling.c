@@ -83,8 +83,10 @@ static BpModule *compile(GByteArray *bytes, const BpTarget *target) {
   GError *error = NULL;
   char *path = NULL;
   int file = g_file_open_tmp("backplane-XXXXXX.onnx", &path, &error);
-  if (file >= 0)
+  if (file >= 0) {
     close(file);
+    temporary_add(path);
+  }
   BpModule *module = NULL;
   if (file >= 0 && g_file_set_contents(path, (const char *)bytes->data, bytes->len, &error))
     module = bp_model_compile(path, &options);
@@ -92,7 +94,7 @@ static BpModule *compile(GByteArray *bytes, const BpTarget *target) {
     bp_error_raise(BP_ERROR_IO, "cannot write a model to measure: %s", error->message);
   g_clear_error(&error);
   if (path)
-    unlink(path);
+    temporary_remove(path);
   g_free(path);
   g_byte_array_unref(bytes);
   return module;

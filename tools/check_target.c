@@ -24,14 +24,17 @@ static char *write_model(void) {
   int file = g_file_open_tmp("backplane-XXXXXX.onnx", &path, NULL);
   gboolean is_written =
       file >= 0 && write(file, model_bytes, sizeof model_bytes) == (ssize_t)sizeof model_bytes;
-  if (file >= 0)
+  int error = errno;
+  if (file >= 0) {
     close(file);
+    temporary_add(path);
+  }
   if (is_written)
     return path;
   bp_error_raise(BP_ERROR_IO, "cannot write a model to try into %s: %s", g_get_tmp_dir(),
-                 g_strerror(errno));
+                 g_strerror(error));
   if (path)
-    unlink(path);
+    temporary_remove(path);
   g_free(path);
   return NULL;
 }
@@ -43,7 +46,7 @@ static BpModule *compile_model(const BpTarget *target) {
   const BpCompileOptions options = {
       .struct_size = sizeof options, .targets = &target, .num_targets = 1};
   BpModule *module = bp_model_compile(path, &options);
-  unlink(path);
+  temporary_remove(path);
   g_free(path);
   return module;
 }

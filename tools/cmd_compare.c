@@ -108,29 +108,14 @@ static int add_node(void *visitor, const char *node, const char *function, int64
   return 0;
 }
 
-/* Removes the files of a folder that has no subfolders. */
-static void empty_folder(const char *path) {
-  GDir *dir = g_dir_open(path, 0, NULL);
-  const char *name;
-  while (dir && (name = g_dir_read_name(dir))) {
-    char *file = g_build_filename(path, name, NULL);
-    unlink(file);
-    g_free(file);
-  }
-  if (dir)
-    g_dir_close(dir);
-}
-
 static void clear_side(Side *side) {
   if (side->nodes)
     g_array_unref(side->nodes);
   if (side->outputs)
     g_array_unref(side->outputs);
   g_free(side->version);
-  if (side->dir) {
-    empty_folder(side->dir);
-    rmdir(side->dir);
-  }
+  if (side->dir)
+    temporary_remove(side->dir);
   json_decref(side->channels);
   g_free(side->dir);
   g_free(side->label);
@@ -142,8 +127,10 @@ static int make_folder(Side *side) {
   g_array_set_clear_func(side->nodes, clear_dumped);
   side->outputs = g_array_new(FALSE, FALSE, sizeof(Output));
   g_array_set_clear_func(side->outputs, clear_output);
-  if ((side->dir = g_dir_make_tmp("backplane-XXXXXX", &error)))
+  if ((side->dir = g_dir_make_tmp("backplane-XXXXXX", &error))) {
+    temporary_add(side->dir);
     return 0;
+  }
   bp_error_raise(BP_ERROR_IO,
                  "cannot make a folder for the nodes' tensors: %s; TMPDIR names another place",
                  error->message);

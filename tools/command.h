@@ -503,6 +503,11 @@ int difference_raise(const Difference *difference, const BpTensorView *view,
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
+/* Has the signals that users and systems end programs with remove a temporary file, or a folder
+ * with its files, first. temporary_remove removes it now. One thread. */
+void temporary_add(const char *path);
+void temporary_remove(const char *path);
+
 /* Opens a regular file for reading (fclose), and gives its size in bytes; NULL with an error. */
 FILE *file_open(const char *path, gsize *size);
 /* Reads a file, with a NUL after its bytes (transfer full, g_free); NULL with an error. */

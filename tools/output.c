@@ -284,18 +284,37 @@ int command_check_output(const char *option, const char *output, char *const *fi
   return 0;
 }
 
+/* Reads the first `size` bytes of a file, or fewer if it is shorter; -1 with errno. */
+static ssize_t read_begin(const char *path, char *begin, size_t size) {
+  int fd;
+  ssize_t got;
+  do
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  do
+    got = fd < 0 ? -1 : read(fd, begin, size);
+  while (fd >= 0 && got < 0 && errno == EINTR);
+  int error = errno;
+  if (fd >= 0)
+    close(fd);
+  errno = error;
+  return got;
+}
+
 int command_check_kind(const char *option, const char *output, const char *start,
                        const char *kind) {
   struct stat file;
   char begin[16] = "";
-  size_t size = strlen(start);
+  size_t size = MIN(strlen(start), sizeof begin);
   if (!output || stat(output, &file) != 0 || !S_ISREG(file.st_mode) || !file.st_size)
     return 0;
-  FILE *stream = fopen(output, "re");
-  size_t got = stream ? fread(begin, 1, MIN(size, sizeof begin), stream) : 0;
-  if (stream)
-    fclose(stream);
-  return got == size && memcmp(begin, start, size) == 0
+  ssize_t got = read_begin(output, begin, size);
+  if (got < 0)
+    return bp_error_raise(BP_ERROR_IO,
+                          "%s %s would replace a file that cannot be read, to see whether it is a "
+                          "%s: %s; remove the file first, or choose another name",
+                          option, output, kind, g_strerror(errno));
+  return (size_t)got == size && memcmp(begin, start, size) == 0
              ? 0
              : command_raise_usage("%s %s would replace a file that is no %s; remove the file "
                                    "first, or choose another name",

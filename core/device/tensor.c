@@ -317,8 +317,3 @@ char *bp_tensor_format(const BpTensorView *tensor, int64_t threshold) {
   const Text *text = bp__part_table(BP_PART_TEXT);
   return text ? text->format_tensor(tensor, threshold) : NULL;
 }
-
-int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value) {
-  const Text *text = bp__part_table(BP_PART_TEXT);
-  return text ? text->decode_element(dtype, elements, index, value) : -1;
-}

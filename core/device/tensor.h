@@ -20,8 +20,6 @@ BP__SHARED void bp__view_fill_strides(const BpTensorView *view, int64_t *strides
 BP__SHARED void bp__tensor_set_read_only(BpTensor *tensor);
 
 typedef struct Text {
-  /* bp_dtype_decode. */
-  int (*decode_element)(BpDataType dtype, const void *elements, uint64_t index, double *value);
   char *(*format_tensor)(const BpTensorView *tensor, int64_t threshold);
   /* bp_device_attr_name. */
   const char *(*attr_name)(int32_t attr);

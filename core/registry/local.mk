@@ -3,6 +3,7 @@
 
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
+	core/registry/element.c core/registry/element.h \
 	core/registry/given.h \
 	core/registry/error.c \
 	core/registry/host.c \

@@ -129,14 +129,23 @@ static int compute_group(Lowering *lowering) {
 typedef struct Dump {
   const BpBuild *build;
   const char *function;
+  BpError *error; /* of the first file that could not be written */
 } Dump;
 
 static void dump_pass(void *context, const char *pass, const char *text) {
-  const Dump *dump = context;
+  Dump *dump = context;
   char name[2 * MAX_NAME];
   snprintf(name, sizeof(name), "%s.%s.ir", dump->function, pass);
-  if (bp__build_dump(dump->build, name, text))
-    bp_error_clear();
+  if (!dump->error && bp__build_dump(dump->build, name, text))
+    dump->error = bp_error_take();
+}
+
+/* Ends a dump, whose callback cannot fail; returns -1 with the error of a file instead of 0. */
+static int end_dump(Dump *dump, int status) {
+  if (!dump->error)
+    return status;
+  bp_error_put(dump->error);
+  return -1;
 }
 
 static int begin_lowering(Lowering *lowering) {
@@ -207,7 +216,7 @@ static int keep_symbols(const Lowering *lowering, BpGroups *groups, BpGroup *gro
 
 static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                           BpGroup *group, BpIrModule *module) {
-  Dump dump = {build, group->function};
+  Dump dump = {build, group->function, NULL};
   BpLowerOptions options = {.struct_size = sizeof(options),
                             .target = build->target,
                             .dump = build->options->dump_dir ? dump_pass : NULL,
@@ -225,7 +234,7 @@ static int lower_function(const BpBuild *build, const BpGraph *graph, BpGroups *
                            module);
   }
   end_lowering(&lowering);
-  return status;
+  return end_dump(&dump, status);
 }
 
 /* The number of output elements of a node, with likely values for open extents. */

@@ -18,6 +18,7 @@
 #include "graph/exec/model.h"
 #include "graph/exec/special.h"
 #include "graph/io/given.h"
+#include "graph/io/npy.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
 
@@ -496,7 +497,7 @@ static int dump_output(const char *dir, const BpModelCall *call, uint32_t index)
   char *path = malloc(size);
   if (path)
     snprintf(path, size, "%s/%s", dir, file);
-  int status = path ? bp_npy_write(path, &call->outputs[index])
+  int status = path ? bp__npy_replace(path, &call->outputs[index])
                     : bp_error_raise(BP_ERROR_MEMORY, "no memory for a file name");
   free(path);
   bp_str_free(file);

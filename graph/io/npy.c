@@ -15,6 +15,7 @@
 #include <backplane/object.h>
 
 #include "graph/io/given.h"
+#include "graph/io/npy.h"
 #include "graph/io/write.h"
 
 #define MAGIC              "\x93NUMPY"
@@ -260,6 +261,16 @@ int bp_npy_write(const char *path, const BpTensorView *tensor) {
   int rc = bp__write_file(path, file, size);
   free(file);
   return rc;
+}
+
+int bp__npy_replace(const char *path, const BpTensorView *tensor) {
+  int may = bp__may_replace(path, MAGIC);
+  if (!may)
+    return bp_error_raise(BP_ERROR_IO,
+                          "%s is no .npy file and would be replaced; remove the file first, or "
+                          "choose another folder",
+                          path);
+  return may < 0 ? -1 : bp_npy_write(path, tensor);
 }
 
 int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes) {

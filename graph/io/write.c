@@ -110,6 +110,33 @@ static int replace(const char *path, const char *data, size_t size) {
   return rc;
 }
 
+/* ---- Files of another kind --------------------------------------------------------------- */
+
+static ssize_t read_begin(int fd, char *begin, size_t size) {
+  ssize_t got;
+  do
+    got = read(fd, begin, size);
+  while (got < 0 && errno == EINTR);
+  return got;
+}
+
+int bp__may_replace(const char *path, const char *start) {
+  struct stat status;
+  char begin[16];
+  size_t size = strlen(start);
+  if (stat(path, &status) || !S_ISREG(status.st_mode) || !status.st_size)
+    return 1;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  ssize_t got = fd < 0 ? -1 : read_begin(fd, begin, size);
+  int error = errno;
+  if (fd >= 0)
+    close(fd);
+  return got < 0 ? bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(error))
+                 : (size_t)got == size && !memcmp(begin, start, size);
+}
+
+/* ---- Writing ----------------------------------------------------------------------------- */
+
 int bp__write_file(const char *path, const char *data, size_t size) {
   int rc = is_special(path) ? write_special(path, data, size) : replace(path, data, size);
   return rc ? bp_error_raise(errno == ENOMEM ? BP_ERROR_MEMORY : BP_ERROR_IO, "%s: %s", path,

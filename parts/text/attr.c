@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of the attributes of devices. */
-#include "parts/text/element.h"
+#include "parts/text/attr.h"
 
 #include <backplane/device.h>
 #include <glib.h>

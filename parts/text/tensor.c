@@ -12,9 +12,10 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
-#include "parts/text/element.h"
+#include "parts/text/attr.h"
 
 #include "core/device/tensor.h"
+#include "core/registry/element.h"
 #include "core/registry/given.h"
 #include "core/registry/part.h"
 
@@ -142,7 +143,7 @@ static double decode(const Form *form, int64_t offset) {
   double value = 0; /* the type was checked before */
   uint64_t index;
   const void *elements = find_element(form, offset, &index);
-  bp__dtype_decode(form->view->dtype, elements, index, &value);
+  bp_dtype_decode(form->view->dtype, elements, index, &value);
   return value;
 }
 
@@ -405,7 +406,7 @@ static char *format_tensor(const BpTensorView *tensor, int64_t threshold) {
   double ignored;
   char *text = NULL;
   int64_t bytes = BP_GIVEN(tensor) ? bp_view_num_bytes(tensor) : -1;
-  if (bytes < 0 || bp__dtype_decode(tensor->dtype, &zero, 0, &ignored) < 0)
+  if (bytes < 0 || bp_dtype_decode(tensor->dtype, &zero, 0, &ignored) < 0)
     return NULL;
   if (tensor->device.device_type == BP_DEVICE_CPU)
     return format_on_host(tensor, threshold);
@@ -422,7 +423,6 @@ static char *format_tensor(const BpTensorView *tensor, int64_t threshold) {
   return text;
 }
 
-static const Text text_table = {
-    .decode_element = bp__dtype_decode, .format_tensor = format_tensor, .attr_name = bp__attr_name};
+static const Text text_table = {.format_tensor = format_tensor, .attr_name = bp__attr_name};
 
 BP__PART(BP_PART_TEXT, text_table);

@@ -36,14 +36,18 @@ int bp__cache_path(const BpCache *cache, const char *name, char *path) {
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-static int create_in(BpWorkdir *dir, int parent, const char *path) {
+#define TMPDIR_REMEDY "; set TMPDIR to a directory that you may write to"
+
+/* `remedy` ends the message of an error. */
+static int create_in(BpWorkdir *dir, int parent, const char *path, const char *remedy) {
   char name[BP_TEMPORARY_SIZE];
   dir->cache = NULL;
   dir->path[0] = '\0';
   dir->fd = parent < 0 ? -1 : bp__temporary_folder(parent, name);
   if (dir->fd < 0)
-    return bp_error_raise(BP_ERROR_IO, "cannot make a directory for temporary files in \"%s\": %s",
-                          path, strerror(errno));
+    return bp_error_raise(BP_ERROR_IO,
+                          "cannot make a directory for temporary files in \"%s\": %s%s", path,
+                          strerror(errno), remedy);
   flock(dir->fd, LOCK_EX | LOCK_NB);
   snprintf(dir->path, sizeof dir->path, "%s/%s", path, name);
   if (strlen(path) + sizeof name < sizeof dir->path)
@@ -69,7 +73,7 @@ static int check_room(const BpWorkdir *dir) {
 }
 
 static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
-  if (create_in(dir, cache->fd, cache->path))
+  if (create_in(dir, cache->fd, cache->path, BP_CACHE_REMEDY))
     return -1;
   if (check_room(dir)) {
     bp__workdir_remove(dir);
@@ -108,7 +112,7 @@ int bp__workdir_create(BpWorkdir *dir, const BpCache *cache) {
   }
   const char *place = temporary_place();
   int parent = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  int rc = create_in(dir, parent, place);
+  int rc = create_in(dir, parent, place, TMPDIR_REMEDY);
   if (parent >= 0) {
     tidy_temporary(parent);
     close(parent);
@@ -120,7 +124,6 @@ void bp__workdir_remove(BpWorkdir *dir) {
   if (!dir->path[0])
     return;
   bp__remove_files(dir->fd);
-  close(dir->fd);
   rmdir(dir->path);
   dir->path[0] = '\0';
 }

@@ -66,6 +66,15 @@ cache_without_its_part_keeps_files() {
     grep -qF 'no old file of the cache is removed: ' "$work/err" && ls "$work"/cache/*/*.o
 }
 
+# Weights and outputs keep their values: without the part of texts no number is read as 0.
+numbers_need_no_part() {
+  local out=(run "$work/digits.so" --device cpu --input "image=$top_srcdir/examples/digits/images/3-1666.png" --json)
+  with text "$top_builddir/.libs/backplane-text.so" "${compile[@]}" && cp "$work/digits.so" "$work/whole.so" &&
+    with text "$top_builddir/.libs/backplane-text.so" "${out[@]}" >"$work/whole" &&
+    with text "$work/text" "${compile[@]}" && cmp "$work/digits.so" "$work/whole.so" &&
+    with text "$work/text" "${out[@]}" >"$work/less" && grep -v '_ms"' "$work/less" >"$work/out" && grep -v '_ms"' "$work/whole" | diff - "$work/out"
+}
+
 ok parts/damaged-part-is-named fails 1 'backplane-target.so: ' with target "$work/text" "${compile[@]}"
 ok parts/truncated-part-is-named truncated_part_is_named
 ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-target.so: it is not a regular file' \
@@ -76,5 +85,6 @@ ok parts/isolation-without-its-part-is-one-warning warns_once
 ok parts/cache-without-its-part-keeps-files cache_without_its_part_keeps_files
 ok parts/message-without-advice-stays message_without_advice_stays
 ok parts/help-without-its-part-is-an-error help_is_no_silence
+ok parts/numbers-need-no-part numbers_need_no_part
 
 echo "1..$count"

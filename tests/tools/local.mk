@@ -14,3 +14,5 @@ test_scripts += tests/tools/test-mpi.sh
 EXTRA_DIST += tests/tools/test-mpi.sh tests/tools/mpi_items.py
 test_scripts += tests/tools/test-remote.sh
 EXTRA_DIST += tests/tools/test-remote.sh
+test_scripts += tests/tools/test-command-faults.sh
+EXTRA_DIST += tests/tools/test-command-faults.sh tests/tools/command_faults.py

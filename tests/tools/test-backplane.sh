@@ -206,6 +206,39 @@ every_intermediate() {
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
+# Dumped tensors replace .npy files, and no other files of these names.
+dump_keeps_other_files() {
+  local dump=$work/dump-kept file
+  mkdir -p "$dump" && cp "$work"/dump/*.npy "$dump" && "$backplane" profile "$work/digits.so" --dump-dir "$dump" --runs 1 --seconds 0 || return 1
+  for file in "$dump"/*.npy; do
+    echo weights >"$file" &&
+      fails 1 "$file is no .npy file and would be replaced" "$backplane" profile "$work/digits.so" --dump-dir "$dump" --runs 1 --seconds 0 &&
+      grep -q '^weights$' "$file" && rm "$file" || return 1
+  done
+}
+
+# A file of a dump that cannot be written is an error: here a folder has its name.
+dump_is_complete_or_an_error() {
+  local file
+  mkdir -p "$work/passes" "$work/blocked" &&
+    "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/dumped.so" --dump "$work/passes" || return 1
+  for file in "$work"/passes/*.tidy.ir; do
+    mkdir "$work/blocked/$(basename "$file")" || return 1
+    break
+  done
+  fails 1 "tidy.ir: Is a directory" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/undumped.so" --dump "$work/blocked" &&
+    [ ! -e "$work/undumped.so" ]
+}
+
+# A compiler that shows the descriptors 0, 1 and 2 of the process that starts it. Without standard streams, no file that
+# the command opens has one of these numbers: a message would go into the file.
+fills_standard_streams() {
+  printf '#!/bin/sh\nfor fd in 0 1 2; do readlink /proc/$PPID/fd/$fd; done >>"%s"\nexec cc "$@"\n' "$work/streams" >"$work/watched-cc" &&
+    chmod +x "$work/watched-cc" &&
+    BACKPLANE_CC=$work/watched-cc BACKPLANE_CACHE_DIR=$work/streams-cache "$backplane" compile "$digits/digits.onnx" --target c \
+      --shape $shape -o "$work/streams.so" <&- 2>&- && sort -u "$work/streams" && [ "$(sort -u "$work/streams")" = /dev/null ]
+}
+
 # A model with open extents is another kind of executable: the names of its functions get numbers after the tensor's
 # name.
 every_intermediate_of_open_extents() {
@@ -671,6 +704,10 @@ ok input-without-a-file-is-a-usage-error fails 2 "expected NAME=FILE" "$backplan
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
+ok dump-of-tensors-keeps-files-of-another-kind dump_keeps_other_files
+ok dump-of-a-compilation-is-complete-or-an-error dump_is_complete_or_an_error
+ok closed-standard-streams-become-no-files fills_standard_streams
+ok missing-folder-for-temporary-files-names-the-variable fails 1 "/nowhere\": No such file or directory; set TMPDIR" env TMPDIR="$work/nowhere" BACKPLANE_CACHE_DIR="$work/no-temporary" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so"
 ok profile-dumps-every-intermediate-of-open-extents every_intermediate_of_open_extents
 ok profile-of-a-reference-has-more-operators each_operator_by_itself
 ok random-half-floats-are-from-0-to-1 random_halves

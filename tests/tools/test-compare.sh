@@ -173,6 +173,15 @@ onnxruntime_needs() {
     BACKPLANE_PYTHON=/bin/false fails 1 "it said nothing" "$backplane" compare "$digits" "${shape[@]}" --onnxruntime
 }
 
+# A Python that ends the command, which has folders of tensors by then.
+ended_leaves_nothing() {
+  mkdir -p "$work/ended" &&
+    printf '#!/bin/sh\nls "%s"/*/*.npy >"%s"\nkill -TERM $PPID\nexec sleep 0.1\n' "$work/ended" "$work/dumped" >"$work/killer" &&
+    chmod +x "$work/killer" || return 1
+  BACKPLANE_PYTHON=$work/killer TMPDIR=$work/ended ends 143 "$backplane" compare "$digits" "${shape[@]}" --onnxruntime &&
+    [ -s "$work/dumped" ] && [ -z "$(ls -A "$work/ended")" ]
+}
+
 ok first-node-that-differs-is-named names_the_first_node
 ok nodes-that-differ-are-in-json nodes_in_json
 ok outputs-of-two-models-are-compared outputs_that_differ
@@ -189,6 +198,7 @@ if "${BP_TEST_PYTHON:-false}" -c 'import onnx, onnxruntime'; then
   ok nodes-are-compared-with-onnxruntime onnxruntime_agrees
 fi
 ok onnxruntime-takes-one-onnx-file-and-a-python onnxruntime_needs
+ok ended-command-leaves-no-temporary-files ended_leaves_nothing
 ok several-models-are-measured-in-one-table one_table
 ok several-results-are-in-json several_results
 ok contexts-run-at-once contexts_at_once

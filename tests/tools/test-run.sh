@@ -336,6 +336,18 @@ keeps_what_it_reads() {
 }
 ok no-output-replaces-a-file-that-the-command-reads keeps_what_it_reads
 
+# A file that cannot be read is not taken for one of another kind. Root reads every file with CAP_DAC_OVERRIDE alone.
+says_that_it_cannot_read() {
+  local before=()
+  [ "$(id -u)" != 0 ] || before=(setpriv --bounding-set=-dac_override,-dac_read_search)
+  : >"$work/kept/unread.npz" && echo PK >"$work/kept/unread.npz" && chmod 000 "$work/kept/unread.npz" &&
+    fails 1 "cannot be read, to see whether it is a .npz file: Permission denied" "${before[@]}" \
+      "$backplane" run "$work/kept/m.so" --input "image=$digits/images/3-1666.png" --output "$work/kept/unread.npz"
+}
+if [ "$(id -u)" != 0 ] || setpriv --bounding-set=-dac_override,-dac_read_search true; then
+  ok output-that-cannot-be-read-is-told-with-the-reason says_that_it_cannot_read
+fi
+
 # A compilation needs 1 MiB.
 raises_the_stack() {
   (ulimit -S -s 256 && "$backplane" compile "$digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/stack.so")

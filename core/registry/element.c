@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of tensors as numbers: every type that has a numeric value, including sub-byte types. */
-#include "parts/text/element.h"
+#include "core/registry/element.h"
 
 #include <math.h>
 #include <string.h>
@@ -98,7 +98,7 @@ int64_t bp__dtype_read_integer(BpDataType dtype, const void *elements, uint64_t 
   return dtype.code == BP_DTYPE_INT ? (int64_t)(value << shift) >> shift : (int64_t)value;
 }
 
-int bp__dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value) {
+int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value) {
   char name[32];
   FloatFormat format;
   if (!BP_GIVEN(elements) || !BP_GIVEN(value))
