@@ -123,7 +123,8 @@ CASES = {
     "slice_by_a_constant_step": (
         [node("Slice", "x s e a t", "y"), node("Abs", "y", "z")],
         {"x": (FLOAT, ["n", 7]), "s": (INT64, [1]), "e": (INT64, [1])}, "z", {"a": [0], "t": [-2]},
-        [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [(8, 0), (-1, -100), (3, 5), (0, -9), (-20, -99), (-10, FIRST)]]),
+        [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [
+            (8, 0), (-1, -100), (3, 5), (0, -9), (-20, -99), (-10, FIRST)]]),
     "slice_backwards_that_begins_before_the_first_element": (
         [node("Slice", "x s e a t", "y")],
         {"x": (FLOAT, ["n", 7])}, "y", {"s": [-3], "e": [-9], "a": [0], "t": [-1]},

@@ -2,8 +2,8 @@
 """Compares recurrent layers with NumPy: recurrent_cases.py BACKPLANE FOLDER TARGET.
 
 The cases cover features that ONNX's own node cases leave out: clip, numbers of activation functions,
-input_forget, sequence lengths in each direction, states before the first step, float16. The formulas are those of ONNX's
-specification of LSTM, GRU and RNN. Each case runs as models of fixed shapes. One library, compiled for any
+input_forget, sequence lengths in each direction, states before the first step, float16. The formulas are those of
+ONNX's specification of LSTM, GRU and RNN. Each case runs as models of fixed shapes. One library, compiled for any
 number of steps and any batch, also runs with several shapes. Prints TAP."""
 
 import subprocess
