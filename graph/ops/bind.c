@@ -360,14 +360,14 @@ static int spread_axes(BpVectorMaker m, Slicing *slicing) {
   return slicing->steps ? 0 : -1;
 }
 
-/* A bound of the slice: counted from the end if it is negative, and clamped to the range that the
- * step can reach. */
-static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *extent,
-                           BpGraphValue *back) {
+/* A bound of the slice: counted from the end if it is negative, and clamped to the range from
+ * `least` to the last place that the step can begin at. A start before the first element is the
+ * first element; only an end can be before the first element, if the step is negative. */
+static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *least,
+                           BpGraphValue *extent, BpGraphValue *back) {
   given = v_choose(m, v_binary(m, "Less", given, v_number(m, 0)), v_binary(m, "Add", given, extent),
                    given);
-  given = v_greatest(m, given, v_binary(m, "Sub", v_number(m, 0), back));
-  return v_least(m, given, v_binary(m, "Sub", extent, back));
+  return v_least(m, v_greatest(m, given, least), v_binary(m, "Sub", extent, back));
 }
 
 /* For each axis: the start of the slice, then its number of elements, its step upward and its step
@@ -383,8 +383,8 @@ static BpGraphValue *places(BpVectorMaker m, const Slicing *slicing) {
   BpGraphValue *downs = v_greatest(m, v_binary(m, "Sub", zero, steps), zero);
   BpGraphValue *length = v_binary(m, "Add", ups, downs);
   BpGraphValue *back = v_least(m, downs, one);
-  BpGraphValue *starts = bound(m, slicing->starts, extent, back);
-  BpGraphValue *ends = bound(m, slicing->ends, extent, back);
+  BpGraphValue *starts = bound(m, slicing->starts, zero, extent, back);
+  BpGraphValue *ends = bound(m, slicing->ends, v_binary(m, "Sub", zero, back), extent, back);
   BpGraphValue *distance = v_binary(m, "Sub", ends, starts);
   distance =
       v_choose(m, v_binary(m, "Greater", back, zero), v_binary(m, "Sub", zero, distance), distance);

@@ -21,7 +21,8 @@ static const BpIrNode *gate(const Gru *gru, const BpIrNode *const *axes, int64_t
 
 static const BpIrNode *kept_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Gru *gru = context;
-  return x_mul(gru->cell.ir, gate(gru, axes, RESET), bp_te_read(te, gru->cell.state, axes));
+  return x_mul(gru->cell.ir, gate(gru, axes, RESET),
+               x_wide(gru->cell.ir, bp_te_read(te, gru->cell.state, axes)));
 }
 
 /* The part of the last gate that depends on the state, with the gate's bias. */

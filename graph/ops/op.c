@@ -259,21 +259,22 @@ int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *w, int32_t i) {
 
 static int window_output(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, int32_t i) {
   int64_t stride = w->strides[i];
-  int64_t room = bp__extent_subtract(e, bp__op_padded(e, w, i), span_of(w, i));
-  if (!bp__extent_is_open(room) && room < 0)
+  int64_t padded = bp__op_padded(e, w, i), room = bp__extent_subtract(e, padded, span_of(w, i));
+  /* ceil_mode has a window that reaches beyond the padded input, by less than a stride. */
+  w->room[i] = w->rounds_up ? bp__extent_add(e, room, stride - 1) : room;
+  if (!bp__extent_is_open(w->room[i]) && w->room[i] < 0)
     return bp__op_bad(node, "its window of %lld is larger than its padded input of %lld",
-                      (long long)span_of(w, i), (long long)(room + span_of(w, i)));
+                      (long long)span_of(w, i), (long long)padded);
   int64_t last = bp__extent_divide(e, room, stride);
   if (w->rounds_up) {
     /* ceil_mode adds a window that begins before the pads at the end. */
-    int64_t begun = bp__extent_divide(e, bp__extent_add(e, room, stride - 1), stride);
+    int64_t begun = bp__extent_divide(e, w->room[i], stride);
     int64_t inside = bp__extent_add(e, bp__extent_add(e, w->in[i], w->pad_begin[i]), -1);
     begun = bp__extent_min(e, begun, bp__extent_divide(e, inside, stride));
     last = bp__extent_max(e, last, begun);
   }
-  w->room[i] = room;
   w->out[i] = bp__extent_add(e, last, 1);
-  return room == BP_EXTENT_NONE || w->out[i] == BP_EXTENT_NONE ? -1 : 0;
+  return w->room[i] == BP_EXTENT_NONE || w->out[i] == BP_EXTENT_NONE ? -1 : 0;
 }
 
 int bp__op_read_window(BpExtents *extents, const BpGraphNode *node, const int64_t *kernel,

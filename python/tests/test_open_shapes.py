@@ -123,7 +123,18 @@ CASES = {
     "slice_by_a_constant_step": (
         [node("Slice", "x s e a t", "y"), node("Abs", "y", "z")],
         {"x": (FLOAT, ["n", 7]), "s": (INT64, [1]), "e": (INT64, [1])}, "z", {"a": [0], "t": [-2]},
-        [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [(8, 0), (-1, -100), (3, 5), (0, -9)]]),
+        [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [
+            (8, 0), (-1, -100), (3, 5), (0, -9), (-20, -99), (-10, FIRST)]]),
+    "slice_backwards_that_begins_before_the_first_element": (
+        [node("Slice", "x s e a t", "y")],
+        {"x": (FLOAT, ["n", 7])}, "y", {"s": [-3], "e": [-9], "a": [0], "t": [-1]},
+        [{"x": Shape((n, 7))} for n in [0, 1, 2, 3, 4, 9, 20]]),
+    "pools_whose_only_window_reaches_beyond_the_input": (
+        [node("MaxPool", "x", "m", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+         node("AveragePool", "x", "a", kernel_shape=[2, 3], strides=[2, 3], ceil_mode=1),
+         node("MaxPool", "f", "g", kernel_shape=[2, 3], strides=[2, 3], ceil_mode=1)],
+        {"x": (FLOAT, [1, 3, "h", "w"]), "f": (FLOAT, [1, 2, 1, 1])}, "m a g", {},
+        [{"x": Shape((1, 3, h, w)), "f": Shape((1, 2, 1, 1))} for h, w in [(1, 1), (1, 4), (2, 5), (3, 1), (7, 9)]]),
     "split": (
         [node("Split", "x s", "a b c", axis=1), node("Concat", "c a b", "y", axis=1)],
         {"x": (FLOAT, ["n", "m"]), "s": (INT64, [3])}, "a y", {},

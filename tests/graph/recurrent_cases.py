@@ -2,8 +2,8 @@
 """Compares recurrent layers with NumPy: recurrent_cases.py BACKPLANE FOLDER TARGET.
 
 The cases cover features that ONNX's own node cases leave out: clip, numbers of activation functions,
-input_forget, sequence lengths in each direction, states before the first step. The formulas are those of ONNX's
-specification of LSTM, GRU and RNN. Each case runs as models of fixed shapes. One library, compiled for any
+input_forget, sequence lengths in each direction, states before the first step, float16. The formulas are those of
+ONNX's specification of LSTM, GRU and RNN. Each case runs as models of fixed shapes. One library, compiled for any
 number of steps and any batch, also runs with several shapes. Prints TAP."""
 
 import subprocess
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
 INPUT, HIDDEN = 4, 7
 CLOSED = [(5, 3), (0, 2), (4, 0)]
@@ -52,6 +52,7 @@ CASES = {
                                   {"direction": "bidirectional", "linear_before_reset": 1}),
     "gru_functions": ("GRU", "", {"activations": ["HardSigmoid", "Elu"], "activation_alpha": [0.2, 0.9],
                                   "activation_beta": [0.5]}),
+    **{f"{operator.lower()}_float16": (operator, "B initial_h", {"direction": "bidirectional"}) for operator in GATES},
     **{f"rnn_{name.lower()}": ("RNN", "B initial_h", {
         "activations": [name], **({"activation_alpha": [0.7]} if name in NUMBERS else {}),
         **({"activation_beta": [0.2]} if NUMBERS.get(name) == 2 else {})}) for name in FUNCTIONS},
@@ -134,7 +135,8 @@ def make_inputs(name, steps, batch, random):
               "B": (directions, 2 * rows), "initial_h": (directions, batch, HIDDEN),
               "initial_c": (directions, batch, HIDDEN), "P": (directions, 3 * HIDDEN)}
     names = [n for n in ORDER if n in ("X", "W", "R") or n in extra.split()]
-    given = {n: random.uniform(-0.8, 0.8, shapes[n]).astype(np.float32) for n in names if n in shapes}
+    dtype = np.float16 if name.endswith("float16") else np.float32
+    given = {n: random.uniform(-0.8, 0.8, shapes[n]).astype(dtype) for n in names if n in shapes}
     if "sequence_lens" in names:
         least = 0 if operator == "RNN" else 1
         lengths = np.array([steps, 2, least] * batch, np.int32)[:batch]
@@ -161,10 +163,11 @@ def make_model(name, given, want, is_open):
     used = ORDER[:max(ORDER.index(n) for n in given) + 1]
     outputs = ["Y", "Y_h", "Y_c"][:len(want)]
     node = helper.make_node(operator, [n if n in given else "" for n in used], outputs, hidden_size=HIDDEN, **attributes)
-    infos = [helper.make_tensor_value_info(n, TensorProto.INT32 if n == "sequence_lens" else TensorProto.FLOAT,
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype),
                                            shape_of(n, v, is_open, attributes.get("layout")))
              for n, v in given.items()]
-    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * v.ndim if is_open else v.shape)
+    element = helper.np_dtype_to_tensor_dtype(given["X"].dtype)
+    results = [helper.make_tensor_value_info(n, element, [None] * v.ndim if is_open else v.shape)
                for n, v in zip(outputs, want)]
     return helper.make_model(helper.make_graph([node], name, infos, results),
                              opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
@@ -180,7 +183,8 @@ def run_once(command, program, place, given, want):
         return done.stderr.strip()
     for n, value in zip(["Y", "Y_h", "Y_c"], want):
         got = np.load(place / f"{n}.npy")
-        if got.shape != value.shape or not np.allclose(got, value, 1e-4, 1e-5):
+        relative, absolute = (2e-3, 2e-3) if got.dtype == np.float16 else (1e-4, 1e-5)
+        if got.shape != value.shape or not np.allclose(got, value, relative, absolute):
             return f"{n} is {got.shape} {got.ravel()[:8]}, not {value.shape} {value.ravel()[:8]}"
     return None
 
