@@ -15,8 +15,9 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
 # The job server of GNU make, for all stages together: a pipe with a token for each process that may build or test. A
-# stage holds one token while its command runs; make takes more tokens if they are free. The pipe has one token more
-# than the machine has processors, because tests wait for other processes and timers for a quarter of their time.
+# stage holds one token while its command runs; make takes more tokens if they are free. The pipe has two tokens more than
+# the machine has processors, because tests wait for other processes and timers, and the packages for the network and the
+# disk.
 open_job_server() {
   local pipe=$logs/jobs job
   mkdir -p "$logs"
@@ -25,7 +26,7 @@ open_job_server() {
   # make sets its descriptor to non-blocking mode; the stages use another descriptor.
   exec {make_jobs}<>"$pipe" {stage_jobs}<>"$pipe"
   rm "$pipe"
-  for ((job = 0; job <= $(nproc); job++)); do printf + >&"$stage_jobs"; done
+  for ((job = 0; job < $(nproc) + 2; job++)); do printf + >&"$stage_jobs"; done
   export MAKEFLAGS="-j --jobserver-auth=$make_jobs,$make_jobs"
 }
 

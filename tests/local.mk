@@ -63,10 +63,10 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
 
-# The suite without the tests that matter only under sanitizers: ./quickstart check runs it in the plain build.
+# The suite without sanitized_tests: ./quickstart check runs it in the plain build.
 check-plain:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(sanitized_tests),$(TESTS))'
-# The suite without its slow tests: ./quickstart check runs it under the sanitizers.
+# The suite without slow_tests: ./quickstart check runs it under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))' \
 	  check_PROGRAMS='$(filter-out $(slow_tests),$(check_PROGRAMS))'

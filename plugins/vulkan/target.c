@@ -89,6 +89,15 @@ static int32_t restrict_texels(BpLanguage *language, const BpTarget *target) {
   return 0;
 }
 
+/* A function that is the instruction OpBitcast: the language's functions for the bits of a float16
+ * are of version 4.50, which the dialect does not use. */
+#define BITCAST(to, from) "spirv_instruction(id = 124) " to " bp_" to "_of_" from "(" from " x);\n"
+
+/* The execution mode RoundingModeRTE for 16 bits. */
+#define ROUND_TO_EVEN                                                                              \
+  "spirv_execution_mode(extensions = [\"SPV_KHR_float_controls\"], capabilities = [4467], 4462, "  \
+  "16);\n"
+
 /* float16 as a type of the language instead of as an integer: instructions of the device load and
  * convert it. Conversions and arithmetic round to even only if the code asks for it. */
 static const BpDialectType half = {
@@ -97,12 +106,8 @@ static const BpDialectType half = {
     .name = "float16_t",
     .widen = "float($1)",
     .narrow = "float16_t($1)",
-    .support = "#define bp_int16_t_of_float16_t(x) float16BitsToInt16(x)\n"
-               "#define bp_uint16_t_of_float16_t(x) float16BitsToUint16(x)\n"
-               "#define bp_float16_t_of_int16_t(x) int16BitsToFloat16(x)\n"
-               "#define bp_float16_t_of_uint16_t(x) uint16BitsToFloat16(x)\n"
-               "spirv_execution_mode(extensions = [\"SPV_KHR_float_controls\"], capabilities = "
-               "[4467], 4462, 16); /* RoundingModeRTE */\n",
+    .support = BITCAST("int16_t", "float16_t") BITCAST("uint16_t", "float16_t")
+        BITCAST("float16_t", "int16_t") BITCAST("float16_t", "uint16_t") ROUND_TO_EVEN,
 };
 
 static int32_t allow_halves(BpLanguage *language, const BpTarget *target) {
