@@ -487,6 +487,27 @@ static void make_binary(RandomGraph *g, const Row *row) {
     finish(g, row, result);
 }
 
+/* Also powers of integers, and powers whose exponents are integers or of another type. */
+static void make_power(RandomGraph *g, const Row *row) {
+  static const int8_t bases[] = {INT32, INT64, FLOAT, DOUBLE};
+  static const int8_t exponents[] = {INT64, INT32, FLOAT, UINT8, INT16, UINT32};
+  if (!g->has_rare_types || below(g, 2)) {
+    make_binary(g, row);
+    return;
+  }
+  int32_t x = pick_of(g, 1 << bases[below(g, G_N_ELEMENTS(bases))], 0, MAX_RANK, TRUE);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t y = weights(g, exponents[below(g, G_N_ELEMENTS(exponents))], in.shape, in.rank);
+  RandomValue *power = random_graph_value(g, y);
+  for (int64_t i = 0; i < random_value_count(power); i++)
+    put(power->data, power->type, i, (double)below(g, 4));
+  int32_t result =
+      apply(g, row->op, g_strdup(""), (int32_t[]){x, y}, 2, in.type, in.shape, in.rank);
+  if (is_float(in.type))
+    rounded(g, result);
+  bits(g, result, is_float(in.type) ? ROUNDED : 0, 3 * in.magnitude);
+}
+
 /* Integers are divided by numbers other than 0, and shifted by less than their width. */
 static void make_division(RandomGraph *g, const Row *row) {
   int32_t x = pick_of(g, row->types, 0, MAX_RANK, TRUE);
@@ -739,7 +760,7 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
 
 /* ---- Windows ---- */
 
-static int32_t new_picture(RandomGraph *g, int32_t types) {
+int32_t new_picture(RandomGraph *g, int32_t types) {
   int64_t shape[4] = {small_extent(g, 2), below(g, 2) ? between(g, 1, 20) : extent_of_some(g),
                       between(g, 3, 9), between(g, 3, 9)};
   int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : g->real;
@@ -891,7 +912,7 @@ static const Row rows[] = {
     {"Mul", make_binary, "", NUMBERS, EXACT},
     {"Div", make_division, "", NUMBERS, 0},
     {"Mod", make_division, "|fmod=1", NUMBERS, 0},
-    {"Pow", make_binary, "", FLOATS, SHARP},
+    {"Pow", make_power, "", FLOATS, SHARP},
     {"PRelu", make_binary, "", FLOATS | WORDS, EXACT},
     {"Equal", make_binary, "", ANY, EXACT | SHARP | WHOLE},
     {"Less", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
@@ -965,8 +986,8 @@ static const Row rows[] = {
     {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8 | 1 << UINT16 | 1 << INT16),
      0},
     {"ReduceMean", make_reduce, "", FLOATS | WORDS, 0},
-    {"ReduceMax", make_reduce, "", NUMBERS, EXACT},
-    {"ReduceMin", make_reduce, "", NUMBERS, EXACT},
+    {"ReduceMax", make_reduce, "", ANY, EXACT},
+    {"ReduceMin", make_reduce, "", ANY, EXACT},
     {"ReduceProd", make_reduce, "", 1 << FLOAT | 1 << DOUBLE | WORDS, 0},
     {"ReduceL1", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceL2", make_reduce, "", FLOATS, 0},

@@ -80,6 +80,7 @@ void add_absent(RandomGraph *g);
 void rounded(RandomGraph *g, int32_t result);
 void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude);
 void finish(RandomGraph *g, const Row *row, int32_t result);
+int32_t new_picture(RandomGraph *g, int32_t types);
 int32_t picture(RandomGraph *g, int32_t types);
 int32_t picture_without_specials(RandomGraph *g, int32_t types);
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end);

@@ -45,12 +45,13 @@ void make_resize(RandomGraph *g, const Row *row) {
     (below(g, 2) ? make_crop : make_resize_by_policy)(g, row);
     return;
   }
-  int32_t x = pick_some(g, 1 << g->real, 4, 4);
+  char *mode = choice(g, row->attrs);
+  gboolean is_whole = g->has_rare_types && strstr(mode, "nearest") && below(g, 2);
+  int32_t x = pick_some(g, is_whole ? INTEGERS : 1 << g->real, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
   gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && below(g, 2);
-  char *mode = choice(g, row->attrs),
-       *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+  char *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
                            "half_pixel_symmetric");
   char *attrs = is_upsample || below(g, 3) == 0
                     ? g_strdup(mode)
@@ -69,7 +70,7 @@ void make_resize(RandomGraph *g, const Row *row) {
                    : is_upsample ? 2
                    : has_sizes   ? 4
                                  : 3,
-                   g->real, shape, 4));
+                   in.type, shape, 4));
   g_free(mode);
   g_free(places);
 }

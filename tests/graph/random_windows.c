@@ -166,7 +166,11 @@ void make_conv_transpose(RandomGraph *g, const Row *row) {
 }
 
 void make_pool(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, FLOATS);
+  static const int8_t bytes[] = {UINT8, INT8};
+  gboolean has_bytes = row->op[0] == 'M' && g->has_rare_types && below(g, 3) == 0;
+  if (has_bytes)
+    g->real = bytes[below(g, 2)];
+  int32_t x = has_bytes ? new_picture(g, 1 << g->real) : picture(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
   Windows windows = any_windows(g, in.shape, FALSE);
   gboolean is_ceil = below(g, 3) == 0;
