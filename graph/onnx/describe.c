@@ -216,6 +216,17 @@ char *bp_onnx_describe(const char *onnx_path) {
   return text;
 }
 
+/* The names of a row's attributes, which are words "name:type". */
+static json_t *attributes_of(const BpOp *op) {
+  json_t *names = json_array();
+  for (const char *word = op->attrs; *word; word += strspn(word, " ")) {
+    size_t length = strcspn(word, " ");
+    json_array_append_new(names, json_stringn(word, strcspn(word, ": ")));
+    word += length;
+  }
+  return names;
+}
+
 static json_t *operator_of(const BpOp *op) {
   static const char *const open[] = {
       [BP_OPEN_NONE] = "none", [BP_OPEN_FIRST] = "input 0", [BP_OPEN_ALL] = "all"};
@@ -225,6 +236,10 @@ static json_t *operator_of(const BpOp *op) {
   add(object, "since", json_integer(op->since));
   add(object, "computed", json_string(bp__op_how(op)));
   add(object, "open_extents", json_string(open[op->open]));
+  add(object, "attributes", attributes_of(op));
+  add(object, "least_inputs", json_integer(op->min_inputs));
+  add(object, "most_inputs", json_integer(op->max_inputs));
+  add(object, "most_outputs", json_integer(op->max_outputs));
   return object;
 }
 

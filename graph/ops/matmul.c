@@ -224,6 +224,10 @@ static BpGraphValue *scaled(BpGraph *graph, BpGraphNode *node, BpGraphValue *val
   float factor = bp__node_float(node, name, 1.0f);
   if (factor == 1.0f || !value)
     return value;
+  if (!bp__dtype_is_float(value->dtype)) {
+    bp__op_error(node, "its %s is %g, and integers take 1 alone", name, (double)factor);
+    return NULL;
+  }
   return bp__op_binary(graph, node, "Mul", value, bp__op_scalar(graph, node, value, factor));
 }
 

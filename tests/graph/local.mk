@@ -17,8 +17,9 @@ tests_graph_test_graph_ir_LDADD = $(LDADD) -lm
 check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
 	tests/graph/compile_check.c tests/graph/compile_check.h \
+	tests/graph/random_attention.c tests/graph/random_fused.c \
 	tests/graph/random_graph.c tests/graph/random_graph_file.c tests/graph/random_layers.c \
-	tests/graph/random_pictures.c tests/graph/random_windows.c \
+	tests/graph/random_moves.c tests/graph/random_pictures.c tests/graph/random_windows.c \
 	tests/graph/random_quantised.c \
 	tests/graph/random_signals.c tests/graph/random_make.h tests/graph/random_graph.h
 nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c

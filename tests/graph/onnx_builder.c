@@ -172,15 +172,42 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
 
 static ProtobufCBinaryData *parse_strings(OnnxBuilder *builder, const char *text, size_t *count) {
   char **parts = g_strsplit(text, ",", -1);
-  ProtobufCBinaryData *list;
-  *count = g_strv_length(parts);
-  list = take(builder, g_new0(ProtobufCBinaryData, *count));
-  for (size_t i = 0; i < *count; i++) {
-    list[i].data = (uint8_t *)copy(builder, parts[i]);
-    list[i].len = strlen(parts[i]);
-  }
+  ProtobufCBinaryData *list = take(builder, g_new0(ProtobufCBinaryData, g_strv_length(parts)));
+  *count = 0;
+  for (char **part = parts; *part; part++)
+    if (**part) {
+      list[*count].data = (uint8_t *)copy(builder, *part);
+      list[(*count)++].len = strlen(*part);
+    }
   g_strfreev(parts);
   return list;
+}
+
+static float *parse_floats(OnnxBuilder *builder, const char *text, size_t *count) {
+  char **parts = g_strsplit(text, ",", -1);
+  float *values = take(builder, g_new0(float, g_strv_length(parts) + 1));
+  *count = 0;
+  for (char **part = parts; *part; part++)
+    if (**part)
+      values[(*count)++] = (float)g_ascii_strtod(*part, NULL);
+  g_strfreev(parts);
+  return values;
+}
+
+/* Reads a vector from "floats:0.5,1" or "ints:1,2". */
+static Backplane__Onnx__TensorProto *parse_vector(OnnxBuilder *builder, const char *text) {
+  Backplane__Onnx__TensorProto *tensor = NEW(builder, TensorProto, tensor_proto);
+  const char *numbers = strchr(text, ':') + 1;
+  tensor->has_data_type = 1;
+  tensor->data_type = text[0] == 'f' ? ONNX_FLOAT : ONNX_INT64;
+  if (text[0] == 'f')
+    tensor->float_data = parse_floats(builder, numbers, &tensor->n_float_data);
+  else
+    tensor->int64_data = parse_ints(builder, numbers, &tensor->n_int64_data);
+  tensor->n_dims = 1;
+  tensor->dims = take(builder, g_new0(int64_t, 1));
+  tensor->dims[0] = (int64_t)(tensor->n_float_data + tensor->n_int64_data);
+  return tensor;
 }
 
 static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const char *word) {
@@ -194,6 +221,9 @@ static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const ch
   if (value[0] == '@') {
     attr->ref_attr_name = copy(builder, value + 1);
     attr->has_type = 0;
+  } else if (g_str_has_prefix(value, "floats:") || g_str_has_prefix(value, "ints:")) {
+    attr->type = 4;
+    attr->t = parse_vector(builder, value);
   } else if (!is_number && !is_quoted && strchr(value, ',')) {
     attr->type = 8;
     attr->strings = parse_strings(builder, value, &attr->n_strings);
@@ -202,6 +232,9 @@ static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const ch
     attr->has_s = 1;
     attr->s.data = (uint8_t *)copy(builder, value + is_quoted);
     attr->s.len = strlen(value) - (is_quoted ? 2 : 0);
+  } else if (strchr(value, ',') && strpbrk(value, ".f")) {
+    attr->type = 6;
+    attr->floats = parse_floats(builder, value, &attr->n_floats);
   } else if (strchr(value, ',')) {
     attr->type = 7;
     attr->ints = parse_ints(builder, value, &attr->n_ints);

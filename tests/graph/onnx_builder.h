@@ -19,6 +19,7 @@ typedef struct OnnxBuilder {
 /* ONNX's numbers of element types. */
 #define ONNX_FLOAT  1
 #define ONNX_UINT8  2
+#define ONNX_INT32  6
 #define ONNX_INT64  7
 #define ONNX_BOOL   9
 #define ONNX_DOUBLE 11
@@ -42,7 +43,8 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
                int32_t rank, const void *data, size_t size);
 /* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest". A number
  * with a point or an f is a float; numbers, or words outside of apostrophes, with a comma are a
- * list ("3," has one element); "slope=@alpha" refers to an attribute of the surrounding function.
+ * list ("3," has one element); "value=floats:0.5,1" and "value=ints:7," are vectors as tensors;
+ * "slope=@alpha" refers to an attribute of the surrounding function.
  * Returns the node, for properties that these words cannot express. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);

@@ -77,6 +77,13 @@ int64_t random_value_count(const RandomValue *value) {
   return count;
 }
 
+char *joined(char *a, char *b) {
+  char *all = g_strconcat(a, *a && *b ? " " : "", b, NULL);
+  g_free(a);
+  g_free(b);
+  return all;
+}
+
 size_t random_value_bytes(const RandomValue *value) {
   return (size_t)random_value_count(value) * width_of(value->type);
 }
@@ -209,6 +216,11 @@ static gboolean fits(const RandomValue *value, int32_t types, int32_t min_rank, 
 /* Picks a value for a node to read, mostly the result of another node; a new value if none fits. */
 static int32_t pick_any(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
                         gboolean exact, gboolean has_elements) {
+  if (g->operand >= 0 &&
+      fits(random_graph_value(g, g->operand), 1 << random_graph_value(g, g->operand)->type,
+           min_rank, max_rank, exact) &&
+      (!has_elements || random_value_count(random_graph_value(g, g->operand)) > 0))
+    return g->operand;
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t back = (int32_t)below(g, tries < 6 ? MIN(g->values->len, 6) : g->values->len);
     int32_t value = (int32_t)g->values->len - 1 - back;
@@ -299,6 +311,11 @@ int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t r
   return result;
 }
 
+void add_absent(RandomGraph *g) {
+  RandomNode *node = random_graph_node(g, (int32_t)g->nodes->len - 1);
+  node->results[node->num_results++] = -1;
+}
+
 void rounded(RandomGraph *g, int32_t result) {
   RandomValue *value = random_graph_value(g, result);
   value->error = MAX(value->error, random_graph_rounding(value->type));
@@ -332,7 +349,7 @@ static void make_unary(RandomGraph *g, const Row *row) {
 }
 
 static void make_predicate(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, 1 << FLOAT, 0, MAX_RANK);
+  int32_t x = pick(g, FLOATS, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
   apply(g, row->op, choice(g, row->attrs), &x, 1, BOOL, in.shape, in.rank);
 }
@@ -355,24 +372,49 @@ static void make_cast(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->fraction = is_float(type) ? in.fraction : 0;
 }
 
+/* Operators that move the elements of one operand. */
+#define MOVES                                                                                      \
+  "Transpose|Reshape|Flatten|Squeeze|Unsqueeze|Identity|Slice|Split|Expand|Tile|Gather|"           \
+  "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size"
+
+static const Row *find_row(char *op);
+
+static void to_float(RandomGraph *g, int32_t x) {
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t result =
+      apply(g, "Cast", g_strdup_printf("to=%d", FLOAT), &x, 1, FLOAT, in.shape, in.rank);
+  bits(g, result, in.fraction, in.magnitude + 1);
+}
+
 /* Casts to a storage-only type, moves the elements, and casts back. */
 static void make_narrow(RandomGraph *g, const Row *row) {
   static const int8_t narrow[] = {17, 18, 19, 20, 21, 22, 23, 25, 26};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   int32_t type = narrow[below(g, G_N_ELEMENTS(narrow))];
   const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK];
-  for (int32_t i = 0; i < in.rank; i++)
-    shape[i] = in.shape[in.rank - 1 - i];
-  char *attrs = g_strdup_printf("to=%d saturate=%d", type, in.type == FLOAT ? (int)below(g, 2) : 1);
-  int32_t value = apply(g, row->op, attrs, &x, 1, type, in.shape, in.rank);
-  if (in.rank > 1)
-    value = apply(g, "Transpose", g_strdup(""), &value, 1, type, shape, in.rank);
-  else
-    memcpy(shape, in.shape, sizeof(shape));
-  int32_t result =
-      apply(g, row->op, g_strdup_printf("to=%d", FLOAT), &value, 1, FLOAT, shape, in.rank);
-  bits(g, result, in.fraction, in.magnitude + 1);
+  int32_t saturate = in.type == FLOAT ? (int32_t)below(g, 2) : 1, one;
+  int32_t value, like = number(g, FLOAT, 1);
+  char *to = g_strdup_printf("to=%d", type);
+  if (below(g, 2)) /* for another type */
+    to = joined(to, g_strdup("round_mode=up"));
+  if (!strcmp(row->op, "CastLike")) {
+    one = apply(g, "Cast", to, &like, 1, type, NULL, 0);
+    value = apply(g, row->op, g_strdup_printf("round_mode=up saturate=%d", saturate),
+                  (int32_t[]){x, one}, 2, type, in.shape, in.rank);
+  } else {
+    value = apply(g, row->op, g_strdup_printf("%s saturate=%d", to, saturate), &x, 1, type,
+                  in.shape, in.rank);
+    g_free(to);
+  }
+  int32_t first = (int32_t)g->values->len;
+  g->operand = value;
+  const Row *move = find_row(choice(g, MOVES));
+  move->make(g, move);
+  g->operand = -1;
+  for (int32_t i = first, last = (int32_t)g->values->len; i < last; i++)
+    if (random_graph_value(g, i)->type == type && random_graph_value(g, i)->node >= 0)
+      to_float(g, i);
+  to_float(g, value);
 }
 
 static void make_cast_or_narrow(RandomGraph *g, const Row *row) {
@@ -380,15 +422,23 @@ static void make_cast_or_narrow(RandomGraph *g, const Row *row) {
 }
 
 static void make_bit_cast(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, 1 << UINT8 | 1 << INT8, 0, MAX_RANK, TRUE);
+  static const int8_t to[] = {
+      [UINT8] = INT8,   [INT8] = UINT8,   [UINT16] = INT16,  [INT16] = UINT16,
+      [INT32] = UINT32, [UINT32] = INT32, [INT64] = UINT64,  [UINT64] = INT64,
+      [FLOAT] = INT32,  [DOUBLE] = INT64, [FLOAT16] = INT16, [BFLOAT16] = INT16};
+  int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   const RandomValue in = *random_graph_value(g, x);
-  int32_t type = in.type == UINT8 ? INT8 : UINT8;
-  bits(g, apply(g, row->op, g_strdup_printf("to=%d", type), &x, 1, type, in.shape, in.rank), 0, 8);
+  int32_t type = to[in.type];
+  bits(g, apply(g, row->op, g_strdup_printf("to=%d", type), &x, 1, type, in.shape, in.rank), 0, 31);
 }
 
 static void make_clip(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, NUMBERS & ~HALVES, 0, MAX_RANK);
+  int32_t x = pick(g, NUMBERS, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
+  if (is_float(in.type) && below(g, 6) == 0) { /* as in versions before 11 */
+    apply(g, row->op, g_strdup("min=-0.75f max=1.25f"), &x, 1, in.type, in.shape, in.rank);
+    return;
+  }
   int32_t low = below(g, 3) ? number(g, in.type, is_float(in.type) ? -0.75 : 1) : -1;
   int32_t high = below(g, 3) ? number(g, in.type, is_float(in.type) ? 1.25 : 5) : -1;
   apply(g, row->op, g_strdup(""), (int32_t[]){x, low, high},
@@ -435,6 +485,27 @@ static void make_binary(RandomGraph *g, const Row *row) {
     bits(g, result, MAX(a.fraction, b.fraction), MAX(a.magnitude, b.magnitude) + 1);
   else
     finish(g, row, result);
+}
+
+/* Also powers of integers, and powers whose exponents are integers or of another type. */
+static void make_power(RandomGraph *g, const Row *row) {
+  static const int8_t bases[] = {INT32, INT64, FLOAT, DOUBLE};
+  static const int8_t exponents[] = {INT64, INT32, FLOAT, UINT8, INT16, UINT32};
+  if (!g->has_rare_types || below(g, 2)) {
+    make_binary(g, row);
+    return;
+  }
+  int32_t x = pick_of(g, 1 << bases[below(g, G_N_ELEMENTS(bases))], 0, MAX_RANK, TRUE);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t y = weights(g, exponents[below(g, G_N_ELEMENTS(exponents))], in.shape, in.rank);
+  RandomValue *power = random_graph_value(g, y);
+  for (int64_t i = 0; i < random_value_count(power); i++)
+    put(power->data, power->type, i, (double)below(g, 4));
+  int32_t result =
+      apply(g, row->op, g_strdup(""), (int32_t[]){x, y}, 2, in.type, in.shape, in.rank);
+  if (is_float(in.type))
+    rounded(g, result);
+  bits(g, result, is_float(in.type) ? ROUNDED : 0, 3 * in.magnitude);
 }
 
 /* Integers are divided by numbers other than 0, and shifted by less than their width. */
@@ -487,8 +558,15 @@ static void make_reshape(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t count = random_value_count(&in), first = below(g, 2) ? in.shape[in.rank - 1] : 1;
   int64_t shape[3] = {first, 1, count / first};
-  int32_t list = int_list(g, (int64_t[]){first, 1, -1}, 3);
-  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, 3);
+  int64_t wanted[3] = {below(g, 3) || first != in.shape[0] ? first : 0, 1, -1};
+  if (below(g, 8) == 0) { /* as in versions before 5 */
+    char *attrs = g_strdup_printf("shape=%d,1,-1", (int)wanted[0]);
+    apply(g, row->op, attrs, &x, 1, in.type, shape, 3);
+    return;
+  }
+  int32_t list = int_list(g, wanted, 3);
+  apply(g, row->op, g_strdup(wanted[0] && below(g, 4) == 0 ? "allowzero=1" : ""),
+        (int32_t[]){x, list}, 2, in.type, shape, 3);
 }
 
 static void make_flatten(RandomGraph *g, const Row *row) {
@@ -501,13 +579,20 @@ static void make_flatten(RandomGraph *g, const Row *row) {
   apply(g, row->op, g_strdup_printf("axis=%d", axis), &x, 1, in.type, shape, 2);
 }
 
+/* In versions before 13 the axes are an attribute. */
+static char *axis_attr(gboolean is_old, int64_t axis) {
+  return is_old ? g_strdup_printf("axes=%d,", (int)axis) : g_strdup("");
+}
+
 static int32_t unsqueeze(RandomGraph *g, int32_t x) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = below(g, in.rank + 1);
   for (int32_t i = 0; i <= in.rank; i++)
     shape[i] = i == axis ? 1 : in.shape[i - (i > axis)];
-  int32_t list = int_list(g, &axis, 1);
-  return apply(g, "Unsqueeze", g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank + 1);
+  gboolean is_old = below(g, 6) == 0;
+  int32_t reads[2] = {x, is_old ? -1 : int_list(g, &axis, 1)};
+  return apply(g, "Unsqueeze", axis_attr(is_old, axis), reads, is_old ? 1 : 2, in.type, shape,
+               in.rank + 1);
 }
 
 static void make_unsqueeze(RandomGraph *g, const Row *row) {
@@ -524,32 +609,38 @@ static void make_squeeze(RandomGraph *g, const Row *row) {
   for (int32_t i = 0; i < in.rank; i++)
     if (i != axis)
       shape[rank++] = in.shape[i];
-  int32_t list = int_list(g, &axis, 1);
-  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, rank);
+  gboolean is_old = below(g, 6) == 0;
+  int32_t reads[2] = {x, is_old ? -1 : int_list(g, &axis, 1)};
+  apply(g, row->op, axis_attr(is_old, axis), reads, is_old ? 1 : 2, in.type, shape, rank);
 }
 
 static void make_constant(RandomGraph *g, const Row *row) {
-  int32_t constant = apply(g, row->op, g_strdup("value_float=0.75"), NULL, 0, FLOAT, NULL, 0);
-  random_graph_value(g, constant)->fraction = 2;
-  int32_t x = pick(g, 1 << FLOAT, 0, MAX_RANK);
+  char *attrs = choice(g, row->attrs);
+  gboolean is_scalar = !strchr(attrs, ',');
+  int32_t type = strstr(attrs, "float") ? FLOAT : INT64;
+  int32_t constant = apply(g, row->op, attrs, NULL, 0, type, (int64_t[]){1}, is_scalar ? 0 : 1);
+  bits(g, constant, type == FLOAT ? 2 : 0, 2);
+  int32_t x = pick(g, 1 << type, is_scalar ? 0 : 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
-  int32_t sum =
-      apply(g, "Add", g_strdup(""), (int32_t[]){x, constant}, 2, FLOAT, in.shape, in.rank);
-  bits(g, sum, MAX(in.fraction, 2), in.magnitude + 1);
+  int32_t sum = apply(g, "Add", g_strdup(""), (int32_t[]){x, constant}, 2, type, in.shape, in.rank);
+  bits(g, sum, MAX(in.fraction, 2), MAX(in.magnitude, 2) + 1);
 }
 
 static void make_constant_of_shape(RandomGraph *g, const Row *row) {
   int64_t shape[2] = {extent(g), extent(g)};
   int32_t list = int_list(g, shape, 2);
-  apply(g, row->op, g_strdup(""), &list, 1, FLOAT, shape, 2);
+  char *attrs = choice(g, row->attrs);
+  int32_t type = strstr(attrs, "ints") ? INT64 : FLOAT;
+  bits(g, apply(g, row->op, attrs, &list, 1, type, shape, 2), 2, 2);
 }
 
 static void make_range(RandomGraph *g, const Row *row) {
   int64_t count = extent(g);
-  int32_t type = below(g, 2) ? INT64 : FLOAT;
+  static const int8_t types[] = {INT64, FLOAT, INT32, INT16, DOUBLE, FLOAT16, BFLOAT16};
+  int32_t type = types[below(g, g->has_rare_types ? 7 : 2)];
   int32_t reads[3] = {number(g, type, 1), number(g, type, (double)(1 + 2 * count)),
                       number(g, type, 2)};
-  bits(g, apply(g, row->op, g_strdup(""), reads, 3, type, &count, 1), 0, 7);
+  bits(g, apply(g, row->op, choice(g, row->attrs), reads, 3, type, &count, 1), 0, 7);
 }
 
 static void make_shape(RandomGraph *g, const Row *row) {
@@ -570,402 +661,51 @@ static void make_shape(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->error = 0;
 }
 
-/* ---- Moves ---- */
-
-static void make_transpose(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, MAX_RANK), perm[MAX_RANK];
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK];
-  GString *attrs = g_string_new("perm=");
-  for (int32_t i = 0; i < in.rank; i++) {
-    int32_t at = (int32_t)below(g, i + 1);
-    perm[i] = perm[at];
-    perm[at] = i;
-  }
-  for (int32_t i = 0; i < in.rank; i++) {
-    shape[i] = in.shape[perm[i]];
-    g_string_append_printf(attrs, "%d,", perm[i]);
-  }
-  apply(g, row->op, g_string_free(attrs, FALSE), &x, 1, in.type, shape, in.rank);
-}
-
-static void make_concat(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, MAX_RANK), reads[MAX_READS], count = (int32_t)between(g, 1, 4);
-  const RandomValue in = *random_graph_value(g, x);
-  int32_t axis = (int32_t)(below(g, 2) && in.rank > 1 ? 1 : below(g, in.rank));
-  int64_t shape[MAX_RANK], total = 0;
-  for (int32_t i = 0; i < count; i++) {
-    memcpy(shape, in.shape, sizeof(shape));
-    shape[axis] = between(g, below(g, 12) ? 1 : 0, MIN(in.shape[axis] + 3, 20));
-    reads[i] = i == count / 2 ? x : given(g, in.type, shape, in.rank, below(g, 3) == 0);
-    total += random_graph_value(g, reads[i])->shape[axis];
-  }
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = total;
-  apply(g, row->op, g_strdup_printf("axis=%d", axis), reads, count, in.type, shape, in.rank);
-}
-
-static void make_slice(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, MAX_RANK);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank), length = in.shape[axis];
-  int64_t start = length ? below(g, length) : 0, step = between(g, 1, 3);
-  int64_t end = start + (below(g, 12) ? part_of(g, length - start) : 0);
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = (end - start + step - 1) / step;
-  gboolean back = below(g, 3) == 0 && end > start; /* elements from end - 1 down to start */
-  int32_t reads[5] = {x, int_list(g, (int64_t[]){back ? end - 1 : start}, 1),
-                      int_list(g, (int64_t[]){back ? start - 1 - length : end}, 1),
-                      int_list(g, &axis, 1), int_list(g, (int64_t[]){back ? -step : step}, 1)};
-  if (back && start == 0)
-    ((int64_t *)random_graph_value(g, reads[2])->data)[0] = -length - 1;
-  apply(g, row->op, g_strdup(""), reads, 5, in.type, shape, in.rank);
-}
-
-static void make_split(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, MAX_RANK);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank),
-                           first = below(g, 12) ? part_of(g, in.shape[axis]) : 0;
-  int64_t rest = in.shape[axis] - first;
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = first;
-  int32_t list = int_list(g, (int64_t[]){first, rest}, rest ? 2 : 1);
-  apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, list}, 2, in.type, shape,
-        in.rank);
-  shape[axis] = rest;
-  if (rest)
-    add_result(g, in.type, shape, in.rank);
-}
-
-/* The pads of one axis: begin and end. Negative pads leave some of the axis; positive pads add to
- * it. */
-static void pad_axis(RandomGraph *g, const char *mode, int64_t count, int64_t *begin,
-                     int64_t *end) {
-  int64_t left = count, *sides[] = {begin, end};
-  for (int32_t i = 0; i < 2; i++)
-    if (left > 1 && below(g, 8) == 0)
-      left += *sides[i] = -between(g, 1, MIN(2, left - 1));
-  int64_t most = strstr(mode, "reflect")    ? left - 1
-                 : strstr(mode, "constant") ? 3
-                 : strstr(mode, "wrap")     ? 2 * left
-                                            : 3 * MIN(left, 1);
-  for (int32_t i = 0; i < 2; i++)
-    if (*sides[i] == 0 && most > 0 && below(g, 2))
-      *sides[i] = between(g, 0, below(g, 4) ? MIN(most, 3) : most);
-}
-
-static void make_pad(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 4), fill = -1, list = -1, rank = 0;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], pads[2 * MAX_RANK] = {0}, axes[MAX_RANK];
-  char *attrs = choice(g, row->attrs);
-  int32_t first = below(g, 3) ? 0 : (int32_t)below(g, in.rank);
-  memcpy(shape, in.shape, sizeof(shape));
-  for (int32_t i = first; i < in.rank; i++) {
-    int64_t *begin = &pads[i - first], *end = &pads[in.rank - first + i - first];
-    pad_axis(g, attrs, in.shape[i], begin, end);
-    shape[i] += *begin + *end;
-    axes[rank++] = below(g, 2) ? i : i - in.rank;
-  }
-  if (strstr(attrs, "constant") && below(g, 2))
-    fill = number(g, in.type, 1);
-  int32_t amounts = int_list(g, pads, 2 * rank);
-  if (first > 0)
-    list = int_list(g, axes, rank);
-  apply(g, row->op, attrs, (int32_t[]){x, amounts, fill, list}, 4, in.type, shape, in.rank);
-}
-
-static void make_expand(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 3), rank;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK] = {2};
-  rank = in.rank + 1;
-  for (int32_t i = 0; i < in.rank; i++)
-    shape[i + 1] = in.shape[i] == 1 ? 5 : in.shape[i];
-  int32_t list = int_list(g, shape, rank);
-  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, rank);
-}
-
-static void make_tile(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, MAX_RANK);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], repeats[MAX_RANK], axis = below(g, in.rank);
-  for (int32_t i = 0; i < in.rank; i++) {
-    repeats[i] = i == axis ? between(g, below(g, 12) ? 1 : 0, 3) : 1;
-    shape[i] = in.shape[i] * repeats[i];
-  }
-  int32_t list = int_list(g, repeats, in.rank);
-  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank);
-}
-
-/* Makes indices into that many elements, some counted from the end. */
-int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
-  int32_t list = given(g, INT64, shape, rank, below(g, 2) == 0);
-  RandomValue *value = random_graph_value(g, list);
-  for (int64_t i = 0; i < random_value_count(value); i++)
-    ((int64_t *)value->data)[i] = between(g, -end, end - 1);
-  value->magnitude = 6;
-  value->is_part = TRUE; /* other numbers would be out of bounds */
-  return list;
-}
-
-static void make_gather(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 4);
-  const RandomValue in = *random_graph_value(g, x);
-  gboolean by_element = !strcmp(row->op, "GatherElements");
-  int64_t shape[MAX_RANK], axis = below(g, in.rank), count = in.shape[axis] ? between(g, 1, 9) : 0;
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = count;
-  int32_t list = by_element ? indices(g, shape, in.rank, in.shape[axis])
-                            : indices(g, &count, 1, in.shape[axis]);
-  int32_t result = apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, list}, 2,
-                         in.type, shape, in.rank);
-  bits(g, result, in.fraction, in.magnitude);
-}
-
-/* Returns a number of rows of `depth` indices from axis `batch` on: none if an axis is empty. */
-static int64_t count_rows(RandomGraph *g, const RandomValue *in, int32_t batch, int64_t depth) {
-  for (int64_t i = batch; i < batch + depth; i++)
-    if (in->shape[i] == 0)
-      return 0;
-  return between(g, 1, 9);
-}
-
-/* Makes a row of indices for each place, each index for its own axis from `batch` on. */
-static int32_t index_rows(RandomGraph *g, const RandomValue *in, int32_t batch, int64_t count,
-                          int64_t depth) {
-  int64_t shape[MAX_RANK] = {in->shape[0], count, depth};
-  int32_t list = indices(g, shape + (batch ? 0 : 1), batch ? 3 : 2, 1);
-  RandomValue *value = random_graph_value(g, list);
-  for (int64_t i = 0; i < random_value_count(value); i++) {
-    int64_t end = in->shape[batch + i % depth];
-    ((int64_t *)value->data)[i] = between(g, -end, end - 1);
-  }
-  return list;
-}
-
-static void make_gather_nd(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2), rank = batch;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK] = {in.shape[0]}, depth = between(g, 1, in.rank - batch);
-  int64_t count = count_rows(g, &in, batch, depth);
-  shape[rank++] = count;
-  for (int32_t i = batch + (int32_t)depth; i < in.rank; i++)
-    shape[rank++] = in.shape[i];
-  int32_t list = index_rows(g, &in, batch, count, depth);
-  bits(g,
-       apply(g, row->op, g_strdup_printf("batch_dims=%d", batch), (int32_t[]){x, list}, 2, in.type,
-             shape, rank),
-       in.fraction, in.magnitude);
-}
-
-/* Picks a way to combine an element with its updates, of which there are at most 9. */
-static void scatter(RandomGraph *g, const Row *row, int32_t x, int32_t list, int32_t updates,
-                    const char *attrs) {
-  const RandomValue in = *random_graph_value(g, x);
-  char *how = choice(g, in.type == BOOL ? "none" : row->attrs);
-  char *all = row->attrs[0] ? g_strdup_printf("%s%sreduction=%s", attrs, attrs[0] ? " " : "", how)
-                            : g_strdup(attrs);
-  int32_t magnitude = MAX(in.magnitude, random_graph_value(g, updates)->magnitude);
-  int32_t fraction = MAX(in.fraction, random_graph_value(g, updates)->fraction);
-  int32_t result =
-      apply(g, row->op, all, (int32_t[]){x, list, updates}, 3, in.type, in.shape, in.rank);
-  if (!strcmp(how, "mul"))
-    bits(g, result, 10 * fraction, 10 * magnitude);
-  else
-    bits(g, result, fraction, magnitude + (strcmp(how, "add") ? 0 : 4));
-  g_free(how);
-}
-
-static void make_scatter_elements(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 4);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank);
-  for (int32_t i = 0; i < in.rank; i++)
-    shape[i] = i == axis && in.shape[i] ? between(g, 1, 9) : part_of(g, in.shape[i]);
-  int32_t list = indices(g, shape, in.rank, in.shape[axis]);
-  int32_t updates = given(g, in.type, shape, in.rank, FALSE);
-  char *attrs = g_strdup_printf("axis=%d", (int)axis);
-  scatter(g, row, x, list, updates, attrs);
-  g_free(attrs);
-}
-
-static void make_scatter_nd(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 1, 4), rank = 1;
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t depth = between(g, 1, in.rank), shape[MAX_RANK] = {count_rows(g, &in, 0, depth)};
-  for (int32_t i = (int32_t)depth; i < in.rank; i++)
-    shape[rank++] = in.shape[i];
-  int32_t list = index_rows(g, &in, 0, shape[0], depth);
-  scatter(g, row, x, list, given(g, in.type, shape, rank, FALSE), "");
-}
-
-/* The indices distinguish equal elements. */
-static void make_topk(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, NUMBERS, 1, MAX_RANK, TRUE);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank);
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = below(g, 3) ? part_of(g, in.shape[axis]) : in.shape[axis];
-  int32_t k = int_list(g, &shape[axis], 1);
-  apply(g, row->op, g_strdup_printf("axis=%d largest=%d", (int)axis, (int)below(g, 2)),
-        (int32_t[]){x, k}, 2, in.type, shape, in.rank);
-  int32_t places = add_result(g, INT64, shape, in.rank);
-  random_graph_value(g, places)->fraction = 0;
-  random_graph_value(g, places)->magnitude = 6;
-}
-
-/* Boxes in pairs of equal boxes: of each pair the one with the better score is kept. */
-static void make_boxes(RandomGraph *g, const Row *row) {
-  int64_t batches = between(g, 1, 2), classes = between(g, 1, 3), count = between(g, 1, 20);
-  int64_t most = between(g, 1, 12), kept = MIN(most, (count + 1) / 2);
-  int64_t box_shape[3] = {batches, count, 4}, score_shape[3] = {batches, classes, count};
-  int32_t boxes = weights(g, FLOAT, box_shape, 3), scores = weights(g, FLOAT, score_shape, 3);
-  float *numbers = (float *)random_graph_value(g, boxes)->data;
-  for (int64_t i = 0; i < batches * count; i++) {
-    float low = (float)(i % count / 2 * 4), box[4] = {low, 1, low + 2, 3};
-    memcpy(numbers + 4 * i, box, sizeof(box));
-  }
-  int32_t reads[] = {boxes, scores, number(g, INT64, (double)most), number(g, FLOAT, 0.5)};
-  int64_t shape[2] = {batches * classes * kept, 3};
-  bits(g, apply(g, row->op, choice(g, row->attrs), reads, 4, INT64, shape, 2), 0, 6);
-}
-
-static void make_reverse_sequence(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2);
-  const RandomValue in = *random_graph_value(g, x);
-  int32_t lengths = weights(g, INT64, &in.shape[batch], 1);
-  for (int64_t i = 0; i < in.shape[batch]; i++)
-    ((int64_t *)random_graph_value(g, lengths)->data)[i] = part_of(g, in.shape[1 - batch]);
-  int32_t result =
-      apply(g, row->op, g_strdup_printf("batch_axis=%d time_axis=%d", batch, 1 - batch),
-            (int32_t[]){x, lengths}, 2, in.type, in.shape, in.rank);
-  bits(g, result, in.fraction, in.magnitude);
-}
-
-/* Some indices are beyond the depth. */
-static void make_one_hot(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, 1 << INT32 | 1 << INT64, 0, MAX_RANK - 1);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t shape[MAX_RANK], axis = below(g, in.rank + 1), depth = between(g, 1, 7), pair = 2;
-  for (int32_t i = 0; i <= in.rank; i++)
-    shape[i] = i == axis ? depth : in.shape[i - (i > axis)];
-  int32_t type = below(g, 2) ? FLOAT : INT32;
-  int32_t values = given(g, type, &pair, 1, below(g, 2) == 0);
-  const RandomValue on_off = *random_graph_value(g, values);
-  int32_t result =
-      apply(g, row->op, g_strdup_printf("axis=%d", (int)axis),
-            (int32_t[]){x, number(g, INT64, (double)depth), values}, 3, type, shape, in.rank + 1);
-  bits(g, result, on_off.fraction, on_off.magnitude);
-}
-
-static void make_eye(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, 2);
-  const RandomValue in = *random_graph_value(g, x);
-  int32_t result = apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, 2);
-  random_graph_value(g, result)->error = 0;
-}
-
-/* Both results have as many elements as a constant marks. */
-static void make_marked(RandomGraph *g, const Row *row) {
-  gboolean is_compress = row->op[0] == 'C';
-  int32_t x = is_compress ? pick_some(g, ANY, 1, 4)
-                          : weights(g, BOOL, (int64_t[]){extent_of_some(g), extent_of_some(g)}, 2);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t axis = below(g, in.rank), shape[MAX_RANK];
-  int32_t mask = is_compress ? weights(g, BOOL, &in.shape[axis], 1) : x;
-  const RandomValue *marks = random_graph_value(g, mask);
-  int64_t count = 0;
-  ((uint8_t *)marks->data)[0] = 1;
-  for (int64_t i = 0; i < random_value_count(marks); i++)
-    count += ((const uint8_t *)marks->data)[i];
-  if (!is_compress) {
-    bits(g, apply(g, row->op, g_strdup(""), &x, 1, INT64, (int64_t[]){2, count}, 2), 0, 6);
-    return;
-  }
-  memcpy(shape, in.shape, sizeof(shape));
-  shape[axis] = count;
-  apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, mask}, 2, in.type, shape,
-        in.rank);
-}
-
-/* Uses a constant, so that the number of different elements is known. */
-static void make_unique(RandomGraph *g, const Row *row) {
-  int64_t count = extent(g), different = 0, bits_of = 0;
-  int32_t x = weights(g, INT32, &count, 1);
-  const int32_t *data = random_graph_value(g, x)->data;
-  for (int64_t i = 0; i < count; i++) {
-    different += (bits_of >> (data[i] + 8) & 1) == 0;
-    bits_of |= (int64_t)1 << (data[i] + 8);
-  }
-  apply(g, row->op, choice(g, row->attrs), &x, 1, INT32, &different, 1);
-  for (int32_t i = 1; i < 4; i++)
-    bits(g, add_result(g, INT64, i == 2 ? &count : &different, 1), 0, 6);
-}
-
-static void make_dropout(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, row->types, 0, MAX_RANK);
-  const RandomValue in = *random_graph_value(g, x);
-  apply(g, row->op, g_strdup(""), &x, 1, in.type, in.shape, in.rank);
-  int32_t mask = add_result(g, BOOL, in.shape, in.rank);
-  random_graph_value(g, mask)->error = 0;
-}
-
-static void make_depth_space(RandomGraph *g, const Row *row) {
-  gboolean to_space = row->op[0] == 'D';
-  int64_t size = between(g, 2, 3), c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
-  int64_t deep[4] = {small_extent(g, 2), size * size * c, h, w};
-  int64_t flat[4] = {deep[0], c, size * h, size * w};
-  int32_t type = below(g, 3) ? FLOAT : UINT8;
-  int32_t x = given(g, type, to_space ? deep : flat, 4, FALSE);
-  char *mode = choice(g, row->attrs);
-  apply(g, row->op, g_strdup_printf("blocksize=%d%s", (int)size, mode), &x, 1, type,
-        to_space ? flat : deep, 4);
-  g_free(mode);
-}
-
-static void make_trilu(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, ANY, 2, MAX_RANK), k = number(g, INT64, (double)between(g, -2, 2));
-  const RandomValue in = *random_graph_value(g, x);
-  apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, k}, 2, in.type, in.shape, in.rank);
-}
-
-static void make_affine_grid(RandomGraph *g, const Row *row) {
-  int64_t rank = between(g, 2, 3), maps[3] = {between(g, 1, 3), rank, rank + 1};
-  int64_t size[5] = {maps[0], between(g, 1, 3)}, shape[5] = {maps[0]};
-  for (int64_t i = 0; i < rank; i++)
-    shape[1 + i] = size[2 + i] = between(g, 1, 6);
-  shape[1 + rank] = rank;
-  int32_t theta = weights(g, FLOAT, maps, 3);
-  rounded(g, apply(g, row->op, g_strdup_printf("align_corners=%d", (int)below(g, 2)),
-                   (int32_t[]){theta, int_list(g, size, 2 + (int32_t)rank)}, 2, FLOAT, shape,
-                   2 + (int32_t)rank));
-}
-
-/* Positions inside and outside of the picture. */
-static void make_grid_sample(RandomGraph *g, const Row *row) {
-  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t places[4] = {in.shape[0], between(g, 1, 6), between(g, 1, 6), 2};
-  int64_t shape[4] = {in.shape[0], in.shape[1], places[1], places[2]};
-  char *mode = choice(g, row->attrs), *padding = choice(g, "zeros|border|reflection");
-  int32_t grid = weights(g, FLOAT, places, 4);
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("mode=%s padding_mode=%s align_corners=%d", mode, padding,
-                                   (int)below(g, 2)),
-                   (int32_t[]){x, grid}, 2, FLOAT, shape, 4));
-  g_free(mode);
-  g_free(padding);
-}
-
 /* ---- Reductions ---- */
 
 static int32_t log2_up(int64_t count) {
   return 1 + (int32_t)ceil(log2((double)MAX(count, 1)));
 }
 
+/* The axes are an input, or, as in older versions, an attribute; all of them may be left out. */
+static int32_t apply_reduction(RandomGraph *g, const Row *row, int32_t x, const int64_t *axes,
+                               int32_t count, gboolean keep, const int64_t *shape, int32_t rank) {
+  const RandomValue in = *random_graph_value(g, x);
+  GString *attrs = g_string_new("keepdims=");
+  int32_t list = -1, noop = below(g, 4) == 0;
+  g_string_append_printf(attrs, "%d", keep);
+  if (below(g, 6) == 0) {
+    g_string_append(attrs, " axes=");
+    for (int32_t i = 0; i < count; i++)
+      g_string_append_printf(attrs, "%d,", (int)axes[i] - (i == 0 ? in.rank : 0));
+  } else if (count < in.rank || noop || below(g, 2)) {
+    list = int_list(g, axes, count);
+  }
+  if (noop)
+    g_string_append(attrs, " noop_with_empty_axes=1");
+  return apply(g, row->op, g_string_free(attrs, FALSE), (int32_t[]){x, list}, list >= 0 ? 2 : 1,
+               in.type, shape, rank);
+}
+
+/* Reduces no axes: neither an absent list of axes nor an empty one means all of them. */
+static void make_no_reduction(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, row->types, 1, MAX_RANK, row->how & SHARP);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t list = below(g, 2) ? int_list(g, NULL, 0) : -1;
+  int32_t result =
+      apply(g, row->op, g_strdup_printf("keepdims=%d noop_with_empty_axes=1", (int)below(g, 2)),
+            (int32_t[]){x, list}, list >= 0 ? 2 : 1, in.type, in.shape, in.rank);
+  if (!strcmp(row->op, "ReduceSumSquare"))
+    bits(g, result, 2 * in.fraction, 2 * in.magnitude);
+  else
+    finish(g, row, result);
+}
+
 static void make_reduce(RandomGraph *g, const Row *row) {
+  if (row->op[0] == 'R' && below(g, 10) == 0) {
+    make_no_reduction(g, row);
+    return;
+  }
   gboolean is_arg = row->op[0] == 'A', keep = below(g, 2) == 1;
   int32_t x = pick_any(g, row->types, 1, MAX_RANK, row->how & SHARP, is_arg), rank = 0;
   const RandomValue in = *random_graph_value(g, x);
@@ -989,10 +729,7 @@ static void make_reduce(RandomGraph *g, const Row *row) {
          0, 6);
     return;
   }
-  /* In older versions all reductions but ReduceSum have their axes as an attribute. */
-  int32_t list = int_list(g, axes, last - first + 1);
-  int32_t result = apply(g, row->op, g_strdup_printf("keepdims=%d", keep), (int32_t[]){x, list}, 2,
-                         in.type, shape, rank);
+  int32_t result = apply_reduction(g, row, x, axes, last - first + 1, keep, shape, rank);
   int32_t more = log2_up(count);
   if (!strcmp(row->op, "ReduceSum") || !strcmp(row->op, "ReduceL1"))
     bits(g, result, in.fraction, in.magnitude + more);
@@ -1010,9 +747,9 @@ static void make_along(RandomGraph *g, const Row *row) {
 }
 
 static void make_cumsum(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, 1 << FLOAT | 1 << INT32 | 1 << INT64, 1, MAX_RANK);
+  int32_t x = pick(g, FLOATS | 1 << INT32 | 1 << INT64 | 1 << UINT32 | 1 << UINT64, 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
-  int32_t axis = number(g, INT64, (double)below(g, in.rank));
+  int32_t axis = number(g, g->whole, (double)below(g, in.rank));
   int32_t result =
       apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, axis}, 2, in.type, in.shape, in.rank);
   if (!strcmp(row->op, "CumSum"))
@@ -1023,10 +760,10 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
 
 /* ---- Windows ---- */
 
-static int32_t new_picture(RandomGraph *g, int32_t types) {
+int32_t new_picture(RandomGraph *g, int32_t types) {
   int64_t shape[4] = {small_extent(g, 2), below(g, 2) ? between(g, 1, 20) : extent_of_some(g),
                       between(g, 3, 9), between(g, 3, 9)};
-  int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : FLOAT;
+  int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : g->real;
   while (shape[0] * shape[1] * shape[2] * shape[3] > MAX_ELEMENTS)
     shape[2] = shape[3] = 3;
   return given(g, type, shape, 4, FALSE);
@@ -1053,7 +790,7 @@ int32_t picture_without_specials(RandomGraph *g, int32_t types) {
 /* ---- Products ---- */
 
 static void make_matmul(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, FLOATS, 2, 4);
+  int32_t x = pick(g, FLOATS | WORDS, 2, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], depth = in.shape[in.rank - 1], columns = extent(g);
   int64_t w_shape[MAX_RANK];
@@ -1069,7 +806,7 @@ static void make_matmul(RandomGraph *g, const Row *row) {
 }
 
 static void make_gemm(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, FLOATS, 2, 2);
+  int32_t x = pick(g, FLOATS | WORDS, 2, 2);
   const RandomValue in = *random_graph_value(g, x);
   int64_t flip_a = below(g, 2), flip_b = below(g, 2), columns = extent(g);
   int64_t rows = in.shape[flip_a], depth = in.shape[1 - flip_a];
@@ -1077,8 +814,9 @@ static void make_gemm(RandomGraph *g, const Row *row) {
   int32_t w = given(g, in.type, w_shape, 2, below(g, 3) > 0);
   int32_t c = below(g, 2) ? weights(g, in.type, &columns, 1) : -1;
   rounded(g, apply(g, row->op,
-                   g_strdup_printf("alpha=0.5f beta=2.0f transA=%d transB=%d", (int)flip_a,
-                                   (int)flip_b),
+                   g_strdup_printf("alpha=%s beta=%s transA=%d transB=%d",
+                                   is_float(in.type) ? "0.5f" : "1.0f",
+                                   is_float(in.type) ? "2.0f" : "1.0f", (int)flip_a, (int)flip_b),
                    (int32_t[]){x, w, c}, c >= 0 ? 3 : 2, in.type, (int64_t[]){rows, columns}, 2));
 }
 
@@ -1087,7 +825,10 @@ static void make_einsum(RandomGraph *g, const Row *row) {
   char *text = choice(g, row->attrs), **sides = g_strsplit(text, "->", 2);
   char **terms = g_strsplit(sides[0], ",", -1);
   int64_t extents[128], shape[MAX_RANK];
-  int32_t reads[MAX_READS], count = 0, type = below(g, 4) ? FLOAT : INT32;
+  int32_t reads[MAX_READS], count = 0,
+                            type = below(g, 4)         ? g->real
+                                   : g->whole == INT32 ? INT64
+                                                       : INT32;
   for (int32_t i = 0; i < 128; i++)
     extents[i] = between(g, 1, 9);
   for (; terms[count]; count++) {
@@ -1108,6 +849,16 @@ static void make_einsum(RandomGraph *g, const Row *row) {
 
 #define UNARY(op, attrs)                                                                           \
   { op, make_unary, attrs, FLOATS, 0 }
+
+/* Activation functions of FusedConv and FusedGemm. */
+#define FUSED_FUNCTIONS                                                                            \
+  "|activation=Relu|activation=Tanh|activation=Sigmoid|activation=LeakyRelu "                      \
+  "activation_params=0.3f,|activation=Clip activation_params=-0.5f,0.75f|activation=HardSigmoid "  \
+  "activation_params=0.3f,0.4f"
+#define GEMM_FUNCTIONS                                                                             \
+  "|activation=Relu|activation=Tanh|activation=LeakyRelu activation_alpha=0.3f|"                   \
+  "activation=HardSigmoid activation_alpha=0.3f activation_beta=0.4f|activation=Selu "             \
+  "activation_alpha=1.5f activation_gamma=0.5f"
 
 static const Row rows[] = {
     {"Abs", make_unary, "", NUMBERS, EXACT},
@@ -1133,11 +884,11 @@ static const Row rows[] = {
     {"Round", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
     {"Sign", make_unary, "", NUMBERS, EXACT | SHARP | WHOLE},
     UNARY("Reciprocal", ""),
-    {"Relu", make_unary, "", FLOATS, EXACT},
+    {"Relu", make_unary, "", NUMBERS & ~UNSIGNED, EXACT},
     UNARY("LeakyRelu", "|alpha=0.3f"),
     {"ThresholdedRelu", make_unary, "|alpha=0.3f", FLOATS, EXACT | SHARP},
     UNARY("Elu", "|alpha=0.7f"),
-    UNARY("Selu", ""),
+    UNARY("Selu", "|alpha=1.5f gamma=0.5f"),
     UNARY("Celu", "|alpha=0.7f"),
     UNARY("Sigmoid", ""),
     UNARY("HardSigmoid", "|alpha=0.3f beta=0.4f"),
@@ -1147,22 +898,22 @@ static const Row rows[] = {
     UNARY("Mish", ""),
     UNARY("Gelu", "|approximate=tanh"),
     UNARY("Swish", "|alpha=0.7f"),
-    {"Shrink", make_unary, "lambd=0.5f|bias=0.25f lambd=0.5f", FLOATS, EXACT | SHARP},
+    {"Shrink", make_unary, "lambd=0.5f|bias=0.25f lambd=0.5f", NUMBERS, EXACT | SHARP},
     {"Not", make_unary, "", 1 << BOOL, EXACT},
     {"BitwiseNot", make_unary, "", INTEGERS, EXACT},
     {"IsNaN", make_predicate, "", 0, EXACT},
-    {"IsInf", make_predicate, "|detect_negative=0", 0, EXACT},
+    {"IsInf", make_predicate, "|detect_negative=0|detect_positive=0", 0, EXACT},
     {"BitCast", make_bit_cast, "", 0, 0},
     {"Cast", make_cast_or_narrow, "", 0, 0},
-    {"CastLike", make_cast, "", 0, 0},
+    {"CastLike", make_cast_or_narrow, "", 0, 0},
     {"Clip", make_clip, "", 0, 0},
     {"Add", make_binary, "", NUMBERS, EXACT},
     {"Sub", make_binary, "", NUMBERS, EXACT},
     {"Mul", make_binary, "", NUMBERS, EXACT},
     {"Div", make_division, "", NUMBERS, 0},
-    {"Mod", make_division, "|fmod=1", 1 << FLOAT | INTEGERS, 0},
-    {"Pow", make_binary, "", 1 << FLOAT, SHARP},
-    {"PRelu", make_binary, "", FLOATS, EXACT},
+    {"Mod", make_division, "|fmod=1", NUMBERS, 0},
+    {"Pow", make_power, "", FLOATS, SHARP},
+    {"PRelu", make_binary, "", FLOATS | WORDS, EXACT},
     {"Equal", make_binary, "", ANY, EXACT | SHARP | WHOLE},
     {"Less", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
     {"LessOrEqual", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
@@ -1174,7 +925,7 @@ static const Row rows[] = {
     {"BitwiseAnd", make_binary, "", INTEGERS, EXACT},
     {"BitwiseOr", make_binary, "", INTEGERS, EXACT},
     {"BitwiseXor", make_binary, "", INTEGERS, EXACT},
-    {"BitShift", make_division, "direction=LEFT|direction=RIGHT", UNSIGNED, 0},
+    {"BitShift", make_division, "direction=LEFT|direction=RIGHT", INTEGERS, 0},
     {"Where", make_where, "", 0, 0},
     {"Min", make_many, "", NUMBERS, EXACT},
     {"Max", make_many, "", NUMBERS, EXACT},
@@ -1186,10 +937,13 @@ static const Row rows[] = {
     {"Squeeze", make_squeeze, "", 0, 0},
     {"Unsqueeze", make_unsqueeze, "", 0, 0},
     {"Identity", make_unary, "", ANY, EXACT},
-    {"Dropout", make_dropout, "", FLOATS, EXACT},
-    {"Constant", make_constant, "", 0, 0},
-    {"ConstantOfShape", make_constant_of_shape, "", 0, 0},
-    {"Range", make_range, "", 0, 0},
+    {"Dropout", make_dropout, "|seed=7|ratio=0.25f", FLOATS, EXACT},
+    {"Constant", make_constant,
+     "value_float=0.75|value_floats=0.75,|value=floats:0.75,|value_int=3|value_ints=3,|value=ints:"
+     "3,",
+     0, 0},
+    {"ConstantOfShape", make_constant_of_shape, "|value=floats:0.75,|value=ints:3,", 0, 0},
+    {"Range", make_range, "|stash_type=1", 0, 0},
     {"Shape", make_shape, "", 0, 0},
     {"Size", make_shape, "", 0, 0},
     {"Transpose", make_transpose, "", 0, 0},
@@ -1219,7 +973,7 @@ static const Row rows[] = {
     {"Unique", make_unique, "|sorted=0", 0, 0},
     {"NonMaxSuppression", make_boxes, "", 0, 0},
     {"DepthToSpace", make_depth_space, "| mode=CRD", 0, 0},
-    {"SpaceToDepth", make_depth_space, "", 0, 0},
+    {"SpaceToDepth", make_depth_space, "| mode=DCR", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
     {"Resize", make_resize,
      "mode=nearest|mode=nearest nearest_mode=floor|mode=nearest nearest_mode=ceil|mode=linear|"
@@ -1231,13 +985,13 @@ static const Row rows[] = {
     {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
     {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8 | 1 << UINT16 | 1 << INT16),
      0},
-    {"ReduceMean", make_reduce, "", FLOATS, 0},
-    {"ReduceMax", make_reduce, "", NUMBERS, EXACT},
-    {"ReduceMin", make_reduce, "", NUMBERS, EXACT},
-    {"ReduceProd", make_reduce, "", 1 << FLOAT, 0},
-    {"ReduceL1", make_reduce, "", FLOATS, 0},
+    {"ReduceMean", make_reduce, "", FLOATS | WORDS, 0},
+    {"ReduceMax", make_reduce, "", ANY, EXACT},
+    {"ReduceMin", make_reduce, "", ANY, EXACT},
+    {"ReduceProd", make_reduce, "", 1 << FLOAT | 1 << DOUBLE | WORDS, 0},
+    {"ReduceL1", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceL2", make_reduce, "", FLOATS, 0},
-    {"ReduceSumSquare", make_reduce, "", FLOATS, 0},
+    {"ReduceSumSquare", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceLogSum", make_reduce, "", FLOATS, 0},
     {"ReduceLogSumExp", make_reduce, "", FLOATS, 0},
     {"ArgMax", make_reduce, "", NUMBERS, SHARP},
@@ -1256,8 +1010,8 @@ static const Row rows[] = {
     {"MaxUnpool", make_unpool, "kernel_shape=2,2 strides=2,2", 0, 0},
     {"LpPool", make_pool, "| p=1| p=3", 0, 0},
     {"AveragePool", make_pool, "| count_include_pad=1", 0, 0},
-    {"LRN", make_picture, "size=3|size=5 alpha=0.01f|size=2 beta=0.5f bias=2.0f alpha=0.1f",
-     1 << FLOAT, 0},
+    {"LRN", make_picture, "size=3|size=5 alpha=0.01f|size=2 beta=0.5f bias=2.0f alpha=0.1f", FLOATS,
+     0},
     {"Col2Im", make_col2im, "", 0, 0},
     {"DeformConv", make_deform_conv, "", 0, 0},
     {"RoiAlign", make_roi,
@@ -1277,14 +1031,14 @@ static const Row rows[] = {
     {"ConvInteger", make_quantized_conv, "", 0, 0},
     {"QLinearMatMul", make_quantized_product, "", 0, 0},
     {"QLinearConv", make_quantized_conv, "", 0, 0},
-    {"com.microsoft.MatMulNBits", make_few_bits_product, "", 0, 0},
+    {"com.microsoft.MatMulNBits", make_few_bits_product, "|accuracy_level=1", 0, 0},
     {"BatchNormalization", make_norm, "", 0, 0},
     {"InstanceNormalization", make_norm, "", 0, 0},
     {"LayerNormalization", make_norm, "", 0, 0},
     {"GroupNormalization", make_norm, "", 0, 0},
     {"RMSNormalization", make_norm, "", 0, 0},
     {"SimplifiedLayerNormalization", make_norm, "", 0, 0},
-    {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},
+    {"MeanVarianceNormalization", make_picture, "|axes=1,2", FLOATS, 0},
     {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
     {"HannWindow", make_window, "|periodic=0", 0, 0},
     {"HammingWindow", make_window, "|periodic=0", 0, 0},
@@ -1295,7 +1049,38 @@ static const Row rows[] = {
     {"RotaryEmbedding", make_rotary, "", 0, 0},
     {"Attention", make_attention,
      "|is_causal=1|scale=0.25f is_causal=1|softcap=2.0f|softmax_precision=1", 0, 0},
-    {"LinearAttention", make_linear_attention, "", 0, 0},
+    {"LinearAttention", make_linear_attention, "|scale=0.25f|chunk_size=2", 0, 0},
+    {"com.microsoft.BiasGelu", make_biased, "", 0, 0},
+    {"com.microsoft.FastGelu", make_biased, "", 0, 0},
+    {"com.microsoft.QuickGelu", make_unary, "|alpha=0.7f", FLOATS, 0},
+    {"com.microsoft.FusedMatMul", make_fused_product, "", 0, 0},
+    {"com.microsoft.FusedConv", make_conv, FUSED_FUNCTIONS, 0, 0},
+    {"com.microsoft.FusedGemm", make_fused_gemm, GEMM_FUNCTIONS, 0, 0},
+    {"com.microsoft.SkipLayerNormalization", make_skip_norm, "", 0, 0},
+    {"com.microsoft.SkipSimplifiedLayerNormalization", make_skip_norm, "", 0, 0},
+    {"com.microsoft.EmbedLayerNormalization", make_embedding, "", 0, 0},
+    {"com.microsoft.QuantizeLinear", make_quantize, "", 0, 0},
+    {"com.microsoft.DequantizeLinear", make_quantize, "", 0, 0},
+    {"com.microsoft.QLinearAdd", make_byte_binary, "", 0, 0},
+    {"com.microsoft.QLinearMul", make_byte_binary, "", 0, 0},
+    {"com.microsoft.QLinearLeakyRelu", make_byte_function, "|alpha=0.25f", 0, 0},
+    {"com.microsoft.QLinearSigmoid", make_byte_function, "", 0, 0},
+    {"com.microsoft.QLinearSoftmax", make_byte_function, "", 0, 0},
+    {"com.microsoft.QLinearGlobalAveragePool", make_byte_pool, "", 0, 0},
+    {"com.microsoft.QLinearAveragePool", make_byte_pool, "", 0, 0},
+    {"com.microsoft.NhwcMaxPool", make_byte_pool, "", 0, 0},
+    {"com.microsoft.QLinearConcat", make_byte_concat, "", 0, 0},
+    {"com.microsoft.QLinearWhere", make_byte_where, "", 0, 0},
+    {"com.microsoft.QGemm", make_byte_gemm, "", 0, 0},
+    {"com.microsoft.MatMulIntegerToFloat", make_byte_product, "", 0, 0},
+    {"com.microsoft.DynamicQuantizeMatMul", make_dynamic_product, "", 0, 0},
+    {"com.microsoft.RotaryEmbedding", make_microsoft_rotary, "|is_packed_batching=0 scale=1.0f", 0,
+     0},
+    {"com.microsoft.Attention", make_microsoft_attention,
+     "|do_rotary=0 past_present_share_buffer=0", 0, 0},
+    {"com.microsoft.MultiHeadAttention", make_multi_head, "", 0, 0},
+    {"com.microsoft.GroupQueryAttention", make_group_query,
+     "||scale=0.25f|softcap=2.0f|smooth_softmax=0", 0, 0},
     {"LSTM", make_recurrent, "", 0, 0},
     {"GRU", make_recurrent, "", 0, 0},
     {"RNN", make_recurrent, "", 0, 0},
@@ -1303,6 +1088,14 @@ static const Row rows[] = {
 
 int32_t random_graph_num_ops(void) {
   return G_N_ELEMENTS(rows);
+}
+
+static const Row *find_row(char *op) {
+  size_t i = 0;
+  while (strcmp(rows[i].op, op) != 0)
+    i++;
+  g_free(op);
+  return &rows[i];
 }
 
 const char *random_graph_op(int32_t index) {
@@ -1327,6 +1120,13 @@ static void choose_outputs(RandomGraph *g) {
   g_free(read);
 }
 
+static void choose_types(RandomGraph *g) {
+  static const int8_t reals[] = {FLOAT, FLOAT, FLOAT, DOUBLE, FLOAT16, BFLOAT16};
+  g->operand = -1;
+  g->real = g->has_rare_types ? reals[below(g, G_N_ELEMENTS(reals))] : FLOAT;
+  g->whole = g->has_rare_types && below(g, 2) ? INT32 : INT64;
+}
+
 /* One graph of so many has many extents of 0. */
 #define ZEROS_SHARE 12
 
@@ -1345,6 +1145,7 @@ RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, i
     gboolean is_first = i % 2 == 0 && i / 2 < num_first;
     const Row *row = &rows[is_first ? (first + i / 2) % random_graph_num_ops()
                                     : below(g, random_graph_num_ops())];
+    choose_types(g);
     row->make(g, row);
   }
   choose_outputs(g);
@@ -1380,8 +1181,8 @@ gboolean *random_graph_needed(const RandomGraph *graph) {
     const RandomNode *node = random_graph_node(graph, i);
     gboolean is_needed = FALSE;
     for (int32_t k = 0; k < node->num_results; k++)
-      is_needed |=
-          needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == i;
+      is_needed |= node->results[k] >= 0 && needed[node->results[k]] &&
+                   random_graph_value(graph, node->results[k])->node == i;
     for (int32_t k = 0; k < node->num_reads && is_needed; k++)
       if (node->reads[k] >= 0)
         needed[node->reads[k]] = TRUE;

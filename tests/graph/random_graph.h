@@ -30,9 +30,9 @@ typedef struct RandomValue {
 
 typedef struct RandomNode {
   const char *op;
-  char *attrs;                         /* attributes in the form of onnx_node */
-  int32_t reads[MAX_READS], num_reads; /* -1: absent */
-  int32_t results[MAX_RESULTS], num_results;
+  char *attrs;                               /* attributes in the form of onnx_node */
+  int32_t reads[MAX_READS], num_reads;       /* -1: absent */
+  int32_t results[MAX_RESULTS], num_results; /* -1: absent */
 } RandomNode;
 
 typedef struct RandomGraph {
@@ -42,6 +42,9 @@ typedef struct RandomGraph {
   uint64_t state;
   int32_t zero_share;      /* one of so many extents is 0 */
   gboolean has_rare_types; /* float64, bfloat16, 16-bit types, uint32 and uint64 */
+  int32_t real;            /* the float type of new operands of the next node */
+  int32_t whole;           /* the type of the next node's indices and lengths: int64 or int32 */
+  int32_t operand;         /* the value that the next node reads if it fits, or -1 */
 } RandomGraph;
 
 /* The number of operators with a generator, and their names. */

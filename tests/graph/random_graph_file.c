@@ -30,7 +30,8 @@ static char *loose_shape_text(const RandomValue *value, const char *name) {
 
 /* Whether the value may determine the shape of a node. */
 static gboolean is_steering(const RandomValue *value) {
-  return value->rank < 2 && (value->type == ONNX_INT64 || value->type == ONNX_BOOL);
+  return value->rank < 2 &&
+         (value->type == ONNX_INT64 || value->type == ONNX_INT32 || value->type == ONNX_BOOL);
 }
 
 static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
@@ -97,14 +98,19 @@ static void emit_node(OnnxBuilder *builder, const RandomGraph *graph, int32_t in
       g_string_append_printf(reads, "v%d", node->reads[i]);
   }
   for (int32_t i = 0; i < node->num_results; i++) {
+    if (node->results[i] < 0) {
+      g_string_append_c(results, ',');
+      continue;
+    }
     const RandomValue *value = random_graph_value(graph, node->results[i]);
     gboolean raw = value->node < 0 || is_disturbed(value, form);
     g_string_append_printf(results, "%sv%d%s", i ? "," : "", node->results[i], raw ? "_raw" : "");
   }
   onnx_node(builder, node->op, reads->str, results->str, node->attrs);
   for (int32_t i = 0; i < node->num_results; i++) {
-    const RandomValue *value = random_graph_value(graph, node->results[i]);
-    if (value->node >= 0 && is_disturbed(value, form)) {
+    const RandomValue *value =
+        node->results[i] < 0 ? NULL : random_graph_value(graph, node->results[i]);
+    if (value && value->node >= 0 && is_disturbed(value, form)) {
       char *to = g_strdup_printf("v%d", node->results[i]), *from = g_strdup_printf("%s_raw", to);
       emit_disturbed(builder, value, from, to);
       g_free(from);
@@ -118,7 +124,8 @@ static void emit_node(OnnxBuilder *builder, const RandomGraph *graph, int32_t in
 static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed, int32_t index) {
   const RandomNode *node = random_graph_node(graph, index);
   for (int32_t k = 0; k < node->num_results; k++)
-    if (needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == index)
+    if (node->results[k] >= 0 && needed[node->results[k]] &&
+        random_graph_value(graph, node->results[k])->node == index)
       return TRUE;
   return FALSE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generators of layers for random graphs: gates, norms, losses, attention, recurrent layers, and
- * operators with a state. */
+/* Generators of layers for random graphs: gates, norms, losses, recurrent layers, and operators
+ * with a state. */
 #include "tests/graph/random_make.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 void make_unpool(RandomGraph *g, const Row *row) {
   int64_t shape[4] = {between(g, 1, 2), between(g, 1, 9), between(g, 1, 6), between(g, 1, 6)};
   int64_t out[4] = {shape[0], shape[1], 2 * shape[2], 2 * shape[3]};
-  int32_t x = given(g, FLOAT, shape, 4, FALSE), places = weights(g, INT64, shape, 4);
+  int32_t x = given(g, g->real, shape, 4, FALSE), places = weights(g, INT64, shape, 4);
   int64_t *data = random_graph_value(g, places)->data;
   for (int64_t row_of = 0, i = 0; row_of < shape[0] * shape[1] * shape[2]; row_of++)
     for (int64_t column = 0; column < shape[3]; column++)
@@ -20,7 +20,8 @@ void make_unpool(RandomGraph *g, const Row *row) {
     for (int32_t i = 0; i < 4; i++)
       out[i] += g->has_rare_types ? below(g, 3) : 0;
   int32_t reads[3] = {x, places, has_shape ? int_list(g, out, 4) : -1};
-  apply(g, row->op, choice(g, row->attrs), reads, has_shape ? 3 : 2, FLOAT, out, 4);
+  char *pads = has_shape && below(g, 2) ? g_strdup("pads=0,0,0,0") : g_strdup("");
+  apply(g, row->op, joined(choice(g, row->attrs), pads), reads, has_shape ? 3 : 2, g->real, out, 4);
 }
 
 void make_gated(RandomGraph *g, const Row *row) {
@@ -57,14 +58,14 @@ void make_tensor_scatter(RandomGraph *g, const Row *row) {
 void make_causal_conv(RandomGraph *g, const Row *row) {
   int64_t kernel = between(g, 1, 5), past = kernel - 1;
   int64_t shape[3] = {small_extent(g, 2), extent_of_some(g), between(g, 1, 9)};
-  int32_t reads[4] = {given(g, FLOAT, shape, 3, FALSE),
-                      weights(g, FLOAT, (int64_t[]){shape[1], 1, kernel}, 3),
-                      below(g, 2) ? weights(g, FLOAT, &shape[1], 1) : -1, -1};
+  int32_t reads[4] = {given(g, g->real, shape, 3, FALSE),
+                      weights(g, g->real, (int64_t[]){shape[1], 1, kernel}, 3),
+                      below(g, 2) ? weights(g, g->real, &shape[1], 1) : -1, -1};
   if (past > 0 && below(g, 2))
-    reads[3] = given(g, FLOAT, (int64_t[]){shape[0], shape[1], past}, 3, FALSE);
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, 4, FLOAT, shape, 3));
+    reads[3] = given(g, g->real, (int64_t[]){shape[0], shape[1], past}, 3, FALSE);
+  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, 4, g->real, shape, 3));
   if (past > 0)
-    add_result(g, FLOAT, (int64_t[]){shape[0], shape[1], past}, 3);
+    add_result(g, g->real, (int64_t[]){shape[0], shape[1], past}, 3);
 }
 
 /* Scores, a label for each position, and weights of the classes. */
@@ -76,9 +77,9 @@ void make_loss(RandomGraph *g, const Row *row) {
   for (int32_t i = 0; i < in.rank; i++)
     if (i != 1)
       places[rank++] = in.shape[i];
-  int32_t labels = weights(g, INT64, places, rank);
+  int32_t labels = weights(g, g->whole, places, rank);
   for (int64_t i = 0; i < random_value_count(random_graph_value(g, labels)); i++)
-    ((int64_t *)random_graph_value(g, labels)->data)[i] = below(g, in.shape[1]);
+    put(random_graph_value(g, labels)->data, g->whole, i, (double)below(g, in.shape[1]));
   char *reduction = choice(g, "none|sum|mean");
   gboolean is_whole = !strcmp(reduction, "none");
   int32_t reads[3] = {x, labels, below(g, 2) ? positive(g, in.type, in.shape[1]) : -1};
@@ -104,22 +105,32 @@ void make_center(RandomGraph *g, const Row *row) {
 
 /* ---- Norms and recurrent layers ---- */
 
+/* The mean and the reciprocal of the deviation over the axes from one on; of 16-bit floats both are
+ * float32. */
+static void add_moments(RandomGraph *g, const RandomValue *in, int32_t axis, int32_t count) {
+  int64_t shape[MAX_RANK];
+  for (int32_t i = 0; i < in->rank; i++)
+    shape[i] = i < axis ? in->shape[i] : 1;
+  for (int32_t i = 0; i < count; i++)
+    rounded(g, add_result(g, 1 << in->type & HALVES ? FLOAT : in->type, shape, in->rank));
+}
+
 /* Scale and bias, and for batches mean and variance, with one element for each channel, or for each
  * element from an axis on. */
 void make_norm(RandomGraph *g, const Row *row) {
   gboolean is_rms = row->op[0] == 'R' || row->op[0] == 'S', is_layer = row->op[0] == 'L' || is_rms;
   gboolean is_batch = row->op[0] == 'B', is_group = row->op[0] == 'G';
-  int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
+  int32_t x = is_layer ? pick(g, 1 << g->real, 2, 4) : picture(g, 1 << g->real);
   const RandomValue in = *random_graph_value(g, x);
   int32_t axis = !is_layer ? 1 : below(g, 3) ? in.rank - 1 : (int32_t)between(g, 1, in.rank - 1);
   int32_t rank = is_layer ? in.rank - axis : 1;
-  int32_t reads[5] = {x, positive(g, FLOAT, in.shape[axis]),
-                      weights(g, FLOAT, in.shape + axis, rank), -1, -1};
+  int32_t reads[5] = {x, positive(g, g->real, in.shape[axis]),
+                      weights(g, g->real, in.shape + axis, rank), -1, -1};
   if (rank > 1)
-    reads[1] = weights(g, FLOAT, in.shape + axis, rank);
+    reads[1] = weights(g, g->real, in.shape + axis, rank);
   if (is_batch) {
-    reads[3] = weights(g, FLOAT, in.shape + 1, 1);
-    reads[4] = positive(g, FLOAT, in.shape[1]);
+    reads[3] = weights(g, g->real, in.shape + 1, 1);
+    reads[4] = positive(g, g->real, in.shape[1]);
   }
   int64_t groups = is_group ? between(g, 1, 4) : 1;
   while (in.shape[1] % groups)
@@ -130,101 +141,128 @@ void make_norm(RandomGraph *g, const Row *row) {
                                              (int)(below(g, 2) ? axis : axis - in.rank))
                            : g_strdup(epsilon);
   g_free(epsilon);
+  if (is_batch)
+    attrs = joined(attrs, choice(g, "|momentum=0.5f training_mode=0|spatial=1"));
+  if ((is_layer || is_group) && below(g, 2))
+    attrs = joined(attrs, g_strdup("stash_type=1"));
   int32_t num_reads = is_batch ? 5 : is_rms ? 2 : 3;
-  int32_t result = apply(g, row->op, attrs, reads, num_reads, FLOAT, in.shape, in.rank);
+  int32_t result = apply(g, row->op, attrs, reads, num_reads, g->real, in.shape, in.rank);
   rounded(g, result);
   random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* size of terms that cancel */
+  if (row->op[0] == 'L')
+    add_moments(g, &in, axis, (int32_t)below(g, 3));
 }
 
-/* One token after the other, or in any order by their positions. */
-void make_rotary(RandomGraph *g, const Row *row) {
-  int64_t batch = small_extent(g, 2), heads = between(g, 1, 3), length = small_extent(g, 5);
-  int64_t half = between(g, 1, 4), size = 2 * half + below(g, 2) * 3, rows = 7;
-  gboolean has_axis = below(g, 2) == 1, has_places = below(g, 2) == 1;
-  int64_t with_axis[4] = {batch, heads, length, size}, without[3] = {batch, length, heads * size};
-  int64_t cache[3] = {batch, length, half};
-  const int64_t *shape = has_axis ? with_axis : without;
-  if (has_places)
-    cache[1] = rows;
-  int32_t reads[4] = {given(g, FLOAT, shape, has_axis ? 4 : 3, FALSE),
-                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE),
-                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE), -1};
-  if (has_places)
-    reads[3] = indices(g, (int64_t[]){batch, length}, 2, rows);
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("num_heads=%d interleaved=%d rotary_embedding_dim=%d",
-                                   (int)heads, (int)below(g, 2), (int)(2 * half)),
-                   reads, has_places ? 4 : 3, FLOAT, shape, has_axis ? 4 : 3));
-}
+/* The extents of a recurrent layer. */
+typedef struct Layer {
+  int64_t gates, functions, directions, steps, batch, inputs, hidden;
+  gboolean has_batch_first; /* layout 1 */
+  int64_t state[3];
+} Layer;
 
-/* Attention with queries that share keys, with past keys, masks and windows. */
-void make_attention(RandomGraph *g, const Row *row) {
-  int64_t batch = small_extent(g, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
-  int64_t queries = small_extent(g, 5), keys = between(g, 1, 7), size = between(g, 1, 9);
-  int64_t past = below(g, 2) ? between(g, 1, 4) : 0, all = past + keys;
-  int64_t k[4] = {batch, heads, keys, size}, old[4] = {batch, heads, past, size};
-  int64_t q[4] = {batch, heads * groups, queries, size}, mask[2] = {queries, all};
-  int32_t reads[6] = {given(g, FLOAT, q, 4, FALSE),
-                      given(g, FLOAT, k, 4, FALSE),
-                      given(g, FLOAT, k, 4, FALSE),
-                      -1,
-                      -1,
-                      -1};
-  if (below(g, 2))
-    reads[3] = given(g, below(g, 2) ? BOOL : FLOAT, mask, 2, below(g, 2) == 0);
-  for (int32_t i = 4; i < 6 && past; i++)
-    reads[i] = given(g, FLOAT, old, 4, FALSE);
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, past ? 6 : 4, FLOAT, q, 4));
+/* Without rare types, the graph may be for onnxruntime, which ends its process if the batch is
+ * empty, and does not take a batch as the first axis. */
+static Layer any_layer(RandomGraph *g, const Row *row) {
+  Layer l = {.gates = row->op[0] == 'L'   ? 4
+                      : row->op[0] == 'G' ? 3
+                                          : 1,
+             .functions = row->op[0] == 'L'   ? 3
+                          : row->op[0] == 'G' ? 2
+                                              : 1,
+             .directions = between(g, 1, 2),
+             .steps = g->has_rare_types ? small_extent(g, 4) : between(g, 1, 4),
+             .batch = g->has_rare_types ? small_extent(g, 3) : between(g, 1, 3),
+             .inputs = extent_of_some(g),
+             .hidden = between(g, 1, 9),
+             .has_batch_first = g->has_rare_types && below(g, 2)};
+  const int64_t first[3] = {l.directions, l.batch, l.hidden};
+  const int64_t second[3] = {l.batch, l.directions, l.hidden};
+  memcpy(l.state, l.has_batch_first ? second : first, sizeof(l.state));
+  return l;
 }
 
 /* The optional inputs of a recurrent layer, from the fifth on: lengths, initial states, and the
  * weights of LSTM's peepholes. */
-static void set_optional(RandomGraph *g, int64_t gates, const int64_t *state, int64_t steps,
-                         int32_t *reads) {
-  int64_t peepholes[2] = {state[0], 3 * state[2]};
-  if (steps > 0 && below(g, 3) == 0) {
-    reads[4] = weights(g, INT32, state + 1, 1);
-    for (int64_t i = 0; i < state[1]; i++)
-      ((int32_t *)random_graph_value(g, reads[4])->data)[i] = (int32_t)between(g, 1, steps);
+static void set_optional(RandomGraph *g, const Layer *l, int32_t *reads) {
+  int64_t peepholes[2] = {l->directions, 3 * l->hidden};
+  if (l->steps > 0 && below(g, 3) == 0) {
+    reads[4] = weights(g, INT32, &l->batch, 1);
+    for (int64_t i = 0; i < l->batch; i++)
+      ((int32_t *)random_graph_value(g, reads[4])->data)[i] = (int32_t)between(g, 1, l->steps);
   }
   if (below(g, 2))
-    reads[5] = given(g, FLOAT, state, 3, FALSE);
-  if (gates == 4 && below(g, 2))
-    reads[6] = given(g, FLOAT, state, 3, FALSE);
-  if (gates == 4 && below(g, 3) == 0)
-    reads[7] = weights(g, FLOAT, peepholes, 2);
+    reads[5] = given(g, g->real, l->state, 3, FALSE);
+  if (l->gates == 4 && below(g, 2))
+    reads[6] = given(g, g->real, l->state, 3, FALSE);
+  if (l->gates == 4 && below(g, 3) == 0)
+    reads[7] = weights(g, g->real, peepholes, 2);
 }
 
-/* Without rare types, the graph may be for onnxruntime, which ends its process if the batch is
- * empty, and does not clip what LSTM's last activation reads. */
+/* Names a function for each gate and direction, with its numbers. Discontinuous functions are
+ * absent: a rounding could change their results. So is onnxruntime's Softplus, which is infinite
+ * from 89 on. */
+static char *any_functions(RandomGraph *g, const Layer *l) {
+  static const char *const names[] = {"Sigmoid",   "Tanh", "Relu",   "Softsign",   "HardSigmoid",
+                                      "LeakyRelu", "Elu",  "Affine", "ScaledTanh", "Softplus"};
+  GString *functions = g_string_new("activations="), *alphas = g_string_new(" activation_alpha=");
+  GString *betas = g_string_new(" activation_beta=");
+  for (int64_t i = 0; i < l->functions * l->directions; i++) {
+    const char *name = names[below(g, (int64_t)G_N_ELEMENTS(names) - !g->has_rare_types)];
+    gboolean has_beta =
+        !strcmp(name, "HardSigmoid") || !strcmp(name, "Affine") || !strcmp(name, "ScaledTanh");
+    g_string_append_printf(functions, "%s,", name);
+    if (has_beta || !strcmp(name, "LeakyRelu") || !strcmp(name, "Elu"))
+      g_string_append_printf(alphas, "0.%d,", (int)between(g, 1, 9));
+    if (has_beta)
+      g_string_append_printf(betas, "0.%d,", (int)between(g, 1, 9));
+  }
+  if (strchr(alphas->str, ','))
+    g_string_append(functions, alphas->str);
+  if (strchr(betas->str, ','))
+    g_string_append(functions, betas->str);
+  g_string_free(alphas, TRUE);
+  g_string_free(betas, TRUE);
+  return g_string_free(functions, FALSE);
+}
+
+/* For onnxruntime, which does not clip what LSTM's last activation reads, LSTM has no clip. */
+static char *layer_attrs(RandomGraph *g, const Layer *l) {
+  const char *direction = l->directions == 2 ? "bidirectional"
+                          : below(g, 2)      ? "forward"
+                                             : "reverse";
+  char *attrs = g_strdup_printf("hidden_size=%d direction=%s", (int)l->hidden, direction);
+  if (l->gates == 4 && below(g, 3) == 0)
+    attrs = joined(attrs, g_strdup("input_forget=1"));
+  if (l->gates == 3 && below(g, 3) == 0)
+    attrs = joined(attrs, g_strdup("linear_before_reset=1"));
+  if ((l->gates != 4 || g->has_rare_types) && below(g, 4) == 0)
+    attrs = joined(attrs, g_strdup("clip=0.5f"));
+  if (below(g, 3) == 0)
+    attrs = joined(attrs, any_functions(g, l));
+  return l->has_batch_first ? joined(attrs, g_strdup("layout=1")) : attrs;
+}
+
 void make_recurrent(RandomGraph *g, const Row *row) {
-  int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
-  int64_t steps = g->has_rare_types ? small_extent(g, 4) : between(g, 1, 4);
-  int64_t batch = g->has_rare_types ? small_extent(g, 3) : between(g, 1, 3);
-  int64_t inputs = extent_of_some(g);
-  int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
-  int64_t state[3] = {directions, batch, hidden};
-  int32_t reads[8] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
-                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),
-                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, hidden}, 3),
+  Layer l = any_layer(g, row);
+  int64_t rows = l.gates * l.hidden;
+  int64_t x[3] = {l.has_batch_first ? l.batch : l.steps, l.has_batch_first ? l.steps : l.batch,
+                  l.inputs};
+  int64_t usual[4] = {l.steps, l.directions, l.batch, l.hidden};
+  int64_t batch_first[4] = {l.batch, l.steps, l.directions, l.hidden};
+  int32_t reads[8] = {given(g, g->real, x, 3, FALSE),
+                      weights(g, g->real, (int64_t[]){l.directions, rows, l.inputs}, 3),
+                      weights(g, g->real, (int64_t[]){l.directions, rows, l.hidden}, 3),
                       -1,
                       -1,
                       -1,
                       -1,
                       -1};
   if (below(g, 2))
-    reads[3] = weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2);
-  set_optional(g, gates, state, steps, reads);
-  char *more =
-      choice(g, gates == 3   ? "||linear_before_reset=1|clip=0.5f"
-                : gates == 4 ? g->has_rare_types ? "||input_forget=1|clip=0.5f" : "||input_forget=1"
-                             : "||clip=0.5f");
-  const char *direction = directions == 2 ? "bidirectional" : below(g, 2) ? "forward" : "reverse";
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("hidden_size=%d direction=%s%s%s", (int)hidden, direction,
-                                   *more ? " " : "", more),
-                   reads, gates == 4 ? 8 : 6, FLOAT, (int64_t[]){steps, directions, batch, hidden},
-                   4));
-  add_result(g, FLOAT, state, 3);
-  g_free(more);
+    reads[3] = weights(g, g->real, (int64_t[]){l.directions, 2 * rows}, 2);
+  set_optional(g, &l, reads);
+  rounded(g, apply(g, row->op, layer_attrs(g, &l), reads, l.gates == 4 ? 8 : 6, g->real,
+                   l.has_batch_first ? batch_first : usual, 4));
+  add_result(g, g->real, l.state, 3);
+  if (l.gates == 4 && below(g, 2))
+    add_result(g, g->real, l.state, 3);
 }

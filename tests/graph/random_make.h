@@ -26,6 +26,7 @@ enum {
 #define FLOATS   (1 << FLOAT | 1 << DOUBLE | HALVES)
 #define UNSIGNED (1 << UINT8 | 1 << UINT16 | 1 << UINT32 | 1 << UINT64)
 #define INTEGERS (UNSIGNED | 1 << INT8 | 1 << INT16 | 1 << INT32 | 1 << INT64)
+#define WORDS    (1 << INT32 | 1 << INT64 | 1 << UINT32 | 1 << UINT64)
 #define NUMBERS  (FLOATS | INTEGERS)
 #define ANY      (NUMBERS | 1 << BOOL)
 
@@ -59,6 +60,8 @@ int64_t extent_of_some(RandomGraph *g);
 /* From 1 to `count`; 0 if there is nothing to take a part of. */
 int64_t part_of(RandomGraph *g, int64_t count);
 char *choice(RandomGraph *g, const char *words);
+/* Joins two lists of attributes, which are freed. */
+char *joined(char *a, char *b);
 gboolean is_float(int32_t type);
 void put(void *data, int32_t type, int64_t at, double value);
 int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part);
@@ -72,14 +75,24 @@ int32_t pick_some(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_r
 int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
               int32_t type, const int64_t *shape, int32_t rank);
 int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+/* Appends a result that is absent. */
+void add_absent(RandomGraph *g);
 void rounded(RandomGraph *g, int32_t result);
 void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude);
 void finish(RandomGraph *g, const Row *row, int32_t result);
+int32_t new_picture(RandomGraph *g, int32_t types);
 int32_t picture(RandomGraph *g, int32_t types);
 int32_t picture_without_specials(RandomGraph *g, int32_t types);
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end);
 int32_t positive(RandomGraph *g, int32_t type, int64_t count);
 int32_t operand(RandomGraph *g, int32_t x, gboolean exact);
+/* A scale, a power of two, and a zero point; of rank 0 or 1 (random_quantised.c). */
+int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+/* The attributes of windows over a picture; sets the last two extents of the output, and the
+ * extents of a window (random_windows.c). */
+char *any_window_attrs(RandomGraph *g, const int64_t *in, gboolean is_ceil, int64_t *out,
+                       int64_t *kernel);
 
 /* random_layers.c */
 void make_unpool(RandomGraph *g, const Row *row);
@@ -89,9 +102,55 @@ void make_causal_conv(RandomGraph *g, const Row *row);
 void make_loss(RandomGraph *g, const Row *row);
 void make_center(RandomGraph *g, const Row *row);
 void make_norm(RandomGraph *g, const Row *row);
+void make_recurrent(RandomGraph *g, const Row *row);
+
+/* random_moves.c */
+void make_transpose(RandomGraph *g, const Row *row);
+void make_concat(RandomGraph *g, const Row *row);
+void make_slice(RandomGraph *g, const Row *row);
+void make_split(RandomGraph *g, const Row *row);
+void make_pad(RandomGraph *g, const Row *row);
+void make_expand(RandomGraph *g, const Row *row);
+void make_tile(RandomGraph *g, const Row *row);
+void make_gather(RandomGraph *g, const Row *row);
+void make_gather_nd(RandomGraph *g, const Row *row);
+void make_scatter_elements(RandomGraph *g, const Row *row);
+void make_scatter_nd(RandomGraph *g, const Row *row);
+void make_topk(RandomGraph *g, const Row *row);
+void make_boxes(RandomGraph *g, const Row *row);
+void make_reverse_sequence(RandomGraph *g, const Row *row);
+void make_one_hot(RandomGraph *g, const Row *row);
+void make_eye(RandomGraph *g, const Row *row);
+void make_marked(RandomGraph *g, const Row *row);
+void make_unique(RandomGraph *g, const Row *row);
+void make_dropout(RandomGraph *g, const Row *row);
+void make_depth_space(RandomGraph *g, const Row *row);
+void make_trilu(RandomGraph *g, const Row *row);
+void make_affine_grid(RandomGraph *g, const Row *row);
+void make_grid_sample(RandomGraph *g, const Row *row);
+
+/* random_attention.c */
 void make_rotary(RandomGraph *g, const Row *row);
 void make_attention(RandomGraph *g, const Row *row);
-void make_recurrent(RandomGraph *g, const Row *row);
+void make_microsoft_rotary(RandomGraph *g, const Row *row);
+void make_multi_head(RandomGraph *g, const Row *row);
+void make_microsoft_attention(RandomGraph *g, const Row *row);
+void make_group_query(RandomGraph *g, const Row *row);
+
+/* random_fused.c */
+void make_biased(RandomGraph *g, const Row *row);
+void make_skip_norm(RandomGraph *g, const Row *row);
+void make_embedding(RandomGraph *g, const Row *row);
+void make_fused_product(RandomGraph *g, const Row *row);
+void make_fused_gemm(RandomGraph *g, const Row *row);
+void make_byte_function(RandomGraph *g, const Row *row);
+void make_byte_binary(RandomGraph *g, const Row *row);
+void make_byte_where(RandomGraph *g, const Row *row);
+void make_byte_concat(RandomGraph *g, const Row *row);
+void make_byte_pool(RandomGraph *g, const Row *row);
+void make_byte_product(RandomGraph *g, const Row *row);
+void make_dynamic_product(RandomGraph *g, const Row *row);
+void make_byte_gemm(RandomGraph *g, const Row *row);
 
 /* random_windows.c */
 void make_conv(RandomGraph *g, const Row *row);

@@ -5,13 +5,53 @@
 
 #include <string.h>
 
+/* The last two axes alone, in any order, with one factor for both, which one of the two sizes
+ * determines. onnxruntime leaves the axis -1 as it is. */
+static void make_resize_by_policy(RandomGraph *g, const Row *row) {
+  int32_t x = pick_some(g, 1 << g->real, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t factor = between(g, 1, 2), more = between(g, 0, 3), sizes[2];
+  int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * factor, in.shape[3] * factor};
+  gboolean is_turned = below(g, 2) == 1, is_larger = below(g, 2) == 1;
+  int64_t given_sizes[2] = {shape[2], MAX(1, shape[3] + (is_larger ? more : -more))};
+  for (int32_t i = 0; i < 2; i++)
+    sizes[i] = given_sizes[is_turned ? 1 - i : i];
+  char *attrs = g_strdup_printf("axes=%s keep_aspect_ratio_policy=%s",
+                                is_turned           ? "3,2"
+                                : g->has_rare_types ? "2,-1"
+                                                    : "2,3",
+                                is_larger ? "not_larger" : "not_smaller");
+  int32_t reads[4] = {x, -1, -1, int_list(g, sizes, 2)};
+  rounded(g, apply(g, row->op, joined(choice(g, row->attrs), attrs), reads, 4, g->real, shape, 4));
+}
+
+/* A part of the picture, with places outside of it. No place is at an edge, where a rounding could
+ * decide. */
+static void make_crop(RandomGraph *g, const Row *row) {
+  int32_t x = pick_some(g, 1 << g->real, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[4] = {in.shape[0], in.shape[1], between(g, 1, 9), between(g, 1, 9)}, count = 8;
+  static const float parts[] = {0, 0, -0.31f, 0.17f, 1, 1, 0.83f, 1.07f};
+  int32_t reads[4] = {x, weights(g, FLOAT, &count, 1), -1, int_list(g, shape, 4)};
+  memcpy(random_graph_value(g, reads[1])->data, parts, sizeof(parts));
+  rounded(g, apply(g, row->op,
+                   g_strdup("mode=linear coordinate_transformation_mode=tf_crop_and_resize "
+                            "extrapolation_value=0.75f"),
+                   reads, 4, g->real, shape, 4));
+}
+
 void make_resize(RandomGraph *g, const Row *row) {
-  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
+  if (row->op[0] == 'R' && below(g, 6) == 0) {
+    (below(g, 2) ? make_crop : make_resize_by_policy)(g, row);
+    return;
+  }
+  char *mode = choice(g, row->attrs);
+  gboolean is_whole = g->has_rare_types && strstr(mode, "nearest") && below(g, 2);
+  int32_t x = pick_some(g, is_whole ? INTEGERS : 1 << g->real, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
   gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && below(g, 2);
-  char *mode = choice(g, row->attrs),
-       *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+  char *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
                            "half_pixel_symmetric");
   char *attrs = is_upsample || below(g, 3) == 0
                     ? g_strdup(mode)
@@ -22,7 +62,15 @@ void make_resize(RandomGraph *g, const Row *row) {
     shape[i] = below(g, 12) + (strstr(mode, "antialias") ? (in.shape[i] + 9) / 10 : 1);
   int32_t reads[4] = {x, is_upsample ? scales : -1, has_sizes ? -1 : scales,
                       has_sizes ? int_list(g, shape, 4) : -1};
-  rounded(g, apply(g, row->op, attrs, reads, is_upsample ? 2 : has_sizes ? 4 : 3, FLOAT, shape, 4));
+  gboolean is_old = is_upsample && below(g, 3) == 0; /* as in version 7 */
+  if (is_old)
+    attrs = joined(attrs, g_strdup("scales=1.0,1.0,2.0,2.0"));
+  rounded(g, apply(g, row->op, attrs, reads,
+                   is_old        ? 1
+                   : is_upsample ? 2
+                   : has_sizes   ? 4
+                                 : 3,
+                   in.type, shape, 4));
   g_free(mode);
   g_free(places);
 }
@@ -31,7 +79,8 @@ void make_resize(RandomGraph *g, const Row *row) {
 void make_col2im(RandomGraph *g, const Row *row) {
   int64_t image[2], block[2], step[2], pad = between(g, 0, 1), columns = 1, size = 1;
   int64_t batch = between(g, 1, 2), channels = between(g, 1, 5);
-  int32_t type = below(g, 3) ? FLOAT : INT32;
+  static const int8_t types[] = {UINT8, INT16, INT32, INT64, UINT64};
+  int32_t type = below(g, 3) ? g->real : g->has_rare_types ? types[below(g, 5)] : INT32;
   for (int32_t i = 0; i < 2; i++) {
     block[i] = between(g, 1, 3);
     step[i] = between(g, 1, 3);
@@ -62,36 +111,38 @@ void make_deform_conv(RandomGraph *g, const Row *row) {
   int64_t rows[4] = {outputs, channels / groups, kernel[0], kernel[1]};
   int64_t places[4] = {batch, parts * kernel[0] * kernel[1], out[2], out[3]};
   int64_t offsets[4] = {batch, 2 * places[1], out[2], out[3]};
-  int32_t reads[5] = {given(g, FLOAT, in, 4, FALSE), weights(g, FLOAT, rows, 4),
-                      given(g, FLOAT, offsets, 4, FALSE),
-                      below(g, 2) ? weights(g, FLOAT, &outputs, 1) : -1,
-                      below(g, 2) ? given(g, FLOAT, places, 4, FALSE) : -1};
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("pads=%d,%d,%d,%d strides=%d,%d dilations=%d,%d group=%d "
-                                   "offset_group=%d",
-                                   (int)pad, (int)pad, (int)pad, (int)pad, (int)stride, (int)stride,
-                                   (int)dilation, (int)dilation, (int)groups, (int)parts),
-                   reads, 5, FLOAT, out, 4));
+  int32_t reads[5] = {given(g, g->real, in, 4, FALSE), weights(g, g->real, rows, 4),
+                      given(g, g->real, offsets, 4, FALSE),
+                      below(g, 2) ? weights(g, g->real, &outputs, 1) : -1,
+                      below(g, 2) ? given(g, g->real, places, 4, FALSE) : -1};
+  char *attrs =
+      g_strdup_printf("pads=%d,%d,%d,%d strides=%d,%d dilations=%d,%d group=%d offset_group=%d",
+                      (int)pad, (int)pad, (int)pad, (int)pad, (int)stride, (int)stride,
+                      (int)dilation, (int)dilation, (int)groups, (int)parts);
+  if (below(g, 2))
+    attrs = joined(attrs, g_strdup_printf("kernel_shape=%d,%d", (int)kernel[0], (int)kernel[1]));
+  rounded(g, apply(g, row->op, attrs, reads, 5, g->real, out, 4));
 }
 
 /* Regions that extend beyond the picture, and some that end before they begin. The sizes keep
  * positions away from edges, where rounding would decide. */
 void make_roi(RandomGraph *g, const Row *row) {
   gboolean is_align = row->op[0] == 'R';
-  int32_t x = pick_some(g, 1 << FLOAT, 4, 4);
+  int32_t x = pick_some(g, 1 << g->real, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t count = between(g, 1, 4), first = is_align ? 0 : 1;
   int64_t shape[2] = {count, 4 + first};
   int64_t out[4] = {count, in.shape[1], 1 << below(g, 3), 1 << below(g, 3)};
-  int32_t reads[3] = {x, weights(g, FLOAT, shape, 2), -1};
-  float *numbers = random_graph_value(g, reads[1])->data;
+  int32_t reads[3] = {x, weights(g, g->real, shape, 2), -1};
+  void *numbers = random_graph_value(g, reads[1])->data;
   for (int64_t i = 0; i < count; i++) {
-    float *at = numbers + i * shape[1];
-    at[0] = (float)below(g, in.shape[0]);
+    int64_t at = i * shape[1];
+    put(numbers, g->real, at, (double)below(g, in.shape[0]));
     for (int32_t k = 0; k < 2; k++) {
       int64_t extent = in.shape[3 - k], from = between(g, -8, 4 * extent);
-      at[first + k] = (float)from / 4;
-      at[first + 2 + k] = (float)(from + between(g, -4, 4 * extent + 8)) / 4;
+      put(numbers, g->real, at + first + k, (double)from / 4);
+      put(numbers, g->real, at + first + 2 + k,
+          (double)(from + between(g, -4, 4 * extent + 8)) / 4);
     }
   }
   char *attrs = choice(g, row->attrs);
@@ -102,7 +153,7 @@ void make_roi(RandomGraph *g, const Row *row) {
                     : g_strdup_printf("pooled_shape=%d,%d", (int)out[2], (int)out[3]);
   int32_t result = apply(
       g, row->op, g_strdup_printf("%s spatial_scale=0.5f%s%s", sizes, *attrs ? " " : "", attrs),
-      reads, is_align ? 3 : 2, FLOAT, out, 4);
+      reads, is_align ? 3 : 2, g->real, out, 4);
   if (is_align)
     rounded(g, result);
   g_free(sizes);
@@ -112,8 +163,8 @@ void make_roi(RandomGraph *g, const Row *row) {
 void make_det(RandomGraph *g, const Row *row) {
   int64_t size = between(g, 1, 5), shape[4] = {between(g, 1, 3), extent(g), size, size};
   int32_t rank = (int32_t)between(g, 2, 4), first = 4 - rank;
-  int32_t x = given(g, FLOAT, shape + first, rank, FALSE);
-  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, FLOAT, shape + first, rank - 2);
+  int32_t x = given(g, g->real, shape + first, rank, FALSE);
+  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, g->real, shape + first, rank - 2);
   rounded(g, result);
   random_graph_value(g, result)->scale = 8;
 }
@@ -129,17 +180,17 @@ void make_linear_attention(RandomGraph *g, const Row *row) {
   int64_t state[4] = {batch, heads, keys, values};
   int64_t decay[3] = {batch, tokens, below(g, 2) ? heads : heads * keys};
   int64_t beta[3] = {batch, tokens, below(g, 2) ? heads : 1};
-  int32_t reads[6] = {given(g, FLOAT, q, 3, FALSE),
-                      given(g, FLOAT, k, 3, FALSE),
-                      given(g, FLOAT, v, 3, FALSE),
-                      below(g, 2) ? given(g, FLOAT, state, 4, FALSE) : -1,
-                      rule & 1 ? given(g, FLOAT, decay, 3, FALSE) : -1,
-                      rule & 2 ? given(g, FLOAT, beta, 3, FALSE) : -1};
-  int32_t result = apply(g, row->op,
-                         g_strdup_printf("q_num_heads=%d kv_num_heads=%d update_rule=%s",
-                                         (int)queries, (int)heads, rules[rule]),
-                         reads, 6, FLOAT, out, 3);
-  int32_t results[] = {result, add_result(g, FLOAT, state, 4)};
+  int32_t reads[6] = {given(g, g->real, q, 3, FALSE),
+                      given(g, g->real, k, 3, FALSE),
+                      given(g, g->real, v, 3, FALSE),
+                      below(g, 2) ? given(g, g->real, state, 4, FALSE) : -1,
+                      rule & 1 ? given(g, g->real, decay, 3, FALSE) : -1,
+                      rule & 2 ? given(g, g->real, beta, 3, FALSE) : -1};
+  char *attrs = g_strdup_printf("q_num_heads=%d kv_num_heads=%d update_rule=%s", (int)queries,
+                                (int)heads, rules[rule]);
+  attrs = joined(attrs, choice(g, row->attrs));
+  int32_t result = apply(g, row->op, attrs, reads, 6, g->real, out, 3);
+  int32_t results[] = {result, add_result(g, g->real, state, 4)};
   for (int32_t i = 0; i < 2; i++) {
     rounded(g, results[i]);
     random_graph_value(g, results[i])->scale = 64; /* size of the terms that cancel */

@@ -11,7 +11,7 @@ static int32_t byte_type(RandomGraph *g) {
 }
 
 /* A scale: a power of two, so that division is exact. */
-static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t scale = weights(g, type, shape, rank);
   RandomValue *value = random_graph_value(g, scale);
   for (int64_t i = 0; i < random_value_count(value); i++)
@@ -21,7 +21,7 @@ static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int3
 }
 
 /* A zero point, sometimes the limit of its type. */
-static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t zero = weights(g, type, shape, rank);
   RandomValue *value = random_graph_value(g, zero);
   if (value->type != INT32 && random_value_count(value) > 0 && below(g, 2))
@@ -48,8 +48,31 @@ static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape,
   return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
 }
 
+/* Quantises to a type that only stores, or to 16 bits, and back. */
+static void make_narrow_quantize(RandomGraph *g) {
+  static const int8_t types[] = {UINT16, INT16, 17, 18, 19, 20, 21, 22, 23, 25, 26};
+  int32_t x = pick_of(g, 1 << FLOAT, 0, 4, TRUE), type = types[below(g, G_N_ELEMENTS(types))];
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t scale = scale_of(g, FLOAT, NULL, 0), to = below(g, 2) ? FLOAT : FLOAT16;
+  gboolean is_code = type >= 17 && type <= 20;
+  char *attrs = g_strdup_printf("output_dtype=%d", type);
+  if (is_code)
+    attrs = joined(attrs, g_strdup_printf("saturate=%d", (int)below(g, 2)));
+  if (below(g, 2))
+    attrs = joined(attrs, g_strdup("precision=1"));
+  int32_t value =
+      apply(g, "QuantizeLinear", attrs, (int32_t[]){x, scale}, 2, type, in.shape, in.rank);
+  int32_t result = apply(g, "DequantizeLinear", g_strdup_printf("output_dtype=%d", to),
+                         (int32_t[]){value, scale}, 2, to, in.shape, in.rank);
+  bits(g, result, in.fraction + 4, MAX(in.magnitude, 6));
+}
+
 void make_quantize(RandomGraph *g, const Row *row) {
-  gboolean is_back = !strcmp(row->op, "DequantizeLinear");
+  if (row->op[0] != 'c' && g->has_rare_types && below(g, 2)) {
+    make_narrow_quantize(g);
+    return;
+  }
+  gboolean is_back = g_str_has_suffix(row->op, "DequantizeLinear");
   int32_t x = pick_of(g, is_back ? BYTES | 1 << INT32 : FLOATS, 0, 4, TRUE), rank;
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK];
@@ -137,29 +160,24 @@ void make_few_bits_product(RandomGraph *g, const Row *row) {
   shape[2] = columns;
   bits(g,
        apply(g, row->op,
-             g_strdup_printf("bits=%d K=%d N=%d block_size=%d", (int)num_bits,
-                             (int)(blocks * block), (int)columns, (int)block),
+             joined(g_strdup_printf("bits=%d K=%d N=%d block_size=%d", (int)num_bits,
+                                    (int)(blocks * block), (int)columns, (int)block),
+                    choice(g, row->attrs)),
              reads, 6, FLOAT, shape + 3 - rank, rank),
        in.fraction + 3, in.magnitude + 16);
 }
 
 void make_quantized_conv(RandomGraph *g, const Row *row) {
   int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
-  int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9);
-  int64_t kernel = between(g, 1, 3), pad = between(g, 0, kernel - 1), stride = between(g, 1, 2);
+  int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9), kernel[2];
   int64_t x_shape[4] = {between(g, 1, 2), group * per_group, between(g, 3, 9), between(g, 3, 17)};
-  int64_t shape[4] = {x_shape[0], channels, (x_shape[2] + 2 * pad - kernel) / stride + 1,
-                      (x_shape[3] + 2 * pad - kernel) / stride + 1};
+  int64_t shape[4] = {x_shape[0], channels};
+  char *attrs = any_window_attrs(g, x_shape, FALSE, shape, kernel);
   int32_t x = given(g, byte_type(g), x_shape, 4, FALSE);
-  int32_t w = weights(g, byte_type(g), (int64_t[]){channels, per_group, kernel, kernel}, 4);
+  int32_t w = weights(g, byte_type(g), (int64_t[]){channels, per_group, kernel[0], kernel[1]}, 4);
   int32_t count = quantized_reads(g, row, x, w, channels, reads, &type);
   if (type != INT32 && below(g, 2))
     reads[count++] = weights(g, INT32, &channels, 1);
-  bits(g,
-       apply(g, row->op,
-             g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
-                             (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
-                             (int)pad, (int)pad, (int)group),
-             reads, count, type, shape, 4),
-       0, type == INT32 ? 24 : 8);
+  attrs = joined(attrs, g_strdup_printf("group=%d", (int)group));
+  bits(g, apply(g, row->op, attrs, reads, count, type, shape, 4), 0, type == INT32 ? 24 : 8);
 }

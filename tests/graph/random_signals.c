@@ -4,18 +4,34 @@
 
 #include <string.h>
 
+/* The type of a result that an attribute names. */
+static int32_t result_type(RandomGraph *g) {
+  static const int8_t types[] = {FLOAT, DOUBLE, FLOAT16, BFLOAT16};
+  return g->has_rare_types ? types[below(g, G_N_ELEMENTS(types))] : FLOAT;
+}
+
+static char *with_type(RandomGraph *g, const Row *row, int32_t type) {
+  char *attrs = choice(g, row->attrs);
+  char *all = type == FLOAT
+                  ? g_strdup(attrs)
+                  : g_strdup_printf("%s%soutput_datatype=%d", attrs, *attrs ? " " : "", (int)type);
+  g_free(attrs);
+  return all;
+}
+
 void make_window(RandomGraph *g, const Row *row) {
   int64_t count = 1 + extent(g);
-  int32_t size = number(g, INT64, (double)count);
-  rounded(g, apply(g, row->op, choice(g, row->attrs), &size, 1, FLOAT, &count, 1));
+  int32_t size = number(g, g->whole, (double)count), type = result_type(g);
+  rounded(g, apply(g, row->op, with_type(g, row, type), &size, 1, type, &count, 1));
 }
 
 void make_mel(RandomGraph *g, const Row *row) {
   int64_t length = between(g, 8, 64), shape[2] = {length / 2 + 1, between(g, 1, 9)};
-  int32_t reads[5] = {number(g, INT64, (double)shape[1]), number(g, INT64, (double)length),
-                      number(g, INT64, 8000), number(g, FLOAT, (double)between(g, 0, 300)),
+  int32_t reads[5] = {number(g, g->whole, (double)shape[1]), number(g, g->whole, (double)length),
+                      number(g, g->whole, 8000), number(g, FLOAT, (double)between(g, 0, 300)),
                       number(g, FLOAT, (double)between(g, 900, 4000))};
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, 5, FLOAT, shape, 2));
+  int32_t type = result_type(g);
+  rounded(g, apply(g, row->op, with_type(g, row, type), reads, 5, type, shape, 2));
 }
 
 /* Lengths whose transform is one product, and lengths with several. */
@@ -37,11 +53,11 @@ void make_dft(RandomGraph *g, const Row *row) {
   in[axis] = is_half && is_inverse ? used / 2 + 1 : used;
   out[axis] = is_half && !is_inverse ? length / 2 + 1 : length;
   out[2] = is_half && is_inverse ? 1 : 2;
-  int32_t reads[3] = {given(g, FLOAT, in, 3, FALSE),
-                      has_length ? number(g, INT64, (double)length) : -1,
-                      number(g, INT64, (double)axis)};
+  int32_t reads[3] = {given(g, g->real, in, 3, FALSE),
+                      has_length ? number(g, g->whole, (double)length) : -1,
+                      number(g, g->whole, (double)axis)};
   rounded(g, apply(g, row->op, g_strdup_printf("inverse=%d onesided=%d", is_inverse, is_half),
-                   reads, 3, FLOAT, out, 3));
+                   reads, 3, g->real, out, 3));
 }
 
 void make_stft(RandomGraph *g, const Row *row) {
@@ -50,8 +66,8 @@ void make_stft(RandomGraph *g, const Row *row) {
   int64_t in[3] = {between(g, 1, 2), length + (count - 1) * step + below(g, step), 1};
   int64_t out[4] = {in[0], count, is_half ? length / 2 + 1 : length, 2};
   in[2] = is_half ? 1 : between(g, 1, 2);
-  int32_t reads[4] = {given(g, FLOAT, in, 3, FALSE), number(g, INT64, (double)step),
-                      below(g, 2) ? weights(g, FLOAT, &length, 1) : -1,
-                      number(g, INT64, (double)length)};
-  rounded(g, apply(g, row->op, g_strdup_printf("onesided=%d", is_half), reads, 4, FLOAT, out, 4));
+  int32_t reads[4] = {given(g, g->real, in, 3, FALSE), number(g, g->whole, (double)step),
+                      below(g, 2) ? weights(g, g->real, &length, 1) : -1,
+                      number(g, g->whole, (double)length)};
+  rounded(g, apply(g, row->op, g_strdup_printf("onesided=%d", is_half), reads, 4, g->real, out, 4));
 }

@@ -37,10 +37,14 @@ static Windows any_windows(RandomGraph *g, const int64_t *shape, gboolean is_odd
 }
 
 static char *attrs_of(const Windows *w) {
-  return g_strdup_printf("kernel_shape=%d,%d strides=%d,%d dilations=%d,%d pads=%d,%d,%d,%d",
-                         (int)w->kernel[0], (int)w->kernel[1], (int)w->stride[0], (int)w->stride[1],
-                         (int)w->dilation[0], (int)w->dilation[1], (int)w->begin[0],
-                         (int)w->begin[1], (int)w->end[0], (int)w->end[1]);
+  char *attrs =
+      g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d", (int)w->kernel[0],
+                      (int)w->kernel[1], (int)w->stride[0], (int)w->stride[1], (int)w->begin[0],
+                      (int)w->begin[1], (int)w->end[0], (int)w->end[1]);
+  if (w->dilation[0] == 1 && w->dilation[1] == 1)
+    return attrs;
+  return joined(attrs,
+                g_strdup_printf("dilations=%d,%d", (int)w->dilation[0], (int)w->dilation[1]));
 }
 
 /* The number of windows along an axis. With `is_ceil` a last window may extend beyond the padding,
@@ -50,6 +54,15 @@ static int64_t num_windows(const Windows *w, int32_t axis, int64_t extent, gbool
   int64_t rest = extent + w->begin[axis] + w->end[axis] - span(w, axis);
   int64_t count = (rest + (is_ceil ? stride - 1 : 0)) / stride + 1;
   return count - (is_ceil && (count - 1) * stride >= extent + w->begin[axis]);
+}
+
+/* Whether a word for the pads may replace them. Where windows leave elements out, onnxruntime pads
+ * by less than 0; of dilated windows it computes other extents. */
+static gboolean may_have_word(RandomGraph *g, const Windows *w) {
+  for (int32_t axis = 0; axis < 2; axis++)
+    if (!g->has_rare_types && (w->dilation[axis] > 1 || w->stride[axis] > w->kernel[axis]))
+      return FALSE;
+  return below(g, 4) == 0;
 }
 
 /* Replaces the pads by a word for them. */
@@ -67,6 +80,7 @@ static char *pad_by_word(RandomGraph *g, Windows *w, const int64_t *in, int64_t 
   return attrs;
 }
 
+/* Also FusedConv, which may add a value before an activation function. */
 void make_conv(RandomGraph *g, const Row *row) {
   int32_t x = picture_without_specials(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
@@ -80,9 +94,19 @@ void make_conv(RandomGraph *g, const Row *row) {
       weights(g, in.type,
               (int64_t[]){channels, in.shape[1] / group, windows.kernel[0], windows.kernel[1]}, 4);
   int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
-  int32_t result = apply(g, row->op, g_strdup_printf("%s group=%d", attrs, (int)group),
-                         (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  gboolean is_fused = g_str_has_suffix(row->op, "FusedConv");
+  int32_t more = is_fused && below(g, 2) ? given(g, in.type, shape, 4, FALSE) : -1;
+  char *function = choice(g, row->attrs);
+  int32_t result =
+      apply(g, row->op,
+            g_strdup_printf("%s group=%d%s%s", attrs, (int)group, *function ? " " : "", function),
+            (int32_t[]){x, w, b, more},
+            more >= 0 ? 4
+            : b >= 0  ? 3
+                      : 2,
+            in.type, shape, 4);
   g_free(attrs);
+  g_free(function);
   rounded(g, result); /* Winograd's algorithm rounds */
 }
 
@@ -98,6 +122,13 @@ static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in
     end[axis] = between(g, 0, MIN(w->kernel[axis] / 2, whole - 1 - begin[axis]));
     shape[2 + axis] = whole + more[axis] - begin[axis] - end[axis];
   }
+  if (is_covered && below(g, 4) == 0) { /* which gives the pads */
+    int64_t least[2] = {MAX(1, in[2] * w->stride[0] - 1), MAX(1, in[3] * w->stride[1] - 1)};
+    shape[2] = least[0];
+    shape[3] = least[1];
+    return g_strdup_printf("output_shape=%d,%d auto_pad=%s", (int)least[0], (int)least[1],
+                           below(g, 2) ? "SAME_UPPER" : "NOTSET");
+  }
   if (!is_covered || below(g, 2))
     return g_strdup_printf("pads=%d,%d,%d,%d output_padding=%d,%d", (int)begin[0], (int)begin[1],
                            (int)end[0], (int)end[1], (int)more[0], (int)more[1]);
@@ -107,7 +138,7 @@ static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in
 }
 
 void make_conv_transpose(RandomGraph *g, const Row *row) {
-  int32_t x = picture_without_specials(g, 1 << FLOAT);
+  int32_t x = picture_without_specials(g, 1 << g->real);
   const RandomValue in = *random_graph_value(g, x);
   int64_t channels = between(g, 1, 9), groups = 1;
   Windows windows = {
@@ -135,13 +166,19 @@ void make_conv_transpose(RandomGraph *g, const Row *row) {
 }
 
 void make_pool(RandomGraph *g, const Row *row) {
-  int32_t x = picture(g, FLOATS);
+  static const int8_t bytes[] = {UINT8, INT8};
+  gboolean has_bytes = row->op[0] == 'M' && g->has_rare_types && below(g, 3) == 0;
+  if (has_bytes)
+    g->real = bytes[below(g, 2)];
+  int32_t x = has_bytes ? new_picture(g, 1 << g->real) : picture(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
   Windows windows = any_windows(g, in.shape, FALSE);
   gboolean is_ceil = below(g, 3) == 0;
   int64_t shape[4] = {in.shape[0], in.shape[1], num_windows(&windows, 0, in.shape[2], is_ceil),
                       num_windows(&windows, 1, in.shape[3], is_ceil)};
-  char *attrs = attrs_of(&windows), *more = choice(g, row->attrs);
+  char *attrs = !is_ceil && may_have_word(g, &windows) ? pad_by_word(g, &windows, in.shape, shape)
+                                                       : attrs_of(&windows);
+  char *more = choice(g, row->attrs);
   gboolean has_places = !strcmp(row->op, "MaxPool") && in.error == 0 && below(g, 2);
   int32_t result = apply(g, row->op, g_strdup_printf("%s ceil_mode=%d%s", attrs, is_ceil, more), &x,
                          1, in.type, shape, 4);
@@ -150,6 +187,16 @@ void make_pool(RandomGraph *g, const Row *row) {
   finish(g, row, result);
   if (has_places)
     random_graph_value(g, add_result(g, INT64, shape, 4))->magnitude = 12;
+}
+
+char *any_window_attrs(RandomGraph *g, const int64_t *in, gboolean is_ceil, int64_t *out,
+                       int64_t *kernel) {
+  Windows windows = any_windows(g, in, FALSE);
+  memcpy(kernel, windows.kernel, sizeof(windows.kernel));
+  for (int32_t axis = 0; axis < 2; axis++)
+    out[2 + axis] = num_windows(&windows, axis, in[2 + axis], is_ceil);
+  return !is_ceil && may_have_word(g, &windows) ? pad_by_word(g, &windows, in, out)
+                                                : attrs_of(&windows);
 }
 
 void make_global_pool(RandomGraph *g, const Row *row) {

@@ -199,6 +199,11 @@ static void test_element_types(void) {
     assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "takes floats, not int32");
   }
   OnnxBuilder *builder = small();
+  onnx_node(builder, "Cast", "y", "i", "to=6");
+  onnx_node(builder, "Flatten", "i", "m", "");
+  onnx_node(builder, "Gemm", "m,m", "z", "alpha=0.5f transB=1");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Gemm|alpha is 0.5|integers");
+  builder = small();
   onnx_node(builder, "Xor", "y,y", "z", "");
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");
 }

@@ -287,7 +287,9 @@ BP_API int bp_onnx_check_operators(const char *onnx_path);
 BP_API char *bp_onnx_describe(const char *onnx_path);
 /* The supported operators, as JSON (transfer full, bp_str_free): an object with "oldest_version"
  * and "newest_version" of ONNX's operator sets, and "operators": {name, domain, since (version of
- * the operator set), computed, open_extents ("all", "input 0", "none")}. Any thread. Since 1.0. */
+ * the operator set), computed, open_extents ("all", "input 0", "none"), attributes (their names),
+ * least_inputs, most_inputs and most_outputs (-1: any number)}. Later versions may add members. Any
+ * thread. Since 1.0. */
 BP_API char *bp_onnx_list_operators(void);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
 /* Returns a tensor's description, borrowed from the model; NULL with an error. Any thread. */
