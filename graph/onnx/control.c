@@ -88,24 +88,33 @@ static void forget_unused(Body *body) {
   body->captured.size = kept;
 }
 
-const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
-                                      const char *attribute_name) {
-  const OnnxAttribute *attribute =
-      bp__onnx_find_attribute(node->attribute, node->n_attribute, attribute_name);
-  OnnxGraph *graph;
-  if (attribute && bp__scope_resolve_attribute(scope, attribute, &attribute))
-    return NULL;
-  if (!attribute || !attribute->has_g) {
-    bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s) has no %s", name, node->op_type,
-                   attribute_name);
-    return NULL;
-  }
-  graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
+int bp__scope_find_body(const Scope *scope, const OnnxAttribute *attribute,
+                        const OnnxGraph **body) {
+  *body = NULL;
+  if (bp__scope_resolve_attribute(scope, attribute, &attribute))
+    return -1;
+  if (!attribute || !attribute->has_g)
+    return 0;
+  OnnxGraph *graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
   if (!graph) {
     graph = bp__onnx_decode_graph(scope->import->graph, &attribute->g);
     if (graph)
       g_hash_table_insert(scope->import->branches, attribute->g.data, graph);
   }
+  *body = graph;
+  return graph ? 0 : -1;
+}
+
+const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
+                                      const char *attribute_name) {
+  const OnnxAttribute *attribute =
+      bp__onnx_find_attribute(node->attribute, node->n_attribute, attribute_name);
+  const OnnxGraph *graph = NULL;
+  if (attribute && bp__scope_find_body(scope, attribute, &graph))
+    return NULL;
+  if (!graph)
+    bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s) has no %s", name, node->op_type,
+                   attribute_name);
   return graph;
 }
 

@@ -780,6 +780,7 @@ static int add_node(Scope *scope, size_t index) {
 }
 
 int bp__scope_add_nodes(Scope *scope) {
+  bp__scope_sort(scope);
   for (size_t i = 0; i < scope->num_nodes; i++)
     if (add_node(scope, i))
       return -1;

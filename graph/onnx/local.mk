@@ -9,6 +9,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/onnx/import.c graph/onnx/import.h \
 	graph/onnx/memory.c \
 	graph/onnx/open_sequence.c \
+	graph/onnx/order.c \
 	graph/onnx/reader.c graph/onnx/reader.h \
 	graph/onnx/scope.h \
 	graph/onnx/sequence.c \

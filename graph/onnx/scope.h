@@ -43,7 +43,7 @@ typedef struct Scope {
   const struct Scope *outer; /* scope whose names the nodes can use as well, or NULL */
   Body *body;                /* body whose graph has the values; NULL: the model's graph */
   const char *path;          /* prefix of the names of nodes in errors */
-  OnnxNode *const *nodes;
+  OnnxNode **nodes;
   size_t num_nodes;
   const OnnxAttribute **actuals; /* attributes of the called function, by their names */
   size_t num_actuals;
@@ -103,6 +103,12 @@ GHashTable *bp__onnx_declared(const OnnxGraph *onnx);
 int bp__onnx_check_type(const OnnxValueInfo *info, const BpGraphValue *value, const char *what);
 int bp__onnx_check_default(const OnnxValueInfo *info, const BpGraphValue *value);
 
+/* ---- order.c ----------------------------------------------------------------------------- */
+
+/* Sorts the scope's nodes, which keep their order if each is behind the nodes whose outputs it
+ * reads. */
+void bp__scope_sort(Scope *scope);
+
 /* ---- control.c --------------------------------------------------------------------------- */
 
 /* Whether an operator of ONNX's own domain runs bodies. */
@@ -119,6 +125,8 @@ BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
 /* Decodes the graph in an attribute of the node; NULL with an error. */
 const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
                                       const char *attribute_name);
+/* Sets *body to the graph in an attribute; NULL if the attribute has none. */
+int bp__scope_find_body(const Scope *scope, const OnnxAttribute *attribute, const OnnxGraph **body);
 /* Adds the nodes of a subgraph to a body or, if `body` is NULL, to the graph of the scope. `inputs`
  * are the values of the subgraph's inputs. */
 int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,

@@ -122,7 +122,7 @@ static BpGraphValue *numbers(const GroupQuery *at, int32_t input, int64_t count)
 /* Computes the number of keys. Keys of a present that is too long cannot be told from its other
  * elements, so a run checks the lengths. */
 static int count_keys(GroupQuery *at) {
-  static const int64_t zeros[2];
+  static const int64_t zero[1], at_least_zero[] = {BP_EXTENT_NONE, 0};
   const int64_t column[] = {at->q->shape[0], 1};
   if (!bp__node_input(at->node, 5) || !bp__node_input(at->node, 6))
     return bp__op_bad(at->node, "it has no seqlens_k or no total_sequence_length");
@@ -137,8 +137,8 @@ static int count_keys(GroupQuery *at) {
   total = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
   lengths = concat(at, lengths, number(at, 0), 0); /* no length may be negative */
   lengths = concat(at, lengths_agree(at), binary(at, "ReduceMin", lengths, number(at, 0)), 0);
-  return bp__op_bind(at->graph, at->node, total, zeros, TOTAL) &&
-                 bp__op_bind(at->graph, at->node, lengths, zeros, TOTAL)
+  return bp__op_bind(at->graph, at->node, total, zero, TOTAL) &&
+                 bp__op_bind(at->graph, at->node, lengths, at_least_zero, TOTAL)
              ? 0
              : -1;
 }

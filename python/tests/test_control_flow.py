@@ -21,6 +21,15 @@ NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
 
 # The text of each model, and the inputs of its runs.
 CASES = {
+    "nodes_before_those_that_they_read": ("""
+      m (float[n] x, bool c) => (float[n] y, float[n] z) {
+        z = Neg (b)
+        y = If (c) <then_branch = t () => (float[n] t0) { t1 = Mul (a, x)  t0 = Add (t1, b) },
+                    else_branch = e () => (float[n] e0) { e0 = Sqrt (d) }>
+        b = Add (a, x)
+        d = Abs (a)
+        a = Mul (x, x)
+      }""", [dict(x=NUMBERS[0, :n], c=c) for n, c in [(6, 1), (3, 0)]]),
     "branches_of_different_shapes": ("""
       m (float[4, 6] x, bool c) => (float[a, 6] y) {
         y = If (c) <

@@ -299,6 +299,15 @@ static Backplane__Onnx__GraphProto graph_of(const OnnxBuilder *builder) {
   return graph;
 }
 
+void onnx_reverse(OnnxBuilder *builder) {
+  gpointer *nodes = builder->nodes->pdata;
+  for (guint i = 0, k = builder->nodes->len; i + 1 < k--; i++) {
+    gpointer node = nodes[i];
+    nodes[i] = nodes[k];
+    nodes[k] = node;
+  }
+}
+
 void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
                  OnnxBuilder *branch) {
   Backplane__Onnx__GraphProto graph = graph_of(branch);

@@ -49,6 +49,8 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
 
+/* Puts the graph's nodes in the reverse order. */
+void onnx_reverse(OnnxBuilder *builder);
 /* Gives a node a subgraph: the graph of another builder, which is freed. */
 void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
                  OnnxBuilder *branch);

@@ -707,7 +707,10 @@ static void make_reduce(RandomGraph *g, const Row *row) {
     return;
   }
   gboolean is_arg = row->op[0] == 'A', keep = below(g, 2) == 1;
-  int32_t x = pick_any(g, row->types, 1, MAX_RANK, row->how & SHARP, is_arg), rank = 0;
+  /* The mean of no integers is refused. */
+  gboolean is_mean = !strcmp(row->op, "ReduceMean"), has_words = is_mean && below(g, 4) == 0;
+  int32_t types = has_words ? WORDS : is_mean ? FLOATS : row->types, rank = 0;
+  int32_t x = pick_any(g, types, 1, MAX_RANK, row->how & SHARP, is_arg || has_words);
   const RandomValue in = *random_graph_value(g, x);
   int32_t first = (int32_t)below(g, in.rank), last = (int32_t)between(g, first, in.rank - 1);
   int64_t shape[MAX_RANK], axes[MAX_RANK], count = 1;

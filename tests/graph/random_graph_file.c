@@ -286,6 +286,8 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
     onnx_output(builder, name);
     g_free(name);
   }
+  if (form == FORM_LOOSE || form == FORM_SEQUENCE) /* a file may have its nodes in any order */
+    onnx_reverse(builder);
   GByteArray *bytes = onnx_bytes(builder);
   onnx_builder_free(builder);
   g_free(needed);
