@@ -503,8 +503,9 @@ int difference_raise(const Difference *difference, const BpTensorView *view,
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-/* Has the signals that users and systems end programs with remove a temporary file, or a folder
- * with its files, first. temporary_remove removes it now. One thread. */
+/* Temporary files, and folders that have only files. After temporary_add (which copies the path)
+ * SIGHUP, SIGINT and SIGTERM remove the file or folder before they end the program.
+ * temporary_remove removes it at once. Both are for one thread. (temporary.c) */
 void temporary_add(const char *path);
 void temporary_remove(const char *path);
 

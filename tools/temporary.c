@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary files and folders of the command, which a signal that ends the program removes too. */
+/* Temporary files and folders of the command. SIGHUP, SIGINT and SIGTERM remove them before they
+ * end the program. */
 #include "tools/command.h"
 
 #include <dirent.h>
@@ -7,24 +8,25 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
-/* A command has few; a signal leaves those beyond. */
+/* A signal removes at most this number of paths; a command has fewer. */
 #define MAX_PATHS 64
 
-/* Entries are neither changed nor freed, because a signal handler may read them at any time. */
+/* The paths are neither changed nor freed, because the signal handler may read them at any time. */
 static struct {
   _Atomic(const char *) path;
   atomic_int is_live;
 } entries[MAX_PATHS];
 
-static atomic_int num_entries;
+static int num_entries;
 
 /* ---- Removing ---------------------------------------------------------------------------- */
 
-/* The functions of this part are async-signal-safe: they allocate nothing. */
+/* The signal handler calls these functions, so they call only async-signal-safe functions. */
 
-/* Removes the files in a folder; the system's own form of a list of names needs no memory. */
+/* Removes the files in a folder. readdir would allocate memory. */
 static void empty_folder(int folder) {
   _Alignas(struct dirent64) char names[4096];
   for (ssize_t size; (size = getdents64(folder, names, sizeof names)) > 0;)
@@ -69,17 +71,17 @@ static void handle_signals(void) {
 }
 
 void temporary_add(const char *path) {
-  int i = atomic_fetch_add(&num_entries, 1);
   handle_signals();
-  if (i >= MAX_PATHS)
+  if (num_entries == MAX_PATHS)
     return;
-  atomic_store(&entries[i].path, g_strdup(path));
-  atomic_store(&entries[i].is_live, 1);
+  atomic_store(&entries[num_entries].path, g_strdup(path));
+  atomic_store(&entries[num_entries].is_live, 1);
+  num_entries++;
 }
 
 void temporary_remove(const char *path) {
   remove_path(path);
-  for (int i = 0; i < MAX_PATHS; i++)
-    if (g_strcmp0(atomic_load(&entries[i].path), path) == 0)
+  for (int i = 0; i < num_entries; i++)
+    if (strcmp(atomic_load(&entries[i].path), path) == 0)
       atomic_store(&entries[i].is_live, 0);
 }

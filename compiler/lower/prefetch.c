@@ -21,7 +21,7 @@ static int add_prefetch(PrefetchList *list, const BpIrNode *statement) {
   return statement ? 0 : -1;
 }
 
-/* The rows of a region, and the cache lines of a row, up to a limit each. */
+/* The number of rows of a region, exact up to MAX_PREFETCHES. */
 static int64_t rows_of(const BpInterval *region, int32_t ndim) {
   int64_t rows = 1;
   for (int32_t i = 0; i < ndim - 1 && rows <= MAX_PREFETCHES; i++)
@@ -29,6 +29,7 @@ static int64_t rows_of(const BpInterval *region, int32_t ndim) {
   return rows;
 }
 
+/* The number of cache lines of a row, at most MAX_PREFETCHES; `line`: the elements of a line. */
 static int64_t lines_of(const BpInterval *region, int32_t ndim, int64_t line) {
   int64_t lines = ndim > 0 ? (region[ndim - 1].extent + line - 1) / line : 1;
   return lines < MAX_PREFETCHES ? lines : MAX_PREFETCHES;
@@ -62,25 +63,39 @@ static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInt
   return 0;
 }
 
-/* The next leaf at `position` or inside it whose loop is unrolled; NULL if there is none. */
-static const BpTeAxis *next_unrolled(const BpNest *nest, int32_t position) {
-  for (int32_t i = position; i < nest->stage->num_leaves; i++) {
-    const BpTeAxis *leaf = nest->stage->leaves[i];
-    if (leaf->for_kind == BP_IR_FOR_UNROLLED && !nest->open[leaf->index] &&
-        !nest->is_bound[leaf->index])
-      return leaf;
-  }
+/* Whether the loop over a leaf, which does not exist yet, will be unrolled. */
+static bool is_unrolled(const BpNest *nest, const BpTeAxis *leaf) {
+  return leaf->for_kind == BP_IR_FOR_UNROLLED && !nest->open[leaf->index] &&
+         !nest->is_bound[leaf->index];
+}
+
+/* The first leaf at `position` or inside it whose loop is unrolled; NULL if there is none. */
+static const BpTeAxis *first_unrolled(const BpNest *nest, int32_t position) {
+  for (int32_t i = position; i < nest->stage->num_leaves; i++)
+    if (is_unrolled(nest, nest->stage->leaves[i]))
+      return nest->stage->leaves[i];
   return NULL;
 }
 
-/* Prefetches the elements that one read touches in an iteration. If the region around them has more
- * cache lines than the loop has unrolled iterations, these are far from each other, as the gates of
- * a recurrent layer are, and each gets a region of its own. */
+/* The number of iterations of the unrolled loops at `position` and inside it, exact up to
+ * MAX_PREFETCHES. */
+static int64_t unrolled_iterations(const BpNest *nest, int32_t position) {
+  int64_t count = 1;
+  for (int32_t i = position; i < nest->stage->num_leaves && count <= MAX_PREFETCHES; i++)
+    if (is_unrolled(nest, nest->stage->leaves[i]))
+      count *= nest->extent[nest->stage->leaves[i]->index];
+  return count;
+}
+
+/* Prefetches the elements that one read touches in an iteration of the loop outside of `position`.
+ * `iterations`: the number of unrolled iterations inside. If the region around the elements has
+ * more cache lines, the unrolled iterations read places far from each other, such as the gates of a
+ * recurrent layer, and each of them gets a region of its own. */
 static int prefetch_read(const BpNest *nest, int32_t position, int64_t iterations,
                          const BpIrNode *read, PrefetchList *list) {
   BpInterval region[BP_TE_MAX_NDIM];
   const BpIrNode *roots[BP__TE_MAX_AXES];
-  const BpTeAxis *unrolled = next_unrolled(nest, position);
+  const BpTeAxis *unrolled = first_unrolled(nest, position);
   int32_t ndim = read->num_operands - 1;
   if (bp__nest_roots(nest, true, roots) != 0)
     return -1;
@@ -103,17 +118,6 @@ static int prefetch_read(const BpNest *nest, int32_t position, int64_t iteration
       return -1;
   }
   return 0;
-}
-
-/* The number of iterations of the unrolled loops at a position and inside it. */
-static int64_t unrolled_iterations(const BpNest *nest, int32_t position) {
-  int64_t count = 1;
-  BpNest each = *nest;
-  for (const BpTeAxis *leaf; (leaf = next_unrolled(&each, position)) && count <= MAX_PREFETCHES;) {
-    each.is_bound[leaf->index] = true;
-    count *= nest->extent[leaf->index];
-  }
-  return count;
 }
 
 const BpIrNode *bp__nest_prefetch(const BpNest *nest, int32_t position, const BpIrNode *rest) {

@@ -11,9 +11,10 @@
 /* The time of a function or a division of vectors, in cheap elements. */
 #define DEAR_ELEMENTS 3
 
-/* The size of an output, in second-level caches of a core and in bytes, from which on non-temporal
- * stores write it: a shared third-level cache cannot hold it besides the inputs. Stored around the
- * caches, a smaller output takes up to 1.8 times as long, and its reader waits for memory. */
+/* The least size of an output, in second-level caches of a core and in bytes, that non-temporal
+ * stores write: a shared third-level cache cannot hold the output besides the inputs. For a smaller
+ * output, non-temporal stores take up to 1.8 times as long, and the output's reader waits for
+ * memory. */
 #define STREAMED_CACHES 8.0
 #define STREAMED_BYTES  (10.0 * 1048576)
 

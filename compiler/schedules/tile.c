@@ -13,10 +13,11 @@
 /* The cycles from a multiply-add to the next one that needs its result, at two multiply-adds in a
  * cycle. */
 #define FMA_LATENCY 4.0
-/* The most cycles for loading a vector from the second-level cache, and the bytes of a panel, which
- * was stored there just before, that are loaded in a cycle. */
+/* The cycles for loading a vector from the second-level cache. */
 #define STREAM_CYCLES 2.5
-#define PANEL_BYTES   15.0
+/* The bytes that are loaded in a cycle from a panel, which was stored in the second-level cache
+ * just before. A vector of a panel takes at most STREAM_CYCLES. */
+#define PANEL_BYTES 15.0
 /* The cycles for starting and storing a tile. */
 #define TILE_START 20.0
 
@@ -36,7 +37,8 @@ static int32_t vector_axis_of(const BpStageInfo *info) {
   return 0;
 }
 
-/* Whether all elements of a tile along an axis read one element: tiles do not cross pieces. */
+/* Whether all elements of a tile along an axis read the same element. An access that is linear only
+ * in pieces of the axis is linear in a tile, because tiles do not cross pieces. */
 static bool is_shared(const BpAccess *access, int32_t axis) {
   return (access->is_linear[axis] || access->piece[axis] != 0) && access->stride[axis] == 0;
 }

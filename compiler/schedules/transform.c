@@ -166,10 +166,9 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
  * stage: if tiles have one row, the input looks like a copy of their rows, which the product would
  * compute again for each block of the output. */
 static int unroll_points(BpTeStage *input) {
-  return bp_te_unroll(input, input->axes[AT_POINT_Y]) != 0 ||
-                 bp_te_unroll(input, input->axes[AT_POINT_X]) != 0
-             ? -1
-             : 0;
+  if (bp_te_unroll(input, input->axes[AT_POINT_Y]) != 0)
+    return -1;
+  return bp_te_unroll(input, input->axes[AT_POINT_X]);
 }
 
 int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformStages *stages,

@@ -140,7 +140,8 @@ static void dump_pass(void *context, const char *pass, const char *text) {
     dump->error = bp_error_take();
 }
 
-/* Ends a dump, whose callback cannot fail; returns -1 with the error of a file instead of 0. */
+/* Returns the status of the lowering, or -1 with the error of the file that could not be written:
+ * dump_pass returns nothing. */
 static int end_dump(Dump *dump, int status) {
   if (!dump->error)
     return status;

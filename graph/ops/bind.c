@@ -361,8 +361,8 @@ static int spread_axes(BpVectorMaker m, Slicing *slicing) {
 }
 
 /* A bound of the slice: counted from the end if it is negative, and clamped to the range from
- * `least` to the last place that the step can begin at. A start before the first element is the
- * first element; only an end can be before the first element, if the step is negative. */
+ * `least` to the last place that the step can begin at. `least` is 0 for a start. For an end it is
+ * the place before the first element if the step is negative, else 0. */
 static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *least,
                            BpGraphValue *extent, BpGraphValue *back) {
   given = v_choose(m, v_binary(m, "Less", given, v_number(m, 0)), v_binary(m, "Add", given, extent),

@@ -260,7 +260,7 @@ int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *w, int32_t i) {
 static int window_output(BpExtents *e, const BpGraphNode *node, BpOpWindow *w, int32_t i) {
   int64_t stride = w->strides[i];
   int64_t padded = bp__op_padded(e, w, i), room = bp__extent_subtract(e, padded, span_of(w, i));
-  /* ceil_mode has a window that reaches beyond the padded input, by less than a stride. */
+  /* With ceil_mode a window may reach beyond the padded input, by less than a stride. */
   w->room[i] = w->rounds_up ? bp__extent_add(e, room, stride - 1) : room;
   if (!bp__extent_is_open(w->room[i]) && w->room[i] < 0)
     return bp__op_bad(node, "its window of %lld is larger than its padded input of %lld",

@@ -278,8 +278,8 @@ typedef struct BpOpWindow {
   int64_t pad_begin[BP_GRAPH_MAX_NDIM]; /* elements added before the input; may be open */
   int64_t pad_end[BP_GRAPH_MAX_NDIM];   /* elements added after the input; may be open */
   int64_t in[BP_GRAPH_MAX_NDIM];        /* extents of the input; may be open */
-  int64_t room[BP_GRAPH_MAX_NDIM];      /* not negative if there is a window: elements of the padded
-                                         * input after the first, with ceil_mode a stride - 1 more */
+  int64_t room[BP_GRAPH_MAX_NDIM];      /* elements of the padded input after the first window, and
+                                         * stride - 1 more with ceil_mode; negative: no window */
   int64_t out[BP_GRAPH_MAX_NDIM];       /* extents of the output; may be open */
 } BpOpWindow;
 /* Reads an attribute of a window: `count` integers of at least `least`; all are `otherwise` if it

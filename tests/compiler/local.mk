@@ -23,7 +23,7 @@ test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-
 	tests/compiler/test-te-scan tests/compiler/test-te-statements
 test_programs += tests/compiler/test-te-open
 tests_compiler_test_te_open_LDADD = $(LDADD) -lm
-test_programs += tests/compiler/test-te-partition tests/compiler/test-te-shares
+test_programs += tests/compiler/test-te-caches tests/compiler/test-te-partition tests/compiler/test-te-shares
 EXTRA_DIST += tests/compiler/te-run.h
 long_programs += tests/compiler/test-codegen
 EXTRA_DIST += tests/compiler/codegen-util.h

@@ -127,12 +127,10 @@ void make_fused_gemm(RandomGraph *g, const Row *row) {
   int64_t b[2] = {flip_b ? columns : depth, flip_b ? depth : columns};
   int32_t reads[3] = {given(g, g->real, a, 2, FALSE), given(g, g->real, b, 2, below(g, 2) == 0),
                       below(g, 2) ? weights(g, g->real, &columns, 1) : -1};
-  char *function = choice(g, row->attrs);
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("alpha=0.5f beta=2.0f transA=%d transB=%d%s%s", (int)flip_a,
-                                   (int)flip_b, *function ? " " : "", function),
-                   reads, reads[2] >= 0 ? 3 : 2, g->real, out, 2));
-  g_free(function);
+  char *attrs =
+      g_strdup_printf("alpha=0.5f beta=2.0f transA=%d transB=%d", (int)flip_a, (int)flip_b);
+  rounded(g, apply(g, row->op, joined(attrs, choice(g, row->attrs)), reads, reads[2] >= 0 ? 3 : 2,
+                   g->real, out, 2));
 }
 
 /* ---- Quantised --------------------------------------------------------------------------- */

@@ -377,6 +377,7 @@ static void make_cast(RandomGraph *g, const Row *row) {
   "Transpose|Reshape|Flatten|Squeeze|Unsqueeze|Identity|Slice|Split|Expand|Tile|Gather|"           \
   "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size"
 
+/* The row of an operator that has one; frees the name. */
 static const Row *find_row(char *op);
 
 static void to_float(RandomGraph *g, int32_t x) {

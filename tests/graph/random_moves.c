@@ -260,17 +260,16 @@ void make_gather_nd(RandomGraph *g, const Row *row) {
        in.fraction, in.magnitude);
 }
 
-/* Picks a way to combine an element with its updates, of which there are at most 9. */
+/* Picks a way to combine an element with its updates, at most 9. Frees the attributes. */
 static void scatter(RandomGraph *g, const Row *row, int32_t x, int32_t list, int32_t updates,
-                    const char *attrs) {
+                    char *attrs) {
   const RandomValue in = *random_graph_value(g, x);
   char *how = choice(g, in.type == BOOL ? "none" : row->attrs);
-  char *all = row->attrs[0] ? g_strdup_printf("%s%sreduction=%s", attrs, attrs[0] ? " " : "", how)
-                            : g_strdup(attrs);
+  char *own = row->attrs[0] ? g_strdup_printf("reduction=%s", how) : g_strdup("");
   int32_t magnitude = MAX(in.magnitude, random_graph_value(g, updates)->magnitude);
   int32_t fraction = MAX(in.fraction, random_graph_value(g, updates)->fraction);
-  int32_t result =
-      apply(g, row->op, all, (int32_t[]){x, list, updates}, 3, in.type, in.shape, in.rank);
+  int32_t result = apply(g, row->op, joined(attrs, own), (int32_t[]){x, list, updates}, 3, in.type,
+                         in.shape, in.rank);
   if (!strcmp(how, "mul"))
     bits(g, result, 10 * fraction, 10 * magnitude);
   else
@@ -286,9 +285,7 @@ void make_scatter_elements(RandomGraph *g, const Row *row) {
     shape[i] = i == axis && in.shape[i] ? between(g, 1, 9) : part_of(g, in.shape[i]);
   int32_t list = indices(g, shape, in.rank, in.shape[axis]);
   int32_t updates = given(g, in.type, shape, in.rank, FALSE);
-  char *attrs = g_strdup_printf("axis=%d", (int)axis);
-  scatter(g, row, x, list, updates, attrs);
-  g_free(attrs);
+  scatter(g, row, x, list, updates, g_strdup_printf("axis=%d", (int)axis));
 }
 
 void make_scatter_nd(RandomGraph *g, const Row *row) {
@@ -298,7 +295,7 @@ void make_scatter_nd(RandomGraph *g, const Row *row) {
   for (int32_t i = (int32_t)depth; i < in.rank; i++)
     shape[rank++] = in.shape[i];
   int32_t list = index_rows(g, &in, 0, shape[0], depth);
-  scatter(g, row, x, list, given(g, in.type, shape, rank, FALSE), "");
+  scatter(g, row, x, list, given(g, in.type, shape, rank, FALSE), g_strdup(""));
 }
 
 /* The indices distinguish equal elements. */

@@ -151,13 +151,10 @@ void make_roi(RandomGraph *g, const Row *row) {
   char *sizes = is_align
                     ? g_strdup_printf("output_height=%d output_width=%d", (int)out[2], (int)out[3])
                     : g_strdup_printf("pooled_shape=%d,%d", (int)out[2], (int)out[3]);
-  int32_t result = apply(
-      g, row->op, g_strdup_printf("%s spatial_scale=0.5f%s%s", sizes, *attrs ? " " : "", attrs),
-      reads, is_align ? 3 : 2, g->real, out, 4);
+  char *more = joined(g_strdup("spatial_scale=0.5f"), attrs);
+  int32_t result = apply(g, row->op, joined(sizes, more), reads, is_align ? 3 : 2, g->real, out, 4);
   if (is_align)
     rounded(g, result);
-  g_free(sizes);
-  g_free(attrs);
 }
 
 void make_det(RandomGraph *g, const Row *row) {

@@ -11,12 +11,8 @@ static int32_t result_type(RandomGraph *g) {
 }
 
 static char *with_type(RandomGraph *g, const Row *row, int32_t type) {
-  char *attrs = choice(g, row->attrs);
-  char *all = type == FLOAT
-                  ? g_strdup(attrs)
-                  : g_strdup_printf("%s%soutput_datatype=%d", attrs, *attrs ? " " : "", (int)type);
-  g_free(attrs);
-  return all;
+  char *own = type == FLOAT ? g_strdup("") : g_strdup_printf("output_datatype=%d", (int)type);
+  return joined(choice(g, row->attrs), own);
 }
 
 void make_window(RandomGraph *g, const Row *row) {

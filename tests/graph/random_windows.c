@@ -96,17 +96,13 @@ void make_conv(RandomGraph *g, const Row *row) {
   int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
   gboolean is_fused = g_str_has_suffix(row->op, "FusedConv");
   int32_t more = is_fused && below(g, 2) ? given(g, in.type, shape, 4, FALSE) : -1;
-  char *function = choice(g, row->attrs);
+  attrs = joined(attrs, g_strdup_printf("group=%d", (int)group));
   int32_t result =
-      apply(g, row->op,
-            g_strdup_printf("%s group=%d%s%s", attrs, (int)group, *function ? " " : "", function),
-            (int32_t[]){x, w, b, more},
+      apply(g, row->op, joined(attrs, choice(g, row->attrs)), (int32_t[]){x, w, b, more},
             more >= 0 ? 4
             : b >= 0  ? 3
                       : 2,
             in.type, shape, 4);
-  g_free(attrs);
-  g_free(function);
   rounded(g, result); /* Winograd's algorithm rounds */
 }
 
