@@ -127,7 +127,7 @@ class Result:
 
     case: str
     error: str = ""
-    worst_error: float = 0  # of our outputs, a fraction of what is allowed
+    worst_error: float = 0  # largest error of Backplane's outputs, as a fraction of the allowed error
     compile_s: float = 0
     start_ms: float = 0  # exec to exit of `backplane run`, less the run itself
     load_ms: float = 0  # as the tool reports it

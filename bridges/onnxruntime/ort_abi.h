@@ -128,7 +128,7 @@ typedef struct OrtEpApi {
   ORT_GAP(10, 11);
   uint32_t (*MemoryDevice_GetVendorId)(const OrtMemoryDevice *device); /* 11 */
   ORT_GAP(12, 13);
-  /* What CreateSyncStreamForDevice made, of any provider. */
+  /* Returns the stream that CreateSyncStreamForDevice of any provider made. */
   const struct OrtSyncStreamImpl *(*SyncStream_GetImpl)(const OrtSyncStream *stream); /* 13 */
   ORT_GAP(14, 18);
   /* ---- 1.24. */

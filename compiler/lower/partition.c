@@ -278,8 +278,8 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
-/* Visits the nodes that a copy may decide. The extents of buffers stay as they are: a minimum among
- * them would be decided again and again. */
+/* Visits the nodes that a copy may decide. The extents of buffers are skipped, because each further
+ * copy would decide a minimum in them again. */
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,

@@ -67,7 +67,8 @@ int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int3
 
 /* Releases the memory of large constants that the graph no longer reads; -1 with an error. */
 int bp__build_release(const BpBuild *build, BpGraph *graph);
-/* The same, without constants at the sorted addresses `live` (passes.c). */
+/* Releases the memory of large constants, except those at the sorted addresses `live`
+ * (passes.c). */
 void bp__build_release_others(const BpBuild *build, BpGraph *graph, const BpList *live);
 
 /* Runs all passes in order; dumps and verifies the graph after each (passes.c). */
@@ -103,9 +104,9 @@ typedef struct BpGroup {
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
   const char *function;  /* NULL: a view, or the machine runs the node */
   BpGraphValue *view_of; /* of a view: its input */
-  int32_t place;         /* whose target's code it is */
-  int32_t is_copy;       /* to its place from another: args has what is copied */
-  double work;           /* steps of the function's loops; 0: it is not known */
+  int32_t place;         /* index of the target that the code is for */
+  int32_t is_copy;       /* a copy to `place` from another place: args has the copied values */
+  double work;           /* steps of the function's loops; 0 if unknown */
   /* The symbols that the function takes after its tensors, in the order of its parameters. */
   const int32_t *symbols; /* places of the symbols in the extents of the graph */
   int32_t num_symbols;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several devices: a node that the target's generator refuses runs on the device of the first
- * fallback whose generator takes it, and what one device computes and another reads is copied.
- * Inputs and outputs of the model are the target's. */
+ * fallback whose generator takes it, and a value that another device reads is copied to that
+ * device. Inputs and outputs of the model are on the target's device. */
 #include <stdlib.h>
 
 #include <backplane/device.h>
@@ -33,7 +33,8 @@ static int report_refused(const BpBuild *build, const BpGraphNode *node, const c
              : status;
 }
 
-/* The last of the chain takes what all others refuse. */
+/* Places a node on the first target of the chain that takes it; the last target gets the nodes that
+ * all others refuse. */
 static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node) {
   char why[1024];
   for (; node->place < build->num_places - 1; node->place++) {
@@ -135,7 +136,7 @@ static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, int32_t plac
   return bp__list_push(&group->outputs, twin) || bp__list_push(&group->args, value) ? NULL : twin;
 }
 
-/* The value as it is on a device; NULL with an error. */
+/* Returns the value on a device: the value itself, or its copy there; NULL with an error. */
 static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place,
                               BpGraphNode *reader) {
   if (value->place == place)

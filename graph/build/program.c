@@ -1355,7 +1355,8 @@ static void release_before(const Program *program, guint first, BpGraph *graph) 
   bp__list_free(&live);
 }
 
-/* Writes the constants, and releases those of `spent`, if it is given, as they are written. */
+/* Writes the constants; if `spent` is not NULL, releases the large constants of that graph once
+ * they are written. */
 static void write_constants(const Program *program, BpStreamWriter *writer, BpGraph *spent) {
   bp__stream_write_u64(writer, program->constants->len);
   for (guint i = 0; i < program->constants->len; i++) {

@@ -240,7 +240,7 @@ static uint32_t find_own_place(const BpExecutor *executor) {
   return 0;
 }
 
-/* Starts the threads that are not there yet. */
+/* Starts the threads of the other places that are not running yet. */
 static int start_threads(BpExecutor *executor, uint32_t own) {
   for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
     if (i != own && !executor->threads[i])

@@ -101,12 +101,12 @@ struct BpGraphNode {
   BpGraphValue **inputs; /* inputs; NULL for an absent optional input */
   BpGraphValue **outputs;
   int32_t id;         /* place in the list, after bp__graph_count_uses */
-  int32_t place;      /* where it runs */
-  int32_t is_alone;   /* not fused with others: the target refuses what came of it */
+  int32_t place;      /* index of the target that the node runs on */
+  int32_t is_alone;   /* not fused with others, because the target refused the fused function */
   int32_t is_append;  /* a Concat that the machine does (graph/build/append.c) */
-  int32_t is_kept;    /* not dropped where nobody reads its outputs: they give symbols values */
-  int32_t source;     /* which of the graph's sources it is made of, from 1 on; 0: of none */
-  int32_t is_control; /* the machine does it: no pass computes or replaces it
+  int32_t is_kept;    /* not dropped if its outputs are unused: they give symbols values */
+  int32_t source;     /* number of the graph's source that the node comes from, from 1; 0: none */
+  int32_t is_control; /* the machine executes the node: no pass computes or replaces it
                          (graph/ops/control.h) */
   BpGraph **bodies;   /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;

@@ -87,7 +87,8 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
 int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to);
 /* Copies a tensor to a device (transfer full); a copy on the tensor's own device is queued. */
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope);
-/* A tensor on a device (transfer full): a copy, or the tensor itself if it is there already. */
+/* Returns a tensor on a device (transfer full): a copy, or the tensor itself if it is on that
+ * device already. */
 BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope);
 
 #endif

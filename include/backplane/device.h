@@ -174,10 +174,11 @@ BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
 /* ---- Events ------------------------------------------------------------------------------ */
 
 /* A point that a stream of one device reaches. An event that was never recorded is complete. Each
- * record replaces the one before; queued waits still refer to the earlier record. An event is
- * complete whether the work before it succeeded or failed: bp_stream_sync raises the failure, once.
+ * record replaces the previous record; queued waits still refer to the record that they were queued
+ * for. An event is complete whether the work before it succeeded or failed: bp_stream_sync raises
+ * the failure, once.
  *
- * On a device without the extension "events" (device_extensions.h) the host does what it can: a
+ * On a device without the extension "events" (device_extensions.h) the host replaces events: a
  * query and a synchronize wait for all work queued on the stream so far, regardless of the timeout,
  * and raise its failure instead of bp_stream_sync; a wait orders the streams by
  * bp_stream_sync_from_to. On the host's own device an event is always complete: work there has

@@ -586,8 +586,8 @@ static int has_commit_limit(void) {
   return got == 1 && mode == '2';
 }
 
-/* The arena is as large as the machine's memory, which is used only as far as it is touched. If the
- * process or the system has limits, the shared memory has no arena. */
+/* The arena is as large as the machine's memory; only its touched pages use memory. If the process
+ * or the system has limits, the shared memory has no arena. */
 static uint64_t choose_size(void) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;

@@ -325,8 +325,8 @@ static void check_target(const char *target, int open) {
   }
 }
 
-/* One target is compiled with optimization, which takes most of the time: it misuses what we tell
- * it wrongly. */
+/* Only one target is compiled with optimization, which takes most of the time. An optimizer that
+ * gets wrong facts about the code generates wrong code. */
 static void test_c_code_takes_every_extent(void) {
   check_target("c -options=-O0", 1);
   check_target("c -vector_bits=128 -options=-O1", 7);

@@ -18,13 +18,13 @@ int64_t between(RandomGraph *g, int64_t first, int64_t last) {
   return first + below(g, last - first + 1);
 }
 
-/* Extents that are odd, or close to the lanes of vectors. */
+/* Returns an extent that is odd, or close to the lanes of vectors. */
 int64_t extent_of_some(RandomGraph *g) {
   static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
   return extents[below(g, G_N_ELEMENTS(extents))];
 }
 
-/* The same, and rarely 0. */
+/* Returns an extent that is odd or close to the lanes of vectors, and rarely 0. */
 int64_t extent(RandomGraph *g) {
   return below(g, g->zero_share) ? extent_of_some(g) : 0;
 }

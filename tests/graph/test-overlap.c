@@ -516,7 +516,7 @@ static void test_child_of_a_fork_lacks_the_second_thread(void) {
   bp_object_release(module);
 }
 
-/* What each node makes of an input of zeros. */
+/* Computes the value of each node for an input of zeros. */
 static void compute(const Random *graph, float *values) {
   values[0] = 0;
   for (int i = 1; i < graph->count; i++) {

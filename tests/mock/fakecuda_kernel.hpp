@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fakenvrtc puts before CUDA C++ so that the host's C++ compiler takes it, and a template that
- * runs a kernel: one thread of the host for each thread of a block if the kernel has barriers, and
- * one after the other else. */
+/* The header that fakenvrtc includes before CUDA C++, so that the host's C++ compiler accepts it. A
+ * template runs a kernel: the threads of a block are threads of the host if the kernel has
+ * barriers, and run one after the other otherwise. */
 #ifndef TESTS_MOCK_FAKECUDA_KERNEL_H
 #define TESTS_MOCK_FAKECUDA_KERNEL_H
 

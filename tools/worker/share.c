@@ -153,8 +153,8 @@ static int add_points(const Part *part) {
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* Marks freed parts, and tries again what failed before: a point that is added later is reached
- * later. */
+/* Marks freed parts, including those whose points could not be added before. A point that is added
+ * later is reached later. */
 static void mark_parts(void) {
   for (size_t i = 0; i < arena.parts.count && arena.unmarked; i++) {
     Part *part = (Part *)arena.parts.items + i;

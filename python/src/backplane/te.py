@@ -492,7 +492,7 @@ class Compiled:
             self._function(self.name)(*arguments)
         except (errors.InvalidTypeError, errors.InvalidValueError):
             for number, value in enumerate(arguments[:len(self._params)]):
-                if not _has_buffer(value):  # what is wrong with it, in the words of Python
+                if not _has_buffer(value):  # raises an error that names the Python value
                     self._check(number, value)
             raise
 
