@@ -185,7 +185,8 @@ static int32_t enter_probe(const BpHost *host, BpPlugin *plugin) {
   "entry=bp_plugin_entry_conformance\n"                                                            \
   "provides=graph_compiler.conformance\n"
 
-/* Returns the name of the plugin's first graph compiler (transfer full). NULL: it has none. */
+/* Returns the name of the plugin's first graph compiler (transfer full); NULL if the plugin has
+ * none. */
 static char *find_name(const Kit *kit) {
   char **names = g_strsplit(kit->info->provides, " ", -1), *found = NULL;
   for (char **name = names; *name && !found; name++)

@@ -137,7 +137,7 @@ typedef struct Placing {
   const GPtrArray *targets, *fallbacks;
   const BpTarget *refusing; /* the first target that refused a node, or NULL */
   ClaimReport *claims;
-  char *node;       /* NULL: none yet, or it was said */
+  char *node;       /* NULL if there is no message, or after the message was printed */
   GString *reasons; /* "'vulkan' refuses it: ...; 'opencl' refuses it: ..." */
   guint taker;      /* the fallback that is asked next */
   char *line;       /* said last, or NULL */
@@ -400,7 +400,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
   choose_fallbacks(options, loaded);
-  char *devices = NULL; /* they are the loaded model's */
+  char *devices = NULL; /* list of the loaded model's devices */
   BpModule *module = model_compile(path, targets, loaded->fallbacks, &options->onnx,
                                    options->inputs, NULL, &devices, &loaded->claims);
   g_free(devices);

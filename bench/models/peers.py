@@ -146,7 +146,7 @@ class Iree:
             device = ["--device=local-task", f"--task_topology_max_group_count={threads}"]
         function = f"--function={entry[1] or entry[2]}"
         self.arguments = [f"--module={module}", function, *device]
-        for value in graph.input:  # it takes inputs by position
+        for value in graph.input:  # IREE takes inputs by position
             path = self.folder / f"iree-input-{file_name(value.name)}"
             np.save(path, inputs[value.name])
             self.arguments.append(f"--input=@{path}")

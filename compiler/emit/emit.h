@@ -228,7 +228,8 @@ int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer);
 /* ---- call.c ------------------------------------------------------------------------------ */
 
 BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
-/* The dialect's template for an intrinsic of a vector type; NULL if it has none. */
+/* Returns the dialect's template for an intrinsic of a vector type; NULL if the dialect has
+ * none. */
 const char *bp__vector_intrinsic(BpEmitter *e, const char *name, BpDataType dtype);
 
 /* ---- stmt.c ------------------------------------------------------------------------------ */

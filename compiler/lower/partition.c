@@ -88,7 +88,7 @@ static const BpIrNode *difference_of(const Partition *partition, const BpIrNode 
   }
 }
 
-/* ---- Where a choice changes ------------------------------------------------------------- */
+/* ---- Where a choice changes -------------------------------------------------------------- */
 
 /* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
  * the other, and between them it differs among lanes. */
@@ -204,7 +204,7 @@ static bool is_useful(const Partition *partition, const BpIrNode *var, Bounds bo
                                  distance(partition, cut->shut, bounds.end).max > 0);
 }
 
-/* ---- Scanning a loop -------------------------------------------------------------------- */
+/* ---- Scanning a loop --------------------------------------------------------------------- */
 
 /* The variables of inner serial loops in an expression: how many, and the last one. */
 typedef struct Inner {
@@ -395,7 +395,7 @@ typedef struct Copy {
   Partition *partition;
   const Scan *scan;
   const BpIrNode *difference; /* of the decided choice; NULL: none */
-  bool is_first;              /* it is at least 0 here */
+  bool is_first;              /* the difference is at least 0 in this copy */
 } Copy;
 
 /* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */

@@ -87,7 +87,8 @@ static int has_handle(void *handle) {
   return 0;
 }
 
-/* Claims a handle. 1: the handle belongs to this module; 0: another module has it; -1: failed. */
+/* Claims a handle for a module. Returns 1, 0 if another module has the handle, or -1 if there is no
+ * memory. */
 static int claim_handle(void *handle) {
   bp__lock(BP__LOCK_STATE);
   int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;

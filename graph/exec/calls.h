@@ -36,7 +36,7 @@ struct BpExecutor {
   int64_t *num_elements; /* by entry, the shapes behind `flat` */
   void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
   BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
-  unsigned char *ready;  /* by argument: it has a value */
+  unsigned char *ready;  /* whether the argument has a value, by argument */
   BpTensor **outputs;    /* by head */
   BpValue *args;         /* of all calls */
   Call *calls;

@@ -34,7 +34,7 @@ typedef struct BpCallNode {
   char *name;
   char *function;   /* function name; NULL: an input or a parameter; "" for `__nop`, a view */
   int is_copy;      /* `__copy`: copies from one device to another */
-  int flattens;     /* its function takes tensors of one dimension */
+  int flattens;     /* the node's function takes tensors of one dimension */
   uint32_t *inputs; /* entries */
   uint32_t num_inputs;
   uint32_t first_entry;
@@ -57,7 +57,7 @@ typedef struct BpCallGraph {
   uint32_t num_args;
   uint32_t num_heads;
   uint32_t num_storages;
-  BpPlaces places; /* of the entries, in their order; at least one */
+  BpPlaces places; /* the places of the entries, in order; at least one */
 } BpCallGraph;
 
 /* Parses and checks a graph (transfer full, bp__graph_free). The input is untrusted: an error tells

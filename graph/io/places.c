@@ -19,8 +19,8 @@ static int is_new(const BpDevice *given, size_t index) {
   return 1;
 }
 
-/* The device of a place; NULL: it is not among those given, and *count is how many of its kind
- * are. */
+/* Returns the device of a place; NULL if the given devices do not include it: *count is then the
+ * number of given devices of the kind. */
 static const BpDevice *find_device(BpPlace place, const BpDevice *given, size_t num_given,
                                    uint32_t *count) {
   *count = 0;

@@ -59,7 +59,7 @@ typedef struct BpGraphValue {
   BpGraphSequence *sequence;
   int32_t id;       /* dense, from 0 to num_values - 1 */
   int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
-  int32_t place;    /* where it lies; see graph/build/place.c */
+  int32_t place;    /* index of the target whose device has the value (graph/build/place.c) */
   int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
                    has along `room_axis`, a symbol; else 0 */
   int32_t room_axis;
@@ -246,7 +246,7 @@ BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *n
 int bp__node_set_output(BpGraph *graph, BpGraphNode *node, int32_t index, BpDataType dtype,
                         const int64_t *shape, int32_t ndim);
 
-/* An input of a node; NULL if it is absent or the node has fewer inputs. */
+/* Returns an input of a node; NULL if the input is absent or the node has fewer inputs. */
 BpGraphValue *bp__node_input(const BpGraphNode *node, int32_t index);
 const BpGraphAttr *bp__node_attr(const BpGraphNode *node, const char *name);
 int64_t bp__node_int(const BpGraphNode *node, const char *name, int64_t otherwise);
@@ -265,7 +265,7 @@ void bp__graph_remove_dead(BpGraph *graph);
 
 /* A walk over the nodes, in order, that may replace nodes. */
 typedef struct BpRewrite {
-  BpGraph *graph;        /* its list of nodes is the new list, to which the walk appends */
+  BpGraph *graph;        /* the graph whose new list of nodes the walk appends to */
   BpGraphValue **mapped; /* replacement of a value, by the value's id, or NULL */
   int32_t num_mapped;
   void *context;

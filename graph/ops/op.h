@@ -23,7 +23,7 @@
 #define BP_FUSE_ELEMENTWISE 0 /* elements depend on inputs at their own position, or broadcast */
 #define BP_FUSE_INJECTIVE   1 /* elements depend on single input elements, at any position */
 #define BP_FUSE_REDUCTION   2 /* elements depend on many: injective producers join it */
-#define BP_FUSE_ANCHOR      3 /* its elements are read often: only consumers are fused into it */
+#define BP_FUSE_ANCHOR      3 /* elements are read often: only consumers are fused into the operator */
 #define BP_FUSE_VIEW        4 /* a view of the same bytes in another shape, without a function */
 #define BP_FUSE_OPAQUE      5 /* an operator that never shares its function */
 
@@ -44,7 +44,7 @@ typedef struct BpOpCompute {
   BpExtents *extents;
   BpOpSymbols *symbols;
   BpTransformStages
-      *transforms; /* where ConvWinograd stores its stages for the schedule, or NULL */
+      *transforms; /* array in which ConvWinograd stores its stages for the schedule, or NULL */
 } BpOpCompute;
 
 /* The open extents that a row's functions accept: they compare extents, pass them on, or use

@@ -77,8 +77,8 @@ BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why
  * fails. */
 BP_API int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value);
 /* Return the name of an attribute, such as "max_threads_per_block", or NULL; and the number of a
- * name, or -1 if unknown. The attributes that this version knows are 0, 1, ... up to the first
- * number without a name. */
+ * name, or -1 if unknown. Attributes have numbers from 0, without gaps: bp_device_attr_name returns
+ * NULL for the first number after them. */
 BP_API const char *bp_device_attr_name(int32_t attr);
 BP_API int32_t bp_device_attr_by_name(const char *name);
 

@@ -101,7 +101,7 @@ static void destroy(BpTransfer *transfer) {
     bp_error_put(pending);
 }
 
-/* Returns a handle of the staging memory; NULL: the device cannot import it now. */
+/* Returns a handle of the staging memory; NULL if the device cannot import the memory now. */
 static void *import(const BpTransfer *transfer, BpDevice device) {
   const BpExternalMemory memory = {
       sizeof memory, transfer->size, transfer->staging, -1, BP_EXTERNAL_HOST_POINTER, 0};

@@ -103,12 +103,12 @@ int32_t bp_call_get_blob(BpCall *call, BpOwnedBytes *bytes);
  * caller repeats the call. */
 uint64_t bp_session_slice(const BpSession *session);
 
-/* ---- share.c: device memory in the arena -------------------------------------------------- */
+/* ---- share.c: device memory in the arena ------------------------------------------------- */
 
 /* A part of the arena that is a device's memory. */
 typedef struct BpShare {
   uint64_t handle; /* the worker's handle of the memory */
-  uint64_t from;   /* its place in the arena */
+  uint64_t from;   /* offset of the part in the arena */
   uint64_t size;
 } BpShare;
 
@@ -117,7 +117,7 @@ typedef struct BpShares {
   pthread_mutex_t lock;
   char *memory; /* NULL: there is no arena, or the session is lost */
   uint64_t size;
-  BpShare *items; /* in the order of their handles */
+  BpShare *items; /* the parts, in the order of their handles */
   size_t count, capacity;
 } BpShares;
 

@@ -216,7 +216,7 @@ static const struct {
     {"dear product", make_dear_product, 100, 0},
 };
 
-#define DEAR_PRODUCT 6 /* its place among the computations */
+#define DEAR_PRODUCT 6 /* index of the product among the computations */
 
 #define LIKELY   40
 #define GREATEST 5000

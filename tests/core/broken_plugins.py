@@ -103,7 +103,7 @@ def all_cases(users):
         if act == "take-memory" and limit != "memory" or act == "fill-disk" and limit not in ("file-size", "full-disk"):
             continue
         if limit == "processes" and user == "root":
-            continue  # it holds for users alone
+            continue  # the rule holds only for users other than root
         yield Case(act, place, limit, user)
 
 

@@ -97,7 +97,7 @@ static void write_model(void) {
   g_free(values);
 }
 
-/* ---- What a thread does ------------------------------------------------------------------ */
+/* ---- Work of a thread -------------------------------------------------------------------- */
 
 static BpTensor *create(BpDevice device) {
   const int64_t extent = COUNT;

@@ -47,7 +47,7 @@ static struct {
   pthread_mutex_t lock; /* guards the lists; slots that do not wait are called with it held */
   char *memory;
   uint64_t size;
-  List parts;      /* of Part, by their addresses */
+  List parts;      /* Part, in the order of addresses */
   size_t unmarked; /* number of freed parts that are not marked */
   List points;
   List streams;
@@ -268,7 +268,7 @@ static int import(const Kind *kind, int32_t device_id, uint64_t from, uint64_t s
   return kind->external->import_memory(kind->api->context, device_id, &memory, handle);
 }
 
-/* Allocates from the arena. *handle: NULL if this device cannot. */
+/* Allocates from the arena. *handle is NULL if this device cannot use the arena. */
 static uint64_t allocate(const Kind *kind, int32_t device_id, uint64_t size, void **handle) {
   size_t index;
   pthread_mutex_lock(&arena.lock);

@@ -230,7 +230,7 @@ class Tensor:
     """A placeholder or a computed tensor of a program."""
 
     __slots__ = ("_program", "_handle", "shape", "dtype")
-    __iter__ = None  # its extents are no end: an index may be an expression
+    __iter__ = None  # not iterable: an index may be an expression, so the extents do not end an iteration
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
