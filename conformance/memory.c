@@ -326,8 +326,8 @@ static void *import(const Kit *kit, const External *external, const BpExternalMe
 }
 
 /* The device reads bytes that the host wrote, and the host reads bytes that the device wrote, in
- * the same place; neighbouring bytes do not change. After the handle is freed the memory is only
- * the host's. */
+ * the same place; neighbouring bytes do not change. After the handle is freed, only the host uses
+ * the memory. */
 static void run_import(Kit *kit) {
   enum { SIZE = 3 * 4096 - 100, FROM = 1000, PART = 5000, BESIDE = 4096 };
   const External external = open_external(kit);

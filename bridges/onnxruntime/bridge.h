@@ -178,7 +178,8 @@ typedef struct Purpose {
 Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *key);
 void part_free(Part *part);
 const char *part_key(const Part *part);
-/* Stores the part's ONNX model, whose bytes it takes over; and returns them, or NULL. */
+/* part_keep_onnx stores the part's ONNX model, and takes ownership of the bytes. part_onnx returns
+ * the stored bytes, or NULL. */
 void part_keep_onnx(Part *part, Bytes *onnx);
 const Bytes *part_onnx(const Part *part);
 /* Makes the functions with which ONNX Runtime runs the part instead of the node `fused` (transfer
@@ -245,7 +246,7 @@ Memories *memories_retain(Memories *memories);
 const Runtime *memories_runtime(const Memories *memories);
 /* Sets the device of a memory that was offered. */
 int memories_device(const Memories *memories, const OrtMemoryDevice *memory, BpDevice *device);
-/* Adds a stream to those that copies without a stream follow, and removes it. */
+/* Add and remove a stream that copies without a stream follow. */
 void memories_add_stream(Memories *memories, Stream *stream);
 void memories_remove_stream(Memories *memories, Stream *stream);
 /* Copies between the memories, and from and to the host (transfer full, its own Release). */

@@ -359,9 +359,9 @@ typedef struct OrtSyncStreamImpl {
   void *(*GetHandle)(struct OrtSyncStreamImpl *self);
   OrtStatus *(*CreateNotification)(struct OrtSyncStreamImpl *self, /* 2 */
                                    OrtSyncNotificationImpl **result);
-  OrtStatus *(*Flush)(struct OrtSyncStreamImpl *self); /* waits; its error is only logged */
+  OrtStatus *(*Flush)(struct OrtSyncStreamImpl *self); /* waits; ONNX Runtime only logs the error */
   OrtStatus *(*OnSessionRunEnd)(
-      struct OrtSyncStreamImpl *self); /* before it; an error is the run's */
+      struct OrtSyncStreamImpl *self); /* called before Flush; an error fails the run */
   OrtUnused unused_5[11];
 } OrtSyncStreamImpl;
 

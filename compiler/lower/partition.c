@@ -90,14 +90,14 @@ static const BpIrNode *difference_of(const Partition *partition, const BpIrNode 
 
 /* ---- Where a choice changes -------------------------------------------------------------- */
 
-/* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
- * the other, and between them it differs among lanes. */
+/* The place where a choice changes along a loop. Before `open` one side is chosen, from `shut` on
+ * the other side; between them the lanes choose differently. */
 typedef struct Cut {
   const BpIrNode *open, *shut;
   bool is_first_before; /* the first side is chosen before the cut */
 } Cut;
 
-/* What is known of a variable: it is at least `from` and below `below`; NULL: no such limit. */
+/* The known limits of a variable: at least `from`, and below `below`; NULL means no limit. */
 typedef struct Facts {
   const BpIrNode *from, *below;
 } Facts;
@@ -110,8 +110,8 @@ static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, i
   return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
 }
 
-/* The place along a loop where the least (or greatest) value of `form`, for any values of its free
- * variables, changes its sign: 1, 0 if there is none, -1 with an error. */
+/* Finds the place along a loop where the least (or greatest) value of `form`, over all values of
+ * its free variables, changes its sign. Returns 1, 0 without such a place, or -1 with an error. */
 static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
                       bool is_least, const BpIrNode **place, bool *is_rising) {
   BpIndexContext *index = &partition->lowering->index;
@@ -206,7 +206,7 @@ static bool is_useful(const Partition *partition, const BpIrNode *var, Bounds bo
 
 /* ---- Scanning a loop --------------------------------------------------------------------- */
 
-/* The variables of inner serial loops in an expression: how many, and the last one. */
+/* The variables of inner serial loops in an expression: their number, and the last one. */
 typedef struct Inner {
   const BpIrMap *others;
   const BpIrNode *var;

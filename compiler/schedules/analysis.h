@@ -30,8 +30,8 @@ typedef struct BpMachine {
   int64_t threads;       /* number of threads in lock-step; 1: a thread has vectors instead */
   int64_t most_threads;  /* maximum number of threads of a block */
   int64_t shared;        /* bytes of memory that a block shares; 0: none */
-  bool has_serial_warps; /* whether a core runs one warp after the other, and shared memory is no
-                          * faster than global memory */
+  bool has_serial_warps; /* a core runs one warp after the other, and shared memory is as slow as
+                            global memory */
 } BpMachine;
 
 BpMachine bp__machine(const BpTarget *target);

@@ -164,7 +164,7 @@ BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
 /* Fails if a shape is invalid. */
 int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim);
-/* Fails if a number of values is invalid. */
+/* Fails if `count` is not a valid number of values. */
 int bp__te_check_count(const char *what, int32_t count);
 /* A shape as an argument: likely values and open extents. A NULL `open` means that no extent is
  * open. */

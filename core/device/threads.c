@@ -451,9 +451,9 @@ static void run_here(Group *group) {
   in_task = before;
 }
 
-/* Runs task(0..num_task-1) on this thread and the team's, and waits; num_task 0: one task for each
- * thread. `team` NULL: on this thread alone, in order. Fails with the error of the first task that
- * fails; tasks that have not begun before the failure are skipped. */
+/* Runs task(0..num_task-1) on this thread and the team's, and waits; num_task 0 means one task for
+ * each thread. If `team` is NULL, this thread runs all tasks in order. Fails with the error of the
+ * first task that fails; tasks that have not begun before the failure are skipped. */
 static int run_group(Team *team, BpParallelTask task, void *data, int num_task) {
   int threads = team ? team->threads : 1;
   Group group = {.task = task, .data = data, .spin_ns = team ? team->spin_ns : 0};

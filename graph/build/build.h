@@ -36,7 +36,8 @@ typedef struct BpBuild {
   const BpTarget *const *chain; /* by place: the target, and then its fallbacks */
   int32_t num_places;           /* of the chain */
   bool *is_used;           /* whether the place has a node, by place; true for the target's place */
-  const int32_t *ordinals; /* by place: that of the general code; -1: none. NULL: by use */
+  const int32_t *ordinals; /* index of the device among its kind, by place, as in the general code;
+                              -1: none. NULL: in order of use */
   int32_t is_reference;    /* BpCompileOptions.is_reference */
   bool is_program;         /* the result is a program, even with known shapes */
   const char *dump_prefix; /* prefix of files in options->dump_dir: "0-llvm-" */

@@ -43,9 +43,9 @@ typedef struct Constant {
 typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
-  int64_t *words; /* by value id: as an argument: a register, or a constant */
-  int64_t *twins; /* by value id and place: the register of the copy there; 0: there is none */
-  int32_t *last;  /* by value id: the last group that reads it */
+  int64_t *words; /* the argument, a register or a constant, by value id */
+  int64_t *twins; /* the register of the copy at a place, by value id and place; 0: no copy */
+  int32_t *last;  /* the last group that reads the value, by value id */
   BpProgramPlan plan;
   int32_t stage; /* stage up to which the graph's conditions are written; -1: none yet */
 } Level;
@@ -236,7 +236,7 @@ static int64_t step_of(int32_t kind) {
   return -1;
 }
 
-/* The cell of the symbol whose variable in `vars`, by place, is the given one. */
+/* Returns the cell of the symbol with the variable `var`: its index in `vars`. */
 static int64_t cell_of_var(const Program *program, const BpIrNode *var,
                            const BpIrNode *const *vars) {
   for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)

@@ -17,7 +17,7 @@ typedef struct BpCallEntry {
   int64_t *shape;
   uint64_t bytes;
   uint32_t place;    /* of the graph's places */
-  uint32_t previous; /* another entry of its storage, BP_NO_ENTRY for the first */
+  uint32_t previous; /* another entry of the storage, BP_NO_ENTRY for the first */
 } BpCallEntry;
 
 #define BP_NO_ENTRY UINT32_MAX
@@ -28,7 +28,7 @@ typedef struct BpCallStorage {
   uint32_t last_entry; /* last entry, linked by `previous`; BP_NO_ENTRY: the id is unused */
 } BpCallStorage;
 
-#define BP_GRAPH_MAX_LAUNCH 6 /* BP_KERNEL_MAX_LAUNCH of the compiler, which a run has not */
+#define BP_GRAPH_MAX_LAUNCH 6 /* equals the compiler's BP_KERNEL_MAX_LAUNCH */
 
 typedef struct BpCallNode {
   char *name;

@@ -171,10 +171,11 @@ BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dt
                                  const int64_t *shape, int32_t ndim, const void *data);
 void *bp__graph_constant_data(BpGraphValue *constant);
 /* Allocates zeroed memory for the elements of a value that becomes a constant; NULL with an error,
- * also if the budget has too few bytes, which bp__graph_has_bytes tells beforehand. */
+ * also if the budget has too few bytes. bp__graph_has_bytes returns whether the budget has
+ * enough. */
 void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value);
 int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes);
-/* Uses one of the nodes that the budget allows; -1 with an error if it allows no more. */
+/* Uses one of the nodes that the budget allows; -1 with an error if the budget is used up. */
 int bp__graph_use_node(BpGraph *graph);
 /* Uses some of the work that the budget allows; returns 0, and uses none, if too little is left. */
 int bp__graph_use_work(BpGraph *graph, double work);

@@ -300,8 +300,8 @@ int bp__op_infer_window(BpGraph *graph, const BpGraphNode *node, const int64_t *
 int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *window, int32_t dimension);
 /* Whether the pads, and the extents of input and output, are numbers. */
 bool bp__op_window_is_closed(const BpOpWindow *window);
-/* The window of the convolution whose transpose the node is: `out` is the extents of the node's
- * output, at whose beginning `pad_begin` elements are cut off. */
+/* Sets the window of a transposed convolution: `out` has the extents of the node's output, and
+ * `pad_begin` is the number of elements that are cut off at its beginning. */
 int bp__op_transpose_window(BpExtents *extents, const BpGraphNode *node, BpOpWindow *window);
 
 #endif

@@ -131,7 +131,7 @@ static int convolve_at_once(const Run *run, const BpCudalibsStep *step, const Bp
       address_of(run, step->bias), op->activation, op->dst, dst);
 }
 
-/* Computes them one after the other. */
+/* Computes the convolution, the bias, the sum and the activation one after the other. */
 static int32_t convolve_split(const Run *run, const BpCudalibsStep *step, const BpCudalibsOp *op,
                               int32_t type) {
   Scalar one = scalar(type, 1), zero = scalar(type, 0);

@@ -64,7 +64,7 @@ def limit_to(number, value):
     return lambda: resource.setrlimit(number, (value, value))
 
 
-# Limits of the process: the calls before it executes the command, and the state of its cache.
+# Limits of the command's process: the function that sets the limit before exec, and the state of the cache.
 LIMITS = {
     "none": (None, "cache"),
     "no-cache": (None, "/proc/nowhere"),

@@ -109,9 +109,9 @@ static inline int random_storage(GRand *rand, const Random *graph, int place, in
   return (*num_storages)++;
 }
 
-/* Deals nodes onto places. Nodes read values of their own place, and copy those of others, the
- * input's place being 0. The last uses are drawn first: a node after them does not read the
- * value. `functions`: by place. */
+/* Deals nodes onto places. Nodes read values of their own place, and copy values of other places;
+ * the input has place 0. The last use of each value is drawn first: no later node reads the value.
+ * `functions`: by place. */
 static inline void make_random(GRand *rand, Random *graph, int count, int num_places,
                                const char *const *functions) {
   int num_storages = 1;

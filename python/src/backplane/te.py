@@ -56,7 +56,7 @@ class Expr:
     """The value of an element, or a part of that value. Operators combine expressions to further expressions."""
 
     __slots__ = ("_program", "_handle")
-    __array_ufunc__ = None  # a number of numpy's on the left leaves the operator to us
+    __array_ufunc__ = None  # with a NumPy number on the left, NumPy leaves the operator to this class
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
