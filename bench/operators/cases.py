@@ -25,7 +25,7 @@ class Case:
     operator: str
     inputs: list[Shape]
     constants: list[np.ndarray] = field(default_factory=list)
-    products: float = 0  # of the whole output
+    products: float = 0  # multiplications of the whole output
     dtype: str = "float32"
     attributes: dict[str, Any] = field(default_factory=dict)
 

@@ -103,8 +103,8 @@ bool bp__access_depends_on(const BpAccess *access, int32_t axis);
  * tensors. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor);
-/* The stage that computes an access's tensor element by element, only for `reader`, and has no
- * place yet: usually a padded input. Returns NULL if no stage does. */
+/* Returns the stage that computes an access's tensor element by element, only for `reader`, and has
+ * no place yet: usually a padded input. NULL if the tensor has no such stage. */
 const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess *access);
 /* Whether it is cheap, compared with `reader`, to compute the input piece by piece, some elements
  * more than once. */

@@ -49,7 +49,7 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   }
 }
 
-/* The device of an entry, all of whose storage lies there. */
+/* Returns the device of an entry and of the entry's storage. */
 static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
   return executor->plan.devices[executor->plan.graph->entries[entry].place];
 }

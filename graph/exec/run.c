@@ -165,7 +165,7 @@ typedef struct Lane {
   BpError *error; /* of a thread of its own */
 } Lane;
 
-/* The half of a copy that this device does, or its call. */
+/* Runs the call, or this device's half of the copy. */
 static int run_lane_call(const Lane *lane, const Call *call) {
   const BpExecutor *executor = lane->executor;
   int status = 0;

@@ -204,7 +204,7 @@ typedef struct Use {
   uint64_t offset, size;
   int is_whole; /* use the size of the space */
   BpValidateUse use;
-  const char *role; /* "source", ... for messages */
+  const char *role; /* the word for messages, such as "source" */
 } Use;
 
 static BpValidateSpace *find_used(const State *state, const Use *use, uint64_t *from) {

@@ -435,7 +435,7 @@ static void make_bit_cast(RandomGraph *g, const Row *row) {
 static void make_clip(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, NUMBERS, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
-  if (is_float(in.type) && below(g, 6) == 0) { /* as in versions before 11 */
+  if (is_float(in.type) && below(g, 6) == 0) { /* limits as attributes, before operator set 11 */
     apply(g, row->op, g_strdup("min=-0.75f max=1.25f"), &x, 1, in.type, in.shape, in.rank);
     return;
   }

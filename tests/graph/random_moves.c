@@ -140,8 +140,8 @@ static void pad_axis(RandomGraph *g, const char *mode, int64_t count, int64_t *b
       *sides[i] = between(g, 0, below(g, 4) ? MIN(most, 3) : most);
 }
 
-/* Adds the pads, and the value of new elements, to attributes, which are freed: as in versions
- * before 11. */
+/* Adds pads, and the value of padding, to the attributes, as operator sets before 11 need. Frees
+ * the old attributes. */
 static char *with_pads(char *attrs, const int64_t *pads, int32_t count) {
   GString *all = g_string_new(attrs);
   g_string_append(all, strstr(attrs, "constant") ? " value=1.0f pads=" : " pads=");
@@ -388,7 +388,8 @@ void make_eye(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->error = 0;
 }
 
-/* Both results have as many elements as a constant marks. */
+/* Makes a Compress or a NonZero: the number of results is the number of elements that a constant
+ * marks. */
 void make_marked(RandomGraph *g, const Row *row) {
   static const int8_t types[] = {BOOL, UINT8, INT32, INT64, FLOAT, DOUBLE, FLOAT16, INT16};
   gboolean is_compress = row->op[0] == 'C';

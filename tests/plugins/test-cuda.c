@@ -924,8 +924,8 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
-/* Whether the system has the library: an unset variable then does not make it missing. It stays
- * mapped: NVRTC leaks memory when it is closed. */
+/* Whether the system has the library: an unset variable then does not make it missing. The library
+ * stays mapped, because NVRTC leaks memory when it is closed. */
 static int is_installed(const char *library) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened)

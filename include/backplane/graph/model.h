@@ -169,7 +169,7 @@ typedef struct BpOnnxBytes {
   const void *data; /* a ModelProto; untrusted */
   uint64_t size;
   const BpOnnxTensor *tensors; /* elements are copied only into the result */
-  uint64_t tensor_size;        /* with `tensors`: sizeof(BpOnnxTensor) of the caller's headers */
+  uint64_t tensor_size; /* sizeof(BpOnnxTensor) of the caller's headers, if `tensors` is set */
   uint64_t num_tensors;
 } BpOnnxBytes;
 
