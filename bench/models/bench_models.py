@@ -95,7 +95,7 @@ def run_program(command: list[str], environment: dict[str, str] | None = None) -
     """Run a program to its end.
 
     Linux includes the memory of a process before exec in its peak memory, and this process is large.
-    So a shell forks the program, and this process adopts and reaps it.
+    Therefore a shell forks the program, and this process adopts and reaps the program.
     """
     script = 'exec 3<&0; { read go <&3; exec "$@" 3<&-; } >"$OUT" 2>"$ERR" & echo $!'
     with tempfile.TemporaryDirectory() as folder:

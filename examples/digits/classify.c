@@ -190,8 +190,7 @@ static void print_row(const char *device, const char *plugin, const char *target
 }
 
 /* Prints one row: the digits on `device`, compiled for `target`. Returns whether all results are
- * right.
- *  */
+ * right. */
 static gboolean show_row(const char *onnx, const GArray *digits, BpDevice device,
                          const BpTarget *target) {
   char name[64], rest[512];

@@ -1076,7 +1076,7 @@ static void iterate(Program *program, const BpGroup *group, const Loop *loop) {
   g_free(given);
 }
 
-/* Makes the outputs of the node of the values that the last iteration left. */
+/* Sets the node's outputs to the values after the last iteration. */
 static void end_loop(Program *program, Loop *loop) {
   for (size_t i = 0; i < loop->num_carried; i++)
     program->level->words[loop->node->outputs[i]->id] = in_register(loop->carried[i]);

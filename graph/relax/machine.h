@@ -38,8 +38,8 @@ struct BpRelaxMachine {
   BpModule *self; /* module that owns the machine; borrowed */
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   BpRelaxPool *pools[BP_RELAX_MAX_DEVICES];
-  uint32_t num_devices; /* the last one is the host */
-  bool is_switching;    /* two beside the host are of one type */
+  uint32_t num_devices; /* number of devices; the last device is the host */
+  bool is_switching;    /* two devices other than the host have one type */
   BpValue *constants;   /* tensors on the first device */
   BpRelaxCallee *callees;
   BpValue *functions;     /* functions of the callees as values, for compiled functions */

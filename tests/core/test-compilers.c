@@ -344,7 +344,7 @@ static void test_folder_of_a_killed_process_is_removed_later(void) {
     g_unsetenv("TMPDIR");
 }
 
-/* In a mount namespace of its own. */
+/* Compiles with a cache that forbids execution, in a separate mount namespace. */
 static int compile_on_noexec(void) {
   g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
   if (g_mkdir(cache, 0700) || unshare(CLONE_NEWNS) ||

@@ -110,7 +110,7 @@ void make_conv(RandomGraph *g, const Row *row) {
   rounded(g, result); /* Winograd's algorithm rounds */
 }
 
-/* Pads by a word, or by numbers that leave something. */
+/* Chooses the pads, by an auto_pad or by numbers with which the output is not empty. */
 static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in, int64_t *shape) {
   gboolean is_covered = TRUE;
   int64_t begin[2], end[2], more[2];

@@ -29,7 +29,8 @@ static int note(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
-/* The C compiler does not optimise, which takes most of its time. */
+/* The target compiles C without optimization, because optimizing takes most of the C compiler's
+ * time. */
 #define C_TARGET "c -options=-O0"
 
 typedef struct Compiled {

@@ -93,7 +93,8 @@ BpModel *model_distribute(const Rank *rank, const char *path, const Options *opt
 /* ---- Stages (stages.c) ------------------------------------------------------------------- */
 
 /* On rank 0, compiles the stage of each rank and finds out which tensors it passes on; then each
- * rank receives its own stage. For model_distribute, once rank 0 has the target of each rank. */
+ * rank receives its own stage. model_distribute calls stages_distribute when rank 0 has the
+ * target of each rank. */
 BpModel *stages_distribute(const Rank *rank, char **targets, const char *path,
                            const Options *options, Route *route);
 

@@ -223,7 +223,7 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
  * is an error if the module has no code for the model's device, or if the graph needs a device that
  * is not among the devices. */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
-/* Opens a model with bp_model_open and makes it. */
+/* Opens a file with bp_model_open, and makes a model from the module (transfer full). */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
 /* Chooses devices, opens or compiles a model, and makes it, in one call (transfer full,
  * bp_model_release). `path` ends in ".onnx", or is a path for bp_model_open. `preferences` and

@@ -31,8 +31,8 @@ typedef struct BpDialectType {
   const char *suffix;     /* suffix of literals: "f", "LL"; "". NULL: none, an int is cast */
   const char *infinity;   /* expression for infinity; NULL if not a float type */
   const char *not_number; /* a quiet NaN of a float type; else NULL */
-  const char *widen;      /* with compute_bits: $1 to the compute type; narrow: back */
-  const char *narrow;
+  const char *widen;      /* with compute_bits: converts $1 to the compute type */
+  const char *narrow;     /* with compute_bits: converts $1 back */
   const char *support; /* text put before the functions of a program that uses the type, or NULL */
 } BpDialectType;
 
