@@ -139,12 +139,12 @@ typedef struct Placing {
   ClaimReport *claims;
   char *node;       /* NULL if there is no message, or after the message was printed */
   GString *reasons; /* "'vulkan' refuses it: ...; 'opencl' refuses it: ..." */
-  guint taker;      /* the fallback that is asked next */
-  char *line;       /* said last, or NULL */
+  guint taker;      /* index of the next fallback to ask */
+  char *line;       /* the line that was printed last, or NULL */
 } Placing;
 
-/* Says where the node goes that was refused last; each operator that a node became is refused by
- * itself. */
+/* Reports which fallback runs the node that was refused last. Each operator that a node became is
+ * refused separately. */
 static void say_placed(Placing *placing) {
   if (!placing->node)
     return;
@@ -171,7 +171,7 @@ static gboolean is_text_of(const char *text, const BpTarget *target) {
   return is_equal;
 }
 
-/* A node's refusals come in a row: that of a model's target first, then those of fallbacks. */
+/* The refusals of a node follow each other: first the target refuses, then the fallbacks. */
 static int show_placed(void *context, const char *node, const char *target, const char *why) {
   Placing *placing = context;
   const GPtrArray *fallbacks = placing->fallbacks;

@@ -46,7 +46,7 @@ OTHERS = (DIGITS, ENCODER)  # shown beside the models; not in the means
 
 # The bars: limits of measured values. A value misses its bar if it exceeds the bar by more than 10 %.
 SLACK = 1.1
-MAX_RATIO = 2.5  # to onnxruntime, each model
+MAX_RATIO = 2.5  # largest ratio to onnxruntime for a model
 MAX_MEAN_RATIO = 1.5  # the geometric mean over the models
 MAX_COMPILE_S = 30.0
 MAX_START_MS = 50.0
@@ -133,7 +133,7 @@ class Result:
     load_ms: float = 0  # as the tool reports it
     parameter_bytes: int = 0
     planned_bytes: int = 0
-    peak_bytes: int = 0  # of a run, above an idle process
+    peak_bytes: int = 0  # peak memory of a run, beyond that of an idle process
     compile_peak_bytes: int = 0
     ms: dict[str, list[float]] = field(default_factory=dict)  # "PROGRAM THREADS" to times
     peer_errors: dict[str, str] = field(default_factory=dict)

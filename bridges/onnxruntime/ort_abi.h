@@ -342,7 +342,7 @@ typedef struct OrtDataTransferImpl {
   OrtUnused unused_3[13];
 } OrtDataTransferImpl;
 
-/* A point that a stream reaches. Errors of the two waits are only logged. */
+/* A point that a stream reaches. ONNX Runtime only logs errors of WaitOnDevice and WaitOnHost. */
 typedef struct OrtSyncNotificationImpl {
   uint32_t version;
   void (*Release)(struct OrtSyncNotificationImpl *self);        /* 0 */

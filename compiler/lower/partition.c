@@ -394,7 +394,7 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
 typedef struct Copy {
   Partition *partition;
   const Scan *scan;
-  const BpIrNode *difference; /* of the decided choice; NULL: none */
+  const BpIrNode *difference; /* difference of the decided choice; NULL: none */
   bool is_first;              /* the difference is at least 0 in this copy */
 } Copy;
 
@@ -560,7 +560,7 @@ static void assume_condition(const Partition *partition, const BpIrNode *conditi
 typedef struct Part {
   Copy copy;
   Bounds bounds;
-  Facts facts;           /* of the loop's variable */
+  Facts facts;           /* limits of the loop's variable */
   const BpIrNode *value; /* of the loop's variable in the part; NULL if there is no iteration */
   const BpIrNode *node;
 } Part;

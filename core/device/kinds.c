@@ -171,7 +171,7 @@ static void replace_slots(BpDeviceApi *api) {
   };
 }
 
-static atomic_int is_forked; /* in the child of a process that had used a device */
+static atomic_int is_forked; /* child of a process that had used a device */
 
 int bp__device_check_fork(void) {
   return __builtin_expect(atomic_load_explicit(&is_forked, memory_order_relaxed), 0)

@@ -34,7 +34,7 @@ typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
   const BpTarget *const *chain; /* by place: the target, and then its fallbacks */
-  int32_t num_places;           /* of the chain */
+  int32_t num_places;           /* length of the chain */
   bool *is_used;           /* whether the place has a node, by place; true for the target's place */
   const int32_t *ordinals; /* index of the device among its kind, by place, as in the general code;
                               -1: none. NULL: in order of use */

@@ -129,7 +129,7 @@ static int compute_group(Lowering *lowering) {
 typedef struct Dump {
   const BpBuild *build;
   const char *function;
-  BpError *error; /* of the first file that could not be written */
+  BpError *error; /* error of the first file that could not be written */
 } Dump;
 
 static void dump_pass(void *context, const char *pass, const char *text) {

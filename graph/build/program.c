@@ -61,14 +61,14 @@ typedef struct Program {
   int64_t num_registers;
   int64_t num_entries;   /* number of entries that a run keeps (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
-  GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
+  GPtrArray *parts;      /* parts of all arenas: lists of the values that take turns */
   const char *memory[3]; /* the value of BP_RELAX_STORAGE_NAMES */
   int64_t numbers[BP_BUILD_MAX_PLACES];     /* of devices beside the target's, by place; 0: none */
   const char *devices[BP_BUILD_MAX_PLACES]; /* the value of BP_RELAX_DEVICE_NAMES */
   int64_t num_devices;
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
-  int32_t *stages;       /* of the expressions, by place */
-  int32_t stage;         /* whose cells have been filled */
+  int32_t *stages;       /* stage in which an expression is known, by place */
+  int32_t stage;         /* stage of the expressions whose cells have been filled */
   BpIrModule *scratch;   /* for expressions */
   const BpIrNode **vars; /* the variable of each symbol, by place */
   bool failed;           /* with an error raised */

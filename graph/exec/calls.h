@@ -35,7 +35,7 @@ struct BpExecutor {
   BpTensorView *flat;    /* the views as vectors if a node flattens; else NULL */
   int64_t *num_elements; /* the extents that `flat` points to, by entry */
   void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
-  BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
+  BpTensor **bound;      /* the caller's tensor in use, or NULL, by argument */
   unsigned char *ready;  /* whether the argument has a value, by argument */
   BpTensor **outputs;    /* by head */
   BpValue *args;         /* of all calls */

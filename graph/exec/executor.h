@@ -13,8 +13,8 @@
 typedef struct BpExecutorPlan {
   const BpCallGraph *graph;
   BpModule *code;
-  BpTensor *const *params;         /* one for each of graph->arg_nodes */
-  BpDevice devices[BP_PLACES_MAX]; /* of the graph's places */
+  BpTensor *const *params;         /* a parameter for each of arg_nodes */
+  BpDevice devices[BP_PLACES_MAX]; /* devices of the graph's places */
 } BpExecutorPlan;
 
 /* One thread at a time. */

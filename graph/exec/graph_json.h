@@ -16,7 +16,7 @@ typedef struct BpCallEntry {
   int32_t ndim;
   int64_t *shape;
   uint64_t bytes;
-  uint32_t place;    /* of the graph's places */
+  uint32_t place;    /* index among the graph's places */
   uint32_t previous; /* another entry of the storage, BP_NO_ENTRY for the first */
 } BpCallEntry;
 

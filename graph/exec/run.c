@@ -162,7 +162,7 @@ typedef struct Lane {
   const BpExecutor *executor;
   uint32_t place;
   int status;
-  BpError *error; /* of a thread of its own */
+  BpError *error; /* error that the lane's own thread raised */
 } Lane;
 
 /* Runs the call, or this device's half of the copy. */

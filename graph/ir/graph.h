@@ -58,7 +58,7 @@ typedef struct BpGraphValue {
    * undefined; else NULL. */
   BpGraphSequence *sequence;
   int32_t id;       /* dense, from 0 to num_values - 1 */
-  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t num_uses; /* uses by nodes and as an output, after bp__graph_count_uses */
   int32_t place;    /* index of the target whose device has the value (graph/build/place.c) */
   int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
                    has along `room_axis`, a symbol; else 0 */

@@ -11,7 +11,7 @@ typedef struct Writer {
   BpCudalibsHeader header;
   int32_t *number;       /* number of the tensor of each value, from 1 */
   int32_t *values;       /* by tensor */
-  BpCudalibsStep *steps; /* by node: the step whose last node it is */
+  BpCudalibsStep *steps; /* step that ends with a node, by node */
   char *is_step;         /* by node */
   char *is_done;         /* by node */
 } Writer;

@@ -14,7 +14,7 @@ typedef struct Writer {
   BpDnnlHeader header;
   int32_t *number;   /* number of the tensor of each value, from 1 */
   int32_t *values;   /* by tensor */
-  BpDnnlStep *steps; /* by node: the step whose last node it is */
+  BpDnnlStep *steps; /* step that ends with a node, by node */
   char *is_step;     /* by node */
   char *is_done;     /* by node */
 } Writer;

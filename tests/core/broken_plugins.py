@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 
-DEADLINE = 0.5  # of acts that hang
-SECONDS = 30  # for the command: it has 20 for each round of trials
+DEADLINE = 0.5  # seconds after which a hanging act is ended
+SECONDS = 30  # time of the command, which has 20 seconds for each round of trials
 GRACE = 1  # for processes that the kernel is ending, those of a helper program that was killed
 NOBODY = 65534
 PR_SET_CHILD_SUBREAPER = 36

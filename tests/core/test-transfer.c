@@ -43,7 +43,7 @@ typedef struct Work {
 typedef struct Lazy {
   GQueue work;
   int has_failed, num_syncs;
-  GHashTable *imports; /* by handle, which is the host address */
+  GHashTable *imports; /* imports by handle, the host address */
   const BpEventsApi *events;
   const BpExternalMemoryApi *external;
 } Lazy;

@@ -909,7 +909,7 @@ def check_graph(path, counts):
     wrong = []
     for node in model.graph.node:
         if not {name for name in [*node.input, *node.output] if name} <= set(values):
-            continue  # of types that only store
+            continue  # storage-only types
         inputs = {name: values[name] for name in node.input if name}
         is_open = any(value.dtype.kind == "f" and not np.isfinite(value).all()
                       for value in inputs.values())

@@ -87,7 +87,7 @@ typedef struct Heads {
   int32_t type;
   int64_t batch, heads, groups; /* heads of keys, and queries' heads for each of them */
   int64_t queries, keys, past;
-  int64_t size, width; /* of the heads of queries and keys, and of values */
+  int64_t size, width; /* size of queries' and keys' heads, and of values' heads */
   gboolean has_axis;   /* whether the heads are an axis */
 } Heads;
 

@@ -559,7 +559,7 @@ static void make_reshape(RandomGraph *g, const Row *row) {
   int64_t count = random_value_count(&in), first = below(g, 2) ? in.shape[in.rank - 1] : 1;
   int64_t shape[3] = {first, 1, count / first};
   int64_t wanted[3] = {below(g, 3) || first != in.shape[0] ? first : 0, 1, -1};
-  if (below(g, 8) == 0) { /* as in versions before 5 */
+  if (below(g, 8) == 0) { /* form before operator set 5 */
     char *attrs = g_strdup_printf("shape=%d,1,-1", (int)wanted[0]);
     apply(g, row->op, attrs, &x, 1, in.type, shape, 3);
     return;

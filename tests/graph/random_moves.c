@@ -308,7 +308,7 @@ void make_topk(RandomGraph *g, const Row *row) {
   int64_t shape[MAX_RANK], axis = below(g, in.rank);
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = below(g, 3) ? part_of(g, in.shape[axis]) : in.shape[axis];
-  gboolean is_old = below(g, 6) == 0; /* as in versions before 10 */
+  gboolean is_old = below(g, 6) == 0; /* form before operator set 10 */
   int32_t k = is_old ? -1 : int_list(g, &shape[axis], 1);
   char *size = is_old ? g_strdup_printf("k=%d", (int)shape[axis])
                       : g_strdup_printf("largest=%d sorted=1", (int)below(g, 2));

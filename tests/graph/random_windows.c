@@ -122,7 +122,7 @@ static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in
     end[axis] = between(g, 0, MIN(w->kernel[axis] / 2, whole - 1 - begin[axis]));
     shape[2 + axis] = whole + more[axis] - begin[axis] - end[axis];
   }
-  if (is_covered && below(g, 4) == 0) { /* which gives the pads */
+  if (is_covered && below(g, 4) == 0) { /* output_shape determines the pads */
     int64_t least[2] = {MAX(1, in[2] * w->stride[0] - 1), MAX(1, in[3] * w->stride[1] - 1)};
     shape[2] = least[0];
     shape[3] = least[1];

@@ -44,7 +44,7 @@ typedef struct BpClaimedNode {
   const char *op;
   const char *compiler; /* NULL: generated code */
   const char *function; /* function of the part that contains the node; NULL for generated code */
-  const char *why;      /* with `compiler` NULL: why each graph compiler declined */
+  const char *why;      /* why each graph compiler declined, if `compiler` is NULL */
   double cost;          /* the compiler's estimate in nanoseconds; 0: none */
 } BpClaimedNode;
 
@@ -94,7 +94,7 @@ typedef struct BpCompileOptions {
    * the input's default value (IR version 4 or later). It is a constant, unless the input's shape
    * is given here; then every run has to set the input. */
   const BpInputShape *shapes;
-  uint64_t shape_size; /* with `shapes`: sizeof(BpInputShape) of the caller's headers */
+  uint64_t shape_size; /* sizeof(BpInputShape) of the caller's headers, if `shapes` is set */
   BpProgress progress; /* or NULL */
   void *progress_context;
   const char *dump_dir; /* NULL, or the folder for dumps of graphs, IR passes and sources */

@@ -78,7 +78,7 @@ typedef struct BpOnnxValue {
    * symbol of the model ("batch") or an expression of symbols ("2*n+1"). Equal texts are equal
    * extents. Texts are for comparison and for messages; do not parse them. */
   const char *const *symbols;
-  const void *data; /* of a constant: its elements, compact, at any alignment; otherwise NULL */
+  const void *data; /* a constant's elements, compact, at any alignment; otherwise NULL */
 } BpOnnxValue;
 
 /* An attribute of a node, a row of BpOnnxNode::attrs. */

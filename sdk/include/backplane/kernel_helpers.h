@@ -320,8 +320,8 @@ typedef struct BpCompilerTables {
   const BpEmitterTable *emitter;
 } BpCompilerTables;
 
-/* Fetches the compiler's tables for the target kind `kind`. They exist only if the application has
- * loaded the compiler, so the plugin calls this when it generates code. */
+/* Fetches the compiler's tables for the target kind `kind`. The tables exist only if the
+ * application has loaded the compiler, so a plugin fetches them when it generates code. */
 static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const char *kind,
                                                BpCompilerTables *tables) {
   tables->ir =
