@@ -411,7 +411,8 @@ static void run_export(Kit *kit) {
   bp__kit_free(kit, twin);
 }
 
-/* Refuses descriptors that are not memory. A driver that reads from one would wait for ever. */
+/* Refuses descriptors that are not memory. A driver that reads from a pipe or an eventfd would wait
+ * for ever. */
 static void refuse_descriptors(Kit *kit, const External *external, uint32_t form) {
   int pipes[2], event = eventfd(0, EFD_CLOEXEC);
   KIT_TRUE(pipe(pipes) == 0 && event >= 0, "no pipe and no eventfd");
