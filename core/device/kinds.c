@@ -2,9 +2,9 @@
 /* Device kinds by name and number, and attributes of devices.
  *
  * The global function `device_api.NAME` returns the address of the plugin's table as a pointer. The
- * host copies it, once, into a table of its own: members that an older plugin lacks are NULL in the
- * copy, so callers only test for NULL, and in the child of a fork all slots are replaced by a
- * function that fails. Finding a table by its number is one atomic read. */
+ * host copies the table once. Members that an older plugin lacks are NULL in the copy, so callers
+ * only test for NULL. In the child of a fork, a function that fails replaces all slots of the copy.
+ * Finding a table by its number is one atomic read. */
 
 #include "core/device/device.h"
 

@@ -90,7 +90,7 @@ typedef struct Operation {
 #define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 #define FLOATS "float16 bfloat16 float32 float64"
 #define ALL    INTS " " FLOATS
-/* Floats that hold all powers of two up to those of integers. */
+/* Float types that hold every power of two that an integer type holds. */
 #define WIDE_FLOATS "bfloat16 float32 float64"
 
 #define FUNCTION_OF(name, types)                                                                   \

@@ -480,8 +480,8 @@ static void test_copies_reuse_the_oldest(void) {
   assert_ok(bp_device_free(other, fro));
 }
 
-/* Freeing waits neither for more than 64 MiB nor for a source without events, which must be waited
- * for. */
+/* Freeing a transfer does not wait: not if more than 64 MiB are retired, and not for a source that
+ * has no events. */
 static void test_freeing_does_not_wait(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   BpDevice unasked = device_of("plain:0");

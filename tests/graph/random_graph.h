@@ -40,7 +40,7 @@ typedef struct RandomGraph {
   GArray *nodes;   /* RandomNode */
   GArray *outputs; /* int32_t, indices of values */
   uint64_t state;
-  int32_t zero_share;      /* one of so many extents is 0 */
+  int32_t zero_share;      /* one extent in `zero_share` is 0 */
   gboolean has_rare_types; /* float64, bfloat16, 16-bit types, uint32 and uint64 */
   int32_t real;            /* the float type of new operands of the next node */
   int32_t whole;           /* the type of the next node's indices and lengths: int64 or int32 */

@@ -47,7 +47,7 @@ enum {
   WHOLE = 4, /* gives integers */
 };
 
-/* The fraction of a rounded result. */
+/* The `fraction` of a value that is a rounded result. */
 enum { ROUNDED = -1 };
 
 int64_t below(RandomGraph *g, int64_t end);

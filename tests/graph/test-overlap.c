@@ -530,7 +530,8 @@ static void compute(const Random *graph, float *values) {
 static const BpDevice all_devices[] = {{AHEAD, 0},  {BEHIND, 0}, {BP_DEVICE_CPU, 0},
                                        {BEHIND, 1}, {AHEAD, 1},  {BEHIND, 2}};
 
-/* As its nodes one after the other would, whatever the order in which the devices do them. */
+/* A random graph gives the values of its nodes one after the other, in whatever order the devices
+ * work. */
 static void test_random_graphs_compute_what_they_say(void) {
   static const char *const functions[] = {"add", "add", "add", "add", "add", "add"};
   GRand *rand = g_rand_new_with_seed(19);
