@@ -1200,7 +1200,7 @@ static void name_things(Program *program) {
   put(program->words, 0);
 }
 
-/* ---- What a run needs -------------------------------------------------------------------- */
+/* ---- Requirements of a run --------------------------------------------------------------- */
 
 #define MAX_FORMULA 512
 

@@ -49,7 +49,7 @@ typedef struct BpPluginInfo {
   const char *isa;
   const char *sanitizer;
   int64_t priority;
-  int64_t is_isolated; /* 1: BACKPLANE_ISOLATE makes it run in a process of its own */
+  int64_t is_isolated; /* 1: BACKPLANE_ISOLATE isolates the plugin in its own process */
 } BpPluginInfo;
 
 typedef struct BpPluginList BpPluginList;

@@ -229,7 +229,7 @@ static const BpIrNode *loaded(Program *program, int type, uint16_t lanes, int de
   return local;
 }
 
-/* Reads a float at the limits of types, and in between, as integers see it. */
+/* Reads a float for conversions to integers: a limit of a type, or a number between limits. */
 static const BpIrNode *odd_float(Program *program, uint16_t lanes) {
   return bp_ir_load(program->random.module, program->odd, ramp(program, lanes, INPUT), NULL);
 }

@@ -54,8 +54,9 @@ static inline int ordinal_of(const BpDevice *devices, int place) {
   return ordinal;
 }
 
-/* The last node is the output. `devices`: of the places, each once. `launches`: of the functions of
- * each place, those that are kernels; or NULL. The ordinals are left out if all are 0. (g_free) */
+/* Writes a graph whose output is the last node (g_free). `devices` has the device of each place.
+ * `launches` has the launch of each place's functions if they are kernels, or is NULL. The ordinals
+ * are left out if all are 0. */
 static inline char *write_graph(const Node *nodes, int count, const BpDevice *devices,
                                 const char *type, int extent, const char *const *launches) {
   g_autoptr(GString) text = g_string_new(""), rows = g_string_new("0"), types = g_string_new(""),

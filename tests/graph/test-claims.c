@@ -509,7 +509,8 @@ static void test_shapes_that_a_run_checks(void) {
   compiled_clear(&compiled);
 }
 
-/* NonZero, whose output extent only a run knows, comes after parts and before others. */
+/* Only a run knows the extent of NonZero's output; some parts compute its input, and other parts
+ * read its output. */
 static void test_parts_around_shapes_of_data(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");

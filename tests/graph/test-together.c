@@ -31,7 +31,7 @@ static float weights[COUNT];
 static char *model_path;
 static pthread_barrier_t start;
 
-/* ---- What is run ------------------------------------------------------------------------- */
+/* ---- Functions and models ---------------------------------------------------------------- */
 
 static BpFunction *build_add(const char *target, gboolean has_threads) {
   static const char threads[] =

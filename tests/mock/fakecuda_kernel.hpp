@@ -100,7 +100,7 @@ static inline unsigned short fake_half_fma(unsigned short a, unsigned short b, u
 
 typedef void *(*FakeResolve)(unsigned long long data);
 
-/* A parameter from where the driver keeps it; a pointer is a handle there. */
+/* Reads a parameter from the driver's copy, in which a pointer is a handle. */
 template <typename T> struct FakeParam {
   static T get(const void *place, FakeResolve, int *) {
     T value;

@@ -96,8 +96,8 @@ void worker_took_part(Job *job, uint64_t size) {
     tell_part(job, size);
 }
 
-/* How many chunks the next part may have. The first parts are small, since the host waits for them,
- * and the last ones are, since the call waits until the host has emptied them. */
+/* Returns how many chunks the next part may have. The first parts are small, because the host waits
+ * for them. The last parts are small, because the call waits until the host has emptied them. */
 static uint32_t count_room(const Job *job, uint64_t left) {
   uint32_t done = job->num_chunks;
   uint32_t emptied = wait_chunks(job, done < BP_WORKER_CHUNKS ? 0 : done - BP_WORKER_CHUNKS + 1);

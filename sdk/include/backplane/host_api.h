@@ -149,7 +149,7 @@ typedef struct BpModuleTable {
    * stream belongs to the device. destroy: as for BpObjectTable::function_create. */
   BpFunction *(*kernel_create)(BpModule *module, int32_t device_type, BpKernelCall launch,
                                void *context, void (*destroy)(void *context));
-  /* Adds an import to a module, which takes its own reference. Errors: BP_ERROR_VALUE for a
+  /* Adds an import to a module; the module retains the import. Errors: BP_ERROR_VALUE for a
    * cycle. */
   int32_t (*import)(BpModule *module, BpModule *imported);
   /* Encodes the common form of a device module's bytes (docs/artifacts.md): the name of the format

@@ -84,7 +84,7 @@ static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *ker
 }
 
 /* Fills a kernel from an entry of a module's bytes. The kernel is zeroed before, except for
- * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
+ * uses_dynamic_shared_memory. The caller clears the kernel, also after a failure. */
 static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
                                           BpKernel *kernel) {
   if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
@@ -99,7 +99,7 @@ static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKe
 }
 
 /* Fills a kernel from an IR function. The kernel is zeroed before, except for
- * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
+ * uses_dynamic_shared_memory. The caller clears the kernel, also after a failure. */
 static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const BpIrTable *ir,
                                               const BpIrNode *function, BpKernel *kernel) {
   BpDataType handle = {BP_DTYPE_HANDLE, 64, 1};
