@@ -218,9 +218,9 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
 
 /* ---- Ending remaining processes ---------------------------------------------------------- */
 
-/* A process, as /proc/PID/status describes it. In the /proc of another PID namespace its number
- * differs from the number in this process' namespace: NSpid lists all its numbers, from that
- * namespace inwards. */
+/* A process, as /proc/PID/status describes it. In the /proc of another PID namespace a process has
+ * another number than in this process' namespace: NSpid lists all numbers, from that namespace
+ * inwards. */
 typedef struct Process {
   pid_t number; /* number in the namespace of /proc */
   pid_t parent;

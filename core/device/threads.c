@@ -7,9 +7,9 @@
  * Each launch of a team is a generation, published in one 64-bit word: the generation's number, the
  * number of threads that take part, the number of workers inside it now, and whether it may still
  * be entered. A worker that sees a new generation enters it by compare-and-swap, runs tasks until
- * there are no more, and leaves. The leader does the same, closes the generation, and waits until
- * no worker is inside. So a launch does not wait for an idle or late thread: other threads run its
- * tasks.
+ * there are no more, and leaves. The leader also runs tasks, then closes the generation, and waits
+ * until no worker is inside. So a launch does not wait for an idle or late thread: other threads
+ * run its tasks.
  *
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
  * a task index runs on the same core in every launch, which has the task's data in its caches. Idle

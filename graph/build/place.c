@@ -87,8 +87,9 @@ static bool has_ordinal(const BpBuild *build, int32_t place) {
   return build->ordinals && build->ordinals[place] >= 0;
 }
 
-/* Specialised code runs on the devices of the general code. A fallback that only the specialised
- * code uses has an ordinal after theirs. */
+/* Returns the ordinal of a place's device. Specialised code runs on the devices of the general
+ * code; a fallback that only the specialised code uses has an ordinal after the ordinals of these
+ * devices. */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
   int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
   if (has_ordinal(build, place))
@@ -107,7 +108,7 @@ typedef struct Copies {
   BpGroups *groups;
   BpList list; /* the groups with the copies among them */
   int32_t num_places;
-  BpGraphValue **twins; /* by id of the values before the pass, and place: the same there */
+  BpGraphValue **twins; /* copy of a value at a place, by the value's old id and place */
 } Copies;
 
 static BpGraphValue **twin_at(const Copies *copies, const BpGraphValue *value, int32_t place) {

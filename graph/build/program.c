@@ -1158,7 +1158,7 @@ static void call_control(Program *program, const BpGroup *group) {
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* The word of an output; for a tensor with room, of a view of its rows. */
+/* Returns the word of an output. For a tensor with room, the word is that of a view of its rows. */
 static int64_t output_word(Program *program, const BpGraphValue *output) {
   int64_t word = value_argument(program, output);
   if (!output->room)

@@ -141,7 +141,7 @@ public:
   explicit Tensor(BpTensor *tensor) : tensor_(tensor, bp_tensor_release) {
   }
 
-  /* A copy of the values on a device. Their number must be that of the shape. */
+  /* Copies values to a device. The number of values must be the number of elements of the shape. */
   template <typename T>
   static Tensor of(const std::vector<std::int64_t> &shape, const std::vector<T> &values,
                    BpDevice device = BpDevice{BP_DEVICE_CPU, 0}) {

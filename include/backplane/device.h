@@ -249,8 +249,8 @@ BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
  *
  * BP_DEVICE_TYPE_OF_CODE gives the device type of code for devices of a type. The device types of
  * another machine are above BP_DEVICE_PRIVATE_LAST; their low 16 bits are the number of the kind.
- * The host assigns them for the life of a process; plugins and artifacts never contain them. Since
- * 1.0. */
+ * The host assigns these device types for the life of a process; plugins and artifacts never
+ * contain them. Since 1.0. */
 #define BP_DEVICE_TYPE_OF_CODE(device_type) ((int32_t)((device_type)&0xffff))
 
 #endif

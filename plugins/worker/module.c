@@ -186,8 +186,8 @@ static const Instance *find_function(RemoteFunction *function, BpSession *sessio
   return instance;
 }
 
-/* Asks the worker for a function of a module that lists none. *is_there says whether the module has
- * it. */
+/* Asks the worker for a function of a module that lists none. *is_there is set to whether the
+ * module has the function. */
 static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
   Instance *instance;
   BpSession *session = bp_isolated_session(function->module->plugin);

@@ -281,7 +281,8 @@ BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope
  * their order. */
 BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
 /* Makes the first iteration of a reduction store and the others accumulate; by default a separate
- * loop stores the identity first. For reductions over blocks, whose steps are whole tiles. */
+ * loop stores the identity first. This suits reductions over blocks, whose steps are whole
+ * tiles. */
 BP_API int bp_te_store_first(BpTeStage *stage);
 /* Requests that data of `tensor` be prefetched, `distance` iterations of `axis` ahead. */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);

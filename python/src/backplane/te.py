@@ -389,7 +389,7 @@ class Program:
                                                   _handles(readers, Tensor)))
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Compute a tensor into a scope first. The tensor becomes a copy of that result."""
+        """Return a new tensor in a scope, which is computed first; `tensor` becomes a copy of it."""
         return Tensor(self, self._core.cache_write(_handle(tensor, Tensor),
                                                    _chosen(_SCOPES, scope, "scope")))
 
@@ -425,8 +425,8 @@ def _has_buffer(value: Any) -> bool:
 class Compiled:
     """A compiled function.
 
-    It runs on the device of its tensors, which must all lie on one device of the target's kind. If that device is
-    the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those of the
+    The function runs on the device of its tensors, which must all be on one device of the target's kind. If that
+    device is the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those of the
     function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
@@ -478,7 +478,7 @@ class Compiled:
 
     def _check(self, number: int, value: Any) -> _core.Tensor:
         """Return an argument as a Backplane tensor. Host functions check the extents of their arguments. Kernels do
-        not, and would access memory beyond a tensor that is too small."""
+        not check extents, and would access memory beyond a tensor that is too small."""
         _, dtype, shape = self._params[number]
         tensor = value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__") \
             else _core.from_dlpack(value)

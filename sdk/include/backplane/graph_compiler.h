@@ -74,9 +74,9 @@ typedef struct BpOnnxValue {
   int32_t ndim;
   int32_t producer;     /* the node that makes the value; -1: an input, a constant, or not shown */
   const int64_t *shape; /* -1: an open extent */
-  /* NULL if no extent is open; else, by dimension, the text of an open extent, or NULL. It is a
-   * symbol of the model ("batch") or an expression of symbols ("2*n+1"). Equal texts are equal
-   * extents. Texts are for comparison and for messages; do not parse them. */
+  /* The text of each open extent, by dimension: a symbol of the model ("batch") or an expression of
+   * symbols ("2*n+1"). The text of a known extent is NULL; `symbols` is NULL if no extent is open.
+   * Equal texts are equal extents. Texts are for comparison and for messages; do not parse them. */
   const char *const *symbols;
   const void *data; /* a constant's elements, compact, at any alignment; otherwise NULL */
 } BpOnnxValue;

@@ -19,7 +19,7 @@ extern "C" {
 #define BP_KERNEL_MAX_ARGS 64
 #define BP_KERNEL_MAX_TAGS 7
 /* The number of the tag for bytes of shared memory that a launch requests, in addition to the
- * shared memory that the code declares. It is TVM's tag for CUDA. */
+ * shared memory that the code declares. TVM has the tag for CUDA. */
 #define BP_KERNEL_TAG_SHARED 6
 
 /* How a kernel is called. A zeroed BpKernel is empty; bp_kernel_clear frees its memory. */
