@@ -246,7 +246,7 @@ public:
     return describe(bp_model_num_outputs(get()), bp_model_output_info);
   }
 
-  /* The model's own first. */
+  /* Returns the devices of the model; the first is the device of inputs and outputs. */
   std::vector<BpDevice> devices() const {
     std::size_t count = 0;
     const BpDevice *devices = bp_model_devices(get(), &count);

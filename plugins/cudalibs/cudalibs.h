@@ -257,7 +257,7 @@ int32_t bp_cudalibs_engine_return(BpCudalibsDevice *device, BpCudalibsEngine *en
 
 /* ---- Plans (plan.c, run.c) --------------------------------------------------------------- */
 
-/* A step on a device. Descriptors that its kind does not need are NULL. */
+/* A step on a device. Descriptors that the step's kind does not need are NULL. */
 typedef struct BpCudalibsOp {
   cudnnTensorDescriptor_t src, dst, bias;
   cudnnFilterDescriptor_t filter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin layers: one call on its way through a layer, and what the layers share.
+/* Inside the plugin layers: one call on its way through a layer, and common code of the layers.
  *
  * forward.c wraps a table once for all layers: each slot describes its call in a BpCall, asks the
  * layer before, calls the next table, and tells the layer after. A layer is these two functions. */

@@ -105,7 +105,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* Runs it as a model, whose loops are stopped, because one may have no end. */
+/* Runs the executable as a model; the run is stopped in a loop, because a loop may have no end. */
 static void run(BpModule *executable) {
   const BpDevice cpu = {BP_DEVICE_CPU, 0};
   const int64_t extent = 1;

@@ -68,7 +68,7 @@ static char *next_part(const Job *job, uint32_t ready, uint64_t left, uint64_t *
   uint32_t first = job->num_chunks % BP_WORKER_CHUNKS;
   uint32_t count = ready < MOST_CHUNKS ? ready : MOST_CHUNKS;
   if (count > BP_WORKER_CHUNKS - first)
-    count = BP_WORKER_CHUNKS - first; /* the next one lies at the beginning */
+    count = BP_WORKER_CHUNKS - first; /* the next chunk is at the beginning */
   *size = at_most(left, count * BP_WORKER_CHUNK_SIZE);
   return job->channel->chunks[first];
 }

@@ -426,8 +426,8 @@ class Compiled:
     """A compiled function.
 
     The function runs on the device of its tensors, which must all be on one device of the target's kind. If that
-    device is the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those of the
-    function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
+    device is the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those
+    of the function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
 

@@ -2,10 +2,11 @@
 /* Graph compilers: a plugin claims parts of a model, at the level of ONNX's operators.
  *
  * A plugin that has a library of operators, or compiles graphs itself, registers the global
- * function `graph_compiler.NAME`. The host calls it with an int, BP_GRAPH_COMPILER_VERSION, and it
- * returns a pointer to a BpGraphCompilerApi of that version, which lives for ever, or None if it
- * has none. The application names the graph compilers that may take part in compiling a model.
- * While it compiles the model, the host
+ * function `graph_compiler.NAME`. The host calls the function with the int
+ * BP_GRAPH_COMPILER_VERSION. The function returns a pointer to a BpGraphCompilerApi of that
+ * version, which lives for ever, or None if the plugin has no such version. The application names
+ * the graph compilers that may take part in compiling a model. While it compiles the model, the
+ * host
  *
  *   1. shows the graph to each graph compiler and asks which nodes it takes (`claim`);
  *   2. gives a node that several graph compilers take to the one with the least cost, and groups
