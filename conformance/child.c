@@ -11,7 +11,7 @@
  *   exiting INDEX -      passed if the child now ends with status 0
  *
  * fields are separated by tabs, and the last is escaped as in C. The plugin's output goes to
- * stderr; if a check asks for it, it is captured on the way. */
+ * stderr; a check may request that the child captures the output. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

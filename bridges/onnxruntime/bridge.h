@@ -155,8 +155,9 @@ typedef struct Selection {
   int32_t num_nodes, num_inputs, num_outputs;
 } Selection;
 
-/* Writes the selection. `has_data`: with the constants' elements. `has_types`: with the types of
- * all outputs of its nodes. (onnx_part_free, also after a failure.) */
+/* Writes the selection to a part, which onnx_part_free frees, also after a failure. With `has_data`
+ * the part has the elements of constants; with `has_types` it has the types of all outputs of its
+ * nodes. */
 int onnx_write(Graph *graph, const Selection *selection, bool has_data, bool has_types,
                OnnxPart *part);
 void onnx_part_free(OnnxPart *part);

@@ -3,12 +3,12 @@
  * places between nodes of the host and nodes of a device.
  *
  * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
- * So each allocation reserves a range of addresses that nobody can access. An address in the range
- * names the memory, and an offset in it.
+ * So each allocation reserves a range of addresses that cannot be accessed. An address in the range
+ * stands for the memory and an offset in the memory.
  *
  * Copies are queued on the stream that ONNX Runtime gives, in order with the parts. A copy without
- * one, such as that of a value by a program, follows all streams of the device, and has ended when
- * the function returns. */
+ * a stream, such as a program's copy of a value, follows all streams of the device, and has ended
+ * when the function returns. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

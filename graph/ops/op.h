@@ -172,7 +172,8 @@ BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue
                            int64_t axis, int64_t start, int64_t end);
 /* The vector 0, 1, 2 and so on, as int64; `count` may be open (mark.c). */
 BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t count);
-/* A vector of extents for `node`; operators that need it as data get it computed. */
+/* Makes a vector of extents for `node`. If an operator needs the vector as data, nodes compute
+ * it. */
 BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                              int64_t count);
 /* The indices of the true elements of a bool vector, which a run counts (mark.c). */

@@ -139,7 +139,7 @@ BP_API void bp_transfer_free(BpTransfer *transfer);
 
 /* Memory that is shared with another device, API or process, through the extension
  * "external_memory" of device_extensions.h, after the host's checks. A device without the extension
- * has no forms. The host's own device has none either: the host's memory needs no handle, and
+ * has no forms. The host's own device has no forms, because the host's memory needs no handle:
  * bp_tensor_wrap takes its address. A form that the device lacks is BP_ERROR_NOT_IMPLEMENTED, and
  * the message names the supported forms.
  *
