@@ -10,7 +10,7 @@
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
- * fields are separated by tabs, and the last is escaped as in C. The plugin's output goes to
+ * fields are separated by tabs, and the last field is escaped as in C. The plugin's output goes to
  * stderr; a check may request that the child captures the output. */
 #include <errno.h>
 #include <pthread.h>

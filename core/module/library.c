@@ -151,7 +151,7 @@ static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBindi
   return write_at(fd, (const char *)&symbol, sizeof symbol, binding->entry);
 }
 
-/* The blob is read from the file. Its pages, which may be many, stay empty in the copy. */
+/* The blob is read from the file. The blob's pages, which may be many, stay empty in the copy. */
 static int write_copy(int fd, const BpLibraryFile *file) {
   const char *data = file->file->data;
   size_t size = file->file->size, start = size, end = size;

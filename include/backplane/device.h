@@ -68,9 +68,9 @@ BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
  * context of that BpDeviceApi. NULL, without an error, if devices of this type do not have the
  * extension. */
 BP_API const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version);
-/* Returns the present number of devices of a type. If it is 0, *why (may be NULL) says the reason,
- * and which environment variables of the plugin are set; otherwise it is "". *why is valid until
- * the thread's next call. */
+/* Returns the present number of devices of a type. If the number is 0, *why (may be NULL) is the
+ * reason, with the environment variables of the plugin that are set; otherwise *why is "". *why is
+ * valid until the thread's next call. */
 BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
 /* Reads an attribute: BP_ATTR_*, or a number that only the plugin knows. The caller owns the value;
  * None if the device lacks the attribute. A negative number is an error. BP_ATTR_EXIST never

@@ -344,9 +344,9 @@ static int link_library(Export *job) {
   return rc;
 }
 
-/* The unfinished library in its final folder. It has no name if the file system allows that: then
- * nothing is left of it if this process is killed. Its mode is that of a program that this process
- * makes. */
+/* The unfinished library in its final folder. The file has no name if the file system allows that:
+ * then no file is left if this process is killed. The file's mode is that of a program that this
+ * process makes. */
 typedef struct Unfinished {
   int folder;
   int fd;

@@ -11,7 +11,7 @@
  * run.c          the calls of a plan
  * module.c       modules of kind `cudalibs`
  *
- * `data` of a tensor is a CUdeviceptr, and a stream is a CUstream, as in the plugin cuda. Its
+ * `data` of a tensor is a CUdeviceptr, and a stream is a CUstream, as in the plugin cuda. The
  * default stream, NULL, is ordered with CUDA's legacy default stream, which the libraries use. */
 #ifndef BP_PLUGINS_CUDALIBS_H
 #define BP_PLUGINS_CUDALIBS_H

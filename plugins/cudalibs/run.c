@@ -206,7 +206,8 @@ int32_t bp_cudalibs_plan_run(BpCudalibsPlan *plan, CUstream stream, const CUdevi
     if (status)
       bp_plugin_add_context(&bp_cudalibs_host, "node '%s'", plan->program->steps[s].node);
   }
-  /* Also after an error: calls may have been queued. Its own error would hide the first one. */
+  /* The engine is returned also after an error, because calls may be queued. The first error is
+   * kept. */
   if (engine && status) {
     BpError *first = bp_cudalibs_host.error->take();
     if (bp_cudalibs_engine_return(plan->device, engine, stream) != 0)

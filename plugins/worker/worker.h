@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the plugin worker: plugins that run in a process of their own.
  *
- * An Isolated is one such plugin. Its BpSession is a worker process; if that is lost, a new session
- * replaces it. A device index is never reused for another session, so the device of a handle
- * determines the session of the handle. */
+ * An Isolated is one such plugin. The BpSession of an Isolated is a worker process; a new session
+ * replaces a lost one. A device index is never reused for another session, so the device of a
+ * handle determines the session of the handle. */
 #ifndef BP_WORKER_H
 #define BP_WORKER_H
 

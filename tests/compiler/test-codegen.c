@@ -319,8 +319,8 @@ static int count_parts(const char *text, const char *part) {
   return count;
 }
 
-/* Four neighbours are one load. Their index takes many variables to analyse, each of which is used
- * twice: only a walk over variables, not over paths, ends. */
+/* Four neighbours are one load. The index has many variables, each used twice: the analysis ends
+ * only if it walks over variables, not over paths. */
 static void test_texels_of_many_variables(void) {
   GString *text = g_string_new("(module (function \"f\" (buffer A float32 global 64)"
                                " (buffer B float32 global 64) (attr \"noalias\" 1)"

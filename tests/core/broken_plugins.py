@@ -117,7 +117,7 @@ def sample(cases):
 
 
 class Set:
-    """A folder with the command, its plugins, and all folders that the command may write to. It belongs to one user."""
+    """A folder with the command, its plugins, and all folders that the command may write to. The folder belongs to one user."""
 
     def __init__(self, build, user):
         self.user, self.folder = user, tempfile.mkdtemp(prefix="backplane-broken-")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a Relax executable is read, and a valid one is run. Its calls go to the machine's
- * own functions, so wild bytecode reaches every one of them. */
+/* Fuzz target: a Relax executable is read, and a valid one is run. The executable calls the
+ * machine's own functions, so wild bytecode reaches each of these functions. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -44,7 +44,7 @@ typedef struct List {
 } List;
 
 static struct {
-  pthread_mutex_t lock; /* guards the lists; slots that do not wait are called with it held */
+  pthread_mutex_t lock; /* guards the lists; held during calls of slots that do not wait */
   char *memory;
   uint64_t size;
   List parts;      /* Part, in the order of addresses */

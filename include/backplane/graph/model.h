@@ -91,8 +91,8 @@ typedef struct BpCompileOptions {
   int32_t num_targets;
   int32_t num_shapes;
   /* Shapes of inputs whose shapes the file leaves open. An initializer with the name of an input is
-   * the input's default value (IR version 4 or later). It is a constant, unless the input's shape
-   * is given here; then every run has to set the input. */
+   * the input's default value (IR version 4 or later). The default value is a constant, unless the
+   * input's shape is given here; then every run has to set the input. */
   const BpInputShape *shapes;
   uint64_t shape_size; /* sizeof(BpInputShape) of the caller's headers, if `shapes` is set */
   BpProgress progress; /* or NULL */

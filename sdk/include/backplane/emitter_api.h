@@ -184,10 +184,10 @@ typedef struct BpDialect {
   const char *vector_widen;
   const char *vector_narrow;
 
-  /* A float32 of value 0 that compilers of the language cannot see through. It replaces a constant
-   * 0 that multiplies or divides: NaN and infinity times 0 are NaN, which some compilers ignore. It
-   * is also added to 64-bit integers in comparisons, which some compilers narrow wrongly. NULL: a
-   * plain 0 */
+  /* A float32 of value 0 that compilers of the language cannot see through. The expression replaces
+   * a constant 0 that multiplies or divides: NaN and infinity times 0 are NaN, which some compilers
+   * ignore. The emitter also adds the expression to 64-bit integers in comparisons, which some
+   * compilers narrow wrongly. NULL: a plain 0 */
   const char *hidden_zero;
 } BpDialect;
 
@@ -213,7 +213,7 @@ static inline const BpDialectAxis *bp_dialect_axis(const BpDialect *dialect, int
 #define BP_TABLE_EMITTER         "emitter"
 #define BP_TABLE_EMITTER_VERSION 1
 
-/* The emitter. Its functions may be called from any thread. */
+/* The emitter, whose functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
   /* Returns a built-in dialect: "c", "cuda", "glsl" or "opencl"; static. NULL, with an error, for

@@ -166,7 +166,7 @@ typedef struct BpGraphCompilerApi {
    * the plugin loads modules of its kind. The module's bytes should have the common form
    * (BpModuleTable::encode_device_code): if the plugin is not installed, the host can then name the
    * missing plugin. The module has a function called `function`. The function is called as a kernel
-   * (BpModuleTable::kernel_create). Its arguments are tensors (BP_TYPE_TENSOR or
+   * (BpModuleTable::kernel_create). The arguments are tensors (BP_TYPE_TENSOR or
    * BP_TYPE_TENSOR_VIEW) on the device, compact and of the part's shapes: first the inputs of the
    * part, then its outputs, which it overwrites, both in the order of get_inputs and get_outputs.
    * If the part has open extents, each call has extents of its own, from 0 on, which the tensors
@@ -200,11 +200,11 @@ typedef struct BpGraphCompilerApi {
  * a shape (BP_TYPE_SHAPE) for a list of ints. An omitted attribute has ONNX's default.
  *
  * The function returns None. Like a kernel that is called as a packed function, it queues its work
- * on the thread's current device and stream. It keeps no argument, and any thread may call it. It
- * fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this form or these shapes,
- * and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for these types, shapes or
- * attributes: the caller may then try another library. `operator_call.h` has helpers that read a
- * call. Since 1.0. */
+ * on the thread's current device and stream. The function keeps no argument, and any thread may
+ * call it. The function fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this
+ * form or these shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for
+ * these types, shapes or attributes: the caller may then try another library. `operator_call.h` has
+ * helpers that read a call. Since 1.0. */
 
 /* ---- Reading attributes ------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of functions that the host gives a plugin.
  *
- * A plugin links against nothing of the host. It fetches each table that it needs from
+ * A plugin links against nothing of the host. The plugin fetches the tables that it needs from
  * BpHost::get_table, by name and version. A table starts with `struct_size` and grows only at its
  * end: a member beyond the `struct_size` that the host wrote does not exist (BP_TABLE_HAS).
  *
@@ -267,7 +267,7 @@ typedef struct BpRuntimeTable {
 
 /* ---- Fetching tables --------------------------------------------------------------------- */
 
-/* The host. It lives for ever. Tables of the compiler library, "ir" (ir_api.h) and "emitter"
+/* The host, which lives for ever. Tables of the compiler library, "ir" (ir_api.h) and "emitter"
  * (emitter_api.h), exist if the application has loaded that library: fetch them when generating
  * code. */
 typedef struct BpHost {

@@ -30,7 +30,7 @@ extern const BpKernelLimits simdev_limits;
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* A piece of device memory. It lives until it is freed and no work uses it any more. */
+/* A piece of device memory. The memory lives until it is freed and no work uses it. */
 typedef struct SimdevBuffer SimdevBuffer;
 
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
