@@ -130,7 +130,7 @@ class Result:
     worst_error: float = 0  # largest error of Backplane's outputs, as a fraction of the allowed error
     compile_s: float = 0
     start_ms: float = 0  # exec to exit of `backplane run`, less the run itself
-    load_ms: float = 0  # as the tool reports it
+    load_ms: float = 0  # time that the tool reports
     parameter_bytes: int = 0
     planned_bytes: int = 0
     peak_bytes: int = 0  # peak memory of a run, beyond that of an idle process

@@ -184,8 +184,8 @@ const char *part_key(const Part *part);
 void part_keep_onnx(Part *part, Bytes *onnx);
 const Bytes *part_onnx(const Part *part);
 /* Makes the functions with which ONNX Runtime runs the part instead of the node `fused` (transfer
- * full, part_release_info). The part outlives them. `trims_heap`: free memory is returned to the
- * system when ONNX Runtime makes the node. */
+ * full, part_release_info). The part outlives the functions. `trims_heap`: free memory is returned
+ * to the system when ONNX Runtime makes the node. */
 OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused,
                                       bool trims_heap);
 void part_release_info(OrtNodeComputeInfo *info);

@@ -259,7 +259,7 @@ static int visit_choice(void *context, const BpIrNode *node) {
   int is_data = seen ? bp__lower_has_data(seen) : -1;
   if (is_data != 0)
     return is_data < 0 ? -1 : 0;
-  if (!is_choice(seen)) /* the values of names decide it */
+  if (!is_choice(seen)) /* the values of names decide the choice */
     return 0;
   Choice choice = {node, difference_of(partition, seen)};
   int claimed = claim_choice(scan, &choice);

@@ -443,7 +443,7 @@ static BpModule *finish_module(RemoteModule *module, int32_t rc) {
   return made;
 }
 
-/* Finds a kind among the plugin's loaders. NULL: the plugin has no loader for it. */
+/* Finds a kind among the plugin's loaders; NULL if the plugin has no loader for the kind. */
 static const char *find_loader(const BpIsolated *plugin, BpByteArray kind) {
   for (char **loader = plugin->loaders; *loader; loader++)
     if (strlen(*loader) == kind.size && !memcmp(*loader, kind.data, kind.size))

@@ -65,7 +65,7 @@ static gboolean may_have_word(RandomGraph *g, const Windows *w) {
   return below(g, 4) == 0;
 }
 
-/* Replaces the pads by a word for them. */
+/* Replaces the pads by a value of auto_pad. */
 static char *pad_by_word(RandomGraph *g, Windows *w, const int64_t *in, int64_t *shape) {
   char *word = choice(g, "SAME_UPPER|SAME_LOWER|VALID");
   for (int32_t axis = 0; axis < 2; axis++) {

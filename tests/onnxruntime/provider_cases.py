@@ -637,7 +637,7 @@ def run_case(case):
     try:
         wanted = on_cpu(case.model).run(None, feeds)
     except Exception:
-        return None, -1  # the CPU provider has not got it
+        return None, -1  # the CPU provider lacks the operator
     try:
         ours = session(case.model, {"claim": "all", "target": "llvm -opt=0"})
         results = ours.run(None, feeds)

@@ -226,7 +226,7 @@ typedef int (*BpParallelTask)(int task_id, BpParallelGroup *group, void *data);
 /* Host memory, host threads, and the state of the calling thread. */
 typedef struct BpRuntimeTable {
   uint64_t struct_size;
-  /* Allocates host memory. alignment: a power of two. The caller frees it with host_free.
+  /* Allocates host memory. alignment: a power of two. The caller frees the memory with host_free.
    * Errors: BP_ERROR_MEMORY. */
   void *(*host_alloc)(uint64_t size, uint64_t alignment);
   /* Frees memory of host_alloc. NULL is ignored. */
