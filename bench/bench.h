@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs that measure share: the clock, and the end at a failure. */
+/* Common code of the programs that measure: a clock, and the end of the program at a failure. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 

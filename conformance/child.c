@@ -10,8 +10,8 @@
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
- * fields are separated by tabs, and the last is escaped as in C. The plugin's output goes to
- * stderr; if a check asks for it, it is captured on the way. */
+ * fields are separated by tabs, and the last field is escaped as in C. The plugin's output goes to
+ * stderr; a check may request that the child captures the output. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

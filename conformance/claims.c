@@ -185,7 +185,8 @@ static int32_t enter_probe(const BpHost *host, BpPlugin *plugin) {
   "entry=bp_plugin_entry_conformance\n"                                                            \
   "provides=graph_compiler.conformance\n"
 
-/* Returns the name of the plugin's first graph compiler (transfer full). NULL: it has none. */
+/* Returns the name of the plugin's first graph compiler (transfer full); NULL if the plugin has
+ * none. */
 static char *find_name(const Kit *kit) {
   char **names = g_strsplit(kit->info->provides, " ", -1), *found = NULL;
   for (char **name = names; *name && !found; name++)
@@ -782,7 +783,7 @@ static void run_truncated(Kit *kit) {
   KIT_OK(bp_module_save_to_bytes(part->module, &bytes), "save_to_bytes");
   size_t step = MAX(bytes.size / 200, 1);
   for (size_t size = 0; size < bytes.size; size += size < 64 ? 1 : step) {
-    char *copy = g_memdup2(bytes.data, size); /* of exact size, so that overreading shows */
+    char *copy = g_memdup2(bytes.data, size); /* exact size, to detect overreading */
     BpByteArray view = {copy, size};
     char what[80];
     g_snprintf(what, sizeof what, "loading %zu of %zu bytes", size, bytes.size);

@@ -74,7 +74,8 @@ static gboolean is_built(const KitCode *code, const char *what) {
   return FALSE;
 }
 
-/* Whether the generator accepts buffers and scalars of a type. If not, the error stays raised. */
+/* Whether the generator accepts buffers and scalars of a type; on refusal the generator's error
+ * stays raised. */
 static gboolean takes_type(const Kit *kit, const char *type) {
   char *text = g_strdup_printf(
       "(module (function \"f\" (buffer A %s global 4) x:%s (store A 0 x)))", type, type);

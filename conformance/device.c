@@ -205,7 +205,7 @@ static void run_attr_unknown(Kit *kit) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, unknown[i], &value),
            "get_attr of an attribute that is of a later time");
-    KIT_TRUE(value.type_index == BP_TYPE_NONE, "attribute %d, which there is not, is a %s",
+    KIT_TRUE(value.type_index == BP_TYPE_NONE, "attribute %d, which does not exist, is a %s",
              unknown[i], bp_type_name(value.type_index));
   }
 }

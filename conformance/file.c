@@ -13,7 +13,8 @@ typedef struct File {
   gsize size;
 } File;
 
-/* The plugin's file. The check is skipped if it has none. */
+/* Reads the plugin's file. The check is skipped if the plugin is linked in or on another
+ * machine. */
 static File open_file(const Kit *kit) {
   File file = {NULL, 0};
   if (!kit->info || !*kit->info->path)

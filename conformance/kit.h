@@ -123,7 +123,7 @@ struct Kit {
    * `device`. */
   BpTarget *target;
   BpDevice target_device;
-  const BpDeviceApi *target_api; /* as `api`; NULL: functions run on the host, without a device */
+  const BpDeviceApi *target_api; /* table of target_device; NULL: functions run on the host */
 };
 
 /* Finds the plugin's table for its first kind of device. Fails the check if the plugin has no

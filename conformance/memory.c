@@ -326,8 +326,8 @@ static void *import(const Kit *kit, const External *external, const BpExternalMe
 }
 
 /* The device reads bytes that the host wrote, and the host reads bytes that the device wrote, in
- * the same place; neighbouring bytes do not change. After the handle is freed the memory is only
- * the host's. */
+ * the same place; neighbouring bytes do not change. After the handle is freed, only the host uses
+ * the memory. */
 static void run_import(Kit *kit) {
   enum { SIZE = 3 * 4096 - 100, FROM = 1000, PART = 5000, BESIDE = 4096 };
   const External external = open_external(kit);
@@ -411,7 +411,8 @@ static void run_export(Kit *kit) {
   bp__kit_free(kit, twin);
 }
 
-/* Refuses descriptors that are not memory. A driver that reads from one would wait for ever. */
+/* Refuses descriptors that are not memory. A driver that reads from a pipe or an eventfd would wait
+ * for ever. */
 static void refuse_descriptors(Kit *kit, const External *external, uint32_t form) {
   int pipes[2], event = eventfd(0, EFD_CLOEXEC);
   KIT_TRUE(pipe(pipes) == 0 && event >= 0, "no pipe and no eventfd");

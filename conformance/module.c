@@ -617,7 +617,7 @@ static void run_export(Kit *kit) {
 /* Loads bytes that are not a module; loading must fail with an error, or work. Asking for a
  * function may start a compiler. */
 static void load_damaged(BpModule *of, const char *data, size_t size, gboolean asks) {
-  char *copy = g_memdup2(data, size); /* of exact size: reading beyond the end is detectable */
+  char *copy = g_memdup2(data, size); /* exact size, to detect overreading */
   BpByteArray view = {copy, size};
   BpFunction *function = NULL;
   BpModule *module = bp_module_load_from_bytes(bp_module_kind(of), &view);

@@ -36,7 +36,7 @@ typedef struct Child {
   int fd;         /* -1: the pipe was closed */
   GString *input; /* input that is not a complete line yet */
   gint64 began;   /* start of the running check, microseconds */
-  gint64 told;    /* when the check last reported progress; `began` before that */
+  gint64 told;    /* time of the check's last report of progress, or `began` */
   int first;      /* the first check to run; -1: none, the child collects facts */
   int index;      /* index of the check that began last, or `first` */
   ChildState state;

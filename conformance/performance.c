@@ -179,8 +179,8 @@ static void close_chain(Kit *kit, Chain *chain) {
   bp__kit_code_clear(&chain->code);
 }
 
-/* If the first call of a function builds its code, which takes a while, later calls must not. The
- * kernel has one thread without work, so only building takes long. */
+/* The first call of a function may build its code, which takes a while; later calls must not build
+ * it. The kernel has one thread without work, so only building takes long. */
 static void run_built_once(Kit *kit) {
   Chain chain;
   gint64 first = G_MAXINT64, best = G_MAXINT64;

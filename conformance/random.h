@@ -21,7 +21,7 @@ struct RandomExpressions {
   const BpIrNode *vars[PROGRAM_TYPES][RANDOM_VARS];
   /* Floats are small integers, whose sums and products are exact in float32. */
   gboolean is_exact;
-  /* NULL, or makes a leaf other than a variable or a constant; may return NULL for none. */
+  /* Makes a leaf other than a variable or a constant, or returns NULL; the callback may be NULL. */
   const BpIrNode *(*leaf)(RandomExpressions *random, int type, uint16_t lanes, int depth);
 };
 

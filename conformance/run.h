@@ -85,8 +85,8 @@ int bp__run_select(Run *run, char *const *only, char *const *skip);
 /* Reads names or globs of checks that are expected to fail, one a line; '#' starts a comment. A
  * core check cannot be expected to fail. */
 int bp__run_expect(Run *run, const char *path);
-/* Settles a pending check if its outcome follows from its prerequisites. Returns whether it was
- * settled. */
+/* Settles a pending check if its outcome follows from its prerequisites. Returns whether the check
+ * was settled. */
 gboolean bp__run_settle(const Run *run, Result *result);
 /* Returns the name of a tag; the first is "core". NULL beyond the last. */
 const char *bp__tag_name(unsigned index);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files for build systems and packagers.
 
-# CMake's configuration, the counterpart of the .pc files of pkg-config. It finds headers relative to the folder of the
-# libraries, so that the installed tree may be moved, or may belong to another machine.
+# CMake's configuration, the counterpart of the .pc files of pkg-config. The configuration finds headers relative to the
+# folder of the libraries, so that the installed tree may be moved, or may belong to another machine.
 cmakedir = $(libdir)/cmake/Backplane
 nodist_cmake_DATA = packaging/BackplaneConfig.cmake packaging/BackplaneConfigVersion.cmake
 EXTRA_DIST += packaging/BackplaneConfig.cmake.in packaging/BackplaneConfigVersion.cmake.in

@@ -131,7 +131,8 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
  * process shares this process' memory, like vfork's child, while this thread is suspended; it has
- * its own signal handlers. Its end sends no signal, and a wait for any child does not see it. */
+ * its own signal handlers. The end of the intermediate process sends no signal, and a wait for any
+ * child does not see that process. */
 typedef struct Between {
   const Prepared *prepared;
   int error;

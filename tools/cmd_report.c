@@ -92,7 +92,7 @@ static json_t *devices_json(const LoadedModel *side) {
   return devices;
 }
 
-/* Collects all data of a side that the page shows; takes over `bench`. NULL with an error. */
+/* Returns all data of one side of the page; takes ownership of `bench`. NULL with an error. */
 static json_t *side_json(LoadedModel *side, const ModelOptions *options, double seconds,
                          json_t *bench) {
   const ProfileOptions extra = {.runs = 3, .seconds = seconds};

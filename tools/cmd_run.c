@@ -195,7 +195,7 @@ static char **read_labels(const char *path) {
   }
   char **lines = g_strsplit(text, "\n", -1);
   guint count = g_strv_length(lines);
-  if (count && !*lines[count - 1]) { /* after the last newline */
+  if (count && !*lines[count - 1]) { /* empty text after the last newline */
     g_free(lines[count - 1]);
     lines[count - 1] = NULL;
   }

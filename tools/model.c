@@ -137,14 +137,14 @@ typedef struct Placing {
   const GPtrArray *targets, *fallbacks;
   const BpTarget *refusing; /* the first target that refused a node, or NULL */
   ClaimReport *claims;
-  char *node;       /* NULL: none yet, or it was said */
+  char *node;       /* NULL if there is no message, or after the message was printed */
   GString *reasons; /* "'vulkan' refuses it: ...; 'opencl' refuses it: ..." */
-  guint taker;      /* the fallback that is asked next */
-  char *line;       /* said last, or NULL */
+  guint taker;      /* index of the next fallback to ask */
+  char *line;       /* the line that was printed last, or NULL */
 } Placing;
 
-/* Says where the node goes that was refused last; each operator that a node became is refused by
- * itself. */
+/* Reports which fallback runs the node that was refused last. Each operator that a node became is
+ * refused separately. */
 static void say_placed(Placing *placing) {
   if (!placing->node)
     return;
@@ -171,7 +171,7 @@ static gboolean is_text_of(const char *text, const BpTarget *target) {
   return is_equal;
 }
 
-/* A node's refusals come in a row: that of a model's target first, then those of fallbacks. */
+/* The refusals of a node follow each other: first the target refuses, then the fallbacks. */
 static int show_placed(void *context, const char *node, const char *target, const char *why) {
   Placing *placing = context;
   const GPtrArray *fallbacks = placing->fallbacks;
@@ -400,7 +400,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
   choose_fallbacks(options, loaded);
-  char *devices = NULL; /* they are the loaded model's */
+  char *devices = NULL; /* list of the loaded model's devices */
   BpModule *module = model_compile(path, targets, loaded->fallbacks, &options->onnx,
                                    options->inputs, NULL, &devices, &loaded->claims);
   g_free(devices);

@@ -94,9 +94,9 @@ typedef struct Graph {
   json_t *nodes;
   json_t *rows; /* the first entry of each node, and the number of entries */
   size_t num_nodes, num_entries;
-  uint64_t *bytes; /* by entry: bytes of the entry; 0: unknown */
+  uint64_t *bytes; /* bytes of an entry, or 0 if unknown, by entry */
   size_t *origin;  /* by node: itself, or the node whose output it is a view of */
-  uint64_t *live;  /* by node: bytes of inputs and results that are alive while it runs */
+  uint64_t *live;  /* bytes of the values that are alive while a node runs, by node */
 } Graph;
 
 /* Returns the list of an attribute of the graph, [tag, [...]], or NULL. */

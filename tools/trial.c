@@ -86,7 +86,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   }
 }
 
-/* ---- The child's output --------------------------------------------------------------- */
+/* ---- The child's output ------------------------------------------------------------------ */
 
 /* The end of the child's output, and the read end of its pipe, or -1. */
 typedef struct Words {
@@ -218,9 +218,9 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
 
 /* ---- Ending remaining processes ---------------------------------------------------------- */
 
-/* A process, as /proc/PID/status describes it. In the /proc of another PID namespace its number
- * differs from the number in this process' namespace: NSpid lists all its numbers, from that
- * namespace inwards. */
+/* A process, as /proc/PID/status describes it. In the /proc of another PID namespace a process has
+ * another number than in this process' namespace: NSpid lists all numbers, from that namespace
+ * inwards. */
 typedef struct Process {
   pid_t number; /* number in the namespace of /proc */
   pid_t parent;
@@ -324,7 +324,8 @@ static int has_children_left(void) {
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
-/* Returns how the child ended: 1 by itself; 0 if it was stopped; -1: it has not ended. */
+/* Returns how the child ended: 1 if it exited or a signal ended it, 0 if a signal stopped it, -1 if
+ * it still runs. */
 static int take_end(pid_t child, char *end, size_t size) {
   int status;
   for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {

@@ -183,7 +183,7 @@ def alone(path, items):
                "model.run(x=x); print(flush=True); sys.stdin.readline(); began = time.perf_counter()\n"
                "for _ in range(int(sys.argv[2])): model.run(x=x)\nprint(time.perf_counter() - began)")
     return subprocess.Popen([sys.executable, "-c", program, path, str(items)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                            start_new_session=True)  # Ray starts its workers so, and the kernel may share cores by session
+                            start_new_session=True)  # as Ray does: the kernel may share cores by session
 
 
 def independent_seconds(path, count, items):

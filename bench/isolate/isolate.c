@@ -191,8 +191,8 @@ static void copy_one_way(const Bench *bench, int way, uint64_t size) {
     copy(bench, way == IN, size);
 }
 
-/* The ways of one size, in turns. Each of the copies from this process's memory is now the first
- * and now the second to read what the copy out wrote. */
+/* Measures all ways for one size, in turns. The copy out is followed by one of the two copies from
+ * this process's memory, alternately, because the first reader finds the data in other caches. */
 static void measure_copies(const Bench *bench, uint64_t size, double least[NUM_WAYS]) {
   static const int orders[2][NUM_WAYS] = {{IN, SHARED, OUT}, {SHARED, IN, OUT}};
   double until = now_us() + NUM_WAYS * BUDGET_US;

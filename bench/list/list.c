@@ -5,7 +5,8 @@
  *
  *   bench-list BACKPLANE PLUGIN.so
  *
- * PLUGIN.so (bench/list/plugin.c) is copied under a hundred names. Its code must not run. */
+ * PLUGIN.so (bench/list/plugin.c) is copied under a hundred names. The code of PLUGIN.so must not
+ * run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

@@ -46,7 +46,7 @@ OTHERS = (DIGITS, ENCODER)  # shown beside the models; not in the means
 
 # The bars: limits of measured values. A value misses its bar if it exceeds the bar by more than 10 %.
 SLACK = 1.1
-MAX_RATIO = 2.5  # to onnxruntime, each model
+MAX_RATIO = 2.5  # largest ratio to onnxruntime for a model
 MAX_MEAN_RATIO = 1.5  # the geometric mean over the models
 MAX_COMPILE_S = 30.0
 MAX_START_MS = 50.0
@@ -95,7 +95,7 @@ def run_program(command: list[str], environment: dict[str, str] | None = None) -
     """Run a program to its end.
 
     Linux includes the memory of a process before exec in its peak memory, and this process is large.
-    So a shell forks the program, and this process adopts and reaps it.
+    Therefore a shell forks the program, and this process adopts and reaps the program.
     """
     script = 'exec 3<&0; { read go <&3; exec "$@" 3<&-; } >"$OUT" 2>"$ERR" & echo $!'
     with tempfile.TemporaryDirectory() as folder:
@@ -127,13 +127,13 @@ class Result:
 
     case: str
     error: str = ""
-    worst_error: float = 0  # of our outputs, a fraction of what is allowed
+    worst_error: float = 0  # largest error of Backplane's outputs, as a fraction of the allowed error
     compile_s: float = 0
     start_ms: float = 0  # exec to exit of `backplane run`, less the run itself
-    load_ms: float = 0  # as the tool reports it
+    load_ms: float = 0  # time that the tool reports
     parameter_bytes: int = 0
     planned_bytes: int = 0
-    peak_bytes: int = 0  # of a run, above an idle process
+    peak_bytes: int = 0  # peak memory of a run, beyond that of an idle process
     compile_peak_bytes: int = 0
     ms: dict[str, list[float]] = field(default_factory=dict)  # "PROGRAM THREADS" to times
     peer_errors: dict[str, str] = field(default_factory=dict)

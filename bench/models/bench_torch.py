@@ -37,7 +37,7 @@ SHAPES = {
 }
 ROUNDS = 3
 SECONDS = 1.0
-TOLERANCE = 1e-3  # of the largest output
+TOLERANCE = 1e-3  # allowed error, as a share of the largest output
 
 Values = list[Any]
 Attributes = dict[str, Any]

@@ -146,7 +146,7 @@ class Iree:
             device = ["--device=local-task", f"--task_topology_max_group_count={threads}"]
         function = f"--function={entry[1] or entry[2]}"
         self.arguments = [f"--module={module}", function, *device]
-        for value in graph.input:  # it takes inputs by position
+        for value in graph.input:  # IREE takes inputs by position
             path = self.folder / f"iree-input-{file_name(value.name)}"
             np.save(path, inputs[value.name])
             self.arguments.append(f"--input=@{path}")
@@ -232,7 +232,7 @@ PEERS: dict[str, Callable[[Path, Inputs, int], Peer]] = {
 def main() -> None:
     peer_name, model, inputs, threads, folder = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print does not belong among the answers
+    os.dup2(2, 1)  # the output of libraries must not mix with the answers
     start = time.perf_counter()
     peer = PEERS[peer_name](Path(model), dict(np.load(inputs)), int(threads))
     seconds = time.perf_counter() - start

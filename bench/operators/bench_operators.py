@@ -34,7 +34,7 @@ from cases import Case, cases  # noqa: E402
 from peers import PEERS  # noqa: E402
 from tool import find_tool  # noqa: E402
 
-SIDE = 512  # of the product that gives the rate
+SIDE = 512  # extents of the product that gives the rate
 UNIT = Case("product", "MatMul", [(SIDE, SIDE), (SIDE, SIDE)], products=float(SIDE) ** 3)
 EMPTY = Case("empty", "Relu", [(1,)])
 OURS = "backplane"

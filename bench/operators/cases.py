@@ -25,7 +25,7 @@ class Case:
     operator: str
     inputs: list[Shape]
     constants: list[np.ndarray] = field(default_factory=list)
-    products: float = 0  # of the whole output
+    products: float = 0  # multiplications of the whole output
     dtype: str = "float32"
     attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Case:
         model.ir_version = 10
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
         model.graph.output.extend(v for v in inferred.graph.value_info if v.name in outputs)
-        if not model.graph.output:  # not inferred: these keep type and shape
+        if not model.graph.output:  # not inferred: these operators keep type and shape
             value = helper.make_tensor_value_info(outputs[0], kind, self.inputs[0])
             model.graph.output.append(value)
         return model

@@ -155,8 +155,9 @@ typedef struct Selection {
   int32_t num_nodes, num_inputs, num_outputs;
 } Selection;
 
-/* Writes the selection. `has_data`: with the constants' elements. `has_types`: with the types of
- * all outputs of its nodes. (onnx_part_free, also after a failure.) */
+/* Writes the selection to a part, which onnx_part_free frees, also after a failure. With `has_data`
+ * the part has the elements of constants; with `has_types` it has the types of all outputs of its
+ * nodes. */
 int onnx_write(Graph *graph, const Selection *selection, bool has_data, bool has_types,
                OnnxPart *part);
 void onnx_part_free(OnnxPart *part);
@@ -178,12 +179,13 @@ typedef struct Purpose {
 Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *key);
 void part_free(Part *part);
 const char *part_key(const Part *part);
-/* Stores the part's ONNX model, whose bytes it takes over; and returns them, or NULL. */
+/* part_keep_onnx stores the part's ONNX model, and takes ownership of the bytes. part_onnx returns
+ * the stored bytes, or NULL. */
 void part_keep_onnx(Part *part, Bytes *onnx);
 const Bytes *part_onnx(const Part *part);
 /* Makes the functions with which ONNX Runtime runs the part instead of the node `fused` (transfer
- * full, part_release_info). The part outlives them. `trims_heap`: free memory is returned to the
- * system when ONNX Runtime makes the node. */
+ * full, part_release_info). The part outlives the functions. `trims_heap`: free memory is returned
+ * to the system when ONNX Runtime makes the node. */
 OrtNodeComputeInfo *part_compute_info(const Runtime *ort, Part *part, const OrtNode *fused,
                                       bool trims_heap);
 void part_release_info(OrtNodeComputeInfo *info);
@@ -245,7 +247,7 @@ Memories *memories_retain(Memories *memories);
 const Runtime *memories_runtime(const Memories *memories);
 /* Sets the device of a memory that was offered. */
 int memories_device(const Memories *memories, const OrtMemoryDevice *memory, BpDevice *device);
-/* Adds a stream to those that copies without a stream follow, and removes it. */
+/* Add and remove a stream that copies without a stream follow. */
 void memories_add_stream(Memories *memories, Stream *stream);
 void memories_remove_stream(Memories *memories, Stream *stream);
 /* Copies between the memories, and from and to the host (transfer full, its own Release). */

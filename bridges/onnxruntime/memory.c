@@ -3,12 +3,12 @@
  * places between nodes of the host and nodes of a device.
  *
  * ONNX Runtime adds offsets to an allocator's addresses, and a device's handle is not an address.
- * So each allocation reserves a range of addresses that nobody can access. An address in the range
- * names the memory, and an offset in it.
+ * So each allocation reserves a range of addresses that cannot be accessed. An address in the range
+ * stands for the memory and an offset in the memory.
  *
  * Copies are queued on the stream that ONNX Runtime gives, in order with the parts. A copy without
- * one, such as that of a value by a program, follows all streams of the device, and has ended when
- * the function returns. */
+ * a stream, such as a program's copy of a value, follows all streams of the device, and has ended
+ * when the function returns. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ typedef struct Block {
 /* The blocks in the order of their addresses, guarded by the lock. */
 static Block *blocks;
 static size_t room_for_blocks;
-static atomic_size_t num_blocks; /* also read without the lock */
+static atomic_size_t num_blocks; /* the number is also read without the lock */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* Returns the first block that begins after the address. */
@@ -95,7 +95,7 @@ void memory_find(void *address, BpTensorView *view) {
   view->data = address;
   view->device = (BpDevice){BP_DEVICE_CPU, 0};
   view->byte_offset = 0;
-  if (atomic_load(&num_blocks) == 0) /* as in a process that uses only the CPU */
+  if (atomic_load(&num_blocks) == 0) /* no blocks, as if only the CPU is used */
     return;
   pthread_rwlock_rdlock(&lock);
   size_t next = find_next(address);
@@ -129,7 +129,7 @@ struct Memories {
   int32_t count;
   OrtKernelRegistry *kernels; /* or NULL */
   pthread_mutex_t mutex;
-  Stream *streams; /* which the mutex guards */
+  Stream *streams; /* guarded by the mutex */
 };
 
 static int create_info(const Runtime *ort, int32_t type, uint32_t vendor, int32_t index,
@@ -424,7 +424,7 @@ OrtDataTransferImpl *memories_transfer(Memories *memories) {
 
 typedef struct Kernel {
   OrtKernelImpl base;
-  Memories *memories; /* which the session's provider keeps */
+  Memories *memories; /* kept by the session's provider */
 } Kernel;
 
 /* Copies input 0 to output 0. */

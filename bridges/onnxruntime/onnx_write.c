@@ -194,7 +194,7 @@ static int put_value(const Runtime *ort, const OrtOpAttr *attr, int32_t type, By
   return 0;
 }
 
-/* Returns ONNX's number of an attribute's type; 0: this file does not write such an attribute. */
+/* Returns ONNX's number of an attribute's type; 0 for a type that this file does not write. */
 static int32_t onnx_type(int32_t type) {
   static const int32_t types[] = {
       [ORT_ATTR_INT] = 2,    [ORT_ATTR_INTS] = 7,    [ORT_ATTR_FLOAT] = 1, [ORT_ATTR_FLOATS] = 6,

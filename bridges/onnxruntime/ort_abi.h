@@ -128,7 +128,7 @@ typedef struct OrtEpApi {
   ORT_GAP(10, 11);
   uint32_t (*MemoryDevice_GetVendorId)(const OrtMemoryDevice *device); /* 11 */
   ORT_GAP(12, 13);
-  /* What CreateSyncStreamForDevice made, of any provider. */
+  /* Returns the stream that CreateSyncStreamForDevice of any provider made. */
   const struct OrtSyncStreamImpl *(*SyncStream_GetImpl)(const OrtSyncStream *stream); /* 13 */
   ORT_GAP(14, 18);
   /* ---- 1.24. */
@@ -342,7 +342,7 @@ typedef struct OrtDataTransferImpl {
   OrtUnused unused_3[13];
 } OrtDataTransferImpl;
 
-/* A point that a stream reaches. Errors of the two waits are only logged. */
+/* A point that a stream reaches. ONNX Runtime only logs errors of WaitOnDevice and WaitOnHost. */
 typedef struct OrtSyncNotificationImpl {
   uint32_t version;
   void (*Release)(struct OrtSyncNotificationImpl *self);        /* 0 */
@@ -359,9 +359,9 @@ typedef struct OrtSyncStreamImpl {
   void *(*GetHandle)(struct OrtSyncStreamImpl *self);
   OrtStatus *(*CreateNotification)(struct OrtSyncStreamImpl *self, /* 2 */
                                    OrtSyncNotificationImpl **result);
-  OrtStatus *(*Flush)(struct OrtSyncStreamImpl *self); /* waits; its error is only logged */
+  OrtStatus *(*Flush)(struct OrtSyncStreamImpl *self); /* waits; ONNX Runtime only logs the error */
   OrtStatus *(*OnSessionRunEnd)(
-      struct OrtSyncStreamImpl *self); /* before it; an error is the run's */
+      struct OrtSyncStreamImpl *self); /* called before Flush; an error fails the run */
   OrtUnused unused_5[11];
 } OrtSyncStreamImpl;
 

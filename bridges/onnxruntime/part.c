@@ -18,7 +18,7 @@
 typedef struct Idle {
   struct Idle *next;
   BpModelContext *context;
-  Stream *stream; /* on which it queues (owned), or NULL */
+  Stream *stream; /* the stream that runs are queued on (owned), or NULL */
 } Idle;
 
 struct Part {
@@ -173,7 +173,7 @@ typedef struct Info {
   const Runtime *ort;
   Part *part;
   int32_t num_inputs, num_outputs;
-  size_t *inputs; /* by input of the model: its index among the inputs of the node */
+  size_t *inputs; /* for each input of the model: its index among the node's inputs */
   size_t *outputs;
   bool trims_heap;
 } Info;

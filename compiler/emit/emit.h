@@ -112,7 +112,7 @@ void bp__line(BpEmitter *e, const char *format, ...) __attribute__((format(print
 void *bp__arena_alloc(BpEmitter *e, size_t size);
 void bp__arena_free(BpEmitter *e);
 const char *bp__format(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The text without the parentheses that enclose all of it. */
+/* Returns the text without the parentheses that enclose the whole text. */
 const char *bp__bare(BpEmitter *e, const char *text);
 
 /* A string literal of C with the given text, in the arena. */
@@ -153,9 +153,10 @@ static inline int bp__is_bool(BpDataType t) {
 
 /* "float32x16". */
 const char *bp__dtype_name(BpEmitter *e, BpDataType dtype);
-/* Writes `text` before the functions unless it is written already. */
+/* Writes `text` before the functions, once. */
 void bp__declare_once(BpEmitter *e, const char *text);
-/* The row of a scalar type; NULL if the dialect has none, and then `e` has failed. */
+/* Returns the row of a scalar type. If the dialect has none, returns NULL and marks `e` as
+ * failed. */
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
 /* The name of a type, which is declared if necessary. */
 const char *bp__type(BpEmitter *e, BpDataType dtype);
@@ -228,7 +229,8 @@ int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer);
 /* ---- call.c ------------------------------------------------------------------------------ */
 
 BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
-/* The dialect's template for an intrinsic of a vector type; NULL if it has none. */
+/* Returns the dialect's template for an intrinsic of a vector type; NULL if the dialect has
+ * none. */
 const char *bp__vector_intrinsic(BpEmitter *e, const char *name, BpDataType dtype);
 
 /* ---- stmt.c ------------------------------------------------------------------------------ */

@@ -287,9 +287,9 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
                              bp__int_literal(e, dtype, 1).text, bp__int_literal(e, dtype, 0).text));
 }
 
-/* The lanes of `a` that are less than those of `b` (kind LT), or greater (GT), and elsewhere those
- * of `b`: one instruction of x86. A dialect may have it as the intrinsics "lesser" and "greater".
- */
+/* Chooses for each lane the lesser (kind LT) or greater (GT) of `a` and `b`; if the comparison is
+ * false, as with NaN, the lane of `b`. x86 has an instruction for this choice. A dialect may have
+ * the intrinsics "lesser" and "greater". */
 static BpExpr lanes_of_either(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *row = bp__is_float(dtype)
                         ? bp__vector_intrinsic(e, kind == BP_IR_LT ? "lesser" : "greater", dtype)

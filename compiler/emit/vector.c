@@ -136,7 +136,7 @@ static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vec
       return bp__lane(e, vectors[i], dtype, (int32_t)lane);
     lane -= dtype.lanes;
   }
-  return bp__text(bp__fail(e, BP_ERROR_VALUE, "a shuffle picks a lane that is not there"));
+  return bp__text(bp__fail(e, BP_ERROR_VALUE, "a shuffle picks a lane that does not exist"));
 }
 
 /* Whether the language's own shuffle can express the node: one vector, or two vectors of equal

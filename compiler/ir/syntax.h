@@ -10,7 +10,7 @@ extern const char *const bp__ir_for_words[];
 extern const char *const bp__ir_scope_words[];
 extern const char *const bp__ir_call_words[];
 
-/* What a construct's operands and scalars look like in the text, after its word, in this order:
+/* Returns the text form of a construct: one letter for each operand or scalar after its word:
  *   'T' its type           'n' its int                 's' its text, quoted
  *   'e' an expression      'm' an expression, absent at the end
  *   'E' expressions to the end
@@ -18,11 +18,11 @@ extern const char *const bp__ir_call_words[];
  *   'v' the VAR that it binds                          'D' the BUFFER that it declares
  *   'L' lanes of its type  'f' 'c' words for its int: a loop kind, a call kind
  *   'r' its text as a plain word
- * NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
+ * Returns NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
 const char *bp__ir_form(int32_t kind);
 
-/* Writes a type such as "float32x4", "handle" or "void" to `text`, of 32 bytes; and parses a type,
- * false if the text is none. */
+/* Writes a type such as "float32x4", "handle" or "void" to `text`, of 32 bytes; and parses a type:
+ * false if the text is not a type. */
 void bp__ir_format_dtype(BpDataType dtype, char *text);
 bool bp__ir_parse_dtype(const char *text, size_t size, BpDataType *dtype);
 

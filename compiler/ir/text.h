@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing text, and tables of names. The functions of both report exhausted memory instead of
- * aborting. */
+/* Growing text, and tables of names. The functions report exhausted memory instead of aborting. */
 #ifndef BACKPLANE_COMPILER_IR_TEXT_H
 #define BACKPLANE_COMPILER_IR_TEXT_H
 

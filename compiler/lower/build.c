@@ -492,7 +492,7 @@ static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body)
   return results ? bp__nest_wrap_names(nest, &names, write_values(nest, values)) : NULL;
 }
 
-/* Adds `count` products, which a body is the sum of, one after the other, so that each is a
+/* Adds the `count` products of a body to a sum one after the other, so that each addition is a
  * multiply-add. */
 static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, const BpIrNode *body,
                                     int32_t count) {
@@ -502,7 +502,8 @@ static const BpIrNode *add_products(BpIrModule *module, const BpIrNode *sum, con
   return bp_ir_binary(module, BP_IR_ADD, sum, body->operands[1]);
 }
 
-/* A term that was inlined into a sum stays whole: what it adds and subtracts may cancel. */
+/* Adds a term to a sum. A term that was inlined into the sum is added as a whole, because its own
+ * summands may cancel. */
 static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
   const BpTeStage *stage = nest->stage;
   if (stage->fold)

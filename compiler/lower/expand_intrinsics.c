@@ -84,8 +84,8 @@ typedef struct Exponential {
 } Exponential;
 
 /* With x = k ln 2 + r and |r| <= ln 2 / 2, exp(x) = 2^k (1 + r + r^2 q(r)). Adding 1.5 * 2^23
- * rounds k to an integer and leaves the integer in the low bits; 254 more make each half of the
- * integer the exponent of a float. |x| is at most 104. */
+ * rounds k to an integer and leaves the integer in the low bits. Adding 254 as well biases both
+ * halves of k, so that each half, shifted, is the exponent of a float. |x| is at most 104. */
 static Exponential expand_exponential(const Maker *m, const BpIrNode *x) {
   static const double q[] = {0.499999934123, 0.166665201055, 0.0416683942592, 0.00836878062223,
                              0.00138144647522};

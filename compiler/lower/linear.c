@@ -398,7 +398,8 @@ static bool quotients_range(BpIndexContext *context, const BpIrNode *a, const Bp
 }
 
 /* Takes two terms with quotients that vary together from a linear form, as far as their multiples
- * cancel, and sets *range to the range of what is taken; false if there are none. */
+ * cancel, and sets *range to the range of the removed terms; false if the form has no such
+ * terms. */
 static bool take_quotients(BpIndexContext *context, Linear *linear, BpRange *range) {
   for (int32_t i = 0; i < linear->count; i++)
     for (int32_t k = 0; k < linear->count; k++) {

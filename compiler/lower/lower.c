@@ -12,7 +12,7 @@
 static const struct {
   const char *name;
   const BpIrNode *(*run)(BpLowering *lowering, const BpIrNode *body);
-  bool is_optional; /* whether the IR has its final form without the pass, too */
+  bool is_optional; /* the IR has its final form also without the pass */
 } passes[] = {
     {"build", bp__lower_build, false},     {"partition", bp__lower_partition, true},
     {"flatten", bp__lower_flatten, false}, {"vectorize", bp__lower_vectorize, true},

@@ -50,8 +50,8 @@ typedef struct BpLowerStage {
   /* Temporary data of bounds inference: the region that readers want. */
   bool is_wanted;
   BpInterval region[BP_TE_MAX_NDIM];
-  /* The open extent of each dimension, if a region of constant size may go beyond it; NULL if it
-   * does not. */
+  /* The open extent of each dimension, if a region of constant size may go beyond it; otherwise
+   * NULL. */
   const BpIrNode *whole[BP_TE_MAX_NDIM];
   BpLowerBound bound;
 } BpLowerStage;

@@ -91,8 +91,8 @@ const BpIrNode *bp__lower_sink(BpLowering *lowering, const BpRowLoop *loop, cons
 /* The position of the innermost leaf of a scan's axis; the step is known inside that leaf's
  * loop. */
 int32_t bp__scan_position(const BpTeStage *stage);
-/* Makes the loops of a scan from the outermost leaf of its axis on: initial states, steps, last
- * states. */
+/* Makes the loops of a scan, from the outermost leaf of its axis inwards: initial states, steps,
+ * last states. */
 const BpIrNode *bp__scan_begin(const BpNest *nest, int32_t position);
 /* Records the value of the step when it is known. */
 int bp__scan_enter(const BpNest *nest);

@@ -88,16 +88,16 @@ static const BpIrNode *difference_of(const Partition *partition, const BpIrNode 
   }
 }
 
-/* ---- Where a choice changes ------------------------------------------------------------- */
+/* ---- Where a choice changes -------------------------------------------------------------- */
 
-/* The place where a choice changes along a loop: before `open` one side is chosen, from `shut` on
- * the other, and between them it differs among lanes. */
+/* The place where a choice changes along a loop. Before `open` one side is chosen, from `shut` on
+ * the other side; between them the lanes choose differently. */
 typedef struct Cut {
   const BpIrNode *open, *shut;
   bool is_first_before; /* the first side is chosen before the cut */
 } Cut;
 
-/* What is known of a variable: it is at least `from` and below `below`; NULL: no such limit. */
+/* The known limits of a variable: at least `from`, and below `below`; NULL means no limit. */
 typedef struct Facts {
   const BpIrNode *from, *below;
 } Facts;
@@ -110,8 +110,8 @@ static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, i
   return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
 }
 
-/* The place along a loop where the least (or greatest) value of `form`, for any values of its free
- * variables, changes its sign: 1, 0 if there is none, -1 with an error. */
+/* Finds the place along a loop where the least (or greatest) value of `form`, over all values of
+ * its free variables, changes its sign. Returns 1, 0 without such a place, or -1 with an error. */
 static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
                       bool is_least, const BpIrNode **place, bool *is_rising) {
   BpIndexContext *index = &partition->lowering->index;
@@ -204,9 +204,9 @@ static bool is_useful(const Partition *partition, const BpIrNode *var, Bounds bo
                                  distance(partition, cut->shut, bounds.end).max > 0);
 }
 
-/* ---- Scanning a loop -------------------------------------------------------------------- */
+/* ---- Scanning a loop --------------------------------------------------------------------- */
 
-/* The variables of inner serial loops in an expression: how many, and the last one. */
+/* The variables of inner serial loops in an expression: their number, and the last one. */
 typedef struct Inner {
   const BpIrMap *others;
   const BpIrNode *var;
@@ -259,7 +259,7 @@ static int visit_choice(void *context, const BpIrNode *node) {
   int is_data = seen ? bp__lower_has_data(seen) : -1;
   if (is_data != 0)
     return is_data < 0 ? -1 : 0;
-  if (!is_choice(seen)) /* the values of names decide it */
+  if (!is_choice(seen)) /* the values of names decide the choice */
     return 0;
   Choice choice = {node, difference_of(partition, seen)};
   int claimed = claim_choice(scan, &choice);
@@ -278,8 +278,8 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
-/* Visits the nodes that a copy may decide. The extents of buffers stay as they are: a minimum among
- * them would be decided again and again. */
+/* Visits the nodes that a copy may decide. The extents of buffers are skipped, because each further
+ * copy would decide a minimum in them again. */
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,
@@ -394,8 +394,8 @@ static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNod
 typedef struct Copy {
   Partition *partition;
   const Scan *scan;
-  const BpIrNode *difference; /* of the decided choice; NULL: none */
-  bool is_first;              /* it is at least 0 here */
+  const BpIrNode *difference; /* difference of the decided choice; NULL: none */
+  bool is_first;              /* the difference is at least 0 in this copy */
 } Copy;
 
 /* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
@@ -560,7 +560,7 @@ static void assume_condition(const Partition *partition, const BpIrNode *conditi
 typedef struct Part {
   Copy copy;
   Bounds bounds;
-  Facts facts;           /* of the loop's variable */
+  Facts facts;           /* limits of the loop's variable */
   const BpIrNode *value; /* of the loop's variable in the part; NULL if there is no iteration */
   const BpIrNode *node;
 } Part;

@@ -47,7 +47,7 @@ static const BpIrNode *shuffle_lane(Scalarizer *s, const BpIrNode *node, int32_t
       return lane_of(s, vector, (int32_t)place);
     place -= vector->dtype.lanes;
   }
-  bp_error_raise(BP_ERROR_VALUE, "a shuffle picks a lane that is not there");
+  bp_error_raise(BP_ERROR_VALUE, "a shuffle picks a lane that does not exist");
   return NULL;
 }
 

@@ -30,7 +30,8 @@ static bool is_mask_of_first_lanes(const BpIrNode *mask) {
          mask->operands[1]->kind == BP_IR_BROADCAST;
 }
 
-/* Finds the number of lanes that load and store use, which must be the same; 1 if there is one. */
+/* Finds the number of lanes that load and store use. Returns false if the two numbers, or the
+ * masks, differ. */
 static bool find_limit(Turning *turning) {
   const BpIrNode *load = turning->load, *store = turning->store;
   if (load->num_operands == 2 && store->num_operands == 3)
@@ -49,7 +50,7 @@ static int is_fixed(const Turning *turning, const BpIrNode *node) {
   return uses < 0 ? -1 : !uses;
 }
 
-/* Whether the elements of a load are apart, and those of the next iteration their neighbours. */
+/* Whether the elements of a load are apart, and the next iteration reads their neighbours. */
 static int reads_neighbours(BpLowering *lowering, const Turning *turning) {
   const BpIrNode *index = turning->load->operands[1], *rest;
   int64_t stride = 0, multiple;

@@ -30,8 +30,8 @@ typedef struct BpMachine {
   int64_t threads;       /* number of threads in lock-step; 1: a thread has vectors instead */
   int64_t most_threads;  /* maximum number of threads of a block */
   int64_t shared;        /* bytes of memory that a block shares; 0: none */
-  bool has_serial_warps; /* whether a core runs one warp after the other, and shared memory is no
-                          * faster than global memory */
+  bool has_serial_warps; /* a core runs one warp after the other, and shared memory is as slow as
+                            global memory */
 } BpMachine;
 
 BpMachine bp__machine(const BpTarget *target);
@@ -103,8 +103,8 @@ bool bp__access_depends_on(const BpAccess *access, int32_t axis);
  * tensors. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor);
-/* The stage that computes an access's tensor element by element, only for `reader`, and has no
- * place yet: usually a padded input. Returns NULL if no stage does. */
+/* Returns the stage that computes an access's tensor element by element, only for `reader`, and has
+ * no place yet: usually a padded input. NULL if the tensor has no such stage. */
 const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess *access);
 /* Whether it is cheap, compared with `reader`, to compute the input piece by piece, some elements
  * more than once. */

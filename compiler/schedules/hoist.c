@@ -17,7 +17,7 @@
 /* The operands of a reduction that do not depend on its rows. */
 typedef struct Operands {
   BpTeStage *reader;
-  const BpTeAxis *axes[BP__TE_MAX_AXES]; /* of the operands; the axis of the vectors is the last */
+  const BpTeAxis *axes[BP__TE_MAX_AXES]; /* axes of the operands; that of vectors is last */
   int32_t num_axes;
   const BpIrNode *values[MAX_OPERANDS];
   int32_t count;

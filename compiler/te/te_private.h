@@ -48,7 +48,7 @@ struct BpTeAxis {
   int32_t index;        /* in stage->axes */
   int32_t dimension;    /* dimension of a root data axis, else -1 */
   int is_reduce;
-  int is_scan;             /* whether it is a scan's axis or a part of one, and runs in order */
+  int is_scan;             /* a scan's axis or a part of one; it runs in order */
   int32_t for_kind;        /* BP_IR_FOR_* */
   int is_sunk;             /* whether the loop moves as far into statements as possible */
   const char *thread_axis; /* thread axis of a bound axis, else "" */
@@ -122,7 +122,7 @@ struct BpTeStage {
   int32_t ndim;                    /* data axes */
   const BpIrNode *body; /* value without the reduction around it, or te.tuple of several values */
   int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP; -1 without a reduction */
-  int32_t num_products; /* of a sum of products: their number in the body as it was given, else 0 */
+  int32_t num_products; /* number of products, if the body is a sum of products; otherwise 0 */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
   int is_statements;    /* whether the body is a statement, run for each row of the axes */
   BpTeScan *scan;       /* the scan that the stage is, or NULL */
@@ -164,7 +164,7 @@ BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
 /* Fails if a shape is invalid. */
 int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim);
-/* Fails if a number of values is invalid. */
+/* Fails if `count` is not a valid number of values. */
 int bp__te_check_count(const char *what, int32_t count);
 /* A shape as an argument: likely values and open extents. A NULL `open` means that no extent is
  * open. */

@@ -2,9 +2,9 @@
 /* Device kinds by name and number, and attributes of devices.
  *
  * The global function `device_api.NAME` returns the address of the plugin's table as a pointer. The
- * host copies it, once, into a table of its own: members that an older plugin lacks are NULL in the
- * copy, so callers only test for NULL, and in the child of a fork all slots are replaced by a
- * function that fails. Finding a table by its number is one atomic read. */
+ * host copies the table once. Members that an older plugin lacks are NULL in the copy, so callers
+ * only test for NULL. In the child of a fork, a function that fails replaces all slots of the copy.
+ * Finding a table by its number is one atomic read. */
 
 #include "core/device/device.h"
 
@@ -171,7 +171,7 @@ static void replace_slots(BpDeviceApi *api) {
   };
 }
 
-static atomic_int is_forked; /* in the child of a process that had used a device */
+static atomic_int is_forked; /* child of a process that had used a device */
 
 int bp__device_check_fork(void) {
   return __builtin_expect(atomic_load_explicit(&is_forked, memory_order_relaxed), 0)

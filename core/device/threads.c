@@ -7,9 +7,9 @@
  * Each launch of a team is a generation, published in one 64-bit word: the generation's number, the
  * number of threads that take part, the number of workers inside it now, and whether it may still
  * be entered. A worker that sees a new generation enters it by compare-and-swap, runs tasks until
- * there are no more, and leaves. The leader does the same, closes the generation, and waits until
- * no worker is inside. So a launch does not wait for an idle or late thread: other threads run its
- * tasks.
+ * there are no more, and leaves. The leader also runs tasks, then closes the generation, and waits
+ * until no worker is inside. So a launch does not wait for an idle or late thread: other threads
+ * run its tasks.
  *
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
  * a task index runs on the same core in every launch, which has the task's data in its caches. Idle
@@ -451,9 +451,9 @@ static void run_here(Group *group) {
   in_task = before;
 }
 
-/* Runs task(0..num_task-1) on this thread and the team's, and waits; num_task 0: one task for each
- * thread. `team` NULL: on this thread alone, in order. Fails with the error of the first task that
- * fails; tasks that have not begun before the failure are skipped. */
+/* Runs task(0..num_task-1) on this thread and the team's, and waits; num_task 0 means one task for
+ * each thread. If `team` is NULL, this thread runs all tasks in order. Fails with the error of the
+ * first task that fails; tasks that have not begun before the failure are skipped. */
 static int run_group(Team *team, BpParallelTask task, void *data, int num_task) {
   int threads = team ? team->threads : 1;
   Group group = {.task = task, .data = data, .spin_ns = team ? team->spin_ns : 0};

@@ -87,7 +87,8 @@ static int has_handle(void *handle) {
   return 0;
 }
 
-/* Claims a handle. 1: the handle belongs to this module; 0: another module has it; -1: failed. */
+/* Claims a handle for a module. Returns 1, 0 if another module has the handle, or -1 if there is no
+ * memory. */
 static int claim_handle(void *handle) {
   bp__lock(BP__LOCK_STATE);
   int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
@@ -150,7 +151,7 @@ static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBindi
   return write_at(fd, (const char *)&symbol, sizeof symbol, binding->entry);
 }
 
-/* The blob is read from the file. Its pages, which may be many, stay empty in the copy. */
+/* The blob is read from the file. The blob's pages, which may be many, stay empty in the copy. */
 static int write_copy(int fd, const BpLibraryFile *file) {
   const char *data = file->file->data;
   size_t size = file->file->size, start = size, end = size;

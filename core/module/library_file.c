@@ -196,7 +196,7 @@ static int needs_library(const BpMappedFile *file, const char *path, const char 
   return needs;
 }
 
-/* ---- What the library defines and needs -------------------------------------------------- */
+/* ---- Symbols that the library defines and needs ------------------------------------------ */
 
 typedef struct Scan {
   BpLibraryFile *library;

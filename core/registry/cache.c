@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache: its folder and its files. The part parts/cache removes and counts them. */
+/* The user's cache: its folder and its files. The part parts/cache removes and counts the files. */
 
 #include "core/registry/cache.h"
 

@@ -17,12 +17,13 @@ typedef struct Hints {
   char *(*explain_absence)(const char *name);
   /* bp__device_raise_unknown. */
   int (*raise_unknown_kind)(const char *name);
-  /* Says why a kind has no device: environment variables that may be the cause, unless the plugin's
-   * reason names them, and then the plugin's reason. Valid until the thread's next call. */
+  /* Returns why a kind has no device: the environment variables that may be the cause, followed by
+   * the plugin's reason. Variables that the reason names are left out. Valid until the thread's
+   * next call. */
   const char *(*explain_no_device)(const char *kind, const char *reason);
-  /* Makes a module of that kind which keeps its bytes. Asking for one of its functions fails with
-   * the error that this thread has now, which the module takes. NULL with an error only if memory
-   * is exhausted. `owner` keeps the bytes valid. */
+  /* Makes a module that keeps the bytes of a module of the kind. Requests for functions of the
+   * module fail with this thread's present error, which the module takes. NULL with an error only
+   * if memory is exhausted. `owner` keeps the bytes valid. */
   BpModule *(*create_absent)(const char *kind, const BpByteArray *bytes, BpObject *owner);
 } Hints;
 

@@ -309,8 +309,8 @@ static void entry_free(Entry *entry) {
   free(entry);
 }
 
-/* Links `entry`, and takes it over, instead of an entry of the same name, if there is one. `item`
- * is memory for the resulting garbage; it is taken over, too. */
+/* Links `entry`, and takes it over, instead of an entry of the same name, if there is one. The
+ * registry also takes over `item`, the memory for the resulting garbage. */
 static int link_entry(Entry *entry, Garbage *item, int override) {
   if (make_room())
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", entry->name);

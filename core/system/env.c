@@ -36,7 +36,8 @@ static char *find_safe_home(void) {
   return home;
 }
 
-/* Another thread may read the environment meanwhile, so the earlier one is not changed or freed. */
+/* Replaces the environment, but does not change or free the earlier environment, which another
+ * thread may be reading. */
 static void replace_environment(void) {
   static char path[] = "PATH=/usr/bin:/bin", *variables[] = {path, NULL, NULL};
   g_autofree char *home = find_safe_home();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Environment variables: all reads go through here. Drivers read them themselves. */
+/* Environment variables: all code of the host reads them through bp__env_get. Drivers read
+ * variables directly. */
 #ifndef BACKPLANE_CORE_SYSTEM_ENV_H
 #define BACKPLANE_CORE_SYSTEM_ENV_H
 

@@ -39,7 +39,7 @@ int bp__others_may_write(const struct stat *status) {
 typedef struct Walk {
   char at[PATH_MAX];   /* the path so far, without links; "" is the root */
   char rest[PATH_MAX]; /* the remaining names */
-  int is_shared;       /* others may add to the directory `at`, which has the sticky bit */
+  int is_shared; /* other users may add files to the directory `at`, which has the sticky bit */
   int num_links;
 } Walk;
 

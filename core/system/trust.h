@@ -14,9 +14,9 @@
 BP__SHARED int bp__others_may_write(const struct stat *status);
 
 /* Says how users other than this user and root may change the file that `path` leads to: the file
- * itself, a directory on the path, or one on the path of a link. Text for people (transfer full,
- * free); NULL if they cannot, or if the file does not exist. A safe path stays safe: only this user
- * and root can change it. */
+ * itself, a directory on the path, or a directory on the path of a link. Text for people (transfer
+ * full, free); NULL if no other user can change the file, or if the file does not exist. A safe
+ * path stays safe: only this user and root can change it. */
 BP__SHARED char *bp__path_problem(const char *path);
 
 /* Whether the program has more rights than its user (setuid, setgid, capabilities), or runs with

@@ -46,7 +46,7 @@ typedef struct Outcome {
 static int read_png(const char *path, float *pixels) {
   png_byte bytes[SIDE * SIDE];
   png_image image = {.version = PNG_IMAGE_VERSION};
-  const png_color black = {0}; /* behind what is transparent */
+  const png_color black = {0}; /* background of transparent pixels */
   if (!png_image_begin_read_from_file(&image, path))
     return bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
   image.format = PNG_FORMAT_GRAY;
@@ -75,7 +75,7 @@ static int read_digit(const char *folder, const json_t *entry, Digit *digit) {
   return status;
 }
 
-/* The images with what onnxruntime makes of them (transfer full). */
+/* Reads the images, and onnxruntime's results for them (transfer full). */
 static GArray *read_digits(const char *folder) {
   char *path = g_build_filename(folder, "reference.json", NULL);
   GArray *digits = g_array_new(FALSE, TRUE, sizeof(Digit));
@@ -189,8 +189,8 @@ static void print_row(const char *device, const char *plugin, const char *target
   printf("%-10s %-12s %-8s %-14s %s\n", device, plugin, target, predictions, rest);
 }
 
-/* One row: the digits on `device`, compiled for `target`. Returns whether all is as it should be.
- */
+/* Prints one row: the digits on `device`, compiled for `target`. Returns whether all results are
+ * right. */
 static gboolean show_row(const char *onnx, const GArray *digits, BpDevice device,
                          const BpTarget *target) {
   char name[64], rest[512];

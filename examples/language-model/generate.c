@@ -28,8 +28,8 @@ static int64_t likeliest(const BpTensor *logits) {
   return best;
 }
 
-/* Keeps keys or values, an input, with room for `room` tokens: the model appends those of a step.
- */
+/* Keeps an input, keys or values, in memory for `room` tokens: each step of the model appends to
+ * the memory. */
 static int bind_cache(const BpModel *model, BpModelContext *context, int32_t input, int64_t room) {
   const BpModelTensorInfo *from = bp_model_input_info(model, input);
   const BpModelTensorInfo *to = bp_model_output_info(model, input);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The smallest whole device plugin: memory, copies, synchronisation. The plugin generates no code,
- * so models do not run on its device; `backplane verify --conformance` checks what it does. Its
- * device is 64 MiB of host memory, and its work has ended when a slot returns. Replace the bodies
+ * so models do not run on its device; `backplane verify --conformance` checks what it does. The
+ * device is 64 MiB of host memory, and all work has ended when a slot returns. Replace the bodies
  * of the slots by calls of a driver. `backplane new-plugin` writes a plugin with streams, kernels
  * and a target. */
 

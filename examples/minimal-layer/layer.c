@@ -24,7 +24,7 @@ static BpPluginTables host;
 
 /* The layer around one kind of device; lives for ever. */
 typedef struct Count {
-  const char *kind; /* of the host's copy of the table: valid for ever */
+  const char *kind; /* name in the host's table: valid for ever */
   _Atomic uint64_t launches;
 } Count;
 

@@ -13,7 +13,7 @@
 #define MOST_INPUTS 16
 
 static BpTensor *inputs[MOST_INPUTS];
-static BpInputShape shapes[MOST_INPUTS]; /* of the inputs, with their names */
+static BpInputShape shapes[MOST_INPUTS]; /* shapes and names of the inputs */
 static int32_t num_inputs;
 
 /* Cuts NAME=FILE.npy at the sign and reads the file. */

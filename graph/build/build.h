@@ -34,12 +34,13 @@ typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
   const BpTarget *const *chain; /* by place: the target, and then its fallbacks */
-  int32_t num_places;           /* of the chain */
-  bool *is_used;                /* by place: it has a node; the target's always is */
-  const int32_t *ordinals;      /* by place: that of the general code; -1: none. NULL: by use */
-  int32_t is_reference;         /* BpCompileOptions.is_reference */
-  bool is_program;              /* the result is a program, even with known shapes */
-  const char *dump_prefix;      /* prefix of files in options->dump_dir: "0-llvm-" */
+  int32_t num_places;           /* length of the chain */
+  bool *is_used;           /* whether the place has a node, by place; true for the target's place */
+  const int32_t *ordinals; /* index of the device among its kind, by place, as in the general code;
+                              -1: none. NULL: in order of use */
+  int32_t is_reference;    /* BpCompileOptions.is_reference */
+  bool is_program;         /* the result is a program, even with known shapes */
+  const char *dump_prefix; /* prefix of files in options->dump_dir: "0-llvm-" */
   const BpGraphCompilerApi *const *compilers; /* graph compilers, in the order of the options */
   int32_t num_compilers;
   BpList *parts; /* modules (BpModule) that graph compilers made; the list's owner owns them */
@@ -67,7 +68,8 @@ int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int3
 
 /* Releases the memory of large constants that the graph no longer reads; -1 with an error. */
 int bp__build_release(const BpBuild *build, BpGraph *graph);
-/* The same, without constants at the sorted addresses `live` (passes.c). */
+/* Releases the memory of large constants, except those at the sorted addresses `live`
+ * (passes.c). */
 void bp__build_release_others(const BpBuild *build, BpGraph *graph, const BpList *live);
 
 /* Runs all passes in order; dumps and verifies the graph after each (passes.c). */
@@ -88,8 +90,8 @@ int bp__build_pack(const BpBuild *build, BpGraph *graph);
 /* Finds the values that gain rows from run to run, to which the machine appends; the graph becomes
  * a program (append.c). */
 int bp__build_appends(const BpBuild *build, BpGraph *graph);
-/* The number of the target's threads in lock-step, for which vectors are only wide loads; 1 if it
- * has none (layout.c). */
+/* The number of the target's threads in lock-step, for which vectors are only wide loads; 1 if the
+ * target has no such threads (layout.c). */
 int64_t bp__build_lock_step(const BpTarget *target);
 
 /* ---- Groups: nodes that become one function ---------------------------------------------- */
@@ -102,10 +104,10 @@ typedef struct BpGroup {
   BpList outputs;        /* BpGraphValue */
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
   const char *function;  /* NULL: a view, or the machine runs the node */
-  BpGraphValue *view_of; /* of a view: its input */
-  int32_t place;         /* whose target's code it is */
-  int32_t is_copy;       /* to its place from another: args has what is copied */
-  double work;           /* steps of the function's loops; 0: it is not known */
+  BpGraphValue *view_of; /* the input of a view */
+  int32_t place;         /* index of the target that the code is for */
+  int32_t is_copy;       /* a copy to `place` from another place: args has the copied values */
+  double work;           /* steps of the function's loops; 0 if unknown */
   /* The symbols that the function takes after its tensors, in the order of its parameters. */
   const int32_t *symbols; /* places of the symbols in the extents of the graph */
   int32_t num_symbols;
@@ -178,7 +180,7 @@ void bp__plan_clear(BpMemoryPlan *plan);
  * each other. */
 typedef struct BpProgramArena {
   int32_t place;
-  int32_t stage; /* of the program, in which its size is known (program.c) */
+  int32_t stage; /* index of the stage of the program in which the size is known (program.c) */
   int32_t num_parts;
   int64_t entry; /* the arena's number in the program; -1: the program does not have it yet */
 } BpProgramArena;
@@ -226,7 +228,7 @@ int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *g
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                         BpIrModule *const *modules);
 
-/* ---- Dumps: files of the dump directory, if there is one (dump.c) -------------------------- */
+/* ---- Dumps: files of the dump directory, if there is one (dump.c) ------------------------ */
 
 int bp__build_dump(const BpBuild *build, const char *name, const char *text);
 int bp__build_dump_graph(const BpBuild *build, const BpGraph *graph, const char *name);

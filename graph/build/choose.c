@@ -499,7 +499,7 @@ static BpModule *compare_and_free(Comparison *c, const char *key) {
   return kept;
 }
 
-/* The best devices for the target and for the fallbacks; the CPU is there once. */
+/* Finds the best device for the target and for each fallback; the list has the CPU at most once. */
 static int find_devices(const BpCompileOptions *options, Devices *devices) {
   const BpTarget *chain[BP_BUILD_MAX_PLACES] = {options->targets[0]};
   int32_t num_places = 1 + bp__options_fallbacks(options, chain + 1);

@@ -64,7 +64,7 @@ const BpGraphCompilerApi *bp__graph_compiler_find(const char *name) {
   return check_table(name, api) ? NULL : api;
 }
 
-/* ---- What can be claimed ----------------------------------------------------------------- */
+/* ---- Units that can be claimed ----------------------------------------------------------- */
 
 /* A node of the model that is offered to graph compilers, or a single node of the graph that is not
  * offered. */

@@ -118,7 +118,7 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
 typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
-  BpIrModule *irs[BP_BUILD_MAX_PLACES]; /* by place; hold the descriptions of kernels */
+  BpIrModule *irs[BP_BUILD_MAX_PLACES]; /* kernels' descriptions, by place */
   BpList parts; /* the modules (BpModule) that graph compilers made; owned */
   char *text;   /* of the target */
   char *json;
@@ -223,9 +223,9 @@ typedef struct Request {
   const OnnxModel *model;
   OnnxFile *spent; /* the model's file if it is not used again; or NULL */
   const BpCompileOptions *options;
-  const BpPartChoice *choice; /* of a single target; or NULL */
+  const BpPartChoice *choice; /* choice for a single target; or NULL */
   bool is_program;
-  const int32_t *ordinals; /* of a single target; or NULL */
+  const int32_t *ordinals; /* ordinals for a single target; or NULL */
 } Request;
 
 /* Compiles a model for each target. */

@@ -263,7 +263,7 @@ static int are_rows(const BpGraphValue *whole, const BpGraphValue *sums) {
 }
 
 /* Takes nodes into the group of a reduction of rows, up to the last node that computes rows. If no
- * node does, the reduction stays without a group. */
+ * node computes rows, the reduction stays without a group. */
 static void grow_rows(Fusion *fusion, int32_t id, uint8_t *reached) {
   const BpGraphNode *node = node_at(fusion, id);
   Growth growth = {id, BP_FUSE_ELEMENTWISE, node->inputs[0], node->outputs[0]};

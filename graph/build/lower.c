@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: every group becomes tensor expressions, a schedule, and a function of the IR module.
- * Groups that compute the same (same.c) share a function: constants are arguments, so layers of
- * equal shapes share one. */
+ * Groups with equal computations (same.c) share a function. Constants are arguments, so layers of
+ * equal shapes share a function. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -129,7 +129,7 @@ static int compute_group(Lowering *lowering) {
 typedef struct Dump {
   const BpBuild *build;
   const char *function;
-  BpError *error; /* of the first file that could not be written */
+  BpError *error; /* error of the first file that could not be written */
 } Dump;
 
 static void dump_pass(void *context, const char *pass, const char *text) {

@@ -84,8 +84,8 @@ static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
   return node->inputs[1] ? 0 : -1;
 }
 
-/* The value whose last two dimensions a transpose exchanges for this product alone; NULL if the
- * second operand is none. */
+/* Returns the input of a transpose of the last two dimensions whose result only this product reads;
+ * NULL if the second operand is not the result of such a transpose. */
 static BpGraphValue *turned_operand(const BpGraphNode *node) {
   const BpGraphValue *b = node->inputs[1];
   const BpGraphNode *transpose = b->producer;

@@ -25,7 +25,7 @@ static const struct {
   const char *name;
   int (*run)(const BpBuild *build, BpGraph *graph);
   bool is_for_speed;
-  bool is_for_bodies; /* whether it runs on each body of a node, too */
+  bool is_for_bodies; /* the pass also runs on each body of a node */
 } passes[] = {
     {"claim", bp__build_claim, false, false},
     {"fold_scales", bp__build_fold_scales, true, true},

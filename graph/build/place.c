@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several devices: a node that the target's generator refuses runs on the device of the first
- * fallback whose generator takes it, and what one device computes and another reads is copied.
- * Inputs and outputs of the model are the target's. */
+ * fallback whose generator takes it, and a value that another device reads is copied to that
+ * device. Inputs and outputs of the model are on the target's device. */
 #include <stdlib.h>
 
 #include <backplane/device.h>
@@ -33,7 +33,8 @@ static int report_refused(const BpBuild *build, const BpGraphNode *node, const c
              : status;
 }
 
-/* The last of the chain takes what all others refuse. */
+/* Places a node on the first target of the chain that takes it; the last target gets the nodes that
+ * all others refuse. */
 static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node) {
   char why[1024];
   for (; node->place < build->num_places - 1; node->place++) {
@@ -86,8 +87,9 @@ static bool has_ordinal(const BpBuild *build, int32_t place) {
   return build->ordinals && build->ordinals[place] >= 0;
 }
 
-/* Specialised code runs on the devices of the general code. A fallback that only the specialised
- * code uses has an ordinal after theirs. */
+/* Returns the ordinal of a place's device. Specialised code runs on the devices of the general
+ * code; a fallback that only the specialised code uses has an ordinal after the ordinals of these
+ * devices. */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
   int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
   if (has_ordinal(build, place))
@@ -106,7 +108,7 @@ typedef struct Copies {
   BpGroups *groups;
   BpList list; /* the groups with the copies among them */
   int32_t num_places;
-  BpGraphValue **twins; /* by id of the values before the pass, and place: the same there */
+  BpGraphValue **twins; /* copy of a value at a place, by the value's old id and place */
 } Copies;
 
 static BpGraphValue **twin_at(const Copies *copies, const BpGraphValue *value, int32_t place) {
@@ -135,7 +137,7 @@ static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, int32_t plac
   return bp__list_push(&group->outputs, twin) || bp__list_push(&group->args, value) ? NULL : twin;
 }
 
-/* The value as it is on a device; NULL with an error. */
+/* Returns the value on a device: the value itself, or its copy there; NULL with an error. */
 static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place,
                               BpGraphNode *reader) {
   if (value->place == place)

@@ -43,9 +43,9 @@ typedef struct Constant {
 typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
-  int64_t *words; /* by value id: as an argument: a register, or a constant */
-  int64_t *twins; /* by value id and place: the register of the copy there; 0: there is none */
-  int32_t *last;  /* by value id: the last group that reads it */
+  int64_t *words; /* the argument, a register or a constant, by value id */
+  int64_t *twins; /* the register of the copy at a place, by value id and place; 0: no copy */
+  int32_t *last;  /* the last group that reads the value, by value id */
   BpProgramPlan plan;
   int32_t stage; /* stage up to which the graph's conditions are written; -1: none yet */
 } Level;
@@ -61,14 +61,14 @@ typedef struct Program {
   int64_t num_registers;
   int64_t num_entries;   /* number of entries that a run keeps (graph/relax/workspace.h) */
   int64_t heap, storage; /* registers */
-  GPtrArray *parts;      /* of all arenas: lists (GPtrArray) of the values that take turns */
+  GPtrArray *parts;      /* parts of all arenas: lists of the values that take turns */
   const char *memory[3]; /* the value of BP_RELAX_STORAGE_NAMES */
   int64_t numbers[BP_BUILD_MAX_PLACES];     /* of devices beside the target's, by place; 0: none */
   const char *devices[BP_BUILD_MAX_PLACES]; /* the value of BP_RELAX_DEVICE_NAMES */
   int64_t num_devices;
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
-  int32_t *stages;       /* of the expressions, by place */
-  int32_t stage;         /* whose cells have been filled */
+  int32_t *stages;       /* stage in which an expression is known, by place */
+  int32_t stage;         /* stage of the expressions whose cells have been filled */
   BpIrModule *scratch;   /* for expressions */
   const BpIrNode **vars; /* the variable of each symbol, by place */
   bool failed;           /* with an error raised */
@@ -236,7 +236,7 @@ static int64_t step_of(int32_t kind) {
   return -1;
 }
 
-/* The cell of the symbol whose variable in `vars`, by place, is the given one. */
+/* Returns the cell of the symbol with the variable `var`: its index in `vars`. */
 static int64_t cell_of_var(const Program *program, const BpIrNode *var,
                            const BpIrNode *const *vars) {
   for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
@@ -1076,7 +1076,7 @@ static void iterate(Program *program, const BpGroup *group, const Loop *loop) {
   g_free(given);
 }
 
-/* Makes the outputs of the node of the values that the last iteration left. */
+/* Sets the node's outputs to the values after the last iteration. */
 static void end_loop(Program *program, Loop *loop) {
   for (size_t i = 0; i < loop->num_carried; i++)
     program->level->words[loop->node->outputs[i]->id] = in_register(loop->carried[i]);
@@ -1158,7 +1158,7 @@ static void call_control(Program *program, const BpGroup *group) {
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* The word of an output; for a tensor with room, of a view of its rows. */
+/* Returns the word of an output. For a tensor with room, the word is that of a view of its rows. */
 static int64_t output_word(Program *program, const BpGraphValue *output) {
   int64_t word = value_argument(program, output);
   if (!output->room)
@@ -1200,7 +1200,7 @@ static void name_things(Program *program) {
   put(program->words, 0);
 }
 
-/* ---- What a run needs -------------------------------------------------------------------- */
+/* ---- Requirements of a run --------------------------------------------------------------- */
 
 #define MAX_FORMULA 512
 
@@ -1355,7 +1355,8 @@ static void release_before(const Program *program, guint first, BpGraph *graph) 
   bp__list_free(&live);
 }
 
-/* Writes the constants, and releases those of `spent`, if it is given, as they are written. */
+/* Writes the constants; if `spent` is not NULL, releases the large constants of that graph once
+ * they are written. */
 static void write_constants(const Program *program, BpStreamWriter *writer, BpGraph *spent) {
   bp__stream_write_u64(writer, program->constants->len);
   for (guint i = 0; i < program->constants->len; i++) {

@@ -133,7 +133,7 @@ static void find_cuts(Cut *cut) {
       cut->stage[i] = s;
 }
 
-/* ---- What stages pass on ----------------------------------------------------------------- */
+/* ---- Values that stages pass on ---------------------------------------------------------- */
 
 static void find_values(Cut *cut) {
   const BpGraph *graph = cut->graph;

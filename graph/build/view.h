@@ -39,7 +39,7 @@ struct BpClaims {
 /* Makes claims of a view's nodes, with no node taken; NULL with an error. */
 BpClaims *bp__claims_create(BpArena *arena, const BpOnnxGraph *view);
 
-/* Adds the table "graph" to the host's tables, unless it is there already. */
+/* Adds the table "graph" to the host's tables, unless the host has it already. */
 int bp__view_register(void);
 
 #endif

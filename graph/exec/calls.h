@@ -17,10 +17,10 @@ typedef struct Call {
   int32_t num_args;
   uint32_t node;
   BpEvent *copied;                /* recorded after a copy to the host; else NULL */
-  uint32_t first_wait, last_wait; /* of executor->waits: the copies that are waited for before */
-  int hands_over;                 /* before them: records executor->handed_over */
-  uint32_t crossing;              /* of executor->crossings, or NO_CROSSING */
-  uint32_t place;                 /* of the device that works or gets the copy */
+  uint32_t first_wait, last_wait; /* range of executor->waits: copies that the call needs */
+  int hands_over;                 /* records executor->handed_over before these waits */
+  uint32_t crossing;              /* index in executor->crossings, or NO_CROSSING */
+  uint32_t place;                 /* place of the device that works or gets the copy */
 } Call;
 
 #define NO_CROSSING UINT32_MAX
@@ -29,24 +29,24 @@ struct BpExecutor {
   BpExecutorPlan plan;
   void *streams[BP_PLACES_MAX]; /* of plan.devices */
   uint32_t num_streams;
-  void *own_stream;      /* of the first device; streams[0] may be the caller's */
-  int is_switching;      /* two places are of devices of one type */
+  void *own_stream;      /* stream of the first device; streams[0] may be the caller's stream */
+  int is_switching;      /* two places have devices of one type */
   BpTensorView *views;   /* by entry */
-  BpTensorView *flat;    /* the same as vectors, where a node flattens; else NULL */
-  int64_t *num_elements; /* by entry, the shapes behind `flat` */
+  BpTensorView *flat;    /* the views as vectors if a node flattens; else NULL */
+  int64_t *num_elements; /* the extents that `flat` points to, by entry */
   void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
-  BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
-  unsigned char *ready;  /* by argument: it has a value */
+  BpTensor **bound;      /* the caller's tensor in use, or NULL, by argument */
+  unsigned char *ready;  /* whether the argument has a value, by argument */
   BpTensor **outputs;    /* by head */
   BpValue *args;         /* of all calls */
   Call *calls;
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
   uint32_t num_waits;
-  BpEvent *handed_over;   /* of the device beside the host; nobody waits for it */
+  BpEvent *handed_over;   /* event of the device beside the host; no caller waits for it */
   BpCrossings *crossings; /* NULL: no value crosses between devices that queue work */
-  /* If values cross, by place: threads, from the first run on, but for the place of the caller's
-   * thread; and the order of the calls. */
+  /* If values cross between devices: a thread for each place but the caller's, from the first run
+   * on; and the order of each place's calls. */
   BpQueueThread *threads[BP_PLACES_MAX];
   uint32_t *orders[BP_PLACES_MAX];
 };

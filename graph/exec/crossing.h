@@ -21,17 +21,18 @@ void bp__crossings_free(BpCrossings *crossings);
  * in each run. Returns -1 with an error on failure. */
 int bp__crossing_set(BpCrossings *crossings, uint32_t index, const BpTensorView *from,
                      void *from_stream, const BpTensorView *to, void *to_stream);
-/* Gives one other streams, between two runs. */
+/* Changes the streams of a crossing, between two runs. */
 void bp__crossing_set_streams(BpCrossings *crossings, uint32_t index, void *from_stream,
                               void *to_stream);
 
 /* Prepares the crossings for a run, while no other thread uses them. */
 void bp__crossings_begin(BpCrossings *crossings);
-/* The two halves of a copy, each called once in a run, in the thread of the source's and of the
- * destination's device. -1 with an error; without one if another thread has given up. */
+/* Queue the two halves of a copy. Each is called once in a run: send in the thread of the source's
+ * device, receive in that of the destination's device. Return -1 with an error, or without an error
+ * if another thread has given up. */
 int bp__crossing_send(BpCrossings *crossings, uint32_t index);
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index);
-/* After a failure of one thread: the others wait for nothing more. */
+/* Ends all waits of other threads after a failure of one thread. */
 void bp__crossings_give_up(BpCrossings *crossings);
 
 #endif

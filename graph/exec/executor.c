@@ -49,7 +49,7 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   }
 }
 
-/* The device of an entry, all of whose storage lies there. */
+/* Returns the device of an entry and of the entry's storage. */
 static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
   return executor->plan.devices[executor->plan.graph->entries[entry].place];
 }
@@ -348,8 +348,8 @@ static uint32_t advance(const BpExecutor *executor, uint32_t place, uint32_t at,
   return at;
 }
 
-/* Whether the threads come to their end by these orders: none waits for what another only sends
- * after it has waited for the first. */
+/* Returns whether every thread reaches the end of its order; false if threads wait for each other
+ * in a cycle. */
 static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
   const uint32_t num_places = executor->plan.graph->places.count;
   uint32_t at[BP_PLACES_MAX] = {0}, num_ended;
@@ -367,7 +367,7 @@ static int come_to_an_end(const BpExecutor *executor, unsigned char *is_sent) {
   return num_ended == num_places;
 }
 
-/* If all devices follow one order, every run comes to an end. */
+/* Plans an order for each device; if all devices follow one order, every run ends. */
 static int plan_orders(BpExecutor *executor) {
   const uint32_t count = executor->num_calls, num_places = executor->plan.graph->places.count;
   executor->orders[0] = calloc(num_places * (size_t)count, sizeof(uint32_t));

@@ -13,8 +13,8 @@
 typedef struct BpExecutorPlan {
   const BpCallGraph *graph;
   BpModule *code;
-  BpTensor *const *params;         /* one for each of graph->arg_nodes */
-  BpDevice devices[BP_PLACES_MAX]; /* of the graph's places */
+  BpTensor *const *params;         /* a parameter for each of arg_nodes */
+  BpDevice devices[BP_PLACES_MAX]; /* devices of the graph's places */
 } BpExecutorPlan;
 
 /* One thread at a time. */
@@ -25,21 +25,22 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan);
 /* Waits for queued work, then frees the executor. NULL is ignored. */
 void bp__executor_free(BpExecutor *executor);
 
-/* Queues what follows on a stream of the first device, which the caller keeps, after what was
- * queued before. */
+/* Queues later work on a stream of the first device, after the work that was queued before. The
+ * caller keeps the stream. */
 int bp__executor_set_stream(BpExecutor *executor, void *stream);
 
-/* `arg` indexes graph->arg_nodes. Copies in, or uses the caller's tensor until it is set again. */
+/* `arg` indexes graph->arg_nodes. set_input copies the value; bind_input uses the caller's tensor
+ * until the input is set again. */
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value);
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value);
-/* The view of an argument node or of a head: borrowed. */
+/* Returns the view of an argument node (borrowed). */
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg);
 
 /* Queues the whole graph. A run allocates no memory, and looks up no names. */
 int bp__executor_run(BpExecutor *executor);
 /* Waits for queued work. */
 int bp__executor_sync(BpExecutor *executor);
-/* A head as a tensor (transfer none), whose elements are there after bp__executor_sync. */
+/* Returns a head as a tensor (transfer none); its elements are valid after bp__executor_sync. */
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
 
 /* A callback after each node of a profiled run, when the device is idle. Returns 0 to continue, 1

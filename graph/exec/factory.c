@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs that TVM up to 0.19 compiled: a module of kind "GraphExecutorFactory", whose first import
- * is the code. A library contains the whole module, or it is made from a graph's JSON, a library
- * and a parameter file. The bytes of the module are:
+ * is the code. A library contains the whole module, or the module is made from a graph's JSON, a
+ * library and a parameter file. The last name in the bytes of the module is the function that makes
+ * an executor:
  *
- *   str graph JSON, u64 n, u64 n, n names, n tensors, str name
- *
- * where the last name is the function that makes an executor. */
+ *   str graph JSON, u64 n, u64 n, n names, n tensors, str name */
 #include <errno.h>
 #include <glib.h>
 #include <stdio.h>

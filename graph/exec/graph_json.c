@@ -414,7 +414,7 @@ static int read_devices(BpCallGraph *graph, json_t *attrs) {
         read_place(graph, &graph->entries[i], (BpPlace){(int32_t)type, (uint32_t)ordinal}) < 0)
       return -1;
   }
-  graph->places.count = LARGER(graph->places.count, 1); /* all is on the model's device */
+  graph->places.count = LARGER(graph->places.count, 1); /* one place: the model's device */
   return 0;
 }
 

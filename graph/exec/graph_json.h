@@ -16,8 +16,8 @@ typedef struct BpCallEntry {
   int32_t ndim;
   int64_t *shape;
   uint64_t bytes;
-  uint32_t place;    /* of the graph's places */
-  uint32_t previous; /* another entry of its storage, BP_NO_ENTRY for the first */
+  uint32_t place;    /* index among the graph's places */
+  uint32_t previous; /* another entry of the storage, BP_NO_ENTRY for the first */
 } BpCallEntry;
 
 #define BP_NO_ENTRY UINT32_MAX
@@ -28,13 +28,13 @@ typedef struct BpCallStorage {
   uint32_t last_entry; /* last entry, linked by `previous`; BP_NO_ENTRY: the id is unused */
 } BpCallStorage;
 
-#define BP_GRAPH_MAX_LAUNCH 6 /* BP_KERNEL_MAX_LAUNCH of the compiler, which a run has not */
+#define BP_GRAPH_MAX_LAUNCH 6 /* equals the compiler's BP_KERNEL_MAX_LAUNCH */
 
 typedef struct BpCallNode {
   char *name;
   char *function;   /* function name; NULL: an input or a parameter; "" for `__nop`, a view */
   int is_copy;      /* `__copy`: copies from one device to another */
-  int flattens;     /* its function takes tensors of one dimension */
+  int flattens;     /* the node's function takes tensors of one dimension */
   uint32_t *inputs; /* entries */
   uint32_t num_inputs;
   uint32_t first_entry;
@@ -57,7 +57,7 @@ typedef struct BpCallGraph {
   uint32_t num_args;
   uint32_t num_heads;
   uint32_t num_storages;
-  BpPlaces places; /* of the entries, in their order; at least one */
+  BpPlaces places; /* the places of the entries, in order; at least one */
 } BpCallGraph;
 
 /* Parses and checks a graph (transfer full, bp__graph_free). The input is untrusted: an error tells

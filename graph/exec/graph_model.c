@@ -22,11 +22,12 @@
 typedef struct GraphModel {
   BpModule *module; /* module of the artifact; borrowed */
   BpGraphVariant *variant;
-  BpExecutorPlan plan;                    /* its params are NULL until all are loaded */
-  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, then others of the plan as given */
+  BpExecutorPlan plan;                    /* `params` is NULL until all parameters are loaded */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's device, then the plan's other devices in
+                                             the given order */
   uint32_t num_devices;
   BpTensor **params; /* by argument; NULL for an input */
-  uint32_t *inputs;  /* arguments that are inputs, in order */
+  uint32_t *inputs;  /* indices of the arguments that are inputs, in order */
   uint32_t num_inputs;
   BpModelTensorInfo *infos; /* infos of the inputs, then of the outputs */
 } GraphModel;

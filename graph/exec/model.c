@@ -37,8 +37,8 @@ struct BpModel {
 struct BpModelContext {
   BpModel *model;
   void *running;               /* the executor's context */
-  BpSpecialContexts *specials; /* if the model has a list of them, else NULL */
-  void *stream;                /* of bp_model_set_stream, if the executor does not queue on it */
+  BpSpecialContexts *specials; /* contexts of specialised models, or NULL */
+  void *stream;                /* the caller's stream, if the executor does not queue on it */
   bool has_stream;
 };
 

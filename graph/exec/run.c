@@ -162,10 +162,10 @@ typedef struct Lane {
   const BpExecutor *executor;
   uint32_t place;
   int status;
-  BpError *error; /* of a thread of its own */
+  BpError *error; /* error that the lane's own thread raised */
 } Lane;
 
-/* The half of a copy that this device does, or its call. */
+/* Runs the call, or this device's half of the copy. */
 static int run_lane_call(const Lane *lane, const Call *call) {
   const BpExecutor *executor = lane->executor;
   int status = 0;
@@ -208,8 +208,8 @@ static void run_lane_in_thread(void *data) {
   lane->error = bp_error_take();
 }
 
-/* The error of the caller's lane if it has one, else the first of the others. When this returns, a
- * copy to staging memory is under way no more. */
+/* Waits for all lanes. Raises the error of the caller's lane, or else the first error of another
+ * lane. After the return no lane copies to staging memory. */
 static int join_lanes(const BpExecutor *executor, const Lane *lanes) {
   int status = 0;
   for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
@@ -240,7 +240,7 @@ static uint32_t find_own_place(const BpExecutor *executor) {
   return 0;
 }
 
-/* Starts the threads that are not there yet. */
+/* Starts the threads of the other places that are not running yet. */
 static int start_threads(BpExecutor *executor, uint32_t own) {
   for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
     if (i != own && !executor->threads[i])
@@ -256,7 +256,7 @@ static int run_in_lanes(BpExecutor *executor) {
   Lane lanes[BP_PLACES_MAX];
   if (start_threads(executor, own) < 0)
     return run_in_one_thread(executor);
-  bp_error_clear(); /* an older error of the caller's would be taken for that of a lane */
+  bp_error_clear(); /* an older error of this thread would be mistaken for a lane's error */
   bp__crossings_begin(executor->crossings);
   for (uint32_t i = 0; i < count; i++) {
     lanes[i] = (Lane){executor, i, 0, NULL};

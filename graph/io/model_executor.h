@@ -63,8 +63,8 @@ typedef struct BpModelExecutor {
   /* Makes a context of a model (transfer full); the caller keeps the model alive. */
   void *(*context_create)(void *model);
   void (*context_free)(void *context);
-  /* Queues what follows on a stream of the first device, which the caller keeps, after what was
-   * queued before; NULL: work is queued on the default stream of that device. */
+  /* Queues later work on a stream of the first device, after the work that was queued before; NULL
+   * is the default stream of that device. The caller keeps the stream. */
   int (*set_stream)(void *context, void *stream);
   /* Copies a value in. */
   int (*set_input)(void *context, uint32_t input, const BpTensorView *value);
@@ -82,9 +82,9 @@ typedef struct BpModelExecutor {
   void (*cancel)(void *context);
   /* Runs the model and calls `visit` for each call of the run. */
   int (*profile)(void *context, BpModelCallVisit visit, void *visitor);
-  /* An output of the last run (transfer none), whose elements are there after `wait`. */
+  /* Returns an output of the last run (transfer none); its elements are valid after `wait`. */
   BpTensor *(*output)(void *context, uint32_t output);
-  /* Waits for what is queued, and raises its failure. */
+  /* Waits for the queued work, and raises its failure. */
   int (*wait)(void *context);
 } BpModelExecutor;
 

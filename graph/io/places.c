@@ -19,8 +19,8 @@ static int is_new(const BpDevice *given, size_t index) {
   return 1;
 }
 
-/* The device of a place; NULL: it is not among those given, and *count is how many of its kind
- * are. */
+/* Returns the device of a place; NULL if the given devices do not include it: *count is then the
+ * number of given devices of the kind. */
 static const BpDevice *find_device(BpPlace place, const BpDevice *given, size_t num_given,
                                    uint32_t *count) {
   *count = 0;
@@ -78,8 +78,8 @@ static void list_needed(const BpPlaces *places, int32_t first, char *text, size_
   }
 }
 
-/* Adds to the error about a missing device of a place how many of its kind are needed, and how to
- * name all devices. `first` is the type of the model's device. Returns -1. */
+/* Completes the error about a missing device: adds the number of devices of the kind that the graph
+ * needs, and the form of a full list. `first` is the type of the model's device. Returns -1. */
 static int add_needed(const BpPlaces *places, int32_t first, uint32_t place) {
   int32_t type = places->all[place].device_type;
   uint32_t count = count_needed(places, type);

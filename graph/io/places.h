@@ -13,7 +13,7 @@
 /* A device of a model by its type and its number among the devices of that type, in the order of
  * the list that the model is given. */
 typedef struct BpPlace {
-  int32_t device_type; /* of code; 0: the first device that is given, of any type */
+  int32_t device_type; /* device type of the code; 0: the first given device, of any type */
   uint32_t ordinal;
 } BpPlace;
 

@@ -31,8 +31,8 @@ typedef struct Sum {
 
 typedef struct Expression {
   Kind kind;
-  const char *key;  /* SYMBOL: with `is_made` it says which symbol this is */
-  bool is_made;     /* SYMBOL: the compiler made it; the model has no say in its key */
+  const char *key;  /* SYMBOL: identifies the symbol, together with `is_made` */
+  bool is_made;     /* SYMBOL: the compiler chose the key, not the model */
   const char *name; /* SYMBOL: the key, changed if another symbol has that name */
   int64_t likely;   /* SYMBOL */
   int64_t least;    /* SYMBOL */

@@ -58,8 +58,8 @@ typedef struct BpGraphValue {
    * undefined; else NULL. */
   BpGraphSequence *sequence;
   int32_t id;       /* dense, from 0 to num_values - 1 */
-  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
-  int32_t place;    /* where it lies; see graph/build/place.c */
+  int32_t num_uses; /* uses by nodes and as an output, after bp__graph_count_uses */
+  int32_t place;    /* index of the target whose device has the value (graph/build/place.c) */
   int64_t room; /* of a tensor with spare rows (graph/build/append.c): the extent that its memory
                    has along `room_axis`, a symbol; else 0 */
   int32_t room_axis;
@@ -101,12 +101,12 @@ struct BpGraphNode {
   BpGraphValue **inputs; /* inputs; NULL for an absent optional input */
   BpGraphValue **outputs;
   int32_t id;         /* place in the list, after bp__graph_count_uses */
-  int32_t place;      /* where it runs */
-  int32_t is_alone;   /* not fused with others: the target refuses what came of it */
+  int32_t place;      /* index of the target that the node runs on */
+  int32_t is_alone;   /* not fused with others, because the target refused the fused function */
   int32_t is_append;  /* a Concat that the machine does (graph/build/append.c) */
-  int32_t is_kept;    /* not dropped where nobody reads its outputs: they give symbols values */
-  int32_t source;     /* which of the graph's sources it is made of, from 1 on; 0: of none */
-  int32_t is_control; /* the machine does it: no pass computes or replaces it
+  int32_t is_kept;    /* not dropped if its outputs are unused: they give symbols values */
+  int32_t source;     /* number of the graph's source that the node comes from, from 1; 0: none */
+  int32_t is_control; /* the machine executes the node: no pass computes or replaces it
                          (graph/ops/control.h) */
   BpGraph **bodies;   /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
@@ -171,10 +171,11 @@ BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dt
                                  const int64_t *shape, int32_t ndim, const void *data);
 void *bp__graph_constant_data(BpGraphValue *constant);
 /* Allocates zeroed memory for the elements of a value that becomes a constant; NULL with an error,
- * also if the budget has too few bytes, which bp__graph_has_bytes tells beforehand. */
+ * also if the budget has too few bytes. bp__graph_has_bytes returns whether the budget has
+ * enough. */
 void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value);
 int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes);
-/* Uses one of the nodes that the budget allows; -1 with an error if it allows no more. */
+/* Uses one of the nodes that the budget allows; -1 with an error if the budget is used up. */
 int bp__graph_use_node(BpGraph *graph);
 /* Uses some of the work that the budget allows; returns 0, and uses none, if too little is left. */
 int bp__graph_use_work(BpGraph *graph, double work);
@@ -246,7 +247,7 @@ BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *n
 int bp__node_set_output(BpGraph *graph, BpGraphNode *node, int32_t index, BpDataType dtype,
                         const int64_t *shape, int32_t ndim);
 
-/* An input of a node; NULL if it is absent or the node has fewer inputs. */
+/* Returns an input of a node; NULL if the input is absent or the node has fewer inputs. */
 BpGraphValue *bp__node_input(const BpGraphNode *node, int32_t index);
 const BpGraphAttr *bp__node_attr(const BpGraphNode *node, const char *name);
 int64_t bp__node_int(const BpGraphNode *node, const char *name, int64_t otherwise);
@@ -265,7 +266,7 @@ void bp__graph_remove_dead(BpGraph *graph);
 
 /* A walk over the nodes, in order, that may replace nodes. */
 typedef struct BpRewrite {
-  BpGraph *graph;        /* its list of nodes is the new list, to which the walk appends */
+  BpGraph *graph;        /* the graph whose new list of nodes the walk appends to */
   BpGraphValue **mapped; /* replacement of a value, by the value's id, or NULL */
   int32_t num_mapped;
   void *context;

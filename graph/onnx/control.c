@@ -392,7 +392,8 @@ static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, i
   return bp__node_set_output(graph, node, index, then->dtype, shape, then->ndim);
 }
 
-/* Replaces a branch by one that fails. Its outputs have the types of the other branch's outputs. */
+/* Replaces a branch by one that fails. The new branch's outputs have the types of the other
+ * branch's outputs. */
 static int make_failing(const Scope *scope, const Failing *failing, Body *body, const Body *other,
                         int32_t count) {
   BpGraph *graph = scope->import->graph;

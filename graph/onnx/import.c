@@ -172,7 +172,7 @@ static int suggest_shapes(const Import *import) {
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
 
-/* The symbol of a dimension that the model leaves open: the named symbol, or a new one. */
+/* Returns the symbol of an open dimension of the model: the named symbol, or a new symbol. */
 static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = bp__onnx_symbol(shape->dim[dimension]);

@@ -24,9 +24,9 @@ int bp__onnx_check_operators(const OnnxModel *model);
 typedef int (*BpOnnxNodeVisit)(void *context, const BpExtents *extents, const OnnxNode *node,
                                const char *name, const char *how, BpGraphValue *const *outputs);
 
-/* Visits all nodes of the main graph, with the shapes that importing them with open extents infers.
- * *why is NULL, or the reason why shapes are unknown from some node on (transfer full, g_free).
- * Returns 0, the non-zero result of `visit`, or -1 with an error. */
+/* Visits all nodes of the main graph, with the shapes that an import with open extents infers. *why
+ * is NULL, or the reason why shapes are unknown from some node on (transfer full, g_free). Returns
+ * 0, the non-zero result of `visit`, or -1 with an error. */
 int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *context, char **why);
 
 /* A visitor of the nodes of the main graph; `why` is the reason why a node cannot be imported, or

@@ -164,7 +164,7 @@ const char *bp__onnx_symbol(const OnnxDimension *dimension) {
   return symbol && strcmp(symbol, "?") != 0 ? symbol : "";
 }
 
-/* What a value is if it is no tensor; NULL for other values. */
+/* Returns the kind of a type that is not a dense tensor; NULL for a dense tensor. */
 static const char *kind_of(const Backplane__Onnx__TypeProto *type) {
   return !type                          ? NULL
          : type->has_sequence_type      ? "a sequence"

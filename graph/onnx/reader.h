@@ -42,7 +42,7 @@ void bp__onnx_close_memory(OnnxMemory *memory);
 /* A model in a file, and the tensors whose elements are mapped from files beside it. */
 typedef struct OnnxFile {
   const char *path;
-  OnnxModel *model;  /* NULL: it could not be read */
+  OnnxModel *model;  /* NULL if the file could not be read */
   BpList maps;       /* OnnxMap, owned */
   bool was_mapped;   /* whether a tensor was mapped when the file was opened */
   GHashTable *files; /* by path below the model's folder: the state (struct stat) of a file */

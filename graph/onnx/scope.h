@@ -12,7 +12,7 @@
 /* A node that fails in each run that executes it. */
 typedef struct Failing {
   const char *name; /* NULL: none */
-  bool is_optional; /* whether it takes the value of an optional, instead of a tensor */
+  bool is_optional; /* an optional's value is read instead of a tensor */
 } Failing;
 
 typedef struct Import {
@@ -65,7 +65,7 @@ const char *bp__onnx_check_name(const char *name, const char *what);
 const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
                                              const char *name);
 /* Sets *result to the attribute of the call to which `from`, an attribute inside a function,
- * refers; NULL if the call leaves it out. */
+ * refers; NULL if the call has no such attribute. */
 int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
                                 const OnnxAttribute **result);
 

@@ -314,7 +314,7 @@ static BpGraphValue *grouped_product(const Attention *at, BpGraphValue *x, BpGra
   x = binary(at, "MatMul", bp__op_reshape(at->graph, at->node, x, rows, 4), other);
   if (!x)
     return NULL;
-  out[0] = x->shape[0]; /* both operands have the same batches */
+  out[0] = x->shape[0]; /* both operands have equal batches */
   return bp__op_reshape(at->graph, at->node, x, out, 4);
 }
 

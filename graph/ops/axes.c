@@ -89,9 +89,8 @@ int bp__bind_squeeze(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *fits = v_binary(m, "Equal", ones, v_number(m, chosen.count));
   chosen.is_valid = v_binary(m, "And", chosen.is_valid, fits);
   /* The axes are checked even if no extent is left to bind. */
-  if (!bp__op_bind(
-          m.graph, node, valid(m, &chosen, v_number(m, 0)), (int64_t[]){0},
-          "its axes are none of its input's, are there twice, or have other extents than 1"))
+  if (!bp__op_bind(m.graph, node, valid(m, &chosen, v_number(m, 0)), (int64_t[]){0},
+                   "an axis does not exist, occurs twice, or has another extent than 1"))
     return -1;
   return drop_axes(m, node, &chosen, in, extents, bad_axes);
 }

@@ -313,7 +313,7 @@ static int read_axes(const BpGraphNode *node, Slicing *slicing) {
       return -1;
     for (int32_t k = 0; k < i; k++)
       if (slicing->axes[k] == axis)
-        return bp__op_bad(node, "axis %d is there twice", axis);
+        return bp__op_bad(node, "axis %d occurs twice", axis);
     slicing->axes[i] = axis;
   }
   return 0;

@@ -52,13 +52,13 @@ static inline int bp__op_is_control(const BpGraphNode *node) {
 /* The BpSequenceOp of a node, or -1. */
 int32_t bp__op_sequence(const BpGraphNode *node);
 
-/* Whether the graph may contain nodes of control flow: it is for one target. */
+/* Whether the graph may contain nodes of control flow: only a graph for a single target may. */
 static inline int bp__graph_can_control(const BpGraph *graph) {
   return graph->extents.arena != NULL;
 }
 
 /* Whether an output of the node may be the tensor of input `input`, or have that tensor in its
- * sequence. If so, the memory of the input must stay valid as long as each output. */
+ * sequence. The memory of an input that is handed on must stay valid as long as each output. */
 bool bp__control_hands_on(const BpGraphNode *node, int32_t input);
 
 /* Whether a node of the graph is a node of control flow. */

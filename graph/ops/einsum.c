@@ -114,7 +114,7 @@ static int implied_output(Einsum *einsum, int32_t most) {
 static int check_output(const Einsum *einsum, int32_t most) {
   for (int32_t i = 0; i < einsum->out.count; i++)
     if (find_label(&einsum->out, einsum->out.at[i]) != i || !count_label(einsum, einsum->out.at[i]))
-      return bp__op_bad(einsum->node, "a label of its output is there twice, or in no operand");
+      return bp__op_bad(einsum->node, "a label of its output occurs twice, or in no operand");
   for (int32_t i = 0; i < most; i++)
     if (find_label(&einsum->out, ELLIPSIS + i) < 0)
       return bp__op_error(einsum->node, "its output has no '...', which an operand has");

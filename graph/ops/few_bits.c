@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of few bits (com.microsoft's MatMulNBits): a column of the second operand
- * is divided into blocks, each with a scale and a zero point. Weights stay in memory as they are
- * stored; a product converts them to numbers in registers, or a panel of them for many rows. */
+ * is divided into blocks, each with a scale and a zero point. Weights stay packed in memory. A
+ * product of few rows converts weights in registers; a product of many rows converts a panel of
+ * weights. */
 #include <string.h>
 
 #include "graph/ops/expr.h"

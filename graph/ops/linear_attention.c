@@ -18,7 +18,7 @@ typedef struct Sizes {
   int64_t batch, tokens;            /* extents, may be open */
   int64_t heads, groups;            /* number of heads of keys, and of heads of queries for each */
   int64_t keys, values;             /* size of a head of keys, and of values */
-  const BpGraphValue *decay, *beta; /* NULL for a rule without it */
+  const BpGraphValue *decay, *beta; /* NULL if the rule has none */
 } Sizes;
 
 static Sizes sizes_of(const BpGraphNode *node) {

@@ -40,8 +40,9 @@ static int check_labels(Loss *loss) {
                   bp__extent_differs(&loss->graph->extents, weights->shape[0], scores->shape[1])))
     return bp__op_bad(node, "its weights are %s, not one for each class of its scores",
                       bp__value_format(weights, text));
-  loss->weights = bp__op_as_shape(loss->graph, node, weights, &scores->shape[1],
-                                  "its weights are not one for each class of its scores");
+  loss->weights =
+      bp__op_as_shape(loss->graph, node, weights, &scores->shape[1],
+                      "its weights do not have one element for each class of its scores");
   return loss->labels && (loss->weights || !weights) ? 0 : -1;
 }
 

@@ -76,8 +76,8 @@ static void exchange_last(const BpGraphValue *value, int64_t *shape) {
 }
 
 /* MatMulTurned: a * b', where b' has the last two dimensions of b exchanged. Only
- * graph/build/pack.c makes it. The body has a stage for b', so that the schedule can compute it in
- * the tiles of the product. */
+ * graph/build/pack.c makes this operator. The body has a stage for b', so that the schedule can
+ * compute it in the tiles of the product. */
 BP_ROW_INFER(matmul_turned) {
   BpGraphValue turned = *node->inputs[1];
   exchange_last(node->inputs[1], turned.shape);

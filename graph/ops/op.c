@@ -615,7 +615,7 @@ BpGraphValue *bp__op_binary(BpGraph *graph, const BpGraphNode *node, const char 
 BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              const int64_t *shape, int32_t ndim) {
   BpGraphValue *inputs[2] = {value, bp__graph_int_vector(graph, shape, ndim)};
-  BpGraphAttr attr = bp__attr_int(graph, "allowzero", 1); /* an extent of 0 is none to copy */
+  BpGraphAttr attr = bp__attr_int(graph, "allowzero", 1); /* 0 is an extent, not a copy of one */
   return bp__op_apply(graph, "", "Reshape", node->name, inputs, 2, &attr, 1);
 }
 

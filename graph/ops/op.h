@@ -23,7 +23,7 @@
 #define BP_FUSE_ELEMENTWISE 0 /* elements depend on inputs at their own position, or broadcast */
 #define BP_FUSE_INJECTIVE   1 /* elements depend on single input elements, at any position */
 #define BP_FUSE_REDUCTION   2 /* elements depend on many: injective producers join it */
-#define BP_FUSE_ANCHOR      3 /* its elements are read often: only consumers are fused into it */
+#define BP_FUSE_ANCHOR      3 /* elements are read often: only consumers are fused into the operator */
 #define BP_FUSE_VIEW        4 /* a view of the same bytes in another shape, without a function */
 #define BP_FUSE_OPAQUE      5 /* an operator that never shares its function */
 
@@ -44,7 +44,7 @@ typedef struct BpOpCompute {
   BpExtents *extents;
   BpOpSymbols *symbols;
   BpTransformStages
-      *transforms; /* where ConvWinograd stores its stages for the schedule, or NULL */
+      *transforms; /* array in which ConvWinograd stores its stages for the schedule, or NULL */
 } BpOpCompute;
 
 /* The open extents that a row's functions accept: they compare extents, pass them on, or use
@@ -172,7 +172,8 @@ BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue
                            int64_t axis, int64_t start, int64_t end);
 /* The vector 0, 1, 2 and so on, as int64; `count` may be open (mark.c). */
 BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t count);
-/* A vector of extents for `node`; operators that need it as data get it computed. */
+/* Makes a vector of extents for `node`. If an operator needs the vector as data, nodes compute
+ * it. */
 BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                              int64_t count);
 /* The indices of the true elements of a bool vector, which a run counts (mark.c). */
@@ -300,8 +301,8 @@ int bp__op_infer_window(BpGraph *graph, const BpGraphNode *node, const int64_t *
 int64_t bp__op_padded(BpExtents *extents, const BpOpWindow *window, int32_t dimension);
 /* Whether the pads, and the extents of input and output, are numbers. */
 bool bp__op_window_is_closed(const BpOpWindow *window);
-/* The window of the convolution whose transpose the node is: `out` is the extents of the node's
- * output, at whose beginning `pad_begin` elements are cut off. */
+/* Sets the window of a transposed convolution: `out` has the extents of the node's output, and
+ * `pad_begin` is the number of elements that are cut off at its beginning. */
 int bp__op_transpose_window(BpExtents *extents, const BpGraphNode *node, BpOpWindow *window);
 
 #endif

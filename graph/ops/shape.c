@@ -94,7 +94,7 @@ static int choose_axes(const BpGraphNode *node, const int64_t *axes, int32_t cou
     if (bp__op_axis(node, axes[i], ndim, &axis))
       return -1;
     if (chosen[axis])
-      return bp__op_bad(node, "axis %d is there twice", axis);
+      return bp__op_bad(node, "axis %d occurs twice", axis);
     chosen[axis] = 1;
   }
   return 0;

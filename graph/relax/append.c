@@ -104,7 +104,7 @@ static bool fits(const BpTensorView *view, const BpTensorView *like, int64_t axi
 
 /* ---- Appending --------------------------------------------------------------------------- */
 
-/* The tensor of an entry, if it can be used again, else a new one; *result is set to it. */
+/* Sets *result to the tensor of an entry, if it can be used again, or to a new tensor. */
 static BpTensor *take_own(BpRelaxMachine *machine, BpRelaxKept *kept, const BpTensorView *wanted,
                           BpValue *result) {
   BpTensor *tensor = bp__relax_kept_get(kept);

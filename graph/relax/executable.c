@@ -308,7 +308,7 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
   if (num_words < 4 || words[3] < 0 || (uint64_t)words[3] > num_words - 4)
     return damaged(reader, function->name, "has a call that is cut off");
   if (words[2] < 0 || words[2] >= reader->executable->num_functions)
-    return damaged(reader, function->name, "calls a function that is not there");
+    return damaged(reader, function->name, "calls a function that does not exist");
   BpRelaxArg dst;
   if (decode_register(function, words[1], &dst))
     return damaged(reader, function->name, "writes a register that it does not have");

@@ -15,9 +15,10 @@
  * bytes as an expression of the open extents, the bytes for likely extents, and the likely extents,
  * "n=64, m=1". */
 #define BP_RELAX_STORAGE_NAMES "backplane.storage"
-/* Of a program that runs on devices beside its first one and the host, from the machine's number 1
- * on: "TYPE ORDINAL FALLBACK", the first two as the places of graphs (graph/io/places.h), and the
- * fallback's number from 1 on, by which specialised code finds the device of its fallback. */
+/* The name of a function whose parameters' names describe the devices of a program other than the
+ * first device and the host, in order from the machine's number 1: "TYPE ORDINAL FALLBACK". Type
+ * and ordinal are those of the places of graphs (graph/io/places.h). By the fallback's number, from
+ * 1, specialised code finds the device of its fallback. */
 #define BP_RELAX_DEVICE_NAMES "backplane.devices"
 
 /* The sources of a call's argument. */

@@ -117,7 +117,7 @@ static int next_value(Reader *reader, uint64_t *bytes) {
   return size < 0 ? -1 : 0;
 }
 
-/* Adds the next part; *end is moved past it. */
+/* Adds the next part, and moves *end past the part. */
 static int next_part(Reader *reader, uint64_t *end) {
   int64_t count;
   uint64_t largest = 0;
@@ -183,7 +183,7 @@ int bp__relax_plan_arena(BpRelaxMachine *machine, const BpValue *args, int32_t n
   if (!arena)
     return -1;
   if (lay_parts(&reader, count, arena) < 0) {
-    arena->num_parts = 0; /* some of the offsets do not belong to the new plan */
+    arena->num_parts = 0; /* some of the offsets would not belong to the new plan */
     return -1;
   }
   return grow(machine, device, arena);

@@ -48,7 +48,7 @@ int bp__relax_append(BpRelaxMachine *machine, const BpValue *args, int32_t num_a
 int bp__relax_without_room(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                            BpValue *result);
 
-/* ---- What the files share ---------------------------------------------------------------- */
+/* ---- Declarations that the files share --------------------------------------------------- */
 
 #define BP_RELAX_MAX_NDIM 64
 

@@ -341,7 +341,7 @@ typedef struct Current {
   uint32_t count;
 } Current;
 
-/* The last one first, as they were replaced. Keeps the thread's error. */
+/* Restores the current streams, the last one first. Keeps the thread's error. */
 static int restore(const Current *before, int status) {
   BpError *error = bp_error_take();
   for (uint32_t i = before->count; i > 0; i--)

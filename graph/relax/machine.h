@@ -38,8 +38,8 @@ struct BpRelaxMachine {
   BpModule *self; /* module that owns the machine; borrowed */
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   BpRelaxPool *pools[BP_RELAX_MAX_DEVICES];
-  uint32_t num_devices; /* the last one is the host */
-  bool is_switching;    /* two beside the host are of one type */
+  uint32_t num_devices; /* number of devices; the last device is the host */
+  bool is_switching;    /* two devices other than the host have one type */
   BpValue *constants;   /* tensors on the first device */
   BpRelaxCallee *callees;
   BpValue *functions;     /* functions of the callees as values, for compiled functions */
@@ -87,7 +87,8 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
 int bp__relax_copy_into(const BpTensorView *from, const BpTensorView *to);
 /* Copies a tensor to a device (transfer full); a copy on the tensor's own device is queued. */
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope);
-/* A tensor on a device (transfer full): a copy, or the tensor itself if it is there already. */
+/* Returns a tensor on a device (transfer full): a copy, or the tensor itself if it is on that
+ * device already. */
 BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope);
 
 #endif

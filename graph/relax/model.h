@@ -18,8 +18,8 @@ typedef struct BpRelaxAppend {
 typedef struct BpRelaxModel {
   BpModule *module; /* module of the machine */
   BpRelaxMachine *machine;
-  uint32_t num_devices;             /* of the machine's: those that it was given */
-  BpDevice used[BP_PLACES_MAX + 1]; /* the model's device, then others in the order given */
+  uint32_t num_devices;             /* number of the machine's devices that the caller gave */
+  BpDevice used[BP_PLACES_MAX + 1]; /* the model's device, then the others */
   uint32_t num_used;
   uint32_t function; /* "main", "forward", or the only one there is */
   uint32_t num_inputs;

@@ -17,8 +17,9 @@ int bp__relax_register(void);
 /* Makes the module of an executable from its bytes (transfer full). If the bytes have an owner,
  * aligned constants stay in them; if `owner` is NULL, all constants are copied. */
 BpModule *bp__relax_module_read(const BpByteArray *bytes, BpObject *owner);
-/* The same from a tensor of bytes that has BP_RELAX_HEAD bytes of room before those of the
- * executable. The module keeps the tensor, and saving the module copies nothing. */
+/* Makes the module of an executable from a tensor of bytes (transfer full). The tensor has room for
+ * BP_RELAX_HEAD bytes before the executable. The module keeps the tensor, and saving the module
+ * copies nothing. */
 #define BP_RELAX_HEAD 64
 BpModule *bp__relax_module_take(BpTensor *whole);
 /* The executable of a module; NULL without an error for a module of another kind. */

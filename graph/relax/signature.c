@@ -246,7 +246,7 @@ int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
   return read_outputs(&reading, outputs, num_outputs);
 }
 
-/* ---- What is appended to ----------------------------------------------------------------- */
+/* ---- Inputs that runs append to ---------------------------------------------------------- */
 
 /* Whether a call appends: (machine, entry, output, tensor, new rows, axis, ...) */
 static int is_append(const Reading *reading, const BpRelaxInstruction *instruction) {

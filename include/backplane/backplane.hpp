@@ -141,7 +141,7 @@ public:
   explicit Tensor(BpTensor *tensor) : tensor_(tensor, bp_tensor_release) {
   }
 
-  /* A copy of the values on a device. Their number must be that of the shape. */
+  /* Copies values to a device. The number of values must be the number of elements of the shape. */
   template <typename T>
   static Tensor of(const std::vector<std::int64_t> &shape, const std::vector<T> &values,
                    BpDevice device = BpDevice{BP_DEVICE_CPU, 0}) {
@@ -246,7 +246,7 @@ public:
     return describe(bp_model_num_outputs(get()), bp_model_output_info);
   }
 
-  /* The model's own first. */
+  /* Returns the devices of the model; the first is the device of inputs and outputs. */
   std::vector<BpDevice> devices() const {
     std::size_t count = 0;
     const BpDevice *devices = bp_model_devices(get(), &count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache: compiled code, and the results of trying plugins out. Its folder is the one
- * that the program chooses, else BACKPLANE_CACHE_DIR, else XDG_CACHE_HOME/backplane, else
+/* The user's cache: compiled code, and the results of trying plugins out. The cache's folder is the
+ * one that the program chooses, else BACKPLANE_CACHE_DIR, else XDG_CACHE_HOME/backplane, else
  * HOME/.cache/backplane. A NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_CACHE_H
 #define BACKPLANE_CACHE_H

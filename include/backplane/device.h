@@ -68,17 +68,17 @@ BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
  * context of that BpDeviceApi. NULL, without an error, if devices of this type do not have the
  * extension. */
 BP_API const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version);
-/* Returns the present number of devices of a type. If it is 0, *why (may be NULL) says the reason,
- * and which environment variables of the plugin are set; otherwise it is "". *why is valid until
- * the thread's next call. */
+/* Returns the present number of devices of a type. If the number is 0, *why (may be NULL) is the
+ * reason, with the environment variables of the plugin that are set; otherwise *why is "". *why is
+ * valid until the thread's next call. */
 BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
 /* Reads an attribute: BP_ATTR_*, or a number that only the plugin knows. The caller owns the value;
  * None if the device lacks the attribute. A negative number is an error. BP_ATTR_EXIST never
  * fails. */
 BP_API int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value);
 /* Return the name of an attribute, such as "max_threads_per_block", or NULL; and the number of a
- * name, or -1 if unknown. The attributes that this version knows are 0, 1, ... up to the first
- * number without a name. */
+ * name, or -1 if unknown. Attributes have numbers from 0, without gaps: bp_device_attr_name returns
+ * NULL for the first number after them. */
 BP_API const char *bp_device_attr_name(int32_t attr);
 BP_API int32_t bp_device_attr_by_name(const char *name);
 
@@ -139,7 +139,7 @@ BP_API void bp_transfer_free(BpTransfer *transfer);
 
 /* Memory that is shared with another device, API or process, through the extension
  * "external_memory" of device_extensions.h, after the host's checks. A device without the extension
- * has no forms. The host's own device has none either: the host's memory needs no handle, and
+ * has no forms. The host's own device has no forms, because the host's memory needs no handle:
  * bp_tensor_wrap takes its address. A form that the device lacks is BP_ERROR_NOT_IMPLEMENTED, and
  * the message names the supported forms.
  *
@@ -174,10 +174,11 @@ BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
 /* ---- Events ------------------------------------------------------------------------------ */
 
 /* A point that a stream of one device reaches. An event that was never recorded is complete. Each
- * record replaces the one before; queued waits still refer to the earlier record. An event is
- * complete whether the work before it succeeded or failed: bp_stream_sync raises the failure, once.
+ * record replaces the previous record; queued waits still refer to the record that they were queued
+ * for. An event is complete whether the work before it succeeded or failed: bp_stream_sync raises
+ * the failure, once.
  *
- * On a device without the extension "events" (device_extensions.h) the host does what it can: a
+ * On a device without the extension "events" (device_extensions.h) the host replaces events: a
  * query and a synchronize wait for all work queued on the stream so far, regardless of the timeout,
  * and raise its failure instead of bp_stream_sync; a wait orders the streams by
  * bp_stream_sync_from_to. On the host's own device an event is always complete: work there has
@@ -248,8 +249,8 @@ BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
  *
  * BP_DEVICE_TYPE_OF_CODE gives the device type of code for devices of a type. The device types of
  * another machine are above BP_DEVICE_PRIVATE_LAST; their low 16 bits are the number of the kind.
- * The host assigns them for the life of a process; plugins and artifacts never contain them. Since
- * 1.0. */
+ * The host assigns these device types for the life of a process; plugins and artifacts never
+ * contain them. Since 1.0. */
 #define BP_DEVICE_TYPE_OF_CODE(device_type) ((int32_t)((device_type)&0xffff))
 
 #endif

@@ -49,7 +49,7 @@ typedef struct BpPluginInfo {
   const char *isa;
   const char *sanitizer;
   int64_t priority;
-  int64_t is_isolated; /* 1: BACKPLANE_ISOLATE makes it run in a process of its own */
+  int64_t is_isolated; /* 1: BACKPLANE_ISOLATE isolates the plugin in its own process */
 } BpPluginInfo;
 
 typedef struct BpPluginList BpPluginList;
@@ -71,10 +71,10 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
 /* Says why there is no plugin, kind of device or target kind `name`. The text has the path and the
  * reason of a plugin that cannot be used; or it says that the name is a kind of device and not a
  * target kind, or the reverse; or, if no plugin has the name, it names the package that has it, if
- * an installed file lists that package. Otherwise it is "". A plugin whose descriptor cannot be
- * read is identified by its file: backplane-opencl.so is "opencl". Never NULL; freed with
- * bp_str_free. Any thread. As in all functions of this header, a NULL where none is allowed is an
- * error of kind BP_ERROR_VALUE. */
+ * an installed file lists that package. Without any of these reasons the text is "". A plugin whose
+ * descriptor cannot be read is identified by its file: backplane-opencl.so is "opencl". Never NULL;
+ * freed with bp_str_free. Any thread. As in all functions of this header, a NULL where none is
+ * allowed is an error of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. If several plugins

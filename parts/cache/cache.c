@@ -87,8 +87,8 @@ static void remove_temporary(int folder, const char *name, const struct stat *st
     unlinkat(folder, name, 0);
 }
 
-/* All processes do the same: each updates the time of a file before it uses the file, and keeps
- * files with a recent time. */
+/* Removes old files of the cache. Every process updates the time of a file before it uses the file,
+ * and no process removes a file with a recent time. */
 static void tidy(const BpCache *cache) {
   const time_t now = time(NULL);
   const uint64_t limit = limit_bytes();

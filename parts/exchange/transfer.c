@@ -69,8 +69,9 @@ static int imports_in_turn(BpDevice device, uint64_t *alignment) {
   return (imports & needed) == needed;
 }
 
-/* Whether a stream of `to` can wait for `from` and then read what `from` left; *has_events: whether
- * `from` has events, as the host has, whose work ends with the call. -1 with an error. */
+/* Whether a stream of `to` can wait for `from` and then read the memory that `from` wrote; -1 with
+ * an error. *has_events: whether `from` has events; the host counts as having them, because its
+ * work ends with the call. */
 static int is_queued(BpDevice from, BpDevice to, int *has_events, uint64_t *alignment) {
   const BpEventsApi *from_events, *to_events;
   if (bp__event_table(from, &from_events) || bp__event_table(to, &to_events))
@@ -100,7 +101,7 @@ static void destroy(BpTransfer *transfer) {
     bp_error_put(pending);
 }
 
-/* Returns a handle of the staging memory; NULL: the device cannot import it now. */
+/* Returns a handle of the staging memory; NULL if the device cannot import the memory now. */
 static void *import(const BpTransfer *transfer, BpDevice device) {
   const BpExternalMemory memory = {
       sizeof memory, transfer->size, transfer->staging, -1, BP_EXTERNAL_HOST_POINTER, 0};

@@ -77,7 +77,8 @@ static int does_cross(const char *registry_name) {
          g_str_has_prefix(registry_name, "runtime.module.loadbinary_");
 }
 
-/* Returns the first name that a worker cannot provide (transfer full); NULL: it can provide all. */
+/* Returns the first name that a worker cannot provide (transfer full); NULL if a worker can provide
+ * all names. */
 static char *find_obstacle(const char *provides) {
   size_t length = 0;
   for (const char *word = provides; (word = bp__words_next(word, &length));) {

@@ -46,7 +46,7 @@ BP__SHARED int bp__descriptor_parse(Descriptor *descriptor, const char *text, si
 void bp__descriptor_clear(Descriptor *descriptor);
 
 /* Returns the package that a descriptor names for one of its `libraries`: a soname, or all
- * alternatives of one (transfer full, g_free); NULL if it names none. */
+ * alternatives of one (transfer full, g_free); NULL if the descriptor names no package. */
 BP__SHARED char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 
 /* Returns the priority in a descriptor that was parsed without error; 0 by default. */

@@ -5,8 +5,9 @@
  *
  * The part parts/isolation decides which plugins are isolated, starts the program backplane-worker,
  * with a command such as ssh for another machine, and keeps a Plugin for each usable plugin of
- * another machine. The plugin `worker` does the rest. It registers the function `runtime.isolate`,
- * which registers the names of an isolated plugin, with functions that call the worker.
+ * another machine. The plugin `worker` does the rest. The plugin `worker` registers the function
+ * `runtime.isolate`, which registers the names of an isolated plugin, with functions that call the
+ * worker.
  *
  * The path of another machine's plugin is BP_REMOTE_PREFIX, the machine, a slash and the plugin's
  * name. */

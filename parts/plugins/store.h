@@ -61,8 +61,8 @@ GPtrArray *bp__plugins_named(const char *name);
 GPtrArray *bp__plugins_that_provide(const char *registry_name);
 
 /* Returns the plugin of the same name and machine that is used instead of `plugin`, because it is
- * in use, or because it comes first and has not failed so far. NULL if no other plugin takes its
- * place. Called with the lock held. */
+ * in use, or because it comes first and has not failed so far. Returns NULL if no other plugin is
+ * used instead. Called with the lock held. */
 const Plugin *bp__plugin_rival(const Plugin *plugin);
 /* Returns the text about a plugin that is shadowed by the plugin at `path` (transfer full,
  * g_free). */

@@ -153,8 +153,8 @@ static int read_record(const TrialCache *cache, char *lines, Record *record) {
   return is_current(cache, record);
 }
 
-/* Returns the seconds left of the quarantine; 0 once it has ended. A clock that was set back ends
- * it. */
+/* Returns the seconds left of the quarantine; 0 after its end. A clock that was set back ends the
+ * quarantine. */
 static int64_t seconds_left(const Record *record) {
   int last = (int)G_N_ELEMENTS(quarantine_seconds) - 1;
   int64_t since = (int64_t)time(NULL) - record->time;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the configuration file. It is read again for each value: a process asks for one or two. */
+/* Reads the configuration file. The file is read again for each value, because a process asks for
+ * one or two values. */
 
 #include "parts/select/config.h"
 

@@ -111,7 +111,7 @@ static char *read_string(Reader *reader) {
   return g_string_free(text, rc != 0);
 }
 
-/* Whether a JSON number begins here. *end becomes the position after it. */
+/* Whether a JSON number begins here. Sets *end to the position after the number. */
 static int scan_number(const char *c, const char **end, int *is_real) {
   c += *c == '-';
   size_t digits = strspn(c, DIGITS);

@@ -5,8 +5,8 @@
 
 #include "core/target/target.h"
 
-/* Separators of words. They are independent of the locale, because a target's text is stored in
- * artifacts. */
+/* Separators of words. The text forms are independent of the locale, because a target's text is
+ * stored in artifacts. */
 #define SPACE " \t\n\v\f\r"
 
 /* Checks a kind and its defaults. */

@@ -55,7 +55,8 @@ static int rounds_to(const Form *form, double number, double value) {
   int least = form->format.least_exponent;
   double step = ldexp(1, MAX(exponent - 1, least) - form->format.fraction_bits);
   int is_even = (int64_t)(fabs(value) / step) % 2 == 0;
-  int is_power = fraction <= 0.5 && exponent - 1 > least; /* below, numbers are twice as dense */
+  /* Below a power of two, numbers are twice as dense. */
+  int is_power = fraction <= 0.5 && exponent - 1 > least;
   double distance = fabs(number) - fabs(value);
   double most = distance < 0 && is_power ? step / 4 : step / 2;
   return fabs(distance) < most || (is_even && fabs(distance) == most);

@@ -37,8 +37,8 @@
 typedef struct Export {
   BpModule **modules; /* the root first */
   size_t num_modules;
-  size_t *nodes;       /* by module: index of the module in the blob */
-  BpModule **of_nodes; /* by index: a module; NULL for the library itself */
+  size_t *nodes;       /* index in the blob, by module */
+  BpModule **of_nodes; /* module by index; NULL for the library itself */
   size_t num_nodes;
   size_t library_node; /* index of the host code; NO_NODE if there is none */
   uint64_t *indptr;
@@ -344,9 +344,9 @@ static int link_library(Export *job) {
   return rc;
 }
 
-/* The unfinished library in its final folder. It has no name if the file system allows that: then
- * nothing is left of it if this process is killed. Its mode is that of a program that this process
- * makes. */
+/* The unfinished library in its final folder. The file has no name if the file system allows that:
+ * then no file is left if this process is killed. The file's mode is that of a program that this
+ * process makes. */
 typedef struct Unfinished {
   int folder;
   int fd;
@@ -356,7 +356,7 @@ typedef struct Unfinished {
 static int create_beside(const char *path, Unfinished *file) {
   char *directory = g_path_get_dirname(path);
   file->folder = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (file->folder >= 0 && !access("/proc/self/fd", X_OK)) /* which can name it */
+  if (file->folder >= 0 && !access("/proc/self/fd", X_OK)) /* the file's later name */
     file->fd = openat(file->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0777);
   if (file->folder >= 0 && file->fd < 0)
     file->fd = bp__temporary_file(file->folder, 0777, file->name);

@@ -41,8 +41,8 @@ void bp__trial_clear(Trial *trial) {
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-/* Whether another process has the lock. Any other failure, as on a file system without locks, will
- * not pass by waiting. */
+/* Whether another process has the lock. No other failure ends by waiting, such as that of a file
+ * system without locks. */
 static int is_locked(int fd) {
   return flock(fd, LOCK_EX | LOCK_NB) && (errno == EWOULDBLOCK || errno == EINTR);
 }

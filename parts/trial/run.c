@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The helper ends by itself at the deadline. If it has not ended this long after the deadline, it
- * is woken, and then killed. */
+/* The helper ends by itself at the deadline. A helper that has not ended this long after the
+ * deadline is woken, and then killed. */
 #define REPORT_MAX    (256 * 1024)
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
@@ -316,8 +316,8 @@ static void judge_killed(Trial *trial) {
 }
 
 /* Failures that are not caused by the plugin: a program that is not the helper, a helper that could
- * not start the trial, or one that ended before the plugin was loaded. They are no verdict on the
- * plugin. */
+ * not start the trial, or one that ended before the plugin was loaded. These failures are no
+ * verdict on the plugin. */
 static int check_helper(const Trial *trial) {
   const char *why = last_of(trial, "impossible"), *program = bp__trial_program();
   if (why)

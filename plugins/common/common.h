@@ -2,11 +2,11 @@
 /* Code that the plugins for GPUs share; each is built with its own copy.
  *
  * library.c  a vendor's library, opened at run time
- * devices.c  the devices that there are
- * language.c the emitter's languages, as a target has them
+ * devices.c  the list of the vendor's devices
+ * language.c the emitter's languages, for a target's features
  * argument.c arguments of launches and copies
  * poll.c     waiting with a timeout
- * text.c     what messages show
+ * text.c     text for messages
  *
  * event.h is for the plugins whose events hold their latest record, cuda_api.h for cuda and
  * cudalibs. */

@@ -287,7 +287,7 @@ static LLVMValueRef picked_lane(BpGen *g, const BpIrNode *node, int64_t index) {
       return lane(g, bp_gen_expr(g, vector), index);
     index -= g->ir->dtype(vector).lanes;
   }
-  bp_gen_fail(g, BP_ERROR_VALUE, "a shuffle picks a lane that is not there");
+  bp_gen_fail(g, BP_ERROR_VALUE, "a shuffle picks a lane that does not exist");
   return bp_gen_poison(g, with_lanes(g->ir->dtype(node), 1));
 }
 

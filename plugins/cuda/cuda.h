@@ -48,7 +48,7 @@ extern BpCudaLibrary bp_cu;
 #define BP_CUDA_NO_GPU                                                                             \
   "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more"
 
-/* Opens the driver and initialises it. Returns NULL, or the reason and what to do; static. */
+/* Opens and initialises the driver. Returns NULL, or the reason and what to do; static. */
 const char *bp_cuda_load(void);
 
 typedef struct BpCudaDevice BpCudaDevice;

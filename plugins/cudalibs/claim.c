@@ -95,7 +95,8 @@ static const char *check_values(const Node *node) {
   "kernel_shape, strides, dilations or pads do not have one entry for each spatial dimension, or " \
   "an entry is too small or too large"
 
-/* Reads a list of `count` numbers from `least` to INT32_MAX into `list`; 0 if it is another. */
+/* Reads a list of `count` numbers from `least` to INT32_MAX into `list`; returns 0 if the attribute
+ * has another length or a number out of range. */
 static int read_list(const BpOnnxNode *node, const char *name, int32_t count, int32_t least,
                      int32_t otherwise, int32_t *list) {
   const BpOnnxAttr *attr = bp_onnx_find_attr(node, name, BP_ONNX_ATTR_INTS);

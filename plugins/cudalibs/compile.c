@@ -9,9 +9,9 @@
 typedef struct Writer {
   BpCudalibsView view;
   BpCudalibsHeader header;
-  int32_t *number;       /* by value: the number of its tensor, from 1 on */
+  int32_t *number;       /* number of the tensor of each value, from 1 */
   int32_t *values;       /* by tensor */
-  BpCudalibsStep *steps; /* by node: the step whose last node it is */
+  BpCudalibsStep *steps; /* step that ends with a node, by node */
   char *is_step;         /* by node */
   char *is_done;         /* by node */
 } Writer;

@@ -11,7 +11,7 @@
  * run.c          the calls of a plan
  * module.c       modules of kind `cudalibs`
  *
- * `data` of a tensor is a CUdeviceptr, and a stream is a CUstream, as in the plugin cuda. Its
+ * `data` of a tensor is a CUdeviceptr, and a stream is a CUstream, as in the plugin cuda. The
  * default stream, NULL, is ordered with CUDA's legacy default stream, which the libraries use. */
 #ifndef BP_PLUGINS_CUDALIBS_H
 #define BP_PLUGINS_CUDALIBS_H
@@ -98,7 +98,7 @@ typedef enum BpCudalibsKind {
 /* The shape of the addend of a product. */
 typedef enum BpCudalibsAddend {
   BP_CUDALIBS_NO_ADDEND,
-  BP_CUDALIBS_FULL,   /* of the result's shape */
+  BP_CUDALIBS_FULL,   /* an addend of the result's shape */
   BP_CUDALIBS_ROW,    /* one element for each column: added to each row */
   BP_CUDALIBS_COLUMN, /* one element for each row: added to each column */
   BP_CUDALIBS_NUM_ADDENDS
@@ -122,7 +122,7 @@ typedef struct BpCudalibsWindow {
   int32_t dilations[BP_CUDALIBS_MAX_SPATIAL];
   int32_t pads[BP_CUDALIBS_MAX_SPATIAL];
   int32_t groups;  /* of a convolution */
-  int32_t pooling; /* of a pooling: CUDNN_POOLING_* */
+  int32_t pooling; /* CUDNN_POOLING_* of a pooling */
 } BpCudalibsWindow;
 
 /* The source of a softmax is [outer, extent, inner]; each sum is over `extent`. */
@@ -135,7 +135,7 @@ typedef struct BpCudalibsSoftmax {
 typedef struct BpCudalibsStep {
   int32_t kind; /* BpCudalibsKind */
   int32_t src, weights;
-  int32_t bias; /* of a convolution; the addend of a product */
+  int32_t bias; /* bias of a convolution, or addend of a product */
   int32_t sum;  /* a tensor added to the result of a convolution before relu */
   int32_t dst;
   int32_t relu; /* 1: negative results become 0 */
@@ -257,7 +257,7 @@ int32_t bp_cudalibs_engine_return(BpCudalibsDevice *device, BpCudalibsEngine *en
 
 /* ---- Plans (plan.c, run.c) --------------------------------------------------------------- */
 
-/* A step on a device. Descriptors that its kind does not need are NULL. */
+/* A step on a device. Descriptors that the step's kind does not need are NULL. */
 typedef struct BpCudalibsOp {
   cudnnTensorDescriptor_t src, dst, bias;
   cudnnFilterDescriptor_t filter;
@@ -275,7 +275,7 @@ typedef struct BpCudalibsPlan {
   const BpCudalibsProgram *program;
   int allows_tf32;
   BpCudalibsOp *ops;   /* by step */
-  int64_t *offsets;    /* by tensor: of constants in `weights`, of inner tensors in the scratch */
+  int64_t *offsets;    /* by tensor: offset in `weights` of a constant, or in the scratch */
   CUdeviceptr weights; /* the constants, and rows of ones for addends of products */
   int64_t ones[BP_CUDALIBS_NUM_TYPES]; /* offset in `weights` of a row of ones of the type */
   size_t inner_size;                   /* bytes for tensors between steps */

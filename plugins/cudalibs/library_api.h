@@ -4,7 +4,8 @@
  * are the libraries' symbols. Enumerations of the libraries are ints here.
  * tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers where they are installed.
  *
- * cuBLAS: every function is there since CUDA 11.0, and so in libcublas.so.12 and .13.
+ * cuBLAS: every function exists since CUDA 11.0, and so in libcublas.so.12 and .13.
+ *
  * cuDNN: every function is in libcudnn.so.9 since 9.0. */
 #ifndef BP_PLUGINS_CUDALIBS_LIBRARY_API_H
 #define BP_PLUGINS_CUDALIBS_LIBRARY_API_H

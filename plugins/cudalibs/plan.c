@@ -251,7 +251,7 @@ static int32_t upload_constants(Plan *plan) {
 /* A tensor between steps: it is computed by step `first` and last read by step `last`. */
 typedef struct Life {
   int32_t first, last;
-  int32_t next; /* in the list of tensors in use, by offset */
+  int32_t next; /* next tensor in use, by offset */
 } Life;
 
 static int is_inner(const BpCudalibsProgram *program, int32_t tensor) {

@@ -131,7 +131,7 @@ static int convolve_at_once(const Run *run, const BpCudalibsStep *step, const Bp
       address_of(run, step->bias), op->activation, op->dst, dst);
 }
 
-/* Computes them one after the other. */
+/* Computes the convolution, the bias, the sum and the activation one after the other. */
 static int32_t convolve_split(const Run *run, const BpCudalibsStep *step, const BpCudalibsOp *op,
                               int32_t type) {
   Scalar one = scalar(type, 1), zero = scalar(type, 0);
@@ -206,7 +206,8 @@ int32_t bp_cudalibs_plan_run(BpCudalibsPlan *plan, CUstream stream, const CUdevi
     if (status)
       bp_plugin_add_context(&bp_cudalibs_host, "node '%s'", plan->program->steps[s].node);
   }
-  /* Also after an error: calls may have been queued. Its own error would hide the first one. */
+  /* The engine is returned also after an error, because calls may be queued. The first error is
+   * kept. */
   if (engine && status) {
     BpError *first = bp_cudalibs_host.error->take();
     if (bp_cudalibs_engine_return(plan->device, engine, stream) != 0)

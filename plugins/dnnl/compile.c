@@ -12,9 +12,9 @@ typedef struct Writer {
   const BpGraphTable *table;
   const BpOnnxGraph *part;
   BpDnnlHeader header;
-  int32_t *number;   /* by value: the number of its tensor, from 1 on */
+  int32_t *number;   /* number of the tensor of each value, from 1 */
   int32_t *values;   /* by tensor */
-  BpDnnlStep *steps; /* by node: the step whose last node it is */
+  BpDnnlStep *steps; /* step that ends with a node, by node */
   char *is_step;     /* by node */
   char *is_done;     /* by node */
 } Writer;

@@ -115,8 +115,8 @@ static void keep(const Key *key, BpFunction *function) {
   free_kept(last);
 }
 
-/* Attributes of the operators. The importer has checked those of a model; a caller may give any,
- * and an ignored attribute would make the result wrong. */
+/* Attributes of the operators. The importer has checked the attributes of a model; a direct call
+ * may have any attribute, and an ignored attribute would make the result wrong. */
 static const struct {
   const char *op, *name;
   int32_t type;

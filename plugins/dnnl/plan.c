@@ -59,8 +59,8 @@ typedef struct Planner {
   BpDnnlPlan *plan;
   const BpDnnlProgram *program;
   BpDnnlPacked **packed;
-  int32_t *buffer_of; /* by tensor: the present buffer of the tensor, or UNUSED */
-  int32_t *reads;     /* by tensor: the number of steps that have yet to read it */
+  int32_t *buffer_of; /* the present buffer of a tensor, or UNUSED, by tensor */
+  int32_t *reads;     /* number of steps that have yet to read a tensor, by tensor */
 } Planner;
 
 /* ---- Growing lists ----------------------------------------------------------------------- */

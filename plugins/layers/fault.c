@@ -124,7 +124,7 @@ static void *create(const BpDeviceApi *next) {
 
 /* ---- Failing ----------------------------------------------------------------------------- */
 
-/* Counts a call. Returns its number if it is to fail, else 0. */
+/* Counts a call. Returns the number of the call if the call must fail, else 0. */
 static uint64_t count_call(State *state, BpSlot slot) {
   uint64_t hit = 0;
   for (Fault *fault = state->faults; fault; fault = fault->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugin layers: one call on its way through a layer, and what the layers share.
+/* Inside the plugin layers: one call on its way through a layer, and common code of the layers.
  *
  * forward.c wraps a table once for all layers: each slot describes its call in a BpCall, asks the
  * layer before, calls the next table, and tells the layer after. A layer is these two functions. */
@@ -38,7 +38,7 @@ typedef struct BpCall {
   void *to;        /* sync_stream_from_to: `to` */
   int32_t count;   /* the answer of get_device_count; of an event: BP_EVENT_* */
   int32_t is_kept; /* set by `after`: the object made stays, although the call fails */
-  int64_t began;   /* both for the layer, from `before` to `after` */
+  int64_t began;   /* the layer's own, as is `note`: set in `before`, read in `after` */
   void *note;
 } BpCall;
 

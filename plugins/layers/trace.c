@@ -300,7 +300,7 @@ static void put_sums(Text *text, const State *state) {
   put(text, "}}}");
 }
 
-/* Whether no slot was called: another thread was first to use the kind, and its table is used
+/* Whether no slot was called: the table of another thread, which used the kind first, is in use
  * instead. */
 static int is_unused(const State *state) {
   for (int slot = 0; slot < NUM_SLOTS; slot++)

@@ -36,7 +36,7 @@ typedef struct Object {
   int type;
   int is_stopped;
   BpValidateAccess *accesses; /* accesses of a recording */
-  BpValidateWaits waits;      /* of an event: the work that must complete first */
+  BpValidateWaits waits;      /* work that must complete before an event */
   int is_held;                /* the host holds the event, for work that this layer does not see */
 } Object;
 
@@ -48,7 +48,7 @@ typedef struct State {
   BpValidateOrder order;
   uint64_t last_space;
   Freed freed[MOST_FREED];
-  size_t num_freed; /* all freed handles, ever */
+  size_t num_freed; /* number of all handles ever freed */
 } State;
 
 /* ---- Facts ------------------------------------------------------------------------------- */
@@ -204,7 +204,7 @@ typedef struct Use {
   uint64_t offset, size;
   int is_whole; /* use the size of the space */
   BpValidateUse use;
-  const char *role; /* "source", ... for messages */
+  const char *role; /* the word for messages, such as "source" */
 } Use;
 
 static BpValidateSpace *find_used(const State *state, const Use *use, uint64_t *from) {

@@ -81,7 +81,7 @@ typedef struct BpValidateSpace {
   int is_workspace;
   int is_filled;              /* the memory was written */
   pid_t owner;                /* the allocating thread */
-  BpValidateAccess *accesses; /* by work that the host has not waited for; most recent first */
+  BpValidateAccess *accesses; /* accesses by unfinished work, most recent first */
   BpValidatePlace made;
 } BpValidateSpace;
 

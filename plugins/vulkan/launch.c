@@ -15,7 +15,7 @@ typedef struct Launch {
   int32_t num_held;
   BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* buffers referenced until recording */
   int32_t num_buffers;
-  BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* used by the kernel */
+  BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* buffers that the kernel uses */
   VkDescriptorBufferInfo parts[BP_KERNEL_MAX_ARGS];
   VkBufferView views[BP_KERNEL_MAX_ARGS];
   VkWriteDescriptorSet writes[BP_KERNEL_MAX_ARGS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads from a SPIR-V binary the size of its work groups, the shared memory and the features that
- * it needs, and its bindings. The binary may come from a file, so everything is checked before it
- * is used. The instructions are not checked. */
+/* Reads facts of a SPIR-V binary: the size of work groups, the shared memory, the required
+ * features, and the bindings. The binary may come from a file, so each fact is checked before use.
+ * The instructions are not checked. */
 #include "vulkan.h"
 
 #include <stddef.h>

@@ -11,7 +11,7 @@ typedef struct Timer {
   BpVulkanDevice *device;
   VkQueryPool queries;        /* the timestamps, or VK_NULL_HANDLE */
   int64_t start, stop;        /* readings of the host's clock */
-  BpVulkanTimeline *timeline; /* of the stream on which the timer was stopped; NULL: not stopped */
+  BpVulkanTimeline *timeline; /* timeline of the stream that stopped the timer, or NULL */
   uint64_t value;             /* the timeline's value once both timestamps are written */
 } Timer;
 

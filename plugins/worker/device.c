@@ -245,7 +245,7 @@ static int32_t return_share(const BpRemoteKind *kind, BpSession *session, uint64
   return error->put(before);
 }
 
-/* Allocates from the arena. *handle: 0 if this device cannot. */
+/* Allocates from the arena. *handle is 0 if this device cannot use the arena. */
 static int32_t alloc_shared(const BpRemoteKind *kind, BpSession *session, uint64_t index,
                             uint64_t size, uint64_t *handle) {
   uint64_t answer[2];

@@ -186,8 +186,8 @@ static const Instance *find_function(RemoteFunction *function, BpSession *sessio
   return instance;
 }
 
-/* Asks the worker for a function of a module that lists none. *is_there says whether the module has
- * it. */
+/* Asks the worker for a function of a module that lists none. *is_there is set to whether the
+ * module has the function. */
 static int32_t ask_for_function(RemoteFunction *function, int *is_there) {
   Instance *instance;
   BpSession *session = bp_isolated_session(function->module->plugin);
@@ -443,7 +443,7 @@ static BpModule *finish_module(RemoteModule *module, int32_t rc) {
   return made;
 }
 
-/* Finds a kind among the plugin's loaders. NULL: the plugin has no loader for it. */
+/* Finds a kind among the plugin's loaders; NULL if the plugin has no loader for the kind. */
 static const char *find_loader(const BpIsolated *plugin, BpByteArray kind) {
   for (char **loader = plugin->loaders; *loader; loader++)
     if (strlen(*loader) == kind.size && !memcmp(*loader, kind.data, kind.size))

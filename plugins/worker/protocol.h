@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol between the plugin worker, in the host's process, and the program backplane-worker.
  *
- * The two share memory: a header, and channels. One call at a time runs through a channel: the host
- * writes an operation and its arguments, and the worker answers with a status and results. A thread
- * of the worker serves each channel, so that calls of several threads of the host run at once.
+ * The plugin and the program share memory: a header, and channels. One call at a time runs through
+ * a channel: the host writes an operation and its arguments, and the worker answers with a status
+ * and results. A thread of the worker serves each channel, so that calls of several threads of the
+ * host run at once.
  *
  * The arena follows the channels. If a device runs on the host's CPU and can import host memory,
- * its larger allocations are parts of the arena, and the host copies to and from them by itself.
- * In: the host waits for the stream, copies, and hands the bytes over (HAND_IN). Out: the host
- * takes the bytes (HAND_OUT), and copies. The worker reserves the parts; the host checks their
- * places.
+ * its larger allocations are parts of the arena, and the host copies to and from these parts. For a
+ * copy to the device the host waits for the stream, copies, and hands the bytes over (HAND_IN). For
+ * a copy from the device the host takes the bytes (HAND_OUT), and copies. The worker reserves the
+ * parts; the host checks their places.
  *
  * Bytes for other memory move through the channel's chunks while a call is under way: one side
  * fills chunk i % BP_WORKER_CHUNKS and adds 1 to its counter, the other side empties the chunk and

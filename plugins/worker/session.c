@@ -586,8 +586,8 @@ static int has_commit_limit(void) {
   return got == 1 && mode == '2';
 }
 
-/* The arena is as large as the machine's memory, which is used only as far as it is touched. If the
- * process or the system has limits, the shared memory has no arena. */
+/* The arena is as large as the machine's memory; only its touched pages use memory. If the process
+ * or the system has limits, the shared memory has no arena. */
 static uint64_t choose_size(void) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
@@ -596,9 +596,9 @@ static uint64_t choose_size(void) {
   return BP_WORKER_MEMORY_SIZE + (has_limit || page != 4096 ? 0 : most);
 }
 
-/* Maps shared memory. Its size is sealed, so no access to it can fail in this process. A process
- * that locks its memory (mlockall) would get every page at once if the pages were accessible when
- * they are mapped. */
+/* Maps shared memory. The size of the shared memory is sealed, so no access can fail in this
+ * process. A process that locks its memory (mlockall) would get every page at once if the pages
+ * were accessible when they are mapped. */
 static void *map_shared(int fd, uint64_t size) {
   if (ftruncate(fd, (off_t)size) ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))

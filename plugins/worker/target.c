@@ -178,7 +178,7 @@ static int32_t read_attr(BpTargetAttr *attr, BpWire *wire) {
   return attr->name && attr->description && !wire->is_bad ? 0 : -1;
 }
 
-/* Reads a target kind. Its strings live for ever, as the kind does. */
+/* Reads a target kind. The kind and its strings live for ever. */
 static int32_t read_target(RemoteTarget *remote, BpCall *call) {
   BpTargetKind *kind = &remote->kind;
   kind->struct_size = sizeof *kind;

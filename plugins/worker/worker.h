@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the plugin worker: plugins that run in a process of their own.
  *
- * An Isolated is one such plugin. Its BpSession is a worker process; if that is lost, a new session
- * replaces it. A device index is never reused for another session, so the device of a handle
- * determines the session of the handle. */
+ * An Isolated is one such plugin. The BpSession of an Isolated is a worker process; a new session
+ * replaces a lost one. A device index is never reused for another session, so the device of a
+ * handle determines the session of the handle. */
 #ifndef BP_WORKER_H
 #define BP_WORKER_H
 
@@ -103,12 +103,12 @@ int32_t bp_call_get_blob(BpCall *call, BpOwnedBytes *bytes);
  * caller repeats the call. */
 uint64_t bp_session_slice(const BpSession *session);
 
-/* ---- share.c: device memory in the arena -------------------------------------------------- */
+/* ---- share.c: device memory in the arena ------------------------------------------------- */
 
 /* A part of the arena that is a device's memory. */
 typedef struct BpShare {
   uint64_t handle; /* the worker's handle of the memory */
-  uint64_t from;   /* its place in the arena */
+  uint64_t from;   /* offset of the part in the arena */
   uint64_t size;
 } BpShare;
 
@@ -117,7 +117,7 @@ typedef struct BpShares {
   pthread_mutex_t lock;
   char *memory; /* NULL: there is no arena, or the session is lost */
   uint64_t size;
-  BpShare *items; /* in the order of their handles */
+  BpShare *items; /* the parts, in the order of their handles */
   size_t count, capacity;
 } BpShares;
 

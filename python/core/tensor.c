@@ -97,9 +97,8 @@ static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
 
 /* ---- Exporting through DLPack ------------------------------------------------------------ */
 
-/* A managed tensor in a capsule. Its deleter may be called once by a consumer that fails, and once
- * more by the capsule, which that consumer left unchanged (torch, for a device that it does not
- * know). */
+/* A managed tensor in a capsule. The deleter may be called twice: by a consumer that fails but
+ * leaves the capsule unchanged (torch, for an unknown device), and then by the capsule. */
 typedef struct Given {
   union {
     BpManagedTensor plain;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the runtime for MLServer, with tritonclient on the loopback address. BP_TEST_MLSERVER names a Python that
-has both."""
+"""Tests of the runtime for MLServer, with tritonclient on the loopback address. BP_TEST_MLSERVER names a Python with
+both packages."""
 
 import concurrent.futures
 import importlib.util

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes that only a run determines. Some depend on the data. Others belong to inputs whose extents have different
-names, so that only a run can tell whether they are compatible. Each model is compiled once and compared with
+"""Shapes that only a run determines. Some shapes depend on the data. Other shapes belong to inputs whose extents have
+different names, so that only a run can tell whether they are compatible. Each model is compiled once and compared with
 onnxruntime. Backplane must refuse the runs that onnxruntime refuses."""
 
 import os

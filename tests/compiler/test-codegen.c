@@ -90,7 +90,7 @@ typedef struct Operation {
 #define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 #define FLOATS "float16 bfloat16 float32 float64"
 #define ALL    INTS " " FLOATS
-/* Floats that hold all powers of two up to those of integers. */
+/* Float types that hold every power of two that an integer type holds. */
 #define WIDE_FLOATS "bfloat16 float32 float64"
 
 #define FUNCTION_OF(name, types)                                                                   \
@@ -319,8 +319,8 @@ static int count_parts(const char *text, const char *part) {
   return count;
 }
 
-/* Four neighbours are one load. Their index takes many variables to analyse, each of which is used
- * twice: only a walk over variables, not over paths, ends. */
+/* Four neighbours are one load. The index has many variables, each used twice: the analysis ends
+ * only if it walks over variables, not over paths. */
 static void test_texels_of_many_variables(void) {
   GString *text = g_string_new("(module (function \"f\" (buffer A float32 global 64)"
                                " (buffer B float32 global 64) (attr \"noalias\" 1)"

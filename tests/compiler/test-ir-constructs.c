@@ -436,7 +436,7 @@ static void check_reductions(void) {
 
 typedef struct Intrinsic {
   const char *name;
-  double (*unary)(double); /* its result on floats */
+  double (*unary)(double); /* result of the intrinsic on floats */
   double (*binary)(double, double);
 } Intrinsic;
 

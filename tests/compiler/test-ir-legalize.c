@@ -770,8 +770,8 @@ static void test_what_cannot_be_is_refused(void) {
   assert_refused("test_plain", "(store A 0 1:int8)", BP_ERROR_VALUE, "operand 2 of store is int8");
 }
 
-/* A device would end such loops early. Loops over threads do not count as iterations of a
- * thread. */
+/* A device ends a loop after max_iterations, so longer loops are refused. Loops over threads do not
+ * count as iterations of a thread. */
 static void test_endless_threads_are_refused(void) {
   static const char loops[] = "(for t:int64 0 64 bound \"threadIdx.x\" (for i:int64 0 10 serial "
                               "(for k:int64 0 9 serial (store A t (add i k)))))";

@@ -8,8 +8,8 @@
  * floats are only compared and converted to integers. So results must be equal, except for the sign
  * of zero.
  *
- *   BP_TEST_SEED=N      the first program [1]; each has the number after the one before
- *   BP_TEST_SECONDS=N   for how long [15; 600 with BP_TEST_LONG]
+ *   BP_TEST_SEED=N      number of the first program [1]; later programs count up
+ *   BP_TEST_SECONDS=N   duration of the test [15; 600 with BP_TEST_LONG]
  *
  * A program that fails is reduced as long as it still fails, and printed with its number. */
 
@@ -229,7 +229,7 @@ static const BpIrNode *loaded(Program *program, int type, uint16_t lanes, int de
   return local;
 }
 
-/* Reads a float at the limits of types, and in between, as integers see it. */
+/* Reads a float for conversions to integers: a limit of a type, or a number between limits. */
 static const BpIrNode *odd_float(Program *program, uint16_t lanes) {
   return bp_ir_load(program->random.module, program->odd, ramp(program, lanes, INPUT), NULL);
 }

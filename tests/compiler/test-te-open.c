@@ -216,7 +216,7 @@ static const struct {
     {"dear product", make_dear_product, 100, 0},
 };
 
-#define DEAR_PRODUCT 6 /* its place among the computations */
+#define DEAR_PRODUCT 6 /* index of the product among the computations */
 
 #define LIKELY   40
 #define GREATEST 5000
@@ -325,8 +325,8 @@ static void check_target(const char *target, int open) {
   }
 }
 
-/* One target is compiled with optimization, which takes most of the time: it misuses what we tell
- * it wrongly. */
+/* Only one target is compiled with optimization, which takes most of the time. An optimizer that
+ * gets wrong facts about the code generates wrong code. */
 static void test_c_code_takes_every_extent(void) {
   check_target("c -options=-O0", 1);
   check_target("c -vector_bits=128 -options=-O1", 7);

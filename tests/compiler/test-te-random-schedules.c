@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any schedule of a computation gives the same result: random computations under random schedules
  * are compared with the default schedule, whose loops are not partitioned; the reference
- * interpreter runs both. Each is compiled for its extents and with most of them open. */
+ * interpreter runs both. Each computation is compiled twice: for its extents, and with most extents
+ * open. */
 
 #include <backplane/compiler/schedules.h>
 

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 
-DEADLINE = 0.5  # of acts that hang
-SECONDS = 30  # for the command: it has 20 for each round of trials
+DEADLINE = 0.5  # seconds after which a hanging act is ended
+SECONDS = 30  # time of the command, which has 20 seconds for each round of trials
 GRACE = 1  # for processes that the kernel is ending, those of a helper program that was killed
 NOBODY = 65534
 PR_SET_CHILD_SUBREAPER = 36
@@ -64,7 +64,7 @@ def limit_to(number, value):
     return lambda: resource.setrlimit(number, (value, value))
 
 
-# Limits of the process: the calls before it executes the command, and the state of its cache.
+# Limits of the command's process: the function that sets the limit before exec, and the state of the cache.
 LIMITS = {
     "none": (None, "cache"),
     "no-cache": (None, "/proc/nowhere"),
@@ -103,7 +103,7 @@ def all_cases(users):
         if act == "take-memory" and limit != "memory" or act == "fill-disk" and limit not in ("file-size", "full-disk"):
             continue
         if limit == "processes" and user == "root":
-            continue  # it holds for users alone
+            continue  # the rule holds only for users other than root
         yield Case(act, place, limit, user)
 
 
@@ -117,7 +117,7 @@ def sample(cases):
 
 
 class Set:
-    """A folder with the command, its plugins, and all folders that the command may write to. It belongs to one user."""
+    """A folder with the command, its plugins, and all folders that the command may write to. The folder belongs to one user."""
 
     def __init__(self, build, user):
         self.user, self.folder = user, tempfile.mkdtemp(prefix="backplane-broken-")

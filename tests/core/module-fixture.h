@@ -37,8 +37,8 @@
 void fixture_begin(void);
 const BpModuleTable *module_table(void);
 
-/* Makes a serialisable module of kind "test_dev" or "test_other" with a payload (copied). Its
- * function "size" ("other_size") returns the number of bytes of the payload. */
+/* Makes a serialisable module of kind "test_dev" or "test_other" with a payload (copied). The
+ * module's function "size" ("other_size") returns the number of bytes of the payload. */
 BpModule *fake_module(const char *kind, const char *payload);
 /* Counts the existing modules of these kinds. */
 int fake_modules_alive(void);

@@ -240,8 +240,8 @@ static void test_folder_of_another_user(void) {
 
 /* ---- Limits ------------------------------------------------------------------------------ */
 
-/* Runs in a child: returns 0 if the result is right; 77 if it cannot be tested, -1 with errno
- * saying why. */
+/* Runs in a child. Returns 0 if the result is right, 77 if the child cannot run the test, or -1
+ * with errno as the reason. */
 typedef int (*Act)(void);
 
 static void run_in_child(Act act, const char *impossible) {

@@ -81,7 +81,7 @@ static int be_host(char **steps) {
   return 0;
 }
 
-/* The search path is two directories below the one of this test. */
+/* Runs a host whose search path is the directories 1 and 2 of the set. */
 static int run_host(const char *set, const char *const *steps) {
   const char *arguments[16] = {"--host"};
   for (int i = 0; steps[i]; i++)

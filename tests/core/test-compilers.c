@@ -320,7 +320,7 @@ static void test_folder_of_a_killed_process_is_removed_later(void) {
   g_autofree char *left = only_entry(folder);
   use_compiler("cc-after-a-minute", "exec cc \"$@\"");
   assert_compiles();
-  g_assert_true(g_file_test(left, G_FILE_TEST_IS_DIR)); /* it may be in use */
+  g_assert_true(g_file_test(left, G_FILE_TEST_IS_DIR)); /* the folder may be in use */
   make_old(left);
   for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autofree char *path = g_build_filename(folder, names[i], NULL);
@@ -344,7 +344,7 @@ static void test_folder_of_a_killed_process_is_removed_later(void) {
     g_unsetenv("TMPDIR");
 }
 
-/* In a mount namespace of its own. */
+/* Compiles with a cache that forbids execution, in a separate mount namespace. */
 static int compile_on_noexec(void) {
   g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
   if (g_mkdir(cache, 0700) || unshare(CLONE_NEWNS) ||

@@ -265,7 +265,7 @@ static void test_a_failure_in_order_stays_in_the_trial(void) {
   }
 }
 
-/* It is unknown whether the plugin or the kernel, out of memory, ended the process. */
+/* Either the plugin or the kernel, out of memory, may have ended the process. */
 static void test_a_killed_trial_is_not_remembered(void) {
   write_one("killed-trial", "kill-group");
   count_traces();

@@ -40,7 +40,7 @@ static const BpDataType float32 = {BP_DTYPE_FLOAT, 32, 1};
 static const BpDevice host = {BP_DEVICE_CPU, 0};
 static int uses_devices;
 
-/* ---- What parent and child do ------------------------------------------------------------ */
+/* ---- Calls of parent and child ----------------------------------------------------------- */
 
 #define MUST(condition)                                                                            \
   do {                                                                                             \

@@ -609,7 +609,7 @@ static void test_lost_workers_leave_no_descriptors(void) {
   g_assert_cmpint(count_descriptors(), ==, before);
 }
 
-/* ---- What a worker may do ---------------------------------------------------------------- */
+/* ---- The worker's rights ----------------------------------------------------------------- */
 
 static void test_worker_makes_no_file_outside_of_caches(void) {
   const char *path = g_getenv("BACKPLANE_FRAGILE_FILE");

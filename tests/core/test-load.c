@@ -112,7 +112,7 @@ static int be_replaced(void) {
   return use_number(3) == 1 ? 0 : 1;
 }
 
-/* Another build of the plugin replaces it. */
+/* Another build of the plugin replaces the plugin's file. */
 static int be_upgraded(void) {
   bp_plugin_list_free(bp_plugin_list());
   write_defect("replaced/plugin.so", 2, "device-unusable");

@@ -540,7 +540,7 @@ static void test_least_recently_used_files_go_first(void) {
   load_add();
   int runs = count_runs(&cache);
   age_files(&cache, 9000);
-  load_add(); /* its library is used again, its object file is not */
+  load_add(); /* the library is loaded again, but not its object file */
   g_autofree char *oldest = put_file(&cache, 1, 600000, 8000);
   g_autofree char *old = put_file(&cache, 2, 600000, 7000);
   load_numbered(1);

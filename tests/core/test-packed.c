@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors whose elements are not whole bytes are packed, as in DLPack 1.1. Their bytes end before a
- * guard page, so accessing one byte too many crashes. */
+/* Tensors whose elements are not whole bytes are packed, as in DLPack 1.1. The bytes of a tensor
+ * end before a guard page, so an access to one more byte crashes. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>

@@ -46,7 +46,7 @@ static int64_t call(const char *name) {
   return result.v_int64;
 }
 
-/* Returns the first plugin whose path has this end. Its list lives as long as the test. */
+/* Returns the first plugin whose path has this end. The plugin's list lives as long as the test. */
 static BpPluginInfo find_plugin(const char *file) {
   static GPtrArray *lists;
   if (!lists)

@@ -148,7 +148,7 @@ static void test_kernel_adds_one(void) {
   assert_ok(launch(add_one, pointer(in->view.data), pointer(out->view.data), COUNT));
   assert_ok(launch(add_one, view_of(out), view_of(out), COUNT));
   bp_object_release(add_one);
-  bp_object_release(in); /* used by queued work */
+  bp_object_release(in); /* queued work still uses the memory */
   assert_ok(bp_tensor_copy_to_host(&out->view, numbers, sizeof numbers));
   for (int i = 0; i < COUNT; i++)
     g_assert_true(numbers[i] == (float)(i + 2));
@@ -263,7 +263,7 @@ static void test_module_is_saved_and_loaded_again(void) {
 static void test_damaged_bytes_are_errors(void) {
   BpOwnedBytes bytes = encode();
   for (size_t size = 0; size < bytes.size; size++) {
-    g_autofree char *part = g_memdup2(bytes.data, size); /* of exact size: overreading shows */
+    g_autofree char *part = g_memdup2(bytes.data, size); /* exact size, to detect overreading */
     const BpByteArray view = {part, size};
     g_assert_null(bp_module_load_from_bytes("simdev", &view));
     bp_error_clear();

@@ -43,7 +43,7 @@ typedef struct Work {
 typedef struct Lazy {
   GQueue work;
   int has_failed, num_syncs;
-  GHashTable *imports; /* by handle, which is the host address */
+  GHashTable *imports; /* imports by handle, the host address */
   const BpEventsApi *events;
   const BpExternalMemoryApi *external;
 } Lazy;
@@ -480,8 +480,8 @@ static void test_copies_reuse_the_oldest(void) {
   assert_ok(bp_device_free(other, fro));
 }
 
-/* Freeing waits neither for more than 64 MiB nor for a source without events, which must be waited
- * for. */
+/* Freeing a transfer does not wait: not if more than 64 MiB are retired, and not for a source that
+ * has no events. */
 static void test_freeing_does_not_wait(void) {
   BpDevice one = device_of("sender:0"), other = device_of("receiver:0");
   BpDevice unasked = device_of("plain:0");

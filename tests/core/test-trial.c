@@ -66,7 +66,7 @@ static void start(const char *file, const char *folder, SetUp set_up) {
   _exit(NO_SETUP);
 }
 
-/* Returns the output of a host (transfer full); NULL if it cannot be set up. */
+/* Returns the output of a host (transfer full); NULL if the host cannot be set up. */
 static char *use_in(const char *file, const char *folder, SetUp set_up) {
   int ends[2], status;
   char said[4096];

@@ -70,7 +70,7 @@ static void mutate(Input *input, GRand *random) {
     splice(input, at, 0, seed->data, below(random, seed->size));
     break;
   case 7:
-  case 8: /* another number: the next digit */
+  case 8: /* replace the next digit */
     while (at < input->size && !g_ascii_isdigit((char)input->data[at]))
       at++;
     if (at < input->size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: ONNX files. Compiling one ends in a module or in an error. The code generator
+/* Fuzz target: ONNX files. Compiling a file ends in a module or in an error. The code generator
  * belongs to this program and generates no code, so that the reader, the importer and the passes
  * take most of the time. */
 

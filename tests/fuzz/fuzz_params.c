@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: parameter files. Reading one ends in whole tensors or in an error. */
+/* Fuzz target: parameter files. Reading a file ends in whole tensors or in an error. */
 
 #include <stdlib.h>
 #include <string.h>

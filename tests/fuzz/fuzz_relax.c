@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a Relax executable is read, and a valid one is run. Its calls go to the machine's
- * own functions, so wild bytecode reaches every one of them. */
+/* Fuzz target: a Relax executable is read, and a valid one is run. The executable calls the
+ * machine's own functions, so wild bytecode reaches each of these functions. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* Runs it as a model, whose loops are stopped, because one may have no end. */
+/* Runs the executable as a model; the run is stopped in a loop, because a loop may have no end. */
 static void run(BpModule *executable) {
   const BpDevice cpu = {BP_DEVICE_CPU, 0};
   const int64_t extent = 1;

@@ -54,8 +54,9 @@ static inline int ordinal_of(const BpDevice *devices, int place) {
   return ordinal;
 }
 
-/* The last node is the output. `devices`: of the places, each once. `launches`: of the functions of
- * each place, those that are kernels; or NULL. The ordinals are left out if all are 0. (g_free) */
+/* Writes a graph whose output is the last node (g_free). `devices` has the device of each place.
+ * `launches` has the launch of each place's functions if they are kernels, or is NULL. The ordinals
+ * are left out if all are 0. */
 static inline char *write_graph(const Node *nodes, int count, const BpDevice *devices,
                                 const char *type, int extent, const char *const *launches) {
   g_autoptr(GString) text = g_string_new(""), rows = g_string_new("0"), types = g_string_new(""),
@@ -109,9 +110,9 @@ static inline int random_storage(GRand *rand, const Random *graph, int place, in
   return (*num_storages)++;
 }
 
-/* Deals nodes onto places. Nodes read values of their own place, and copy those of others, the
- * input's place being 0. The last uses are drawn first: a node after them does not read the
- * value. `functions`: by place. */
+/* Deals nodes onto places. Nodes read values of their own place, and copy values of other places;
+ * the input has place 0. The last use of each value is drawn first: no later node reads the value.
+ * `functions`: by place. */
 static inline void make_random(GRand *rand, Random *graph, int count, int num_places,
                                const char *const *functions) {
   int num_storages = 1;

@@ -183,7 +183,7 @@ def check_smollm(weights, target):
 def main():
     (FOLDER / "out").mkdir()
     kinds = "float32", "4-bit"
-    # Optimizing compilers take most of the time. Only the test of the text needs them.
+    # Optimizing compilers take most of the time. Only the test of the text needs optimization.
     cases = [(check_lengths, weights, target) for weights in kinds for target in ("llvm -opt=0", "c -options=-O0")]
     cases += [(check_tiny_text, weights, "llvm -opt=1") for weights in kinds]
     for weights, target in zip(kinds, DEVICES):

@@ -54,8 +54,8 @@ void onnx_reverse(OnnxBuilder *builder);
 /* Gives a node a subgraph: the graph of another builder, which is freed. */
 void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
                  OnnxBuilder *branch);
-/* Adds a function of the model, in the domain "own". Its nodes come from another builder, which is
- * taken over. attrs: "alpha beta=0.5f", names, some with defaults. */
+/* Adds a function of the model, in the domain "own". The function's nodes are those of the builder
+ * `body`, which is freed. `attrs` lists names, some with defaults: "alpha beta=0.5f". */
 void onnx_function(OnnxBuilder *builder, const char *name, const char *inputs, const char *outputs,
                    const char *attrs, OnnxBuilder *body);
 

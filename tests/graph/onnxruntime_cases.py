@@ -277,7 +277,7 @@ def window_cases():
                 noise(1, inputs, 5, 4), noise(inputs, outputs, 2, 3), noise(outputs * group)]
     weights = np.linspace(-1, 1, 72, dtype="f4").reshape(3, 4, 2, 3)
     weights[0, 0, 0, 0], weights[1, 2, 1, 2] = NAN, INF
-    for attrs in (dict(strides=[4, 4]), dict(strides=[1, 2], pads=[1, 1, 1, 1])):  # with places that these do not reach
+    for attrs in (dict(strides=[4, 4]), dict(strides=[1, 2], pads=[1, 1, 1, 1])):  # with elements that no window covers
         yield "ConvTranspose", 22, attrs, [np.ones((1, 3, 5, 4), "f4"), weights]
 
 
@@ -909,7 +909,7 @@ def check_graph(path, counts):
     wrong = []
     for node in model.graph.node:
         if not {name for name in [*node.input, *node.output] if name} <= set(values):
-            continue  # of types that only store
+            continue  # storage-only types
         inputs = {name: values[name] for name in node.input if name}
         is_open = any(value.dtype.kind == "f" and not np.isfinite(value).all()
                       for value in inputs.values())

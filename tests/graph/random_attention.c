@@ -87,7 +87,7 @@ typedef struct Heads {
   int32_t type;
   int64_t batch, heads, groups; /* heads of keys, and queries' heads for each of them */
   int64_t queries, keys, past;
-  int64_t size, width; /* of the heads of queries and keys, and of values */
+  int64_t size, width; /* size of queries' and keys' heads, and of values' heads */
   gboolean has_axis;   /* whether the heads are an axis */
 } Heads;
 
@@ -267,8 +267,8 @@ void make_microsoft_attention(RandomGraph *g, const Row *row) {
     rounded(g, add_result(g, h.type, present, 5));
 }
 
-/* Sets the inputs on numbers of keys, of which each batch may have less than the longest one. With
- * fewer keys, elements of the presents are undefined; onnxruntime's differ from ours. */
+/* Sets the inputs that count keys; a batch may have fewer keys than the longest batch. With fewer
+ * keys, elements of the presents are undefined; onnxruntime's differ from ours. */
 static void count_keys(RandomGraph *g, const Heads *h, int32_t *reads) {
   int64_t all = h->past + h->keys, one = 1;
   int32_t least = (int32_t)(g->has_rare_types && h->batch > 1 ? h->keys - 1 : all - 1);

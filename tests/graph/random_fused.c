@@ -145,7 +145,7 @@ static void add_both(RandomGraph *g, int32_t type, int32_t *reads, int32_t at) {
   reads[at + 1] = zero_of(g, type, NULL, 0);
 }
 
-/* The same; rarely the zero point is absent. */
+/* Sets the scale and the zero point of integers of a type; rarely the zero point is absent. */
 static void add_scale(RandomGraph *g, int32_t type, int32_t *reads, int32_t at) {
   add_both(g, type, reads, at);
   if (below(g, 6) == 0)

@@ -18,13 +18,13 @@ int64_t between(RandomGraph *g, int64_t first, int64_t last) {
   return first + below(g, last - first + 1);
 }
 
-/* Extents that are odd, or close to the lanes of vectors. */
+/* Returns an extent that is odd, or close to the lanes of vectors. */
 int64_t extent_of_some(RandomGraph *g) {
   static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
   return extents[below(g, G_N_ELEMENTS(extents))];
 }
 
-/* The same, and rarely 0. */
+/* Returns an extent that is odd or close to the lanes of vectors, and rarely 0. */
 int64_t extent(RandomGraph *g) {
   return below(g, g->zero_share) ? extent_of_some(g) : 0;
 }
@@ -436,7 +436,7 @@ static void make_bit_cast(RandomGraph *g, const Row *row) {
 static void make_clip(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, NUMBERS, 0, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
-  if (is_float(in.type) && below(g, 6) == 0) { /* as in versions before 11 */
+  if (is_float(in.type) && below(g, 6) == 0) { /* limits as attributes, before operator set 11 */
     apply(g, row->op, g_strdup("min=-0.75f max=1.25f"), &x, 1, in.type, in.shape, in.rank);
     return;
   }
@@ -560,7 +560,7 @@ static void make_reshape(RandomGraph *g, const Row *row) {
   int64_t count = random_value_count(&in), first = below(g, 2) ? in.shape[in.rank - 1] : 1;
   int64_t shape[3] = {first, 1, count / first};
   int64_t wanted[3] = {below(g, 3) || first != in.shape[0] ? first : 0, 1, -1};
-  if (below(g, 8) == 0) { /* as in versions before 5 */
+  if (below(g, 8) == 0) { /* form before operator set 5 */
     char *attrs = g_strdup_printf("shape=%d,1,-1", (int)wanted[0]);
     apply(g, row->op, attrs, &x, 1, in.type, shape, 3);
     return;

@@ -40,7 +40,7 @@ typedef struct RandomGraph {
   GArray *nodes;   /* RandomNode */
   GArray *outputs; /* int32_t, indices of values */
   uint64_t state;
-  int32_t zero_share;      /* one of so many extents is 0 */
+  int32_t zero_share;      /* one extent in `zero_share` is 0 */
   gboolean has_rare_types; /* float64, bfloat16, 16-bit types, uint32 and uint64 */
   int32_t real;            /* the float type of new operands of the next node */
   int32_t whole;           /* the type of the next node's indices and lengths: int64 or int32 */
@@ -72,27 +72,21 @@ void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *ol
 /* Marks the nodes that the outputs need (g_free). */
 gboolean *random_graph_needed(const RandomGraph *graph);
 
-/* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
- * one name; the same with the first extents alone; the same with a name for each extent, 1 as well;
- * as inputs, and so is every second of the integers and marks that a node would have as constants,
- * so that shapes depend on the data; as inputs, and the nodes are the body of a loop, or of a scan,
- * whose last iteration gives the outputs; as inputs, and the nodes are both branches of a choice
- * that an input makes; as inputs, and the outputs are taken out of sequences; the same, at a place
- * that an input says; as constants, so that the whole graph is one; as constants, and each value
- * that has an error is changed by a few such errors. */
+/* The forms in which a graph is written to a file. Leaves are inputs, or constants if a node needs
+ * a constant. */
 typedef enum RandomForm {
-  FORM_INPUTS,
-  FORM_OPEN,
-  FORM_BATCH,
-  FORM_LOOSE,
-  FORM_DATA,
-  FORM_LOOP,
-  FORM_SCAN,
-  FORM_BRANCH,
-  FORM_SEQUENCE,
-  FORM_OPEN_SEQUENCE,
-  FORM_CONSTANTS,
-  FORM_DISTURBED
+  FORM_INPUTS,        /* all extents of inputs are known */
+  FORM_OPEN,          /* inputs have open extents; equal extents have one name */
+  FORM_BATCH,         /* as FORM_OPEN, but only first extents are open */
+  FORM_LOOSE,         /* each extent has a name of its own, also an extent of 1 */
+  FORM_DATA,          /* half of the constants that steer shapes are inputs */
+  FORM_LOOP,          /* the nodes are the body of a Loop; its last iteration gives the outputs */
+  FORM_SCAN,          /* the nodes are the body of a Scan; its last iteration gives the outputs */
+  FORM_BRANCH,        /* the nodes are both branches of an If whose condition is an input */
+  FORM_SEQUENCE,      /* the outputs are read from sequences */
+  FORM_OPEN_SEQUENCE, /* as FORM_SEQUENCE, at a position that an input gives */
+  FORM_CONSTANTS,     /* all leaves are constants, so the whole graph is constant */
+  FORM_DISTURBED      /* as FORM_CONSTANTS, and each rounded value is changed by a few roundings */
 } RandomForm;
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form);
 /* Returns the input with a name. */

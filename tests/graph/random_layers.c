@@ -199,8 +199,8 @@ static void set_optional(RandomGraph *g, const Layer *l, int32_t *reads) {
 }
 
 /* Names a function for each gate and direction, with its numbers. Discontinuous functions are
- * absent: a rounding could change their results. So is onnxruntime's Softplus, which is infinite
- * from 89 on. */
+ * absent, because a rounding could change their results. For onnxruntime, Softplus is absent,
+ * because it is infinite from 89 on. */
 static char *any_functions(RandomGraph *g, const Layer *l) {
   static const char *const names[] = {"Sigmoid",   "Tanh", "Relu",   "Softsign",   "HardSigmoid",
                                       "LeakyRelu", "Elu",  "Affine", "ScaledTanh", "Softplus"};

@@ -38,7 +38,7 @@ typedef struct Row {
   void (*make)(RandomGraph *g, const struct Row *row);
   const char *attrs; /* choices between bars */
   int32_t types;
-  int32_t how; /* those below */
+  int32_t how; /* a set of the flags below */
 } Row;
 
 enum {
@@ -47,17 +47,17 @@ enum {
   WHOLE = 4, /* gives integers */
 };
 
-/* The fraction of a rounded result. */
+/* The `fraction` of a value that is a rounded result. */
 enum { ROUNDED = -1 };
 
 int64_t below(RandomGraph *g, int64_t end);
 int64_t between(RandomGraph *g, int64_t first, int64_t last);
-/* An extent of any size, rarely 0; and one from 1 to `last`, rarely 0. */
+/* Return an extent of any size, and an extent from 1 to `last`; each is rarely 0. */
 int64_t extent(RandomGraph *g);
 int64_t small_extent(RandomGraph *g, int64_t last);
-/* An extent from 1 on. */
+/* Returns an extent of at least 1. */
 int64_t extent_of_some(RandomGraph *g);
-/* From 1 to `count`; 0 if there is nothing to take a part of. */
+/* Returns a number from 1 to `count`; 0 if `count` is 0. */
 int64_t part_of(RandomGraph *g, int64_t count);
 char *choice(RandomGraph *g, const char *words);
 /* Joins two lists of attributes, which are freed. */
@@ -70,7 +70,7 @@ int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count);
 int32_t number(RandomGraph *g, int32_t type, double content);
 int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact);
 int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);
-/* The same, of values with elements. */
+/* Picks a value that has elements. */
 int32_t pick_some(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);
 int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
               int32_t type, const int64_t *shape, int32_t rank);

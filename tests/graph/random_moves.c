@@ -140,8 +140,8 @@ static void pad_axis(RandomGraph *g, const char *mode, int64_t count, int64_t *b
       *sides[i] = between(g, 0, below(g, 4) ? MIN(most, 3) : most);
 }
 
-/* Adds the pads, and the value of new elements, to attributes, which are freed: as in versions
- * before 11. */
+/* Adds pads, and the value of padding, to the attributes, as operator sets before 11 need. Frees
+ * the old attributes. */
 static char *with_pads(char *attrs, const int64_t *pads, int32_t count) {
   GString *all = g_string_new(attrs);
   g_string_append(all, strstr(attrs, "constant") ? " value=1.0f pads=" : " pads=");
@@ -305,7 +305,7 @@ void make_topk(RandomGraph *g, const Row *row) {
   int64_t shape[MAX_RANK], axis = below(g, in.rank);
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = below(g, 3) ? part_of(g, in.shape[axis]) : in.shape[axis];
-  gboolean is_old = below(g, 6) == 0; /* as in versions before 10 */
+  gboolean is_old = below(g, 6) == 0; /* form before operator set 10 */
   int32_t k = is_old ? -1 : int_list(g, &shape[axis], 1);
   char *size = is_old ? g_strdup_printf("k=%d", (int)shape[axis])
                       : g_strdup_printf("largest=%d sorted=1", (int)below(g, 2));
@@ -385,7 +385,8 @@ void make_eye(RandomGraph *g, const Row *row) {
   random_graph_value(g, result)->error = 0;
 }
 
-/* Both results have as many elements as a constant marks. */
+/* Makes a Compress or a NonZero: the number of results is the number of elements that a constant
+ * marks. */
 void make_marked(RandomGraph *g, const Row *row) {
   static const int8_t types[] = {BOOL, UINT8, INT32, INT64, FLOAT, DOUBLE, FLOAT16, INT16};
   gboolean is_compress = row->op[0] == 'C';

@@ -62,7 +62,7 @@ void make_resize(RandomGraph *g, const Row *row) {
     shape[i] = below(g, 12) + (strstr(mode, "antialias") ? (in.shape[i] + 9) / 10 : 1);
   int32_t reads[4] = {x, is_upsample ? scales : -1, has_sizes ? -1 : scales,
                       has_sizes ? int_list(g, shape, 4) : -1};
-  gboolean is_old = is_upsample && below(g, 3) == 0; /* as in version 7 */
+  gboolean is_old = is_upsample && below(g, 3) == 0; /* form of operator set 7 */
   if (is_old)
     attrs = joined(attrs, g_strdup("scales=1.0,1.0,2.0,2.0"));
   rounded(g, apply(g, row->op, attrs, reads,

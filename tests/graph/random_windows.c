@@ -65,7 +65,7 @@ static gboolean may_have_word(RandomGraph *g, const Windows *w) {
   return below(g, 4) == 0;
 }
 
-/* Replaces the pads by a word for them. */
+/* Replaces the pads by a value of auto_pad. */
 static char *pad_by_word(RandomGraph *g, Windows *w, const int64_t *in, int64_t *shape) {
   char *word = choice(g, "SAME_UPPER|SAME_LOWER|VALID");
   for (int32_t axis = 0; axis < 2; axis++) {
@@ -106,7 +106,7 @@ void make_conv(RandomGraph *g, const Row *row) {
   rounded(g, result); /* Winograd's algorithm rounds */
 }
 
-/* Pads by a word, or by numbers that leave something. */
+/* Chooses the pads, by an auto_pad or by numbers with which the output is not empty. */
 static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in, int64_t *shape) {
   gboolean is_covered = TRUE;
   int64_t begin[2], end[2], more[2];
@@ -118,7 +118,7 @@ static char *transposed_pads(RandomGraph *g, const Windows *w, const int64_t *in
     end[axis] = between(g, 0, MIN(w->kernel[axis] / 2, whole - 1 - begin[axis]));
     shape[2 + axis] = whole + more[axis] - begin[axis] - end[axis];
   }
-  if (is_covered && below(g, 4) == 0) { /* which gives the pads */
+  if (is_covered && below(g, 4) == 0) { /* output_shape determines the pads */
     int64_t least[2] = {MAX(1, in[2] * w->stride[0] - 1), MAX(1, in[3] * w->stride[1] - 1)};
     shape[2] = least[0];
     shape[3] = least[1];

@@ -149,7 +149,7 @@ def make_inputs(name, steps, batch, random):
 
 
 def shape_of(name, value, is_open, layout):
-    """Return the shape of an input. If open, its steps and its batch are names."""
+    """Return the shape of an input. With is_open, the extents of steps and batch are names."""
     open_dims = {"X": ["steps", "batch"], "sequence_lens": ["batch"], "initial_h": [None, "batch"],
                  "initial_c": [None, "batch"]}.get(name, [])
     if layout and len(open_dims) == 2:

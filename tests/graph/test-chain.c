@@ -97,7 +97,8 @@ static void run(BpModel *model) {
   bp_model_context_free(context);
 }
 
-/* Runs the model on the devices of a list, and on those chosen by it. */
+/* Runs the model on the devices that a list of preferences selects, and checks which devices it
+ * uses. */
 static void run_on(BpModule *module, const char *list, const BpDevice *wanted, size_t num_wanted) {
   BpDevice devices[BP_MODEL_MAX_DEVICES];
   size_t count, num_used;

@@ -29,7 +29,8 @@ static int note(void *context, const BpClaimedNode *node) {
   return 0;
 }
 
-/* The C compiler does not optimise, which takes most of its time. */
+/* The target compiles C without optimization, because optimizing takes most of the C compiler's
+ * time. */
 #define C_TARGET "c -options=-O0"
 
 typedef struct Compiled {
@@ -508,7 +509,8 @@ static void test_shapes_that_a_run_checks(void) {
   compiled_clear(&compiled);
 }
 
-/* NonZero, whose output extent only a run knows, comes after parts and before others. */
+/* Only a run knows the extent of NonZero's output; some parts compute its input, and other parts
+ * read its output. */
 static void test_parts_around_shapes_of_data(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2x3");

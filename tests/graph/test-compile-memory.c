@@ -19,8 +19,8 @@
 #define FEW    2
 #define MANY   24
 
-/* Bytes that compiling may need for each further byte of parameters, and beside twice the
- * parameters: half of what the benchmarks allow (docs/models.md). */
+/* The memory that compiling may need: bytes for each further byte of parameters, and bytes beyond
+ * twice the parameters. Each is half of the benchmarks' bound (docs/models.md). */
 #define MOST_FACTOR 2.25
 #define MOST_REST   ((size_t)100 << 20)
 

@@ -29,7 +29,7 @@ static void test_conv(void) {
       {12, 18, 8, 8, 3, 1, 1, 1, 3},    /* grouped */
       {16, 16, 12, 12, 3, 1, 2, 2, 1},  /* dilated */
       {1, 1, 5, 5, 3, 1, 1, 1, 1},
-      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* Winograd's algorithm: tiles cut by the edges */
+      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* Winograd's algorithm, with tiles that the edges cut */
       {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* Winograd's algorithm: whole tiles */
       {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* Winograd's algorithm: taps of 5x5 */
   };

@@ -239,7 +239,7 @@ static double run_ones(BpModel *model) {
 /* The weights in memory are pages of the library's file, which processes share. */
 static void test_mapping(gconstpointer rows) {
   char *file = weights_library(rows);
-  BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* and libraries, loaded once */
+  BpModel *first = bp_model_load_for(file, "cpu", NULL, NULL); /* loads the libraries, which stay */
   double expected = run_ones(first);
   bp_model_release(first);
   malloc_trim(0);

@@ -86,7 +86,7 @@ static void test_no_model(void) {
   }
 }
 
-/* A library written by `backplane compile`, under the name of a model. */
+/* A library of `backplane compile` is refused as a model. */
 static void test_elf_file_is_named(void) {
   GByteArray *bytes = g_byte_array_new();
   g_byte_array_append(bytes, (const guint8 *)"\177ELF\2\1\1", 7);

@@ -516,7 +516,7 @@ static void test_child_of_a_fork_lacks_the_second_thread(void) {
   bp_object_release(module);
 }
 
-/* What each node makes of an input of zeros. */
+/* Computes the value of each node for an input of zeros. */
 static void compute(const Random *graph, float *values) {
   values[0] = 0;
   for (int i = 1; i < graph->count; i++) {
@@ -530,7 +530,8 @@ static void compute(const Random *graph, float *values) {
 static const BpDevice all_devices[] = {{AHEAD, 0},  {BEHIND, 0}, {BP_DEVICE_CPU, 0},
                                        {BEHIND, 1}, {AHEAD, 1},  {BEHIND, 2}};
 
-/* As its nodes one after the other would, whatever the order in which the devices do them. */
+/* A random graph gives the values of its nodes one after the other, in whatever order the devices
+ * work. */
 static void test_random_graphs_compute_what_they_say(void) {
   static const char *const functions[] = {"add", "add", "add", "add", "add", "add"};
   GRand *rand = g_rand_new_with_seed(19);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs of calls on the devices of this machine, several of a kind among them, and on those of
- * another machine, which is this one: nodes are dealt at random onto some of the devices, and what
- * comes out is, to the bit, what the nodes compute one after the other. */
+/* Random graphs run on several devices: devices of this machine, some of one kind, and devices of
+ * this machine that are used as those of another machine. Nodes are dealt to the devices at random.
+ * The results equal, bit by bit, those of the nodes one after the other. */
 #include <unistd.h>
 
 #include "tests/bare_device.h"
@@ -109,7 +109,7 @@ static void find_places(void) {
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-/* A graph at random on devices at random, the first of which is the model's. */
+/* A random graph on random devices; the first device is the model's. */
 typedef struct Dealt {
   Random graph;
   BpDevice devices[MOST_PLACES];
@@ -146,7 +146,7 @@ static int32_t input_value(int i) {
   return 31 * i % MODULUS;
 }
 
-/* What comes out of the last node, one after the other. */
+/* Computes the output of the last node, element by element. */
 static void compute(const Random *graph, int32_t output[COUNT]) {
   int32_t values[MOST_NODES];
   for (int i = 0; i < COUNT; i++) {

@@ -32,9 +32,9 @@
 #include "tests/graph/compile_check.h"
 #include "tests/graph/random_graph.h"
 
-/* A target takes part in one graph of `share`. Vectors of other widths, as this processor has
- * them; the compiler of C is slower. LLVM's optimizer, which misuses what we tell it wrongly, takes
- * four fifths of the time: the first target has it. */
+/* A target runs one graph in `share`. LLVM's optimizer turns a wrong attribute of generated code
+ * into a wrong result. The optimizer takes four fifths of the time, so only the first target uses
+ * it. The C compiler is slower than LLVM. */
 typedef struct Share {
   const char *text;
   int32_t share;
@@ -304,7 +304,7 @@ static gboolean lacks_types(const char *target) {
   return !g_str_has_prefix(target, "llvm") && !g_str_has_prefix(target, "c ");
 }
 
-/* Says what is wrong with a graph on a target (g_free), or NULL; an error counts, too, unless the
+/* Returns the fault of a graph on a target (g_free), or NULL. An error is a fault, unless the
  * target lacks a type. */
 static char *fault(const RandomGraph *graph, const Expected *expected, const char *target) {
   char *why = NULL;

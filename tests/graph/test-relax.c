@@ -192,7 +192,8 @@ static void test_shared_code_is_an_error(void) {
       put_number(bytes, (const int64_t[]){0, 2, 1, 2, 0}[k]);
   }
   put_packed(bytes, "vm.builtin.make_tuple");
-  for (int i = 0; i < 7; i++) /* no scopes, no constants; where instructions begin */
+  /* The numbers of scopes, of constants and of instructions, and where each instruction begins. */
+  for (int i = 0; i < 7; i++)
     put_number(bytes,
                (const int64_t[]){0, 0, 4, 0, NUM_WORDS - 4, NUM_WORDS - 2, NUM_WORDS - 1}[i]);
   put_number(bytes, NUM_WORDS);

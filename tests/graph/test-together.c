@@ -31,7 +31,7 @@ static float weights[COUNT];
 static char *model_path;
 static pthread_barrier_t start;
 
-/* ---- What is run ------------------------------------------------------------------------- */
+/* ---- Functions and models ---------------------------------------------------------------- */
 
 static BpFunction *build_add(const char *target, gboolean has_threads) {
   static const char threads[] =
@@ -97,7 +97,7 @@ static void write_model(void) {
   g_free(values);
 }
 
-/* ---- What a thread does ------------------------------------------------------------------ */
+/* ---- Work of a thread -------------------------------------------------------------------- */
 
 static BpTensor *create(BpDevice device) {
   const int64_t extent = COUNT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fakenvrtc puts before CUDA C++ so that the host's C++ compiler takes it, and a template that
- * runs a kernel: one thread of the host for each thread of a block if the kernel has barriers, and
- * one after the other else. */
+/* The header that fakenvrtc includes before CUDA C++, so that the host's C++ compiler accepts it. A
+ * template runs a kernel: the threads of a block are threads of the host if the kernel has
+ * barriers, and run one after the other otherwise. */
 #ifndef TESTS_MOCK_FAKECUDA_KERNEL_H
 #define TESTS_MOCK_FAKECUDA_KERNEL_H
 
@@ -100,7 +100,7 @@ static inline unsigned short fake_half_fma(unsigned short a, unsigned short b, u
 
 typedef void *(*FakeResolve)(unsigned long long data);
 
-/* A parameter from where the driver keeps it; a pointer is a handle there. */
+/* Reads a parameter from the driver's copy, in which a pointer is a handle. */
 template <typename T> struct FakeParam {
   static T get(const void *place, FakeResolve, int *) {
     T value;

@@ -273,7 +273,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return fake_leave(status == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : status);
 }
 
-/* Each query runs one more command of the stream, so a caller that polls gets there. */
+/* Each query runs one more command of the stream, so a caller that polls reaches the end. */
 CUresult cuEventQuery(CUevent event) {
   CUresult status = fake_enter("cuEventQuery", 1);
   if (status != CUDA_SUCCESS || is_done(event->latest))

@@ -27,7 +27,7 @@ void fake_store(FakeType type, void *data, int64_t index, double value);
  * called between fake_enter and fake_leave. */
 CUresult fake_queue(CUstream stream, CUresult (*run)(FakeCommand *command, int device),
                     const void *work, size_t size);
-/* Returns the host's address of device memory with `count` elements; NULL if it is no such. */
+/* Returns the host's address of device memory with `count` elements; NULL for any other address. */
 void *fake_elements(int device, const void *data, FakeType type, int64_t count);
 
 #endif

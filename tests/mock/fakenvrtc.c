@@ -154,13 +154,14 @@ static char *read_file(const char *path, size_t *size) {
   return data;
 }
 
-/* C++'s own <math.h> would take most of the compiler's time; C's has what kernels call. */
+/* Compiles with C's <math.h>, which declares the functions that kernels call. C++'s <math.h> would
+ * take most of the compiler's time. */
 static int run_compiler(const char *source, const char *library, const char *log) {
   const char *args[] = {"c++",
                         "-x",
                         "c++",
                         "-std=c++17",
-                        "-O0", /* what compiles takes most of the time */
+                        "-O0", /* compiling takes longer than running */
                         "-nostdinc++",
                         "-shared",
                         "-fPIC",

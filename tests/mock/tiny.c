@@ -44,11 +44,11 @@ typedef enum Oddity {
   TWICE,      /* claims a node twice, and returns success */
   NOT_A_NUMBER,
   EVERYTHING, /* claims nodes that it cannot compile */
-  NAMELESS,   /* its module has a function with another name */
-  SLOW,       /* its parts take 10 milliseconds */
-  IDLE,       /* its parts do nothing, quickly */
-  UNEVEN,     /* its small parts are as SLOW, its large ones as IDLE */
-  UNSAVED     /* its module cannot be saved */
+  NAMELESS,   /* the module's function has another name */
+  SLOW,       /* each part takes 10 milliseconds */
+  IDLE,       /* parts return at once without a result */
+  UNEVEN,     /* small parts are as SLOW, large parts as IDLE */
+  UNSAVED     /* the module cannot be saved */
 } Oddity;
 
 typedef struct Tiny {
@@ -284,7 +284,7 @@ typedef struct Compiling {
   const BpGraphTable *table;
   const BpOnnxGraph *part;
   const int32_t *inputs, *outputs;
-  int32_t *slots; /* by value: its slot, from 1 on */
+  int32_t *slots; /* slot of each value, from 1 */
   Header header;
 } Compiling;
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 RTOL = 1e-3
-ATOL = 1e-3  # of the reference's largest magnitude
+ATOL = 1e-3  # share of the reference's largest magnitude
 
 
 class Mismatch(Exception):

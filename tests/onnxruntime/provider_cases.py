@@ -32,7 +32,7 @@ import onnxruntime_ep_backplane as package  # noqa: E402
 from onnx_node_cases import all_cases  # noqa: E402
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
-MEMORY_SINCE = (1, 28)  # of the devices' memory
+MEMORY_SINCE = (1, 28)  # first version with memory of devices
 RANDOM = np.random.RandomState(1)
 FLOAT = TensorProto.FLOAT
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
@@ -637,7 +637,7 @@ def run_case(case):
     try:
         wanted = on_cpu(case.model).run(None, feeds)
     except Exception:
-        return None, -1  # the CPU provider has not got it
+        return None, -1  # the CPU provider lacks the operator
     try:
         ours = session(case.model, {"claim": "all", "target": "llvm -opt=0"})
         results = ours.run(None, feeds)

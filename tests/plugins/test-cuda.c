@@ -407,7 +407,7 @@ static void test_recordings(void) {
   set_scale_args(args, &tensor->view, 1, 1);
   assert_ok(api->begin(context, 0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
-  void *beside = allocate_on(GPU0, 16);                 /* is not part of the recording */
+  void *beside = allocate_on(GPU0, 16);                 /* outside of the recording */
   assert_ok(bp_device_free(GPU0, beside));
   assert_ok(bp_function_call(scale, args, 5, &result));
   BpCopy copy = {.struct_size = sizeof(BpCopy),
@@ -924,8 +924,8 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
-/* Whether the system has the library: an unset variable then does not make it missing. It stays
- * mapped: NVRTC leaks memory when it is closed. */
+/* Whether the system has the library: an unset variable then does not make it missing. The library
+ * stays mapped, because NVRTC leaks memory when it is closed. */
 static int is_installed(const char *library) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened)

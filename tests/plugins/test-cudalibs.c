@@ -807,7 +807,7 @@ static void test_out_of_memory(void) {
   set_input(context, bp_model_input_info(model, 0), GPU0);
   for (int n = 1; n < 10; n++) {
     fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY);
-    fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY); /* after the reserve is given back */
+    fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY); /* and after the release of the reserve */
     if (bp_model_run(context) == 0)
       break;
     g_assert_true(bp_error_is(BP_ERROR_MEMORY));
@@ -882,7 +882,7 @@ static void test_tf32(void) {
     return;
   }
   check("residual block", residual_model(), 0.9, 2e-5);
-  g_assert_cmpint(count_of("tf32"), ==, 2 * (3 + 1 + 1)); /* in two runs; an addend is a product */
+  g_assert_cmpint(count_of("tf32"), ==, 2 * (3 + 1 + 1)); /* two runs; an addend is a product */
 }
 
 /* A recording refuses a part in words, and stays usable. */

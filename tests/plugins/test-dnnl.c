@@ -273,8 +273,8 @@ static void test_open_residual_block(void) {
               G_N_ELEMENTS(sizes));
 }
 
-/* A result that is an output of a part and is also used inside: in the caller's memory and in the
- * part's own. */
+/* Nodes of a part read a result that is also an output of the part: the result is in the caller's
+ * memory, or also in the part's memory. */
 static void test_results_that_are_read_inside(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x8x9x9");

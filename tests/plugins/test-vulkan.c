@@ -298,7 +298,8 @@ static void *work_in_thread(void *scale) {
   assert_ok(bp_device_set_current(VK0, stream));
   for (int round = 0; round < 20; round++) {
     BpTensor *tensor = make_tensor(VK0, data, 8);
-    assert_ok(bp_stream_sync_from_to(VK0, NULL, stream)); /* the bytes came on the default one */
+    /* The bytes were copied on the default stream. */
+    assert_ok(bp_stream_sync_from_to(VK0, NULL, stream));
     set_scale_args(args, &tensor->view, 1, 1);
     for (int i = 0; i < 10; i++)
       assert_ok(bp_function_call(scale, args, 5, &result));

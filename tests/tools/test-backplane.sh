@@ -230,8 +230,8 @@ dump_is_complete_or_an_error() {
     [ ! -e "$work/undumped.so" ]
 }
 
-# A compiler that shows the descriptors 0, 1 and 2 of the process that starts it. Without standard streams, no file that
-# the command opens has one of these numbers: a message would go into the file.
+# Without standard streams, no file that the command opens has the descriptor 0, 1 or 2: a message would go into the
+# file. The compiler of this test shows these descriptors of the command.
 fills_standard_streams() {
   printf '#!/bin/sh\nfor fd in 0 1 2; do readlink /proc/$PPID/fd/$fd; done >>"%s"\nexec cc "$@"\n' "$work/streams" >"$work/watched-cc" &&
     chmod +x "$work/watched-cc" &&

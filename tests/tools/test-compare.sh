@@ -66,8 +66,8 @@ value() {
   part "$1" "$(part 0a "$(digits_of "$2")")$(part 12 "$(part 0a "0801$(part 12 "$dims")")")"
 }
 
-# m = MaxPool(r), r = Relu(Conv(x, w)), with ten channels. They do not fill a block; the padding channels are not
-# compared.
+# m = MaxPool(r), r = Relu(Conv(x, w)), with ten channels. Ten channels do not fill a block; the padding channels are
+# not compared.
 spare_channels() {
   local weights
   weights="080a0803080308031001$(part 42 77)$(part 4a "$(printf '0000803f%.0s' {1..270})")"

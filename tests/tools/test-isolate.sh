@@ -55,7 +55,7 @@ ok "a worker's program that stops is killed after 20 seconds" ends_stopped_start
 ok "list shows none without the variable" lists_none
 BACKPLANE_ISOLATE=simdev ok "inspect says that a plugin is isolated" ends_saying 0 '"isolated": true' "$backplane" inspect plugin simdev --json
 ok "doctor says where a plugin is used, and what cannot be isolated" diagnoses
-BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/nowhere/worker ok "a program that is not there is named" \
+BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/nowhere/worker ok "a program that does not exist is named" \
   ends_saying 1 "/nowhere/worker: No such file or directory; install it, or name it in BACKPLANE_WORKER_PROGRAM" "$backplane" inspect device simdev
 BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/bin/true ok "another program is refused" \
   ends_saying 1 "does not greet" "$backplane" inspect device simdev

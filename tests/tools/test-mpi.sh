@@ -185,9 +185,9 @@ ok "a library is mapped by the ranks" from_library
 ok "an item that cannot be read is named, and the others are computed" bad_item
 ok "two items of one name are refused before any work" two_of_a_name
 ok "results that would replace their item are refused before any work" results_in_place_of_the_item
-ok "a model that is not there is said once" says_once 1 "/nowhere/model.onnx" job 3 /nowhere/model.onnx --device cpu --output "$work/none" a.npy
-ok "a library that is not there is said once" says_once 1 "/nowhere/model.so" job 3 /nowhere/model.so --device cpu --output "$work/none" a.npy
-ok "a folder that is not there is said once" says_once 1 "make it first" "$launcher" -n 2 "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/nowhere" a.png
+ok "a missing model is reported once" says_once 1 "/nowhere/model.onnx" job 3 /nowhere/model.onnx --device cpu --output "$work/none" a.npy
+ok "a missing library is reported once" says_once 1 "/nowhere/model.so" job 3 /nowhere/model.so --device cpu --output "$work/none" a.npy
+ok "a missing folder is reported once" says_once 1 "make it first" "$launcher" -n 2 "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/nowhere" a.png
 ok "a wrong command line is said once" says_once 2 "--output FOLDER is missing" job 3 "$digits/digits.onnx" a.png
 ok "a device that no rank has is an error" ends_saying 1 "no device fits" job 2 "$digits/digits.onnx" --device cpu:7 --output "$work/none" a.png
 ok "a launcher of another MPI is an error, and nothing is written" launcher_of_another_mpi

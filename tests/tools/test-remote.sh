@@ -125,9 +125,9 @@ BACKPLANE_PLUGIN_PATH=$alone BACKPLANE_REMOTE=a,b with "$work/plugins" ok "an in
   fails 1 "write remote:a/simdev or remote:b/simdev" "$backplane" inspect device simdev:0
 ok "a run says on which machine it was" says_which_machine
 ok "a plugin of another machine that fails is not replaced by this machine's" does_not_fall_back
-BACKPLANE_REMOTE_PROGRAM=/nowhere/worker ok "a program that is not there is named" \
+BACKPLANE_REMOTE_PROGRAM=/nowhere/worker ok "a program that does not exist is named" \
   fails 1 "/nowhere/worker" "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there
-BACKPLANE_REMOTE_SHELL=/nowhere/ssh ok "a command that is not there is named" \
+BACKPLANE_REMOTE_SHELL=/nowhere/ssh ok "a command that does not exist is named" \
   fails 1 "/nowhere/ssh" "$backplane" run "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" --device remote:me@there
 BACKPLANE_ISOLATE=simdv ok "a name in BACKPLANE_ISOLATE that no plugin has is reported" \
   ends_saying 0 'no plugin has the name "simdv"; did you mean "simdev"?' "$backplane" list

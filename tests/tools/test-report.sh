@@ -41,7 +41,7 @@ loads_nothing() {
   grep -q "default-src 'none'" "$work/page.html" && ! grep -nE '(src|href)=|url\(|@import|https?://' "$work/page.html" | grep -v w3.org/2000/svg
 }
 
-# The name of a node cannot end its element.
+# Markup in the name of a node does not end the script element of the page.
 hostile_names() {
   unary Neg 01 "$(part 0a 0804)" '</script><b>' '<!--' >"$work/hostile.onnx"
   "$backplane" report "$work/hostile.onnx" --seconds 0 -o "$work/hostile.html" && grep -q 'u003c/script>' "$work/hostile.html" &&

@@ -54,7 +54,7 @@ typedef struct Run {
   double tolerance;
   BpValue args[MAX_VALUES];
   int32_t num_args;
-  BpTensor *expected[MAX_VALUES]; /* by argument: expected contents of an output, or NULL */
+  BpTensor *expected[MAX_VALUES]; /* expected contents of an output, or NULL, by argument */
   double tolerances[MAX_VALUES];
   BpValue results[MAX_VALUES];
   int32_t num_results;

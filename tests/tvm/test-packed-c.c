@@ -280,7 +280,7 @@ static void test_tensors_of_another_machine_are_refused(void) {
   bp_object_release(module);
 }
 
-/* ---- What libraries ask of the host ------------------------------------------------------ */
+/* ---- Host functions that libraries call -------------------------------------------------- */
 
 static int times_seen;
 

@@ -7,7 +7,7 @@
 #include <backplane/object.h>
 
 struct Computer {
-  BpModel *model; /* borrowed, like the route */
+  BpModel *model; /* `model` and `route` are borrowed */
   const Route *route;
   BpModelContext *context;
   GAsyncQueue *items, *results; /* of GByteArray */

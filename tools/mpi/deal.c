@@ -291,7 +291,7 @@ static void fail_waiting(Dealer *self) {
 
 static const char *const state_names[] = {"waiting", "done", "failed", "skipped"};
 
-/* Prints the next items, in order, as far as they are finished. */
+/* Prints the finished items in order, up to the first item that is still waiting. */
 static void print_finished(Dealer *self) {
   for (; self->printed < self->items->len; self->printed++) {
     const Item *item = self->items->pdata[self->printed];

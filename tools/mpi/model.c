@@ -144,7 +144,8 @@ int place_map(Place *place) {
   return -1;
 }
 
-/* Rank 0 compiles the model if necessary, and maps the file; the other leaders make room for it. */
+/* Rank 0 compiles the model if necessary, and maps the file; the leaders of other machines make a
+ * folder for a copy. */
 static int prepare(const Rank *rank, char **targets, const char *path, const Options *options,
                    Place *place) {
   if (rank->local != 0)

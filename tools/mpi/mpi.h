@@ -49,8 +49,8 @@ int rank_check_launcher(const Rank *rank);
 /* Selects the rank's device: the ranks of a machine take the devices of one kind in turn. 0 or -1
  * with an error. */
 int rank_choose_device(Rank *rank, const char *preferences);
-/* Sets the number of host threads. If it is 0, the environment decides or, if that has no number,
- * the rank's share of the cores. 0 or -1 with an error. */
+/* Sets the number of host threads. For `threads` 0 the environment's number is used or, without
+ * one, the rank's share of the cores. 0 or -1 with an error. */
 int rank_share_threads(const Rank *rank, int threads);
 /* Collects the names of all ranks. */
 void rank_gather_names(Rank *rank);
@@ -93,7 +93,8 @@ BpModel *model_distribute(const Rank *rank, const char *path, const Options *opt
 /* ---- Stages (stages.c) ------------------------------------------------------------------- */
 
 /* On rank 0, compiles the stage of each rank and finds out which tensors it passes on; then each
- * rank receives its own stage. For model_distribute, once rank 0 has the target of each rank. */
+ * rank receives its own stage. model_distribute calls stages_distribute when rank 0 has the
+ * target of each rank. */
 BpModel *stages_distribute(const Rank *rank, char **targets, const char *path,
                            const Options *options, Route *route);
 

@@ -5,14 +5,14 @@
  *   backplane-worker --relay NAME HOST COMMAND ARGUMENT...
  *   backplane-worker --stream
  *
- * The first serves a host on this machine, through shared memory. The second is a relay: it also
- * serves a host on this machine, and passes the requests on to the third, which the command starts
- * on another machine. NAME is the name of the plugin, or of the other machine; HOST is the number
- * of the calling process. Descriptor 3 is the socket to that process.
+ * The first form serves a host on this machine, through shared memory. The second form is a relay:
+ * it serves a host on this machine, and passes requests on to the third form, which the command
+ * starts on another machine. NAME is the name of the plugin, or of the other machine; HOST is the
+ * number of the calling process. Descriptor 3 is the socket to that process.
  *
- * The first two serve in a child, and exit once they have made the child, so that the host's waits
- * for children do not see the worker. The worker ends when the socket or the stream is closed or
- * the host has ended. */
+ * The first two forms serve in a child, and exit once they have made the child, so that the host's
+ * waits for children do not see the worker. The worker ends when the socket or the stream is closed
+ * or the host has ended. */
 
 #include "worker.h"
 

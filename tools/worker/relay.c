@@ -519,14 +519,15 @@ static int send_launch(Job *job) {
 #define COPY_WITHIN_FROM 1
 #define COPY_WITHIN_TO   4
 
-/* A plugin may do a copy between two devices in the call, and wait in it for a stream that waits
- * for an event: what completes the event may be a request behind this one. */
+/* Sends a copy within the worker. A copy between two devices is not queued: the plugin may wait in
+ * the call for a stream that waits for an event, and a later request may complete that event. */
 static int send_copy_within(Job *job) {
   return argument(job, COPY_WITHIN_FROM) == argument(job, COPY_WITHIN_TO) ? send_queued(job)
                                                                           : send_and_wait(job);
 }
 
-/* Completes an event. The worker runs it before what is queued, and nobody waits for it. */
+/* Completes an event. The worker runs the request before the queued requests; no caller waits for
+ * it. */
 static int send_signal(const Job *job) {
   send_request(job, BP_WORKER_FRAME_QUEUED);
   return 0;

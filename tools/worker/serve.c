@@ -68,7 +68,7 @@ static char *next_part(const Job *job, uint32_t ready, uint64_t left, uint64_t *
   uint32_t first = job->num_chunks % BP_WORKER_CHUNKS;
   uint32_t count = ready < MOST_CHUNKS ? ready : MOST_CHUNKS;
   if (count > BP_WORKER_CHUNKS - first)
-    count = BP_WORKER_CHUNKS - first; /* the next one lies at the beginning */
+    count = BP_WORKER_CHUNKS - first; /* the next chunk is at the beginning */
   *size = at_most(left, count * BP_WORKER_CHUNK_SIZE);
   return job->channel->chunks[first];
 }
@@ -96,8 +96,8 @@ void worker_took_part(Job *job, uint64_t size) {
     tell_part(job, size);
 }
 
-/* How many chunks the next part may have. The first parts are small, since the host waits for them,
- * and the last ones are, since the call waits until the host has emptied them. */
+/* Returns how many chunks the next part may have. The first parts are small, because the host waits
+ * for them. The last parts are small, because the call waits until the host has emptied them. */
 static uint32_t count_room(const Job *job, uint64_t left) {
   uint32_t done = job->num_chunks;
   uint32_t emptied = wait_chunks(job, done < BP_WORKER_CHUNKS ? 0 : done - BP_WORKER_CHUNKS + 1);

@@ -44,10 +44,10 @@ typedef struct List {
 } List;
 
 static struct {
-  pthread_mutex_t lock; /* guards the lists; slots that do not wait are called with it held */
+  pthread_mutex_t lock; /* guards the lists; held during calls of slots that do not wait */
   char *memory;
   uint64_t size;
-  List parts;      /* of Part, by their addresses */
+  List parts;      /* Part, in the order of addresses */
   size_t unmarked; /* number of freed parts that are not marked */
   List points;
   List streams;
@@ -153,8 +153,8 @@ static int add_points(const Part *part) {
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* Marks freed parts, and tries again what failed before: a point that is added later is reached
- * later. */
+/* Marks freed parts, including those whose points could not be added before. A point that is added
+ * later is reached later. */
 static void mark_parts(void) {
   for (size_t i = 0; i < arena.parts.count && arena.unmarked; i++) {
     Part *part = (Part *)arena.parts.items + i;
@@ -268,7 +268,7 @@ static int import(const Kind *kind, int32_t device_id, uint64_t from, uint64_t s
   return kind->external->import_memory(kind->api->context, device_id, &memory, handle);
 }
 
-/* Allocates from the arena. *handle: NULL if this device cannot. */
+/* Allocates from the arena. *handle is NULL if this device cannot use the arena. */
 static uint64_t allocate(const Kind *kind, int32_t device_id, uint64_t size, void **handle) {
   size_t index;
   pthread_mutex_lock(&arena.lock);

@@ -132,8 +132,8 @@ int worker_describe_module(Job *job, BpModule *module);
 
 /* ---- confine.c --------------------------------------------------------------------------- */
 
-/* Drops the rights that drivers do not need (docs/isolation.md), signals to other processes only
- * with `may_signal` 0. */
+/* Drops the rights that drivers do not need (docs/isolation.md). The right to send signals to other
+ * processes is dropped only if `may_signal` is 0. */
 void worker_confine(int may_signal);
 
 #endif

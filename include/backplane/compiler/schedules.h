@@ -27,7 +27,7 @@ typedef struct BpTransformStages {
   BpTeTensor *padded;      /* the padded input, as far as the tiles reach */
   BpTeTensor *input_rows;  /* tiles, along x: [n, block, tile y, tile x, y, point, channel] */
   BpTeTensor *input;       /* along x, y: [n, point y, point x, block, tile y, tile x, channel] */
-  BpTeTensor *product;     /* as `input`, reduced over [input block, input channel] */
+  BpTeTensor *product;     /* input reduced over [input block, input channel] */
   BpTeTensor *output_rows; /* back along y: [n, block, tile y, tile x, y, point x, channel] */
 } BpTransformStages;
 

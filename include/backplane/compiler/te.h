@@ -137,9 +137,9 @@ BP_API BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *sha
  * of other elements along it, lowering the function fails with BP_ERROR_NOT_IMPLEMENTED. */
 BP_API BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *const *extents,
                                        int32_t ndim, int32_t axis, int32_t is_reverse);
-/* Makes a state: a tensor of the scan's shape. Its element at place t of the axis is the state
- * before step t. A step reads only its own place. `initial` gives the state before the first step,
- * from the variables of the other dimensions; NULL: zero. */
+/* Makes a state: a tensor of the scan's shape. The tensor's element at place t of the axis is the
+ * state before step t. A step reads only its own place. `initial` gives the state before the first
+ * step, from the variables of the other dimensions; NULL: zero. */
 BP_API BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
                                     BpTeBody initial, void *context);
 /* Bounds the steps: `limit` returns, from the variables of the other dimensions, how many places of
@@ -281,7 +281,8 @@ BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope
  * their order. */
 BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
 /* Makes the first iteration of a reduction store and the others accumulate; by default a separate
- * loop stores the identity first. For reductions over blocks, whose steps are whole tiles. */
+ * loop stores the identity first. This suits reductions over blocks, whose steps are whole
+ * tiles. */
 BP_API int bp_te_store_first(BpTeStage *stage);
 /* Requests that data of `tensor` be prefetched, `distance` iterations of `axis` ahead. */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
@@ -306,9 +307,9 @@ typedef struct BpLowerOptions {
   const char *without;
 } BpLowerOptions;
 
-/* Lowers the schedule to a function `name` of `module`. Its parameters are `args` in that order,
- * placeholders and outputs, each a compact buffer, and then the open extents of `te`, int64, in the
- * order in which they were made. docs/lowering.md lists the passes. */
+/* Lowers the schedule to a function `name` of `module`. The function's parameters are `args` in
+ * that order, placeholders and outputs, each a compact buffer, and then the open extents of `te`,
+ * int64, in the order in which they were made. docs/lowering.md lists the passes. */
 BP_API int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
                        const BpLowerOptions *options, BpIrModule *module);
 

@@ -44,7 +44,7 @@ typedef struct BpClaimedNode {
   const char *op;
   const char *compiler; /* NULL: generated code */
   const char *function; /* function of the part that contains the node; NULL for generated code */
-  const char *why;      /* with `compiler` NULL: why each graph compiler declined */
+  const char *why;      /* why each graph compiler declined, if `compiler` is NULL */
   double cost;          /* the compiler's estimate in nanoseconds; 0: none */
 } BpClaimedNode;
 
@@ -91,10 +91,10 @@ typedef struct BpCompileOptions {
   int32_t num_targets;
   int32_t num_shapes;
   /* Shapes of inputs whose shapes the file leaves open. An initializer with the name of an input is
-   * the input's default value (IR version 4 or later). It is a constant, unless the input's shape
-   * is given here; then every run has to set the input. */
+   * the input's default value (IR version 4 or later). The default value is a constant, unless the
+   * input's shape is given here; then every run has to set the input. */
   const BpInputShape *shapes;
-  uint64_t shape_size; /* with `shapes`: sizeof(BpInputShape) of the caller's headers */
+  uint64_t shape_size; /* sizeof(BpInputShape) of the caller's headers, if `shapes` is set */
   BpProgress progress; /* or NULL */
   void *progress_context;
   const char *dump_dir; /* NULL, or the folder for dumps of graphs, IR passes and sources */
@@ -169,7 +169,7 @@ typedef struct BpOnnxBytes {
   const void *data; /* a ModelProto; untrusted */
   uint64_t size;
   const BpOnnxTensor *tensors; /* elements are copied only into the result */
-  uint64_t tensor_size;        /* with `tensors`: sizeof(BpOnnxTensor) of the caller's headers */
+  uint64_t tensor_size; /* sizeof(BpOnnxTensor) of the caller's headers, if `tensors` is set */
   uint64_t num_tensors;
 } BpOnnxBytes;
 
@@ -191,7 +191,7 @@ typedef int (*BpOnnxQueryVisit)(void *context, const BpOnnxQueried *node);
 
 /* Finds out for each node of the main graph whether it can be compiled, for code generators that
  * refuse no construct. The types of the outputs of a node that cannot be compiled are taken from
- * the model's value_info; if they are not there, no node that reads the outputs can be compiled.
+ * the model's value_info; if value_info lacks them, no node that reads the outputs can be compiled.
  * Returns the value that `visit` returned, or -1 with an error: the bytes are not a model. Any
  * thread. Since 1.0. */
 BP_API int bp_onnx_query(const BpOnnxBytes *model, BpOnnxQueryVisit visit, void *context);
@@ -223,7 +223,7 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
  * is an error if the module has no code for the model's device, or if the graph needs a device that
  * is not among the devices. */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
-/* Opens a model with bp_model_open and makes it. */
+/* Opens a file with bp_model_open, and makes a model from the module (transfer full). */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
 /* Chooses devices, opens or compiles a model, and makes it, in one call (transfer full,
  * bp_model_release). `path` ends in ".onnx", or is a path for bp_model_open. `preferences` and
@@ -361,18 +361,18 @@ BP_API int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit v
  * model alive. */
 BP_API BpModelContext *bp_model_context_create(BpModel *model);
 BP_API void bp_model_context_free(BpModelContext *context);
-/* Queues what the context does from now on, copies of inputs and runs, on a stream of the model's
- * first device; NULL is its default stream. Until then the context has a stream of its own. The
- * stream goes on after all work that the context has queued. The caller keeps it until the context
- * has another one or is freed.
+/* Queues the context's later work, copies of inputs and runs, on a stream of the model's first
+ * device; NULL is its default stream. Until then the context has a stream of its own. The stream
+ * goes on after all work that the context has queued. The caller keeps it until the context has
+ * another one or is freed.
  *
  * With bp_model_get_queued_output runs of several contexts are queued one after the other, and the
- * host does not wait. A run waits all the same where it needs a result: for a shape that depends on
- * data, for a condition, and for nodes that the host computes.
+ * host does not wait. A run still waits where it needs a result: for a shape that depends on data,
+ * for a condition, and for nodes that the host computes.
  *
- * The work of a program, which a model with open extents is, is queued on the default stream, after
- * what was queued on the given one, which waits for it: a failure is raised by bp_stream_sync of
- * the default stream.
+ * A model with open extents is a program. The work of a program is queued on the default stream,
+ * after the work of the given stream; the given stream then waits for it. bp_stream_sync of the
+ * default stream raises a failure.
  *
  * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of that device; the context is as
  * before. The context's thread. Since 1.0. */
@@ -417,18 +417,19 @@ BP_API int bp_model_cancel(BpModelContext *context);
 /* Waits for the run and returns an output (transfer none), valid until the next run. BP_ERROR_VALUE
  * before the first run, and after a run that failed. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
-/* As bp_model_get_output, but does not wait: what is queued later on the stream of
- * bp_model_set_stream finds the output's elements. The context's thread. Since 1.0. */
+/* Returns an output as bp_model_get_output does, but does not wait: the output is valid for later
+ * work on the stream of bp_model_set_stream. The context's thread. Since 1.0. */
 BP_API BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index);
 
 /* ---- Looking inside ---------------------------------------------------------------------- */
 
 /* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
- * and nanoseconds, in order, until it returns non-zero. That is no error, but then the outputs are
- * not valid. If dump_dir is not NULL, every intermediate result is written to that folder as
- * NODE.npy; a file of that name that is no .npy file is an error, and stays. A node with the name
- * or the file name of another node gets a number ("3:add"). Each call of a function by a Relax
- * executable counts as a node ("3-fused_add"), and so does a part that was compiled as a whole. */
+ * and nanoseconds, in order, until it returns non-zero. A non-zero return of `visit` is no error,
+ * but the outputs are then not valid. If dump_dir is not NULL, every intermediate result is written
+ * to that folder as NODE.npy; a file of that name that is no .npy file is an error, and stays. A
+ * node with the name or the file name of another node gets a number ("3:add"). Each call of a
+ * function by a Relax executable counts as a node ("3-fused_add"), and so does a part that was
+ * compiled as a whole. */
 BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
                             int (*visit)(void *visitor, const char *node, const char *function,
                                          int64_t start_ns, int64_t duration_ns),

@@ -47,8 +47,10 @@ class BackplaneRuntime(MLModel):
     _model: Model
 
     async def load(self) -> bool:
-        """Loads the file that `uri` names. In a folder that is model.so or model.onnx. Options in `parameters.extra`:
-        `device`, preferences as BACKPLANE_DEVICE takes them, and `shapes`, those of inputs by name."""
+        """Load the file that `uri` names; in a folder, the file model.so or model.onnx.
+
+        Options in `parameters.extra`: `device`, preferences as BACKPLANE_DEVICE takes them, and `shapes`, the shapes
+        of inputs by name."""
         parameters = self.settings.parameters
         options: dict[str, Any] = (parameters.extra if parameters else None) or {}
         unknown = [name for name in options if name not in OPTIONS]

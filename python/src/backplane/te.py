@@ -56,7 +56,7 @@ class Expr:
     """The value of an element, or a part of that value. Operators combine expressions to further expressions."""
 
     __slots__ = ("_program", "_handle")
-    __array_ufunc__ = None  # a number of numpy's on the left leaves the operator to us
+    __array_ufunc__ = None  # with a NumPy number on the left, NumPy leaves the operator to this class
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
@@ -230,7 +230,7 @@ class Tensor:
     """A placeholder or a computed tensor of a program."""
 
     __slots__ = ("_program", "_handle", "shape", "dtype")
-    __iter__ = None  # its extents are no end: an index may be an expression
+    __iter__ = None  # not iterable: an index may be an expression, so the extents do not end an iteration
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
@@ -389,7 +389,7 @@ class Program:
                                                   _handles(readers, Tensor)))
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Compute a tensor into a scope first. The tensor becomes a copy of that result."""
+        """Return a new tensor in a scope, which is computed first; `tensor` becomes a copy of it."""
         return Tensor(self, self._core.cache_write(_handle(tensor, Tensor),
                                                    _chosen(_SCOPES, scope, "scope")))
 
@@ -425,9 +425,9 @@ def _has_buffer(value: Any) -> bool:
 class Compiled:
     """A compiled function.
 
-    It runs on the device of its tensors, which must all lie on one device of the target's kind. If that device is
-    the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those of the
-    function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
+    The function runs on the device of its tensors, which must all be on one device of the target's kind. If that
+    device is the CPU, numpy arrays are accepted, too. Number, element types and shapes of the tensors must be those
+    of the function's arguments; other tensors are rejected. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
 
@@ -478,7 +478,7 @@ class Compiled:
 
     def _check(self, number: int, value: Any) -> _core.Tensor:
         """Return an argument as a Backplane tensor. Host functions check the extents of their arguments. Kernels do
-        not, and would access memory beyond a tensor that is too small."""
+        not check extents, and would access memory beyond a tensor that is too small."""
         _, dtype, shape = self._params[number]
         tensor = value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__") \
             else _core.from_dlpack(value)
@@ -492,7 +492,7 @@ class Compiled:
             self._function(self.name)(*arguments)
         except (errors.InvalidTypeError, errors.InvalidValueError):
             for number, value in enumerate(arguments[:len(self._params)]):
-                if not _has_buffer(value):  # what is wrong with it, in the words of Python
+                if not _has_buffer(value):  # raises an error that names the Python value
                     self._check(number, value)
             raise
 

@@ -273,7 +273,7 @@ class _Graph:
                 setattr(root, name, getattr(self.graph, name))
             if node.op not in ("placeholder", "output"):
                 copies[node] = graph.node_copy(node, lambda old: copies[old])
-                copies[node].meta = {}  # it belongs to the graph that is copied
+                copies[node].meta = {}  # `meta` belongs to the graph that is copied
         graph.output(tuple(copies[node] for node in self.computed))
         return torch.fx.GraphModule(root, graph), inputs, fixed
 

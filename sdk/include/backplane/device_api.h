@@ -103,7 +103,7 @@ typedef struct BpAllocation {
   const char *scope;    /* a memory scope of the device; NULL or "": "global" */
 } BpAllocation;
 
-/* The table. It is static: it lives as long as the plugin. */
+/* The table of a kind of device is static: it lives as long as the plugin. */
 typedef struct BpDeviceApi {
   uint64_t struct_size; /* sizeof(BpDeviceApi) of the plugin's headers */
 

@@ -2,9 +2,9 @@
 /* Layers: plugins that stand between the host and the devices of any other plugin.
  *
  * A layer sees every call of a slot of the DeviceAPI and of its extensions, and every launch of a
- * kernel. It may check the call, record it, or fail it. The plugin of the device needs no support
- * for layers. BACKPLANE_LAYERS lists the layers in force (docs/layers.md): the first is the
- * outermost.
+ * kernel. The layer may check a call, record a call, or make a call fail. The plugin of the device
+ * needs no support for layers. BACKPLANE_LAYERS lists the layers in force (docs/layers.md): the
+ * first is the outermost.
  *
  * A plugin registers a layer as the global function `device_layer.NAME`, which takes nothing and
  * returns the address of a BpDeviceLayer as a value of type pointer:
@@ -43,9 +43,9 @@ typedef struct BpLayered {
   uint64_t struct_size; /* sizeof(BpLayered) of the host's headers */
 
   /* The table that the host uses from now on. The table and its context are static or valid for
-   * ever. It has the `device_type` and the `name` of the next table. A slot that the next table
-   * lacks stays NULL. If this table lacks a slot, or the slot lies beyond its struct_size, the
-   * devices do not have the slot under this layer: an older layer hides a newer slot, which is
+   * ever. The table has the `device_type` and the `name` of the next table. A slot that the next
+   * table lacks stays NULL. If this table lacks a slot, or the slot lies beyond its struct_size,
+   * the devices do not have the slot under this layer: an older layer hides a newer slot, which is
    * never called past the layer. get_extension returns the layer's own tables, since their slots
    * are called with the layer's context; for an extension that the layer does not know it returns
    * NULL. */
@@ -65,7 +65,7 @@ typedef struct BpLayered {
   void (*finish)(void *context);
 } BpLayered;
 
-/* A layer. It is static: it lives as long as the plugin. */
+/* A layer is static: it lives as long as the plugin. */
 typedef struct BpDeviceLayer {
   uint64_t struct_size; /* sizeof(BpDeviceLayer) of the plugin's headers */
   uint32_t version;     /* BP_DEVICE_LAYER_VERSION; the host refuses another */

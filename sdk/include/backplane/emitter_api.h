@@ -31,8 +31,8 @@ typedef struct BpDialectType {
   const char *suffix;     /* suffix of literals: "f", "LL"; "". NULL: none, an int is cast */
   const char *infinity;   /* expression for infinity; NULL if not a float type */
   const char *not_number; /* a quiet NaN of a float type; else NULL */
-  const char *widen;      /* with compute_bits: $1 to the compute type; narrow: back */
-  const char *narrow;
+  const char *widen;      /* with compute_bits: converts $1 to the compute type */
+  const char *narrow;     /* with compute_bits: converts $1 back */
   const char *support; /* text put before the functions of a program that uses the type, or NULL */
 } BpDialectType;
 
@@ -184,10 +184,10 @@ typedef struct BpDialect {
   const char *vector_widen;
   const char *vector_narrow;
 
-  /* A float32 of value 0 that compilers of the language cannot see through. It replaces a constant
-   * 0 that multiplies or divides: NaN and infinity times 0 are NaN, which some compilers ignore. It
-   * is also added to 64-bit integers in comparisons, which some compilers narrow wrongly. NULL: a
-   * plain 0 */
+  /* A float32 of value 0 that compilers of the language cannot see through. The expression replaces
+   * a constant 0 that multiplies or divides: NaN and infinity times 0 are NaN, which some compilers
+   * ignore. The emitter also adds the expression to 64-bit integers in comparisons, which some
+   * compilers narrow wrongly. NULL: a plain 0 */
   const char *hidden_zero;
 } BpDialect;
 
@@ -213,7 +213,7 @@ static inline const BpDialectAxis *bp_dialect_axis(const BpDialect *dialect, int
 #define BP_TABLE_EMITTER         "emitter"
 #define BP_TABLE_EMITTER_VERSION 1
 
-/* The emitter. Its functions may be called from any thread. */
+/* The emitter, whose functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
   /* Returns a built-in dialect: "c", "cuda", "glsl" or "opencl"; static. NULL, with an error, for

@@ -2,10 +2,11 @@
 /* Graph compilers: a plugin claims parts of a model, at the level of ONNX's operators.
  *
  * A plugin that has a library of operators, or compiles graphs itself, registers the global
- * function `graph_compiler.NAME`. The host calls it with an int, BP_GRAPH_COMPILER_VERSION, and it
- * returns a pointer to a BpGraphCompilerApi of that version, which lives for ever, or None if it
- * has none. The application names the graph compilers that may take part in compiling a model.
- * While it compiles the model, the host
+ * function `graph_compiler.NAME`. The host calls the function with the int
+ * BP_GRAPH_COMPILER_VERSION. The function returns a pointer to a BpGraphCompilerApi of that
+ * version, which lives for ever, or None if the plugin has no such version. The application names
+ * the graph compilers that may take part in compiling a model. While it compiles the model, the
+ * host
  *
  *   1. shows the graph to each graph compiler and asks which nodes it takes (`claim`);
  *   2. gives a node that several graph compilers take to the one with the least cost, and groups
@@ -74,11 +75,11 @@ typedef struct BpOnnxValue {
   int32_t ndim;
   int32_t producer;     /* the node that makes the value; -1: an input, a constant, or not shown */
   const int64_t *shape; /* -1: an open extent */
-  /* NULL if no extent is open; else, by dimension, the text of an open extent, or NULL. It is a
-   * symbol of the model ("batch") or an expression of symbols ("2*n+1"). Equal texts are equal
-   * extents. Texts are for comparison and for messages; do not parse them. */
+  /* The text of each open extent, by dimension: a symbol of the model ("batch") or an expression of
+   * symbols ("2*n+1"). The text of a known extent is NULL; `symbols` is NULL if no extent is open.
+   * Equal texts are equal extents. Texts are for comparison and for messages; do not parse them. */
   const char *const *symbols;
-  const void *data; /* of a constant: its elements, compact, at any alignment; otherwise NULL */
+  const void *data; /* a constant's elements, compact, at any alignment; otherwise NULL */
 } BpOnnxValue;
 
 /* An attribute of a node, a row of BpOnnxNode::attrs. */
@@ -165,7 +166,7 @@ typedef struct BpGraphCompilerApi {
    * the plugin loads modules of its kind. The module's bytes should have the common form
    * (BpModuleTable::encode_device_code): if the plugin is not installed, the host can then name the
    * missing plugin. The module has a function called `function`. The function is called as a kernel
-   * (BpModuleTable::kernel_create). Its arguments are tensors (BP_TYPE_TENSOR or
+   * (BpModuleTable::kernel_create). The arguments are tensors (BP_TYPE_TENSOR or
    * BP_TYPE_TENSOR_VIEW) on the device, compact and of the part's shapes: first the inputs of the
    * part, then its outputs, which it overwrites, both in the order of get_inputs and get_outputs.
    * If the part has open extents, each call has extents of its own, from 0 on, which the tensors
@@ -199,11 +200,11 @@ typedef struct BpGraphCompilerApi {
  * a shape (BP_TYPE_SHAPE) for a list of ints. An omitted attribute has ONNX's default.
  *
  * The function returns None. Like a kernel that is called as a packed function, it queues its work
- * on the thread's current device and stream. It keeps no argument, and any thread may call it. It
- * fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this form or these shapes,
- * and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for these types, shapes or
- * attributes: the caller may then try another library. `operator_call.h` has helpers that read a
- * call. Since 1.0. */
+ * on the thread's current device and stream. The function keeps no argument, and any thread may
+ * call it. The function fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this
+ * form or these shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for
+ * these types, shapes or attributes: the caller may then try another library. `operator_call.h` has
+ * helpers that read a call. Since 1.0. */
 
 /* ---- Reading attributes ------------------------------------------------------------------ */
 

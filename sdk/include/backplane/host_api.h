@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of functions that the host gives a plugin.
  *
- * A plugin links against nothing of the host. It fetches each table that it needs from
+ * A plugin links against nothing of the host. The plugin fetches the tables that it needs from
  * BpHost::get_table, by name and version. A table starts with `struct_size` and grows only at its
  * end: a member beyond the `struct_size` that the host wrote does not exist (BP_TABLE_HAS).
  *
@@ -149,7 +149,7 @@ typedef struct BpModuleTable {
    * stream belongs to the device. destroy: as for BpObjectTable::function_create. */
   BpFunction *(*kernel_create)(BpModule *module, int32_t device_type, BpKernelCall launch,
                                void *context, void (*destroy)(void *context));
-  /* Adds an import to a module, which takes its own reference. Errors: BP_ERROR_VALUE for a
+  /* Adds an import to a module; the module retains the import. Errors: BP_ERROR_VALUE for a
    * cycle. */
   int32_t (*import)(BpModule *module, BpModule *imported);
   /* Encodes the common form of a device module's bytes (docs/artifacts.md): the name of the format
@@ -226,7 +226,7 @@ typedef int (*BpParallelTask)(int task_id, BpParallelGroup *group, void *data);
 /* Host memory, host threads, and the state of the calling thread. */
 typedef struct BpRuntimeTable {
   uint64_t struct_size;
-  /* Allocates host memory. alignment: a power of two. The caller frees it with host_free.
+  /* Allocates host memory. alignment: a power of two. The caller frees the memory with host_free.
    * Errors: BP_ERROR_MEMORY. */
   void *(*host_alloc)(uint64_t size, uint64_t alignment);
   /* Frees memory of host_alloc. NULL is ignored. */
@@ -267,7 +267,7 @@ typedef struct BpRuntimeTable {
 
 /* ---- Fetching tables --------------------------------------------------------------------- */
 
-/* The host. It lives for ever. Tables of the compiler library, "ir" (ir_api.h) and "emitter"
+/* The host, which lives for ever. Tables of the compiler library, "ir" (ir_api.h) and "emitter"
  * (emitter_api.h), exist if the application has loaded that library: fetch them when generating
  * code. */
 typedef struct BpHost {

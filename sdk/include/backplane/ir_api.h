@@ -109,7 +109,7 @@ enum { BP_IR_KINDS(BP_IR_KIND_CONSTANT_) BP_IR_NONE = 0 };
 #define BP_IR_FOR_UNROLLED   3
 #define BP_IR_FOR_BOUND      4
 
-#define BP_IR_SCOPE_GLOBAL 0 /* parameters; allocated buffers: the device's workspace */
+#define BP_IR_SCOPE_GLOBAL 0 /* the device's memory: parameters, and buffers in the workspace */
 #define BP_IR_SCOPE_SHARED 1 /* memory of a block of threads */
 #define BP_IR_SCOPE_LOCAL  2 /* memory of a thread: stack or registers */
 

@@ -19,7 +19,7 @@ extern "C" {
 #define BP_KERNEL_MAX_ARGS 64
 #define BP_KERNEL_MAX_TAGS 7
 /* The number of the tag for bytes of shared memory that a launch requests, in addition to the
- * shared memory that the code declares. It is TVM's tag for CUDA. */
+ * shared memory that the code declares. TVM has the tag for CUDA. */
 #define BP_KERNEL_TAG_SHARED 6
 
 /* How a kernel is called. A zeroed BpKernel is empty; bp_kernel_clear frees its memory. */
@@ -84,7 +84,7 @@ static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *ker
 }
 
 /* Fills a kernel from an entry of a module's bytes. The kernel is zeroed before, except for
- * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
+ * uses_dynamic_shared_memory. The caller clears the kernel, also after a failure. */
 static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
                                           BpKernel *kernel) {
   if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
@@ -99,7 +99,7 @@ static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKe
 }
 
 /* Fills a kernel from an IR function. The kernel is zeroed before, except for
- * uses_dynamic_shared_memory. The caller clears it, also after a failure. */
+ * uses_dynamic_shared_memory. The caller clears the kernel, also after a failure. */
 static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const BpIrTable *ir,
                                               const BpIrNode *function, BpKernel *kernel) {
   BpDataType handle = {BP_DTYPE_HANDLE, 64, 1};
@@ -320,8 +320,8 @@ typedef struct BpCompilerTables {
   const BpEmitterTable *emitter;
 } BpCompilerTables;
 
-/* Fetches the compiler's tables for the target kind `kind`. They exist only if the application has
- * loaded the compiler, so the plugin calls this when it generates code. */
+/* Fetches the compiler's tables for the target kind `kind`. The tables exist only if the
+ * application has loaded the compiler, so a plugin fetches them when it generates code. */
 static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const char *kind,
                                                BpCompilerTables *tables) {
   tables->ir =

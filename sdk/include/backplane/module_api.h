@@ -37,7 +37,7 @@ typedef struct BpOwnedBytes {
   void (*free_data)(void *data);
 } BpOwnedBytes;
 
-/* The table. It is static: it lives as long as the plugin.
+/* The table of a kind of module is static: it lives as long as the plugin.
  *
  * Rules for every slot: any thread may call it, also several at once; it returns 0, or -1 with an
  * error raised; `context` is the context given to BpModuleTable::create; texts and pointers that

@@ -25,7 +25,7 @@ typedef struct BpOperatorCall {
   int32_t num_values;
   int32_t num_inputs, num_outputs; /* number of inputs and outputs present, as in values[] */
   BpOnnxValue values[BP_OPERATOR_MAX_TENSORS];
-  BpValue tensors[BP_OPERATOR_MAX_TENSORS]; /* by value: the argument */
+  BpValue tensors[BP_OPERATOR_MAX_TENSORS]; /* the argument for each value */
   int32_t numbers[BP_OPERATOR_MAX_TENSORS]; /* 0, 1, ... */
   int32_t of_node[BP_OPERATOR_MAX_TENSORS]; /* values of the node's inputs and outputs; -1: None */
   BpOnnxAttr attrs[BP_OPERATOR_MAX_ATTRS];

@@ -102,10 +102,9 @@ typedef struct BpPlugin {
   int32_t (*initialize)(void *context);
 } BpPlugin;
 
-/* The entry point. The function keeps `host` and fills in `plugin`. It does no other work and
- * accesses no hardware. host: valid for ever. plugin: borrowed for the call.
- * Threads: called once, by one thread. Returns 0, or -1 if the plugin does not support the host's
- * abi_version. */
+/* The entry point. The function keeps `host` and fills in `plugin`. The function does no other work
+ * and accesses no hardware. host: valid for ever. plugin: borrowed for the call. Threads: called
+ * once, by one thread. Returns 0, or -1 if the plugin does not support the host's abi_version. */
 typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
 
 #if !defined(__GNUC__) || !defined(__ELF__)

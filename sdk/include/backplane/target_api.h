@@ -30,7 +30,7 @@ typedef struct BpTargetAttr {
   const char *name;          /* "max_num_threads" */
   int32_t type;              /* BP_TYPE_INT, BP_TYPE_BOOL, BP_TYPE_FLOAT or BP_TYPE_STR */
   int32_t reserved;          /* zero */
-  const char *default_value; /* as text; NULL: the attribute is unset */
+  const char *default_value; /* default as text; NULL: unset */
   const char *description;   /* one line, for `backplane targets` */
 } BpTargetAttr;
 

@@ -129,8 +129,8 @@ typedef struct BpTensorView {
 #define BP_TYPE_SHAPE       69
 #define BP_TYPE_TENSOR      70
 #define BP_TYPE_ARRAY       71
-/* Backplane's own types, far from the numbers that tvm-ffi allocates at run time. Their objects
- * never reach tvm-ffi's code. */
+/* Backplane's own types, far from the numbers that tvm-ffi allocates at run time. Objects of these
+ * types never reach tvm-ffi's code. */
 #define BP_TYPE_MODULE    0x42500001
 #define BP_TYPE_TARGET    0x42500002
 #define BP_TYPE_IR_MODULE 0x42500003

@@ -39,8 +39,8 @@ typedef struct ChipPlace {
   int32_t region, offset;
 } ChipPlace;
 
-/* An instruction. Members that it does not need are 0. All numbers but the zero points are from 0
- * to CHIP_MEMORY. */
+/* An instruction. Members that the kind does not need are 0. All numbers but the zero points are
+ * from 0 to CHIP_MEMORY. */
 typedef struct ChipInstruction {
   int32_t kind, flags;
   ChipPlace memory;                                   /* MOVE: source; LOAD, STORE: memory */

@@ -30,15 +30,15 @@ extern const BpKernelLimits simdev_limits;
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* A piece of device memory. It lives until it is freed and no work uses it any more. */
+/* A piece of device memory. The memory lives until it is freed and no work uses it. */
 typedef struct SimdevBuffer SimdevBuffer;
 
 int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                      void **handle);
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
-/* Makes a handle for existing memory. `counted` bytes of it count as the device's. give_back,
- * unless NULL, frees the memory when it is no longer used, or at once on failure. NULL with an
- * error. */
+/* Makes a handle for existing memory. `counted` bytes of the memory count as memory of the device.
+ * give_back, unless NULL, frees the memory when it is no longer used, or at once on failure. NULL
+ * with an error. */
 void *simdev_add(int32_t device_id, void *memory, uint64_t size, uint64_t counted,
                  void (*give_back)(void *memory, uint64_t size));
 /* Returns the address of `size` bytes from `offset` on, for running work. `data` is an address of
