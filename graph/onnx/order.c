@@ -12,6 +12,12 @@ typedef struct Order {
   GHashTable *producers; /* output -> the number of its node, from 1 */
 } Order;
 
+/* The names that a body defines, and those of the bodies around it. */
+typedef struct Names {
+  GHashTable *own;
+  const struct Names *outer;
+} Names;
+
 /* A node whose needed nodes are being placed. */
 typedef struct Frame {
   size_t node;
@@ -19,22 +25,56 @@ typedef struct Frame {
   guint next;
 } Frame;
 
-static void add_producers(Order *order) {
-  const Scope *scope = order->scope;
-  order->producers = g_hash_table_new(g_str_hash, g_str_equal);
-  for (size_t i = scope->num_nodes; i-- > 0;)
-    for (size_t k = 0; k < scope->nodes[i]->n_output; k++)
-      if (!is_empty(scope->nodes[i]->output[k]))
-        g_hash_table_insert(order->producers, scope->nodes[i]->output[k], GSIZE_TO_POINTER(i + 1));
+typedef enum Progress { NEW, BEGUN, PLACED } Progress;
+
+/* ---- The nodes that a node needs --------------------------------------------------------- */
+
+static void add_outputs(const OnnxNode *node, size_t number, GHashTable *names) {
+  for (size_t k = 0; k < node->n_output; k++)
+    if (!is_empty(node->output[k]))
+      g_hash_table_insert(names, node->output[k], GSIZE_TO_POINTER(number));
 }
 
-/* Adds the nodes of the scope whose outputs a node, or a node in its bodies, reads. A body that
- * cannot be read needs none; its import raises the error. */
-static void add_needs(const Order *order, const OnnxNode *node, int depth, GArray *needs) {
+static GHashTable *names_of(const OnnxGraph *body) {
+  GHashTable *names = g_hash_table_new(g_str_hash, g_str_equal);
+  for (size_t i = 0; i < body->n_input; i++)
+    if (!is_empty(body->input[i]->name))
+      g_hash_table_add(names, body->input[i]->name);
+  for (size_t i = 0; i < body->n_initializer; i++)
+    if (!is_empty(body->initializer[i]->name))
+      g_hash_table_add(names, body->initializer[i]->name);
+  for (size_t i = 0; i < body->n_node; i++)
+    add_outputs(body->node[i], 1, names);
+  return names;
+}
+
+static bool is_inside(const Names *names, const char *name) {
+  while (names && !g_hash_table_contains(names->own, name))
+    names = names->outer;
+  return names != NULL;
+}
+
+static void add_needs(const Order *order, const OnnxNode *node, const Names *names, int depth,
+                      GArray *needs);
+
+static void add_needs_of_body(const Order *order, const OnnxGraph *body, const Names *outer,
+                              int depth, GArray *needs) {
+  Names names = {names_of(body), outer};
+  for (size_t i = 0; i < body->n_node; i++)
+    add_needs(order, body->node[i], &names, depth, needs);
+  g_hash_table_destroy(names.own);
+}
+
+/* Adds the nodes of the scope whose outputs a node, or a node in its bodies, reads. `names` are
+ * those of the bodies around the node. A body that cannot be read needs none; its import raises the
+ * error. */
+static void add_needs(const Order *order, const OnnxNode *node, const Names *names, int depth,
+                      GArray *needs) {
   for (size_t i = 0; i < node->n_input; i++) {
-    size_t found = is_empty(node->input[i])
+    const char *name = node->input[i];
+    size_t found = is_empty(name) || is_inside(names, name)
                        ? 0
-                       : GPOINTER_TO_SIZE(g_hash_table_lookup(order->producers, node->input[i]));
+                       : GPOINTER_TO_SIZE(g_hash_table_lookup(order->producers, name));
     if (found-- > 0)
       g_array_append_val(needs, found);
   }
@@ -42,16 +82,18 @@ static void add_needs(const Order *order, const OnnxNode *node, int depth, GArra
     const OnnxGraph *body;
     if (bp__scope_find_body(order->scope, node->attribute[i], &body))
       bp_error_clear();
-    for (size_t k = 0; body && k < body->n_node; k++)
-      add_needs(order, body->node[k], depth + 1, needs);
+    if (body)
+      add_needs_of_body(order, body, names, depth + 1, needs);
   }
 }
 
 static GArray *needs_of(const Order *order, size_t node) {
   GArray *needs = g_array_new(FALSE, FALSE, sizeof(size_t));
-  add_needs(order, order->scope->nodes[node], 0, needs);
+  add_needs(order, order->scope->nodes[node], NULL, 0, needs);
   return needs;
 }
+
+/* ---- Sorting ----------------------------------------------------------------------------- */
 
 static bool is_sorted(const Order *order) {
   bool is_sorted = true;
@@ -64,47 +106,59 @@ static bool is_sorted(const Order *order) {
   return is_sorted;
 }
 
-static void begin(const Order *order, size_t node, bool *is_begun, GArray *frames) {
+static void begin(const Order *order, size_t node, Progress *progress, GArray *frames) {
   Frame frame = {node, needs_of(order, node), 0};
-  is_begun[node] = true;
+  progress[node] = BEGUN;
   g_array_append_val(frames, frame);
 }
 
-/* Places a node behind the nodes that it needs, and returns the number of placed nodes. In a cycle
- * some node comes before one that it needs, which is an error of the import. */
-static size_t place(const Order *order, size_t node, bool *is_begun, OnnxNode **sorted,
+/* Places a node behind the nodes that it needs. Returns the number of placed nodes, or 0 if a node
+ * needs itself. */
+static size_t place(const Order *order, size_t node, Progress *progress, OnnxNode **sorted,
                     size_t count) {
   GArray *frames = g_array_new(FALSE, FALSE, sizeof(Frame));
-  begin(order, node, is_begun, frames);
+  bool is_cycle = false;
+  begin(order, node, progress, frames);
   while (frames->len > 0) {
     Frame *frame = &g_array_index(frames, Frame, frames->len - 1);
-    if (frame->next < frame->needs->len) {
+    if (!is_cycle && frame->next < frame->needs->len) {
       size_t need = g_array_index(frame->needs, size_t, frame->next++);
-      if (!is_begun[need])
-        begin(order, need, is_begun, frames);
+      is_cycle = progress[need] == BEGUN;
+      if (progress[need] == NEW)
+        begin(order, need, progress, frames);
       continue;
     }
+    progress[frame->node] = PLACED;
     sorted[count++] = order->scope->nodes[frame->node];
     g_array_unref(frame->needs);
     g_array_set_size(frames, frames->len - 1);
   }
   g_array_unref(frames);
-  return count;
+  return is_cycle ? 0 : count;
+}
+
+/* Nodes in a cycle keep their places, and the import raises the error. */
+static void sort(const Order *order) {
+  size_t num_nodes = order->scope->num_nodes, count = 0;
+  Progress *progress = g_new0(Progress, num_nodes);
+  OnnxNode **sorted = g_new(OnnxNode *, num_nodes);
+  bool is_cycle = false;
+  for (size_t i = 0; i < num_nodes && !is_cycle; i++)
+    if (progress[i] == NEW) {
+      count = place(order, i, progress, sorted, count);
+      is_cycle = count == 0;
+    }
+  if (!is_cycle)
+    memcpy(order->scope->nodes, sorted, count * sizeof *sorted);
+  g_free(sorted);
+  g_free(progress);
 }
 
 void bp__scope_sort(Scope *scope) {
-  Order order = {.scope = scope};
-  add_producers(&order);
-  if (!is_sorted(&order)) {
-    bool *is_begun = g_new0(bool, scope->num_nodes);
-    OnnxNode **sorted = g_new(OnnxNode *, scope->num_nodes);
-    size_t count = 0;
-    for (size_t i = 0; i < scope->num_nodes; i++)
-      if (!is_begun[i])
-        count = place(&order, i, is_begun, sorted, count);
-    memcpy(scope->nodes, sorted, count * sizeof *sorted);
-    g_free(sorted);
-    g_free(is_begun);
-  }
+  Order order = {scope, g_hash_table_new(g_str_hash, g_str_equal)};
+  for (size_t i = scope->num_nodes; i-- > 0;)
+    add_outputs(scope->nodes[i], i + 1, order.producers);
+  if (!is_sorted(&order))
+    sort(&order);
   g_hash_table_destroy(order.producers);
 }
