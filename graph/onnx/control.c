@@ -88,23 +88,6 @@ static void forget_unused(Body *body) {
   body->captured.size = kept;
 }
 
-int bp__scope_find_body(const Scope *scope, const OnnxAttribute *attribute,
-                        const OnnxGraph **body) {
-  *body = NULL;
-  if (bp__scope_resolve_attribute(scope, attribute, &attribute))
-    return -1;
-  if (!attribute || !attribute->has_g)
-    return 0;
-  OnnxGraph *graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
-  if (!graph) {
-    graph = bp__onnx_decode_graph(scope->import->graph, &attribute->g);
-    if (graph)
-      g_hash_table_insert(scope->import->branches, attribute->g.data, graph);
-  }
-  *body = graph;
-  return graph ? 0 : -1;
-}
-
 const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
                                       const char *attribute_name) {
   const OnnxAttribute *attribute =

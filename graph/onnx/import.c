@@ -446,23 +446,6 @@ static int read_strings(BpGraph *graph, const OnnxAttribute *from, BpGraphAttr *
   return attr->strs ? 0 : -1;
 }
 
-int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
-                                const OnnxAttribute **result) {
-  OnnxAttribute *copy;
-  *result = is_empty(from->ref_attr_name) ? from : NULL;
-  for (size_t i = 0; i < scope->num_actuals && !*result; i++) {
-    if (strcmp(scope->actuals[i]->name, from->ref_attr_name))
-      continue;
-    copy = bp__arena_alloc(&scope->import->graph->arena, sizeof(*copy));
-    if (!copy)
-      return -1;
-    *copy = *scope->actuals[i];
-    copy->name = from->name;
-    *result = copy;
-  }
-  return 0;
-}
-
 /* Reads the integers of an attribute. The least int64 numbers stand for open extents, so they
  * become the least number that is not an open extent. */
 static int read_ints(BpGraph *graph, const int64_t *from, size_t count, BpGraphAttr *attr) {
@@ -666,14 +649,6 @@ int bp__scope_enter(const Scope *scope, const char *name, Scope *inner) {
                           name, MAX_DEPTH);
   inner->path = bp__arena_printf(&scope->import->graph->arena, "%s/", name);
   return inner->path ? bp__graph_use_node(scope->import->graph) : -1;
-}
-
-const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
-                                             const char *name) {
-  for (size_t i = 0; i < count; i++)
-    if (!is_empty(list[i]->name) && !strcmp(list[i]->name, name))
-      return list[i];
-  return NULL;
 }
 
 /* Reads the attributes of a function: the values of the call, or the defaults. */

@@ -2,6 +2,7 @@
 # The ONNX importer. The decoder of ONNX messages is generated from onnx.proto.
 
 libbackplane_graph_la_SOURCES += \
+	graph/onnx/attribute.c \
 	graph/onnx/control.c \
 	graph/onnx/declared.c \
 	graph/onnx/describe.c \

@@ -61,14 +61,6 @@ static inline int is_empty(const char *text) {
 /* Returns a name; NULL with an error if it is empty or invalid text. The message begins with
  * `what`. */
 const char *bp__onnx_check_name(const char *name, const char *what);
-/* The attribute with a name, or NULL. */
-const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
-                                             const char *name);
-/* Sets *result to the attribute of the call to which `from`, an attribute inside a function,
- * refers; NULL if the call has no such attribute. */
-int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
-                                const OnnxAttribute **result);
-
 /* Begins the scope of a node's subgraph, and uses one node of the budget for it. */
 int bp__scope_enter(const Scope *scope, const char *name, Scope *inner);
 /* Allocates space for the names of the scope's nodes and for `count` further names; hdestroy_r
@@ -103,6 +95,18 @@ GHashTable *bp__onnx_declared(const OnnxGraph *onnx);
 int bp__onnx_check_type(const OnnxValueInfo *info, const BpGraphValue *value, const char *what);
 int bp__onnx_check_default(const OnnxValueInfo *info, const BpGraphValue *value);
 
+/* ---- attribute.c ------------------------------------------------------------------------- */
+
+/* The attribute with a name, or NULL. */
+const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
+                                             const char *name);
+/* Sets *result to the attribute of the call to which `from`, an attribute inside a function,
+ * refers; NULL if the call has no such attribute. */
+int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
+                                const OnnxAttribute **result);
+/* Sets *body to the graph in an attribute; NULL if the attribute has none. */
+int bp__scope_find_body(const Scope *scope, const OnnxAttribute *attribute, const OnnxGraph **body);
+
 /* ---- order.c ----------------------------------------------------------------------------- */
 
 /* Sorts the scope's nodes, which keep their order if each is behind the nodes whose outputs it
@@ -125,8 +129,6 @@ BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
 /* Decodes the graph in an attribute of the node; NULL with an error. */
 const OnnxGraph *bp__scope_read_graph(const Scope *scope, const OnnxNode *node, const char *name,
                                       const char *attribute_name);
-/* Sets *body to the graph in an attribute; NULL if the attribute has none. */
-int bp__scope_find_body(const Scope *scope, const OnnxAttribute *attribute, const OnnxGraph **body);
 /* Adds the nodes of a subgraph to a body or, if `body` is NULL, to the graph of the scope. `inputs`
  * are the values of the subgraph's inputs. */
 int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
