@@ -78,8 +78,8 @@ void make_slice(RandomGraph *g, const Row *row) {
   apply(g, row->op, g_strdup(""), reads, 5, in.type, shape, in.rank);
 }
 
-/* Parts of equal lengths, of which the last may be shorter, or parts with an attribute of lengths,
- * as in versions before 13. */
+/* Makes parts of equal lengths, the last perhaps shorter, or parts with an attribute of lengths, as
+ * in versions before 13. */
 static void make_equal_split(RandomGraph *g, const Row *row) {
   int32_t x = pick_some(g, ANY, 1, MAX_RANK), parts = (int32_t)between(g, 1, MAX_RESULTS);
   const RandomValue in = *random_graph_value(g, x);
@@ -413,9 +413,8 @@ void make_marked(RandomGraph *g, const Row *row) {
         in.rank);
 }
 
-/* Uses a constant, so that the number of different elements is known. */
-/* Slices along an axis, of which each occurs up to three times; the elements of a slice are its
- * number plus their places in it. */
+/* Makes slices along an axis of a constant, whose different slices can be counted. Each slice
+ * occurs up to three times; the elements of a slice are its number plus their places in it. */
 static void make_unique_slices(RandomGraph *g, const Row *row) {
   int64_t shape[3] = {between(g, 1, 3), between(g, 1, 9), between(g, 1, 3)}, seen = 0;
   int32_t rank = (int32_t)between(g, 2, 3), x = weights(g, INT32, shape, rank);

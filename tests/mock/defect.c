@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device plugin with one defect, or none. The plugin's file contains the plugin's name, defect
  * and priority, which tests change in copies (tests/core/defects.h). A copy's entry point is found
- * by the hash of its name, which must stay the same: the name is made of pairs "az", each of which
- * may be replaced by "c8", since 33 * 'a' + 'z' is 33 * 'c' + '8'.
+ * by the hash of its name, which must stay the same: the name is made of pairs "az". A copy may
+ * have "c8" instead of each pair, since 33 * 'a' + 'z' is 33 * 'c' + '8'.
  *
  * The device's memory is the host's. `NAME.add_one`(data, n) is its kernel: adds 1 to n floats of a
  * handle. */
