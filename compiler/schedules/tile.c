@@ -119,10 +119,11 @@ static double stream_cycles_of(const BpStageInfo *info, const Tile *tile,
     panel_cycles = STREAM_CYCLES;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
+    if (!is_vector_access(access, tile) ||
+        bp__tensor_bytes(access->tensor) * 2 <= (double)machine->l1)
+      continue;
     bool is_panel = own_vectors(info, access, tile, machine) && is_read_by_axes(info, access);
-    if (is_vector_access(access, tile) &&
-        bp__tensor_bytes(access->tensor) * 2 > (double)machine->l1)
-      cycles += values_of(info, access, tile) * (is_panel ? panel_cycles : STREAM_CYCLES);
+    cycles += values_of(info, access, tile) * (is_panel ? panel_cycles : STREAM_CYCLES);
   }
   return cycles;
 }
