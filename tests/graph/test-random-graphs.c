@@ -740,12 +740,14 @@ static void test_generators(void) {
   char *text = bp_onnx_list_operators();
   json_t *document = text ? json_loads(text, 0, NULL) : NULL, *op, *attr;
   GHashTable *uses = all_uses();
+  int32_t count = 0;
   size_t i, k;
   json_array_foreach(json_object_get(document, "operators"), i, op) {
     const char *domain = json_string_value(json_object_get(op, "domain"));
     char *name = g_strconcat(domain, *domain ? "." : "",
                              json_string_value(json_object_get(op, "name")), NULL);
     expect_use(uses, "%s", name);
+    count += g_hash_table_contains(uses, name);
     json_array_foreach(json_object_get(op, "attributes"), k, attr)
         expect_use(uses, "%s %s", name, json_string_value(attr));
     for (int32_t n = 0; n < member(op, "most_inputs"); n++)
@@ -754,6 +756,7 @@ static void test_generators(void) {
       expect_use(uses, "%s output %d", name, n);
     g_free(name);
   }
+  g_assert_cmpint(count, ==, random_graph_num_ops());
   g_hash_table_unref(uses);
   json_decref(document);
   bp_str_free(text);
